@@ -40,7 +40,7 @@ include: "rules/tensorboard.smk"
 
 
 onstart:
-    trainer_environments.keep_choices(PLAN.with_tries)
+    trainer_environments.write_choices(PLAN.with_tries)
 
 
 # Within a job, where Snakemake is started again, these do nothing.

@@ -26,7 +26,7 @@ def main():
     parser.add_argument("--output", default="results/tables", help="folder of the tables")
     args = parser.parse_args()
     parquet_files.spare_memory()
-    study = config.study(config.merged(args.config_json) or config.read(*args.config))
+    study = config.study(config.read_merged_config(args.config_json) or config.read(*args.config))
     try:
         collect_runs.collect(study, site_devices.devices(study.site).kind, args.output)
     except run_record.Damaged as error:

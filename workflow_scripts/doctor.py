@@ -27,7 +27,7 @@ def main():
     parser.add_argument("--json", action="store_true", help="as JSON, for programs")
     args = parser.parse_args()
     doctor.enter_workflow_folder(args.folder)
-    study = config.study_of(args.configfile) if args.study or args.configfile else None
+    study = config.study_from_files(args.configfile) if args.study or args.configfile else None
     look = functools.partial(doctor.examine, study, args.content, args.study)
     problems, tried = look(), []
     if args.repair and problems:

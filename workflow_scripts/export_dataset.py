@@ -18,7 +18,7 @@ def main():
     )
     add_configfile(parser)
     args = parser.parse_args()
-    export_dataset.export(config.study_of(args.configfile), args.output)
+    export_dataset.export(config.study_from_files(args.configfile), args.output)
 
 
 if __name__ == "__main__":

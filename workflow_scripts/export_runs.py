@@ -25,7 +25,7 @@ def main():
     )
     parser.add_argument("--table", choices=("runs", "coverage"), default="runs")
     args = parser.parse_args()
-    study = config.study_of(args.configfile)
+    study = config.study_from_files(args.configfile)
     if args.table == "coverage":
         export_runs.export_coverage(study, args.output)
     else:

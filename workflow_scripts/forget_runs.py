@@ -19,7 +19,7 @@ def main():
         help="only runs of this study, laid over config.yaml, as by the workflow",
     )
     args = parser.parse_args()
-    study = config.study_of(args.configfile) if args.configfile else None
+    study = config.study_from_files(args.configfile) if args.configfile else None
     forget_runs.forget(forget_runs.chosen(args, study), args.dry_run)
 
 

@@ -16,7 +16,7 @@ def main():
     parser.add_argument("--output", required=True, metavar="FOLDER", help="outside results/")
     add_configfile(parser)
     args = parser.parse_args()
-    partial_results.write(config.study_of(args.configfile), args.output)
+    partial_results.write(config.study_from_files(args.configfile), args.output)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def main():
     )  # fmt: skip
     parser.add_argument("--yes", action="store_true", help="forget these runs")
     args = parser.parse_args()
-    chosen = rerun_bases.choose(config.study_of(args.configfile), args.only)
+    chosen = rerun_bases.choose(config.study_from_files(args.configfile), args.only)
     print(*chosen.words, sep="\n")
     if chosen.run_ids and args.yes:
         forget_runs.refuse_if_at_work()

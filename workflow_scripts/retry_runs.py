@@ -34,7 +34,7 @@ def main():
         snakemake = [*snakemake, "--configfile", *files]
     if any(word in DRY for word in snakemake):
         parser.error("expected --dry-run before --, which forgets nothing; found it after --")
-    study = config.study_of(files)
+    study = config.study_from_files(files)
     chosen = forget_runs.chosen(args, study)
     if not chosen:
         print(f"no run of the study {study.name!r} to try again: nothing is started")

@@ -35,7 +35,7 @@ def main():
     if args.scheduler and (cancelled := cluster_job.cancel_left(args.scheduler, without=this)):
         print(f"cancelled jobs that an earlier start left behind: {', '.join(cancelled)}")
     chosen = sentinels.of_values(args.sentinels)
-    plan = planning.make_plan(config.merged(args.config_json), lambda *_: chosen)
+    plan = planning.make_plan(config.read_merged_config(args.config_json), lambda *_: chosen)
     start_session.start(plan, args.session)
     if not args.output.exists():
         args.output.parent.mkdir(parents=True, exist_ok=True)

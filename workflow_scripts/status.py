@@ -27,7 +27,7 @@ def main():
         "--watch", type=flag_types.real(above=0), metavar="SECONDS", help="again and again"
     )
     args = parser.parse_args()
-    study = config.study_of(args.configfile)
+    study = config.study_from_files(args.configfile)
     status.show(study, args.jobs, args.runs, args.json, args.watch)
 
 

@@ -18,7 +18,7 @@ def main():
     parser.add_argument("--output", default="results/archive.zip")
     parser.add_argument("--with-images", action="store_true", help="the runs' images, too")
     args = parser.parse_args()
-    settings = config.merged(args.config_json) or config.settings_of(args.configfile)
+    settings = config.read_merged_config(args.config_json) or config.settings_of(args.configfile)
     written = write_archive.write(settings, args.output, args.with_images)
     print(
         f"{args.output}: {written.runs} runs, {written.files} files",

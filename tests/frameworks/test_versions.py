@@ -27,7 +27,7 @@ def logs(digits, tmp_path_factory):
 
 def test_each_log_names_the_releases_that_its_environment_has_locked(logs):
     for name, log in logs.items():
-        project = trainer_environments.described(REPOSITORY / "envs" / name)["project"]
+        project = trainer_environments.read_pyproject(REPOSITORY / "envs" / name)["project"]
         (start,) = events(log, "run_start")
         locked = next(each for each in project["dependencies"] if each.startswith("tensorflow"))
         assert start["versions"]["tensorflow"] == locked.partition("==")[2]

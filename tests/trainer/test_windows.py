@@ -86,7 +86,7 @@ def test_a_window_ends_with_the_warm_up_the_epoch_and_the_run_and_times_add_up(d
         began_s = steps[first]["t_s"] - steps[first]["step_time_s"] * steps[first]["window_steps"]
         assert took_s == pytest.approx(steps[last]["t_s"] - began_s, abs=1e-5)
     assert [e["steps_per_sync"] for e in events(log, "windows")] == [5]
-    run = Run.of_log(events(log, "run_start")[0]["spec"])
+    run = Run.from_spec(events(log, "run_start")[0]["spec"])
     summary = parse_run.content(run, parse_run.rank_logs(log))["summary"]
     assert (summary["steps_measured"], summary["burn_in_steps"]) == (14, 8)
     assert summary["window_steps"] == 5

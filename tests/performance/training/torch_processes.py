@@ -39,8 +39,8 @@ def bare(run, result):
     optimizer = torch.optim.SGD(module.parameters(), 0.01)
     random = np.random.default_rng(strategy.rank)
     shape = (run.batch_per_device, *native.INPUT_SHAPE)
-    images = strategy.spread(random.uniform(-1, 1, shape).astype(np.float32))
-    labels = strategy.spread(random.integers(0, native.CLASSES, len(images)))
+    images = strategy.to_devices(random.uniform(-1, 1, shape).astype(np.float32))
+    labels = strategy.to_devices(random.integers(0, native.CLASSES, len(images)))
 
     def train(steps):
         for _ in range(steps):

@@ -24,7 +24,7 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from dlbench.common import plugins
-from dlbench.machine.binding import keep_to_cores
+from dlbench.machine.binding import set_affinity
 
 from .. import bench
 from ..bench import launched
@@ -73,7 +73,7 @@ def bare(name, result, args):
 
     rank, cores = 0, 1
     if name == "horovod":
-        settings = plugins.load("tensorflow/strategies", "horovod").Strategy.parsed(
+        settings = plugins.load("tensorflow/strategies", "horovod").Strategy.parse_options(
             run_of(name, args)
         )
         os.environ["HOROVOD_CYCLE_TIME"] = str(settings["cycle_time_ms"])
@@ -86,7 +86,7 @@ def bare(name, result, args):
     elif name == "mirrored":
         cores = 2
     allowed = sorted(os.sched_getaffinity(0))
-    keep_to_cores(allowed[rank * cores : (rank + 1) * cores])
+    set_affinity(allowed[rank * cores : (rank + 1) * cores])
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(cores)
     if name == "mirrored":

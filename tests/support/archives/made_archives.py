@@ -49,7 +49,7 @@ def archived():
 def forget():
     """Models and trainers of a study's own are known until another study is."""
     plugins.use_folder("models")
-    other_trainers.use({})
+    other_trainers.register({})
 
 
 def settings(elsewhere):
@@ -96,7 +96,7 @@ def finish(folder, content):
             Path(kept).parent.mkdir()
             Path(kept).write_text("tensorflow 2.18.1\n")
         runs = config.study(content).runs
-        trainer_environments.keep_choices(runs)
+        trainer_environments.write_choices(runs)
         ours = min((run for run in runs if run.model == "lenet5"), key=lambda run: run.id)
         for number, run in enumerate([*runs, dataclasses.replace(ours, sentinel=1)]):
             failed = {"status": "failed", "message": "no <b>luck</b>"} if number == 1 else {}

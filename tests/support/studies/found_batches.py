@@ -14,7 +14,7 @@ TRIES = [
 def write_found(search_id, **changes):
     """Write found.json of a search, which found 48 unless `changes` say otherwise."""
     content = {"search": search_id, "batch_per_device": 48, "reason": "49 is too many", "tries": []}
-    path = batch_searches.FOLDER / search_id / batch_searches.FOUND
+    path = batch_searches.FOLDER / search_id / batch_searches.RESULT_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     files.write_json(path, content | changes)
     return path

@@ -8,7 +8,7 @@ from support.runs.healthy_folder import mended, only
 
 
 def test_a_file_that_does_not_say_what_was_found_is_moved_aside_and_searched_again(here):
-    path = batch_searches.FOLDER / "one" / batch_searches.FOUND
+    path = batch_searches.FOLDER / "one" / batch_searches.RESULT_FILE
     path.parent.mkdir(parents=True)
     found = {"search": "one", "batch_per_device": 8, "reason": "9 do not fit", "tries": []}
     files.write_json(path, found | {"search": "another"})

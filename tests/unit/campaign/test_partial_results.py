@@ -26,7 +26,7 @@ def going(study):
     locks.mkdir(parents=True)
     (locks / "0.output.lock").write_text("results/tables/runs.parquet\n")
     Path("config.yaml").write_text(json.dumps(SETTINGS | {"figures": FIGURES}))
-    study = config.study_of([])
+    study = config.study_from_files([])
     finish(study.runs[0], 60)
     finish(study.runs[1], 60, "oom", "no memory")
     write(study.runs[2])

@@ -31,7 +31,7 @@ def test_a_file_about_the_site_lies_between_the_config_and_the_study(study):
     Path("config.yaml").write_text(json.dumps(SETTINGS))
     Path("site.yaml").write_text("site: {name: cluster, nodes: 8}\nrepeats: 1\n")
     Path("other.yaml").write_text("repeats: 3\n")
-    found = config.study_of(["other.yaml"])
+    found = config.study_from_files(["other.yaml"])
     assert (found.site["name"], found.site["nodes"], len(found.runs)) == ("cluster", 8, 6)
     assert json.loads(program("--json").stdout)["site"] == "cluster"
 

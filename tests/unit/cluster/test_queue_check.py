@@ -101,7 +101,7 @@ def test_limits_of_qos_and_associations_are_looked_at(place, program, monkeypatc
 
 def test_runs_that_are_done_are_not_counted_as_to_train(place):
     assert "2 runs to train, of at most 16 min" in texts("ok")
-    first, second = config.study_of(["config.yaml"]).runs
+    first, second = config.study_from_files(["config.yaml"]).runs
     finish(first)
     assert "1 run to train, of at most 16 min" in texts("ok")
     finish(second)

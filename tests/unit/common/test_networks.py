@@ -9,7 +9,7 @@ from dlbench.common import networks
 
 
 def test_names_that_lead_nowhere_are_told_with_the_reason():
-    found = networks.unknown_names(["localhost", "127.0.0.1", "no-such-node.invalid", "a" * 300])
+    found = networks.unresolved_names(["localhost", "127.0.0.1", "no-such-node.invalid", "a" * 300])
     assert sorted(found) == ["a" * 300, "no-such-node.invalid"]
     assert all(found.values())
 
@@ -17,7 +17,9 @@ def test_names_that_lead_nowhere_are_told_with_the_reason():
 def test_a_resolver_that_does_not_answer_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(60))
     begin = time.monotonic()
-    assert networks.unknown_names(["a", "b"], 0.2) == dict.fromkeys("ab", "no answer within 0.2 s")
+    assert networks.unresolved_names(["a", "b"], 0.2) == dict.fromkeys(
+        "ab", "no answer within 0.2 s"
+    )
     assert time.monotonic() - begin < 5
 
 
@@ -43,4 +45,4 @@ PROXY = {"HTTPS_PROXY": "http://proxy:8080"}
     ],
 )
 def test_hosts_are_added_to_those_that_need_no_proxy(environ, names, text):
-    assert networks.past_proxies(["n1"], environ) == dict.fromkeys(names, text)
+    assert networks.no_proxy_variables(["n1"], environ) == dict.fromkeys(names, text)

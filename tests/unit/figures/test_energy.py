@@ -81,7 +81,7 @@ def test_the_front_has_what_nothing_beats_in_both():
 
 def test_energy_that_nobody_told_is_said(tmp_path, monkeypatch):
     said = []
-    monkeypatch.setattr(styles, "draw_words", lambda stem, text: said.append(text))
+    monkeypatch.setattr(styles, "draw_message", lambda stem, text: said.append(text))
     tables = made_tables.write(tmp_path, made_tables.study(), steps_each=0)
     plugins.load("figures", "energy_throughput").draw(tables, tmp_path / "energy")
-    assert said == [energies.NOTHING]
+    assert said == [energies.NO_ENERGY]

@@ -45,7 +45,7 @@ def test_epochs_of_a_log_that_knows_none_for_its_steps_are_those_that_were_asked
     made = drawn([row])[0]
     steps = made.steps(row["run_id"])
     made.steps = lambda run_id: steps.assign(epoch=np.nan)
-    (one,) = series.series_along(None, series.begun_runs(made.runs))["lenet5", "digits"]
+    (one,) = series.series_along(None, series.started_runs(made.runs))["lenet5", "digits"]
     found = loss._training(one, made)
     assert found["epochs"][-1] == pytest.approx(20)
 
@@ -54,7 +54,7 @@ def test_epochs_of_a_log_that_knows_none_for_its_steps_are_those_that_were_asked
 def test_runs_of_another_length_are_a_series_and_a_condition_of_their_own(tmp_path, length):
     rows = made_tables.study(devices=[1, 2]) + made_tables.study(devices=[1, 2], **length)
     made = made_tables.write(tmp_path, rows, 0)
-    runs = series.begun_runs(made.runs)
+    runs = series.started_runs(made.runs)
     (found,) = series.series_along("devices", runs).values()
     words = "500 steps" if length["steps"] else "5 epochs"
     assert sorted(len(one.runs) for one in found) == [6, 6]

@@ -79,7 +79,7 @@ def test_a_batch_that_did_not_fit_is_a_cross(panels):
 
 def test_runs_whose_memory_is_not_known_are_said_not_drawn(tmp_path, monkeypatch):
     said = []
-    monkeypatch.setattr(styles, "draw_words", lambda stem, words: said.append(words))
+    monkeypatch.setattr(styles, "draw_message", lambda stem, words: said.append(words))
     paper = {"timing_source": "published", "site": "paper"}
     rows = made_tables.study(repeats=1, batch_per_device=[16, 64], **paper)
     tables = made_tables.write(tmp_path, rows, steps_each=0)

@@ -24,7 +24,7 @@ def test_what_is_not_drawn_is_counted_in_words(drawn):
 
 
 def test_a_series_has_one_colour_in_all_panels(made):
-    runs = series.begun_runs(made("some failed").runs)
+    runs = series.started_runs(made("some failed").runs)
     found = series.series_along("batch_per_device", runs, fewest=2)
     assert len(found) == 2
     for one, other in zip(*found.values(), strict=True):
@@ -39,7 +39,7 @@ def test_what_a_publication_does_not_state_names_no_series():
         | {"timing_source": "published", "site": "paper", "images_per_second": 1.0}
         for row in own
     ]
-    runs = series.begun_runs(pd.DataFrame(own + paper, columns=table_columns.RUNS.names))
+    runs = series.started_runs(pd.DataFrame(own + paper, columns=table_columns.RUNS.names))
     names = [s.name for s in next(iter(series.series_along("devices", runs).values()))]
     assert names == ["here", "paper, published"]
 
@@ -47,14 +47,14 @@ def test_what_a_publication_does_not_state_names_no_series():
 def test_a_run_that_failed_before_its_device_was_known_belongs_to_its_series():
     rows = [made_tables.run(batch_per_device=b, status=s) for b, s in ((16, "ok"), (32, "oom"))]
     rows[1]["device_model"] = None
-    runs = series.begun_runs(pd.DataFrame(rows, columns=table_columns.RUNS.names))
+    runs = series.started_runs(pd.DataFrame(rows, columns=table_columns.RUNS.names))
     (found,) = next(iter(series.series_along("batch_per_device", runs).values()))
     assert [x for x, *_ in found.failures()] == [32]
 
 
 def names_of(rows):
     """Of each panel, the names of its series along the batch."""
-    runs = series.begun_runs(pd.DataFrame(rows, columns=table_columns.RUNS.names))
+    runs = series.started_runs(pd.DataFrame(rows, columns=table_columns.RUNS.names))
     return [
         [s.name for s in all_] for all_ in series.series_along("batch_per_device", runs).values()
     ]
@@ -83,7 +83,7 @@ def test_a_shape_is_named_only_where_the_items_of_a_dataset_have_several():
 def test_an_environment_is_named_only_where_it_is_not_that_of_the_framework():
     def names(*pairs):
         rows = [made_tables.run(framework=f, environment=e) for f, e in pairs]
-        runs = series.begun_runs(pd.DataFrame(rows, columns=table_columns.RUNS.names))
+        runs = series.started_runs(pd.DataFrame(rows, columns=table_columns.RUNS.names))
         return [s.name for s in next(iter(series.series_along("devices", runs).values()))]
 
     own = [("jax", "jax"), ("pytorch", "pytorch"), ("tensorflow", "train")]
@@ -154,7 +154,7 @@ def test_what_was_measured_apart_has_half_filled_markers(tmp_path, monkeypatch):
 
 
 def names_along_batches(rows):
-    runs = series.begun_runs(pd.DataFrame(rows, columns=table_columns.RUNS.names))
+    runs = series.started_runs(pd.DataFrame(rows, columns=table_columns.RUNS.names))
     panels = series.series_along("batch_per_device", runs, fewest=2)
     return {key[0]: [one.name for one in found] for key, found in panels.items()}
 
@@ -178,10 +178,10 @@ def test_points_of_unstable_runs_have_a_star_which_is_explained(panels):
     assert styles.STAR not in words(panels("batch_size", well)[0])
     (axes,) = panels("batch_size", unstable_in(well))
     assert words(axes).count(styles.STAR) == 2
-    assert axes.figure.get_supxlabel() == styles.UNSTABLE
+    assert axes.figure.get_supxlabel() == styles.STAR_NOTE
     rows = unstable_in(well) + made_tables.study(precision="bfloat16", model="vgg16", **along)
     axes = panels("batch_size", rows)[0]
-    assert axes.figure.legends[0].get_title().get_text() == styles.UNSTABLE
+    assert axes.figure.legends[0].get_title().get_text() == styles.STAR_NOTE
 
 
 def test_the_figure_of_scaling_marks_points_of_unstable_runs(panels):
@@ -189,7 +189,7 @@ def test_the_figure_of_scaling_marks_points_of_unstable_runs(panels):
     rows = [row | {"status": "unstable"} if row["devices"] == 4 else row for row in rows]
     for axes in panels("scaling", rows):
         assert words(axes).count(styles.STAR) == 1
-        assert axes.figure.get_supxlabel() == styles.UNSTABLE
+        assert axes.figure.get_supxlabel() == styles.STAR_NOTE
 
 
 def test_memory_of_unstable_runs_is_as_good_as_that_of_others(panels):

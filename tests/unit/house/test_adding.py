@@ -66,7 +66,7 @@ def test_runs_of_the_added_things_are_planned(project):
 import json
 from dlbench.common import plugins
 from dlbench.study import config
-study = config.study_of(["added.yaml"])
+study = config.study_from_files(["added.yaml"])
 print(json.dumps([plugins.load("launchers", r.launcher).command(r, ["train"], None) + [r.id]
                   for r in study.runs]))
 """
@@ -260,7 +260,7 @@ def test_the_study_has_its_runs_and_its_published_numbers(project):
 import json
 from dlbench.results import published_beside_own
 from dlbench.study import config
-study = config.study_of(["studies/ours/config.yaml"])
+study = config.study_from_files(["studies/ours/config.yaml"])
 rows = published_beside_own.numbers(study, [])
 print(json.dumps([len(study.runs), [[r["metric"], r["value"], r["base"]] for r in rows]]))
 """

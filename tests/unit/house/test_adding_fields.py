@@ -61,7 +61,7 @@ def study(floors):
     block["learning_rate_floor"] = floors
     with open("floors.yaml", "w") as file:
         json.dump({"matrix": [block], "repeats": 1}, file)
-    return config.study_of(["floors.yaml"])
+    return config.study_from_files(["floors.yaml"])
 found = sorted(study([0.0, 0.1]).runs, key=lambda run: run.learning_rate_floor)
 specs = [flags.parse(None, [*run.flags(), "--log", "train.jsonl"])[0] for run in found]
 try:

@@ -52,7 +52,7 @@ def study(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = [{"name": f"block{i}", "repeats": 1, **run.values()} for i, run in enumerate(RUNS)]
     yield config.study(SETTINGS | {"trainers": TRAINERS, "matrix": blocks})
-    other_trainers.use({})
+    other_trainers.register({})
 
 
 def written(run):

@@ -84,7 +84,7 @@ def test_eight_h100_on_eight_numa_nodes_have_one_each(node):
     assert sum(one.threads for one in bound) == 224  # as many workers as hardware threads
     assert [one.first for one in bound] == list(range(8))
     assert [one.gpus[0].pci for one in bound][:2] == ["0000:1b:00.0", "0000:43:00.0"]
-    assert bound[3].described() == {
+    assert bound[3].describe() == {
         "mode": "auto",
         "threads": 28,
         "numa_nodes": [3],
@@ -108,7 +108,7 @@ def test_two_a100_on_one_socket_have_half_of_its_cores_with_both_threads(node):
 def test_two_a100_at_one_of_two_sockets_share_its_cores_and_then_those_of_the_other(node):
     bound = node(topologies.a100_x2_on_one_socket(sockets=2), [{}] * 2)
     assert cpus(bound) == ranges("0-15,64-79,32-47,96-111", "16-31,80-95,48-63,112-127")
-    assert [one.described()["far_cpus"] for one in bound] == [32, 32]
+    assert [one.describe()["far_cpus"] for one in bound] == [32, 32]
 
 
 def test_mig_slices_share_the_cores_near_their_board_and_one_core_is_left_over(node):
@@ -137,7 +137,7 @@ def test_in_a_group_with_half_of_the_cores_the_other_gpus_have_far_cores(node):
     assert cpus(bound)[4:] == ranges(
         "7-13,119-125", "21-27,133-139", "35-41,147-153", "49-55,161-167"
     )
-    assert [one.described()["far_cpus"] for one in bound] == [0] * 4 + [14] * 4
+    assert [one.describe()["far_cpus"] for one in bound] == [0] * 4 + [14] * 4
 
 
 def test_one_gpu_visible_for_each_task_is_as_good_as_all(node):
@@ -163,7 +163,7 @@ def test_the_gpu_that_a_task_sees_decides_and_not_its_rank(node, order):
 def test_gpus_of_no_known_numa_node_have_blocks_by_number_and_nothing_is_called_far(node):
     bound = node(topologies.no_numa_known(), [{}] * 4)
     assert cpus(bound) == ranges("0-7", "8-15", "16-23", "24-31")
-    assert bound[0].described()["far_cpus"] is None
+    assert bound[0].describe()["far_cpus"] is None
 
 
 def test_what_nvml_says_is_near_is_taken_where_the_firmware_says_nothing(node):
@@ -181,7 +181,7 @@ def test_cores_that_do_not_divide_are_left_over(node):
 def test_a_process_that_drives_all_gpus_has_all_cores(node):
     (bound,) = node(topologies.h100_x8(), [{}], each=8)
     assert bound.cpus == tuple(range(224)) and bound.left_over == ()
-    assert bound.described()["far_cpus"] == 0
+    assert bound.describe()["far_cpus"] == 0
 
 
 def test_what_a_scheduler_has_bound_before_stays(node):
@@ -205,7 +205,7 @@ def test_without_binding_each_starts_as_many_workers_as_a_share_has(node):
 def test_by_numbers_alone_shares_follow_one_another_wherever_the_gpus_are(node):
     bound = node(topologies.h100_x8(), [alone(7), alone(0)], mode="cores")
     assert cpus(bound) == ranges("0-55,112-167", "56-111,168-223")
-    assert bound[0].described()["far_cpus"] == 112
+    assert bound[0].describe()["far_cpus"] == 112
 
 
 def test_more_processes_than_cores_share_the_threads_of_a_core(node):
@@ -260,7 +260,7 @@ def test_without_nvml_or_rocm_nobody_knows_and_cores_are_divided_all_the_same(no
     files = topologies.cpus(["0-7"], topologies.alone)
     bound = node((files, None), [{}] * 2)
     assert cpus(bound) == ranges("0-3", "4-7")
-    assert bound[1].first is None and bound[1].described()["gpus"] == []
+    assert bound[1].first is None and bound[1].describe()["gpus"] == []
 
 
 # What is refused.

@@ -27,12 +27,12 @@ def ranks(*starts):
 def test_cores_numa_node_and_address_of_each_rank_are_named():
     other = {**GPU, "pci": "0000:43:00.0", "numa_node": None}
     known = ranks(start([0, 1, 8, 9], 0), start([2, 3, 4], 0, gpu=other, left_over_cpus=1))
-    assert bound_ranks.described(known) == (
+    assert bound_ranks.describe(known) == (
         "rank 0: CPUs 0-1,8-9 at NUMA node 0, GPU 0000:1b:00.0 at NUMA node 0; "
         "rank 1: CPUs 2-4 at NUMA node 0, GPU 0000:43:00.0; 1 CPU of a node left over"
     )
-    assert bound_ranks.described(ranks(start(None, 0))).startswith("rank 0: not bound, 4 threads")
-    assert bound_ranks.described(ranks({"cores": [0]})) == ""
+    assert bound_ranks.describe(ranks(start(None, 0))).startswith("rank 0: not bound, 4 threads")
+    assert bound_ranks.describe(ranks({"cores": [0]})) == ""
 
 
 def test_ranks_with_far_cores_are_counted():

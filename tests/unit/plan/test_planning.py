@@ -295,7 +295,7 @@ def test_the_config_travels_as_a_file_that_is_another_one_when_the_config_change
     path = plan.config_file(keep=False)
     assert not Path(path).exists()
     assert plan.config_file() == path
-    assert config.merged(path) == STUDY
+    assert config.read_merged_config(path) == STUDY
     assert planning.make_plan(STUDY | {"seed": 2}).config_file(keep=False) != path
 
 

@@ -77,13 +77,13 @@ def test_a_model_outside_of_git_has_a_digest_only(own, tmp_path, monkeypatch):
 
 def test_another_trainers_files_have_commits_each(own):
     Path("outside.py").write_text("")
-    other_trainers.use(
+    other_trainers.register(
         {"theirs": {"command": ["x"], "log": "auto", "files": ["models", "outside.py"]}}
     )
     try:
         found = of(trainer="theirs", steps=3)["trainer"]
     finally:
-        other_trainers.use({})
+        other_trainers.register({})
     assert len(found["sha256"]) == 64
     assert {name: file["git_dirty"] for name, file in found["files"].items()} == {
         "models": False,

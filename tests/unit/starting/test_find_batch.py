@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dlbench.starting import find_batch
 from dlbench.starting.find_batch import RESERVE, Try
 from dlbench.study import batch_searches
-from dlbench.study.batch_searches import Found
+from dlbench.study.batch_searches import SearchResult
 from dlbench.study.runs import Run
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=3)
@@ -109,9 +109,11 @@ def test_a_try_that_fails_for_another_reason_ends_the_search():
 
 def test_of_a_search_that_this_machine_cannot_do_the_reason_is_kept(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    search = batch_searches.of(RUN)
+    search = batch_searches.search_for(RUN)
     find_batch.skip(search, search.output, "needs 4 devices")
-    assert batch_searches.found(search.id) == Found(None, "needs 4 devices", skipped=True)
+    assert batch_searches.read_result(search.id) == SearchResult(
+        None, "needs 4 devices", skipped=True
+    )
 
 
 def test_a_node_has_what_is_free_or_less_where_the_site_allows_less():

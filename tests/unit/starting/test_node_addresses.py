@@ -32,7 +32,7 @@ def test_nodes_whose_names_lead_nowhere_have_the_addresses_by_which_slurm_reache
 
 
 def test_where_the_site_says_how_nodes_are_reached_slurm_is_not_asked(monkeypatch):
-    monkeypatch.setattr(networks, "unknown_names", lambda names: {})
+    monkeypatch.setattr(networks, "unresolved_names", lambda names: {})
     found = start_command.address_variables(RUN, "{node}-ib0", JOB)
     assert addresses(found) == {name: f"{name}-ib0" for name in ("n1.invalid", "n2.invalid")}
 

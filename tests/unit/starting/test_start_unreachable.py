@@ -131,7 +131,7 @@ def test_where_the_kernel_refuses_it_is_known_and_nothing_else_happens():
 
 # The machine's own name: servers that listen at what is behind it need an address of their own.
 
-NAMES = "print(json.dumps([socket.gethostname(), host_name.host(), networks.own_address()]))"
+NAMES = "print(json.dumps([socket.gethostname(), host_name.host(), networks.listening_address()]))"
 
 
 @BOTH

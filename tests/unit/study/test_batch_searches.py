@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dlbench.study import batch_searches
-from dlbench.study.batch_searches import Found
+from dlbench.study.batch_searches import SearchResult
 from dlbench.study.runs import Run
 from support.studies.found_batches import TRIES, write_found
 from support.studies.made_studies import BLOCK, refused, study
@@ -25,7 +25,7 @@ def run(**changes):
 
 
 def test_the_id_of_a_search_stays():
-    assert batch_searches.of(run()).id == "max-lenet5-digits-single-1x1-09c91dd476"
+    assert batch_searches.search_for(run()).id == "max-lenet5-digits-single-1x1-09c91dd476"
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_the_id_of_a_search_stays():
     [{"batch_per_device": 16}, {"repeat": 2}, {"seed": 3}, {"learning_rate": 0.5}, {"steps": 100}],
 )
 def test_repeats_rates_of_learning_and_lengths_share_a_search(changes):
-    assert batch_searches.of(run(**changes)).id == batch_searches.of(run()).id
+    assert batch_searches.search_for(run(**changes)).id == batch_searches.search_for(run()).id
 
 
 @pytest.mark.parametrize(
@@ -48,24 +48,24 @@ def test_repeats_rates_of_learning_and_lengths_share_a_search(changes):
     ],
 )
 def test_what_changes_the_memory_is_searched_by_itself(changes):
-    assert batch_searches.of(run(**changes)).id != batch_searches.of(run()).id
+    assert batch_searches.search_for(run(**changes)).id != batch_searches.search_for(run()).id
 
 
 def test_the_least_batch_is_what_a_device_computes_in_its_parts():
-    search = batch_searches.of(run(accumulate_steps=4))
+    search = batch_searches.search_for(run(accumulate_steps=4))
     assert search.unit == search.run.batch_per_device == 4
     assert search.attempt(12).batch_per_device == 12
 
 
 def test_an_image_is_entered_by_the_command_of_each_try():
-    entered = batch_searches.of(run(runtime="apptainer", environment="x"))
+    entered = batch_searches.search_for(run(runtime="apptainer", environment="x"))
     assert entered.run.runtime_options == "start=command"
-    assert batch_searches.of(run()).run.runtime_options == ""
+    assert batch_searches.search_for(run()).run.runtime_options == ""
 
 
 def test_as_long_as_nothing_is_found_a_study_has_the_search_and_no_run():
     made = study(WIDEST)
-    assert (len(made.searches), made.runs, made.found) == (1, (), {})
+    assert (len(made.searches), made.runs, made.search_results) == (1, (), {})
     (left_out,) = made.excluded
     assert left_out.values["batch_per_device"] == "max"
     assert left_out.reason == batch_searches.NOT_YET
@@ -77,7 +77,7 @@ def test_all_repeats_have_the_batch_that_was_found_and_are_known_by_it():
     made = study(WIDEST | {"repeats": 3})
     assert [run.batch_per_device for run in made.runs] == [48] * 3
     assert made.with_found_batch == {run.id for run in made.runs}
-    assert made.found == {search_id: Found(48, "49 is too many")}
+    assert made.search_results == {search_id: SearchResult(48, "49 is too many")}
 
 
 def test_a_batch_that_is_asked_for_by_its_number_too_is_trained_once():
@@ -113,7 +113,7 @@ def test_searches_in_vain_are_told_from_those_that_found_or_were_skipped(statuse
     write_found("small", **none, reason="not even 1 fits", tries=TRIES[1:])
     write_found("broken", **none, reason="2 layers of one name", tries=TRIES[:1])
     write_found("damaged", **none, search="another")
-    assert batch_searches.in_vain(statuses, text) == chosen
+    assert batch_searches.failed_searches(statuses, text) == chosen
 
 
 @pytest.mark.parametrize(
@@ -130,13 +130,13 @@ def test_searches_in_vain_are_told_from_those_that_found_or_were_skipped(statuse
 )
 def test_a_file_that_does_not_say_what_was_found_counts_as_none(change):
     write_found("one")
-    assert batch_searches.found("one") == Found(48, "49 is too many")
+    assert batch_searches.read_result("one") == SearchResult(48, "49 is too many")
     write_found("one", tries=TRIES)
-    assert batch_searches.found("one").tries == tuple(TRIES)
+    assert batch_searches.read_result("one").tries == tuple(TRIES)
     path = write_found("one", **change)
-    assert batch_searches.found("one") is None
+    assert batch_searches.read_result("one") is None
     path.write_text(json.dumps({})[:-1])
-    assert batch_searches.found("one") is None
+    assert batch_searches.read_result("one") is None
 
 
 @pytest.mark.parametrize(
@@ -161,5 +161,5 @@ def test_what_else_is_wrong_is_said_before_a_search_begins():
 
 
 def test_the_largest_batch_of_a_run_without_a_model_is_no_question():
-    said = batch_searches.refusal(run(mode="input"))
+    said = batch_searches.unsupported(run(mode="input"))
     assert said == "mode input has no model, whose memory the batch would fill"

@@ -24,7 +24,7 @@ def theirs():
     """A function that makes a trainer known, and gives a run of it."""
 
     def make(**changes):
-        other_trainers.use({"theirs": TRAINER | changes})
+        other_trainers.register({"theirs": TRAINER | changes})
         return Run(
             model="transformer",
             dataset="wikipedia",
@@ -36,7 +36,7 @@ def theirs():
         )
 
     yield make
-    other_trainers.use({})
+    other_trainers.register({})
 
 
 def study(**changes):
@@ -149,6 +149,6 @@ def test_the_trainer_is_an_axis_that_changes_no_id_of_ours():
 
 
 def test_nothing_is_known_of_a_trainer_that_the_config_does_not_have():
-    other_trainers.use({})
+    other_trainers.register({})
     with pytest.raises(Error, match="no trainer 'theirs'; there are: dlbench"):
         other_trainers.trainer(Run(model="a", dataset="b", batch_per_device=1, trainer="theirs"))

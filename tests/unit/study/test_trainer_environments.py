@@ -153,11 +153,11 @@ def test_what_the_config_says_or_no_python_of_the_machine_trains_is_not_chosen(m
 
 def test_what_was_chosen_stays_when_another_python_appears(machine):
     machine("3.13.0")
-    trainer_environments.keep_choices(of(["train", "jax"]))
+    trainer_environments.write_choices(of(["train", "jax"]))
     kept = trainer_environments.CHOSEN.read_text()
     assert json.loads(kept) == {"jax": "jax", "train": "train-latest"}
     machine("3.12.1")
-    trainer_environments.keep_choices(of(["train", "pytorch"]))
+    trainer_environments.write_choices(of(["train", "pytorch"]))
     assert trainer_environments.chosen("train") == "train-latest"
     assert json.loads(trainer_environments.CHOSEN.read_text()) == {
         **json.loads(kept),
@@ -166,14 +166,14 @@ def test_what_was_chosen_stays_when_another_python_appears(machine):
     trainer_environments.CHOSEN.unlink()
     machine("3.12.1")
     assert trainer_environments.chosen("train") == "train"
-    trainer_environments.keep_choices(of(["train"]))
+    trainer_environments.write_choices(of(["train"]))
     machine("3.13.0")  # the results were brought to another machine
     assert trainer_environments.chosen("train") == "train"
 
 
 def test_where_nothing_fits_nothing_is_kept_and_what_is_installed_later_decides(machine):
     machine("3.14.2")
-    trainer_environments.keep_choices(of(["train", "jax"]))
+    trainer_environments.write_choices(of(["train", "jax"]))
     assert json.loads(trainer_environments.CHOSEN.read_text()) == {"jax": "jax"}
     machine("3.13.0")
     assert trainer_environments.chosen("train") == "train-latest"
@@ -203,7 +203,7 @@ def test_a_choice_that_cannot_be_written_is_an_error_that_names_the_file(machine
     machine("3.13.0")
     trainer_environments.CHOSEN.parent.symlink_to("/proc/self")
     with pytest.raises(Error, match=r"results/chosen_environments.json: it cannot be written: "):
-        trainer_environments.keep_choices(of(["train"]))
+        trainer_environments.write_choices(of(["train"]))
 
 
 def test_a_block_that_waits_for_its_environment_has_it_installed_where_it_is_all_that_is_left(
@@ -229,7 +229,7 @@ def test_the_plan_says_what_was_chosen_and_keeps_it(machine):
     )
     assert plan.export_environment == "results/environments/train-latest.json"
     assert not trainer_environments.CHOSEN.exists()
-    trainer_environments.keep_choices(plan.with_tries)
+    trainer_environments.write_choices(plan.with_tries)
     assert json.loads(trainer_environments.CHOSEN.read_text()) == {"train": "train-latest"}
     machine("3.12.1")
     assert planning.make_plan(made_studies.STUDY).runs.keys() == plan.runs.keys()

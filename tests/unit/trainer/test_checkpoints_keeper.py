@@ -1,4 +1,4 @@
-"""checkpoints.Keeper: checkpoints that all ranks write at once, and go on from."""
+"""checkpoints.Checkpointer: checkpoints that all ranks write at once, and go on from."""
 
 import threading
 import types
@@ -10,8 +10,8 @@ from dlbench import Error
 from dlbench.log import event_log
 from dlbench.log.event_log import EventLog
 from dlbench.trainer import checkpoints
-from dlbench.trainer.checkpoints import Keeper
-from dlbench.trainer.engine import Kept
+from dlbench.trainer.checkpoints import Checkpointer
+from dlbench.trainer.engine import CheckpointState
 
 RUN = {"spec": {"model": "lenet5", "seed": 1}, "versions": {"tensorflow": "2.18.1"}, "size": 1}
 
@@ -22,7 +22,7 @@ def folder(tmp_path):
 
 
 class Variable:
-    """What a Keeper needs of a TensorFlow variable."""
+    """What a Checkpointer needs of a TensorFlow variable."""
 
     def __init__(self, *values):
         self.value = np.array(values, np.float32)
@@ -88,13 +88,13 @@ class Rank:
         self.weights, self.seeds = Variable(1, 2), Variable(rank)
         self.path = event_log.rank_path(folder.parent / "train.jsonl", rank)
         self.log = EventLog(self.path)
-        self.keeper = Keeper(
+        self.checkpointer = Checkpointer(
             folder,
             every_s,
             (ranks or Ranks(1)).strategy(rank),
             self.log,
             run,
-            Kept({"weights": [self.weights]}, {"seeds": [self.seeds, *more]}),
+            CheckpointState({"weights": [self.weights]}, {"seeds": [self.seeds, *more]}),
             lambda: self.asked,
         )
 
@@ -102,14 +102,14 @@ class Rank:
 def alone(folder, **changes):
     one = Rank(folder, **changes)
     one.log.start(spec={})
-    assert one.keeper.resume() == 0
+    assert one.checkpointer.resume() == 0
     return one
 
 
 def test_a_run_without_a_checkpoint_begins_and_meets_after_its_first_step(folder):
     one = alone(folder)
-    assert one.keeper.meet_at == 1
-    assert one.keeper.meet(1, 0.1) == ""
+    assert one.checkpointer.sync_step == 1
+    assert one.checkpointer.synchronize(1, 0.1) == ""
     assert not folder.exists()
 
 
@@ -118,14 +118,14 @@ def test_a_run_without_a_checkpoint_begins_and_meets_after_its_first_step(folder
 )
 def test_ranks_meet_about_twice_a_second(folder, step_time_s, steps):
     one = alone(folder)
-    one.keeper.meet(10, step_time_s)
-    assert one.keeper.meet_at == 10 + steps
+    one.checkpointer.synchronize(10, step_time_s)
+    assert one.checkpointer.sync_step == 10 + steps
 
 
 def test_a_step_of_no_time_at_all_is_no_division_by_zero(folder):
     one = alone(folder)
-    one.keeper.meet(10, 0.0)
-    assert one.keeper.meet_at > 10
+    one.checkpointer.synchronize(10, 0.0)
+    assert one.checkpointer.sync_step > 10
 
 
 def test_a_checkpoint_is_written_as_often_as_was_asked(folder, monkeypatch):
@@ -135,7 +135,7 @@ def test_a_checkpoint_is_written_as_often_as_was_asked(folder, monkeypatch):
     written = []
     for step, now_s in enumerate((101, 159, 160, 161, 219, 221, 400, 401), start=1):
         clock.now_s = now_s
-        assert one.keeper.meet(step, 1.0) == ""
+        assert one.checkpointer.synchronize(step, 1.0) == ""
         found = checkpoints.latest(folder)
         written.append(found and found.step)
     assert written == [None, None, 3, 3, 3, 6, 7, 7]
@@ -144,13 +144,13 @@ def test_a_checkpoint_is_written_as_often_as_was_asked(folder, monkeypatch):
 def test_a_resumed_run_has_the_values_and_the_log_of_the_checkpoint(folder):
     one = alone(folder, every_s=0)
     one.weights.assign(np.array([3, 4], np.float32))
-    assert one.keeper.meet(5, 0.1) == ""
+    assert one.checkpointer.synchronize(5, 0.1) == ""
     saved = one.log.content()
     one.log.write("step", step=6)
     again = Rank(folder)
     again.log.write("launch", command=["again"])
-    assert again.keeper.resume(host="there") == 5
-    assert again.keeper.meet_at == 6
+    assert again.checkpointer.resume(host="there") == 5
+    assert again.checkpointer.sync_step == 6
     np.testing.assert_array_equal(again.weights.value, [3, 4])
     np.testing.assert_array_equal(again.seeds.value, [0])
     assert again.log.content().startswith(saved)
@@ -169,7 +169,9 @@ def test_who_is_asked_to_stop_leaves_a_checkpoint_and_says_why(folder, how):
     else:
         folder.mkdir()
         (folder / "stop").touch()
-    assert one.keeper.meet(7, 0.1) == ("SIGTERM" if how == "signal" else "a file named stop")
+    assert one.checkpointer.synchronize(7, 0.1) == (
+        "SIGTERM" if how == "signal" else "a file named stop"
+    )
     assert checkpoints.latest(folder, RUN).step == 7
 
 
@@ -178,7 +180,7 @@ def test_all_ranks_stop_in_the_step_in_which_one_is_asked(folder):
     members = [Rank(folder, rank, ranks) for rank in range(3)]
     ranks.together(lambda rank: members[rank].log.start(spec={}))
     members[1].asked = "SIGUSR1"
-    reasons = ranks.together(lambda rank: members[rank].keeper.meet(4, 0.1))
+    reasons = ranks.together(lambda rank: members[rank].checkpointer.synchronize(4, 0.1))
     other = "another rank was asked to"
     assert reasons == [other, "SIGUSR1", other]
     found = checkpoints.latest(folder, RUN)
@@ -194,8 +196,8 @@ def test_all_ranks_stop_in_the_step_in_which_one_is_asked(folder):
 def test_all_ranks_meet_when_rank_0_says_and_write_when_it_is_due_there(folder):
     ranks = Ranks(2)
     members = [Rank(folder, rank, ranks, every_s=(1e9, 0)[rank]) for rank in range(2)]
-    ranks.together(lambda rank: members[rank].keeper.meet(10, (0.1, 0.25)[rank]))
-    assert [member.keeper.meet_at for member in members] == [15, 15]
+    ranks.together(lambda rank: members[rank].checkpointer.synchronize(10, (0.1, 0.25)[rank]))
+    assert [member.checkpointer.sync_step for member in members] == [15, 15]
     assert checkpoints.latest(folder) is None
 
 
@@ -205,10 +207,10 @@ def test_each_rank_goes_on_with_its_own_values_and_the_common_ones(folder):
     for rank, member in enumerate(members):
         member.seeds.assign(np.array([10 + rank], np.float32))
     members[0].weights.assign(np.array([5, 6], np.float32))
-    ranks.together(lambda rank: members[rank].keeper.meet(2, 0.1))
+    ranks.together(lambda rank: members[rank].checkpointer.synchronize(2, 0.1))
     ranks = Ranks(2)
     again = [Rank(folder, rank, ranks) for rank in range(2)]
-    assert [member.keeper.resume() for member in again] == [2, 2]
+    assert [member.checkpointer.resume() for member in again] == [2, 2]
     assert [member.weights.value.tolist() for member in again] == [[5, 6], [5, 6]]
     assert [member.seeds.value.tolist() for member in again] == [[10], [11]]
 
@@ -218,11 +220,11 @@ def test_each_rank_goes_on_by_its_own_clock(folder):
     members = [Rank(folder, rank, ranks, every_s=0) for rank in range(2)]
     ranks.together(lambda rank: members[rank].log.start(spec={}))
     members[1].log._start -= 100  # it began earlier
-    ranks.together(lambda rank: members[rank].keeper.meet(2, 0.1))
+    ranks.together(lambda rank: members[rank].checkpointer.synchronize(2, 0.1))
     ranks = Ranks(2)
     again = [Rank(folder, rank, ranks) for rank in range(2)]
     for member in again:
-        member.keeper.resume()
+        member.checkpointer.resume()
     times = [[e["t_s"] for e in event_log.read(member.path) if "t_s" in e] for member in again]
     assert times[0][-1] < 50 < 100 < times[1][-1]
     assert times == [sorted(each) for each in times]
@@ -230,24 +232,24 @@ def test_each_rank_goes_on_by_its_own_clock(folder):
 
 def test_every_copy_of_a_variable_is_kept(folder):
     one = Rank(folder, every_s=0, more=[Variable(9)])
-    one.keeper.meet(1, 0.1)
+    one.checkpointer.synchronize(1, 0.1)
     second = Variable(0)
     again = Rank(folder, more=[second])
-    assert again.keeper.resume() == 1
+    assert again.checkpointer.resume() == 1
     assert [copy.value.tolist() for copy in (again.seeds, second)] == [[0], [9]]
 
 
 @pytest.mark.parametrize("change", ["shape", "name"])
 def test_a_model_that_changed_is_named(folder, change):
-    alone(folder, every_s=0).keeper.meet(1, 0.1)
+    alone(folder, every_s=0).checkpointer.synchronize(1, 0.1)
     again = Rank(folder)
     if change == "shape":
         again.weights.assign(np.zeros(3, np.float32))
     else:
-        again.keeper._common["bias"] = again.keeper._common.pop("weights")
+        again.checkpointer._common["bias"] = again.checkpointer._common.pop("weights")
     name, shape = ("weights", (3,)) if change == "shape" else ("bias", (2,))
     with pytest.raises(Error) as error:
-        again.keeper.resume()
+        again.checkpointer.resume()
     assert str(error.value) == (
         f"{folder}: the checkpoint has no variable {name} of shape {shape}: the model has "
         "changed; delete the folder to begin anew"
@@ -255,7 +257,7 @@ def test_a_model_that_changed_is_named(folder, change):
 
 
 def test_a_checkpoint_of_another_run_is_refused_before_anything_is_trained(folder):
-    alone(folder, every_s=0).keeper.meet(1, 0.1)
+    alone(folder, every_s=0).checkpointer.synchronize(1, 0.1)
     with pytest.raises(Error, match=r"checkpoint of another run .*size: 1 there, 2 here"):
         Rank(folder, run=RUN | {"size": 2})
 
@@ -263,8 +265,8 @@ def test_a_checkpoint_of_another_run_is_refused_before_anything_is_trained(folde
 def test_a_run_that_is_done_leaves_no_checkpoint_whichever_rank_is_first(folder):
     ranks = Ranks(2)
     members = [Rank(folder, rank, ranks, every_s=0) for rank in range(2)]
-    ranks.together(lambda rank: members[rank].keeper.meet(2, 0.1))
-    members[1].keeper.finish()
+    ranks.together(lambda rank: members[rank].checkpointer.synchronize(2, 0.1))
+    members[1].checkpointer.finish()
     assert folder.exists()
-    members[0].keeper.finish()
+    members[0].checkpointer.finish()
     assert not folder.exists()

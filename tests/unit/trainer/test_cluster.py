@@ -364,7 +364,7 @@ def test_a_name_that_a_node_does_not_know_is_said_with_the_node_and_what_to_do()
 
 
 def test_the_processes_of_a_run_are_reached_past_a_proxy(monkeypatch):
-    for name in (*networks.PROXIES, *networks.PAST_PROXIES):
+    for name in (*networks.PROXIES, *networks.NO_PROXY_VARIABLES):
         monkeypatch.delenv(name, raising=False)
     found(TWO)
     assert "no_proxy" not in os.environ

@@ -123,7 +123,7 @@ def meeting(path, number, count=2, after_s=0.0):
     def come():
         log = event_log.EventLog(event_log.rank_path(path, number))
         time.sleep(after_s)
-        Copy(number, count, path).meet(log)
+        Copy(number, count, path).wait_for_copies(log)
         log.close()
 
     thread = threading.Thread(target=come, daemon=True)
@@ -152,7 +152,7 @@ def test_all_copies_wait_for_the_last_one_and_the_logs_say_how_long(tmp_path):
 
 def test_one_alone_waits_for_nobody_and_says_nothing(tmp_path):
     log = event_log.EventLog(tmp_path / "train.jsonl")
-    Copy(0, 1, tmp_path / "train.jsonl").meet(log)
+    Copy(0, 1, tmp_path / "train.jsonl").wait_for_copies(log)
     assert log.content() == b""
 
 
@@ -165,7 +165,7 @@ def test_copies_that_do_not_come_are_named(tmp_path, monkeypatch):
     event_log.rank_path(path, 2).write_text('{"event": "ready", "t_s": 0.1}\n{"event": "rea')
     log = event_log.EventLog(path)
     with pytest.raises(Error) as error:
-        Copy(0, 4, path).meet(log)
+        Copy(0, 4, path).wait_for_copies(log)
     assert str(error.value) == (
         "copy 0 waited 0.2 s before its first step for copy 1 and 3, in vain"
     )

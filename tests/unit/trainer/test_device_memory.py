@@ -11,17 +11,17 @@ COUNTED = {"a": (5, 8), "b": (7, 7)}
 
 
 def test_each_device_has_its_own_peaks_in_their_order():
-    assert device_memory.ask("ab", COUNTED.get) == Peak([5, 7], [8, 7], None)
+    assert device_memory.read_peaks("ab", COUNTED.get) == Peak([5, 7], [8, 7], None)
 
 
 @pytest.mark.parametrize("missing", [None, -1, 0])
 def test_what_is_not_counted_of_one_device_is_not_known_and_named(missing):
-    peak = device_memory.ask("ab", (COUNTED | {"b": (7, missing)}).get)
+    peak = device_memory.read_peaks("ab", (COUNTED | {"b": (7, missing)}).get)
     assert peak == Peak([5, 7], None, "the framework does not count what is reserved")
 
 
 def test_a_framework_that_counts_nothing_says_so():
-    assert device_memory.ask("ab", lambda device: (None, None)) == device_memory.NOT_COUNTED
+    assert device_memory.read_peaks("ab", lambda device: (None, None)) == device_memory.NOT_COUNTED
     assert device_memory.NOT_COUNTED.unknown == "the framework does not count it"
 
 
@@ -29,7 +29,7 @@ def test_an_error_of_the_framework_is_the_reason_and_ends_no_run():
     def read(device):
         raise ValueError(f"Allocator stats not available for device '{device}'\n")
 
-    peak = device_memory.ask(["CPU:0"], read)
+    peak = device_memory.read_peaks(["CPU:0"], read)
     words = "ValueError: Allocator stats not available for device 'CPU:0'"
     assert peak == Peak(None, None, words)
 

@@ -68,7 +68,7 @@ def test_a_strategy_of_another_framework_is_named_with_those_that_fit(
         run(**fields, strategy_options=options),
         types.SimpleNamespace(**dataclasses.asdict(run(**fields, strategy_options=options))),
     ):
-        reason = engine.misplaced(asked)
+        reason = engine.unsupported_strategy(asked)
         assert reason.startswith(f"strategy {strategy} is one of ")
         assert reason.endswith(f"not of {framework}; on these devices {framework} has: {there}")
     layout = engine.strategy_of(run(**fields))
@@ -101,8 +101,8 @@ def test_a_field_that_is_declared_as_that_of_others_needs_no_word_of_the_framewo
 
 
 def test_a_strategy_of_its_own_framework_is_in_its_place():
-    assert engine.misplaced(RUN) is None
-    assert engine.misplaced(run(framework="jax", strategy="sharded")) is None
+    assert engine.unsupported_strategy(RUN) is None
+    assert engine.unsupported_strategy(run(framework="jax", strategy="sharded")) is None
 
 
 @pytest.mark.parametrize(

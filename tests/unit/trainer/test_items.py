@@ -27,10 +27,10 @@ class Strategy:
     def __init__(self, rank):
         self.rank = rank
 
-    def spread(self, values):
+    def to_devices(self, values):
         return "on devices", values.tolist()
 
-    def on_devices(self, batches):
+    def prefetch_to_devices(self, batches):
         return (tuple(map(self.spread, batch)) for batch in batches)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from dlbench.log import event_log
 from dlbench.trainer import checkpoints, copies, device_memory, engine, loop
-from dlbench.trainer.engine import Kept
+from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.schedule import Schedule, steps_in
 
 STEPS = {"steps": 3, "warmup_steps": 1, "epochs": None}
@@ -42,7 +42,7 @@ class Weight:
 class Engine(engine.Engine):
     """Halves its loss in each step, from 1."""
 
-    learning_rate, data_sha256, item_shape, gpus_seen = 0.1, None, (2,), 0
+    learning_rate, data_sha256, item_shape, visible_gpu_count = 0.1, None, (2,), 0
 
     def __init__(self, records=None, losses=None):
         self.records, self.losses, self.calls = records, losses or {}, []
@@ -80,8 +80,8 @@ class Engine(engine.Engine):
     def parameters(self):
         return 2
 
-    def kept(self):
-        return Kept(common={"weight": [self.weight]}, own={})
+    def checkpoint_state(self):
+        return CheckpointState(common={"weight": [self.weight]}, own={})
 
     def weights_sha256(self):
         return ["0"]

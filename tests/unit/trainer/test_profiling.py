@@ -21,7 +21,7 @@ SECOND = 10**12  # picoseconds
 class Engine(engine.Engine):
     """Notes the steps it takes; its profiler sees an addition."""
 
-    records, gpus_seen = None, 0
+    records, visible_gpu_count = None, 0
 
     def __init__(self, rank=0):
         self.strategy = types.SimpleNamespace(rank=rank, joins_steps=True)

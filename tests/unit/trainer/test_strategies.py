@@ -139,11 +139,11 @@ def test_threads_that_a_library_started_before_are_kept_to_the_cores_too():
     thread = threading.Thread(target=ended.wait)
     thread.start()
     try:
-        binding.keep_to_cores([min(allowed)])
+        binding.set_affinity([min(allowed)])
         assert os.sched_getaffinity(thread.native_id) == {min(allowed)}
         assert os.sched_getaffinity(0) == {min(allowed)}
     finally:
-        binding.keep_to_cores(allowed)
+        binding.set_affinity(allowed)
         ended.set()
         thread.join()
 
@@ -194,7 +194,7 @@ def test_defaults_need_no_words(name):
     assert text_of(strategy, {}) == ""
     assert text_of(strategy, defaults(strategy)) == ""
     assert parsed_from(strategy, "") == defaults(strategy)
-    assert strategy.parsed(RUN) == defaults(strategy)
+    assert strategy.parse_options(RUN) == defaults(strategy)
 
 
 @given(cases)
@@ -286,7 +286,7 @@ def test_a_text_with_a_value_that_cannot_be_is_refused(strategy, text, message):
 
 
 def test_several_options_are_read_from_one_text():
-    assert SERVERS.parsed(run(strategy_options="servers=2,update=averaged")) == {
+    assert SERVERS.parse_options(run(strategy_options="servers=2,update=averaged")) == {
         "update": "averaged",
         "servers": 2,
     }
@@ -301,7 +301,7 @@ class OnGpus(strategy.BaseStrategy):
     seen = 4
 
     def _configure(self, device, threads_per_device):
-        return [f"gpu:{number}" for number in self.own_gpus(range(self.seen))]
+        return [f"gpu:{number}" for number in self.select_gpus(range(self.seen))]
 
 
 @pytest.fixture
@@ -320,7 +320,7 @@ def on_gpus(tmp_path, monkeypatch):
     yield make
     for name in (binding.THREADS, limits.THREADS):
         os.environ.pop(name, None)
-    binding.keep_to_cores(allowed)
+    binding.set_affinity(allowed)
 
 
 def test_threads_and_workers_of_a_process_on_gpus_follow_its_cores(on_gpus):

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.trainer import schedule
-from dlbench.trainer.schedule import LENGTHS, MOST_WAIT, Windows, long_enough
+from dlbench.trainer.schedule import LENGTHS, MOST_WAIT, Windows, shortest_length
 
 
 def made(length=None, gpus=1, warm_up_end=10, total=1000, first=0, others=()):
     """Windows of a run; `others`: what further ranks measured."""
     strategy = types.SimpleNamespace(joins_steps=True, gather=lambda own: [own, *others])
-    engine = types.SimpleNamespace(strategy=strategy, gpus_seen=gpus)
+    engine = types.SimpleNamespace(strategy=strategy, visible_gpu_count=gpus)
     spec = types.SimpleNamespace(steps_per_sync=length)
     steps = types.SimpleNamespace(spec=spec, total=total, warm_up_end=lambda first: warm_up_end)
     return Windows(steps, engine, first)
@@ -25,7 +25,7 @@ def taken(chosen, until, first=0, step_s=lambda steps: 0.01):
     while index < until:
         begin, index = index + 1, min(until, chosen.end(index + 1))
         ends.append(index)
-        found.append(chosen.took(index, index - begin + 1, step_s(index - begin + 1)))
+        found.append(chosen.record(index, index - begin + 1, step_s(index - begin + 1)))
     return ends, list(filter(None, found))
 
 
@@ -33,7 +33,7 @@ def taken(chosen, until, first=0, step_s=lambda steps: 0.01):
 def test_the_least_length_whose_wait_is_under_one_percent_is_found_of_any_times(
     work_s, wait_s, steps
 ):
-    length = long_enough(work_s + wait_s, work_s + wait_s / steps, steps)
+    length = shortest_length(work_s + wait_s, work_s + wait_s / steps, steps)
 
     def share(count):
         return wait_s / (count * work_s + wait_s)
@@ -51,7 +51,7 @@ def test_the_least_length_whose_wait_is_under_one_percent_is_found_of_any_times(
 def test_a_length_is_chosen_from_a_step_that_is_waited_for_and_one_in_a_window(
     step_s, window_step_s, length
 ):
-    assert long_enough(step_s, window_step_s, 10) == length
+    assert shortest_length(step_s, window_step_s, 10) == length
 
 
 def test_on_cpus_a_step_is_a_window_and_nothing_is_measured():
@@ -95,7 +95,7 @@ def test_a_warm_up_that_is_too_short_tells_nothing_and_a_window_has_ten_steps(wa
 def test_measured_windows_that_a_checkpoint_cut_tell_nothing():
     chosen = made(warm_up_end=10)
     for last, steps in ((1, 1), (4, 3), (5, 1), (6, 1), (7, 1), (8, 1), (10, 2)):
-        assert chosen.took(last, steps, 0.01) is None
+        assert chosen.record(last, steps, 0.01) is None
     assert chosen.length == schedule.DEFAULT_LENGTH
 
 
@@ -111,4 +111,4 @@ def test_a_strategy_that_waits_for_each_step_has_no_windows():
     assert "steps_per_sync must be 1, found 2" in schedule.unsupported(run, strategy)
     run.steps_per_sync = None
     assert schedule.unsupported(run, strategy) is None
-    assert schedule.asked_length(run, strategy, on_gpus=True) == 1
+    assert schedule.requested_length(run, strategy, on_gpus=True) == 1

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from dlbench import __version__
 from dlbench.log.event_fields import ENDED_WELL
-from dlbench.study.other_trainers import OWN
+from dlbench.study.other_trainers import BUILT_IN
 
 METADATA = "ro-crate-metadata.json"
 ROOT, WORKFLOW, STUDY, EXECUTION, ENGINE = "./", "Snakefile", "#study", "#execution", "#snakemake"
@@ -208,8 +208,10 @@ def _workflow(title, engine_version, steps, tools, singles, runs):
 
 def _steps(singles, runs):
     """(name, tools, actions) of each step that made something; training's actions are the runs'."""
-    others = sorted({run["trainer"] for run in runs} - {OWN})
-    ours = [_program(TRAIN, "Train one combination")] * any(run["trainer"] == OWN for run in runs)
+    others = sorted({run["trainer"] for run in runs} - {BUILT_IN})
+    ours = [_program(TRAIN, "Train one combination")] * any(
+        run["trainer"] == BUILT_IN for run in runs
+    )
     yield (
         "train",
         [
@@ -291,7 +293,7 @@ def _program(name, words):
 
 
 def _trainer(name):
-    return TRAIN if name == OWN else f"#trainer-{quote(name)}"
+    return TRAIN if name == BUILT_IN else f"#trainer-{quote(name)}"
 
 
 def _step(name):

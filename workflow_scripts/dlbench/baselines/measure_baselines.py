@@ -119,7 +119,7 @@ def _of_device(
     yield rounds.kept("matrix_product", "TFLOP/s", [one["tflops"] for one in attained])
     copied = {"size_bytes": attained[0]["copied_bytes"]}
     yield rounds.kept("memory_copy", "GB/s", [one["gb_per_s"] for one in attained], **copied)
-    yield from host_copies(kernels, made.gpus_seen)
+    yield from host_copies(kernels, made.visible_gpu_count)
     yield from file_reading.rows(folder)
     cores = len(os.sched_getaffinity(0))
     for changes in reads:

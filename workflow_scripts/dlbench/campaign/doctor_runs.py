@@ -195,7 +195,7 @@ def _log_state(place, log):
     if not start:
         return "whole", ""  # it was refused before the trainer's first words
     try:
-        run = Run.of_log(start["spec"])
+        run = Run.from_spec(start["spec"])
     except Error as error:
         return "damaged", str(error)
     if run.id != place.name:
@@ -208,7 +208,7 @@ def _reading(place):
     """A function that makes a run's record from its log; None where its log has not what it is."""
     try:
         events = event_log.read(place / "train.jsonl")
-        run = next(Run.of_log(e["spec"]) for e in events if e["event"] == "run_start")
+        run = next(Run.from_spec(e["spec"]) for e in events if e["event"] == "run_start")
     except (Error, OSError, StopIteration):
         return None
     if run.id != place.name:

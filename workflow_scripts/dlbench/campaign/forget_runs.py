@@ -68,7 +68,7 @@ def chosen(args: Namespace, study: Study | None = None) -> list[str]:
             )
     run_ids = args.run_id or [
         *run_record.with_status(args.status, args.message),
-        *batch_searches.in_vain(args.status, args.message),
+        *batch_searches.failed_searches(args.status, args.message),
     ]
     return [run_id for run_id in run_ids if study is None or run_id in ours]
 
@@ -110,6 +110,6 @@ def _is_search(name):
 def _forget_search(search_id):
     """Remove what a search found, and the records of its tries; their logs are kept aside."""
     place = batch_searches.FOLDER / search_id
-    (place / batch_searches.FOUND).unlink(missing_ok=True)
+    (place / batch_searches.RESULT_FILE).unlink(missing_ok=True)
     for record in place.glob("*/run.json"):
         run_record.forget_in(record.parent)

@@ -20,6 +20,6 @@ def start(plan: Plan, session: Mapping[str, str]) -> None:
     """
     plan.put_logs_aside()
     recorded.forget_standing()
-    trainer_environments.keep_choices(plan.with_tries)
+    trainer_environments.write_choices(plan.with_tries)
     plan.keep_code()
     sessions.start(session, [run.values() for run in plan.sentinels.runs])

@@ -223,13 +223,13 @@ def _row(label, standing):
 
 def _largest_batch(study, search_id):
     """How the search for a largest batch stands."""
-    search, found = study.searches[search_id], study.found.get(search_id)
-    done = "found" if found and found.batch else "none"
+    search, result = study.searches[search_id], study.search_results.get(search_id)
+    done = "found" if result and result.batch else "none"
     return {
         "search": search_id,
         "label": search.label(),
-        "state": done if found else "to find",
-        "batch_per_device": found.batch if found else None,
-        "reason": found.reason if found else None,
+        "state": done if result else "to find",
+        "batch_per_device": result.batch if result else None,
+        "reason": result.reason if result else None,
         "tries": sum(1 for _ in search.folder.glob("b*/run.json")),
     }

@@ -48,7 +48,7 @@ def remarks(
     """All remarks, in the order in which the workflow needs the things that they are about."""
     try:
         profile = profiles.read(name)
-        study = config.study_of(configfiles)
+        study = config.study_from_files(configfiles)
     except Error as error:
         yield fix(str(error))
         return

@@ -12,12 +12,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-LACKING_ROOM = (errno.ENOSPC, errno.EDQUOT)  # of an OSError: the disk or the quota is full
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)  # of an OSError: the disk or the quota is full
 
 
-def name_file(error: OSError, path: str | PathLike[str]) -> None:
+def add_filename(error: OSError, path: str | PathLike[str]) -> None:
     """Add the path of the file to the OSError of a full disk, which the system leaves out."""
-    if error.errno in LACKING_ROOM and error.filename is None:
+    if error.errno in DISK_FULL and error.filename is None:
         error.filename = str(path)
 
 
@@ -42,7 +42,7 @@ def written_whole(path: str | PathLike[str], force: bool = True) -> Iterator[Pat
                 os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        name_file(error, path)
+        add_filename(error, path)
         raise
     finally:
         part.unlink(missing_ok=True)

@@ -19,10 +19,10 @@ SIOCGIFADDR = 0x8915  # of linux/sockios.h
 # Variables that name proxies, in small letters or capitals, and those that keep hosts from them.
 # gRPC reads small letters only, and no_proxy only without a no_grpc_proxy.
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
-PAST_PROXIES = ("no_proxy", "NO_PROXY", "no_grpc_proxy")
+NO_PROXY_VARIABLES = ("no_proxy", "NO_PROXY", "no_grpc_proxy")
 
 
-def unknown_names(names: Iterable[str], patience_s: float = PATIENCE_S) -> dict[str, str]:
+def unresolved_names(names: Iterable[str], patience_s: float = PATIENCE_S) -> dict[str, str]:
     """Names and addresses that lead nowhere from this machine: {name: why}.
 
     All are looked up at once, and none for longer than `patience_s`.
@@ -31,7 +31,7 @@ def unknown_names(names: Iterable[str], patience_s: float = PATIENCE_S) -> dict[
     return {name: answer for name, answer in answers.items() if isinstance(answer, str)}
 
 
-def own_address() -> str | None:
+def listening_address() -> str | None:
     """The first address behind this machine's own name that one can listen at, or None.
 
     As Gloo looks for it (gloo/transport/tcp/device.cc, lookupAddrForHostname), which aborts if
@@ -66,16 +66,20 @@ def interface_towards(host: str) -> str | None:
     return None
 
 
-def past_proxies(hosts: Iterable[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def no_proxy_variables(
+    hosts: Iterable[str], environ: Mapping[str, str] = os.environ
+) -> dict[str, str]:
     """Variables by which this machine and some hosts are reached without a proxy.
 
     {} where no proxy is set.
     """
     if not any(environ.get(name) or environ.get(name.upper()) for name in PROXIES):
         return {}
-    exempt = [name for text in PAST_PROXIES for name in environ.get(text, "").split(",") if name]
+    exempt = [
+        name for text in NO_PROXY_VARIABLES for name in environ.get(text, "").split(",") if name
+    ]
     text = ",".join(dict.fromkeys([*exempt, "localhost", LOOPBACK, "::1", *hosts]))
-    return {n: text for n in PAST_PROXIES if n != "no_grpc_proxy" or n in environ}
+    return {n: text for n in NO_PROXY_VARIABLES if n != "no_grpc_proxy" or n in environ}
 
 
 def _look_up(names, patience_s):

@@ -29,7 +29,7 @@ from dlbench.comparison.comparison_page import runs_of
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.study import yaml_files
 from dlbench.study.runs import DEFAULTS
-from dlbench.study.wording import ALWAYS, combinations, number
+from dlbench.study.wording import ALWAYS, short_labels, number
 from dlbench.tables.metrics import METRICS, known_metric
 
 KEYS = ("value", "lower", "upper", "unit")
@@ -284,7 +284,7 @@ def page(outcomes: list[Outcome], campaign: Campaign) -> Page:
     outcomes = sorted(outcomes, key=lambda outcome: (outcome.passed, _least(outcome)))
     matched = [outcome.bound.match for outcome in outcomes]
     keys = dict.fromkeys(name for match in matched for name in match)
-    names = combinations([{name: match.get(name) for name in keys} for match in matched])
+    names = short_labels([{name: match.get(name) for name in keys} for match in matched])
     rows = [_row(*both) for both in zip(names, outcomes, strict=True)]
     headings = ("combination", "metric", "measured", "expected", "from / to", "outcome")
     return Page(

@@ -107,7 +107,7 @@ def _short(value):
 
 
 def _pairs(comparison):
-    names = wording.combinations([pair.values for pair in comparison.pairs])
+    names = wording.short_labels([pair.values for pair in comparison.pairs])
     rows = [
         [
             name,
@@ -177,7 +177,7 @@ def _unmatched(comparison):
         alone = [one for one in comparison.unmatched if one.side == side]
         if not alone:
             continue
-        names = wording.combinations([one.values for one in alone])
+        names = wording.short_labels([one.values for one in alone])
         rows = [
             [name, str(one.runs), _partner(one)] for name, one in zip(names, alone, strict=True)
         ]

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from dlbench import Error
 from dlbench.common import plugins
-from dlbench.common.files import name_file, write_json
+from dlbench.common.files import add_filename, write_json
 from dlbench.data import checksums
 from dlbench.data.checksums import WrongFile
 from dlbench.data.transports import Answer, TransportError
@@ -174,7 +174,7 @@ class _Transfer:
                     time.sleep(min(FIRST_WAIT_S * 2 ** (fruitless - 1), LONGEST_WAIT_S))
                     self._rate_from = time.monotonic(), self._arrived
             except OSError as error:
-                name_file(error, self._part)
+                add_filename(error, self._part)
                 raise
 
     def _attempt(self):

@@ -4,7 +4,7 @@ import pandas as pd
 
 # The beginning of the columns: whose energy it is, in words. The first that a study knows is drawn.
 KINDS = {"": "all GPUs", "node_": "the whole node", "host_": "processors and their memory"}
-NOTHING = "no energy was recorded: neither GPUs nor processors nor a meter told it"
+NO_ENERGY = "no energy was recorded: neither GPUs nor processors nor a meter told it"
 
 
 def kind_of(runs: pd.DataFrame) -> str | None:

@@ -31,7 +31,7 @@ def draw(
     stem: Path | str,
     panels: Panels,
     paint: Callable[[list[Axes], Any, list[Series]], list[End]],
-    nothing: str,
+    empty_message: str,
     columns: int = 3,
     size: tuple[float, float] = (4.4, 3.5),
     rows: int = 1,
@@ -42,13 +42,13 @@ def draw(
         panels: {key: [Series, ...]}.
         paint: paint(axes, key, series) draws one panel into a list of `rows` axes, below one
             another, and returns (x, y, series) of the ends of the lines of the first one.
-        nothing: what the figure says if there are no panels.
+        empty_message: what the figure says if there are no panels.
         columns: the most panels beside each other.
         size: width and height of a panel in inches.
     """
     shown, left_out = _capped(panels)
     if not shown:
-        styles.draw_words(stem, nothing)
+        styles.draw_message(stem, empty_message)
         return
     columns = min(columns, len(shown))
     lines = math.ceil(len(shown) / columns)
@@ -57,15 +57,15 @@ def draw(
             axis.set_axis_off()
         for number, (key, series) in enumerate(shown.items()):
             line, column = divmod(number, columns)
-            own = [axes[line * rows + row, column] for row in range(rows)]
-            for axis in own:
+            panel_axes = [axes[line * rows + row, column] for row in range(rows)]
+            for axis in panel_axes:
                 axis.set_axis_on()
-            ends = paint(own, key, series)
+            ends = paint(panel_axes, key, series)
         names = {s.name: s for s in itertools.chain(*shown.values())}
-        notes = "\n".join(filter(None, (left_out, styles.stars_in_words(figure))))
+        notes = "\n".join(filter(None, (left_out, styles.star_note(figure))))
         if len(names) > 1 or left_out:
             if len(shown) == 1 and len(names) <= styles.MOST_DIRECT_LABELS and not left_out:
-                _name_ends(own[0], ends, names)
+                _name_ends(panel_axes[0], ends, names)
             else:
                 legend(figure, names.values(), notes)
                 notes = ""
@@ -82,12 +82,12 @@ def _capped(panels):
         for key, series in itertools.islice(panels.items(), MOST_PANELS)
     }
     shown = {key: series for key, series in shown.items() if series}
-    words = []
+    not_drawn = []
     if len(indices) > MOST_SERIES:
-        words.append(f"{len(indices) - MOST_SERIES} of {len(indices)} series")
+        not_drawn.append(f"{len(indices) - MOST_SERIES} of {len(indices)} series")
     if len(panels) > MOST_PANELS:
-        words.append(f"{len(panels) - MOST_PANELS} of {len(panels)} panels")
-    return shown, f"{' and '.join(words)} not drawn: see runs.parquet" if words else ""
+        not_drawn.append(f"{len(panels) - MOST_PANELS} of {len(panels)} panels")
+    return shown, f"{' and '.join(not_drawn)} not drawn: see runs.parquet" if not_drawn else ""
 
 
 def _name_ends(axes, ends, names):
@@ -112,8 +112,8 @@ def legend(figure: Figure, series: Iterable[Series], notes: str = "") -> None:
     ]
     entry = 0.6 + CHARACTER_INCHES * max(len(str(handle.get_label())) for handle in handles)
     width, height = figure.get_size_inches()
-    beside = width < NARROW_INCHES and len(handles) > 3
-    if beside:
+    on_the_right = width < NARROW_INCHES and len(handles) > 3
+    if on_the_right:
         columns = math.ceil(len(handles) * LEGEND_LINE_INCHES / (height - 0.8))
         figure.set_figwidth(width + max(columns * entry, _longest(notes)))
     else:
@@ -122,7 +122,7 @@ def legend(figure: Figure, series: Iterable[Series], notes: str = "") -> None:
         figure.set_figheight(height + 0.15 + LEGEND_LINE_INCHES * lines)
     figure.legend(
         handles=handles,
-        loc="outside right upper" if beside else "outside lower left",
+        loc="outside right upper" if on_the_right else "outside lower left",
         ncols=columns,
         fontsize=9,
         title=notes or None,
@@ -148,13 +148,13 @@ def line(
     axes: Axes,
     series: Series,
     points: list[Point],
-    place: tuple[int, int] = (0, 1),
+    position: tuple[int, int] = (0, 1),
     stars: bool = False,
 ) -> list[End]:
     """Draw points of a series with their intervals.
 
     Args:
-        place: (index of the series, number of series), which stand side by side at one x.
+        position: (index of the series, number of series), which stand side by side at one x.
         stars: mark points of unstable runs.
 
     Returns:
@@ -163,14 +163,14 @@ def line(
     if not points:
         return []
     looks = marks(series)
-    if place[1] > styles.MOST_DIRECT_LABELS:
+    if position[1] > styles.MOST_DIRECT_LABELS:
         looks |= {"linewidth": 1.2, "markersize": 5}
-    x = styles.side_by_side([x for x, _ in points], *place)
+    x = styles.side_by_side([x for x, _ in points], *position)
     values = [estimate.value for _, estimate in points]
     axes.plot(x, values, zorder=3, **looks)
     unstable = series.unstable() if stars else ()
-    for at, (of, estimate) in zip(x, points, strict=True):
-        if of in unstable:
+    for at, (value, estimate) in zip(x, points, strict=True):
+        if value in unstable:
             styles.star(axes, at, estimate.value, looks["color"])
         if np.isfinite(estimate.low):
             interval = [estimate.low, estimate.high]
@@ -257,7 +257,7 @@ def _above_the_edge(axes, points):
 
 def _reason(failed_series):
     statuses = sorted({status for _, status, *_ in failed_series})
-    words = " or\n".join(FAILED.get(status, status) for status in statuses)
+    reason = " or\n".join(FAILED.get(status, status) for status in statuses)
     failed = sum(count for *_, count, _ in failed_series)
     tried = sum(count for *_, count in failed_series)
-    return words if failed == tried else f"{failed} of {tried} runs\n{words}"
+    return reason if failed == tried else f"{failed} of {tried} runs\n{reason}"

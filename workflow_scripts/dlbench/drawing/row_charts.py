@@ -43,8 +43,8 @@ class Row:
         failed = self.runs[~self.runs["status"].isin(ENDED_WELL)]["status"]
         if failed.empty:
             return ""
-        words = " or ".join(FAILED.get(s, s).replace("\n", " ") for s in sorted(set(failed)))
-        return f"{len(failed)} of {len(self.runs)}: {words}"
+        statuses = " or ".join(FAILED.get(s, s).replace("\n", " ") for s in sorted(set(failed)))
+        return f"{len(failed)} of {len(self.runs)}: {statuses}"
 
     def unstable(self) -> str:
         """As in `1 of 3 unstable`; "" if no run is."""
@@ -54,18 +54,18 @@ class Row:
 
 @contextlib.contextmanager
 def figure(
-    stem: Path | str, groups: Groups, title: str, subtitle: str = "", beside_inches: float = 1.0
+    stem: Path | str, groups: Groups, title: str, subtitle: str = "", right_inches: float = 1.0
 ) -> Iterator[tuple[list[Row], Axes]]:
     """Yield (rows, axes) to draw into, then save the figure.
 
     Args:
         groups: from the top; not empty.
-        beside_inches: width of the words right of the axes.
+        right_inches: width of the words right of the axes.
     """
     rows, labels, left_out = _laid_out(groups)
     names = [textwrap.fill(name, NAME_CHARACTERS) for _, name, _ in labels]
     lines = "\n".join(names).split("\n")
-    width = AXES_INCHES + beside_inches + CHARACTER_INCHES * max(map(len, lines))
+    width = AXES_INCHES + right_inches + CHARACTER_INCHES * max(map(len, lines))
     height = FRAME_INCHES + ROW_INCHES * len(labels)
     with styles.figure(1, width=width, height=height) as (drawn, axes):
         axis = axes[0, 0]
@@ -84,8 +84,8 @@ def _laid_out(groups):
         lines += [(name or "all runs", None, runs) for name, runs in conditions]
     shown = lines[:MOST_ROWS]
     rows, labels = [], []
-    for y, (name, words, runs) in zip(range(len(shown) - 1, -1, -1), shown, strict=True):
-        labels.append((y, name, words))
+    for y, (name, subheading, runs) in zip(range(len(shown) - 1, -1, -1), shown, strict=True):
+        labels.append((y, name, subheading))
         if runs is not None:
             rows.append(Row(y, name, runs))
     total = sum(len(conditions) for conditions in groups.values())
@@ -100,13 +100,13 @@ def _rows(axes, labels, names):
     axes.grid(visible=False, axis="y")
     axes.grid(axis="x")
     axes.set_yticks([y for y, *_ in labels], names, fontsize=9)
-    for label, (y, _, words) in zip(axes.get_yticklabels(), labels, strict=True):
-        if words is not None:
+    for label, (y, _, subheading) in zip(axes.get_yticklabels(), labels, strict=True):
+        if subheading is not None:
             label.set_fontweight("bold")
             axes.text(
                 0.01,
                 y,
-                words,
+                subheading,
                 transform=axes.get_yaxis_transform(),
                 va="center",
                 fontsize=8,
@@ -115,7 +115,7 @@ def _rows(axes, labels, names):
             )
 
 
-def say(axes: Axes, row: Row, text: str, note: str = "", **looks: Any) -> None:
+def annotate_row(axes: Axes, row: Row, text: str, note: str = "", **looks: Any) -> None:
     """Write right of a row, below it a note and what failed; draw a cross if all runs failed."""
     failed = row.failures()
     notes = " \u00b7 ".join(filter(None, (failed, row.unstable(), note)))
@@ -131,13 +131,13 @@ def say(axes: Axes, row: Row, text: str, note: str = "", **looks: Any) -> None:
             clip_on=False,
             transform=axes.get_yaxis_transform(),
         )
-        beside(axes, row.y, notes, color=ALARM)
+        annotate(axes, row.y, notes, color=ALARM)
         return
-    beside(axes, row.y, text, 5 if notes else 0, **looks)
-    beside(axes, row.y, notes, -6, color=ALARM if failed else styles.GREY, fontsize=7.5)
+    annotate(axes, row.y, text, 5 if notes else 0, **looks)
+    annotate(axes, row.y, notes, -6, color=ALARM if failed else styles.GREY, fontsize=7.5)
 
 
-def beside(axes: Axes, y: float, text: str, y_points: float = 0, **looks: Any) -> None:
+def annotate(axes: Axes, y: float, text: str, y_points: float = 0, **looks: Any) -> None:
     """Write right of the axes at a height, moved up by some points."""
     style: dict[str, Any] = {"color": INK, "fontsize": 9} | looks
     axes.annotate(

@@ -77,9 +77,9 @@ ALONG = {
 # some of one panel apart.
 LENGTHS = ("steps", "epochs")
 # What runs are called that leave a setting as it is, beside those that do not.
-AS_FOUND = {"power_limit_w": "limit as found"}
+UNSET_LABELS = {"power_limit_w": "limit as found"}
 # Known only once a run trains; missing if it failed earlier.
-FOUND_OUT = ("device_model", "framework_version")
+KNOWN_LATE = ("device_model", "framework_version")
 # Settings that the heading of a panel names if all its runs share them.
 HEADING = ("mode", "strategy", "devices", "batch_per_device", "precision", "runtime")
 MODES = {
@@ -136,9 +136,11 @@ class Series:
         return failures
 
 
-def unit_of(all_series: Iterable[Series]) -> item_names.Unit:
+def rate_unit(all_series: Iterable[Series]) -> item_names.Unit:
     """In what the rates of a panel are told."""
-    return item_names.unit(shape for one in all_series for shape in one.runs["item_shape"].unique())
+    return item_names.unit(
+        shape for series in all_series for shape in series.runs["item_shape"].unique()
+    )
 
 
 def rated(runs: pd.DataFrame, unit: item_names.Unit) -> pd.DataFrame:
@@ -149,7 +151,7 @@ def rated(runs: pd.DataFrame, unit: item_names.Unit) -> pd.DataFrame:
     return pd.concat([runs, rates.rename("rate")], axis=1)
 
 
-def begun_runs(runs: pd.DataFrame) -> pd.DataFrame:
+def started_runs(runs: pd.DataFrame) -> pd.DataFrame:
     """Runs that were begun, with text instead of categories.
 
     Facts that are known once a run trains (FOUND_OUT) are filled in from runs of equal settings.
@@ -157,17 +159,17 @@ def begun_runs(runs: pd.DataFrame) -> pd.DataFrame:
     runs = runs[runs["status"] != "skipped"]
     names = [name for name in runs if isinstance(runs[name].dtype, pd.CategoricalDtype)]
     runs = runs.astype({name: object for name in names}).copy()  # in one piece
-    settings = [name for name in SETTINGS if name not in FOUND_OUT]
+    settings = [name for name in SETTINGS if name not in KNOWN_LATE]
     if runs.empty:
         return runs
     # A publication or log that states no mode is about training.
     runs["mode"] = runs["mode"].fillna("train")
-    for name in FOUND_OUT:
+    for name in KNOWN_LATE:
         known = runs.groupby(settings, dropna=False, sort=False)[name].transform("first")
-        own = runs["timing_source"] == timing_sources.MEASURED
-        usual = runs[own][name].mode()
+        measured = runs["timing_source"] == timing_sources.MEASURED
+        usual = runs[measured][name].mode()
         runs[name] = runs[name].fillna(known)
-        runs.loc[own, name] = runs[name].fillna(usual.iloc[0] if len(usual) else "unknown")
+        runs.loc[measured, name] = runs[name].fillna(usual.iloc[0] if len(usual) else "unknown")
     return runs
 
 
@@ -187,11 +189,11 @@ def series_along(
     if x and len(runs):
         counts = runs.groupby([*panel, *keys], dropna=False)[x].transform("nunique")
         runs = runs[counts >= fewest]
-    of_panels = runs.groupby([*panel], dropna=False)
-    telling = [
+    grouped = runs.groupby([*panel], dropna=False)
+    distinguishing = [
         name
-        for name in _telling(runs, keys)
-        if name not in LENGTHS or (of_panels[name].nunique(dropna=False) > 1).any()
+        for name in _distinguishing(runs, keys)
+        if name not in LENGTHS or (grouped[name].nunique(dropna=False) > 1).any()
     ]
     shapes = _shapes(runs)
     panels: dict[Any, list[Series]] = {}
@@ -200,8 +202,8 @@ def series_along(
         for _, series in group.groupby(keys, dropna=False):
             first = series.iloc[0]
             one_shape = shapes.get((first["model"], first["dataset"]), 1) == 1
-            name = condition_words(
-                first, [name for name in telling if name != "item_shape" or not one_shape]
+            name = condition_label(
+                first, [name for name in distinguishing if name != "item_shape" or not one_shape]
             )
             index = indices.setdefault(name, len(indices))
             panels.setdefault(key, []).append(Series(name, index, x, series))
@@ -220,9 +222,9 @@ def conditions(
     keys = [name for name in SETTINGS if name not in (*heading, "global_batch")]
     groups = {}
     for key, group in runs.groupby(list(heading), dropna=False):
-        telling = _telling(group, keys)
+        distinguishing = _distinguishing(group, keys)
         groups[" \u00b7 ".join(map(str, key)), common([group])] = [
-            (condition_words(repeats.iloc[0], telling), repeats)
+            (condition_label(repeats.iloc[0], distinguishing), repeats)
             for _, repeats in group.groupby(keys, dropna=False)
         ]
     return groups
@@ -243,23 +245,25 @@ def differing_settings(runs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
     ]
 
 
-def condition_words(row: pd.Series, names: Iterable[str]) -> str:
+def condition_label(row: pd.Series, names: Iterable[str]) -> str:
     """Some settings of a run in words.
 
-    >>> condition_words(pd.Series({"strategy": "mirrored", "xla": True}), ["strategy", "xla"])
+    >>> condition_label(pd.Series({"strategy": "mirrored", "xla": True}), ["strategy", "xla"])
     'mirrored, XLA'
-    >>> condition_words(pd.Series({"launcher": "none"}), ["launcher"])
+    >>> condition_label(pd.Series({"launcher": "none"}), ["launcher"])
     'no launcher'
     """
-    words = ", ".join(filter(None, (word(row, name) for name in wording.told(names, row))))
-    return words or ("no launcher" if "launcher" in names else "")  # which else goes without saying
+    label = ", ".join(
+        filter(None, (setting_label(row, name) for name in wording.fields_for_label(names, row)))
+    )
+    return label or ("no launcher" if "launcher" in names else "")  # which else goes without saying
 
 
-def word(row: pd.Series, name: str) -> str:
+def setting_label(row: pd.Series, name: str) -> str:
     """One setting of a run in words; "" if it has none."""
     value = row[name]
-    if name in AS_FOUND and pd.isna(value) and row.get("device_kind") == "gpu":
-        return AS_FOUND[name]  # only GPUs have limits
+    if name in UNSET_LABELS and pd.isna(value) and row.get("device_kind") == "gpu":
+        return UNSET_LABELS[name]  # only GPUs have limits
     if pd.isna(value) or value in ("", timing_sources.MEASURED):
         return ""
     if name == "devices":
@@ -273,8 +277,8 @@ def word(row: pd.Series, name: str) -> str:
     if isinstance(value, bool) or str(value) in ("True", "False"):
         if name in wording.SWITCHES:
             return wording.switch(name, value)
-        thing = wording.field_name(name)
-        return thing if value else f"not {thing}"
+        field = wording.field_name(name)
+        return field if value else f"not {field}"
     if isinstance(value, str):
         value = value.replace(",", ", ")
         value = value if len(value) <= LONGEST else f"{value[: LONGEST - 1]}\u2026"
@@ -284,19 +288,19 @@ def word(row: pd.Series, name: str) -> str:
 def common(tables: Iterable[pd.DataFrame], names: Sequence[str] = HEADING) -> str:
     """The settings that all runs of some data frames share, in words for a heading."""
     runs = pd.concat([table[[*names, "device_kind"]] for table in tables])
-    return condition_words(
+    return condition_label(
         runs.iloc[0], [name for name in names if name not in differing_settings(runs, names)]
     )
 
 
-def _telling(runs, keys):
+def _distinguishing(runs, keys):
     """What differs, without what follows from it: the version of a framework that has one only."""
-    telling = differing_settings(runs, keys)
-    if "framework" in telling and "framework_version" in telling:
+    distinguishing = differing_settings(runs, keys)
+    if "framework" in distinguishing and "framework_version" in distinguishing:
         versions = runs.groupby("framework", dropna=False)["framework_version"].nunique()
         if (versions <= 1).all():
-            telling.remove("framework_version")
-    return telling
+            distinguishing.remove("framework_version")
+    return distinguishing
 
 
 def _shapes(runs):

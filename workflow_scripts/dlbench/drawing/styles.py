@@ -83,7 +83,7 @@ def half(axes: Axes, x: Any, y: Any, looks: Mapping[str, Any], **more: Any) -> N
 
 
 STAR = "*"
-UNSTABLE = f"{STAR} some of its runs are unstable: their steps stalled, or others disturbed them"
+STAR_NOTE = f"{STAR} some of its runs are unstable: their steps stalled, or others disturbed them"
 
 
 def star(axes: Axes, x: Any, y: Any, colour: str) -> None:
@@ -101,15 +101,15 @@ def star(axes: Axes, x: Any, y: Any, colour: str) -> None:
     )
 
 
-def stars_in_words(figure: Figure) -> str:
+def star_note(figure: Figure) -> str:
     """What stars in a figure mean; "" if it has none."""
-    return UNSTABLE if any(t.get_text() == STAR for a in figure.axes for t in a.texts) else ""
+    return STAR_NOTE if any(t.get_text() == STAR for a in figure.axes for t in a.texts) else ""
 
 
-def note_below(figure: Figure, words: str) -> None:
+def note_below(figure: Figure, text: str) -> None:
     """Write notes below all panels; the figure grows by their lines."""
-    figure.set_figheight(figure.get_figheight() + NOTE_INCHES * (1 + words.count("\n")))
-    figure.supxlabel(words, x=0.01, ha="left", fontsize=9, color=GREY)
+    figure.set_figheight(figure.get_figheight() + NOTE_INCHES * (1 + text.count("\n")))
+    figure.supxlabel(text, x=0.01, ha="left", fontsize=9, color=GREY)
 
 
 def text_colour(colour: str) -> str:
@@ -153,8 +153,8 @@ def _mark_logarithmic(drawn):
         for axis in (axes.xaxis, axes.yaxis):
             label = axis.get_label_text()
             if axis.get_scale() == "log" and label.strip():
-                words = label.rstrip("\n")  # these make room
-                axis.set_label_text(f"{words} (log){label[len(words) :]}")
+                text = label.rstrip("\n")  # these make room
+                axis.set_label_text(f"{text} (log){label[len(text) :]}")
 
 
 def heading(axes: Axes, title: str, subtitle: str) -> None:
@@ -171,11 +171,11 @@ def heading(axes: Axes, title: str, subtitle: str) -> None:
     )
 
 
-def draw_words(stem: Path | str, words: str) -> None:
+def draw_message(stem: Path | str, text: str) -> None:
     """Save a figure that says why there is nothing to draw."""
-    with figure(1, width=6, height=0.35 + 0.25 * (1 + words.count("\n"))) as (drawn, axes):
+    with figure(1, width=6, height=0.35 + 0.25 * (1 + text.count("\n"))) as (drawn, axes):
         axes[0, 0].set_axis_off()
-        axes[0, 0].text(0, 0.5, words, color=GREY, transform=axes[0, 0].transAxes, va="center")
+        axes[0, 0].text(0, 0.5, text, color=GREY, transform=axes[0, 0].transAxes, va="center")
         save(drawn, stem)
 
 
@@ -197,7 +197,7 @@ def name_series(axes: Axes, ends: Sequence[tuple[Any, ...]]) -> None:
         [*to_fraction.transform((x, y)), textwrap.fill(name, NAME_CHARACTERS), colour]
         for x, y, name, colour in ends
     ]
-    rightmost, leftmost = (what(end[0] for end in placed) for what in (max, min))
+    rightmost, leftmost = (pick(end[0] for end in placed) for pick in (max, min))
     if rightmost - leftmost > MOST_APART:
         _legend_beside(axes, ends)
         return
@@ -292,9 +292,9 @@ class FittingTicks(Locator):
         points = axis.axes.get_window_extent().width * 72 / axis.axes.figure.dpi
         for most in range(self._most, 0, -1):
             ticks = MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(vmin, vmax)
-            words = max(len(axis.get_major_formatter()(tick)) for tick in ticks)
+            characters = max(len(axis.get_major_formatter()(tick)) for tick in ticks)
             apart = points * (ticks[1] - ticks[0]) / abs(vmax - vmin)
-            if apart > STYLE["font.size"] * (TICK_EMS + CHARACTER_EMS * words):
+            if apart > STYLE["font.size"] * (TICK_EMS + CHARACTER_EMS * characters):
                 break
         return ticks
 
@@ -307,7 +307,7 @@ def logarithmic(axis: Any, unit: float = 1.0) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def told_in(axis: Any, factor: float) -> None:
+def scale_labels(axis: Any, factor: float) -> None:
     """Tell the values of a logarithmic axis times a factor: tokens instead of sequences."""
     if factor != 1:
         logarithmic(axis, 1 / factor)

@@ -15,7 +15,7 @@ def content_digest(source: str | Path) -> str:
     return f"sha256:{_tree_digest(path, content=True) if path.is_dir() else sha256(path)}"
 
 
-def state_of(source: str | Path) -> str:
+def stat_signature(source: str | Path) -> str:
     """Path, sizes and times of a file or folder: cheap to read, and changed with its content."""
     path = Path(source).absolute()
     if path.is_dir():
@@ -38,8 +38,8 @@ def _tree_digest(folder, content):
             elif stat.S_ISREG(status.st_mode):
                 times = f"{status.st_size} {status.st_mtime_ns}"
                 detail = _file_digest(path) if content else times
-            words = [str(path.relative_to(folder)), str(status.st_mode), detail]
-            total.update(("\0".join(words) + "\n").encode(errors="surrogateescape"))
+            fields = [str(path.relative_to(folder)), str(status.st_mode), detail]
+            total.update(("\0".join(fields) + "\n").encode(errors="surrogateescape"))
     return total.hexdigest()
 
 

@@ -42,13 +42,13 @@ def make_environment(
     # Another uv may be building Horovod, which takes longer than the five minutes uv would wait.
     environment.setdefault("UV_LOCK_TIMEOUT", "3600")
     # After all others, the Python that runs us, which may be on no path.
-    ours = str(Path(sys.base_exec_prefix) / "bin")
-    environment["PATH"] = os.pathsep.join(filter(None, [environment.get("PATH"), ours]))
+    our_python = str(Path(sys.base_exec_prefix) / "bin")
+    environment["PATH"] = os.pathsep.join(filter(None, [environment.get("PATH"), our_python]))
     # Bytecode now: where Python may not write it, each rank's start would take 3 s more.
     command = [tools.find_uv(), "sync", "--project", str(project), "--frozen", "--inexact"]
     command += ["--compile-bytecode"]
-    command += [word for extra in extras for word in ("--extra", extra)]
-    command += [word for group in groups for word in ("--group", group)]
+    command += [argument for extra in extras for argument in ("--extra", extra)]
+    command += [argument for group in groups for argument in ("--group", group)]
     if subprocess.run(command, env=environment, check=False).returncode != 0:
         raise Error(f"uv could not install {project}; its messages are above")
     if output:
@@ -58,7 +58,7 @@ def make_environment(
 def _installed(project: Path) -> dict:
     """Python's version, the packages with theirs, and the digest of the lock file."""
     python = project / ".venv" / "bin" / "python"
-    answer = subprocess.run(
+    finished = subprocess.run(
         [python, "-I", "-c", LIST_PACKAGES], capture_output=True, text=True, check=True
     )
-    return {**json.loads(answer.stdout), "lock_sha256": sha256(project / "uv.lock")}
+    return {**json.loads(finished.stdout), "lock_sha256": sha256(project / "uv.lock")}

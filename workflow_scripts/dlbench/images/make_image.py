@@ -34,8 +34,8 @@ def make(name: str, settings: dict[str, Any], output: str | Path, study: str | N
         Error: the image cannot be made, or its digest is not the pinned one.
     """
     output = Path(output)
-    place = output.parent
-    place.mkdir(parents=True, exist_ok=True)
+    output_folder = output.parent
+    output_folder.mkdir(parents=True, exist_ok=True)
     kind = trainer_image.origin(settings)
     image = {
         "registry": _pull,
@@ -43,7 +43,7 @@ def make(name: str, settings: dict[str, Any], output: str | Path, study: str | N
         "archive": _unpack,
         "sif": _take,
         "folder": _take,
-    }[kind](name, settings, place)
+    }[kind](name, settings, output_folder)
     if settings["digest"] not in (None, image["digest"]):
         raise Error(
             f"image {name}: expected the pinned digest {settings['digest']}, found "
@@ -51,7 +51,7 @@ def make(name: str, settings: dict[str, Any], output: str | Path, study: str | N
         )
     marker = {"image_id": image.pop("image_id", None) or image["digest"], "image": name}
     text = json.dumps(marker).encode() + b"\n"
-    target = place / "marker" / MARKER
+    target = output_folder / "marker" / MARKER
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(text)
     for path in (target, *list(target.parents)[:2]):  # they replace the image's, with their modes
@@ -69,7 +69,7 @@ def make(name: str, settings: dict[str, Any], output: str | Path, study: str | N
             "identity": trainer_image.identity(name, settings),
             "state": None
             if kind in ("registry", "recipe")
-            else digests.state_of(settings["source"]),
+            else digests.stat_signature(settings["source"]),
             "image_id": marker["image_id"],
             "environment": _environment_in(image["path"], image["kind"]),
             **image,
@@ -77,11 +77,11 @@ def make(name: str, settings: dict[str, Any], output: str | Path, study: str | N
     )
 
 
-def _pull(name, settings, place):
+def _pull(name, settings, output_folder):
     reference = settings["source"].removeprefix(REGISTRY)
     if settings["digest"] and "@" not in reference:
         reference = f"{_untagged(reference)}@{settings['digest']}"
-    layout = make_empty_folder(place / "oci")
+    layout = make_empty_folder(output_folder / "oci")
     pinned = reference.partition("@")[2] or None
     if shutil.which("skopeo"):
         if not pinned:
@@ -91,34 +91,34 @@ def _pull(name, settings, place):
         tools.run(["skopeo", "copy", REGISTRY + reference, f"oci:{layout}:{TAG}"])
     elif engine := tools.first_installed(ENGINES):
         tools.run([engine, "pull", reference])
-        _push(engine, reference, layout, place)
+        _push(engine, reference, layout, output_folder)
     else:
-        return _pull_as_sif(settings, reference, place)
+        return _pull_as_sif(settings, reference, output_folder)
     oci.read_image(layout)
     return {"kind": "oci", "path": str(layout), "digest": pinned or oci.read_image(layout)[0]}
 
 
-def _pull_as_sif(settings, reference, place):
+def _pull_as_sif(settings, reference, output_folder):
     """Pull with Apptainer, which makes a SIF file: no tool for OCI images is installed."""
     if not tools.first_installed(APPTAINER):
         raise Error(
             f"{settings['source']} cannot be pulled: none of skopeo, {', '.join(ENGINES)} and "
             f"{' or '.join(APPTAINER)} is on the path of this machine"
         )
-    sif = place / "pulled.sif"
+    sif = output_folder / "pulled.sif"
     tools.run([*apptainer.build_command(), sif, REGISTRY + reference])
     digest = reference.partition("@")[2] or f"sha256:{sha256(sif)}"
     return {"kind": "sif", "path": str(sif), "digest": digest, "marked": False}
 
 
-def _build(name, settings, place):
+def _build(name, settings, output_folder):
     """Build the image of an environment in envs/: as OCI by an engine, else as SIF by Apptainer."""
     folder, start = Path(settings["source"]), trainer_image.base(settings)
     image_id = f"build-{uuid.uuid4()}"
     arguments = {"ENVIRONMENT": name, "IMAGE_ID": image_id}
     engine = tools.first_installed(ENGINES)
     if engine:
-        layout = make_empty_folder(place / "oci")
+        layout = make_empty_folder(output_folder / "oci")
         local = f"localhost/dlbench/build-{name.lower()}"
         reference = f"oci-archive:{Path(start).absolute()}" if Path(start).is_file() else start
         arguments["BASE"] = reference
@@ -128,7 +128,7 @@ def _build(name, settings, place):
         tools.run(
             [engine, "build", *binds, *build_arguments, recipe, f"--tag={local}", str(folder)]
         )
-        _push(engine, local, layout, place)
+        _push(engine, local, layout, output_folder)
         tools.run([engine, "rmi", local])
         digest = oci.read_image(layout)[0]
         return {"kind": "oci", "path": str(layout), "digest": digest, "image_id": image_id}
@@ -143,7 +143,7 @@ def _build(name, settings, place):
     arguments |= {"BASE": start.removeprefix("docker.io/"), "BOOTSTRAP": bootstrap}
     build_arguments = [f"--build-arg={key}={value}" for key, value in arguments.items()]
     build_arguments += [f"--bind={bind}" for bind in settings["build_binds"]]
-    sif = (place / "built.sif").absolute()
+    sif = (output_folder / "built.sif").absolute()
     # The definition copies the lock file from the working folder.
     tools.run([*apptainer.build_command(), *build_arguments, sif, "../apptainer.def"], folder)
     digest = f"sha256:{sha256(sif)}"
@@ -156,13 +156,13 @@ def _build(name, settings, place):
     }
 
 
-def _unpack(name, settings, place):
-    layout = make_empty_folder(place / "oci")
+def _unpack(name, settings, output_folder):
+    layout = make_empty_folder(output_folder / "oci")
     oci.unpack(settings["source"], layout)
     return {"kind": "oci", "path": str(layout), "digest": oci.read_image(layout)[0]}
 
 
-def _take(name, settings, place):
+def _take(name, settings, output_folder):
     """Use a SIF file or a root folder of the user where it lies."""
     path = Path(settings["source"]).absolute()
     kind = trainer_image.origin(settings)
@@ -219,10 +219,10 @@ def _output_in(path, *command):
     return finished.stdout
 
 
-def _push(engine, reference, layout, place):
+def _push(engine, reference, layout, output_folder):
     """Copy an image from an engine's store to a layout."""
     if engine == "docker":
-        archive = place / "saved.tar"
+        archive = output_folder / "saved.tar"
         tools.run(["docker", "save", f"--output={archive}", reference])
         oci.unpack(archive, layout)
         archive.unlink()

@@ -22,7 +22,7 @@ from typing import Any
 from dlbench import Error
 from dlbench.common.files import canonical_json, sha256, write_json
 from dlbench.common.tar_members import Member
-from dlbench.images.runtimes import BEFORE, TAG
+from dlbench.images.runtimes import UNMARKED_INDEX, TAG
 
 INDEX_TYPES = (
     "application/vnd.oci.image.index.v1+json",
@@ -52,7 +52,7 @@ def unpack(archive: str | Path, folder: str | Path) -> None:
     folder = Path(folder)
     try:
         if Path(archive).is_dir():
-            _copy(Path(archive), folder)
+            _copy_files(Path(archive), folder)
         else:
             with tarfile.open(archive, tarinfo=Member) as tar:
                 for member in tar:
@@ -78,27 +78,27 @@ def read_image(folder: str | Path) -> tuple[str, dict[str, Any], dict[str, Any]]
         Error: there is no image, several, or it is for another architecture.
     """
     folder = Path(folder)
-    wanted = ARCHITECTURES.get(platform.machine(), platform.machine())
+    architecture = ARCHITECTURES.get(platform.machine(), platform.machine())
     try:
         entries = json.loads((folder / "index.json").read_bytes())["manifests"]
         while len(entries) == 1 and entries[0].get("mediaType") in INDEX_TYPES:
-            entries = _blob(folder, entries[0]["digest"])["manifests"]
-        mine = entries if len(entries) == 1 else [e for e in entries if _is_for(e, wanted)]
-        if len(mine) != 1:
+            entries = _read_blob(folder, entries[0]["digest"])["manifests"]
+        matching = entries if len(entries) == 1 else [entry for entry in entries if _is_for(entry, architecture)]
+        if len(matching) != 1:
             raise Error(
-                f"{folder}: expected one image for linux on {wanted}, found {len(mine)} "
+                f"{folder}: expected one image for linux on {architecture}, found {len(matching)} "
                 f"among {len(entries)}"
             )
-        digest = mine[0]["digest"]
-        manifest = _blob(folder, digest)
-        config = _blob(folder, manifest["config"]["digest"])
+        digest = matching[0]["digest"]
+        manifest = _read_blob(folder, digest)
+        config = _read_blob(folder, manifest["config"]["digest"])
         layers = [layer["digest"] for layer in manifest["layers"]]
-        missing = [layer for layer in layers if not _place(folder, layer).is_file()]
+        missing = [layer for layer in layers if not _blob_path(folder, layer).is_file()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Error(f"{folder} is no image layout that we can read: {error!r}") from error
-    if config.get("architecture", wanted) != wanted:
+    if config.get("architecture", architecture) != architecture:
         raise Error(
-            f"the image is for the architecture {config['architecture']}; this machine is {wanted}"
+            f"the image is for the architecture {config['architecture']}; this machine is {architecture}"
         )
     if missing:
         raise Error(f"{folder} is not whole: the layer {missing[0]} is missing")
@@ -116,7 +116,7 @@ def add_file(folder: str | Path, path: str, content: bytes) -> str:
     """
     folder = Path(folder)
     _, manifest, config = read_image(folder)
-    layer = _layer(path, content)
+    layer = _layer_tar(path, content)
     config = {
         **config,
         "rootfs": {
@@ -126,8 +126,8 @@ def add_file(folder: str | Path, path: str, content: bytes) -> str:
         "history": [*(config.get("history") or []), {"created_by": f"dlbench: /{path}"}],
     }
     layers = [
-        {**one, "mediaType": DOCKER_LAYERS.get(one["mediaType"], one["mediaType"])}
-        for one in manifest["layers"]
+        {**layer_, "mediaType": DOCKER_LAYERS.get(layer_["mediaType"], layer_["mediaType"])}
+        for layer_ in manifest["layers"]
     ]
     before = {
         **manifest,
@@ -135,15 +135,15 @@ def add_file(folder: str | Path, path: str, content: bytes) -> str:
         "config": {**manifest["config"], "mediaType": CONFIG},
         "layers": layers,
     }
-    _list(folder, BEFORE, before)
+    _write_index(folder, UNMARKED_INDEX, before)
     after = {
-        "config": _store(folder, CONFIG, canonical_json(config)),
-        "layers": [*layers, _store(folder, LAYER, layer)],
+        "config": _write_blob(folder, CONFIG, canonical_json(config)),
+        "layers": [*layers, _write_blob(folder, LAYER, layer)],
     }
-    return _finish(folder, {**before, **after})
+    return _write_manifest(folder, {**before, **after})
 
 
-def _copy(source, folder):
+def _copy_files(source, folder):
     """Copy the files of a folder without their modes, so that the copy can be written to."""
     for file in source.rglob("*"):
         if file.is_file():
@@ -176,8 +176,8 @@ def _from_docker(folder, archive):
         (entry,) = json.loads((folder / "manifest.json").read_bytes())
         config = (folder / entry["Config"]).read_bytes()
         # A layer may be listed twice.
-        adopted = {name: _adopt(folder, folder / name) for name in dict.fromkeys(entry["Layers"])}
-        layers = [adopted[name] for name in entry["Layers"]]
+        moved = {name: _move_to_blobs(folder, folder / name) for name in dict.fromkeys(entry["Layers"])}
+        layers = [moved[name] for name in entry["Layers"]]
         diff_ids = json.loads(config)["rootfs"]["diff_ids"]
         for layer, diff_id in zip(layers, diff_ids, strict=True):
             if layer["mediaType"] == LAYER and layer["digest"] != diff_id:
@@ -188,18 +188,18 @@ def _from_docker(folder, archive):
     manifest = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
-        "config": _store(folder, CONFIG, config),
+        "config": _write_blob(folder, CONFIG, config),
         "layers": layers,
     }
-    _finish(folder, manifest)
+    _write_manifest(folder, manifest)
 
 
-def _adopt(folder, file):
+def _move_to_blobs(folder, file):
     """Move a layer to its place among the blobs. Returns its descriptor."""
     if not file.resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"{file} is outside of the archive")
     digest = f"sha256:{sha256(file)}"
-    target = _place(folder, digest)
+    target = _blob_path(folder, digest)
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(file, "rb") as content:
         packed = content.read(2) == b"\x1f\x8b"
@@ -211,26 +211,26 @@ def _adopt(folder, file):
     }
 
 
-def _finish(folder, manifest):
+def _write_manifest(folder, manifest):
     """Make a manifest the only one of the layout. Returns its digest."""
-    digest = _list(folder, "index.json", manifest)
+    digest = _write_index(folder, "index.json", manifest)
     # For `docker load`: most versions read Docker's own layout only.
     config, *layers = (
-        str(_place(Path(), part["digest"])) for part in (manifest["config"], *manifest["layers"])
+        str(_blob_path(Path(), descriptor["digest"])) for descriptor in (manifest["config"], *manifest["layers"])
     )
     write_json(folder / "manifest.json", [{"Config": config, "RepoTags": None, "Layers": layers}])
     return digest
 
 
-def _list(folder, index, manifest):
+def _write_index(folder, index, manifest):
     """Write an index that lists this manifest only. Returns the manifest's digest."""
-    entry = _store(folder, MANIFEST, canonical_json(manifest))
+    entry = _write_blob(folder, MANIFEST, canonical_json(manifest))
     entry["annotations"] = {"org.opencontainers.image.ref.name": TAG}
     write_json(folder / index, {"schemaVersion": 2, "manifests": [entry]})
     return entry["digest"]
 
 
-def _layer(path, content):
+def _layer_tar(path, content):
     """The bytes of a tar file with one file, which has no time and no user."""
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w", format=tarfile.USTAR_FORMAT) as tar:
@@ -240,24 +240,24 @@ def _layer(path, content):
     return written.getvalue()
 
 
-def _store(folder, media_type, content):
+def _write_blob(folder, media_type, content):
     """Write a blob. Returns its descriptor."""
     digest = _digest(content)
-    target = _place(folder, digest)
+    target = _blob_path(folder, digest)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content)
     return {"mediaType": media_type, "digest": digest, "size": len(content)}
 
 
-def _blob(folder, digest):
+def _read_blob(folder, digest):
     """The JSON in a blob, whose digest is checked."""
-    content = _place(folder, digest).read_bytes()
+    content = _blob_path(folder, digest).read_bytes()
     if _digest(content) != digest:
         raise ValueError(f"blob {digest} has another digest")
     return json.loads(content)
 
 
-def _place(folder, digest):
+def _blob_path(folder, digest):
     return folder / "blobs" / digest.replace(":", "/")
 
 

@@ -12,13 +12,13 @@ from dlbench import Error
 from dlbench.common import options, own_code, plugins, tools
 from dlbench.common.files import make_empty_folder, write_json
 from dlbench.images.image import MARKER, Image
-from dlbench.images.runtimes import KEPT_OUT, Container
+from dlbench.images.runtimes import HOST_ONLY, Container
 from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
 
 DESCRIBE = "workflow_scripts/describe_image.py"
 # What our trainer needs, with the lowest version, beside one of the frameworks.
-NEEDED = {"Python": "3.10", "keras": "3", "numpy": ""}
+LOWEST_VERSIONS = {"Python": "3.10", "keras": "3", "numpy": ""}
 
 
 def prepare(
@@ -47,19 +47,19 @@ def prepare(
     module = plugins.load("runtimes", runtime)
     chosen = options.parse("runtime", runtime, module.OPTIONS, "") | runtime_options
     output = Path(output)
-    place = output.with_suffix("")
+    form_folder = output.with_suffix("")
     where = f"image {image.name} under {runtime}"
     missing = tools.missing(module.PROGRAMS)
     if missing:
         raise Error(f"{where}: {missing}")
-    make_empty_folder(place)
+    make_empty_folder(form_folder)
     try:
-        for command in module.prepare(image, place, chosen, gpus):
+        for command in module.prepare(image, form_folder, chosen, gpus):
             tools.run(command)
     except Error as error:
         raise Error(f"{where}: {error}") from None
     container = Container(
-        image=module.prepared(image, place, chosen),
+        image=module.prepared(image, form_folder, chosen),
         folder=os.getcwd(),
         options=chosen,
         gpus=gpus,
@@ -68,7 +68,7 @@ def prepare(
     )
     describe = [python, str(own_code.here(DESCRIBE)), *_modules()]
     inside = _describe(module.command(container, describe), where, runtime)
-    _check(inside, image, where)
+    _check_marker(inside, image, where)
     if not any_packages:
         _check_packages(inside, where)
     write_json(
@@ -93,14 +93,14 @@ def _modules():
     for framework in engine.names():
         kind = engine.kind(framework, "strategies")
         strategies = (plugins.load(kind, name).Strategy for name in plugins.names(kind))
-        modules.update(engine.packages(framework), *(one.packages for one in strategies))
+        modules.update(engine.packages(framework), *(strategy.packages for strategy in strategies))
     return sorted(modules)
 
 
 def _describe(command, where, runtime):
     """The output of describe_image.py inside."""
     # Without the variables about programs of this machine, so that the image's are described.
-    hidden = (*KEPT_OUT, "LD_LIBRARY_PATH")
+    hidden = (*HOST_ONLY, "LD_LIBRARY_PATH")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     with contextlib.suppress(IndexError, ValueError):
@@ -116,7 +116,7 @@ def _describe(command, where, runtime):
     )
 
 
-def _check(inside, image, where):
+def _check_marker(inside, image, where):
     """Check that the process that described the form was inside the image."""
     if not inside["marker"]:
         raise Error(
@@ -133,22 +133,22 @@ def _check(inside, image, where):
 def _check_packages(inside, where):
     """Check that the image has what our trainer needs; which framework, a run says."""
     needed = {packages[0]: packages for packages in map(engine.packages, engine.names())}
-    there = [packages for name, packages in needed.items() if inside["packages"][name]]
-    if not there:
+    installed = [packages for name, packages in needed.items() if inside["packages"][name]]
+    if not installed:
         names = " nor ".join(needed)
         raise Error(f"{where}: neither {names} is installed for {inside['python']}")
-    for name, least in NEEDED.items():
+    for name, lowest in LOWEST_VERSIONS.items():
         version = inside["python_version"] if name == "Python" else inside["packages"][name]
-        if not version and not all(name in ("numpy", *packages) for packages in there):
+        if not version and not all(name in ("numpy", *packages) for packages in installed):
             continue  # not every framework that is there needs it
         if not version:
             raise Error(f"{where}: {name} is not installed for {inside['python']}")
         # An unknown version passes: builds of some sites have none.
-        if (numbers := _numbers(version)) and numbers < _numbers(least):
-            raise Error(f"{where}: needs {name} {least} or newer, has {version}")
+        if (parsed := _parse_version(version)) and parsed < _parse_version(lowest):
+            raise Error(f"{where}: needs {name} {lowest} or newer, has {version}")
 
 
-def _numbers(version):
+def _parse_version(version):
     """A version as numbers that can be compared; () of an unknown one.
 
     >>> _numbers("3.9.18+cu12"), _numbers("unknown")
@@ -159,5 +159,5 @@ def _numbers(version):
 
 def _version(module):
     """The first line that a runtime prints when it is asked for its version."""
-    shown = subprocess.run(module.version(), capture_output=True, text=True, check=False)
-    return next(iter((shown.stdout + shown.stderr).splitlines()), "unknown").strip()
+    finished = subprocess.run(module.version(), capture_output=True, text=True, check=False)
+    return next(iter((finished.stdout + finished.stderr).splitlines()), "unknown").strip()

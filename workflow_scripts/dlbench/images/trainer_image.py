@@ -42,7 +42,7 @@ DEFAULTS: dict[str, Any] = {
 }
 REGISTRY = "docker://"
 # A root folder has one of these, an image layout none.
-OF_A_ROOT = ("bin", "etc", "usr")
+ROOT_FOLDERS = ("bin", "etc", "usr")
 
 
 class Unusable(Error):
@@ -71,7 +71,7 @@ def origin(settings: Mapping[str, Any]) -> str:
     path = Path(source)
     if (path / "uv.lock").is_file():
         return "recipe"
-    if any((path / name).is_dir() for name in OF_A_ROOT):
+    if any((path / name).is_dir() for name in ROOT_FOLDERS):
         return "folder"
     if (path / "oci-layout").is_file() or (path / "manifest.json").is_file():
         return "archive"  # unpacked
@@ -103,12 +103,12 @@ def identity(name: str, settings: Mapping[str, Any]) -> str | None:
         return f"{settings['source']}@{settings['digest'] or 'any'}"
     if kind == "recipe":
         folder = Path(settings["source"])
-        place = own_code.here(trainer_environments.ENVIRONMENTS)
-        recipes = [place / "Containerfile", place / "apptainer.def"]
+        recipes_folder = own_code.here(trainer_environments.ENVIRONMENTS)
+        recipes = [recipes_folder / "Containerfile", recipes_folder / "apptainer.def"]
         parts = [base(settings), *map(sha256, recipes), trainer_environments.lock_digest(folder)]
         return f"sha256:{hashlib.sha256(' '.join(parts).encode()).hexdigest()}"
     description = _description(image_path(name))
-    if description and description["state"] == digests.state_of(settings["source"]):
+    if description and description["state"] == digests.stat_signature(settings["source"]):
         return description["identity"]
     return digests.content_digest(settings["source"])
 
@@ -151,8 +151,8 @@ def identity_and_digest(name: str, settings: Mapping[str, Any]) -> tuple[str | N
     description = _description(image_path(name))
     if not description or description["identity"] != expected:
         return expected, None
-    is_pinned_one = settings["digest"] in (None, description["digest"])
-    return expected, description["digest"] if is_pinned_one else None
+    matches_pin = settings["digest"] in (None, description["digest"])
+    return expected, description["digest"] if matches_pin else None
 
 
 def base(settings: Mapping[str, Any]) -> str:
@@ -307,6 +307,6 @@ def unsupported(run: Run, images: Mapping[str, Any]) -> str | None:
         check_packages(run, form)
     except Unusable as error:
         # An image that is to be made again may have the package.
-        current = digest(run.environment, settings(run.environment, images))
-        return str(error) if current == form["digest"] else None
+        current_digest = digest(run.environment, settings(run.environment, images))
+        return str(error) if current_digest == form["digest"] else None
     return None

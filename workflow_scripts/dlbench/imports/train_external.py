@@ -82,7 +82,7 @@ def train(
         sys.stderr.write(terminal.plain(last))
         raise Error(f"{command[0]} ended with exit code {exit_code}: {_last_line(last)}")
     try:
-        stated = {name: getattr(run, name) for name in other_trainers.STATED}
+        stated = {name: getattr(run, name) for name in other_trainers.COMPARED}
         imported = import_logs.read_run(folder, kind, stated)
     except Error as error:
         events.write("run_end", status="failed", message=f"its log: {error}", **end)
@@ -143,7 +143,9 @@ def _write_run(run, imported, events, begun_at):
         *(
             f"its log says {name} {value!r}"
             for name, value in imported.columns.items()
-            if name in FIELDS and name not in other_trainers.STATED and value != getattr(run, name)
+            if name in FIELDS
+            and name not in other_trainers.COMPARED
+            and value != getattr(run, name)
         ),
     ]
     reason = row.get(contradictions.REASON)

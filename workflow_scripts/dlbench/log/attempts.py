@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common.files import LACKING_ROOM
+from dlbench.common.files import DISK_FULL
 from dlbench.log import event_fields, event_log
 
 OPEN = "train.open.jsonl"
@@ -99,7 +99,7 @@ def failed_on_full_disk(log: Path, end: dict[str, Any]) -> bool:
     """
     if end["status"] in event_fields.ENDED_WELL:
         return False
-    reasons = map(os.strerror, LACKING_ROOM)
+    reasons = map(os.strerror, DISK_FULL)
     return (
         any(reason in end["message"] for reason in reasons) or not os.statvfs(log.parent).f_bavail
     )

@@ -67,7 +67,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from dlbench.common.files import name_file
+from dlbench.common.files import add_filename
 from dlbench.log import event_fields
 from dlbench.log.event_fields import UTC_FORMAT, Event, LogError
 
@@ -226,7 +226,7 @@ class EventLog:
             while view:
                 view = view[os.write(self._file, view) :]
         except OSError as error:
-            name_file(error, self._path)
+            add_filename(error, self._path)
             raise
 
 

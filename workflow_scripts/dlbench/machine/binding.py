@@ -67,7 +67,7 @@ class Binding:
     left_over: tuple[int, ...]
     numa_nodes: tuple[int, ...]
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Plain values for the log."""
         near = {cpu for gpu in self.gpus for cpu in gpu.cpus}
         return {
@@ -229,7 +229,7 @@ def _place(mask, gpus):
 def _follow(binding: Binding) -> None:
     """Have this process, and what it starts, use no more than its share."""
     if binding.mode != NONE:
-        keep_to_cores(binding.cpus)
+        set_affinity(binding.cpus)
     os.environ[limits.THREADS] = str(binding.threads)
     # torchrun says 1 where the user says nothing.
     of_torchrun = "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get(THREADS) == "1"
@@ -237,7 +237,7 @@ def _follow(binding: Binding) -> None:
         os.environ[THREADS] = str(binding.threads)
 
 
-def keep_to_cores(cores: Iterable[int]) -> None:
+def set_affinity(cores: Iterable[int]) -> None:
     """Keep this process to the cores with these numbers: all its threads, and those they start.
 
     The system call binds one thread. Those that a library started before it, as Horovod does,

@@ -22,7 +22,7 @@ def from_starts(starts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def described(ranks: Sequence[dict[str, Any]]) -> str:
+def describe(ranks: Sequence[dict[str, Any]]) -> str:
     """Cores, NUMA nodes and GPUs of the first ranks, in words; "" where none is known.
 
     Args:

@@ -75,11 +75,11 @@ def visible_gpus(
     return tuple(selectors[first : first + count])
 
 
-def shown(environ: Mapping[str, str] = os.environ) -> int | None:
+def count_visible_gpus(environ: Mapping[str, str] = os.environ) -> int | None:
     """How many GPUs the variables of CUDA and ROCm name; None: none of them is set.
 
-    >>> shown({"ROCR_VISIBLE_DEVICES": "0,1", "HIP_VISIBLE_DEVICES": "1"}), shown({})
-    (1, None)
+    >>> count_visible_gpus({"ROCR_VISIBLE_DEVICES": "0,1", "HIP_VISIBLE_DEVICES": "1"})
+    1
     """
     names = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
     lists = (environ[name].split(",") for name in names if name in environ)

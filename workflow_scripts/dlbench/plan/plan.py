@@ -68,7 +68,11 @@ class Plan:
 
     def config_file(self, keep: bool = True) -> str:
         """The merged config as a file; `keep`: write it, where it is not there yet."""
-        return str(config.keep(self.config_json) if keep else config.kept(self.config_json))
+        return str(
+            config.write_merged_config(self.config_json)
+            if keep
+            else config.merged_config_path(self.config_json)
+        )
 
     def run(self, run_id: str) -> Run:
         """The run of an id.
@@ -144,7 +148,7 @@ class Plan:
             yield f"{rest} more for other reasons; status.py has them all"
         if self.sentinels.words:
             yield self.sentinels.words
-        yield from trainer_environments.choices_in_words(self.with_tries)
+        yield from trainer_environments.describe_choices(self.with_tries)
 
     def _why(self, run_id):
         state, reason = self.pending[run_id]

@@ -196,7 +196,7 @@ def _check_remains(study, skipped, searches):
     if len(skipped) < len(study.runs) or can_search or elsewhere:
         return
     reasons = [*skipped.values(), *(why_not for _, why_not in searches.values())]
-    reasons += [found.reason for found in study.found.values()]
+    reasons += [result.reason for result in study.search_results.values()]
     raise config_schema.ConfigError(
         "nothing remains: this machine can do none of the runs:\n"
         + "\n".join(dict.fromkeys(f"- {reason}" for reason in reasons))
@@ -264,7 +264,9 @@ def _gone(runs):
     gone = {
         name
         for name in names
-        if not (trainer_environments.is_installed(name) or trainer_environments.out_of_reach(name))
+        if not (
+            trainer_environments.is_installed(name) or trainer_environments.unreachable_reason(name)
+        )
     }
     stamps = {plan.environment_stamp(run) for run in bare if run.environment in gone}
     return {stamp for stamp in stamps if stamp and Path(stamp).exists()}
@@ -282,5 +284,6 @@ def searches_to_do(
         key: (search, cannot[key])
         for key, search in study.searches.items()
         # What was skipped is done where it can be now.
-        if key not in study.found or (study.found[key].skipped and not cannot[key])
+        if key not in study.search_results
+        or (study.search_results[key].skipped and not cannot[key])
     }

@@ -138,7 +138,7 @@ def _image_failure(run):
 
 def _missed(must_reach, name, record):
     return (
-        learning_gates.missed(must_reach, record["summary"])
+        learning_gates.describe_miss(must_reach, record["summary"])
         if must_reach and name in ENDED_WELL
         else ""
     )

@@ -94,7 +94,7 @@ def another_run(run: Run, starts: dict[Path, dict[str, Any]]) -> str:
     for path, start in starts.items():
         number, copies = event_log.rank_of(path), run.copies_per_node > 1
         try:
-            said = type(run).of_log(start["spec"])
+            said = type(run).from_spec(start["spec"])
         except Error as error:
             return f"{path.name}: {error}"
         if said != run:

@@ -50,7 +50,7 @@ def latest(log: Path) -> Progress | None:
     if not start or not steps:
         return None
     try:
-        run = Run.of_log(start["spec"])
+        run = Run.from_spec(start["spec"])
     except Error:
         return None
     last = steps[-1]

@@ -26,7 +26,7 @@ def differences(record: dict[str, Any], log: Path) -> list[tuple[str, Any, Any]]
         Error: the record names no run, or a log cannot be read or is not that of the run.
     """
     logs = parse_run.rank_logs(log)
-    expected = parse_run.content(Run.of_log(record["spec"]), logs)
+    expected = parse_run.content(Run.from_spec(record["spec"]), logs)
     expected["files"] = run_record.files_of(belief.files(logs))
     said, expected = dict(_flat(record)), dict(_flat(json.loads(json.dumps(expected))))
     # A record may be of before there was a fact of provenance.

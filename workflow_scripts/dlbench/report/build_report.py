@@ -285,7 +285,7 @@ def _combination(text):
         return text
     if not isinstance(values, dict):
         return text
-    names = sorted(values, key=[*wording.WORDS, *values].index)
+    names = sorted(values, key=[*wording.TEMPLATES, *values].index)
     return ", ".join(filter(None, (wording.field(name, values[name]) for name in names)))
 
 
@@ -303,7 +303,7 @@ def _groups(runs, coverage):
         fields.pop()
         groups = _grouped(runs, fields)
     values = [dict(zip(fields, key, strict=True)) for key in groups]
-    names = wording.combinations(values) if values else []
+    names = wording.short_labels(values) if values else []
     counts = (
         Counter(status.get(row["run_id"], row["status"]) for row in group)
         for group in groups.values()

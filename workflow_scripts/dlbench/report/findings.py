@@ -110,7 +110,7 @@ def row_names(rows: list[Row], left_out: Sequence[str] = ()) -> list[str]:
     values = [
         v | {name: "on" if v.get(name) else None for name in wording.SWITCHES} for v in values
     ]
-    names = wording.combinations(values)
+    names = wording.short_labels(values)
     sites = [f"{row['site']}: " if row.get("site") else "" for row in rows]
     return [f"{site}{name}" for site, name in zip(sites, names, strict=True)]
 

@@ -23,7 +23,7 @@ def of_record(folder: Path) -> dict[str, Any]:
             "interconnect": site.get("interconnect"),
             "storage": site.get("storage"),
             "modules": ", ".join(known.get("modules") or []),
-            "cores and GPUs": bound_ranks.described(known.get("bindings") or ()),
+            "cores and GPUs": bound_ranks.describe(known.get("bindings") or ()),
             **{f"{name} version": version for name, version in versions.items()},
         }
     return {}

@@ -13,7 +13,7 @@ _OF_RUN = tuple(name for name in FIELDS if name in TRIES.names)
 
 def rows(study: Study) -> Iterator[Row]:
     """The rows, in the order of the searches' ids and of the tries."""
-    for search_id, found in sorted(study.found.items()):
+    for search_id, result in sorted(study.search_results.items()):
         search = study.searches[search_id]
         about = files.read_json(search.output) or {}
         common = {name: getattr(search.run, name) for name in _OF_RUN} | {
@@ -21,9 +21,9 @@ def rows(study: Study) -> Iterator[Row]:
             "site": study.site["name"],
             "search": search_id,
             "node_memory_bytes": about.get("node_memory_bytes"),
-            "found_batch_per_device": found.batch,
-            "reason": found.reason,
+            "found_batch_per_device": result.batch,
+            "reason": result.reason,
             "host": about.get("host"),
         }
-        for one in found.tries:
+        for one in result.tries:
             yield common | {name: one[name] for name in TRIES.names if name in one}

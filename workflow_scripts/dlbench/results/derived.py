@@ -70,7 +70,7 @@ def reached_at(must_reach: dict[str, Any] | None, evals: Iterable[Row]) -> Row |
     bounds = {k: v for k, v in (must_reach or {}).items() if k != "final_loss"}
     if not bounds:
         return None
-    return next((row for row in evals if not learning_gates.missed(bounds, row)), None)
+    return next((row for row in evals if not learning_gates.describe_miss(bounds, row)), None)
 
 
 def training_time_s(

@@ -27,7 +27,8 @@ class Declaration(NamedTuple):
         label: how it is named with its value; else as `name value`.
         switch: what is switched on or off by it, if it is true or false.
         part: MODEL or READING, where it is about that alone.
-        frameworks: those that have it; () for all. See LACKS in trainer/engine.py for reasons.
+        frameworks: those that have it; () for all. The reason why a framework lacks a field is in
+            UNSUPPORTED_FIELDS of its engine.py.
         changes_memory: whether the largest batch that fits may depend on it.
         changes_speed: whether the work of a step may depend on it.
         of_condition: whether runs that differ in it are no repeats of one another.

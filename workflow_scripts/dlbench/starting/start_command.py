@@ -20,7 +20,7 @@ from typing import Any
 from dlbench import Error, schedulers
 from dlbench.common import networks, options, plugins
 from dlbench.images import trainer_image
-from dlbench.images.runtimes import KEPT_OUT, Container
+from dlbench.images.runtimes import HOST_ONLY, Container
 from dlbench.launchers import mpirun as launchers_mpirun
 from dlbench.machine import host_name
 from dlbench.starting import environment_modules, start_unreachable
@@ -111,7 +111,7 @@ def _in_an_image(run, trainer, form, device, binds):
     """The Start of a run in an image; arguments as for `build`."""
     trainer_image.check_packages(run, form)
     if run.is_external:
-        inside = other_trainers.proving(run, trainer, trainer_image.MARKER)
+        inside = other_trainers.with_marker_copied(run, trainer, trainer_image.MARKER)
     else:
         inside = [form["python"], *trainer[1:], "--image-id", form["image_id"]]
     logged = {key: form[key] for key in LOGGED}
@@ -140,7 +140,7 @@ def _in_an_image(run, trainer, form, device, binds):
             raise Error(f"{source}: a path with , or : in it cannot be seen in a container")
         if not os.path.exists(source):
             raise Error(f"{source} is to be seen in the container but is not on this machine")
-    kept_out = (*KEPT_OUT, "LD_LIBRARY_PATH") if runtime.HANDS_ON_LIBRARIES else KEPT_OUT
+    kept_out = (*HOST_ONLY, "LD_LIBRARY_PATH") if runtime.HANDS_ON_LIBRARIES else HOST_ONLY
     absent = (name for name in kept_out if name not in container.environment)
     hidden = [word for name in absent for word in ("-u", name)]
     contained = runtime.command(container, ["env", *hidden, *inside])
@@ -192,11 +192,11 @@ def address_variables(
     scheduler = job and plugins.load("schedulers", job[0])
     names = scheduler.hosts(environ) if scheduler else []
     addresses = {name: (node_address or "{node}").replace("{node}", name) for name in names}
-    if run.nodes > 1 and (unknown := networks.unknown_names(addresses.values())):
+    if run.nodes > 1 and (unknown := networks.unresolved_names(addresses.values())):
         lost = [name for name, address in addresses.items() if address in unknown]
         known = getattr(scheduler, "addresses", None)
         addresses |= known(lost) if known else {}
-    variables = networks.past_proxies({*addresses, *addresses.values()}, environ)
+    variables = networks.no_proxy_variables({*addresses, *addresses.values()}, environ)
     other = {name: address for name, address in addresses.items() if address != name}
     return variables | ({cluster.NODE_ADDRESSES: json.dumps(other)} if other else {})
 
@@ -280,7 +280,7 @@ def network(run: Run, requested: str) -> str:
     launcher = plugins.load("launchers", run.launcher)
     # What is in a container that the command line starts may know other names.
     here = not contained(run) or by_directive(run)
-    if here and getattr(launcher, "LISTENS_BY_NAME", False) and not networks.own_address():
+    if here and getattr(launcher, "LISTENS_BY_NAME", False) and not networks.listening_address():
         raise Nameless(
             f"launcher {run.launcher} needs an address of this machine behind its name "
             f"{host_name.host()} (hostname), and found none: have it put into /etc/hosts, or use "

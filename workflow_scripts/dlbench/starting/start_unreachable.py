@@ -58,7 +58,7 @@ def possible() -> bool:
     if not child:
         try:
             enter()
-            os._exit(not networks.own_address())
+            os._exit(not networks.listening_address())
         except BaseException:  # whatever it is, our caller's code must not go on in here
             os._exit(1)
     return os.waitpid(child, 0)[1] == 0

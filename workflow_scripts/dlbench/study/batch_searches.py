@@ -24,13 +24,13 @@ from dlbench.study.runs import Run
 from dlbench.trainer.reading import inputs
 
 MAX = "max"
-FOLDER, FOUND = Path("results/batches"), "found.json"
+FOLDER, RESULT_FILE = Path("results/batches"), "found.json"
 STEPS, WARMUP_STEPS = 3, 1  # of a try: the second step has all that a later one has
 NOT_YET = "its largest batch is not found yet; the next start, or `snakemake batches`, finds it"
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search found.
 
     Attributes:
@@ -67,7 +67,7 @@ class Search:
     @property
     def output(self) -> Path:
         """The file that says what was found."""
-        return self.folder / FOUND
+        return self.folder / RESULT_FILE
 
     @property
     def unit(self) -> int:
@@ -89,51 +89,51 @@ class Batches:
 
     Attributes:
         searches: {id: Search}.
-        found: {id: Found} of those that are done.
+        results: {id: SearchResult} of those that are done.
         least: of each combination that asks for one its run with the least batch.
     """
 
     def __init__(self, images: dict[str, Any]) -> None:
         self.searches: dict[str, Search] = {}
-        self.found: dict[str, Found] = {}
+        self.results: dict[str, SearchResult] = {}
         self.least: list[Run] = []
         self._images = images
 
-    def find(self, combination: dict[str, Any], where: str) -> tuple[Search, Found]:
+    def find(self, combination: dict[str, Any], where: str) -> tuple[Search, SearchResult]:
         """The search for the largest batch of a combination, and what is known of that.
 
         Raises:
             ConfigError: such a combination cannot be, or its largest batch cannot be found.
         """
         least = {**combination, "batch_per_device": combination.get("accumulate_steps", 1)}
-        run = matrix.run_of(least, where, self._images)
-        if reason := refusal(run):
+        run = matrix.run_from_values(least, where, self._images)
+        if reason := unsupported(run):
             raise ConfigError(f"{where}.batch_per_device: max cannot be found: {reason}")
-        search = of(run)
+        search = search_for(run)
         if search.id not in self.searches:
             self.searches[search.id] = search
-            if known := found(search.id):
-                self.found[search.id] = known
+            if known := read_result(search.id):
+                self.results[search.id] = known
         self.least.append(run)
-        return search, self.found.get(search.id, Found(None, NOT_YET))
+        return search, self.results.get(search.id, SearchResult(None, NOT_YET))
 
     @property
     def may_find(self) -> bool:
         """Whether a search may still find a batch."""
-        known = self.found
+        known = self.results
         return any(key not in known or known[key].skipped for key in self.searches)
 
     @property
     def none_fits(self) -> str:
         """Why the searches found nothing, and what to do; "" if there is none that did not."""
-        vain = {key: one.reason for key, one in self.found.items() if one.batch is None}
-        if not vain:
+        failed = {key: one.reason for key, one in self.results.items() if one.batch is None}
+        if not failed:
             return ""
-        reasons = "; ".join(dict.fromkeys(vain.values()))
-        return f"{reasons}; to search again: forget_runs.py {' '.join(sorted(vain))}"
+        reasons = "; ".join(dict.fromkeys(failed.values()))
+        return f"{reasons}; to search again: forget_runs.py {' '.join(sorted(failed))}"
 
 
-def of(run: Run) -> Search:
+def search_for(run: Run) -> Search:
     """The search for the largest batch of a run, whose own batch does not matter."""
     evaluates = run.evaluate == "yes" or bool(run.evaluate == "auto" and run.epochs)
     same = {k: v for k, v in run.values().items() if DECLARED[k].changes_memory}
@@ -160,7 +160,7 @@ def _entered_by_command(run):
     return options.canonical_text("runtime", run.runtime, known, {**chosen, "start": "command"})
 
 
-def refusal(run: Run) -> str | None:
+def unsupported(run: Run) -> str | None:
     """Why the largest batch of a run cannot be found, or None."""
     if run.is_external:
         return f"trainer {run.trainer} is another program, whose memory is not counted"
@@ -171,19 +171,19 @@ def refusal(run: Run) -> str | None:
     return None
 
 
-def found(search_id: str) -> Found | None:
+def read_result(search_id: str) -> SearchResult | None:
     """What was found; None as long as nothing is, or its file does not say what."""
-    content = files.read_json(FOLDER / search_id / FOUND)
+    content = files.read_json(FOLDER / search_id / RESULT_FILE)
     if content is None or content.get("search") != search_id:
         return None
     batch, reason, tries = (content.get(key) for key in ("batch_per_device", "reason", "tries"))
     right_batch = batch is None or (type(batch) is int and batch >= 1)
-    if not (right_batch and isinstance(reason, str) and reason and _are_tries(tries)):
+    if not (right_batch and isinstance(reason, str) and reason and _are_valid_tries(tries)):
         return None
-    return Found(batch, reason, content.get("skipped") is True, tuple(tries or ()))
+    return SearchResult(batch, reason, content.get("skipped") is True, tuple(tries or ()))
 
 
-def in_vain(statuses: Container[str], text: str = "") -> list[str]:
+def failed_searches(statuses: Container[str], text: str = "") -> list[str]:
     """The ids of all searches in the results that found no batch, by how their last try ended.
 
     Args:
@@ -192,8 +192,8 @@ def in_vain(statuses: Container[str], text: str = "") -> list[str]:
         text: that the reason must have in it, in capitals or not.
     """
     ids = []
-    for path in sorted(FOLDER.glob(f"*/{FOUND}")):
-        one = found(path.parent.name)
+    for path in sorted(FOLDER.glob(f"*/{RESULT_FILE}")):
+        one = read_result(path.parent.name)
         if one is None or one.batch is not None or one.skipped:
             continue  # the next start searches again, or there is a batch
         status = one.tries[-1]["status"] if one.tries else "failed"
@@ -203,7 +203,7 @@ def in_vain(statuses: Container[str], text: str = "") -> list[str]:
     return ids
 
 
-def _are_tries(entries):
+def _are_valid_tries(entries):
     """Whether all entries are tries as dlbench/starting/find_batch.py writes them."""
     kinds = {"batch_per_device": int, "fits": bool, "status": str, "message": str}
     return isinstance(entries, list) and all(

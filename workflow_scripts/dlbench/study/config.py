@@ -32,7 +32,7 @@ from dlbench.study.matrix import Excluded
 from dlbench.study.runs import CONDITION, Run, labels, shuffled
 from dlbench.trainer import copies
 
-KEPT = Path("results/logs/configs")
+MERGED_CONFIGS = Path("results/logs/configs")
 # What goes with a field when its values are compared.
 COMPANIONS = {
     "runtime": ("runtime_options",),
@@ -55,7 +55,7 @@ class Study:
     those of repeats that may not be needed to the repeating.Target that decides. `where_installed`
     has the ids of runs that are skipped where their environment is not installed. `explained` maps
     the ids of runs to their probes' (dlbench/study/probes.py), by what these leave out; the probes
-    are among the runs. `searches` are those for the largest batch, `found` has what they found,
+    are among the runs. `searches` are those for the largest batch, `search_results` has what they found,
     both by the ids of searches; `with_found_batch` has the ids of the runs with such a batch.
     """
 
@@ -86,7 +86,7 @@ class Study:
     imports: tuple
     references: tuple
     searches: dict[str, batch_searches.Search]
-    found: dict[str, batch_searches.Found]
+    search_results: dict[str, batch_searches.SearchResult]
     with_found_batch: frozenset[str]
 
     @functools.cached_property
@@ -105,32 +105,32 @@ class Study:
 
     @functools.cached_property
     def _explained_by(self):
-        found: dict[str, list[Run]] = {}
+        runs_by_probe: dict[str, list[Run]] = {}
         for run in self.runs:
             for probe_id in self.explained.get(run.id, {}).values():
-                found.setdefault(probe_id, []).append(run)
-        return found
+                runs_by_probe.setdefault(probe_id, []).append(run)
+        return runs_by_probe
 
 
-def kept(text: str) -> Path:
+def merged_config_path(text: str) -> Path:
     """The file that hands a merged config to jobs, since it may be too long for a command line."""
-    return KEPT / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    return MERGED_CONFIGS / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
 
-def keep(text: str) -> Path:
+def write_merged_config(text: str) -> Path:
     """Write the file of a merged config unless it exists, and return its path."""
-    if not kept(text).exists():
-        with written_whole(kept(text)) as part:
+    if not merged_config_path(text).exists():
+        with written_whole(merged_config_path(text)) as part:
             part.write_text(text, encoding="utf-8")
-    return kept(text)
+    return merged_config_path(text)
 
 
-def merged(file: str | Path | None) -> dict[str, Any] | None:
+def read_merged_config(file: str | Path | None) -> dict[str, Any] | None:
     """The merged config in such a file; None if no file is given."""
     return json.loads(Path(file).read_text(encoding="utf-8")) if file else None
 
 
-def study_of(named: list[str]) -> Study:
+def study_from_files(named: list[str]) -> Study:
     """The Study that the workflow computes with these config files, merged as in the Snakefile."""
     return study(settings_of(named))
 
@@ -144,7 +144,7 @@ def study(config: dict[str, Any]) -> Study:
     config = config_schema.check(config)
     for entry in config["references"]:
         entry["path"] = str(own_code.shipped(entry["path"]))
-    _use(config)
+    _register_user_code(config)
     runs: dict[str, tuple[Run, str]] = {}
     excluded: list[Excluded] = []
     must_reach, targets, where_installed, with_found_batch = {}, {}, set(), set()
@@ -167,17 +167,19 @@ def study(config: dict[str, Any]) -> Study:
         for where, combination in combinations:
             by_search = combination.get("batch_per_device") == batch_searches.MAX
             if by_search:
-                search, found = batches.find(combination, where)
+                search, result = batches.find(combination, where)
                 if block.get("where_installed"):
                     where_installed.add(search.run.id)
                 if "must_reach" in block:
-                    matrix.gate(block["must_reach"], batches.least[-1], where)
-                if not found.batch:
-                    excluded.append(Excluded(block["name"], combination, found.reason))
+                    matrix.check_gate(block["must_reach"], batches.least[-1], where)
+                if not result.batch:
+                    excluded.append(Excluded(block["name"], combination, result.reason))
                     continue
-                combination = {**combination, "batch_per_device": found.batch}
+                combination = {**combination, "batch_per_device": result.batch}
             for repeat in range(1, most + 1):
-                run = matrix.run_of({**combination, "repeat": repeat}, where, config["images"])
+                run = matrix.run_from_values(
+                    {**combination, "repeat": repeat}, where, config["images"]
+                )
                 if run.copies_per_node > 1 and config["checkpoint_every_min"]:
                     raise ConfigError(f"{where}: {copies.NO_CHECKPOINTS}")
                 if by_search:  # it may be a batch that is asked for by its number, too
@@ -197,7 +199,7 @@ def study(config: dict[str, Any]) -> Study:
                     if run.id in where_installed:
                         where_installed |= {probe.id for probe in explained[run.id].values()}
                 if "must_reach" in block:
-                    must_reach[run.id] = matrix.gate(block["must_reach"], run, where)
+                    must_reach[run.id] = matrix.check_gate(block["must_reach"], run, where)
     if not runs and not batches.may_find:
         raise ConfigError(
             f"the matrix is empty: all {len(excluded)} combinations are excluded; "
@@ -210,7 +212,7 @@ def study(config: dict[str, Any]) -> Study:
             check_name("datasets", name, f"data.{key}")
     for name in config["figures"]:
         check_name("figures", name, "figures")
-    _check_others(config)
+    _check_imports_and_references(config)
     _check_images(config["images"], meant)
     for index, entry in enumerate(config["compare"]):
         _check_compare(
@@ -244,7 +246,7 @@ def study(config: dict[str, Any]) -> Study:
         calibrate=config.get("calibrate", True),  # absent from configs in older archives
         references=tuple({"match": REFERENCE_MATCH, **entry} for entry in config["references"]),
         searches=batches.searches,
-        found=batches.found,
+        search_results=batches.results,
         with_found_batch=frozenset(with_found_batch),
         **{
             key: config[key]
@@ -285,7 +287,7 @@ def _probes(run, where, checkpoint_every_min):
     return probes.of(run, copies=not checkpoint_every_min)
 
 
-def _check_others(config):
+def _check_imports_and_references(config):
     """Check that what others measured is there."""
     for key, what, there in (
         ("imports", "file or folder", Path.exists),
@@ -360,7 +362,7 @@ def _check_kind(field, base, where):
         )
 
 
-def _use(config):
+def _register_user_code(config):
     """Make known what the user has of their own: models and trainers."""
     try:
         plugins.use_folder("models", config["model_folder"])
@@ -368,6 +370,6 @@ def _use(config):
         looked = own_code.where_looked(config["model_folder"])
         raise ConfigError(f"model_folder: {error}{looked}") from None
     try:
-        other_trainers.use(config["trainers"])
+        other_trainers.register(config["trainers"])
     except Error as error:
         raise ConfigError(str(error)) from None

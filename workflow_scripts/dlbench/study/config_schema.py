@@ -48,12 +48,12 @@ def check(config: dict[str, Any]) -> dict[str, Any]:
         check_size(config)
         _check_products(config)
     try:
-        mistakes = list(_unusable(config, (), config)) or _breaches(config)
+        mistakes = list(_unusable(config, (), config)) or _violations(config)
     except RecursionError as error:
         raise ConfigError("a list or mapping contains itself (by & and *)") from error
     if mistakes:
         raise ConfigError("\n".join(dict.fromkeys(mistakes)))
-    return _whole(config)
+    return _with_whole_numbers(config)
 
 
 def check_size(config: Mapping[str, Any]) -> None:
@@ -119,14 +119,14 @@ def check_product(lengths: Mapping[str, int], where: str) -> None:
         )
 
 
-def _breaches(config):
+def _violations(config):
     """A line for each breach of the schema."""
     validator = jsonschema.Draft202012Validator(schema())
     errors = sorted(
         itertools.islice(validator.iter_errors(config), MOST_MISTAKES),
         key=lambda e: (list(map(str, e.path)), e.message),
     )
-    return [line for error in errors for line in _described(error, config)]
+    return [line for error in errors for line in _messages_of(error, config)]
 
 
 def check_name(folder: str, name: str, where: str) -> None:
@@ -165,16 +165,16 @@ def _surrogates(text):
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _whole(value):
+def _with_whole_numbers(value):
     """A copy of plain values in which a number without a fraction is an integer."""
     if isinstance(value, dict):
-        return {key: _whole(below) for key, below in value.items()}
+        return {key: _with_whole_numbers(below) for key, below in value.items()}
     if isinstance(value, list):
-        return [_whole(below) for below in value]
+        return [_with_whole_numbers(below) for below in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _described(error, config):
+def _messages_of(error, config):
     """Lines for people from one error of jsonschema."""
     rule, allowed, value = error.validator, error.validator_value, error.instance
     if rule == "anyOf" and isinstance(value, dict | list):
@@ -182,7 +182,7 @@ def _described(error, config):
         kinds = ("type", "enum", "const")
         meant = [e for e in error.context if e.validator not in kinds or e.instance is not value]
         if meant:
-            return [line for one in meant for line in _described(one, config)]
+            return [line for one in meant for line in _messages_of(one, config)]
     where = _where(error.absolute_path, config)
     prefix = f"{where}: " if where else ""
     if rule in ("additionalProperties", "unevaluatedProperties"):

@@ -28,7 +28,7 @@ def gate(must_reach: dict[str, float] | None, summary: dict[str, Any]) -> str | 
     return f"missed: {'; '.join(missed)}" if missed else REACHED
 
 
-def missed(must_reach: dict[str, float] | None, summary: dict[str, Any]) -> str:
+def describe_miss(must_reach: dict[str, float] | None, summary: dict[str, Any]) -> str:
     """By how much a run missed its learning gate, in words; "" if it did not."""
     judged = gate(must_reach, summary)
     return judged if judged and judged != REACHED else ""

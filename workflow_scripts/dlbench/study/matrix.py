@@ -25,7 +25,7 @@ from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
 
 # Fields that say one thing in several ways.
-INSTEAD = ({"batch_per_device", "global_batch"}, {"steps", "epochs"})
+ALTERNATIVES = ({"batch_per_device", "global_batch"}, {"steps", "epochs"})
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def expand(
     matching = lookup([{k: v for k, v in rule.items() if k != "reason"} for rule in rules])
     kept, excluded, used = [], [], 0
     for combination in combinations:
-        matched = matching(functools.partial(_value, combination))
+        matched = matching(functools.partial(_value_of, combination))
         used |= matched
         if not matched:
             kept.append((where, combination))
@@ -68,7 +68,7 @@ def expand(
     for index, entry in enumerate(block.get("include", [])):
         place = f"{where}.include[{index}]"
         # What an entry says takes the place of what the block says, also in other words.
-        said = [key for group in INSTEAD if group & entry.keys() for key in group]
+        said = [key for group in ALTERNATIVES if group & entry.keys() for key in group]
         inherited = {key: value for key, value in single.items() if key not in said}
         kept += [(place, one) for one in _products(_axes({**inherited, **entry}, place), place)]
     return kept, excluded
@@ -131,19 +131,19 @@ def _raise_unmatched(rule, combinations, where):
     if not wanted:
         raise ConfigError(f"{where}: expected fields of a run beside the reason, found none")
     for key, values in wanted.items():
-        there = list(dict.fromkeys(_value(one, key) for one in combinations))
+        there = list(dict.fromkeys(_value_of(one, key) for one in combinations))
         if not set(values) & set(there):
             raise ConfigError(
-                f"{where}.{key}: no combination of this block has {_shown(values)}"
-                f"{phrases.did_you_mean(values[0], there)}; there are: {_shown(there)}"
+                f"{where}.{key}: no combination of this block has {_joined(values)}"
+                f"{phrases.did_you_mean(values[0], there)}; there are: {_joined(there)}"
             )
     raise ConfigError(
         f"{where}: no combination of this block has all of this together: "
-        + "; ".join(f"{key} {_shown(values)}" for key, values in wanted.items())
+        + "; ".join(f"{key} {_joined(values)}" for key, values in wanted.items())
     )
 
 
-def _shown(values):
+def _joined(values):
     return ", ".join(map(str, values))
 
 
@@ -154,9 +154,9 @@ def _axes(block, where):
         for key, value in block.items()
         if key in FIELDS or key == "global_batch"
     }
-    ours = other_trainers.OWN in axes.get("trainer", [other_trainers.OWN])
+    ours = other_trainers.BUILT_IN in axes.get("trainer", [other_trainers.BUILT_IN])
     for key, folder in PLUGIN_FOLDERS.items():
-        names = axes.get(key, []) if ours or key not in other_trainers.WORDS else []
+        names = axes.get(key, []) if ours or key not in other_trainers.FREE_NAMES else []
         frameworks = axes.get("framework", [engine.DEFAULT])
         kinds = [engine.kind(framework, folder) for framework in frameworks]
         for kind, name in itertools.product(kinds, names):
@@ -175,7 +175,7 @@ def _named_nodes(values, where):
     except Error as error:
         raise ConfigError(f"{where}: {error}") from None
     if twice := sorted(name for name, count in Counter(names).items() if count > 1):
-        raise ConfigError(f"{where}: expected each node once, found twice: {_shown(twice)}")
+        raise ConfigError(f"{where}: expected each node once, found twice: {_joined(twice)}")
     return names
 
 
@@ -184,11 +184,11 @@ def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _value(combination, key):
+def _value_of(combination, key):
     return combination.get(key, DEFAULTS.get(key))
 
 
-def run_of(values: dict[str, Any], where: str, images: dict[str, Any]) -> Run:
+def run_from_values(values: dict[str, Any], where: str, images: dict[str, Any]) -> Run:
     """The run of one combination, or a ConfigError that says why it cannot be."""
     values = _with_batch_per_device(values, where)
     missing = [key for key in ("model", "dataset") if key not in values]
@@ -280,7 +280,7 @@ def _with_batch_per_device(values, where):
     return {**values, "batch_per_device": total // devices}
 
 
-def gate(must_reach: dict[str, float], run: Run, where: str) -> dict[str, float]:
+def check_gate(must_reach: dict[str, float], run: Run, where: str) -> dict[str, float]:
     """Check that a run will have the scores of its learning gate, and return them."""
     if must_reach and run.mode == inputs.ALONE:
         raise ConfigError(f"{where}.must_reach: mode input has no model, so it learns nothing")

@@ -28,24 +28,24 @@ from dlbench.common import phrases, plugins
 from dlbench.machine import redaction
 from dlbench.study.runs import DEFAULTS, FIELDS, Run
 
-OWN = DEFAULTS["trainer"]
+BUILT_IN = DEFAULTS["trainer"]
 # What a command may name beside the fields of a run.
-PLACES = {
+PLACEHOLDERS = {
     "devices": "nodes x devices_per_node",
     "global_batch": "batch_per_device x devices",
     "python": "that of the run's environment",
     "data": "folder of the converted dataset, where it is one of ours",
     "folder": "where the program may write further logs",
 }
-WORDS = ("model", "dataset")  # the other program's own, not names of files here
+FREE_NAMES = ("model", "dataset")  # the other program's own, not names of files here
 # What the program's log must not say otherwise than the run.
-STATED = ("global_batch", "batch_per_device", "devices", "nodes")
+COMPARED = ("global_batch", "batch_per_device", "devices", "nodes")
 FOLDER, PRINTED, PROOF = "output", "printed.log", "containment.json"  # in a run's folder
 # Of the one study of this process: records and commands ask about a run without its config.
 _trainers: dict[str, dict[str, Any]] = {}
 
 
-def use(trainers: dict[str, dict[str, Any]]) -> None:
+def register(trainers: dict[str, dict[str, Any]]) -> None:
     """Make the config's `trainers` known, in place of those known before.
 
     Raises:
@@ -55,8 +55,8 @@ def use(trainers: dict[str, dict[str, Any]]) -> None:
     digest.cache_clear()
     for name, trainer in trainers.items():
         for word in trainer["command"]:
-            for field in _fields(word, f"trainers.{name}.command"):
-                known = [*FIELDS, *PLACES]
+            for field in _placeholders(word, f"trainers.{name}.command"):
+                known = [*FIELDS, *PLACEHOLDERS]
                 if field not in known:
                     raise Error(
                         f"trainers.{name}.command: there is no {{{field}}}"
@@ -84,14 +84,14 @@ def trainer(run: Run) -> dict[str, Any]:
     except KeyError:
         raise Error(
             f"no trainer {run.trainer!r}{phrases.did_you_mean(run.trainer, _trainers)}; "
-            f"there are: {', '.join([OWN, *_trainers])}"
+            f"there are: {', '.join([BUILT_IN, *_trainers])}"
         ) from None
 
 
 def needs(run: Run, place: str) -> bool:
     """Whether the command of a run's trainer names one of PLACES."""
     where = f"trainers.{run.trainer}.command"
-    return any(place in _fields(word, where) for word in trainer(run)["command"])
+    return any(place in _placeholders(word, where) for word in trainer(run)["command"])
 
 
 def command(
@@ -161,13 +161,13 @@ def unsupported(run: Run) -> str | None:
     return None
 
 
-def proving(run: Run, command: list[str], marker: str) -> list[str]:
+def with_marker_copied(run: Run, command: list[str], marker: str) -> list[str]:
     """A command that leaves the image's marker in the run's folder before it trains there."""
     proof = f"results/runs/{run.id}/{FOLDER}/{PROOF}"
     return ["sh", "-c", f'cat /{marker} > "$0" && exec "$@"', proof, *command]
 
 
-def _fields(word, where):
+def _placeholders(word, where):
     """The names between braces.
 
     Raises:

@@ -59,7 +59,7 @@ class Run(RunFields):
             raise Error(f"expected the fields of a run as JSON, found {text!r}: {error}") from error
 
     @classmethod
-    def of_log(cls, spec: dict[str, Any]) -> "Run":
+    def from_spec(cls, spec: dict[str, Any]) -> "Run":
         """The run that a log names in the `spec` of its run_start.
 
         Raises:
@@ -169,7 +169,7 @@ class Run(RunFields):
         extras += [f"sentinel {self.sentinel}"] if self.sentinel else []
         extras += ["probe"] if self.probe else []
         own = {"framework": self.framework, "environment": self.environment}
-        known = ((name, getattr(self, name)) for name in wording.told(also, own))
+        known = ((name, getattr(self, name)) for name in wording.fields_for_label(also, own))
         extras += [f"{name} {value}" for name, value in known if value not in (None, "")]
         return ", ".join(
             [

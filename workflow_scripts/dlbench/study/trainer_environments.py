@@ -50,7 +50,7 @@ def is_installed(environment: str) -> bool:
         return False
 
 
-def out_of_reach(environment: str) -> str | None:
+def unreachable_reason(environment: str) -> str | None:
     """Why this user cannot use an environment that somebody installed; None if it is no such."""
     python = os.fspath(trainer_python(environment))
     try:
@@ -95,7 +95,7 @@ def has_package(package: str, environment: str) -> bool:
     return is_installed(environment) and any(folders)
 
 
-def described(project: Path) -> dict[str, Any]:
+def read_pyproject(project: Path) -> dict[str, Any]:
     """The content of an environment's pyproject.toml; {} if it is missing or is no TOML.
 
     What is wrong with it, uv says when it makes the environment.
@@ -110,7 +110,7 @@ def described(project: Path) -> dict[str, Any]:
 
 def settings(project: Path) -> dict[str, Any]:
     """The table `[tool.dlbench]` of an environment's pyproject.toml; {} without one."""
-    return described(project).get("tool", {}).get("dlbench", {})
+    return read_pyproject(project).get("tool", {}).get("dlbench", {})
 
 
 def lock_digest(project: Path) -> str:
@@ -138,7 +138,7 @@ def chosen(usual: str) -> str:
 
 @functools.cache  # it is asked for each run
 def _chosen(usual, _):
-    if kept := _kept_choices().get(usual):
+    if kept := _read_choices().get(usual):
         return kept
     stand_ins = (
         path.parent.name
@@ -149,7 +149,7 @@ def _chosen(usual, _):
     return next(fitting, usual)
 
 
-def keep_choices(runs: Iterable[Run]) -> None:
+def write_choices(runs: Iterable[Run]) -> None:
     """Keep in CHOSEN what is chosen for the frameworks of some runs, if it is not there yet.
 
     Where no Python fits, nothing is kept: one that is installed later decides.
@@ -157,7 +157,7 @@ def keep_choices(runs: Iterable[Run]) -> None:
     Raises:
         Error: as `chosen`, or it cannot be written.
     """
-    kept = _kept_choices()
+    kept = _read_choices()
     new = {name: chosen(name) for name in sorted(_usual(runs) - kept.keys())}
     if new := {name: choice for name, choice in new.items() if not lacks_python(choice)}:
         try:
@@ -166,7 +166,7 @@ def keep_choices(runs: Iterable[Run]) -> None:
             raise Error(f"{CHOSEN}: it cannot be written: {error.strerror}") from error
 
 
-def choices_in_words(runs: Iterable[Run]) -> Iterator[str]:
+def describe_choices(runs: Iterable[Run]) -> Iterator[str]:
     """Lines that say which of the runs' environments stand in for others."""
     runs = list(runs)
     environments = {run.environment for run in runs}
@@ -184,7 +184,7 @@ def _usual(runs):
     return set(map(engine.environment, ours))
 
 
-def _kept_choices():
+def _read_choices():
     """{usual environment: the chosen one}, {} before the first start."""
     try:
         # Listed first: a node's cache of a shared folder may not have the file yet.
@@ -226,11 +226,11 @@ def lacks_python(environment: str, ours: str = platform.python_version()) -> str
     """
     if is_installed(environment):
         return None
-    if hidden := out_of_reach(environment):
+    if hidden := unreachable_reason(environment):
         return hidden
-    project = described(folder(environment)).get("project", {})
+    project = read_pyproject(folder(environment)).get("project", {})
     wanted = project.get("requires-python", "")
-    if fits(ours, wanted) or _finds_python(wanted):
+    if fits(ours, wanted) or _uv_finds_python(wanted):
         return None
     minors = range(int(ours.split(".")[1]), 0, -1)
     newest = next((f"3.{minor}" for minor in minors if fits(f"3.{minor}", wanted)), wanted)
@@ -261,7 +261,7 @@ def _release(major, minor):
     return int(major), int(minor)
 
 
-def _finds_python(wanted):
+def _uv_finds_python(wanted):
     """Whether uv finds a Python that fits. True without uv, whose absence is reported later."""
     command = ["python", "find", "--no-project", "--system", "--no-python-downloads", wanted]
     try:

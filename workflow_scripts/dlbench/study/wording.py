@@ -27,14 +27,14 @@ _FIRST = (
     *("item_shape", "site", "device_model", "timing_source", "framework"),
 )
 _KNOWN = FACTS | LABELS | {name: f"{word} {{}}" for name, word in SWITCHES.items()}
-WORDS = {name: _KNOWN[name] for name in dict.fromkeys((*_FIRST, *FACTS, *LABELS))}
+TEMPLATES = {name: _KNOWN[name] for name in dict.fromkeys((*_FIRST, *FACTS, *LABELS))}
 ALWAYS = ("model", "dataset", "batch_per_device")
 # Fields that a name has whenever combinations differ in them.
 NAMED = (*ALWAYS, "strategy", "runtime", "precision", "nodes", "devices_per_node")
 COUNTED = ("nodes", "devices_per_node", "steps", "epochs")
 
 
-def combinations(values: Sequence[dict[str, Any]]) -> list[str]:
+def short_labels(values: Sequence[dict[str, Any]]) -> list[str]:
     """The shortest names that tell combinations apart.
 
     Args:
@@ -42,36 +42,38 @@ def combinations(values: Sequence[dict[str, Any]]) -> list[str]:
     """
     varied = [name for name in values[0] if len({str(one[name]) for one in values}) > 1]
     names = [name for name in NAMED if name in ALWAYS or name in varied]
-    made = [_name(one, names) for one in values]
-    for name in (*WORDS, *(name for name in varied if name not in WORDS)):
+    labels = [_name(one, names) for one in values]
+    for name in (*TEMPLATES, *(name for name in varied if name not in TEMPLATES)):
         longer = [_name(one, [*names, name]) for one in values]
-        if name in varied and len(set(longer)) > len(set(made)):
-            names, made = [*names, name], longer
-    return made
+        if name in varied and len(set(longer)) > len(set(labels)):
+            names, labels = [*names, name], longer
+    return labels
 
 
 def _name(values, names):
-    return ", ".join(filter(None, (field(n, values.get(n)) for n in told(names, values))))
+    return ", ".join(
+        filter(None, (field(n, values.get(n)) for n in fields_for_label(names, values)))
+    )
 
 
-def told(names: Iterable[str], values: Any) -> list[str]:
+def fields_for_label(names: Iterable[str], values: Any) -> list[str]:
     """The fields that a name needs of those in which runs differ.
 
     An environment goes without saying beside the framework whose own it is.
 
-    >>> told(["framework", "environment"], {"framework": "jax", "environment": "jax"})
+    >>> fields_for_label(["framework", "environment"], {"framework": "jax", "environment": "jax"})
     ['framework']
-    >>> told(["framework", "environment"], {"framework": "jax", "environment": "mine"})
+    >>> fields_for_label(["framework", "environment"], {"framework": "jax", "environment": "mine"})
     ['framework', 'environment']
 
     Args:
         values: those of a run, with a method `get`, as rows of tables have it.
     """
     names = list(names)
-    unsaid = "framework" in names and values.get("environment") == engine.environment(
+    is_default = "framework" in names and values.get("environment") == engine.environment(
         values.get("framework")
     )
-    return [name for name in names if name != "environment" or not unsaid]
+    return [name for name in names if name != "environment" or not is_default]
 
 
 def field(name: str, value: Any) -> str:
@@ -88,7 +90,7 @@ def setting(name: str, value: Any) -> str:
     ('1 step', 'rate 0.02', 'seed 3')
     """
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    words = WORDS.get(name, f"{name.replace('_', ' ')} {{}}").format(text)
+    words = TEMPLATES.get(name, f"{name.replace('_', ' ')} {{}}").format(text)
     return words.removesuffix("s") if name in COUNTED and text == "1" else words
 
 

@@ -104,7 +104,7 @@ def _yaml(text, path):
         raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise Error(f"{path}, line {mark.line + 1}: no YAML: {_problem(error)}") from error
+        raise Error(f"{path}, line {mark.line + 1}: no YAML: {_message_of(error)}") from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         character = (
@@ -122,20 +122,20 @@ def _content(loader, path):
         node = loader.get_single_node()
         if node is None:
             return None
-        _see_keys_and_sizes(loader, node, path, {})
+        _check_and_count(loader, node, path, {})
         return loader.construct_document(node)
     finally:
         loader.dispose()
 
 
-def _problem(error):
+def _message_of(error):
     words = " ".join(filter(None, (error.context, error.problem)))
     if "\\t" in words or "\t" in words:
         words += "; YAML is indented with spaces, not with tabs"
     return words
 
 
-def _see_keys_and_sizes(loader, node, path, sizes):
+def _check_and_count(loader, node, path, sizes):
     """How many values a node has, aliases unfolded.
 
     Args:
@@ -150,17 +150,17 @@ def _see_keys_and_sizes(loader, node, path, sizes):
         return sizes[id(node)]
     sizes[id(node)] = 0  # of one that contains itself, which is found later
     if isinstance(node, yaml.SequenceNode):
-        counts = [_see_keys_and_sizes(loader, one, path, sizes) for one in node.value]
+        counts = [_check_and_count(loader, one, path, sizes) for one in node.value]
     else:
         counts, lines = [], {}
         for key, below in node.value:
-            count, line = _see_keys_and_sizes(loader, below, path, sizes), key.start_mark.line + 1
+            count, line = _check_and_count(loader, below, path, sizes), key.start_mark.line + 1
             if count > MOST_VALUES:
                 raise Error(
                     f"{path}, line {line}: {getattr(key, 'value', 'a key')} unfolds to {count} "
                     f"values (by & and *); expected at most {MOST_VALUES}"
                 )
-            counts += [count, _see_keys_and_sizes(loader, key, path, sizes)]
+            counts += [count, _check_and_count(loader, key, path, sizes)]
             if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
                 continue
             value = loader.construct_object(key)

@@ -22,7 +22,7 @@ from dlbench.trainer.strategy import Spec
 class Strategy(items.Strategy, Protocol):
     """What these engines and their items need of a strategy."""
 
-    gpus_seen: int
+    visible_gpu_count: int
 
 
 class ArrayEngine:
@@ -40,7 +40,7 @@ class ArrayEngine:
 
     def __init__(self, spec: Spec, strategy: Strategy, native: ModuleType, data_folder: str | None):
         self.strategy, self._spec, self._native = strategy, spec, native
-        self.gpus_seen = strategy.gpus_seen
+        self.visible_gpu_count = strategy.visible_gpu_count
         self._task = plugins.load("tasks", native.TASK)
         self._losses = plugins.load(engine.kind(spec.framework, "losses"), native.TASK)
         seed = engine.seed(spec)

@@ -9,8 +9,8 @@
   places in memory are slower than others, so that arrays are made anew several times. A virtual
   machine whose host moves its cores is another one then: docs/performance.md, copies.
 - The copy is of arrays that no cache holds; its bytes are those read and those written.
-- Kept in a file for each machine (its hardware, not its name), framework and setting: measured
-  once, read by later runs.
+- The result is stored in a file for each machine (its hardware, not its name), framework and
+  setting: it is measured once and read by later runs.
 """
 
 import functools

@@ -26,11 +26,11 @@ import numpy as np
 from dlbench import Error
 from dlbench.common.files import write_json, written_whole
 from dlbench.log.event_log import EventLog
-from dlbench.trainer.engine import Kept
+from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.strategy import BaseStrategy
 
 STOP_FILE = "stop"
-MEET_EVERY_S = 0.5
+SYNC_EVERY_S = 0.5
 STOPPED_EXIT_CODE = 75  # EX_TEMPFAIL of sysexits.h: of a trainer that is to be started again
 
 
@@ -78,7 +78,7 @@ class Checkpoint:
             ) from error
 
 
-class Keeper:
+class Checkpointer:
     """Writes checkpoints of a run as it goes, and ends it when asked to.
 
     Ranks must do both after the same step. So now and then all of them gather who
@@ -95,7 +95,7 @@ class Keeper:
         asked: function that gives the reason for which this process was asked to stop, or "".
 
     Attributes:
-        meet_at: the step after which the ranks meet.
+        sync_step: the step after which the ranks meet.
     """
 
     def __init__(
@@ -105,13 +105,13 @@ class Keeper:
         strategy: BaseStrategy,
         log: EventLog,
         run: dict[str, Any],
-        kept: Kept,
+        kept: CheckpointState,
         asked: Callable[[], str],
     ):
         self._folder, self._every_s = Path(folder), every_s
         self._strategy, self._log, self._run = strategy, log, run
         self._common, self._own, self._asked = kept.common, kept.own, asked
-        self.meet_at = 1
+        self.sync_step = 1
         self._written = time.monotonic()
         self._start = latest(folder, run)
 
@@ -133,11 +133,11 @@ class Keeper:
                 for number, copy in enumerate(copies):
                     copy.assign(self._array(arrays, name, number, copy))
         step, log = self._start.step, self._start.log(self._strategy.rank)
-        self._log.resume(log, _own_time(log, self._start.t_s), step=step, **values)
-        self.meet_at = step + 1
+        self._log.resume(log, _checkpoint_time(log, self._start.t_s), step=step, **values)
+        self.sync_step = step + 1
         return step
 
-    def meet(self, step: int, step_time_s: float, window: int = 1) -> str:
+    def synchronize(self, step: int, step_time_s: float, window: int = 1) -> str:
         """Write a checkpoint where one is due. Returns why the run stops, "" where it goes on.
 
         Args:
@@ -147,9 +147,9 @@ class Keeper:
         """
         asked = self._asked() or ("a file named stop" if self._stop_file().exists() else "")
         due = time.monotonic() - self._written >= self._every_s
-        next_step = step + window * max(1, round(MEET_EVERY_S / (window * max(step_time_s, 1e-6))))
+        next_step = step + window * max(1, round(SYNC_EVERY_S / (window * max(step_time_s, 1e-6))))
         rows = self._strategy.gather([bool(asked), due, next_step])
-        stops, due, self.meet_at = rows[:, 0].any(), rows[0, 1], int(rows[0, 2])
+        stops, due, self.sync_step = rows[:, 0].any(), rows[0, 1], int(rows[0, 2])
         if due or stops:
             self._write(step)
         return (asked or "another rank was asked to") if stops else ""
@@ -266,7 +266,7 @@ def differences(
     ]
 
 
-def _own_time(log, t_s):
+def _checkpoint_time(log, t_s):
     """When a rank wrote its part, by its own log: ranks begin at different times.
 
     Args:

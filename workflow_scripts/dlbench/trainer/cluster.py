@@ -95,7 +95,8 @@ def find(
     counts = {job: len(addresses) for job, addresses in cluster.addresses.items()}
     if counts != wanted:
         raise Error(f"the run needs the processes {_words(wanted)}, found {_words(counts)}")
-    os.environ.update(networks.past_proxies(cluster.hosts))  # gRPC would ask the proxy for them
+    # Otherwise gRPC would connect to them through the proxy.
+    os.environ.update(networks.no_proxy_variables(cluster.hosts))
     return cluster
 
 
@@ -167,7 +168,7 @@ def check_names(names: Iterable[str]) -> None:
     Raises:
         Unreachable: it does not.
     """
-    if unknown := networks.unknown_names(names):
+    if unknown := networks.unresolved_names(names):
         listed = ", ".join(f"{name} ({why})" for name, why in unknown.items())
         raise Unreachable(
             f"node {socket.gethostname()} does not know {listed}: have the names of all nodes put "
@@ -175,20 +176,20 @@ def check_names(names: Iterable[str]) -> None:
         )
 
 
-def check_own_name() -> None:
+def check_host_name() -> None:
     """Check that a server can listen at the address of this node's own name, as Gloo does.
 
     Raises:
         Unreachable: it has none.
     """
-    if not networks.own_address():
+    if not networks.listening_address():
         raise Unreachable(
             f"node {socket.gethostname()} has no address behind its own name, where Gloo listens: "
             "have the name put into DNS or /etc/hosts with an address of that node"
         )
 
 
-def see_port_free(address: str) -> None:
+def check_port_free(address: str) -> None:
     """Check that a server can listen at the port of an address (`host:port`).
 
     Raises:

@@ -53,7 +53,7 @@ class Copy:
     count: int
     log: Path
 
-    def meet(self, log: event_log.EventLog) -> None:
+    def wait_for_copies(self, log: event_log.EventLog) -> None:
         """Wait until all copies have come here.
 
         Args:

@@ -18,9 +18,9 @@ def describe(engine: Engine) -> dict[str, Any]:
     strategy = engine.strategy
     return {
         "devices": strategy.devices,
-        "device_model": engine.gpu_name() if engine.gpus_seen else _cpu_name(),
+        "device_model": engine.gpu_name() if engine.visible_gpu_count else _cpu_name(),
         "cores": strategy.cores,
-        "binding": strategy.binding.described() if strategy.binding else None,
+        "binding": strategy.binding.describe() if strategy.binding else None,
         "host": host_name.host(),
         "pid": os.getpid(),
         "load_average": os.getloadavg(),
@@ -52,10 +52,10 @@ def gather(engine: Engine, packages: str | None = None) -> dict[str, Any]:
     )
 
 
-def uncharted(spec: Spec, engine: Engine) -> dict[str, Any] | None:
+def device_without_peak(spec: Spec, engine: Engine) -> dict[str, Any] | None:
     """What tells a device whose peak nobody states from others; None if it is stated."""
     described = describe(engine)
-    kind = "gpu" if engine.gpus_seen else "cpu"
+    kind = "gpu" if engine.visible_gpu_count else "cpu"
     if device_peaks.peak(described["device_model"], spec.precision, kind).tflops:
         return None
     return {

@@ -34,7 +34,9 @@ class Peak(NamedTuple):
 NOT_COUNTED = Peak(None, None, "the framework does not count it")
 
 
-def ask(devices: Iterable[Any], read: Callable[[Any], tuple[int | None, int | None]]) -> Peak:
+def read_peaks(
+    devices: Iterable[Any], read: Callable[[Any], tuple[int | None, int | None]]
+) -> Peak:
     """The peaks of some devices.
 
     Args:

@@ -10,8 +10,8 @@ A framework is a folder beside this file whose `engine.py` defines
     MODELS: the folder of its models, where it shares them with others, as in `keras/models`
     BY_DESIGN: what it does in its own way, a clause for caveats of comparisons
     INPUTS: the readers of items that it has, the one that `input: auto` takes first
-    LACKS: the fields of a run that it does not have, each with the reason; those that are declared
-        as fields of other frameworks (dlbench/run_fields/) may be left out
+    UNSUPPORTED_FIELDS: the fields of a run that it lacks, each with the reason; fields that are
+        declared as those of other frameworks (dlbench/run_fields/) may be left out
 and whose folders `losses`, `strategies` and, unless shared, `models` have the framework's own.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # the workflow asks for strategies without it
 
 DEFAULT = "tensorflow"
 EVALUATION_BATCH = 256
-OF_A_FRAMEWORK = ("models", "losses", "strategies")  # folders that each framework has
+FRAMEWORK_FOLDERS = ("models", "losses", "strategies")  # folders that each framework has
 # The least compute capability of NVIDIA's GPUs that have these kinds of numbers.
 CAPABILITIES = {"tf32": (8, 0), "bfloat16": (8, 0), "float16": (5, 3)}
 
@@ -53,7 +53,7 @@ class Variable(Protocol):
     def assign(self, value: "np.ndarray") -> Any: ...
 
 
-class Kept(NamedTuple):
+class CheckpointState(NamedTuple):
     """What a checkpoint holds, by name: each variable's copies on the devices of this process."""
 
     common: Mapping[str, Sequence[Variable]]  # equal on all ranks
@@ -71,14 +71,14 @@ class Engine(Protocol):
         records: of the training split; None if the items are synthetic and have no end.
         data_sha256: digest of the data; None if the items are synthetic.
         item_shape: shape of one input.
-        gpus_seen: how many GPUs the framework sees; 0 if the devices are CPUs.
+        visible_gpu_count: how many GPUs the framework sees; 0 if the devices are CPUs.
     """
 
     strategy: BaseStrategy
     records: int | None
     data_sha256: str | None
     item_shape: tuple[int, ...]
-    gpus_seen: int
+    visible_gpu_count: int
 
     def build(self) -> None:
         """Build model and optimizer; all processes get the values that rank 0 has.
@@ -148,7 +148,7 @@ class Engine(Protocol):
         """
         return device_memory.NOT_COUNTED
 
-    def kept(self) -> Kept:
+    def checkpoint_state(self) -> CheckpointState:
         """The variables that a checkpoint holds."""
 
     def weights_sha256(self) -> list[str]:
@@ -253,7 +253,7 @@ def kind(framework: str, folder: str) -> str:
             strategies say how the processes of such runs are laid out.
         folder: any folder of add-ons; one that frameworks share keeps its name.
     """
-    if folder not in OF_A_FRAMEWORK:
+    if folder not in FRAMEWORK_FOLDERS:
         return folder
     own = f"{framework if framework in names() else DEFAULT}/{folder}"
     return _constants(framework).get("MODELS", own) if folder == "models" else own
@@ -293,13 +293,13 @@ def unsupported(run: Spec) -> str | None:
 
     The framework has no use for a field that the run sets, or lacks its strategy.
     """
-    lacked = dict(_constants(run.framework).get("LACKS", {}))
+    lacked = dict(_constants(run.framework).get("UNSUPPORTED_FIELDS", {}))
     for name, field in DECLARED.items():
         if field.frameworks and run.framework not in field.frameworks:
             others = " and ".join(field.frameworks)
             lacked.setdefault(name, f"{name} is a field of framework {others}: leave it out")
     asked = (why for name, why in lacked.items() if getattr(run, name) != DEFAULTS[name])
-    return next(asked, misplaced(run))
+    return next(asked, unsupported_strategy(run))
 
 
 def _constants(framework):
@@ -310,7 +310,7 @@ def _constants(framework):
 def strategy_of(run: Spec) -> type[BaseStrategy]:
     """The class of a run's strategy, which says how its processes are laid out.
 
-    Of a strategy that only another framework has it is that one's: see `misplaced`.
+    Of a strategy that only another framework has it is that one's: see `unsupported_strategy`.
 
     Raises:
         UnknownName: no framework has a strategy of this name.
@@ -327,7 +327,7 @@ def kind_of(framework: str, folder: str, name: str) -> str:
     return next((other for other in others if name in plugins.names(other)), own)
 
 
-def misplaced(run: Spec) -> str | None:
+def unsupported_strategy(run: Spec) -> str | None:
     """Why a run cannot have its strategy: only other frameworks have it; None if its own does."""
     own = kind(run.framework, "strategies")
     if run.strategy in plugins.names(own):

@@ -49,7 +49,7 @@ def train(
         engine: that of this process; nothing of it is built yet.
         copy: which Copy of the run this process is.
         log: an EventLog, not yet started.
-        checkpointing: {"folder", "every_s", "asked"} as for checkpoints.Keeper, or None.
+        checkpointing: {"folder", "every_s", "asked"} as for checkpoints.Checkpointer, or None.
         sample_every_s: seconds between two samples of what the machine does; 0: none.
         packages: folder where the list of installed packages is kept; None: nowhere.
 
@@ -61,18 +61,22 @@ def train(
         Error: the combination cannot be trained; the message says why.
         checkpoints.Stopped: a checkpoint was written because the run was asked to stop.
     """
-    if engine.gpus_seen:
-        copy.check_gpus(engine.gpus_seen, spec.devices_per_node)
+    if engine.visible_gpu_count:
+        copy.check_gpus(engine.visible_gpu_count, spec.devices_per_node)
     identity = _agreed(spec, engine)
     engine.build()
-    keeper = None
+    checkpointer = None
     if checkpointing:
-        keeper = checkpoints.Keeper(
-            strategy=engine.strategy, log=log, run=identity, kept=engine.kept(), **checkpointing
+        checkpointer = checkpoints.Checkpointer(
+            strategy=engine.strategy,
+            log=log,
+            run=identity,
+            kept=engine.checkpoint_state(),
+            **checkpointing,
         )
     schedule = Schedule(spec, engine.records)
     machine = description.gather(engine, packages)  # before the clock starts
-    first = keeper.resume(**description.describe(engine)) if keeper else 0
+    first = checkpointer.resume(**description.describe(engine)) if checkpointer else 0
     if not first:
         log.start(**_run_start(spec, engine, copy, schedule))
     log.write("machine", **machine)
@@ -82,10 +86,10 @@ def train(
         engine.trace()
         now = log.now()
         log.write("compile", t_s=round(now, 6), trace_s=round(now - before, 6))
-        message = _do_steps(schedule, engine, copy, log, first, keeper)
+        message = _do_steps(schedule, engine, copy, log, first, checkpointer)
         done_s = log.now()  # what is left open is closed later, which may take seconds
-    if keeper:
-        keeper.finish()
+    if checkpointer:
+        checkpointer.finish()
     return {
         "status": "failed" if message else "ok",
         "message": message,
@@ -103,7 +107,7 @@ def _do_steps(
     copy: Copy,
     log: EventLog,
     first: int,
-    keeper: checkpoints.Keeper | None,
+    checkpointer: checkpoints.Checkpointer | None,
 ) -> str:
     """Do all steps after `first`. Returns why not all were done: a loss is not a number; or ""."""
     total, rank = schedule.total, engine.strategy.rank
@@ -112,7 +116,7 @@ def _do_steps(
     # Before training too: there the loss curve begins, and there the evaluation compiles.
     if schedule.evaluates and not first:
         _evaluate(engine, log, epoch=0, step=0)
-    copy.meet(log)
+    copy.wait_for_copies(log)
     if windows.length > 1:
         log.write("windows", step=first, steps_per_sync=windows.length)
     last_s = log.now()
@@ -121,7 +125,7 @@ def _do_steps(
         begin = index + 1
         if begin > until:
             epoch_end = schedule.epoch_end(epoch)
-            until = min(total, epoch_end, keeper.meet_at if keeper else total)
+            until = min(total, epoch_end, checkpointer.sync_step if checkpointer else total)
         index = min(until, windows.end(begin))
         losses = engine.window(begin, index, until)
         now = log.now()
@@ -142,7 +146,7 @@ def _do_steps(
         last_s = now
         if rank == 0:
             progress.show(index, now, losses[-1])
-        if chosen := windows.took(index, len(losses), step_time_s):
+        if chosen := windows.record(index, len(losses), step_time_s):
             log.write("windows", step=index, **chosen)
             last_s = log.now()  # ranks have met
         if index < until:
@@ -150,8 +154,8 @@ def _do_steps(
         if schedule.evaluates and index in (epoch_end, total):
             last_s = _evaluate(engine, log, epoch, index)
         epoch += index == epoch_end
-        if keeper and index == keeper.meet_at:
-            reason = keeper.meet(index, step_time_s, windows.length)
+        if checkpointer and index == checkpointer.sync_step:
+            reason = checkpointer.synchronize(index, step_time_s, windows.length)
             if reason and index < total:
                 raise checkpoints.Stopped(
                     f"stopped by {reason} with a checkpoint after step {index}"

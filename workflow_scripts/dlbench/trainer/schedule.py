@@ -114,7 +114,7 @@ def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
     return None
 
 
-def asked_length(
+def requested_length(
     spec: Spec, strategy: BaseStrategy | type[BaseStrategy], on_gpus: bool
 ) -> int | None:
     """Steps of a window as the run wants them; None: as many as keep the wait short."""
@@ -123,7 +123,7 @@ def asked_length(
     return None if on_gpus and strategy.joins_steps else 1
 
 
-def long_enough(step_s: float, window_step_s: float, window_steps: int) -> int:
+def shortest_length(step_s: float, window_step_s: float, window_steps: int) -> int:
     """The least of LENGTHS with which the wait is at most MOST_WAIT of a window.
 
     Args:
@@ -131,9 +131,9 @@ def long_enough(step_s: float, window_step_s: float, window_steps: int) -> int:
         window_step_s: seconds of a step, as the mean over a window that is waited for once.
         window_steps: how many steps that window has, at least 2.
 
-    >>> long_enough(0.0101, 0.01001, window_steps=10)  # a step takes 10 ms, a wait 0.1 ms
+    >>> shortest_length(0.0101, 0.01001, window_steps=10)  # a step takes 10 ms, a wait 0.1 ms
     1
-    >>> long_enough(0.0012, 0.00102, window_steps=10)  # a step takes 1 ms, a wait 0.2 ms
+    >>> shortest_length(0.0012, 0.00102, window_steps=10)  # a step takes 1 ms, a wait 0.2 ms
     20
     """
     wait_s = max(0.0, (step_s - window_step_s) * window_steps / (window_steps - 1))
@@ -156,7 +156,7 @@ class Windows:
     def __init__(self, schedule: Schedule, engine: Engine, first: int):
         self._first, self._gather = first, engine.strategy.gather
         self._warm_up_end = warm_up_end = schedule.warm_up_end(first)
-        wanted = asked_length(schedule.spec, engine.strategy, bool(engine.gpus_seen))
+        wanted = requested_length(schedule.spec, engine.strategy, bool(engine.visible_gpu_count))
         self._most = max(1, schedule.total - max(first, warm_up_end))
         self.length = min(wanted or DEFAULT_LENGTH, self._most)
         # The warm-up ends with a window, which may compile, as many single steps, and a window.
@@ -178,7 +178,7 @@ class Windows:
         probe, place = divmod(index - before - 1, self._probe)
         return index if probe == 1 else index + self._probe - place - 1
 
-    def took(self, last: int, steps: int, step_s: float) -> dict[str, float] | None:
+    def record(self, last: int, steps: int, step_s: float) -> dict[str, float] | None:
         """Note the time of a window; choose the length after the last one of the warm-up.
 
         Args:
@@ -202,7 +202,7 @@ class Windows:
             return None
         own = [statistics.median(self._times[steps]) for steps in (1, probe)]
         rows: Sequence[Sequence[float]] = self._gather(own)
-        lengths = [long_enough(float(one), float(many), probe) for one, many in rows]
+        lengths = [shortest_length(float(one), float(many), probe) for one, many in rows]
         self.length = min(max(lengths), self._most)
         return {
             "steps_per_sync": self.length,

@@ -57,7 +57,7 @@ class BaseStrategy:
         return {"worker": run.nodes * cls.processes_per_node(run)}
 
     @classmethod
-    def parsed(cls, run: Spec) -> dict[str, Any]:
+    def parse_options(cls, run: Spec) -> dict[str, Any]:
         """The options of a run with their values."""
         return options.parse("strategy", run.strategy, cls.OPTIONS, run.strategy_options)
 
@@ -72,12 +72,12 @@ class BaseStrategy:
         Raises:
             Error: there are other processes than the run has, or a device is missing.
         """
-        self.options = self.parsed(spec)
+        self.options = self.parse_options(spec)
         self.folder = Path(folder)
         self.on_gpus = device == "gpu"
         self.join(spec)
         if self.size == 1:
-            _see_alone(spec)
+            _check_single_process(spec)
         self.cores: list[int] | None = None
         self.binding: binding.Binding | None = None
         if device == "gpu":
@@ -119,7 +119,7 @@ class BaseStrategy:
             return ()
         return gpu_readings.visible_gpus(self._first_gpu(), self.devices_per_process)
 
-    def own_gpus(self, seen: Sequence[Any]) -> list[Any]:
+    def select_gpus(self, seen: Sequence[Any]) -> list[Any]:
         """Those of this process among the GPUs that its framework sees.
 
         Raises:
@@ -142,7 +142,7 @@ class BaseStrategy:
         """The number of this process's first GPU among those that it sees."""
         if self.binding and self.binding.first is not None:
             return self.binding.first
-        if gpu_readings.shown(os.environ) == self.devices_per_process:
+        if gpu_readings.count_visible_gpus(os.environ) == self.devices_per_process:
             return 0  # its own alone
         return self.local_rank * self.devices_per_process
 
@@ -176,7 +176,7 @@ class BaseStrategy:
                 f"rank {self.rank} needs {wanted} cores; {len(cores)} are left to all processes "
                 "of this node: fewer devices or threads_per_device, or a wider CPU mask"
             )
-        binding.keep_to_cores(own)
+        binding.set_affinity(own)
         return own
 
     def _configure(self, device: str, threads_per_device: int) -> list[str]:
@@ -184,7 +184,7 @@ class BaseStrategy:
         raise NotImplementedError
 
 
-def _see_alone(spec):
+def _check_single_process(spec):
     """Check that torchrun, which other frameworks do not look for, started no further process."""
     started = int(os.environ.get("WORLD_SIZE", 1)) if "TORCHELASTIC_RUN_ID" in os.environ else 1
     if started > 1:

@@ -106,7 +106,7 @@ class _Process:
             plugins.use_folder("models", where.model_folder)
         plugins.path(engine.kind(spec.framework, "models"), spec.model)
         proof = containment.check(spec.runtime, where.image_id)
-        _see_framework(spec)
+        _check_framework(spec)
         strategy_class = engine.strategy_of(spec)
         self._copy = _copy(spec, where, strategy_class)
         with _importing():
@@ -181,7 +181,7 @@ class _Process:
             return
         if engine_.strategy.rank or copy.number:
             return
-        if machine := description.uncharted(self._spec, engine_):
+        if machine := description.device_without_peak(self._spec, engine_):
             lasting_s, folder = self._where.calibration_s, self._where.calibrations
             machine |= {"calibration_s": lasting_s}  # no other run takes a short one for a long one
             with contextlib.suppress(_Signal):  # asked to stop: the run is done
@@ -226,7 +226,7 @@ class _Process:
         }
 
 
-def _see_framework(spec: Spec) -> None:
+def _check_framework(spec: Spec) -> None:
     """Check that there is all that a run needs of its framework.
 
     Raises:

@@ -35,7 +35,7 @@ LOOKS = {
 }
 OTHERS = {"running": "pending", "unread": "pending", "interrupted": "pending"}
 # The same for what was excluded, whose rows do not say it.
-KNOWN_OF_ALL = ("site", "device_kind", *series.FOUND_OUT, "timing_source")
+KNOWN_OF_ALL = ("site", "device_kind", *series.KNOWN_LATE, "timing_source")
 # Of runs that never began the length of their items is not known, but what was asked for.
 SETTINGS = tuple("sequence_length" if n == "item_shape" else n for n in series.SETTINGS)
 COLUMNS = {"devices": "devices", "batch_per_device": "batch per device"}
@@ -47,11 +47,11 @@ REASON_CHARACTER_INCHES = 0.061
 def draw(tables: Tables, stem: Path | str) -> None:
     cells = _cells(tables.coverage, tables.runs)
     if cells.empty:
-        styles.draw_words(stem, "no runs in this study")
+        styles.draw_message(stem, "no runs in this study")
         return
     column = max(COLUMNS, key=lambda name: cells[name].nunique())
     keys = [name for name in SETTINGS if name not in (column, "global_batch", "nodes")]
-    keys = [name for name in keys if name not in (*series.FOUND_OUT, "launcher")]
+    keys = [name for name in keys if name not in (*series.KNOWN_LATE, "launcher")]
     telling = series.differing_settings(cells, [k for k in keys if k not in ("model", "dataset")])
     rows = list(_rows(cells, keys, ["model", "dataset", *telling]))
     shown, columns = rows[:MOST_ROWS], sorted(cells[column].dropna().unique())
@@ -106,7 +106,7 @@ def _rows(cells, keys, telling):
     firsts = [own.iloc[0] for own in rows]
     names = _needed(firsts, telling)
     for first, own in zip(firsts, rows, strict=True):
-        yield series.condition_words(first, names) or str(first["combination"]), own
+        yield series.condition_label(first, names) or str(first["combination"]), own
 
 
 def _needed(firsts, telling):
@@ -120,7 +120,7 @@ def _needed(firsts, telling):
 
 
 def _count_of_names(firsts, names):
-    return len({series.condition_words(first, names) for first in firsts})
+    return len({series.condition_label(first, names) for first in firsts})
 
 
 def _map(axis, rows, column, columns):

@@ -55,7 +55,7 @@ class Session:
 def draw(tables: Tables, stem: Path | str) -> None:
     rows = _measured(tables.runs, tables.sentinels)
     if rows.empty:
-        styles.draw_words(stem, "no own run of this study that ended well has a date")
+        styles.draw_message(stem, "no own run of this study that ended well has a date")
         return
     sessions, left_out = _sessions(rows)
     drift = _named(tables.drift)

@@ -22,7 +22,7 @@ NAMED, OTHER, BAND = row_charts.ALARM, styles.COLOURS[0], "#ececec"
 def draw(tables: Tables, stem: Path | str) -> None:
     rows = tables.nodes
     if rows.empty:
-        styles.draw_words(stem, NOTHING)
+        styles.draw_message(stem, NOTHING)
         return
     found = list(rows.groupby(list(nodes.GROUP), sort=False, dropna=False, observed=True))
     each = max(1, MOST_NODES // len(found))
@@ -35,7 +35,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     left_out = sum(max(0, len(own) - each) for _, own in found)
     words = "over the middle half of the others, 95 % intervals"
     words += f"\n{left_out} faster ones not drawn: see nodes.parquet" if left_out else ""
-    with row_charts.figure(stem, groups, "Nodes", words, beside_inches=1.9) as (drawn, axes):
+    with row_charts.figure(stem, groups, "Nodes", words, right_inches=1.9) as (drawn, axes):
         margin = rows["margin"].iloc[0]
         ends = (100 * (1 / (1 + margin) - 1), 100 * margin)
         axes.axvspan(*ends, color=BAND, lw=0, zorder=0)
@@ -64,4 +64,4 @@ def _node(axes, y, row):
     number = f"{percent.value:+.1f} %".replace("-", "\u2212")
     words = f"{number}, {phrases.counted(percent.runs, 'run')}"
     words += ", slower" if slower else ""
-    row_charts.beside(axes, y, words, **({"color": NAMED} if slower else {}))
+    row_charts.annotate(axes, y, words, **({"color": NAMED} if slower else {}))

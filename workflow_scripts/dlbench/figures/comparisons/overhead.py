@@ -276,7 +276,7 @@ def _name(row, rows):
     field = row["field"]
     compared = (field, *COMPANIONS.get(field, ()))
     telling = [n for n in SETTINGS if n not in compared and rows[n].nunique() > 1]
-    parts = [_setting(row, n) for n in wording.told(telling, row)]
+    parts = [_setting(row, n) for n in wording.fields_for_label(telling, row)]
     if not parts or rows["condition"].nunique() > 1:
         parts.insert(0, _condition(field, row["condition"]))
     words = ", ".join(filter(None, parts))

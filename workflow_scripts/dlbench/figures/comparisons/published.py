@@ -58,7 +58,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
         line for rows in _groups(table, ("framework", "model", "dataset")) for line in _lines(rows)
     )
     if not lines:
-        styles.draw_words(stem, "no published numbers to draw: see `references` in the config")
+        styles.draw_message(stem, "no published numbers to draw: see `references` in the config")
         return
     shown, left_out = lines[:MOST_LINES], len(lines) - MOST_LINES
     columns = max(len(line.panels) for line in shown)
@@ -201,7 +201,7 @@ def _laid_out(points):
     groups = _groups(points, telling) if telling else [points]
     entries = []
     for group in groups:
-        name = series.condition_words(group.iloc[0], telling)
+        name = series.condition_label(group.iloc[0], telling)
         several = group["nodes"].nunique() > 1
         rows = [(_devices(row, several), row["point"]) for _, row in group.iterrows()]
         if len(groups) > 1 and len(rows) > 1:
@@ -215,7 +215,7 @@ def _laid_out(points):
 
 def _devices(row, several):
     """As in `24 GPUs on 6 nodes`."""
-    words, nodes = (series.word(row, name) for name in ("devices", "nodes"))
+    words, nodes = (series.setting_label(row, name) for name in ("devices", "nodes"))
     return f"{words} on {nodes}" if words and nodes and several else words
 
 

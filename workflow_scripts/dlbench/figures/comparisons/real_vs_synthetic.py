@@ -30,7 +30,7 @@ FOUND_OUT = ("site", "framework_version", "device_model")
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.begun_runs(tables.runs)
+    runs = series.started_runs(tables.runs)
     unit = item_names.unit(runs["item_shape"].unique())
     runs = series.rated(runs, unit)
     made_up = runs["dataset"].map(_synthetic).astype(bool)
@@ -38,7 +38,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     synthetic = runs[made_up & runs["status"].isin(event_fields.ENDED_WELL)]
     groups = series.conditions(real)
     if not groups:
-        styles.draw_words(stem, "no run of this study reads real items")
+        styles.draw_message(stem, "no run of this study reads real items")
         return
     title, words = "Real and synthetic items", "circle: real \u00b7 square: synthetic"
     with row_charts.figure(stem, groups, title, words, 1.6) as (rows, axes):
@@ -75,11 +75,11 @@ def _row(axes, row, synthetic, known):
     if len(values) == 2:
         axes.plot(values, [row.y] * 2, color=styles.GREY, lw=1.2, zorder=1)
         note = base_flags.note(", ".join([*differs, *sides.flags]))
-        row_charts.say(axes, row, _difference(sides.difference.ratio), note)
+        row_charts.annotate_row(axes, row, _difference(sides.difference.ratio), note)
     else:
         shape = row.runs.iloc[0]["item_shape"]
         of_shape = "of an unknown shape" if pd.isna(shape) else f"of {shape}"
-        row_charts.say(axes, row, f"no synthetic items {of_shape}", color=styles.GREY)
+        row_charts.annotate_row(axes, row, f"no synthetic items {of_shape}", color=styles.GREY)
     return values
 
 

@@ -21,7 +21,7 @@ SCORES = {"top1": "top-1 accuracy", "iou": "intersection over union", "perplexit
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.begun_runs(tables.runs)
+    runs = series.started_runs(tables.runs)
     scored = runs[[*SCORES]].notna().any(axis=1)
     learning = runs["epochs"].notna() & ~runs["status"].isin(event_fields.ENDED_WELL)
     panels = {

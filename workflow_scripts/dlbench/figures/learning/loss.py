@@ -28,7 +28,7 @@ MOST_PANELS = 8  # models and datasets
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.begun_runs(tables.runs)
+    runs = series.started_runs(tables.runs)
     runs = runs[(runs["mode"] == "train") & (runs["timing_source"] != timing_sources.PUBLISHED)]
     trained = runs.groupby(["model", "dataset"], dropna=False).size()
     runs = runs[runs["epochs"].notna()] if runs["epochs"].notna().any() else runs
@@ -45,7 +45,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
         or any(scored & set(s.finished["run_id"]) for s in all_)
     }
     if not drawn:
-        styles.draw_words(stem, "no training run of this study finished")
+        styles.draw_message(stem, "no training run of this study finished")
         return
     rows = 2 if scored else 1
     size = {"width": 4.2, "height": 3.1}

@@ -17,7 +17,7 @@ Hollow points are published numbers.
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.begun_runs(tables.runs)
+    runs = series.started_runs(tables.runs)
     runs = runs[runs["epochs"].notna()]
     line_charts.draw(
         stem,

@@ -8,7 +8,7 @@ import pandas as pd
 
 from dlbench.analysis.frames import Tables
 from dlbench.drawing import styles
-from dlbench.drawing.series import condition_words, differing_settings
+from dlbench.drawing.series import condition_label, differing_settings
 
 CATEGORY = "Scaling"
 BASELINES = "alone"
@@ -41,7 +41,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     baselines = tables.baselines
     exchanges = baselines[(baselines["measure"] == "all_reduce") & baselines["time_s"].notna()]
     if exchanges.empty:
-        styles.draw_words(stem, NOTHING)
+        styles.draw_message(stem, NOTHING)
         return
     texts = [name for name in exchanges if isinstance(exchanges[name].dtype, pd.CategoricalDtype)]
     exchanges = exchanges.astype(dict.fromkeys(texts, object))
@@ -108,7 +108,7 @@ def _lines(exchanges: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
             telling.remove(name)
     telling = telling if "strategy" in telling else ["strategy", *telling]
     return [
-        (condition_words(own.iloc[0], telling), own.sort_values("size_bytes"))
+        (condition_label(own.iloc[0], telling), own.sort_values("size_bytes"))
         for _, own in exchanges.groupby(list(LINE), dropna=False, sort=True)
     ]
 

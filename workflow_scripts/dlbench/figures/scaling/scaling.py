@@ -47,13 +47,13 @@ def draw(tables: Tables, stem: Path | str) -> None:
     well = scaling_series.known_series(tables.speedups.to_dict("records"), rows)
     panels = _panels(scaling_series.planned_series(rows, well))
     if not panels:
-        styles.draw_words(stem, "no series on more than one device")
+        styles.draw_message(stem, "no series on more than one device")
         return
     baselines = tables.baselines.to_dict("records")
     with styles.figure(2, len(panels), width=5.2) as (figure, axes):
         for row, panel in zip(axes, panels, strict=True):
             _panel(row, panel, baselines)
-        if words := styles.stars_in_words(figure):
+        if words := styles.star_note(figure):
             styles.note_below(figure, words)
         styles.save(figure, stem)
 
@@ -199,7 +199,7 @@ def _throughputs(axes, series, unit):
     ends = [_throughput(axes, one) for one in series]
     _devices(axes, series)
     styles.logarithmic(axes.yaxis)
-    styles.told_in(axes.yaxis, unit.per_item)
+    styles.scale_labels(axes.yaxis, unit.per_item)
     axes.set_ylabel(f"{unit.plural} / s")
     _leave_out_far_ends(axes, series)
     if not any(ends):
@@ -284,7 +284,7 @@ def _labels(panel):
 
 
 def _label(row, names):
-    names = wording.told(names, row)
+    names = wording.fields_for_label(names, row)
     names = [name for name in names if row.get(name) not in (None, "", MEASURED)]
     parts = [str(row["strategy"])] if "strategy" in names or not names else []
     parts += [str(row[name]) for name in ("site", "timing_source") if name in names]

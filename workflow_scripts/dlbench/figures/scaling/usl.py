@@ -37,7 +37,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
         [f"{len(all_series) - len(shown)} not drawn"] if len(all_series) > len(shown) else []
     )
     if not shown:
-        styles.draw_words(stem, "\n".join(["no law is fitted to any series", *left_out]))
+        styles.draw_message(stem, "\n".join(["no law is fitted to any series", *left_out]))
         return
     columns = min(3, len(shown))
     lines = -(-len(shown) // columns)
@@ -63,7 +63,7 @@ def _series(points):
     telling = series.differing_settings(points, [k for k in keys if k not in ("model", "dataset")])
     groups = points.groupby(["scaling", "fixed", *keys], dropna=False, observed=True, sort=False)
     return [
-        (series.condition_words(own.iloc[0], telling), own.sort_values("devices"))
+        (series.condition_label(own.iloc[0], telling), own.sort_values("devices"))
         for _, own in groups
     ]
 
@@ -116,7 +116,7 @@ def _panel(axes, name, own):
     axes.set_ylim(bottom=rates.min() / 2.2)
     axes.set_xlabel("devices")
     unit = item_names.unit(own["item_shape"].unique(), one_factor=True)
-    styles.told_in(axes.yaxis, unit.per_item)
+    styles.scale_labels(axes.yaxis, unit.per_item)
     axes.set_ylabel(f"{unit.plural} / s")
     fixed = {"weak": "batch per device fixed", "strong": "global batch fixed"}[first["scaling"]]
     subtitle = textwrap.fill(f"{name or first['strategy']} \u00b7 {fixed}", 58)

@@ -19,7 +19,7 @@ MOST = 2.0  # of the axis, times the highest point: intervals of two runs may re
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.begun_runs(tables.runs)
+    runs = series.started_runs(tables.runs)
     runs = runs[(runs["devices"] == 1) & runs["epochs"].isna()]
     several = series.series_along("batch_per_device", runs, PANEL, fewest=2)
     modes = list(series.MODES)
@@ -37,7 +37,7 @@ def _subtitle(mode, all_series):
 def _paint(axes, key, all_series):
     (axis,) = axes
     mode, model, dataset = key
-    unit = series.unit_of(all_series)
+    unit = series.rate_unit(all_series)
     ends = line_charts.lines(axis, all_series, lambda s: s.rates(unit))
     values = [estimate.value for one in all_series for _, estimate in one.rates(unit)]
     axis.set_ylim(bottom=0)

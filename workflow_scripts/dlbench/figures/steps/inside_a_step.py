@@ -48,7 +48,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     runs = runs[runs["run_id"].isin(parts["run_id"])].assign(status="ok")
     groups = series.conditions(runs) if len(runs) else {}
     if not groups:
-        styles.draw_words(stem, NOTHING)
+        styles.draw_message(stem, NOTHING)
         return
     by_run = dict(list(parts.groupby("run_id")))
     longest_s = max(map(_step_s, by_run.values()))
@@ -110,5 +110,7 @@ def _bar(axes, row, parts, longest_s):
         names.append(UNTOLD)
     unit, seconds = styles.time_unit(longest_s)
     words = f"{styles.significant(whole_s / seconds)} {unit}"
-    row_charts.say(axes, row, words, f"{parts['runs'].min()} probes each", fontweight="bold")
+    row_charts.annotate_row(
+        axes, row, words, f"{parts['runs'].min()} probes each", fontweight="bold"
+    )
     return names, farthest

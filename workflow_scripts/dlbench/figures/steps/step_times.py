@@ -25,11 +25,11 @@ MOST_STALLS = 200  # points of a run; the longest
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.begun_runs(tables.runs)
+    runs = series.started_runs(tables.runs)
     runs = runs[runs["step_time_median_s"].gt(0) | ~runs["status"].isin(event_fields.ENDED_WELL)]
     groups = series.conditions(runs)
     if not groups:
-        styles.draw_words(stem, "no run of this study measured a step")
+        styles.draw_message(stem, "no run of this study measured a step")
         return
     words = "line: 5th to 95th percentile of a run \u00b7 dot: median \u00b7 orange: stalled steps"
     with row_charts.figure(stem, groups, "Step times", words, 4.0) as (rows, axes):
@@ -52,7 +52,7 @@ def _row(axes, row, tables):
     if count:
         lost = sum(np.sum(own - median) for own, median in zip(stalls, medians, strict=True))
         words += f" \u00b7 {_stalled(sum(map(len, stalls)), count, lost / seconds)}"
-    row_charts.say(axes, row, words)
+    row_charts.annotate_row(axes, row, words)
     return medians
 
 

@@ -20,7 +20,7 @@ corrected for it and have its uncertainty.
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.begun_runs(tables.runs)
+    runs = series.started_runs(tables.runs)
     runs = runs.assign(image_s=runs["devices"] / runs["images_per_second"])
     several = series.series_along("batch_per_device", runs, fewest=2)
     drift = tables.drift_of(runs)
@@ -49,7 +49,7 @@ def _paint(axes, key, all_series, drift):
         relative.set_ylim(0, max(1.05, relative.get_ylim()[1]))
         relative.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         relative.axhline(1, color=styles.GREY, linestyle="--", linewidth=1.2, zorder=1)
-    item = series.unit_of(all_series).item
+    item = series.rate_unit(all_series).item
     times.set_ylabel(f"ms / {item} and device")
     relative.set_ylabel("relative")
     shared = series.common((s.runs for s in all_series), ("mode", "devices", "precision"))

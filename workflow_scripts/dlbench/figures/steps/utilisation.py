@@ -21,10 +21,10 @@ COLOUR = styles.COLOURS[0]
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.begun_runs(tables.runs)
+    runs = series.started_runs(tables.runs)
     groups = series.conditions(runs)
     if not groups:
-        styles.draw_words(stem, "no run of this study was begun")
+        styles.draw_message(stem, "no run of this study was begun")
         return
     words = "strips from 0 to 100 % \u00b7 line: mean over devices \u00b7 dark: least busy device"
     with row_charts.figure(stem, groups, "Device utilisation", words) as (rows, axes):
@@ -33,11 +33,11 @@ def draw(tables: Tables, stem: Path | str) -> None:
         unit, seconds = styles.time_unit(longest)
         for row, busy in drawn:
             if busy is None:
-                row_charts.say(axes, row, "not sampled", color=styles.GREY)
+                row_charts.annotate_row(axes, row, "not sampled", color=styles.GREY)
             else:
                 _strip(axes, row.y - HEIGHT / 2, busy, seconds)
                 mean = busy["mean"].mean()
-                row_charts.say(axes, row, f"{mean:.0f} %", fontweight="bold")
+                row_charts.annotate_row(axes, row, f"{mean:.0f} %", fontweight="bold")
         axes.set_xlim(0, longest / seconds)
         axes.set_xlabel(f"time since the start of the run, {unit}")
         if all(busy is None for _, busy in drawn):

@@ -37,11 +37,11 @@ LEAST_PERCENT = 0.05  # of a bar: less cannot be seen
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.begun_runs(tables.runs)
+    runs = series.started_runs(tables.runs)
     runs = runs[runs["wall_s"].notna()] if len(runs) else runs
     groups = series.conditions(runs)
     if not groups:
-        styles.draw_words(stem, "of no run is known where its wall time went")
+        styles.draw_message(stem, "of no run is known where its wall time went")
         return
     shares = _shares(tables.accounts)
     longest = runs["wall_s"].max()
@@ -80,7 +80,7 @@ def _bar(axes, row, shares, longest):
     """Draw the bar of a condition. Returns the names of its segments."""
     finished = row.finished[row.finished["run_id"].isin(shares.index)]
     if finished.empty:
-        row_charts.say(axes, row, "not known", color=styles.GREY)
+        row_charts.annotate_row(axes, row, "not known", color=styles.GREY)
         return []
     mean = 100 * shares.loc[finished["run_id"]].mean()
     left = 0.0
@@ -93,5 +93,5 @@ def _bar(axes, row, shares, longest):
     unit, seconds = styles.time_unit(longest)
     wall = styles.significant(finished["wall_s"].mean() / seconds)
     text = f"{wall} {unit}, goodput {100 * finished['goodput'].mean():.0f} %"
-    row_charts.say(axes, row, text, fontweight="bold")
+    row_charts.annotate_row(axes, row, text, fontweight="bold")
     return [name for name, share in mean.items() if share > LEAST_PERCENT]

@@ -21,10 +21,10 @@ is not known are not drawn.
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.begun_runs(tables.runs)
+    runs = series.started_runs(tables.runs)
     kind = energies.kind_of(runs)
     if kind is None:
-        styles.draw_words(stem, energies.NOTHING)
+        styles.draw_message(stem, energies.NO_ENERGY)
         return
     column = energies.per_image(kind)
     drawn = runs[runs[column].gt(0) | ~runs["status"].isin(event_fields.ENDED_WELL)]
@@ -39,10 +39,10 @@ def draw(tables: Tables, stem: Path | str) -> None:
 def _row(axes, row, column):
     joules = row.finished[column].to_numpy(dtype=float)
     if not len(joules):
-        row_charts.say(axes, row, "")
+        row_charts.annotate_row(axes, row, "")
         return []
     estimate = estimates.mean(joules)
     row_charts.interval(axes, row.y, estimate, styles.COLOURS[0])
     words = f"{styles.significant(estimate.value)} J"
-    row_charts.say(axes, row, words, energies.flagged(row.finished))
+    row_charts.annotate_row(axes, row, words, energies.flagged(row.finished))
     return [estimate.value]

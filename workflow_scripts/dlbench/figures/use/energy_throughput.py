@@ -26,7 +26,7 @@ Point = tuple[float, float]
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.begun_runs(tables.runs)
+    runs = series.started_runs(tables.runs)
     kind = energies.kind_of(runs)
     panels = {}
     if kind is not None:
@@ -34,7 +34,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
         known = runs[runs[energy].gt(0) & runs["images_per_second"].gt(0)]
         known = known.assign(energy=known[energy], whose=energies.KINDS[kind])
         panels = series.series_along("devices", known)
-    line_charts.draw(stem, panels, _paint, energies.NOTHING, columns=2, size=(5.2, 3.9))
+    line_charts.draw(stem, panels, _paint, energies.NO_ENERGY, columns=2, size=(5.2, 3.9))
 
 
 def pareto(points: list[Point]) -> list[Point]:
@@ -52,7 +52,7 @@ def pareto(points: list[Point]) -> list[Point]:
 
 def _paint(axes: list[Any], key: Any, all_series: list[series.Series]) -> list[line_charts.End]:
     (axis,) = axes
-    unit = series.unit_of(all_series)
+    unit = series.rate_unit(all_series)
     ends, drawn = [], []
     several = len({count for one in all_series for count in one.runs["devices"]}) > 1
     for one in all_series:

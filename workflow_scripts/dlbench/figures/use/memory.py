@@ -37,7 +37,7 @@ NOTHING = "no series with several batch sizes or sequence lengths whose memory i
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = _known(series.begun_runs(tables.runs))
+    runs = _known(series.started_runs(tables.runs))
     lengths = runs["item_shape"].map(item_names.tokens).astype(float)
     runs = runs.assign(sequence_length=lengths)
     panels: dict[Any, list[series.Series]] = {}
@@ -63,7 +63,7 @@ def _named(panels):
         first = pd.DataFrame([one.runs.iloc[0] for one in all_series])
         other = [n for n in ("batch_per_device", "item_shape") if n not in series.ALONG[key[-1]]]
         words = [*telling, *series.differing_settings(first, other)]
-        names = [series.condition_words(row, words) for _, row in first.iterrows()]
+        names = [series.condition_label(row, words) for _, row in first.iterrows()]
         named[key] = [
             replace(one, name=name, index=indices.setdefault(name, len(indices)))
             for one, name in zip(all_series, names, strict=True)

@@ -32,7 +32,7 @@ ROOM = 1.6  # beside the outermost points, a factor
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.begun_runs(tables.runs)
+    runs = series.started_runs(tables.runs)
     known = runs[runs[X].gt(0) & runs[Y].gt(0)] if len(runs) else runs
     panels = series.series_along("batch_per_device", known, PANEL) if len(known) else {}
     words = "of no run is known what its model computes"

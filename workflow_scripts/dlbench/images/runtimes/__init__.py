@@ -32,15 +32,15 @@ APPTAINER = ("apptainer", "singularity")  # the same program under either name
 # A cache in the home folder would be one more copy of layers that lie here already.
 BUILD = ("build", "--force", "--disable-cache")
 TAG = "image"  # of the one image in an OCI layout
-BEFORE = "before.json"  # the index of that layout without the layer that holds our marker
+UNMARKED_INDEX = "before.json"  # the index of that layout without the layer that holds our marker
 # Prefixes of variables of launchers, schedulers and libraries for the processes that they start,
 # and of those that set the speed. Runtimes that keep out the environment hand on these.
-HANDED_ON = (
+FORWARDED_PREFIXES = (
     "CUDA", "DLBENCH", "GOMP", "HOROVOD", "HYDRA", "I_MPI", "KMP", "MKL", "MPI", "NCCL",
     "NVIDIA", "OMP", "OMPI", "OPAL", "PMI", "PMIX", "PRTE", "SLURM", "TF", "UCX", "XLA",
 )  # fmt: skip
 # Variables about programs of the host, which would be wrong inside.
-KEPT_OUT = (
+HOST_ONLY = (
     "LD_PRELOAD", "OPAL_PREFIX", "PMIX_INSTALL_PREFIX", "PYTHONHOME", "PYTHONPATH",
     "PYTHONSTARTUP", "VIRTUAL_ENV",
 )  # fmt: skip
@@ -88,19 +88,19 @@ class Container:
         return mounts
 
 
-def handing_on(before: list[str], after: list[str]) -> list[str]:
+def with_forwarded_environment(before: list[str], after: list[str]) -> list[str]:
     """A command with a flag --env between its two parts for each variable of HANDED_ON.
 
     The variables are read when the command starts, since those of a rank are known only then.
     Names are matched as a whole, so that they contain nothing that a shell interprets.
     """
-    prefixes = r"\|".join(HANDED_ON)
+    prefixes = r"\|".join(FORWARDED_PREFIXES)
     names = rf"s/^\(\({prefixes}\)_[A-Za-z0-9_]*\)=.*/--env=\1/p"
     script = f"exec {shlex.join(before)} $(env | sed -n {shlex.quote(names)}) {shlex.join(after)}"
     return ["sh", "-c", script]
 
 
-def unpacked(image: Image, root: str) -> list[list[str]]:
+def unpack_commands(image: Image, root: str) -> list[list[str]]:
     """Commands that unpack an image into the folder `root`, owned by the user."""
     if image.kind == "folder":
         script = f'mkdir "$2" && {READ} --create . | tar --directory="$2" --extract'
@@ -110,29 +110,29 @@ def unpacked(image: Image, root: str) -> list[list[str]]:
         source = f"oci:{image.path}" if image.kind == "oci" else str(image.path)
         return [[apptainer or APPTAINER[0], *BUILD, "--sandbox", root, source]]
     name = f"localhost/dlbench/{image.name.lower()}"
-    return [podman_pull(image, name), ["ch-convert", "-i", "podman", "-o", "dir", name, root]]
+    return [podman_pull_command(image, name), ["ch-convert", "-i", "podman", "-o", "dir", name, root]]
 
 
-def marking(image: Image, root: str) -> list[str]:
+def marker_command(image: Image, root: str) -> list[str]:
     """The command that writes our marker into the unpacked image in `root`."""
     put = f'mkdir -p "$1/etc" && chmod u+rwx "$1/etc" && rm -rf "$1/{MARKER}"'
     script = f'{NO_LINK}; {put} && cp "$2/{MARKER}" "$1/etc"'
     return ["sh", "-c", script, "sh", root, str(image.marker)]
 
 
-def packed(image: Image, place: str) -> tuple[str, list[list[str]]]:
+def pack_commands(image: Image, folder: str) -> tuple[str, list[list[str]]]:
     """(path of an archive of an image in the folder `place`, commands that make it).
 
     The archive has the layout, or the files of the image and our marker.
     """
-    archive = f"{place}/image.tar"
+    archive = f"{folder}/image.tar"
     if image.kind == "oci":
         pack = ["tar", f"--directory={image.path}", "--create", f"--file={archive}", "."]
         return archive, [pack]
     root, commands = str(image.path), []
     if image.kind == "sif":
-        root = f"{place}/root"
-        commands = unpacked(image, root)
+        root = f"{folder}/root"
+        commands = unpack_commands(image, root)
     script = f'{READ} --create --file="$2" .'
     if not image.marked:  # added to the archive, for we do not write to folders of the user
         add = f'tar --directory="$3" --append --file="$2" "./{MARKER}"'
@@ -140,7 +140,7 @@ def packed(image: Image, place: str) -> tuple[str, list[list[str]]]:
     return archive, [*commands, ["sh", "-c", script, "sh", root, archive, str(image.marker)]]
 
 
-def podman_pull(image: Image, name: str) -> list[str]:
+def podman_pull_command(image: Image, name: str) -> list[str]:
     """The command that brings an image's layout to podman's store under a name."""
     script = 'podman tag "$(podman pull --quiet "$1")" "$2"'
     return ["sh", "-c", script, "sh", f"oci:{image.path}", name]

@@ -1,7 +1,7 @@
 """Commands that podman and Docker share: an image in a store, containers that must be removed."""
 
 from dlbench.images.image import Image
-from dlbench.images.runtimes import Container, handing_on, packed
+from dlbench.images.runtimes import Container, with_forwarded_environment, pack_commands
 
 LABEL = "dlbench.run"
 # A loaded image has a name of its own or none: `Loaded image: x` or `Loaded image ID: sha256:...`.
@@ -13,16 +13,16 @@ def name(image: Image) -> str:
     return f"localhost/dlbench/{image.name.lower()}:{image.digest.removeprefix('sha256:')[:12]}"
 
 
-def load(engine: str, image: Image, place: str) -> list[list[str]]:
+def load_commands(engine: str, image: Image, folder: str) -> list[list[str]]:
     """Commands that bring an image to the store under its `name`."""
-    archive, commands = packed(image, place)
-    clear = ["rm", "-rf", archive, f"{place}/root"]
+    archive, commands = pack_commands(image, folder)
+    clear = ["rm", "-rf", archive, f"{folder}/root"]
     if image.kind == "oci":
         return [*commands, ["sh", "-c", NAMED, "sh", engine, archive, name(image)], clear]
     return [*commands, [engine, "import", archive, name(image)], clear]
 
 
-def run(engine: str, container: Container, program: list[str], flags: list[str]) -> list[str]:
+def run_command(engine: str, container: Container, program: list[str], flags: list[str]) -> list[str]:
     """The command that runs `program` in a new container, which is removed afterwards."""
     mounts = [
         f"--volume={':'.join(mount)}" for mount in [*container.mounts(), ("/tmp", "/tmp", "rw")]
@@ -40,10 +40,10 @@ def run(engine: str, container: Container, program: list[str], flags: list[str])
         *flags,
         *mounts,
     ]
-    return handing_on(before, [*variables, container.image, *program])
+    return with_forwarded_environment(before, [*variables, container.image, *program])
 
 
-def remove(engine: str, container: Container) -> list[str]:
+def remove_command(engine: str, container: Container) -> list[str]:
     """The command that ends the containers of a run, which are not children of its processes."""
     listed = f'{engine} ps --all --quiet "--filter=label={LABEL}=$1"'
     return ["sh", "-c", f"{listed} | xargs -r {engine} rm --force", "sh", container.name]

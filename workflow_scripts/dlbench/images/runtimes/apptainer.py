@@ -21,7 +21,7 @@ from typing import Any
 from dlbench import Error
 from dlbench.common import tools
 from dlbench.images.image import Image
-from dlbench.images.runtimes import APPTAINER, BUILD, Container, marking, unpacked
+from dlbench.images.runtimes import APPTAINER, BUILD, Container, marker_command, unpack_commands
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = False
@@ -31,7 +31,7 @@ PROGRAMS = (APPTAINER,)
 # group of the first (1), for a processor.
 OVERLAY = ("--datatype=4", "--parttype=4", "--partfs=1", "--groupid=1")
 PROCESSORS = {"x86_64": 2, "aarch64": 4, "ppc64le": 6}
-ITS_OWN = ("PATH", "LD_LIBRARY_PATH")  # Apptainer reads them in the image and adds GPU libraries
+READ_IN_IMAGE = ("PATH", "LD_LIBRARY_PATH")  # Apptainer reads them in the image and adds GPU libraries
 
 
 def version() -> list[str]:
@@ -45,18 +45,18 @@ def form(options: dict[str, Any]) -> str:
 
 
 def prepare(
-    image: Image, place: str, options: dict[str, Any], gpus: bool = False
+    image: Image, folder: str, options: dict[str, Any], gpus: bool = False
 ) -> list[list[str]]:
     """Commands that make its form of an image in the folder `place`."""
-    sif = directive_image(place)
+    sif = directive_image(folder)
     if image.kind == "oci":
         return [[*build_command(), sif, f"oci:{image.path}"]]
     if image.marked:
         return [["ln", "--symbolic", str(image.path), sif]]
     if image.kind == "folder":
         rights = ["chmod", "--recursive", "u+rwX", sif]
-        return [*unpacked(image, sif), rights, marking(image, sif)]
-    overlay = f"{place}/marker.squashfs"
+        return [*unpack_commands(image, sif), rights, marker_command(image, sif)]
+    overlay = f"{folder}/marker.squashfs"
     quiet = ["-noappend", "-all-root", "-quiet", "-no-progress"]
     return [
         ["cp", "--reflink=auto", str(image.path), sif],
@@ -67,14 +67,14 @@ def prepare(
     ]
 
 
-def prepared(image: Image, place: str, options: dict[str, Any]) -> str:
+def prepared(image: Image, folder: str, options: dict[str, Any]) -> str:
     """The name or path of the form, for Container.image."""
-    return directive_image(place)
+    return directive_image(folder)
 
 
-def directive_image(place: str | Path) -> str:
+def directive_image(folder: str | Path) -> str:
     """The path that Snakemake's container directive enters, known before the form is made."""
-    return f"{place}/image.sif"
+    return f"{folder}/image.sif"
 
 
 def command(container: Container, program: list[str]) -> list[str]:
@@ -84,7 +84,7 @@ def command(container: Container, program: list[str]) -> list[str]:
     flags += [
         f"--env={name}={value}"
         for name, value in sorted(container.environment.items())
-        if name not in ITS_OWN
+        if name not in READ_IN_IMAGE
     ]
     flags += ["--nv"] if container.gpus else []
     return [_name(), "--silent", "exec", *flags, container.image, *program]
@@ -104,9 +104,9 @@ def directive_environment(binds: Iterable[str], gpus: bool) -> dict[str, str]:
     mounts = [":".join(mount) for mount in Container("", "", tuple(binds)).mounts()[1:]]
     variables: dict[str, str] = {}
     for tool in ("APPTAINER", "SINGULARITY"):
-        own = os.environ.get(f"{tool}_BIND", "").split(",")
-        every = ",".join(filter(None, dict.fromkeys([*own, *mounts])))
-        variables |= {f"{tool}_BIND": every} if every else {}
+        from_user = os.environ.get(f"{tool}_BIND", "").split(",")
+        joined = ",".join(filter(None, dict.fromkeys([*from_user, *mounts])))
+        variables |= {f"{tool}_BIND": joined} if joined else {}
         variables |= {f"{tool}_NV": "1"} if gpus else {}
     return variables
 

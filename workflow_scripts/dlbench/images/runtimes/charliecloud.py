@@ -6,7 +6,7 @@ It has no read-only binds: `:ro` is ignored.
 from typing import Any
 
 from dlbench.images.image import Image
-from dlbench.images.runtimes import Container, marking, unpacked, with_mount_points
+from dlbench.images.runtimes import Container, marker_command, unpack_commands, with_mount_points
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = True
@@ -25,18 +25,18 @@ def form(options: dict[str, Any]) -> str:
 
 
 def prepare(
-    image: Image, place: str, options: dict[str, Any], gpus: bool = False
+    image: Image, folder: str, options: dict[str, Any], gpus: bool = False
 ) -> list[list[str]]:
     """Commands that make its form of an image in the folder `place`."""
-    root = prepared(image, place, options)
-    marker = [] if image.marked else [marking(image, root)]
+    root = prepared(image, folder, options)
+    marker = [] if image.marked else [marker_command(image, root)]
     nvidia = [["ch-fromhost", "--nvidia", root]] if gpus else []
-    return [*unpacked(image, root), ["chmod", "--recursive", "u+rwX", root], *marker, *nvidia]
+    return [*unpack_commands(image, root), ["chmod", "--recursive", "u+rwX", root], *marker, *nvidia]
 
 
-def prepared(image: Image, place: str, options: dict[str, Any]) -> str:
+def prepared(image: Image, folder: str, options: dict[str, Any]) -> str:
     """The name or path of the form, for Container.image."""
-    return f"{place}/root"
+    return f"{folder}/root"
 
 
 def command(container: Container, program: list[str]) -> list[str]:

@@ -27,13 +27,13 @@ def form(options: dict[str, Any]) -> str:
 
 
 def prepare(
-    image: Image, place: str, options: dict[str, Any], gpus: bool = False
+    image: Image, folder: str, options: dict[str, Any], gpus: bool = False
 ) -> list[list[str]]:
     """Commands that make its form of an image in the folder `place`."""
-    return _engines.load("docker", image, place)
+    return _engines.load_commands("docker", image, folder)
 
 
-def prepared(image: Image, place: str, options: dict[str, Any]) -> str:
+def prepared(image: Image, folder: str, options: dict[str, Any]) -> str:
     """The name or path of the form, for Container.image."""
     return _engines.name(image)
 
@@ -42,9 +42,9 @@ def command(container: Container, program: list[str]) -> list[str]:
     """The command that runs `program` in a container."""
     gpus = ["--gpus=all"] if container.gpus else []
     flags = ["--pid=host", f"--user={os.getuid()}:{os.getgid()}"]
-    return _engines.run("docker", container, program, [*flags, *gpus])
+    return _engines.run_command("docker", container, program, [*flags, *gpus])
 
 
 def cleanup(container: Container) -> list[str] | None:
     """The command that ends leftover processes of a container, or None."""
-    return _engines.remove("docker", container)
+    return _engines.remove_command("docker", container)

@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 from dlbench.images.image import Image
-from dlbench.images.runtimes import Container, _engines, podman_pull
+from dlbench.images.runtimes import Container, _engines, podman_pull_command
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = False
@@ -28,15 +28,15 @@ def form(options: dict[str, Any]) -> str:
 
 
 def prepare(
-    image: Image, place: str, options: dict[str, Any], gpus: bool = False
+    image: Image, folder: str, options: dict[str, Any], gpus: bool = False
 ) -> list[list[str]]:
     """Commands that make its form of an image in the folder `place`."""
     if image.kind != "oci":
-        return _engines.load("podman", image, place)
-    return [podman_pull(image, _engines.name(image))]
+        return _engines.load_commands("podman", image, folder)
+    return [podman_pull_command(image, _engines.name(image))]
 
 
-def prepared(image: Image, place: str, options: dict[str, Any]) -> str:
+def prepared(image: Image, folder: str, options: dict[str, Any]) -> str:
     """The name or path of the form, for Container.image."""
     return _engines.name(image)
 
@@ -46,9 +46,9 @@ def command(container: Container, program: list[str]) -> list[str]:
     gpus = ["--device=nvidia.com/gpu=all"] if container.gpus else []  # a name of CDI
     flags = ["--ulimit=host", "--pid=host", "--security-opt=label=disable"]
     flags += ["--userns=keep-id"] if os.geteuid() else []  # podman refuses it for root
-    return _engines.run("podman", container, program, [*flags, *gpus])
+    return _engines.run_command("podman", container, program, [*flags, *gpus])
 
 
 def cleanup(container: Container) -> list[str] | None:
     """The command that ends leftover processes of a container, or None."""
-    return _engines.remove("podman", container)
+    return _engines.remove_command("podman", container)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.images.image import Image
-from dlbench.images.runtimes import BEFORE, TAG, Container, marking, packed, with_mount_points
+from dlbench.images.runtimes import UNMARKED_INDEX, TAG, Container, marker_command, pack_commands, with_mount_points
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = True
@@ -26,7 +26,7 @@ PROGRAMS = ("udocker",)
 # Processes find one another by names, and by files in /tmp.
 FROM_HOST = [(path, path, "rw") for path in ("/tmp", "/etc/hosts", "/etc/resolv.conf")]
 NAME = "dlbench"  # of the one container in a place
-PLACES = {"UDOCKER_CONTAINERS": "containers", "UDOCKER_REPOS": "repos", "UDOCKER_LAYERS": "layers"}
+FOLDERS = {"UDOCKER_CONTAINERS": "containers", "UDOCKER_REPOS": "repos", "UDOCKER_LAYERS": "layers"}
 
 
 def version() -> list[str]:
@@ -40,14 +40,14 @@ def form(options: dict[str, Any]) -> str:
 
 
 def prepare(
-    image: Image, place: str, options: dict[str, Any], gpus: bool = False
+    image: Image, folder: str, options: dict[str, Any], gpus: bool = False
 ) -> list[list[str]]:
     """Commands that make its form of an image in the folder `place`."""
-    start = _udocker(place)
-    archive, commands = packed(image, place)
+    start = _udocker(folder)
+    archive, commands = pack_commands(image, folder)
     if image.kind == "oci":
         # Our layer stays out: its tar would write through a link of the layers below.
-        names = f"s,^./{BEFORE}$,./index.json,"
+        names = f"s,^./{UNMARKED_INDEX}$,./index.json,"
         without = ["--exclude=./index.json", "--exclude=./manifest.json", f"--transform={names}"]
         commands = [
             ["tar", f"--directory={image.path}", *without, "--create", f"--file={archive}", "."]
@@ -55,20 +55,20 @@ def prepare(
         container = [
             [*start, "load", "-i", archive, NAME],
             [*start, "create", f"--name={NAME}", f"{NAME}:{TAG}"],
-            marking(image, _root(place)),
+            marker_command(image, _root(folder)),
         ]
     else:
         container = [[*start, "import", "--tocontainer", f"--name={NAME}", archive]]
     setup = [*start, "setup", f"--execmode={options['execmode']}", NAME]
     nvidia = [[*start, "setup", "--nvidia", "--force", NAME]] if gpus else []
     # The container has all that these have.
-    rest = ["rm", "-rf", archive, f"{place}/layers", f"{place}/root"]
+    rest = ["rm", "-rf", archive, f"{folder}/layers", f"{folder}/root"]
     return [*commands, *container, setup, *nvidia, rest]
 
 
-def prepared(image: Image, place: str, options: dict[str, Any]) -> str:
+def prepared(image: Image, folder: str, options: dict[str, Any]) -> str:
     """The name or path of the form, for Container.image."""
-    return str(Path(place).absolute())
+    return str(Path(folder).absolute())
 
 
 def command(container: Container, program: list[str]) -> list[str]:
@@ -100,13 +100,13 @@ def cleanup(container: Container) -> list[str] | None:
     return None
 
 
-def _root(place):
-    return f"{place}/{PLACES['UDOCKER_CONTAINERS']}/{NAME}/ROOT"
+def _root(folder):
+    return f"{folder}/{FOLDERS['UDOCKER_CONTAINERS']}/{NAME}/ROOT"
 
 
-def _udocker(place):
+def _udocker(folder):
     """udocker with its containers in `place`."""
-    folders = [f"{key}={Path(place).absolute() / name}" for key, name in PLACES.items()]
+    folders = [f"{key}={Path(folder).absolute() / name}" for key, name in FOLDERS.items()]
     return ["env", *folders, "udocker", *_as_root()]
 
 

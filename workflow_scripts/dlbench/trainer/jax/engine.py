@@ -17,7 +17,7 @@ from dlbench.common import plugins
 from dlbench.trainer import device_memory, engine, updates
 from dlbench.trainer.array_engine import ArrayEngine
 from dlbench.trainer.calibration import Kernels
-from dlbench.trainer.engine import Kept
+from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.jax import calibrating, profiling
 from dlbench.trainer.jax.step import State, make_step, make_sums, set_precision
 from dlbench.trainer.jax.strategies import Base
@@ -35,7 +35,7 @@ OUT_OF_MEMORY = ("XlaRuntimeError: RESOURCE_EXHAUSTED", "JaxRuntimeError: RESOUR
 BY_DESIGN = "compiles each step as a whole, and decodes JPEGs in processes"
 # JAX would start steps for a whole window of them, each with its batch in the memory of the device.
 STEPS_AHEAD = 2  # on GPUs, of the one that they compute
-LACKS = {
+UNSUPPORTED_FIELDS = {
     "xla": "framework jax compiles every step with XLA: xla true says nothing; leave it out",
     "compile": "compile is a field of framework pytorch; jax compiles every step: leave it out",
 }
@@ -93,7 +93,9 @@ class Engine(ArrayEngine):
 
     def attention(self) -> str | None:
         # Keras asks for cuDNN's kernel where there is a GPU, and for XLA's elsewhere.
-        return building.attention_kind(self._model, "cudnn or xla" if self.gpus_seen else "xla")
+        return building.attention_kind(
+            self._model, "cudnn or xla" if self.visible_gpu_count else "xla"
+        )
 
     def model_flops(self) -> ModelFlops:
         return flops.count(self._model, self.item_shape)
@@ -103,15 +105,15 @@ class Engine(ArrayEngine):
             counted = device.memory_stats() or {}  # None of a CPU
             return counted.get("peak_bytes_in_use"), counted.get("peak_pool_bytes")
 
-        peak = device_memory.ask(self.strategy.local, read)
+        peak = device_memory.read_peaks(self.strategy.local, read)
         if peak.allocated is None:
             return peak
         limits = [(one.memory_stats() or {}).get("bytes_limit") for one in self.strategy.local]
         return peak._replace(limit=min(filter(None, limits), default=None))
 
-    def kept(self) -> Kept:
+    def checkpoint_state(self) -> CheckpointState:
         common, own = building.named_variables(self._model, self._optimizer)
-        return Kept(
+        return CheckpointState(
             *(
                 {name: [_Place(self, *self._places[id(v)])] for name, v in variables.items()}
                 for variables in (common, own)
@@ -156,7 +158,7 @@ class Engine(ArrayEngine):
 
     def _begin_step(self, inputs: Any, targets: Any) -> Any:
         self._state, loss, _ = self._step(self._state, inputs, targets)
-        if self.gpus_seen:
+        if self.visible_gpu_count:
             self._started.append(loss)
             if len(self._started) > STEPS_AHEAD:
                 self._started.popleft().block_until_ready()

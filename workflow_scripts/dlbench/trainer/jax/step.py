@@ -101,7 +101,7 @@ def make_step(
         return State(trained, state.others, variables), loss, []
 
     functions = {"forward": forward, "forward_backward": forward_backward, "train": train}
-    return jax.jit(strategy.over_devices(functions[spec.mode]), donate_argnums=0)
+    return jax.jit(strategy.parallelize(functions[spec.mode]), donate_argnums=0)
 
 
 def _in_parts(gradients_of, parts):

@@ -81,7 +81,7 @@ def build_model(spec: Spec, native: ModuleType, task: ModuleType, source: Source
         Error: it cannot be built, or takes or gives something else than the task needs.
     """
     model = engine.build_native(spec, native, source, keras.Model, "keras.Model")
-    _see_form(model, spec, native.TASK, task, source)
+    _check_shapes(model, spec, native.TASK, task, source)
     return model
 
 
@@ -94,7 +94,7 @@ def attention_kind(model: keras.Model, kernel: str) -> str | None:
     return f"keras.ops.dot_product_attention: {kernel}" if has else None
 
 
-def _see_form(model, spec, task_name, task, source):
+def _check_shapes(model, spec, task_name, task, source):
     """Check that a model takes one item of a source, and gives what its task learns from."""
     where = f"models/{spec.model}.py: build"
     if getattr(model, "inputs", None):

@@ -33,7 +33,7 @@ def build_model(
     """
     model = engine.build_native(spec, native, source, nn.Module, "torch.nn.Module")
     model = model.to(device, memory_format=torch.channels_last)
-    _see_form(model, spec, native.TASK, task, source, device)
+    _check_shapes(model, spec, native.TASK, task, source, device)
     return model
 
 
@@ -45,16 +45,16 @@ def named_weights(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def make_optimizer(
-    spec: Spec, parameters: Iterable[nn.Parameter], divided: bool = False
+    spec: Spec, parameters: Iterable[nn.Parameter], sharded: bool = False
 ) -> torch.optim.Optimizer:
     """The optimizer of a run: one call updates all weights, where PyTorch has such a kernel.
 
     Args:
-        divided: whether the weights are divided among devices. Of those PyTorch has such kernels
+        sharded: whether the weights are sharded over the devices. Of those PyTorch has such kernels
             for Adam and AdamW; with the others each operation takes all weights.
     """
     weights = list(parameters)
-    fused, foreach = (None, True) if divided else (True, None)  # None: as PyTorch thinks best
+    fused, foreach = (None, True) if sharded else (True, None)  # None: as PyTorch thinks best
     decaying = [weight for weight in weights if updates.decays(weight.ndim)]
     others = [weight for weight in weights if not updates.decays(weight.ndim)]
     return {
@@ -100,7 +100,7 @@ def begin_state(optimizer: torch.optim.Optimizer) -> None:
                 tensor.zero_()
 
 
-def _see_form(model, spec, task_name, task, source, device):
+def _check_shapes(model, spec, task_name, task, source, device):
     """Check that a model takes one item of a source, and returns logits of its task."""
     where = f"models/{spec.model}.py: build"
     words = len(source.item_shape) == 1

@@ -14,7 +14,7 @@ from dlbench.common import plugins
 from dlbench.trainer import device_memory, engine, updates
 from dlbench.trainer.array_engine import ArrayEngine
 from dlbench.trainer.calibration import Kernels
-from dlbench.trainer.engine import Kept
+from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.model_flops import ModelFlops
 from dlbench.trainer.pytorch import building, calibrating, flops, profiling
 from dlbench.trainer.pytorch.loading import Loaded
@@ -35,7 +35,9 @@ BY_DESIGN = (
     "does one operation after the other, compiled where compile is true, and decodes JPEGs in "
     "processes"
 )
-LACKS = {"xla": "framework pytorch does not compile with XLA: leave xla out, or say compile: true"}
+UNSUPPORTED_FIELDS = {
+    "xla": "framework pytorch does not compile with XLA: leave xla out, or say compile: true"
+}
 
 
 class Engine(ArrayEngine):
@@ -50,7 +52,7 @@ class Engine(ArrayEngine):
         torch.manual_seed(engine.seed(spec) + 1000 * strategy.rank)
         set_precision(spec, strategy)
         if spec.compile:
-            _see_compiler()
+            _check_compiler()
         super().__init__(spec, strategy, _model_file(spec), data_folder)
 
     def build(self) -> None:
@@ -82,16 +84,16 @@ class Engine(ArrayEngine):
         return self._flops
 
     def peak_memory(self) -> device_memory.Peak:
-        if not self.gpus_seen:
+        if not self.visible_gpu_count:
             return device_memory.NOT_COUNTED
         cuda = torch.cuda
-        return device_memory.ask(
+        return device_memory.read_peaks(
             [self.strategy.device],
             lambda device: (cuda.max_memory_allocated(device), cuda.max_memory_reserved(device)),
         )
 
-    def kept(self) -> Kept:
-        return self._step.kept()
+    def checkpoint_state(self) -> CheckpointState:
+        return self._step.checkpoint_state()
 
     def weights_sha256(self) -> list[str]:
         return self.strategy.weights_sha256(list(self._step.model.parameters()))
@@ -101,7 +103,7 @@ class Engine(ArrayEngine):
 
     def versions(self) -> dict[str, str]:
         versions = {"pytorch": torch.__version__}
-        if self.gpus_seen:
+        if self.visible_gpu_count:
             versions["cuda"] = torch.version.cuda or torch.version.hip or "unknown"
             versions["cudnn"] = str(torch.backends.cudnn.version())
         return versions
@@ -126,14 +128,14 @@ class Engine(ArrayEngine):
         return [losses[0].item()] if len(losses) == 1 else torch.stack(losses).tolist()
 
     def _sums(self) -> Callable[[Any, Any], Mapping[str, Any]]:
-        spread = self.strategy.spread
-        return lambda inputs, targets: self._step.sums(spread(inputs), spread(targets))
+        to_devices = self.strategy.to_devices
+        return lambda inputs, targets: self._step.sums(to_devices(inputs), to_devices(targets))
 
     def kernels(self) -> Kernels:
         return calibrating.Kernels(self._spec, self.strategy)
 
     def profile(self, work: Callable[[], None], folder: Path) -> list[dict[str, Any]]:
-        return profiling.traced(work, folder, bool(self.gpus_seen))
+        return profiling.traced(work, folder, bool(self.visible_gpu_count))
 
     def _set_learning_rate(self, rate: float) -> None:
         self.learning_rate = rate
@@ -156,7 +158,7 @@ def _model_file(spec: Spec) -> Any:
 
 
 @functools.cache
-def _see_compiler() -> None:
+def _check_compiler() -> None:
     """Check that torch.compile finds a C++ compiler.
 
     Raises:

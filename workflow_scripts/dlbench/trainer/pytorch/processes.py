@@ -1,11 +1,13 @@
 """Several processes of a run, one for each device, joined by torch.distributed.
 
-They communicate over gloo on CPUs, over NCCL on GPUs. A process learns its rank and where all meet
+They communicate over gloo on CPUs, over NCCL on GPUs. A process learns its rank and the address of
+the rendezvous
     from torchrun         by RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
     from mpirun           by Open MPI's variables, on one node, or with MASTER_ADDR on several
     from other launchers  as under other frameworks: see dlbench/trainer/cluster.py
-They wait MEETING_TIMEOUT_S to find one another, and for each other's part of an exchange as long as
-a run may take. On GPUs the group is bound to the device of its process, and connects at once.
+The rendezvous fails after RENDEZVOUS_TIMEOUT_S; a collective waits for the other processes as long
+as a run may take. On GPUs the process group is bound to the device of its process, and connects at
+once.
 """
 
 import datetime
@@ -24,7 +26,7 @@ from dlbench.trainer.pytorch.strategies import Base
 from dlbench.trainer.strategy import Spec
 
 LOOPBACK = "127.0.0.1"
-MEETING_TIMEOUT_S = 600
+RENDEZVOUS_TIMEOUT_S = 600
 TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 OPEN_MPI = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "LOCAL_RANK", "SIZE"))
 
@@ -94,10 +96,10 @@ class Joined(Base):
 
         # torchrun listens there itself.
         if self.rank == 0 and "TORCHELASTIC_RUN_ID" not in os.environ:
-            cluster.see_port_free(self._address)
+            cluster.check_port_free(self._address)
         meeting, exchange = (
             datetime.timedelta(seconds=seconds)
-            for seconds in (MEETING_TIMEOUT_S, cluster.EXCHANGE_TIMEOUT_S)
+            for seconds in (RENDEZVOUS_TIMEOUT_S, cluster.EXCHANGE_TIMEOUT_S)
         )
         try:
             found = distributed.rendezvous(
@@ -159,7 +161,7 @@ def _choose_interface(known):
     """Have Gloo listen where other nodes reach it, if that is not where this one's name leads."""
     own, _, _ = known.addresses["worker"][known.task].rpartition(":")
     others = [host for host in known.hosts if host != own]
-    if others and (networks.own_address() or networks.LOOPBACK).startswith("127."):
+    if others and (networks.listening_address() or networks.LOOPBACK).startswith("127."):
         interface = networks.interface_towards(others[0])
         if interface and "GLOO_SOCKET_IFNAME" not in os.environ:
             os.environ["GLOO_SOCKET_IFNAME"] = interface

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from dlbench import Error
-from dlbench.trainer.engine import Kept, Variable, check_precision
+from dlbench.trainer.engine import CheckpointState, Variable, check_precision
 from dlbench.trainer.pytorch import building
 from dlbench.trainer.pytorch.strategies import Base
 from dlbench.trainer.strategy import Spec
@@ -70,21 +70,21 @@ class Step:
         model: nn.Module,
         scaled: Callable[[torch.Tensor], torch.Tensor],
     ):
-        self._spread = spread = strategy.over_devices(model)
+        self._parallel_model = parallel_model = strategy.parallelize(model)
         self._strategy, self._device = strategy, strategy.device
         self._parts, self._clip_norm = spec.accumulate_steps, spec.clip_norm
         self.model, self._losses = model, losses
-        self._numbers = AUTOCAST.get(spec.precision) if strategy.autocasts else None
+        self._numbers = AUTOCAST.get(spec.precision) if strategy.uses_autocast else None
         learns = spec.mode != "forward"
         model.train(learns)
         self._optimizer = building.make_optimizer(
-            spec, model.parameters(), divided=not strategy.has_whole_weights
+            spec, model.parameters(), sharded=not strategy.replicates_weights
         )
         self._scaler = _scaler(spec, strategy.device) if learns else None
         if spec.mode == "train":
             building.begin_state(self._optimizer)
         # Gradients are exchanged only if they update weights.
-        logits_of = self._logits_of(spread if spec.mode == "train" else model)
+        logits_of = self._logits_of(parallel_model if spec.mode == "train" else model)
 
         def loss_of(inputs, targets):
             return losses.loss(targets, logits_of(scaled(inputs)))
@@ -116,7 +116,7 @@ class Step:
         self.model.train(learns)
         return sums
 
-    def kept(self) -> Kept:
+    def checkpoint_state(self) -> CheckpointState:
         """What a checkpoint holds: see dlbench/trainer/engine.py."""
         weights = dict(self.model.named_parameters())
         learned: dict[str, torch.Tensor] = dict(weights)
@@ -124,21 +124,21 @@ class Step:
             for key, value in self._optimizer.state[weight].items():
                 if isinstance(value, torch.Tensor):
                     learned[f"optimizer/{name}/{key}"] = value
-        part = self._strategy.part
+        part = self._strategy.local_shard
         common: dict[str, list[Variable]] = {n: [_Array(part(t))] for n, t in learned.items()}
         own: dict[str, list[Variable]] = {
             name: [_Array(buffer)]
             for name, buffer in building.named_weights(self.model)
             if name not in weights
         }
-        if not self._strategy.has_whole_weights:
+        if not self._strategy.replicates_weights:
             common, own = {}, {**common, **own}
         if self._scaler:
             common["optimizer/scale"] = [_Scale(self._scaler)]
         own["random/cpu"] = [_RandomState(torch)]
         if self._device.type == "cuda":
             own["random/gpu"] = [_RandomState(torch.cuda)]
-        return Kept(common, own)
+        return CheckpointState(common, own)
 
     def _logits_of(self, model):
         """A function that calls a model in the precision of the run."""
@@ -163,7 +163,7 @@ class Step:
         losses = []
         parts = zip(inputs.chunk(self._parts), targets.chunk(self._parts), strict=True)
         for number, part in enumerate(parts, 1):
-            with self._strategy.exchanging(self._spread, number == self._parts):
+            with self._strategy.gradient_sync(self._parallel_model, number == self._parts):
                 losses.append(self._backward(loss_of, *part))
         return torch.stack(losses).mean()
 
@@ -196,7 +196,7 @@ class Step:
         # torch.nn.utils.clip_grad_norm_ adds 1e-6 to the norm, which Keras does not.
         factor = self._clip_norm / norm.clamp(min=self._clip_norm)
         for gradient in gradients:
-            self._strategy.part(gradient).mul_(factor)
+            self._strategy.local_shard(gradient).mul_(factor)
 
 
 def _scaler(spec, device):

@@ -13,7 +13,7 @@ from typing import Any
 
 from dlbench.trainer import device_memory, engine
 from dlbench.trainer.calibration import Kernels
-from dlbench.trainer.engine import Kept
+from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.model_flops import ModelFlops
 
 NO_LOSS = 0.0  # each step of a log has a loss
@@ -30,7 +30,10 @@ class InputEngine(engine.Engine):
 
     def __init__(self, of_framework: engine.Engine):
         self._own = of_framework
-        self.strategy, self.gpus_seen = of_framework.strategy, of_framework.gpus_seen
+        self.strategy, self.visible_gpu_count = (
+            of_framework.strategy,
+            of_framework.visible_gpu_count,
+        )
         self.records, self.data_sha256 = of_framework.records, of_framework.data_sha256
         self.item_shape = of_framework.item_shape
         self._batches: Iterator[Any] = iter(())
@@ -67,8 +70,8 @@ class InputEngine(engine.Engine):
     def peak_memory(self) -> device_memory.Peak:
         return self._own.peak_memory()
 
-    def kept(self) -> Kept:
-        return Kept({}, {})  # the position in the data is that of the step
+    def checkpoint_state(self) -> CheckpointState:
+        return CheckpointState({}, {})  # the position in the data is that of the step
 
     def weights_sha256(self) -> list[str]:
         return []

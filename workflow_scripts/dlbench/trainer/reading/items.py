@@ -21,10 +21,10 @@ class Strategy(Protocol):
     size: int
     devices_per_process: int
 
-    def spread(self, values: np.ndarray) -> Any:
+    def to_devices(self, values: np.ndarray) -> Any:
         """The framework's array on the devices of this process, from the items of all of them."""
 
-    def on_devices(self, batches: Iterator[Batch]) -> Iterator[Arrays]:
+    def prefetch_to_devices(self, batches: Iterator[Batch]) -> Iterator[Arrays]:
         """Batches on the devices of this process; each is copied while the step before computes.
 
         What uses a batch has been launched when the next one is asked for.
@@ -65,7 +65,7 @@ class Synthetic(Source):
         items = _items_of_process(wanted)
         inputs, targets = wanted.task.synthetic(random, items, self.item_shape, self.classes)
         scaled = np.asarray(wanted.scale(inputs))
-        self._batch = strategy.spread(scaled), strategy.spread(targets)
+        self._batch = strategy.to_devices(scaled), strategy.to_devices(targets)
 
     def batches(self, first_step: int) -> Iterator[Arrays]:
         """The same batch for ever."""
@@ -88,7 +88,7 @@ class Items(Source):
 
     def batches(self, first_step: int) -> Iterator[Arrays]:
         """The batches of this process after so many steps, on its devices; they have no end."""
-        return self._strategy.on_devices(self.on_host(first_step))
+        return self._strategy.prefetch_to_devices(self.on_host(first_step))
 
     def on_host(self, first_step: int) -> Iterator[Batch]:
         strategy = self._strategy

@@ -13,7 +13,7 @@ import tensorflow as tf
 from dlbench.common import plugins
 from dlbench.trainer import device_memory, engine, schedule
 from dlbench.trainer.calibration import Kernels
-from dlbench.trainer.engine import Kept
+from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.keras import building, flops
 from dlbench.trainer.model_flops import ModelFlops
 from dlbench.trainer.reading.converted import Wanted
@@ -29,7 +29,9 @@ VARIABLES = ("TF_*", "XLA_*", "KERAS_BACKEND")
 LEFT_OUT_VARIABLES = ("TF_CONFIG", "TF_CLI_*", "TF_VAR_*", "TF_DATA_DIR")  # the last: Terraform's
 INPUTS = ("tf.data",)
 OUT_OF_MEMORY = ("ResourceExhaustedError",)
-LACKS = {"compile": "compile is a field of framework pytorch; tensorflow has xla: leave it out"}
+UNSUPPORTED_FIELDS = {
+    "compile": "compile is a field of framework pytorch; tensorflow has xla: leave it out"
+}
 BY_DESIGN = "runs a graph of operations, compiled where xla is true, and decodes JPEGs in threads"
 
 
@@ -47,7 +49,9 @@ class Engine:
         if spec.deterministic:
             tf.config.experimental.enable_op_determinism()
         self.strategy, self._spec = strategy, spec
-        self.gpus_seen = len(tf.config.list_physical_devices("GPU")) if strategy.on_gpus else 0
+        self.visible_gpu_count = (
+            len(tf.config.list_physical_devices("GPU")) if strategy.on_gpus else 0
+        )
         self._native = plugins.load(MODELS, spec.model)
         self._task = plugins.load("tasks", self._native.TASK)
         self._losses = plugins.load("tensorflow/losses", self._native.TASK)
@@ -79,7 +83,10 @@ class Engine:
 
     def trace(self) -> None:
         self._step.trace(
-            several=schedule.asked_length(self._spec, self.strategy, bool(self.gpus_seen)) != 1
+            several=schedule.requested_length(
+                self._spec, self.strategy, bool(self.visible_gpu_count)
+            )
+            != 1
         )
 
     def step(self, index: int, until: int) -> float:
@@ -113,11 +120,11 @@ class Engine:
             # TensorFlow keeps for itself what it took from the device beyond its arrays.
             return tf.config.experimental.get_memory_info(device)["peak"], None
 
-        return device_memory.ask(self.strategy.devices, read)
+        return device_memory.read_peaks(self.strategy.devices, read)
 
-    def kept(self) -> Kept:
+    def checkpoint_state(self) -> CheckpointState:
         common, own = building.named_variables(self._model, self._optimizer)
-        return Kept(common=self._copies(common), own=self._copies(own))
+        return CheckpointState(common=self._copies(common), own=self._copies(own))
 
     def weights_sha256(self) -> list[str]:
         return self.strategy.weights_sha256([v.value for v in self._model.trainable_variables])

@@ -10,7 +10,7 @@ from dlbench.trainer.jax.strategies import Base
 
 def all_reduce(strategy: Base, numbers: int) -> Times:
     """The sum of so many values of float32 over all devices."""
-    values = strategy.spread(np.zeros((strategy.devices_per_process, numbers), np.float32))
+    values = strategy.to_devices(np.zeros((strategy.devices_per_process, numbers), np.float32))
     mesh = values.sharding.mesh
     reduce = jax.jit(
         jax.shard_map(

@@ -29,7 +29,7 @@ class Base(BaseStrategy):
         os.environ["KERAS_BACKEND"] = "jax"  # read when Keras is imported
         given = os.environ.get("XLA_FLAGS", "")
         if given:
-            _see_flags_known(given)
+            _check_xla_flags(given)
         # Read when JAX looks for devices.
         os.environ["XLA_FLAGS"] = " ".join([given, *_xla_flags(spec, device)]).strip()
         super().__init__(spec, device, folder)
@@ -53,22 +53,24 @@ class Base(BaseStrategy):
 
         return [jax.device_put(value, self.local[0]) for value in values]
 
-    def spread(self, values: Any) -> Array:
+    def to_devices(self, values: Any) -> Array:
         """One array over the devices of the run, from the items of this process."""
         import jax
 
         return jax.device_put(values, self.local[0])
 
-    def on_devices(self, batches: Iterator[tuple[np.ndarray, ...]]) -> Iterator[tuple[Array, ...]]:
+    def prefetch_to_devices(
+        self, batches: Iterator[tuple[np.ndarray, ...]]
+    ) -> Iterator[tuple[Array, ...]]:
         """Batches on the devices; JAX copies beside what they compute, and waits for no copy."""
-        return (tuple(map(self.spread, batch)) for batch in batches)
+        return (tuple(map(self.to_devices, batch)) for batch in batches)
 
-    def over_devices(self, function: Function) -> Function:
+    def parallelize(self, function: Function) -> Function:
         """A function of a batch, changed so that each device computes its part of the batch."""
         return function
 
     def mean(self, values: Any) -> Any:
-        """The means of arrays over all devices; called inside the function of `over_devices`."""
+        """The means of arrays over all devices; called inside the function of `parallelize`."""
         return values
 
     def weights_sha256(self, arrays: Sequence[Array]) -> list[str]:
@@ -101,10 +103,10 @@ class Base(BaseStrategy):
                 "jax[cuda13], the machine a driver that fits, and CUDA_VISIBLE_DEVICES must name "
                 "GPUs that are there; why a plugin of JAX failed, JAX says before this"
             ) from error
-        self.gpus_seen = len(seen) if device == "gpu" else 0
+        self.visible_gpu_count = len(seen) if device == "gpu" else 0
         # Of several processes each has told JAX which GPUs are its own: it sees no others.
         alone = device == "gpu" and self.size == 1
-        self.local = self.own_gpus(seen) if alone else seen[: self.devices_per_process]
+        self.local = self.select_gpus(seen) if alone else seen[: self.devices_per_process]
         jax.config.update("jax_default_device", self.local[0])
         return [str(one) for one in self.local]
 
@@ -123,7 +125,7 @@ def _xla_flags(spec, device):
     return flags
 
 
-def _see_flags_known(flags):
+def _check_xla_flags(flags):
     """Check that XLA accepts the flags that the user has set; it ends the process if it does not.
 
     Raises:

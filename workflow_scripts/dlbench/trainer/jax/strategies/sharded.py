@@ -25,7 +25,7 @@ from dlbench.trainer.strategy import Spec
 
 AXIS = "devices"
 PATIENCE_S = 10  # for which a process that ends waits for the others, which may have failed
-MEETING = ("local", "srun", "kubernetes")  # launchers whose processes find one another
+RENDEZVOUS_LAUNCHERS = ("local", "srun", "kubernetes")  # launchers whose processes find one another
 
 
 class Strategy(Base):
@@ -33,13 +33,13 @@ class Strategy(Base):
 
     @classmethod
     def unsupported(cls, run: Spec) -> str | None:
-        if sum(cls.jobs(run).values()) > 1 and run.launcher not in MEETING:
+        if sum(cls.jobs(run).values()) > 1 and run.launcher not in RENDEZVOUS_LAUNCHERS:
             return (
                 "strategy sharded has several processes on several nodes or with processes=device: "
-                f"they need launcher {', '.join(MEETING[:-1])} or {MEETING[-1]}, found "
-                f"{run.launcher}"
+                f"they need launcher {', '.join(RENDEZVOUS_LAUNCHERS[:-1])} or "
+                f"{RENDEZVOUS_LAUNCHERS[-1]}, found {run.launcher}"
             )
-        if run.accumulate_steps > 1 and cls.parsed(run)["batch_norm"] == "global":
+        if run.accumulate_steps > 1 and cls.parse_options(run)["batch_norm"] == "global":
             return (
                 "strategy sharded computes a batch in parts on each device: accumulate_steps needs "
                 "batch_norm=local"
@@ -48,7 +48,7 @@ class Strategy(Base):
 
     @staticmethod
     def processes_per_node(run: Spec) -> int:
-        each_device = Strategy.parsed(run)["processes"] == "device"
+        each_device = Strategy.parse_options(run)["processes"] == "device"
         return run.devices_per_node if each_device else 1
 
     def join(self, spec: Spec) -> None:
@@ -57,7 +57,7 @@ class Strategy(Base):
         if sum(jobs.values()) > 1:
             this = cluster.find(spec, jobs, first_suffices=True)
             if not self.on_gpus:
-                cluster.check_own_name()  # where JAX has Gloo listen
+                cluster.check_host_name()  # where JAX has Gloo listen
             self.rank, self.local_rank = this.task, this.local_rank
             self.size = len(this.addresses["worker"])
             self._coordinator = this.addresses["worker"][0]
@@ -69,11 +69,11 @@ class Strategy(Base):
 
         devices = self.local if self.size == 1 else jax.devices(device)
         self._mesh = jax.sharding.Mesh(np.asarray(devices), (AXIS,))
-        self._on_all = NamedSharding(self._mesh, PartitionSpec())
-        self._over_all = NamedSharding(self._mesh, PartitionSpec(AXIS))
+        self._replicated = NamedSharding(self._mesh, PartitionSpec())
+        self._sharded = NamedSharding(self._mesh, PartitionSpec(AXIS))
         # The first exchange waits 30 s for the others: here, not after each has compiled.
-        jax.jit(lambda ones: ones.sum(), out_shardings=self._on_all)(
-            self.spread(np.ones(self.devices_per_process, np.float32))
+        jax.jit(lambda ones: ones.sum(), out_shardings=self._replicated)(
+            self.to_devices(np.ones(self.devices_per_process, np.float32))
         ).block_until_ready()
 
     def broadcast(self, values: Sequence[Any]) -> list[Any]:
@@ -85,12 +85,12 @@ class Strategy(Base):
         return [np.asarray(value) for value in multihost_utils.broadcast_one_to_all(arrays)]
 
     def replicated(self, values: Sequence[Any]) -> list[Array]:
-        return [self._placed(value, self._on_all, np.shape(value)) for value in values]
+        return [self._placed(value, self._replicated, np.shape(value)) for value in values]
 
-    def spread(self, values: Any) -> Array:
-        return self._placed(values, self._over_all)
+    def to_devices(self, values: Any) -> Array:
+        return self._placed(values, self._sharded)
 
-    def over_devices(self, function: Function) -> Function:
+    def parallelize(self, function: Function) -> Function:
         import jax
         from jax.sharding import PartitionSpec
 
@@ -98,7 +98,7 @@ class Strategy(Base):
 
             def whole(state, inputs, targets):
                 after, *others = function(state, inputs, targets)
-                return jax.lax.with_sharding_constraint(after, self._on_all), *others
+                return jax.lax.with_sharding_constraint(after, self._replicated), *others
 
             return whole
         everywhere, parts = PartitionSpec(), PartitionSpec(AXIS)
@@ -143,7 +143,7 @@ class Strategy(Base):
             jax.config.update("jax_cpu_collectives_implementation", "gloo")
         if self.rank == 0:
             # JAX's server crashes if it cannot listen there.
-            cluster.see_port_free(self._coordinator)
+            cluster.check_port_free(self._coordinator)
         # It would catch SIGTERM, which asks the trainer to stop.
         jax.config.update("jax_enable_preemption_service", False)
         try:

@@ -182,7 +182,7 @@ class Attention(layers.Layer):
         self.heads, self.causal = heads, causal
 
     def build(self, input_shape: Any) -> None:
-        see_heads(input_shape[-1] // 3, self.heads)
+        check_heads(input_shape[-1] // 3, self.heads)
 
     def call(self, x: Any) -> Any:
         tokens, width = x.shape[1], x.shape[2] // 3
@@ -220,7 +220,7 @@ class Recomputed(layers.Layer):
         return input_shape
 
 
-def see_heads(width: int, heads: int) -> None:
+def check_heads(width: int, heads: int) -> None:
     """Check that the heads divide the width of a token's vector.
 
     Raises:

@@ -30,14 +30,14 @@ class Base(BaseStrategy):
 
     Attributes:
         device: of this process, a torch.device.
-        gpus_seen: how many GPUs PyTorch sees; 0 if the devices are CPUs.
-        has_whole_weights: whether each device has all weights, as others have them.
-        autocasts: whether autocast chooses what is computed in bfloat16 or float16; otherwise
-            the model as `over_devices` returns it computes in the precision of the run.
+        visible_gpu_count: how many GPUs PyTorch sees; 0 if the devices are CPUs.
+        replicates_weights: whether each device has all weights, as others have them.
+        uses_autocast: whether autocast chooses what is computed in bfloat16 or float16; otherwise
+            the model as `parallelize` returns it computes in the precision of the run.
     """
 
-    has_whole_weights = True
-    autocasts = True
+    replicates_weights = True
+    uses_autocast = True
 
     def __init__(self, spec: Spec, device: str, folder: str | Path = "."):
         # Read when PyTorch is imported. With its caches, compile times would be too short.
@@ -46,11 +46,11 @@ class Base(BaseStrategy):
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         super().__init__(spec, device, folder)
 
-    def part(self, tensor: Tensor) -> Tensor:
+    def local_shard(self, tensor: Tensor) -> Tensor:
         """The part of a weight, or of its optimizer's state, that this process holds."""
         return tensor
 
-    def over_devices(self, model: Module) -> Module:
+    def parallelize(self, model: Module) -> Module:
         """The model as a training step calls it.
 
         All devices get the weights of rank 0. After a backward pass through what it returns,
@@ -58,15 +58,15 @@ class Base(BaseStrategy):
         """
         return model
 
-    def exchanging(self, model: Module, wanted: bool) -> AbstractContextManager[Any]:
+    def gradient_sync(self, model: Module, wanted: bool) -> AbstractContextManager[Any]:
         """The context of a forward and backward pass, which exchanges gradients if wanted.
 
         Args:
-            model: what `over_devices` returned.
+            model: what `parallelize` returned.
         """
         return contextlib.nullcontext()
 
-    def spread(self, values: np.ndarray) -> Tensor:
+    def to_devices(self, values: np.ndarray) -> Tensor:
         """A tensor on the device of this process: images with channels first, numbers as int64.
 
         Images keep their layout in memory, which is PyTorch's channels_last.
@@ -75,10 +75,10 @@ class Base(BaseStrategy):
 
         return building.channels_first(host_to_device.tensor_of(values).to(self.device))
 
-    def on_devices(self, batches: Iterator[Batch]) -> Iterator[tuple[Tensor, ...]]:
+    def prefetch_to_devices(self, batches: Iterator[Batch]) -> Iterator[tuple[Tensor, ...]]:
         """Batches on the device of this process; GPUs copy them beside what they compute."""
         if not self.on_gpus:
-            return (tuple(map(self.spread, batch)) for batch in batches)
+            return (tuple(map(self.to_devices, batch)) for batch in batches)
         from dlbench.trainer.pytorch import host_to_device
 
         return host_to_device.ahead(batches, self.device)
@@ -92,13 +92,13 @@ class Base(BaseStrategy):
         import torch
 
         if device == "gpu":
-            self.gpus_seen = torch.cuda.device_count()
-            (number,) = self.own_gpus(range(self.gpus_seen))
+            self.visible_gpu_count = torch.cuda.device_count()
+            (number,) = self.select_gpus(range(self.visible_gpu_count))
             self.device = torch.device("cuda", number)
             torch.cuda.set_device(self.device)
             torch.set_num_threads(limits.usable_threads())
         else:
-            self.gpus_seen = 0
+            self.visible_gpu_count = 0
             self.device = torch.device("cpu")
             _keep_memory()
             torch.set_num_threads(threads_per_device)

@@ -20,7 +20,7 @@ from dlbench.trainer.pytorch.strategies import Module
 class Strategy(Joined):
     OPTIONS = {"bucket_mib": 25}
 
-    def over_devices(self, model: Module) -> Module:
+    def parallelize(self, model: Module) -> Module:
         from torch.nn.parallel import DistributedDataParallel
 
         with warnings.catch_warnings():  # the name of the argument is older than PyTorch 2.15
@@ -33,5 +33,5 @@ class Strategy(Joined):
                 gradient_as_bucket_view=True,
             )
 
-    def exchanging(self, model: Module, wanted: bool) -> AbstractContextManager[Any]:
-        return super().exchanging(model, wanted) if wanted else model.no_sync()
+    def gradient_sync(self, model: Module, wanted: bool) -> AbstractContextManager[Any]:
+        return super().gradient_sync(model, wanted) if wanted else model.no_sync()

@@ -53,8 +53,8 @@ class Unit(NamedTuple):
 
 class Strategy(Joined):
     OPTIONS = {"unit_parameters": 100_000, "reshard_after_forward": True}
-    has_whole_weights = False
-    autocasts = False
+    replicates_weights = False
+    uses_autocast = False
     evaluates_together = True
 
     def __init__(self, spec: Spec, device: str, folder: str | Path = "."):
@@ -68,7 +68,7 @@ class Strategy(Joined):
         stated = {"gathered_bytes_per_step": gathered, "reduced_bytes_per_step": reduced}
         return {**super().settings(), **stated}
 
-    def over_devices(self, model: Module) -> Module:
+    def parallelize(self, model: Module) -> Module:
         import torch
         from torch import distributed
         from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
@@ -98,11 +98,11 @@ class Strategy(Joined):
                 module.set_force_sum_reduction_for_comms(True)  # gloo has no mean
         return model
 
-    def exchanging(self, model: Module, wanted: bool) -> AbstractContextManager[Any]:
+    def gradient_sync(self, model: Module, wanted: bool) -> AbstractContextManager[Any]:
         model.set_requires_gradient_sync(wanted)
-        return super().exchanging(model, wanted)
+        return super().gradient_sync(model, wanted)
 
-    def part(self, tensor: Tensor) -> Tensor:
+    def local_shard(self, tensor: Tensor) -> Tensor:
         return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
     def weights_sha256(self, weights: Sequence[Tensor]) -> list[str]:

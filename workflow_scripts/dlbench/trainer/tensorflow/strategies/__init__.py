@@ -158,7 +158,7 @@ class Base(BaseStrategy):
             )
         else:
             tf.config.threading.set_intra_op_parallelism_threads(limits.usable_threads())
-            mine = self.own_gpus(tf.config.list_physical_devices("GPU"))
+            mine = self.select_gpus(tf.config.list_physical_devices("GPU"))
             tf.config.set_visible_devices(mine, "GPU")
             for gpu in mine:
                 tf.config.experimental.set_memory_growth(gpu, True)

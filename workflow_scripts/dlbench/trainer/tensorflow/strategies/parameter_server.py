@@ -50,7 +50,7 @@ class Strategy(Base):
 
     @staticmethod
     def unsupported(run: Spec) -> str | None:
-        if not Strategy.parsed(run)["servers"]:
+        if not Strategy.parse_options(run)["servers"]:
             return "strategy parameter_server needs at least one of servers, found 0"
         if run.deterministic:
             return "strategy parameter_server cannot be deterministic: its workers race"
@@ -62,7 +62,7 @@ class Strategy(Base):
 
     @classmethod
     def jobs(cls, run: Spec) -> dict[str, int]:
-        servers = cls.parsed(run)["servers"]
+        servers = cls.parse_options(run)["servers"]
         return {"chief": 1, "worker": run.nodes * run.devices_per_node, "ps": servers}
 
     def join(self, spec: Spec) -> None:
@@ -190,7 +190,7 @@ class Strategy(Base):
         )
         if job == "worker" and device == "gpu":
             seen = len(tf.config.list_physical_devices("GPU"))
-            (number,) = self.own_gpus(range(seen))
+            (number,) = self.select_gpus(range(seen))
             threads.gpu_options.visible_device_list = str(number)
             threads.gpu_options.allow_growth = True
         self._server = tf.distribute.Server(
