@@ -33,14 +33,14 @@ from dlbench.study.runs import CONDITION, Run, labels, shuffled
 from dlbench.trainer import copies
 
 MERGED_CONFIGS = Path("results/logs/configs")
-# What goes with a field when its values are compared.
+# The fields that change along with a field when its values are compared.
 COMPANIONS = {
     "runtime": ("runtime_options",),
     "strategy": ("strategy_options", "launcher"),
     "framework": ("environment",),
 }
 
-# In what a run agrees with a published number, where that states it, to be compared with it.
+# The fields in which a run must equal a published number, as far as the publication states them.
 REFERENCE_MATCH = (
     *("framework", "model", "dataset", "precision", "mode", "strategy", "runtime"),
     *("nodes", "devices", "batch_per_device"),
@@ -49,14 +49,17 @@ REFERENCE_MATCH = (
 
 @dataclass(frozen=True)
 class Study:
-    """A config, checked and expanded: `runs` in the order of their execution.
+    """A config, checked and expanded.
 
-    `must_reach` maps the ids of runs with a learning gate to the scores they must reach, `targets`
-    those of repeats that may not be needed to the repeating.Target that decides. `where_installed`
-    has the ids of runs that are skipped where their environment is not installed. `explained` maps
-    the ids of runs to their probes' (dlbench/study/probes.py), by what these leave out; the probes
-    are among the runs. `searches` are those for the largest batch, `search_results` has what they found,
-    both by the ids of searches; `with_found_batch` has the ids of the runs with such a batch.
+    Attributes:
+        runs: in the order of their execution, probes included.
+        must_reach: {run id: the scores of its learning gate}.
+        targets: {run id: the repeats.Target that decides whether this repeat is needed}.
+        where_installed: ids of the runs that are skipped if their environment is not installed.
+        explained: {run id: {what a probe leaves out: the probe's id}}, see study/probes.py.
+        searches: {search id: a search for the largest batch}.
+        search_results: {search id: result} of the searches that have finished.
+        with_found_batch: ids of the runs whose batch is the result of a search.
     """
 
     name: str
@@ -96,11 +99,11 @@ class Study:
 
     @functools.cached_property
     def without_probes(self) -> tuple[Run, ...]:
-        """The runs of which the study's statistics are."""
+        """The runs that enter the study's statistics: all but the probes."""
         return tuple(run for run in self.runs if not run.probe)
 
     def explained_by(self, probe: Run) -> list[Run]:
-        """The runs whose steps a probe tells of."""
+        """The runs whose steps a probe explains."""
         return self._explained_by.get(probe.id, [])
 
     @functools.cached_property
@@ -113,12 +116,12 @@ class Study:
 
 
 def merged_config_path(text: str) -> Path:
-    """The file that hands a merged config to jobs, since it may be too long for a command line."""
+    """The path of a merged config, which jobs read: it may be too long for a command line."""
     return MERGED_CONFIGS / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
 
 def write_merged_config(text: str) -> Path:
-    """Write the file of a merged config unless it exists, and return its path."""
+    """Write a merged config to its path unless the file exists, and return the path."""
     if not merged_config_path(text).exists():
         with written_whole(merged_config_path(text)) as part:
             part.write_text(text, encoding="utf-8")
@@ -126,7 +129,7 @@ def write_merged_config(text: str) -> Path:
 
 
 def read_merged_config(file: str | Path | None) -> dict[str, Any] | None:
-    """The merged config in such a file; None if no file is given."""
+    """Read the file that `write_merged_config` wrote; None if `file` is None."""
     return json.loads(Path(file).read_text(encoding="utf-8")) if file else None
 
 
@@ -139,7 +142,7 @@ def study(config: dict[str, Any]) -> Study:
     """Check a config (plain values, as from YAML) and expand it.
 
     Raises:
-        ConfigError: with every mistake that was found, one a line.
+        ConfigError: it has mistakes; the message has one line for each.
     """
     config = config_schema.check(config)
     for entry in config["references"]:
@@ -205,7 +208,7 @@ def study(config: dict[str, Any]) -> Study:
             f"the matrix is empty: all {len(excluded)} combinations are excluded; "
             + (batches.none_fits or "check the exclude entries")
         )
-    # Those of searches that are to come, too: what is wrong is said before they begin.
+    # With the runs of unfinished searches, so that mistakes are reported before searches start.
     meant = [run for run, _ in runs.values()] + batches.least
     for key in ("terms_accepted", "tfrecords"):
         for name in config["data"][key]:
@@ -224,7 +227,7 @@ def study(config: dict[str, Any]) -> Study:
     if isinstance(config["sentinels"], list):
         _check_sentinels(config["sentinels"], meant)
     everything = {run_id: run for run_id, (run, _) in runs.items()}
-    everything |= {probe.id: probe for own in explained.values() for probe in own.values()}
+    everything |= {probe.id: probe for each in explained.values() for probe in each.values()}
     return Study(
         name=config["study"],
         runs=tuple(shuffled(everything.values(), config["seed"])),
@@ -237,9 +240,9 @@ def study(config: dict[str, Any]) -> Study:
         targets=targets,
         where_installed=_where_installed(where_installed, everything.values(), batches.least),
         explained={
-            run_id: {left_out: probe.id for left_out, probe in own.items()}
-            for run_id, own in explained.items()
-            if own  # a run without a model has none
+            run_id: {left_out: probe.id for left_out, probe in probes_of_run.items()}
+            for run_id, probes_of_run in explained.items()
+            if probes_of_run  # a run without a model has none
         },
         compare=tuple(config["compare"]),
         imports=tuple(config["imports"]),
@@ -268,9 +271,10 @@ def study(config: dict[str, Any]) -> Study:
 
 
 def _where_installed(run_ids, runs, tries):
-    """Those of such runs that wait for their environment: none where they are all that is left.
+    """Ids of the runs that are skipped if their environment is not installed.
 
-    Where no Python of the machine fits the other runs, it would be left with nothing to train.
+    None, if this machine has no Python for any of the other runs: they would be skipped too, and
+    nothing would be trained.
     """
     others = [run for run in (*runs, *tries) if run.id not in run_ids]
     if others and all(map(trainer_environments.missing_python, others)):
@@ -288,16 +292,16 @@ def _probes(run, where, checkpoint_every_min):
 
 
 def _check_imports_and_references(config):
-    """Check that what others measured is there."""
-    for key, what, there in (
+    """Check that the paths of imports and references exist and the names of imports differ."""
+    for key, kind, exists in (
         ("imports", "file or folder", Path.exists),
         ("references", "file", Path.is_file),
     ):
         for index, entry in enumerate(config[key]):
-            if not there(Path(entry["path"])):
+            if not exists(Path(entry["path"])):
                 looked = own_code.where_looked(entry["path"])
                 raise ConfigError(
-                    f"{key}[{index}].path: there is no {what} {entry['path']}{looked}"
+                    f"{key}[{index}].path: there is no {kind} {entry['path']}{looked}"
                 )
     names = [entry["name"] for entry in config["imports"]]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -306,7 +310,7 @@ def _check_imports_and_references(config):
 
 
 def _check_images(images, runs):
-    """Check that an image that no run takes is not one of theirs, misspelt."""
+    """Check that no name under `images` is a misspelling of an image that runs use."""
     contained = {
         run.environment for run in runs if plugins.constants("runtimes", run.runtime)["CONTAINED"]
     }
@@ -324,11 +328,11 @@ def _check_compare(field, base, runs, imports, where):
             f"there are: {', '.join(CONDITION)}"
         )
     _check_kind(field, base, where)
-    there = sorted({getattr(run, field) for run in runs}, key=str)
-    if base not in there and not imports:  # what logs have is not known yet
+    values = sorted({getattr(run, field) for run in runs}, key=str)
+    if base not in values and not imports:  # imported logs are not read yet
         raise ConfigError(
-            f"{where}.base: no run has the {field} {base!r}{phrases.did_you_mean(base, there)}; "
-            f"there are: {', '.join(map(repr, there))}"
+            f"{where}.base: no run has the {field} {base!r}{phrases.did_you_mean(base, values)}; "
+            f"there are: {', '.join(map(repr, values))}"
         )
     for companion in COMPANIONS.get(field, ()):
         of_base = [run for run in runs if getattr(run, field) == base]
@@ -342,7 +346,7 @@ def _check_compare(field, base, runs, imports, where):
 
 
 def _check_sentinels(entries, runs):
-    """Check that each entry of `sentinels` means some runs."""
+    """Check that each entry of `sentinels` matches some runs."""
     index = matrix.unmatched(entries, runs)
     if index is not None:
         shown = "; ".join(f"{key} {value}" for key, value in entries[index].items())
@@ -363,7 +367,7 @@ def _check_kind(field, base, where):
 
 
 def _register_user_code(config):
-    """Make known what the user has of their own: models and trainers."""
+    """Register the user's folder of models and the config's trainers."""
     try:
         plugins.use_folder("models", config["model_folder"])
     except Error as error:
