@@ -60,7 +60,7 @@ def commands(form):
     form = {**form, "python": "true"}
     ours = list(start_command.build(run, ["python"], form).command)
     if form["runtime"] == "udocker":
-        folders = [f"{key}={form['prepared']}/{name}" for key, name in udocker.PLACES.items()]
+        folders = [f"{key}={form['prepared']}/{name}" for key, name in udocker.FOLDERS.items()]
         words = ["--allow-root"] if os.geteuid() == 0 else []
         return ["env", *folders, "udocker", *words, "run", "--nobanner", "dlbench", "true"], ours
     return [*SHORTEST[form["runtime"]](form["prepared"]), "true"], ours

@@ -55,7 +55,7 @@ def test_every_file_defines_what_its_kind_must(kind, wanted):
 
 @pytest.mark.parametrize("name", sorted(set(plugins.names("runtimes")) - {"bare"}))
 def test_a_container_runtime_says_how_it_is_prepared_and_started(name):
-    wanted = {"HANDS_ON_LIBRARIES", "PROGRAMS", "form", "prepare", "prepared", "command", "cleanup"}
+    wanted = {"FORWARDS_LIBRARY_PATH", "PROGRAMS", "form", "prepare", "prepared", "command", "cleanup"}
     assert wanted <= defined(plugins.path("runtimes", name))
     assert plugins.load("runtimes", name).CONTAINED
 

@@ -13,7 +13,7 @@ from dlbench import Error
 from dlbench.common import tools
 from dlbench.images import oci, trainer_image
 from dlbench.images.image import Image
-from dlbench.images.runtimes import BUILD, _engines, marking
+from dlbench.images.runtimes import BUILD, _engines, marker_command
 from support.images.contained_runs import CHOSEN, NAMES, PLACE, arguments, image, load
 from support.images.image_files import LAYER, Blobs
 
@@ -173,7 +173,7 @@ def test_udocker_loads_names_and_sets_up_one_container(user, gpus):
         ],
         [*udocker, "load", "-i", archive, "dlbench"],
         [*udocker, "create", "--name=dlbench", "dlbench:image"],
-        marking(image(), f"{PLACE}/containers/dlbench/ROOT"),
+        marker_command(image(), f"{PLACE}/containers/dlbench/ROOT"),
         setup,
         *nvidia,
         clear,

@@ -28,7 +28,7 @@ def test_every_runtime_has_what_a_runtime_must_have():
     assert NAMES == ["apptainer", "charliecloud", "docker", "podman", "udocker"]
     for name in NAMES:
         module = load(name)
-        assert isinstance(module.HANDS_ON_LIBRARIES, bool)
+        assert isinstance(module.FORWARDS_LIBRARY_PATH, bool)
         assert all(module.PROGRAMS)
         for word in ("version", "form", "prepare", "prepared", "command", "cleanup"):
             assert callable(getattr(module, word))
@@ -105,13 +105,13 @@ def test_podman_of_root_has_no_user_of_another_number_to_keep(monkeypatch):
     assert "keep-id" not in load("podman").command(container("podman"), PROGRAM)[2]
 
 
-HANDED_ON = {
+FORWARDED = {
     "OMPI_COMM_WORLD_RANK": "1", "PMIX_RANK": "1", "PMI_RANK": "1", "SLURM_PROCID": "1",
     "CUDA_VISIBLE_DEVICES": "0,1", "DLBENCH_COPY": "3", "HOROVOD_RANK": "$(touch hacked)",
     "TF_CONFIG": '{"cluster": {"worker": ["a b"]}}', "OMP_NUM_THREADS": "; exit 3",
     "NCCL_DEBUG": "it's", "UCX_TLS": "", "I_MPI_ROOT": "*",
 }  # fmt: skip
-NOT_HANDED_ON = {
+NOT_FORWARDED = {
     "HOME": "/home/me", "LD_LIBRARY_PATH": "/lib", "PYTHONPATH": "/x", "VIRTUAL_ENV": "/x",
     "SECRET": "x", "XCUDA_X": "x", "CUDA": "x", "OMPI-X_Y": "x", "CUDA_$(touch hacked)": "x",
     "AWS_SECRET": "a\nOTHER_LINE=1",
@@ -124,9 +124,9 @@ def test_engines_hand_on_what_launchers_say_by_name_and_nothing_else(
 ):
     programs(engine, PRINTS)
     command = load(engine).command(container(engine, environment={}), PROGRAM)
-    said = arguments(command, tmp_path, monkeypatch, **HANDED_ON, **NOT_HANDED_ON)
+    said = arguments(command, tmp_path, monkeypatch, **FORWARDED, **NOT_FORWARDED)
     handed_on = [word for word in said if word.startswith("--env")]
-    assert sorted(handed_on) == sorted(f"--env={name}" for name in HANDED_ON)
+    assert sorted(handed_on) == sorted(f"--env={name}" for name in FORWARDED)
     assert said.index(handed_on[-1]) < said.index("/images/x")
 
 
@@ -304,5 +304,7 @@ def test_making_commands_runs_and_writes_nothing(name, tmp_path, monkeypatch):
 
 
 def test_variables_that_are_kept_out_are_none_that_are_handed_on_but_those_of_mpi():
-    kept = {name for name in runtimes.KEPT_OUT if name.split("_")[0] in runtimes.HANDED_ON}
+    kept = {
+        name for name in runtimes.HOST_ONLY if name.split("_")[0] in runtimes.FORWARDED_PREFIXES
+    }
     assert kept == {"OPAL_PREFIX", "PMIX_INSTALL_PREFIX"}

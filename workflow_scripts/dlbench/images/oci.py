@@ -83,7 +83,11 @@ def read_image(folder: str | Path) -> tuple[str, dict[str, Any], dict[str, Any]]
         entries = json.loads((folder / "index.json").read_bytes())["manifests"]
         while len(entries) == 1 and entries[0].get("mediaType") in INDEX_TYPES:
             entries = _read_blob(folder, entries[0]["digest"])["manifests"]
-        matching = entries if len(entries) == 1 else [entry for entry in entries if _is_for(entry, architecture)]
+        matching = (
+            entries
+            if len(entries) == 1
+            else [entry for entry in entries if _is_for(entry, architecture)]
+        )
         if len(matching) != 1:
             raise Error(
                 f"{folder}: expected one image for linux on {architecture}, found {len(matching)} "
@@ -126,8 +130,11 @@ def add_file(folder: str | Path, path: str, content: bytes) -> str:
         "history": [*(config.get("history") or []), {"created_by": f"dlbench: /{path}"}],
     }
     layers = [
-        {**layer_, "mediaType": DOCKER_LAYERS.get(layer_["mediaType"], layer_["mediaType"])}
-        for layer_ in manifest["layers"]
+        {
+            **descriptor,
+            "mediaType": DOCKER_LAYERS.get(descriptor["mediaType"], descriptor["mediaType"]),
+        }
+        for descriptor in manifest["layers"]
     ]
     before = {
         **manifest,
@@ -176,7 +183,9 @@ def _from_docker(folder, archive):
         (entry,) = json.loads((folder / "manifest.json").read_bytes())
         config = (folder / entry["Config"]).read_bytes()
         # A layer may be listed twice.
-        moved = {name: _move_to_blobs(folder, folder / name) for name in dict.fromkeys(entry["Layers"])}
+        moved = {
+            name: _move_to_blobs(folder, folder / name) for name in dict.fromkeys(entry["Layers"])
+        }
         layers = [moved[name] for name in entry["Layers"]]
         diff_ids = json.loads(config)["rootfs"]["diff_ids"]
         for layer, diff_id in zip(layers, diff_ids, strict=True):
@@ -216,7 +225,8 @@ def _write_manifest(folder, manifest):
     digest = _write_index(folder, "index.json", manifest)
     # For `docker load`: most versions read Docker's own layout only.
     config, *layers = (
-        str(_blob_path(Path(), descriptor["digest"])) for descriptor in (manifest["config"], *manifest["layers"])
+        str(_blob_path(Path(), descriptor["digest"]))
+        for descriptor in (manifest["config"], *manifest["layers"])
     )
     write_json(folder / "manifest.json", [{"Config": config, "RepoTags": None, "Layers": layers}])
     return digest

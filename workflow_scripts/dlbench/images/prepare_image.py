@@ -140,7 +140,7 @@ def _check_packages(inside, where):
     for name, lowest in LOWEST_VERSIONS.items():
         version = inside["python_version"] if name == "Python" else inside["packages"][name]
         if not version and not all(name in ("numpy", *packages) for packages in installed):
-            continue  # not every framework that is there needs it
+            continue  # not every installed framework needs it
         if not version:
             raise Error(f"{where}: {name} is not installed for {inside['python']}")
         # An unknown version passes: builds of some sites have none.
@@ -151,7 +151,7 @@ def _check_packages(inside, where):
 def _parse_version(version):
     """A version as numbers that can be compared; () of an unknown one.
 
-    >>> _numbers("3.9.18+cu12"), _numbers("unknown")
+    >>> _parse_version("3.9.18+cu12"), _parse_version("unknown")
     ((3, 9, 18), ())
     """
     return tuple(map(int, re.findall(r"\d+", re.match(r"[\d.]*", version)[0])))

@@ -140,7 +140,7 @@ def _in_an_image(run, trainer, form, device, binds):
             raise Error(f"{source}: a path with , or : in it cannot be seen in a container")
         if not os.path.exists(source):
             raise Error(f"{source} is to be seen in the container but is not on this machine")
-    kept_out = (*HOST_ONLY, "LD_LIBRARY_PATH") if runtime.HANDS_ON_LIBRARIES else HOST_ONLY
+    kept_out = (*HOST_ONLY, "LD_LIBRARY_PATH") if runtime.FORWARDS_LIBRARY_PATH else HOST_ONLY
     absent = (name for name in kept_out if name not in container.environment)
     hidden = [word for name in absent for word in ("-u", name)]
     contained = runtime.command(container, ["env", *hidden, *inside])

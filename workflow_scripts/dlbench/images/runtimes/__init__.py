@@ -4,16 +4,16 @@ A runtime file defines:
     OPTIONS: names and defaults of `runtime_options` (dlbench/common/options.py).
     CONTAINED: whether the trainer runs inside an image.
 and, if it does:
-    HANDS_ON_LIBRARIES: whether the host's LD_LIBRARY_PATH is handed on.
+    FORWARDS_LIBRARY_PATH: whether the host's LD_LIBRARY_PATH is handed on.
     PROGRAMS: names of programs that must be on PATH; of a tuple of names one is enough.
     version(): the command that prints its version.
     form(options): the name of the form of an image that it takes; runs may share a form.
-    prepare(image, place, options, gpus): commands that make this form of an Image
-        (dlbench/images/image.py) in the folder `place`.
-    prepared(image, place, options): the name or path of the form, for Container.image.
+    prepare(image, folder, options, gpus): commands that make this form of an Image
+        (dlbench/images/image.py) in `folder`.
+    prepared(image, folder, options): the name or path of the form, for Container.image.
     command(container, program): the command that runs `program`, a list, in a Container.
     cleanup(container): the command that ends leftover processes of a Container, or None.
-    directive_image(place): the path that Snakemake's container directive enters, if an option
+    directive_image(folder): the path that Snakemake's container directive enters, if an option
         has the directive start the run.
 A command is a list of strings. Nothing here runs one, and all files need the standard library only.
 """
@@ -89,7 +89,7 @@ class Container:
 
 
 def with_forwarded_environment(before: list[str], after: list[str]) -> list[str]:
-    """A command with a flag --env between its two parts for each variable of HANDED_ON.
+    """A command with a flag --env between its two parts for each variable with one of FORWARDED_PREFIXES.
 
     The variables are read when the command starts, since those of a rank are known only then.
     Names are matched as a whole, so that they contain nothing that a shell interprets.
@@ -110,7 +110,10 @@ def unpack_commands(image: Image, root: str) -> list[list[str]]:
         source = f"oci:{image.path}" if image.kind == "oci" else str(image.path)
         return [[apptainer or APPTAINER[0], *BUILD, "--sandbox", root, source]]
     name = f"localhost/dlbench/{image.name.lower()}"
-    return [podman_pull_command(image, name), ["ch-convert", "-i", "podman", "-o", "dir", name, root]]
+    return [
+        podman_pull_command(image, name),
+        ["ch-convert", "-i", "podman", "-o", "dir", name, root],
+    ]
 
 
 def marker_command(image: Image, root: str) -> list[str]:
@@ -121,7 +124,7 @@ def marker_command(image: Image, root: str) -> list[str]:
 
 
 def pack_commands(image: Image, folder: str) -> tuple[str, list[list[str]]]:
-    """(path of an archive of an image in the folder `place`, commands that make it).
+    """(path of an archive of an image in `folder`, commands that make it).
 
     The archive has the layout, or the files of the image and our marker.
     """

@@ -22,7 +22,9 @@ def load_commands(engine: str, image: Image, folder: str) -> list[list[str]]:
     return [*commands, [engine, "import", archive, name(image)], clear]
 
 
-def run_command(engine: str, container: Container, program: list[str], flags: list[str]) -> list[str]:
+def run_command(
+    engine: str, container: Container, program: list[str], flags: list[str]
+) -> list[str]:
     """The command that runs `program` in a new container, which is removed afterwards."""
     mounts = [
         f"--volume={':'.join(mount)}" for mount in [*container.mounts(), ("/tmp", "/tmp", "rw")]

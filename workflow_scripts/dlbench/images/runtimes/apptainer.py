@@ -24,14 +24,17 @@ from dlbench.images.image import Image
 from dlbench.images.runtimes import APPTAINER, BUILD, Container, marker_command, unpack_commands
 
 CONTAINED = True
-HANDS_ON_LIBRARIES = False
+FORWARDS_LIBRARY_PATH = False
 OPTIONS = {"start": ("auto", "directive", "command")}
 PROGRAMS = (APPTAINER,)
 # `sif add` knows kinds by number: a partition (4) that is an overlay (4) of squashfs (1), in the
 # group of the first (1), for a processor.
 OVERLAY = ("--datatype=4", "--parttype=4", "--partfs=1", "--groupid=1")
 PROCESSORS = {"x86_64": 2, "aarch64": 4, "ppc64le": 6}
-READ_IN_IMAGE = ("PATH", "LD_LIBRARY_PATH")  # Apptainer reads them in the image and adds GPU libraries
+READ_IN_IMAGE = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+)  # Apptainer reads them in the image and adds GPU libraries
 
 
 def version() -> list[str]:
@@ -47,7 +50,7 @@ def form(options: dict[str, Any]) -> str:
 def prepare(
     image: Image, folder: str, options: dict[str, Any], gpus: bool = False
 ) -> list[list[str]]:
-    """Commands that make its form of an image in the folder `place`."""
+    """Commands that make its form of an image in `folder`."""
     sif = directive_image(folder)
     if image.kind == "oci":
         return [[*build_command(), sif, f"oci:{image.path}"]]

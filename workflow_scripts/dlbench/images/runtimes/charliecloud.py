@@ -9,7 +9,7 @@ from dlbench.images.image import Image
 from dlbench.images.runtimes import Container, marker_command, unpack_commands, with_mount_points
 
 CONTAINED = True
-HANDS_ON_LIBRARIES = True
+FORWARDS_LIBRARY_PATH = True
 OPTIONS = {}
 PROGRAMS = ("ch-run",)
 
@@ -27,11 +27,16 @@ def form(options: dict[str, Any]) -> str:
 def prepare(
     image: Image, folder: str, options: dict[str, Any], gpus: bool = False
 ) -> list[list[str]]:
-    """Commands that make its form of an image in the folder `place`."""
+    """Commands that make its form of an image in `folder`."""
     root = prepared(image, folder, options)
     marker = [] if image.marked else [marker_command(image, root)]
     nvidia = [["ch-fromhost", "--nvidia", root]] if gpus else []
-    return [*unpack_commands(image, root), ["chmod", "--recursive", "u+rwX", root], *marker, *nvidia]
+    return [
+        *unpack_commands(image, root),
+        ["chmod", "--recursive", "u+rwX", root],
+        *marker,
+        *nvidia,
+    ]
 
 
 def prepared(image: Image, folder: str, options: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from dlbench.images.image import Image
 from dlbench.images.runtimes import Container, _engines
 
 CONTAINED = True
-HANDS_ON_LIBRARIES = False
+FORWARDS_LIBRARY_PATH = False
 OPTIONS = {}
 PROGRAMS = ("docker",)
 
@@ -29,7 +29,7 @@ def form(options: dict[str, Any]) -> str:
 def prepare(
     image: Image, folder: str, options: dict[str, Any], gpus: bool = False
 ) -> list[list[str]]:
-    """Commands that make its form of an image in the folder `place`."""
+    """Commands that make its form of an image in `folder`."""
     return _engines.load_commands("docker", image, folder)
 
 

@@ -12,7 +12,7 @@ from dlbench.images.image import Image
 from dlbench.images.runtimes import Container, _engines, podman_pull_command
 
 CONTAINED = True
-HANDS_ON_LIBRARIES = False
+FORWARDS_LIBRARY_PATH = False
 OPTIONS = {}
 PROGRAMS = ("podman",)
 
@@ -30,7 +30,7 @@ def form(options: dict[str, Any]) -> str:
 def prepare(
     image: Image, folder: str, options: dict[str, Any], gpus: bool = False
 ) -> list[list[str]]:
-    """Commands that make its form of an image in the folder `place`."""
+    """Commands that make its form of an image in `folder`."""
     if image.kind != "oci":
         return _engines.load_commands("podman", image, folder)
     return [podman_pull_command(image, _engines.name(image))]

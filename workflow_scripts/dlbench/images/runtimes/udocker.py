@@ -17,15 +17,22 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.images.image import Image
-from dlbench.images.runtimes import UNMARKED_INDEX, TAG, Container, marker_command, pack_commands, with_mount_points
+from dlbench.images.runtimes import (
+    UNMARKED_INDEX,
+    TAG,
+    Container,
+    marker_command,
+    pack_commands,
+    with_mount_points,
+)
 
 CONTAINED = True
-HANDS_ON_LIBRARIES = True
+FORWARDS_LIBRARY_PATH = True
 OPTIONS = {"execmode": ("P1", "P2", "F1", "F2", "F3", "F4", "R1", "S1")}
 PROGRAMS = ("udocker",)
 # Processes find one another by names, and by files in /tmp.
 FROM_HOST = [(path, path, "rw") for path in ("/tmp", "/etc/hosts", "/etc/resolv.conf")]
-NAME = "dlbench"  # of the one container in a place
+NAME = "dlbench"  # of the one container in a folder
 FOLDERS = {"UDOCKER_CONTAINERS": "containers", "UDOCKER_REPOS": "repos", "UDOCKER_LAYERS": "layers"}
 
 
@@ -42,7 +49,7 @@ def form(options: dict[str, Any]) -> str:
 def prepare(
     image: Image, folder: str, options: dict[str, Any], gpus: bool = False
 ) -> list[list[str]]:
-    """Commands that make its form of an image in the folder `place`."""
+    """Commands that make its form of an image in `folder`."""
     start = _udocker(folder)
     archive, commands = pack_commands(image, folder)
     if image.kind == "oci":
@@ -105,7 +112,7 @@ def _root(folder):
 
 
 def _udocker(folder):
-    """udocker with its containers in `place`."""
+    """udocker with its containers in `folder`."""
     folders = [f"{key}={Path(folder).absolute() / name}" for key, name in FOLDERS.items()]
     return ["env", *folders, "udocker", *_as_root()]
 
