@@ -55,7 +55,7 @@ onerror:
         if scheduler():
             cluster_job.cancel_left(scheduler(), patience_s=0)
         status = own_code.here("workflow_scripts/status.py")
-        print(plan.WHAT_STAYS.format(status=status), file=sys.stderr)
+        print(plan.FAILURE_MESSAGE.format(status=status), file=sys.stderr)
 
 
 # The default, as the first rule of this file.

@@ -34,7 +34,7 @@ rule write_archive:
     conda:
         "../envs/workflow.yaml"
     params:
-        config=lambda w: PLAN.config_file(keep=not STARTED.is_dry_run),
+        config=lambda w: PLAN.config_file(write=not STARTED.is_dry_run),
     shell:
         program("write_archive.py") + " --config-json {params.config:q}"
         " --output {output:q} 2>&1 | tee {log:q} >&2"

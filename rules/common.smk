@@ -78,4 +78,4 @@ wildcard_constraints:
     baseline="[A-Za-z0-9_.-]+",
     environment="[A-Za-z0-9_.-]+",
     image="[A-Za-z0-9_.-]+",
-    search=PLAN.searching,
+    search=PLAN.search_pattern,

@@ -25,7 +25,7 @@ rule fetch_dataset:
     resources:
         bench=1,
     params:
-        fetching=lambda w, output: PLAN.fetching(w.dataset),
+        fetching=lambda w, output: PLAN.fetch_flags(w.dataset),
         folder=lambda w: f"results/data/{w.dataset}/source",
     shell:
         program("fetch_dataset.py") + " {wildcards.dataset:q}"
@@ -51,7 +51,7 @@ rule convert_dataset:
         check=lambda w, output: STUDY.data["check"],
         source=lambda w: f"results/data/{w.dataset}/source",
         folder=lambda w: f"results/data/{w.dataset}",
-        recipe=lambda w, output: PLAN.recipe(w.dataset),
+        recipe=lambda w, output: PLAN.recipe_digest(w.dataset),
     shell:
         program("convert_dataset.py") + " {wildcards.dataset:q}"
         " --source {params.source:q} --output {params.folder:q}"
@@ -65,7 +65,7 @@ rule adopt_dataset:
     log:
         "results/logs/adopt_dataset/{dataset}.log",
     wildcard_constraints:
-        dataset=PLAN.adoptable,
+        dataset=PLAN.adoptable_pattern,
     priority: PREPARATION
     localrule: True
     conda:

@@ -34,6 +34,6 @@ rule draw_figure:
     params:
         caption=lambda w, threads: PLAN.figure(w.figure)["CAPTION"],
         # Of a table that was made meanwhile.
-        baselines=lambda w: baselines.standing(w.figure, STUDY.figures),
+        baselines=lambda w: baselines.digest_if_beside(w.figure, STUDY.figures),
     shell:
         program("draw_figure.py") + " {wildcards.figure:q} 2>&1 | tee {log:q} >&2"

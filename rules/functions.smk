@@ -38,7 +38,7 @@ def report_plan():
     """Print what is to be done, and why; as the first of the functions of rules that is called."""
     train_forced_runs()
     if STARTED.is_main:
-        lines = [*PLAN.why, *replaced_tables.lines(STUDY.name)]
+        lines = [*PLAN.summary_lines, *replaced_tables.lines(STUDY.name)]
         print(*lines, sep="\n", file=sys.stderr)
     if STARTED.is_dry_run and not PLAN.searches:
         print(JOBS.cost, file=sys.stderr)
@@ -104,7 +104,7 @@ def search_inputs(wildcards):
     report_plan()
     check_cluster()
     search, why_not = PLAN.searches[wildcards.search]
-    return [] if why_not else plan.needs(search.run)
+    return [] if why_not else plan.inputs_of_run(search.run)
 
 
 def searched_run(wildcards):
@@ -131,7 +131,7 @@ def training_inputs(wildcards):
     check_cluster()
     if wildcards.run_id in PLAN.pending:
         if STARTED.is_main and PLAN.is_by_directive(wildcards.run_id):
-            checkpoints.prepare_image.get(**PLAN.form(wildcards.run_id))
+            checkpoints.prepare_image.get(**PLAN.image_form(wildcards.run_id))
         return PLAN.training_inputs(wildcards.run_id)
     return list(map(ancient, PLAN.inputs_of_trained(wildcards.run_id)))
 

@@ -57,7 +57,7 @@ rule make_image:
     resources:
         bench=1,
     params:
-        settings=lambda w, output: PLAN.image(w.image),
+        settings=lambda w, output: PLAN.image_json(w.image),
         study=lambda w, output: STUDY.name,
     shell:
         program("make_image.py") + " {wildcards.image:q} --keep-failure"

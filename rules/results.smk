@@ -67,7 +67,7 @@ rule collect_runs:
     conda:
         "../envs/workflow.yaml"
     params:
-        config=lambda w: PLAN.config_file(keep=not STARTED.is_dry_run),
+        config=lambda w: PLAN.config_file(write=not STARTED.is_dry_run),
     shell:
         program("collect_runs.py")
         + " --config-json {params.config:q} 2>&1 | tee {log:q} >&2"

@@ -92,7 +92,7 @@ rule skip_run:
     log:
         "results/logs/skip_run/{run_id}.log",
     wildcard_constraints:
-        run_id=PLAN.to_skip,
+        run_id=PLAN.skip_pattern,
     localrule: True
     conda:
         "../envs/workflow.yaml"
@@ -114,12 +114,12 @@ rule read_run:
     log:
         "results/logs/read_run/{run_id}.log",
     wildcard_constraints:
-        run_id=PLAN.unread,
+        run_id=PLAN.unread_pattern,
     localrule: True
     conda:
         "../envs/workflow.yaml"
     params:
-        spec=lambda w, output: PLAN.spec(w.run_id),
+        spec=lambda w, output: PLAN.spec_json(w.run_id),
     shell:
         program("parse_run.py") + " results/runs/{wildcards.run_id:q}/train.jsonl"
         " --spec {params.spec:q} --put-aside 2>&1 | tee {log:q} >&2"

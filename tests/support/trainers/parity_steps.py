@@ -90,7 +90,7 @@ def train(framework, spec, strategy, loss, place):
     if loss:
         made._losses.loss = loss
     made.build()
-    variables = {name: places[0] for name, places in made.checkpoint_state().common.items()}
+    variables = {name: places[0] for name, places in made.checkpoint_state().replicated.items()}
     weights = {name: v for name, v in variables.items() if not name.startswith("optimizer/")}
     start = place / "weights.npz"
     if start.exists():

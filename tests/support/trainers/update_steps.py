@@ -35,7 +35,7 @@ def main(framework, folder, ways):
 def trained(framework, spec, strategy):
     made = plugins.load(framework, "engine").Engine(spec, strategy, None)
     made.build()
-    kept = {name: places[0] for name, places in made.checkpoint_state().common.items()}
+    kept = {name: places[0] for name, places in made.checkpoint_state().replicated.items()}
     weights = {name: value for name, value in kept.items() if not name.startswith("optimizer/")}
     found = {f"before/{name}": weight.numpy().copy() for name, weight in weights.items()}
     made.begin(0)

@@ -308,9 +308,9 @@ def panel(rows, kind):
 
 def test_what_is_fixed_is_said():
     rows = runs((1, 64, {}), (2, 32, {}))
-    assert scaling._fixed_words("strong", panel(rows, "strong")) == "strong scaling, 64 in all"
+    assert scaling._fixed_label("strong", panel(rows, "strong")) == "strong scaling, 64 in all"
     rows = runs((1, 64, {}), (2, 64, {}), (1, 32, {}), (2, 32, {}))
-    assert scaling._fixed_words("weak", panel(rows, "weak")) == "weak scaling"
+    assert scaling._fixed_label("weak", panel(rows, "weak")) == "weak scaling"
 
 
 @pytest.mark.parametrize(

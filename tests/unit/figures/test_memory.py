@@ -84,4 +84,4 @@ def test_runs_whose_memory_is_not_known_are_said_not_drawn(tmp_path, monkeypatch
     rows = made_tables.study(repeats=1, batch_per_device=[16, 64], **paper)
     tables = made_tables.write(tmp_path, rows, steps_each=0)
     plugins.load("figures", "memory").draw(tables, tmp_path / "memory")
-    assert said == [plugins.load("figures", "memory").NOTHING]
+    assert said == [plugins.load("figures", "memory").EMPTY_MESSAGE]

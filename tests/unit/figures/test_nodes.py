@@ -16,7 +16,9 @@ def labels(axes):
 def test_nodes_are_rows_the_slowest_first_and_slower_ones_are_marked(panels):
     (axes,) = panels("nodes", page_figures.screened())
     assert labels(axes)[0] == "gpu07" and len(labels(axes)) == 12
-    marked = [text for text in axes.texts if to_hex(text.get_color()) == to_hex(nodes.NAMED)]
+    marked = [
+        text for text in axes.texts if to_hex(text.get_color()) == to_hex(nodes.SLOWER_COLOUR)
+    ]
     assert [text.get_text() for text in marked] == ["\u22124.5 %, 5 runs, slower"]
     points = [line for line in axes.lines if line.get_marker() == "D"]
     assert [float(np.round(line.get_xdata()[0], 1)) for line in points] == [-4.5]

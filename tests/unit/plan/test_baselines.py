@@ -83,9 +83,9 @@ def test_the_names_of_baselines_stay_and_a_further_repeat_changes_none(plan_of):
 
 def test_they_are_kept_for_the_machine_or_on_a_cluster_for_the_site(plan_of):
     plan = plan_of(TWO, site=SITE | {"name": "our site"})
-    here, on_nodes = (baselines.machine(plan, submits) for submits in (False, True))
+    here, on_nodes = (baselines.machine_folder(plan, submits) for submits in (False, True))
     assert on_nodes == "site-our-site" and len(here) == 12
-    assert here == baselines.machine(plan, False)
+    assert here == baselines.machine_folder(plan, False)
     files = baselines.files(plan, False)
     assert all(file.startswith(f"results/baselines/{here}/") for file in files)
 
@@ -140,11 +140,15 @@ def test_figures_ask_for_the_table_only_where_one_has_no_other(plan_of, tmp_path
     assert baselines.for_figure("scaling", both) == [baselines.TABLE]
     assert baselines.for_figure("loss", both) == baselines.for_figure("scaling", ("scaling",)) == []
     plan_of(TWO)  # in an empty folder
-    assert baselines.standing("scaling", ("scaling",)) == ""
+    assert baselines.digest_if_beside("scaling", ("scaling",)) == ""
     Path(baselines.TABLE).parent.mkdir(parents=True)
     Path(baselines.TABLE).write_bytes(b"made")
-    assert baselines.standing("scaling", ("scaling",)) == baselines.digest() != ""
-    assert baselines.standing("scaling", both) == baselines.standing("loss", both) == ""
+    assert baselines.digest_if_beside("scaling", ("scaling",)) == baselines.digest() != ""
+    assert (
+        baselines.digest_if_beside("scaling", both)
+        == baselines.digest_if_beside("loss", both)
+        == ""
+    )
 
 
 def test_every_strategy_with_an_exchange_is_one_of_its_framework():

@@ -203,9 +203,9 @@ def test_flags_of_fetching_survive_the_shell(alone):
     Path(folder).mkdir()
     data = STUDY["data"] | {"manual_dir": folder, "offline": True, "terms_accepted": ["imagenet"]}
     plan = planning.make_plan(STUDY | {"data": data})
-    assert shlex.split(plan.fetching("digits")) == [f"--manual-dir={folder}", "--offline"]
-    assert shlex.split(plan.fetching("imagenet"))[-1] == "--terms-accepted"
-    assert planning.make_plan(STUDY).fetching("digits") == ""
+    assert shlex.split(plan.fetch_flags("digits")) == [f"--manual-dir={folder}", "--offline"]
+    assert shlex.split(plan.fetch_flags("imagenet"))[-1] == "--terms-accepted"
+    assert planning.make_plan(STUDY).fetch_flags("digits") == ""
 
 
 def test_finished_runs_are_left_and_the_others_sorted_by_what_they_need(plan):
@@ -226,7 +226,9 @@ def test_finished_runs_are_left_and_the_others_sorted_by_what_they_need(plan):
         **{run.id: "missing" for run in missing},
     }
     assert again.remade == set()
-    assert [run.id for run in again.study.runs if re.fullmatch(again.unread, run.id)] == [unread.id]
+    assert [run.id for run in again.study.runs if re.fullmatch(again.unread_pattern, run.id)] == [
+        unread.id
+    ]
     assert again.inputs_of_trained(current.id) == again.training_inputs(current.id)
     words = run_command.start_run_arguments(again, unread.id, 1)
     first, *_ = [w for w in words if "--position" in w]
@@ -241,14 +243,14 @@ def test_runs_that_the_command_line_asks_for_count_as_runs_to_be_trained(plan):
     done.pending.clear()
     done.train_again([second.id, first.id])
     assert done.to_train == [first, second]
-    assert list(done.why) == ["2 runs to train again: the command line asks for it"]
+    assert list(done.summary_lines) == ["2 runs to train again: the command line asks for it"]
     assert [done.position(run.id) for run in done.to_train] == ["7/8", "8/8"]
     assert [done.runs_after(run.id) for run in done.to_train] == [1, 0]
 
 
 def test_it_says_how_many_runs_are_to_be_done_and_why(plan):
-    assert list(plan.why) == ["8 runs to train: not trained yet"]
-    plan.keep_code()
+    assert list(plan.summary_lines) == ["8 runs to train: not trained yet"]
+    plan.record_code_digests()
     data = staleness.data_code("digits")
     kept = {path.name.partition(".")[0] for path in own_code.KEPT.iterdir()}
     assert kept == {
@@ -258,7 +260,7 @@ def test_it_says_how_many_runs_are_to_be_done_and_why(plan):
     first, second, *_ = plan.study.runs
     finish(first, staleness.made_from(first))
     finish(second, staleness.made_from(second) | {"environment": "another"})
-    assert list(planning.make_plan(STUDY).why) == [
+    assert list(planning.make_plan(STUDY).summary_lines) == [
         "6 runs to train: not trained yet",
         "1 run to read again from the log: run.json: there is no record",
         "1 run to train again: environment changed since it was trained: envs/train/uv.lock",
@@ -267,7 +269,7 @@ def test_it_says_how_many_runs_are_to_be_done_and_why(plan):
     block["exclude"] = [{"strategy": "single", "devices_per_node": 4, "reason": "one device"}]
     assert (
         "8 runs to skip: needs 4 cpu devices per node; this site has 2"
-        in planning.make_plan(STUDY | {"matrix": [block]}).why
+        in planning.make_plan(STUDY | {"matrix": [block]}).summary_lines
     )
 
 
@@ -302,24 +304,25 @@ def test_the_config_travels_as_a_file_that_is_another_one_when_the_config_change
 def test_what_this_machine_cannot_do_is_to_be_skipped_and_what_is_read_again_is_not(plan):
     block = STUDY["matrix"][0] | {"strategy": "mirrored", "devices_per_node": [2, 4]}
     mixed = planning.make_plan(STUDY | {"matrix": [block]})
-    to_skip = {run_id for run_id in mixed.runs if re.fullmatch(mixed.to_skip, run_id)}
+    to_skip = {run_id for run_id in mixed.runs if re.fullmatch(mixed.skip_pattern, run_id)}
     assert to_skip == set(mixed.skipped) and 0 < len(to_skip) < len(mixed.runs)
     unread = dict.fromkeys(mixed.pending, (State.UNREAD, ""))
     assert not any(
-        re.fullmatch(dataclasses.replace(mixed, pending=unread).to_skip, one) for one in to_skip
+        re.fullmatch(dataclasses.replace(mixed, pending=unread).skip_pattern, one)
+        for one in to_skip
     )
 
 
 def test_where_nothing_is_unread_or_adopted_the_patterns_match_no_run(plan):
     for run_id in (*plan.runs, ""):
-        assert not re.fullmatch(plan.unread, run_id)
-        assert not re.fullmatch(plan.adoptable, run_id)
+        assert not re.fullmatch(plan.unread_pattern, run_id)
+        assert not re.fullmatch(plan.adoptable_pattern, run_id)
 
 
 def test_a_pattern_of_many_runs_matches_them_alone_and_is_not_a_list_of_all_to_try(plan):
     ids = [*(f"lenet5-b{batch}-r1" for batch in range(2000)), "a.b", "axb", "a", "a.bc"]
     unread = dict.fromkeys(ids[::2], (State.UNREAD, ""))
-    pattern = dataclasses.replace(plan, pending=unread).unread
+    pattern = dataclasses.replace(plan, pending=unread).unread_pattern
     assert [run_id for run_id in ids if re.fullmatch(pattern, run_id)] == ids[::2]
     assert len(pattern) < sum(map(len, unread))
 

@@ -20,7 +20,7 @@ def test_a_config_with_mistakes_is_refused_with_all_of_them():
 def test_an_unknown_run_is_named_with_the_nearest(plan):
     known = next(iter(plan.runs))
     with pytest.raises(Error) as error:
-        plan.spec(known[:-1])
+        plan.spec_json(known[:-1])
     assert "no run" in str(error.value)
     assert "did you mean" in str(error.value)
 

@@ -54,8 +54,8 @@ def test_of_each_number_of_devices_one_condition_is_repeated_as_often_as_it_was_
         (devices, repeat): 1 for devices in (1, 2) for repeat in (1, 2, 3)
     }
     assert {run.sentinel for run in found.runs} == {1}
-    assert "among the new, about 0.0167 node-hours, 8% of the session: " in found.words
-    assert "lenet5 synthetic batch 8, mirrored on 2 devices (3 repeats)" in found.words
+    assert "among the new, about 0.0167 node-hours, 8% of the session: " in found.message
+    assert "lenet5 synthetic batch 8, mirrored on 2 devices (3 repeats)" in found.message
 
 
 def test_sentinels_of_auto_take_at_most_a_fifth_of_the_session():
@@ -65,7 +65,7 @@ def test_sentinels_of_auto_take_at_most_a_fifth_of_the_session():
         found = chosen(some, batch(*MANY))
         assert len(found.runs) == left, count
         assert len(found.runs) <= sentinels.SHARE * (len(found.runs) + 3 * count)
-    assert found.words == (
+    assert found.message == (
         "no sentinels: 3 repeats of lenet5 synthetic batch 8, single on 1 device would take 50% of "
         "the session, more than 20%; `sentinels: 1` repeats it all the same"
     )
@@ -100,7 +100,7 @@ def test_how_many_conditions_or_which_may_be_said_and_take_the_time_that_they_ta
     named = chosen(study(sizes, sentinels=[{"batch_per_device": [8, 32]}]), batch(64))
     assert {run.batch_per_device for run in named.runs} == {8, 32}
     none = chosen(study(sizes, sentinels=[{"batch_per_device": 64}]), batch(64))
-    assert none.words == (
+    assert none.message == (
         "no sentinels: `sentinels` means no condition that has 1 finished repeat or more and none "
         "to be trained"
     )
@@ -115,7 +115,7 @@ def test_auto_repeats_no_condition_that_is_too_seldom_finished_to_judge_drift():
     made = study({"batch_per_device": [8, *MANY]}, repeats=2)
     assert (
         "compared with no condition that has 3 finished repeats or more"
-        in chosen(made, batch(*MANY)).words
+        in chosen(made, batch(*MANY)).message
     )
     asked = study({"batch_per_device": [8, *MANY]}, repeats=2, sentinels=1)
     assert len(chosen(asked, batch(*MANY)).runs) == 2
@@ -133,7 +133,7 @@ def test_nothing_is_repeated_where_nothing_is_trained_or_finished_or_wanted():
 def test_further_repeats_share_a_session_with_what_they_are_compared_with():
     made = study({"batch_per_device": [8, *MANY]}, repeats=4)
     found = chosen(made, lambda run: run.repeat == 4)
-    assert found.words == "no sentinels: each condition to be trained has finished runs"
+    assert found.message == "no sentinels: each condition to be trained has finished runs"
     asked = chosen(
         study({"batch_per_device": [8, 16]}, repeats=4, sentinels=1),
         lambda run: run.repeat == 4 and run.batch_per_device == 16,
@@ -145,7 +145,7 @@ def test_a_condition_that_nothing_new_is_compared_with_is_not_repeated():
     other = {"model": "cnn12", "dataset": "digits", "batch_per_device": MANY}
     made = study({"batch_per_device": 8}, other)
     found = chosen(made, lambda run: run.model == "cnn12")
-    assert not found.runs and "are compared with no condition" in found.words
+    assert not found.runs and "are compared with no condition" in found.message
 
 
 def test_sentinels_are_spread_over_the_session():
@@ -201,7 +201,7 @@ def test_a_start_plans_its_sentinels_and_its_jobs_plan_the_same(monkeypatch):
     assert len(plan.to_train) == 4 and len(own) == 2
     assert all(is_sentinel(run.id) for run in own)
     assert plan.study.runs == config.study(settings(8, 16)).runs
-    assert any(line.startswith("sentinels: 2 runs") for line in plan.why)
+    assert any(line.startswith("sentinels: 2 runs") for line in plan.summary_lines)
     assert f"--label={own[0].label()}" in run_command.start_run_arguments(plan, own[0].id)
     positions = [plan.position(run.id) for run in plan.to_train]
     assert {*positions} == {"3/4", "4/4", "sentinel 1/2", "sentinel 2/2"}  # the study has 4 runs
@@ -209,10 +209,10 @@ def test_a_start_plans_its_sentinels_and_its_jobs_plan_the_same(monkeypatch):
     assert not sessions.sentinels()
     start_session.start(plan, sessions.new())
     assert sorted(
-        planned(settings(8, 16), choose_sentinels=sentinels.chosen_of_session).runs
+        planned(settings(8, 16), choose_sentinels=sentinels.sentinels_of_session).runs
     ) == sorted(plan.runs)
     finish(own[0], 10, made_from=staleness.made_from(own[0]))
-    later = planned(settings(8, 16), choose_sentinels=sentinels.chosen_of_session)
+    later = planned(settings(8, 16), choose_sentinels=sentinels.sentinels_of_session)
     assert own[0].id not in later.pending and own[1].id in later.pending
     assert not planned(settings(8, 16)).sentinels.runs  # as pods and check_site plan
 

@@ -223,7 +223,7 @@ def test_a_block_that_waits_for_its_environment_has_it_installed_where_it_is_all
 def test_the_plan_says_what_was_chosen_and_keeps_it(machine):
     machine("3.13.0")
     plan = planning.make_plan(made_studies.STUDY)
-    assert list(plan.why)[-1] == (
+    assert list(plan.summary_lines)[-1] == (
         "runs that name no environment are of envs/train-latest, since no Python fits envs/train "
         "(results/chosen_environments.json)"
     )
@@ -279,7 +279,7 @@ def test_an_environment_below_the_home_of_somebody_else_is_named_and_ends_nothin
     assert f"the Python of envs/train is {home}/python, which this user may not reach" in reason
     assert not trainer_environments.is_installed("train")
     assert not trainer_environments.has_package("horovod", "train")
-    assert planning._gone([RUN]) == set()  # nothing is made again over the other's
+    assert planning._missing_environments([RUN]) == set()  # nothing is made again over the other's
 
 
 def test_where_the_folder_is_somebody_elses_a_start_says_so_and_what_goes_without(

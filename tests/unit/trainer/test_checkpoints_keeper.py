@@ -246,7 +246,7 @@ def test_a_model_that_changed_is_named(folder, change):
     if change == "shape":
         again.weights.assign(np.zeros(3, np.float32))
     else:
-        again.checkpointer._common["bias"] = again.checkpointer._common.pop("weights")
+        again.checkpointer._replicated["bias"] = again.checkpointer._replicated.pop("weights")
     name, shape = ("weights", (3,)) if change == "shape" else ("bias", (2,))
     with pytest.raises(Error) as error:
         again.checkpointer.resume()

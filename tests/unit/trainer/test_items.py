@@ -11,7 +11,7 @@ from dlbench import Error
 from dlbench.common import plugins, tfrecord
 from dlbench.study.runs import Run
 from dlbench.trainer.reading import items, stored
-from dlbench.trainer.reading.converted import Wanted
+from dlbench.trainer.reading.converted import InputSettings
 
 TASK = plugins.load("tasks", "classification")
 # Of a model that takes images of 2 x 2 pixels in three classes.
@@ -40,7 +40,7 @@ def halved(inputs):
 
 def source(dataset="synthetic", folder=None, rank=0, **fields):
     run = Run(model="lenet5", dataset=dataset, batch_per_device=4, steps=5, **fields)
-    return items.find(Wanted(run, Strategy(rank), NATIVE, TASK, halved, seed=1), folder)
+    return items.find(InputSettings(run, Strategy(rank), NATIVE, TASK, halved, seed=1), folder)
 
 
 def numbered(folder, kind="image"):

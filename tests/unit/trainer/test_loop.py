@@ -81,7 +81,7 @@ class Engine(engine.Engine):
         return 2
 
     def checkpoint_state(self):
-        return CheckpointState(common={"weight": [self.weight]}, own={})
+        return CheckpointState(replicated={"weight": [self.weight]}, per_rank={})
 
     def weights_sha256(self):
         return ["0"]

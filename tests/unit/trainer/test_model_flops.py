@@ -33,8 +33,8 @@ def test_what_the_backward_pass_does_again_is_counted_apart():
     block, whole = Tally(), Tally()
     block.add(multiply_adds=5, values=3)
     whole.add(multiply_adds=7, values=1)
-    whole.add(multiply_adds=2, values=1, again=True)
-    whole.include(block, again=True)
+    whole.add(multiply_adds=2, values=1, recomputed=True)
+    whole.include(block, recomputed=True)
     assert whole.total() == (28, 5, [], 14)
     outer = Tally()
     outer.include(whole, times=2)
@@ -44,7 +44,7 @@ def test_what_the_backward_pass_does_again_is_counted_apart():
 def test_of_many_layers_without_a_rule_a_few_are_named():
     tally = Tally()
     for number in range(100):
-        tally.miss(f"own_{number} (Own)", "x" * 1000)
+        tally.add_unknown(f"own_{number} (Own)", "x" * 1000)
     assert len(tally.total().unknown) == model_flops.MOST_REASONS
     assert max(map(len, tally.total().unknown)) < 200
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from dlbench.baselines import rounds
-from dlbench.trainer.calibration import Times
+from dlbench.trainer.calibration import Repeat
 
 MEASURE = "all_reduce"
 LEAST_BYTES, FACTOR = 1 << 10, 2
@@ -43,7 +43,7 @@ def bus_bytes(size_bytes: int, devices: int) -> float:
 
 
 def rows(
-    make: Callable[[int], Times],
+    make: Callable[[int], Repeat],
     gather: rounds.Gather,
     devices: int,
     gradients_bytes: Iterable[int],

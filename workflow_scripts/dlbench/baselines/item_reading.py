@@ -28,10 +28,12 @@ def row(spec: Spec, reader: type, folder: str, cores: int) -> dict[str, Any]:
         folder: of the dataset.
         cores: of the device.
     """
-    native = plugins.load(engine.kind(spec.framework, "models"), spec.model)
-    task = plugins.load("tasks", native.TASK)
-    wanted = converted.Wanted(spec, None, native, task, lambda inputs: inputs, spec.seed)
-    data: Any = converted.open_dataset(reader, wanted, folder)
+    model_module = plugins.load(engine.kind(spec.framework, "models"), spec.model)
+    task = plugins.load("tasks", model_module.TASK)
+    settings = converted.InputSettings(
+        spec, None, model_module, task, lambda inputs: inputs, spec.seed
+    )
+    data: Any = converted.open_dataset(reader, settings, folder)
     batches = iter(data.training_batches(spec.batch_per_device, spec.seed))
     try:
         rates = _rates(batches, spec.batch_per_device)

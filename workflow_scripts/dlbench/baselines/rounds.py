@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dlbench.trainer.calibration import Times
+from dlbench.trainer.calibration import Repeat
 
 ROUNDS, ROUND_S = 5, 0.1
 MOST_NUMBER = 2000  # in one round
@@ -20,7 +20,7 @@ def alone(values: list[float]) -> list[float]:
 
 
 def seconds_of_one(
-    times: Times, gather: Gather = alone, clock: Callable[[], float] = time.perf_counter
+    times: Repeat, gather: Gather = alone, clock: Callable[[], float] = time.perf_counter
 ) -> list[float]:
     """Seconds that one takes, in each of ROUNDS rounds, on the slowest process.
 

@@ -18,8 +18,8 @@ def start(plan: Plan, session: Mapping[str, str]) -> None:
     Raises:
         Error: something cannot be written.
     """
-    plan.put_logs_aside()
+    plan.move_logs_aside()
     recorded.forget_standing()
     trainer_environments.write_choices(plan.with_tries)
-    plan.keep_code()
+    plan.record_code_digests()
     sessions.start(session, [run.values() for run in plan.sentinels.runs])

@@ -127,7 +127,7 @@ def _reasons(study, standings):
 
 def _left_by_steps(standing):
     """Seconds that the steps of a running run still take; None if it has done too few."""
-    going = standing.going
+    going = standing.latest_progress
     if not going or going.step_time_s is None:
         return None
     return max(0, going.total_steps - going.step) * going.step_time_s
@@ -156,7 +156,7 @@ def _grouped(reasons):
 
 
 def _running(label, standing, left_s):
-    going = standing.going
+    going = standing.latest_progress
     return {
         "run_id": standing.run.id,
         "label": label,

@@ -117,7 +117,7 @@ class Submitting:
             conversion = [(jobs.CONVERSION, jobs.job_of_conversion(profile_value))]
             jobs.check(conversion, queues, profile_value("convert_dataset", module.QUEUE))
         self._queue = queue
-        waiting_jobs.report(name, Path.cwd())
+        waiting_jobs.start_reporting(name, Path.cwd())
 
     def _refuse_auto(self):
         keys = ["device", "cores_per_node"]

@@ -190,9 +190,9 @@ def series_along(
         counts = runs.groupby([*panel, *keys], dropna=False)[x].transform("nunique")
         runs = runs[counts >= fewest]
     grouped = runs.groupby([*panel], dropna=False)
-    distinguishing = [
+    differing = [
         name
-        for name in _distinguishing(runs, keys)
+        for name in _differing(runs, keys)
         if name not in LENGTHS or (grouped[name].nunique(dropna=False) > 1).any()
     ]
     shapes = _shapes(runs)
@@ -203,7 +203,7 @@ def series_along(
             first = series.iloc[0]
             one_shape = shapes.get((first["model"], first["dataset"]), 1) == 1
             name = condition_label(
-                first, [name for name in distinguishing if name != "item_shape" or not one_shape]
+                first, [name for name in differing if name != "item_shape" or not one_shape]
             )
             index = indices.setdefault(name, len(indices))
             panels.setdefault(key, []).append(Series(name, index, x, series))
@@ -222,9 +222,9 @@ def conditions(
     keys = [name for name in SETTINGS if name not in (*heading, "global_batch")]
     groups = {}
     for key, group in runs.groupby(list(heading), dropna=False):
-        distinguishing = _distinguishing(group, keys)
+        differing = _differing(group, keys)
         groups[" \u00b7 ".join(map(str, key)), common([group])] = [
-            (condition_label(repeats.iloc[0], distinguishing), repeats)
+            (condition_label(repeats.iloc[0], differing), repeats)
             for _, repeats in group.groupby(keys, dropna=False)
         ]
     return groups
@@ -293,14 +293,14 @@ def common(tables: Iterable[pd.DataFrame], names: Sequence[str] = HEADING) -> st
     )
 
 
-def _distinguishing(runs, keys):
+def _differing(runs, keys):
     """What differs, without what follows from it: the version of a framework that has one only."""
-    distinguishing = differing_settings(runs, keys)
-    if "framework" in distinguishing and "framework_version" in distinguishing:
+    differing = differing_settings(runs, keys)
+    if "framework" in differing and "framework_version" in differing:
         versions = runs.groupby("framework", dropna=False)["framework_version"].nunique()
         if (versions <= 1).all():
-            distinguishing.remove("framework_version")
-    return distinguishing
+            differing.remove("framework_version")
+    return differing
 
 
 def _shapes(runs):

@@ -77,11 +77,11 @@ def of_plan(plan: Plan) -> dict[str, Baseline]:
     found = []
     for key, runs in exchanges.items():
         models = tuple(sorted({run.model for run in runs}))
-        found.append(Baseline(_started(key, runs), models=models))
+        found.append(Baseline(_run_like(key, runs), models=models))
     for key, runs in devices.items():
         reads = {run.dataset: run for run in reversed(runs) if staleness.has_data(run)}
         of_each = tuple(reads[dataset] for dataset in sorted(reads))
-        found.append(Baseline(_started(key, runs), reads=of_each))
+        found.append(Baseline(_run_like(key, runs), reads=of_each))
     return {baseline.name: baseline for baseline in found}
 
 
@@ -93,7 +93,7 @@ def exchanges_gradients(run: Run) -> bool:
     return False
 
 
-def machine(plan: Plan, submits: bool) -> str:
+def machine_folder(plan: Plan, submits: bool) -> str:
     """The folder of this machine's baselines.
 
     Args:
@@ -106,7 +106,7 @@ def machine(plan: Plan, submits: bool) -> str:
 
 def files(plan: Plan, submits: bool) -> list[str]:
     """The baselines of the study on this machine."""
-    place = FOLDER / machine(plan, submits)
+    place = FOLDER / machine_folder(plan, submits)
     return sorted(str(place / f"{name}.json") for name in of_plan(plan))
 
 
@@ -154,7 +154,7 @@ def arguments(plan: Plan, name: str, output: str) -> str:
         f"--output={output}",
         f"--device={plan.device_kind}",
         *(f"--model={model}" for model in baseline.models),
-        *(f"--read={json.dumps(_read(run))}" for run in baseline.reads),
+        *(f"--read={json.dumps(_reading_with_folder(run))}" for run in baseline.reads),
     ]
     if plan.study.model_folder:
         command.append(f"--model-folder={plan.study.model_folder}")
@@ -177,7 +177,7 @@ def for_figure(name: str, figures: tuple[str, ...]) -> list[str]:
     return [TABLE] if use == ALONE or (use == BESIDE and any(map(is_alone, figures))) else []
 
 
-def standing(name: str, figures: tuple[str, ...]) -> str:
+def digest_if_beside(name: str, figures: tuple[str, ...]) -> str:
     """The digest of a table that a figure draws where there is one, but does not ask for; or ""."""
     beside = plugins.constants("figures", name).get("BASELINES") == BESIDE
     return "" if not beside or for_figure(name, figures) else digest()
@@ -197,10 +197,10 @@ def _key(run, names):
     return tuple((name, getattr(run, name)) for name in names)
 
 
-def _started(key, runs):
+def _run_like(key, runs):
     model = min(run.model for run in runs)
     return Run(model=model, dataset="synthetic", batch_per_device=1, steps=1, **dict(key))
 
 
-def _read(run):
+def _reading_with_folder(run):
     return reading(run) | {"folder": f"results/data/{run.dataset}"}

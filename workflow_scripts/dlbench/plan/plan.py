@@ -33,7 +33,7 @@ TO_DO = {
     State.DAMAGED: "to train again, its logs put aside",
     State.UNREAD: "to read again from the log",
 }
-WHAT_STAYS = (
+FAILURE_MESSAGE = (
     "Not all is done. What is done stays: the same command, started again, goes on with the rest.\n"
     "{status}, with the same --configfile, says how each run stands."
 )
@@ -66,13 +66,10 @@ class Plan:
     tries: int = 2 * ATTEMPTS  # with those that are preempted, cancelled, or lose their node
     reported: set[str] = field(default_factory=set, compare=False)
 
-    def config_file(self, keep: bool = True) -> str:
-        """The merged config as a file; `keep`: write it, where it is not there yet."""
-        return str(
-            config.write_merged_config(self.config_json)
-            if keep
-            else config.merged_config_path(self.config_json)
-        )
+    def config_file(self, write: bool = True) -> str:
+        """The path of the merged config; `write`: write the file unless it exists."""
+        path_of = config.write_merged_config if write else config.merged_config_path
+        return str(path_of(self.config_json))
 
     def run(self, run_id: str) -> Run:
         """The run of an id.
@@ -128,7 +125,7 @@ class Plan:
             or records_list.unlisted(self.runs)
         )
 
-    def keep_code(self) -> None:
+    def record_code_digests(self) -> None:
         """Keep lists of the files that are executed, so that those that change can be named."""
         executed = [staleness.training_code(run) for run in self.to_train]
         executed += [staleness.data_code(dataset) for dataset in self.datasets]
@@ -136,27 +133,27 @@ class Plan:
             own_code.keep_digests(files)
 
     @property
-    def why(self) -> Iterator[str]:
+    def summary_lines(self) -> Iterator[str]:
         """Lines that say how many runs are to be done, and why: which files changed, say."""
         if self.searches:
             yield f"to find before the runs that they give: {len(self.searches)}"
             yield from (search.label() for search, _ in self.searches.values())
-        reasons = Counter(self._why(run_id) for run_id in self.pending).most_common()
+        reasons = Counter(self._reason_of(run_id) for run_id in self.pending).most_common()
         for reason, number in reasons[:MOST_REASONS]:
             yield f"{phrases.counted(number, 'run')} {reason}"
         if rest := sum(number for _, number in reasons[MOST_REASONS:]):
             yield f"{rest} more for other reasons; status.py has them all"
-        if self.sentinels.words:
-            yield self.sentinels.words
+        if self.sentinels.message:
+            yield self.sentinels.message
         yield from trainer_environments.describe_choices(self.with_tries)
 
-    def _why(self, run_id):
+    def _reason_of(self, run_id):
         state, reason = self.pending[run_id]
         if run_id in self.skipped:
             return f"to skip: {self.skipped[run_id]}"
         return f"{TO_DO[state]}: {reason.replace(f'{run_record.folder(run_id)}/', '')}"
 
-    def put_logs_aside(self) -> None:
+    def move_logs_aside(self) -> None:
         """Put the logs of runs aside that are trained again; those of damaged runs are named."""
         for run_id, (state, reason) in self.pending.items():
             log = run_record.folder(run_id) / "train.jsonl"
@@ -178,7 +175,7 @@ class Plan:
         run = self.run(run_id)
         if run_id in self.skipped:
             return self.session_files.file
-        inputs = [*self.session_files.file, *needs(run)]
+        inputs = [*self.session_files.file, *inputs_of_run(run)]
         if run_id in self.study.targets:
             # They decide whether this one is needed.
             inputs += [f"results/runs/{earlier}/run.json" for earlier in enough.earlier(run)]
@@ -200,29 +197,29 @@ class Plan:
         return [*self.runs.values(), *tries]
 
     @property
-    def searching(self) -> str:
+    def search_pattern(self) -> str:
         """A pattern that matches the searches that are to be done."""
         return name_patterns.any_of([*self.searches])
 
     @property
-    def unread(self) -> str:
+    def unread_pattern(self) -> str:
         """A pattern that matches the runs whose logs stand but whose records do not."""
         ids = [run_id for run_id, (state, _) in self.pending.items() if state is State.UNREAD]
         return name_patterns.any_of(ids)
 
     @property
-    def to_skip(self) -> str:
+    def skip_pattern(self) -> str:
         """A pattern that matches the runs that are to be recorded as skipped, and not trained."""
         states = ((run_id, state) for run_id, (state, _) in self.pending.items())
         ids = [one for one, state in states if state is not State.UNREAD and one in self.skipped]
         return name_patterns.any_of(ids)
 
     @property
-    def adoptable(self) -> str:
+    def adoptable_pattern(self) -> str:
         """A pattern that matches the datasets that are there already."""
         return name_patterns.any_of([*self.adopted])
 
-    def fetching(self, dataset: str) -> str:
+    def fetch_flags(self, dataset: str) -> str:
         """Flags of fetch_dataset.py that say where files may come from, quoted for the shell."""
         data = self.study.data
         flags = [f"--manual-dir={data['manual_dir']}"] if data["manual_dir"] else []
@@ -251,10 +248,10 @@ class Plan:
         """The Python that exports runs to TensorBoard, which comes with TensorFlow."""
         return str(trainer_environments.trainer_python(self._export_environment))
 
-    def recipe(self, dataset: str) -> str:
+    def recipe_digest(self, dataset: str) -> str:
         return staleness.recipe(dataset)
 
-    def spec(self, run_id: str) -> str:
+    def spec_json(self, run_id: str) -> str:
         return json.dumps(self.run(run_id).values(), sort_keys=True)
 
     def priority(self, run_id: str) -> int:
@@ -267,7 +264,7 @@ class Plan:
         done = [run for run in self.with_tries if run.id not in self.skipped]
         return sorted(stamp for stamp in set(map(environment_stamp, done)) if stamp)
 
-    def image(self, name: str) -> str:
+    def image_json(self, name: str) -> str:
         """The config's entry of an image, as JSON."""
         return json.dumps(self.study.images.get(name, {}), sort_keys=True)
 
@@ -276,7 +273,7 @@ class Plan:
         is_to_train = run_id in self.pending and run_id not in self.skipped
         return is_to_train and start_command.by_directive(self.run(run_id))
 
-    def form(self, run_id: str) -> dict[str, str]:
+    def image_form(self, run_id: str) -> dict[str, str]:
         """The image of a run and the form that it takes, as wildcards of prepare_image."""
         run = self.run(run_id)
         return {"image": run.environment, "form": trainer_image.form_name(run)}
@@ -384,7 +381,7 @@ def environment_stamp(run: Run) -> str | None:
     return f"results/environments/{run.environment}.json" if there else None
 
 
-def needs(run: Run) -> list[str]:
+def inputs_of_run(run: Run) -> list[str]:
     """What must be there before a run starts: its environment or image, and its data."""
     data = [f"results/data/{run.dataset}/manifest.json"] if staleness.has_data(run) else []
     return [*filter(None, [environment_stamp(run)]), *data]

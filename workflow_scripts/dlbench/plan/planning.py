@@ -30,7 +30,7 @@ from dlbench.trainer.reading import manifest
 
 # Less than any start leaves behind: its session, its lock, the tables of a small study.
 LEAST_FREE_BYTES, LEAST_FREE_FILES = 1 << 20, 50
-_of_this_start: dict[str, plan.Plan] = {}
+_plan_by_settings: dict[str, plan.Plan] = {}
 
 
 def no_sentinels(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -> Chosen:
@@ -78,13 +78,13 @@ def plan_of_start(settings: dict[str, Any], is_start: bool) -> plan.Plan:
     """
     config_schema.check_size(settings)  # before it is unfolded here
     key = repr(settings)
-    if key not in _of_this_start:
-        choose = sentinels.choose if is_start else sentinels.chosen_of_session
-        made = make_plan(settings, choose)
-        _check_secrets(made)
+    if key not in _plan_by_settings:
+        choose = sentinels.choose if is_start else sentinels.sentinels_of_session
+        new_plan = make_plan(settings, choose)
+        _check_secrets(new_plan)
         session = sessions.new() if is_start else None
-        _of_this_start[key] = dataclasses.replace(made, new_session=session)
-    return _of_this_start[key]
+        _plan_by_settings[key] = dataclasses.replace(new_plan, new_session=session)
+    return _plan_by_settings[key]
 
 
 def plan_found_batches(settings: dict[str, Any], before: plan.Plan) -> None:
@@ -101,9 +101,9 @@ def plan_found_batches(settings: dict[str, Any], before: plan.Plan) -> None:
     vars(before).update(vars(after))
 
 
-def _check_secrets(made):
+def _check_secrets(new_plan):
     """Check that commands have what the config that is kept hides."""
-    for run in made.to_train:
+    for run in new_plan.to_train:
         if run.is_external:
             other_trainers.check_secrets(run)
 
@@ -116,7 +116,7 @@ def make_plan(
 
     Args:
         choose_sentinels: gives the session's sentinels: sentinels.choose for a start that begins
-            one, sentinels.chosen_of_session for its jobs.
+            one, sentinels.sentinels_of_session for its jobs.
 
     Raises:
         Error: the config has mistakes; the message has all of them.
@@ -130,8 +130,8 @@ def make_plan(
         if (reason := skipping.skip_reason(run, devices, study))
     }
     searches = searches_to_do(study, devices)
-    _see_places(study)
-    _see_references(study)
+    _check_data_folders(study)
+    _check_references(study)
     adopted = stores.adopted(study)
     recipes = stores.recipes(adopted)
     pending, took_s, done = {}, {}, False
@@ -154,7 +154,7 @@ def make_plan(
         if start_command.contained(run):
             trainer_image.check_source(run.environment, study)
     read = {run.dataset for run in [*to_train, *tried] if staleness.has_data(run)}
-    _see_terms_accepted(read - {*adopted}, study)
+    _check_terms_accepted(read - {*adopted}, study)
     not_trained = [run for run in to_train if pending[run.id][0] is not State.UNREAD]
     # Where batches are to be found first, the session begins with the start after that.
     repeated = Chosen() if searches else choose_sentinels(study, not_trained, took_s)
@@ -169,8 +169,8 @@ def make_plan(
         config_json=json.dumps(redaction.redact_settings(settings), sort_keys=True),
         remade=frozenset(
             {
-                *_remade(runs, pending, study.images),
-                *_gone(tried),
+                *_to_be_remade(runs, pending, study.images),
+                *_missing_environments(tried),
                 *(str(one.output) for one, _ in searches.values() if one.output.exists()),
                 *_outdated_data([*runs.values(), *tried], adopted),
             }
@@ -203,7 +203,7 @@ def _check_remains(study, skipped, searches):
     )
 
 
-def _see_places(study):
+def _check_data_folders(study):
     """Check that folders of data that the config names are there."""
     for key in ("manual_dir", "store"):
         place = study.data[key]
@@ -214,7 +214,7 @@ def _see_places(study):
             )
 
 
-def _see_references(study):
+def _check_references(study):
     """Check that the files of published numbers are as they must be."""
     for entry in study.references:
         from dlbench.analysis import published_numbers  # late: it imports pyarrow
@@ -222,7 +222,7 @@ def _see_references(study):
         published_numbers.read(entry["path"])
 
 
-def _see_terms_accepted(datasets, study):
+def _check_terms_accepted(datasets, study):
     """Check that the user may use the datasets that are yet to be fetched."""
     for name in sorted(datasets - set(study.data["terms_accepted"])):
         if not Path(f"results/data/{name}/source.json").exists():
@@ -244,9 +244,9 @@ def _outdated_data(runs, adopted):
             yield str(path)
 
 
-def _remade(runs, pending, image_settings):
+def _to_be_remade(runs, pending, image_settings):
     """Environments and images that exist but must be made again."""
-    remade = set(_gone([runs[run_id] for run_id in pending]))
+    remade = set(_missing_environments([runs[run_id] for run_id in pending]))
     for run_id in pending:
         run = runs[run_id]
         if start_command.contained(run):
@@ -257,7 +257,7 @@ def _remade(runs, pending, image_settings):
     return remade
 
 
-def _gone(runs):
+def _missing_environments(runs):
     """Lists of what is installed that were copied without it, or to where its Python is not."""
     bare = [run for run in runs if not start_command.contained(run)]
     names = {run.environment for run in bare}

@@ -39,7 +39,7 @@ class Chosen:
     """The sentinels of a session, and which they are and what they cost, or why none, in words."""
 
     runs: tuple = ()
-    words: str = ""
+    message: str = ""
 
 
 def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -> Chosen:
@@ -79,22 +79,25 @@ def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -
     if not chosen:
         least_s = _node_s(ordered[0].runs[:FEWEST], estimates)
         return _none(
-            f"{FEWEST} repeats of {_called(ordered[0].runs[0], study)} would take "
+            f"{FEWEST} repeats of {_condition_label(ordered[0].runs[0], study)} would take "
             f"{least_s / (least_s + new_s):.0%} of the session, more than {SHARE:.0%}; "
             "`sentinels: 1` repeats it all the same"
         )
     number = 1 + max((int(m["sentinel"]) for m in sentinel_runs.ids_there()), default=0)
-    own_s = _node_s(chosen, estimates)
-    repeats = Counter(_called(run, study) for run in chosen)
+    repeats_s = _node_s(chosen, estimates)
+    share = repeats_s / (repeats_s + new_s)
+    repeats = Counter(_condition_label(run, study) for run in chosen)
     return Chosen(
         tuple(replace(run, sentinel=number) for run in chosen),
         f"sentinels: {len(chosen)} runs repeat finished ones among the new, about "
-        f"{costs.node_hours(own_s / 3600)}, {own_s / (own_s + new_s):.0%} of the session: "
+        f"{costs.node_hours(repeats_s / 3600)}, {share:.0%} of the session: "
         + "; ".join(f"{name} ({count} repeats)" for name, count in repeats.items()),
     )
 
 
-def chosen_of_session(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -> Chosen:
+def sentinels_of_session(
+    study: config.Study, to_train: list[Run], took_s: dict[str, float]
+) -> Chosen:
     """Those of the session that was started; arguments as `choose` has them, for its jobs."""
     return of_values(sessions.sentinels())
 
@@ -138,10 +141,10 @@ def finished(
         try:
             record = _read(run, place)
         except run_record.RecordError as error:
-            _left_out(run, str(error))
+            _print_left_out(run, str(error))
             continue
         if reason := staleness.outdated(run, record, False, recipes, study.images):
-            _left_out(run, reason)
+            _print_left_out(run, reason)
         else:
             yield run, record
 
@@ -160,12 +163,12 @@ def _read(run, place):
     return record
 
 
-def _left_out(run, why):
+def _print_left_out(run, why):
     print(f"{run.label()}: left out of the table sentinels: {why}", file=sys.stderr)
 
 
 def _none(why):
-    return Chosen(words=f"no sentinels: {why}")
+    return Chosen(message=f"no sentinels: {why}")
 
 
 @dataclass(frozen=True)
@@ -257,6 +260,6 @@ def _node_s(runs, estimates):
     return sum(run.nodes * (estimates.of(run)[0] or 0.0) for run in runs)
 
 
-def _called(run, study):
+def _condition_label(run, study):
     """What a run's condition is called in its study."""
     return study.labels[run.id].rpartition(", repeat ")[0]

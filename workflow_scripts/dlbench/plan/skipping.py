@@ -36,8 +36,8 @@ def cannot_run(
         or (None if run.is_external else updates.unsupported(run, strategy))
         or (None if run.is_external else inputs.unsupported(run, strategy))
         or profiling.unsupported(run, strategy)
-        or _no_such_numbers(run, devices)
-        or _no_power_limit(run, devices)
+        or _unsupported_precision(run, devices)
+        or _unsupported_power_limit(run, devices)
         or _too_few_devices(run, devices)
         or other_trainers.unsupported(run)
         or trainer_environments.missing_python(run)
@@ -45,13 +45,13 @@ def cannot_run(
     )
 
 
-def _no_such_numbers(run, devices):
+def _unsupported_precision(run, devices):
     if run.precision == "tf32" and devices.kind == "cpu":
         return "precision tf32 is one of NVIDIA's GPUs; the devices of this site are CPUs"
     return None
 
 
-def _no_power_limit(run, devices):
+def _unsupported_power_limit(run, devices):
     if run.power_limit_w is None:
         return None
     if devices.kind == "cpu":
@@ -126,8 +126,8 @@ def skip_reason(run: Run, devices: Devices, study: Study) -> str | None:
 def _not_installed(run):
     """Why a run does not wait for its environment to be installed; None where it is there."""
     contained = plugins.load("runtimes", run.runtime).CONTAINED
-    there = trainer_environments.is_installed(run.environment)
-    if contained or not trainer_environments.has_environment(run) or there:
+    is_installed = trainer_environments.is_installed(run.environment)
+    if contained or not trainer_environments.has_environment(run) or is_installed:
         return None
     program = shlex.quote(str(own_code.here("workflow_scripts/make_environment.py")))
     return (

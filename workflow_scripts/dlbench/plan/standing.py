@@ -60,7 +60,7 @@ class Standing:
     used_s: float
     aside_s: float
     ended_well: bool = False
-    going: progress.Progress | None = None
+    latest_progress: progress.Progress | None = None
     missed: str = ""
     attempts: tuple[fates.Attempt, ...] = ()
     session: str | None = None
@@ -77,10 +77,10 @@ def examine(study: Study) -> list[Standing]:
 def _with_queue(standings):
     """The same, with what the jobs of pending runs wait for."""
     pending = any(standing.state in ("pending", "running") for standing in standings)
-    waiting = waiting_jobs.of_runs(Path.cwd()) if pending else {}
+    waiting = waiting_jobs.reasons_by_run(Path.cwd()) if pending else {}
     return [
-        dataclasses.replace(one, message="; ".join(filter(None, (one.message, words))))
-        if (words := waiting.get(one.run.id)) and one.state in ("pending", "running")
+        dataclasses.replace(one, message="; ".join(filter(None, (one.message, reason))))
+        if (reason := waiting.get(one.run.id)) and one.state in ("pending", "running")
         else one
         for one in standings
     ]
@@ -109,9 +109,9 @@ def _standing(run, study, devices, recipes):
         ended_well = (event_log.last_run_end(log) or {}).get("status") in ENDED_WELL
     duration_s = progress.duration_s(log) if whole else None
     if duration_s is None:
-        own = costs.parts(log)
-        own = costs.until_now(own) if name == "running" else own
-        duration_s, used_s = sum(own.values()), sum(costs.longer_parts(own, aside).values())
+        parts_s = costs.parts(log)
+        parts_s = costs.until_now(parts_s) if name == "running" else parts_s
+        duration_s, used_s = sum(parts_s.values()), sum(costs.longer_parts(parts_s, aside).values())
     else:
         used_s = duration_s + sum(aside.values())
     return Standing(
@@ -122,7 +122,7 @@ def _standing(run, study, devices, recipes):
         used_s,
         used_s - duration_s,
         ended_well,
-        going=progress.latest(log) if name == "running" else None,
+        latest_progress=progress.latest(log) if name == "running" else None,
         missed=_missed(study.must_reach.get(run.id), name, record),
         attempts=_attempts(name, place, log),
         session=((record or {"provenance": {}})["provenance"].get("session") or {}).get("id"),
@@ -148,8 +148,8 @@ def _attempts(name, place, log):
     if name == "interrupted":
         return (fates.current_attempt(log),)
     # What was refused since says more than how the last attempt ended.
-    told = name == "pending" and not refusals.describe(place)
-    return tuple(fates.latest_attempts(place)) if told else ()
+    shows_attempts = name == "pending" and not refusals.describe(place)
+    return tuple(fates.latest_attempts(place)) if shows_attempts else ()
 
 
 def _with_fates(standings):
@@ -166,13 +166,13 @@ def _with_fate(standing, fate_of_job):
         return dataclasses.replace(standing, message=message)
     log = run_record.folder(standing.run.id) / "train.jsonl"
     return dataclasses.replace(
-        standing, state="running", message=message, going=progress.latest(log)
+        standing, state="running", message=message, latest_progress=progress.latest(log)
     )
 
 
 def _unfinished(state, log, record, skip, hang_limit_s, reason):
     """(state, message) of a run that is not done, though it has a folder."""
-    there, ended = log.is_file(), event_log.final_run_end(log)
+    log_exists, ended = log.is_file(), event_log.final_run_end(log)
     recorded = record is not None or (log.parent / "run.json").exists()
     if not ended and progress.head(log) and is_written(log, hang_limit_s):
         return "running", ""
@@ -180,9 +180,9 @@ def _unfinished(state, log, record, skip, hang_limit_s, reason):
         return "unread", reason
     if skip:
         return "skipped", skip
-    if not there and not recorded:
+    if not log_exists and not recorded:
         return "pending", refusals.describe(log.parent)
-    if there and not ended and not recorded:
+    if log_exists and not ended and not recorded:
         return "interrupted", ""
     return "stale", reason
 
@@ -221,10 +221,12 @@ def _logs_of_processes(_second):
     logs = set()
     try:
         for process in psutil.process_iter(["cmdline"]):
-            words = process.info["cmdline"] or []
-            if "--log" in words[:-1] and any(word.endswith("start_run.py") for word in words):
+            arguments = process.info["cmdline"] or []
+            if "--log" in arguments[:-1] and any(
+                word.endswith("start_run.py") for word in arguments
+            ):
                 with contextlib.suppress(psutil.Error):  # ended meanwhile, or not ours
-                    log = words[words.index("--log") + 1]
+                    log = arguments[arguments.index("--log") + 1]
                     logs.add(str(Path(process.cwd(), log).resolve()))
     except (OSError, psutil.Error):
         return None

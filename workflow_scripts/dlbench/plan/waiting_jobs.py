@@ -18,9 +18,9 @@ from dlbench.schedulers import Waiting
 EVERY_S = 60.0
 
 
-def of_runs(folder: Path) -> dict[str, str]:
+def reasons_by_run(folder: Path) -> dict[str, str]:
     """{run id: what its job waits for, in words}, by all schedulers of this machine."""
-    words = {}
+    reasons = {}
     for name in plugins.names("schedulers"):
         module = plugins.load("schedulers", name)
         if tools.missing([(program,) for program in module.PROGRAMS]):
@@ -28,11 +28,11 @@ def of_runs(folder: Path) -> dict[str, str]:
         for job_id, job in module.waiting(folder).items():
             if job.run_id:
                 name_shown = schedulers.display_name(name)
-                words[job.run_id] = f"{name_shown} has not started job {job_id}: {job.reason}"
-    return words
+                reasons[job.run_id] = f"{name_shown} has not started job {job_id}: {job.reason}"
+    return reasons
 
 
-def report(scheduler: str, folder: Path, every_s: float = EVERY_S) -> None:
+def start_reporting(scheduler: str, folder: Path, every_s: float = EVERY_S) -> None:
     """Begin to print, for as long as this process lives, why jobs do not start.
 
     Args:
@@ -41,10 +41,10 @@ def report(scheduler: str, folder: Path, every_s: float = EVERY_S) -> None:
     """
 
     def look():
-        told: set[str] = set()
+        reported: set[str] = set()
         while True:
             with contextlib.suppress(Exception):  # it must not end a campaign
-                for line in new_reasons(scheduler, folder, told):
+                for line in new_reasons(scheduler, folder, reported):
                     print(line, file=sys.stderr, flush=True)
             pause.wait(every_s)
 
@@ -52,14 +52,14 @@ def report(scheduler: str, folder: Path, every_s: float = EVERY_S) -> None:
     threading.Thread(target=look, name="waiting jobs", daemon=True).start()
 
 
-def new_reasons(scheduler: str, folder: Path, told: set[str]) -> list[str]:
+def new_reasons(scheduler: str, folder: Path, reported: set[str]) -> list[str]:
     """Lines on the reasons that do not pass by themselves and were not told yet; now they were."""
     module = plugins.load("schedulers", scheduler)
     jobs_by_reason: dict[str, dict[str, Waiting]] = {}
     for job_id, job in module.waiting(folder).items():
-        if not job.reason.startswith(module.TURN) and job.reason not in told:
+        if not job.reason.startswith(module.TURN) and job.reason not in reported:
             jobs_by_reason.setdefault(job.reason, {})[job_id] = job
-    told.update(jobs_by_reason)
+    reported.update(jobs_by_reason)
     name = schedulers.display_name(scheduler)
     return [_line(name, reason, jobs) for reason, jobs in jobs_by_reason.items()]
 

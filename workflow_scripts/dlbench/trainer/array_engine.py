@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from dlbench.common import plugins
 from dlbench.trainer import engine, updates
 from dlbench.trainer.reading import items
-from dlbench.trainer.reading.converted import Wanted
+from dlbench.trainer.reading.converted import InputSettings
 from dlbench.trainer.reading.grained import Grained
 from dlbench.trainer.reading.inputs import chosen
 from dlbench.trainer.reading.stored import Stored
@@ -32,20 +32,24 @@ class ArrayEngine:
     precision before it calls this constructor, and defines all methods that are missing here.
 
     Args:
-        native: the module of the model.
+        model_module: the module of the model.
     """
 
     READERS: Mapping[str, type[Stored]] = {"dlbench": Stored, "grain": Grained}  # of INPUTS
     learning_rate: float
 
-    def __init__(self, spec: Spec, strategy: Strategy, native: ModuleType, data_folder: str | None):
-        self.strategy, self._spec, self._native = strategy, spec, native
+    def __init__(
+        self, spec: Spec, strategy: Strategy, model_module: ModuleType, data_folder: str | None
+    ):
+        self.strategy, self._spec, self._model_module = strategy, spec, model_module
         self.visible_gpu_count = strategy.visible_gpu_count
-        self._task = plugins.load("tasks", native.TASK)
-        self._losses = plugins.load(engine.kind(spec.framework, "losses"), native.TASK)
+        self._task = plugins.load("tasks", model_module.TASK)
+        self._losses = plugins.load(engine.kind(spec.framework, "losses"), model_module.TASK)
         seed = engine.seed(spec)
-        wanted = Wanted(spec, strategy, native, self._task, self._losses.scaled, seed)
-        self._source = items.find(wanted, data_folder, self.READERS[chosen(spec)])
+        settings = InputSettings(
+            spec, strategy, model_module, self._task, self._losses.scaled, seed
+        )
+        self._source = items.find(settings, data_folder, self.READERS[chosen(spec)])
         self.records = self._source.records
         self.data_sha256 = self._source.content_sha256
         self.item_shape = self._source.item_shape

@@ -26,7 +26,7 @@ from dlbench.common.files import json_digest, written_whole
 from dlbench.log.event_log import EventLog
 
 SIZES = tuple(2**power for power in range(7, 14))  # of a matrix: 128 to 8192
-COPIED = 2**26  # numbers of 4 bytes
+COPY_ELEMENTS = 2**26  # numbers of 4 bytes
 ROUNDS, ROUND_S = 5, 0.02
 SECONDS = 14.0  # at length
 PRODUCTS = 9 / 14  # of them; copies have the others
@@ -34,7 +34,7 @@ PLACES = 10  # how often arrays are made anew
 AT_LENGTH = 2  # sizes of matrices
 MOST_S = 0.25  # of one product
 LEAST_GAIN = 1.02  # of a rate, for the next size to be tried
-Times = Callable[[int], None]  # does it so many times, and waits for the last
+Repeat = Callable[[int], None]  # does it so many times, and waits for the last
 
 
 class Kernels(Protocol):
@@ -44,13 +44,13 @@ class Kernels(Protocol):
     def reader(self) -> type[Any]:
         """How the framework reads converted datasets: a class derived from Converted."""
 
-    def product(self, size: int) -> Times:
+    def product(self, size: int) -> Repeat:
         """Products of two square matrices in the precision of the run."""
 
-    def copy(self, numbers: int) -> tuple[Times, int]:
+    def copy(self, elements: int) -> tuple[Repeat, int]:
         """Passes over arrays of float32, and how many bytes one reads and writes."""
 
-    def from_host(self, numbers: int) -> Times:
+    def from_host(self, elements: int) -> Repeat:
         """Copies of so many values of float32 from the memory of the host to the device."""
 
 
@@ -102,8 +102,8 @@ def measured(
 
     def copy():
         nonlocal moved
-        times, moved = kernels.copy(COPIED)
-        return times
+        times, moved = kernels.copy(COPY_ELEMENTS)
+        return repeat
 
     copied_s = _at_length(copy, lasting_s * (1 - PRODUCTS), clock)
     return {
@@ -134,7 +134,7 @@ def _best_product(kernels, clock, long_s):
     return max(found)
 
 
-def _at_length(make: Callable[[], Times], lasting_s: float, clock: Callable[[], float]) -> float:
+def _at_length(make: Callable[[], Repeat], lasting_s: float, clock: Callable[[], float]) -> float:
     """Seconds of one of a kind at best, in several places in memory."""
     end, best = clock() + lasting_s, math.inf
     while clock() < end:
@@ -142,7 +142,7 @@ def _at_length(make: Callable[[], Times], lasting_s: float, clock: Callable[[], 
     return best
 
 
-def _seconds(times: Times, rounds: int, lasting_s: float, clock: Callable[[], float]) -> float:
+def _seconds(times: Repeat, rounds: int, lasting_s: float, clock: Callable[[], float]) -> float:
     """Seconds of one of a kind at best, in so many rounds, or more that last so long."""
     _timed(times, 1, clock)  # compiles, makes threads, or touches memory
     number = max(1, round(ROUND_S / _timed(times, 1, clock)))

@@ -91,7 +91,7 @@ class Checkpointer:
         strategy: the joined strategy of this process.
         log: its EventLog.
         run: plain values that say which run this is.
-        kept: the variables that a checkpoint holds.
+        state: the variables that a checkpoint holds.
         asked: function that gives the reason for which this process was asked to stop, or "".
 
     Attributes:
@@ -105,12 +105,16 @@ class Checkpointer:
         strategy: BaseStrategy,
         log: EventLog,
         run: dict[str, Any],
-        kept: CheckpointState,
-        asked: Callable[[], str],
+        state: CheckpointState,
+        stop_reason: Callable[[], str],
     ):
         self._folder, self._every_s = Path(folder), every_s
         self._strategy, self._log, self._run = strategy, log, run
-        self._common, self._own, self._asked = kept.common, kept.own, asked
+        self._replicated, self._per_rank, self._stop_reason = (
+            state.replicated,
+            state.per_rank,
+            stop_reason,
+        )
         self.sync_step = 1
         self._written = time.monotonic()
         self._start = latest(folder, run)
@@ -128,7 +132,7 @@ class Checkpointer:
             return 0
         common = self._start.arrays(0)
         own = common if self._strategy.rank == 0 else self._start.arrays(self._strategy.rank)
-        for variables, arrays in ((self._common, common), (self._own, own)):
+        for variables, arrays in ((self._replicated, common), (self._per_rank, own)):
             for name, copies in variables.items():
                 for number, copy in enumerate(copies):
                     copy.assign(self._array(arrays, name, number, copy))
@@ -145,7 +149,7 @@ class Checkpointer:
             step_time_s: of the steps before.
             window: steps of a window; the ranks meet again after whole ones.
         """
-        asked = self._asked() or ("a file named stop" if self._stop_file().exists() else "")
+        asked = self._stop_reason() or ("a file named stop" if self._stop_file().exists() else "")
         due = time.monotonic() - self._written >= self._every_s
         next_step = step + window * max(1, round(SYNC_EVERY_S / (window * max(step_time_s, 1e-6))))
         rows = self._strategy.gather([bool(asked), due, next_step])
@@ -162,7 +166,7 @@ class Checkpointer:
     def _write(self, step):
         began = self._log.now()
         strategy = self._strategy
-        variables = {**self._own, **(self._common if strategy.rank == 0 else {})}
+        variables = {**self._per_rank, **(self._replicated if strategy.rank == 0 else {})}
         arrays = {
             f"{name}:{number}": copy.numpy()
             for name, copies in variables.items()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from dlbench.common import terminal
 
-MOST_WORDS = 200  # characters of a reason
+MOST_CHARACTERS = 200  # characters of a reason
 
 
 class Peak(NamedTuple):
@@ -46,7 +46,9 @@ def read_peaks(
     try:
         pairs = [read(device) for device in devices]
     except Exception as error:
-        return Peak(None, None, terminal.message(f"{type(error).__name__}: {error}", MOST_WORDS))
+        return Peak(
+            None, None, terminal.message(f"{type(error).__name__}: {error}", MOST_CHARACTERS)
+        )
     allocated, reserved = (_whole([pair[place] for pair in pairs]) for place in (0, 1))
     if allocated is None and reserved is None:
         return NOT_COUNTED

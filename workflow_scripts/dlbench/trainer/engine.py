@@ -210,12 +210,14 @@ def check_precision(precision: str, gpu: str | None, capability: Sequence[int] |
         raise Error(f"precision {precision} needs compute capability {wanted}; {gpu} has {there}")
 
 
-def build_native(spec: Spec, native: ModuleType, source: "Source", kind: type, called: str) -> Any:
+def build_checked(
+    spec: Spec, model_module: ModuleType, source: "Source", kind: type, called: str
+) -> Any:
     """The model of a run as its file builds it for the items of a source.
 
     Args:
         spec: the run's fields as attributes (see runs.Run).
-        native: the module of the model.
+        model_module: the module of the model.
         kind: class of which it must be.
         called: name of that class for users.
 
@@ -224,12 +226,12 @@ def build_native(spec: Spec, native: ModuleType, source: "Source", kind: type, c
     """
     try:
         settings = {"recompute": True} if spec.recompute else {}
-        model = native.build(source.item_shape, source.classes, **settings)
+        model = model_module.build(source.item_shape, source.classes, **settings)
     except ValueError as error:
         raise Error(
             f"model {spec.model} cannot be built for items of shape {source.item_shape} in "
             f"{source.classes} classes of {spec.dataset}; it was designed for "
-            f"{native.INPUT_SHAPE}: {terminal.message(str(error), 300)}"
+            f"{model_module.INPUT_SHAPE}: {terminal.message(str(error), 300)}"
         ) from error
     if not isinstance(model, kind):
         returned = "nothing; is its return missing?" if model is None else type(model).__name__

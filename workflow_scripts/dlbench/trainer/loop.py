@@ -49,7 +49,7 @@ def train(
         engine: that of this process; nothing of it is built yet.
         copy: which Copy of the run this process is.
         log: an EventLog, not yet started.
-        checkpointing: {"folder", "every_s", "asked"} as for checkpoints.Checkpointer, or None.
+        checkpointing: {"folder", "every_s", "stop_reason"} as for checkpoints.Checkpointer, or None.
         sample_every_s: seconds between two samples of what the machine does; 0: none.
         packages: folder where the list of installed packages is kept; None: nowhere.
 
@@ -71,7 +71,7 @@ def train(
             strategy=engine.strategy,
             log=log,
             run=identity,
-            kept=engine.checkpoint_state(),
+            state=engine.checkpoint_state(),
             **checkpointing,
         )
     schedule = Schedule(spec, engine.records)

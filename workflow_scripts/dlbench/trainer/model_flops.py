@@ -28,7 +28,7 @@ from dlbench.common import terminal
 # By the mode of a run; without a model there is nothing to compute.
 PASSES = {"forward": 1, "forward_backward": 3, "train": 3, "input": 0}
 MOST_REASONS = 5  # that are kept, as one kind of layer may be there a hundred times
-MOST_WORDS = 120  # characters of a reason
+MOST_CHARACTERS = 120  # characters of a reason
 
 
 class ModelFlops(NamedTuple):
@@ -51,41 +51,43 @@ class Tally:
     """Adds up the products of a model's layers, of one item."""
 
     def __init__(self) -> None:
-        self._multiply_adds = self._values = self._again = 0
+        self._multiply_adds = self._values = self._recomputed = 0
         self._unknown: list[str] = []
 
-    def add(self, multiply_adds: int, values: int, times: int = 1, again: bool = False) -> None:
+    def add(
+        self, multiply_adds: int, values: int, times: int = 1, recomputed: bool = False
+    ) -> None:
         """Add a product.
 
         Args:
             values: numbers that it reads and writes, without weights.
             times: how often it is done.
-            again: whether the backward pass does it once more.
+            recomputed: whether the backward pass does it once more.
         """
         self._multiply_adds += times * multiply_adds
-        self._again += times * multiply_adds * again
+        self._recomputed += times * multiply_adds * recomputed
         self._values += times * values
 
-    def miss(self, where: str, reason: object) -> None:
+    def add_unknown(self, where: str, reason: object) -> None:
         """Say that a layer has no rule, and why."""
-        said = f"{where}: {terminal.message(str(reason), MOST_WORDS)}"
+        said = f"{where}: {terminal.message(str(reason), MOST_CHARACTERS)}"
         if said not in self._unknown and len(self._unknown) < MOST_REASONS:
             self._unknown.append(said)
 
-    def include(self, other: "Tally", times: int = 1, again: bool = False) -> None:
+    def include(self, other: "Tally", times: int = 1, recomputed: bool = False) -> None:
         """Add all that another one has, so many times.
 
         Args:
-            again: whether the backward pass does all of it once more.
+            recomputed: whether the backward pass does all of it once more.
         """
-        self.add(other._multiply_adds, other._values, times, again)
-        self._again += 0 if again else times * other._again
+        self.add(other._multiply_adds, other._values, times, recomputed)
+        self._recomputed += 0 if recomputed else times * other._recomputed
         self._unknown += [said for said in other._unknown if said not in self._unknown]
 
     def total(self) -> ModelFlops:
         if self._unknown:
             return ModelFlops(None, None, self._unknown[:MOST_REASONS])
-        return ModelFlops(2 * self._multiply_adds, self._values, [], 2 * self._again)
+        return ModelFlops(2 * self._multiply_adds, self._values, [], 2 * self._recomputed)
 
 
 def attention(batch: int, heads: int, queries: int, keys: int, width: int, of_value: int) -> int:

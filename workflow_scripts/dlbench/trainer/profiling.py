@@ -30,7 +30,7 @@ from dlbench.trainer.schedule import Schedule
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
 STEPS = 5
-MOST_LETTERS = 300  # of a text that goes with an event
+MOST_CHARACTERS = 300  # of a text that goes with an event
 # An operation of TensorFlow's executor as its profiler names it: of which node, and which kind.
 _NODE = re.compile(r"[^:\s]+:_?([A-Z]\w*)")
 _NUMBER = re.compile(r"([._]\d+)+$")  # which of the operations of one kind, in names of XLA's
@@ -189,4 +189,4 @@ def _is_plain(key, value):
 
 
 def _short(value):
-    return terminal.message(value, MOST_LETTERS) if isinstance(value, str) else value
+    return terminal.message(value, MOST_CHARACTERS) if isinstance(value, str) else value

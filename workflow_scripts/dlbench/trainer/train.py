@@ -222,7 +222,7 @@ class _Process:
         return {
             "folder": self._where.checkpoint,
             "every_s": 60 * self._where.checkpoint_every_min,
-            "asked": self._signals.name,
+            "stop_reason": self._signals.name,
         }
 
 

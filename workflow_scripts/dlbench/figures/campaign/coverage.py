@@ -35,7 +35,7 @@ LOOKS = {
 }
 OTHERS = {"running": "pending", "unread": "pending", "interrupted": "pending"}
 # The same for what was excluded, whose rows do not say it.
-KNOWN_OF_ALL = ("site", "device_kind", *series.KNOWN_LATE, "timing_source")
+SHARED_FACTS = ("site", "device_kind", *series.KNOWN_LATE, "timing_source")
 # Of runs that never began the length of their items is not known, but what was asked for.
 SETTINGS = tuple("sequence_length" if n == "item_shape" else n for n in series.SETTINGS)
 COLUMNS = {"devices": "devices", "batch_per_device": "batch per device"}
@@ -52,8 +52,8 @@ def draw(tables: Tables, stem: Path | str) -> None:
     column = max(COLUMNS, key=lambda name: cells[name].nunique())
     keys = [name for name in SETTINGS if name not in (column, "global_batch", "nodes")]
     keys = [name for name in keys if name not in (*series.KNOWN_LATE, "launcher")]
-    telling = series.differing_settings(cells, [k for k in keys if k not in ("model", "dataset")])
-    rows = list(_rows(cells, keys, ["model", "dataset", *telling]))
+    differing = series.differing_settings(cells, [k for k in keys if k not in ("model", "dataset")])
+    rows = list(_rows(cells, keys, ["model", "dataset", *differing]))
     shown, columns = rows[:MOST_ROWS], sorted(cells[column].dropna().unique())
     longest = max((len(name) for name, _ in shown))
     width = 1 + row_charts.CHARACTER_INCHES * longest + CELL_INCHES * len(columns)
@@ -61,12 +61,12 @@ def draw(tables: Tables, stem: Path | str) -> None:
     reasons = _reasons(cells, int(width / REASON_CHARACTER_INCHES))
     with styles.figure(1, width=width, height=height) as (figure, axes):
         axis = axes[0, 0]
-        _map(axis, shown, column, columns)
-        words = [_counts(cells)]
+        _draw_cells(axis, shown, column, columns)
+        subtitle = [_counts(cells)]
         if len(rows) > len(shown):
             left_out = len(rows) - len(shown)
-            words.append(f"{left_out} of {len(rows)} rows not drawn: see coverage.parquet")
-        styles.heading(axis, "Coverage", "\n".join(words))
+            subtitle.append(f"{left_out} of {len(rows)} rows not drawn: see coverage.parquet")
+        styles.heading(axis, "Coverage", "\n".join(subtitle))
         _legend(figure, cells, reasons)
         styles.save(figure, stem)
 
@@ -80,7 +80,7 @@ def _cells(coverage, runs):
         for name, value in _values(row["combination"]).items():
             if name in SETTINGS:
                 cells.at[index, name] = value
-    for name in KNOWN_OF_ALL:
+    for name in SHARED_FACTS:
         usual = cells[name].mode()
         cells[name] = cells[name].fillna(usual.iloc[0] if len(usual) else "")
     cells["status"] = cells["status"].map(lambda status: OTHERS.get(status, status))
@@ -100,34 +100,34 @@ def _values(combination):
     return values
 
 
-def _rows(cells, keys, telling):
+def _rows(cells, keys, differing):
     """(name, cells), ordered by model and dataset."""
-    rows = [own for _, own in cells.groupby(keys, dropna=False, sort=True)]
-    firsts = [own.iloc[0] for own in rows]
-    names = _needed(firsts, telling)
-    for first, own in zip(firsts, rows, strict=True):
-        yield series.condition_label(first, names) or str(first["combination"]), own
+    rows = [group for _, group in cells.groupby(keys, dropna=False, sort=True)]
+    firsts = [group.iloc[0] for group in rows]
+    names = _naming_settings(firsts, differing)
+    for first, group in zip(firsts, rows, strict=True):
+        yield series.condition_label(first, names) or str(first["combination"]), group
 
 
-def _needed(firsts, telling):
+def _naming_settings(firsts, differing):
     """The settings without which fewer rows would have names of their own."""
-    names = [name for name in telling if name in (*wording.NAMED, "site", "devices")]
-    for name in telling:
-        longer = [one for one in telling if one in (*names, name)]
-        if _count_of_names(firsts, longer) > _count_of_names(firsts, names):
+    names = [name for name in differing if name in (*wording.NAMED, "site", "devices")]
+    for name in differing:
+        longer = [other for other in differing if other in (*names, name)]
+        if _distinct_names(firsts, longer) > _distinct_names(firsts, names):
             names = longer
     return names
 
 
-def _count_of_names(firsts, names):
+def _distinct_names(firsts, names):
     return len({series.condition_label(first, names) for first in firsts})
 
 
-def _map(axis, rows, column, columns):
+def _draw_cells(axis, rows, column, columns):
     marks = {}
-    for y, (_, own) in zip(range(len(rows) - 1, -1, -1), rows, strict=True):
-        for value, cell in own.groupby(column):
-            worst = max(cell["status"], key=_badness)
+    for y, (_, group) in zip(range(len(rows) - 1, -1, -1), rows, strict=True):
+        for value, cell in group.groupby(column):
+            worst = max(cell["status"], key=_severity)
             well = int(cell["status"].isin(event_fields.ENDED_WELL).sum())
             x = columns.index(value)
             marks.setdefault(worst, []).append((x, y))
@@ -158,13 +158,13 @@ def _looks(status):
     return LOOKS.get(status, ("*", "black", status))
 
 
-def _badness(status):
+def _severity(status):
     return list(LOOKS).index(status) if status in LOOKS else len(LOOKS)
 
 
 def _counts(cells):
     counts = cells["status"].value_counts()
-    ordered = sorted(counts.index, key=_badness)
+    ordered = sorted(counts.index, key=_severity)
     return " \u00b7 ".join(f"{counts[status]} {_looks(status)[2]}" for status in ordered)
 
 
@@ -174,16 +174,18 @@ def _reasons(cells, characters):
     Reasons that differ in numbers only are one.
     """
     explained = cells[cells["reason"].fillna("") != ""]
-    alike = explained["reason"].map(phrases.without_numbers)
-    one = explained.groupby(["status", alike])["reason"].transform(lambda g: phrases.merge(list(g)))
-    explained = explained.assign(reason=one)
+    without_numbers = explained["reason"].map(phrases.without_numbers)
+    merged = explained.groupby(["status", without_numbers])["reason"].transform(
+        lambda g: phrases.merge(list(g))
+    )
+    explained = explained.assign(reason=merged)
     counts = (
         explained.groupby(["status", "reason"]).size().sort_values(ascending=False, kind="stable")
     )
     lines = []
     for (status, reason), count in counts[:MOST_REASONS].items():
-        words = f"{count} {_looks(status)[2]}: {reason}"
-        lines += textwrap.wrap(words, characters, subsequent_indent="      ")
+        line = f"{count} {_looks(status)[2]}: {reason}"
+        lines += textwrap.wrap(line, characters, subsequent_indent="      ")
     more = len(counts) - MOST_REASONS
     return [*lines, f"and {more} more reasons"] if more > 0 else lines
 
@@ -191,12 +193,12 @@ def _reasons(cells, characters):
 def _legend(figure, cells, reasons):
     """Symbols that occur and the reasons, below the map."""
     handles = []
-    for status in sorted(set(cells["status"]), key=_badness):
-        symbol, colour, words = _looks(status)
+    for status in sorted(set(cells["status"]), key=_severity):
+        symbol, colour, label = _looks(status)
         edge = colour if symbol in "x_" else "white"
         width = 2.2 if symbol in "x_" else 0.8
         looks = {"marker": symbol, "color": colour, "mec": edge, "mew": width, "ms": 9}
-        handles.append(Line2D([], [], linestyle="none", label=words, **looks))
+        handles.append(Line2D([], [], linestyle="none", label=label, **looks))
     columns = max(1, int(figure.get_figwidth() / 1.9))
     lines = -(-len(handles) // columns)
     figure.set_figheight(figure.get_figheight() + 0.22 * lines + 0.17 * len(reasons))

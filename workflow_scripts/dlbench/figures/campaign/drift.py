@@ -27,11 +27,12 @@ the one before, with a 95 % interval and the verdict, as the table drift has it.
 used of the cores that a run may use, where it is known.
 """
 UNKNOWN = "unknown session"
-OWN, SENTINEL, ONE, OTHERS = styles.COLOURS[0], styles.COLOURS[3], "#a8a8a8", styles.COLOURS[5]
+REPEATED, SENTINEL, SINGLE = styles.COLOURS[0], styles.COLOURS[3], "#a8a8a8"
+OTHERS = styles.COLOURS[5]
 FIELD = "#f3f3f3"
 MOST_SHAPES, MOST_SESSIONS = 6, 40
 LEAST_SHARE, GAP_SHARE = 0.035, 0.012  # of the width: of a session, and between two
-WORDS_SHARE = 0.2  # of the width, for a drift in words
+LABEL_SHARE = 0.2  # of the width, for a drift in words
 VERDICTS = {"none": "no drift"}  # others are words of their own
 WIDTH_INCHES, PANEL_INCHES, OTHERS_INCHES, LABEL_INCHES = 9.0, 2.1, 0.9, 1.25
 
@@ -41,14 +42,14 @@ class Session:
     """A session and its field in the figure: from `left` to `right`, of 0 to 1."""
 
     name: str
-    begin: pd.Timestamp
+    started_at: pd.Timestamp
     seconds: float
     left: float
     right: float
 
     def at(self, dates: pd.Series) -> np.ndarray:
         """Where some dates are in the figure."""
-        share = (dates - self.begin).dt.total_seconds() / self.seconds
+        share = (dates - self.started_at).dt.total_seconds() / self.seconds
         return self.left + (self.right - self.left) * share.to_numpy()
 
 
@@ -66,8 +67,8 @@ def draw(tables: Tables, stem: Path | str) -> None:
     )
     shapes = shapes[:MOST_SHAPES]
     room = max(1.0, 1.1 * rows["relative"].abs().max())
-    known = bool(rows["others_cpu_cores"].notna().any())
-    heights = [PANEL_INCHES] * len(shapes) + [OTHERS_INCHES] * known
+    has_others = bool(rows["others_cpu_cores"].notna().any())
+    heights = [PANEL_INCHES] * len(shapes) + [OTHERS_INCHES] * has_others
     # Room for the heading above and the legend below.
     inches = (sum(heights) + 1.3) / len(heights)
     with styles.figure(
@@ -75,28 +76,28 @@ def draw(tables: Tables, stem: Path | str) -> None:
     ) as (figure, grid):
         axes = list(grid[:, 0])
         for axis, (nodes, devices) in zip(axes, shapes, strict=False):
-            own = rows[(rows["nodes"] == nodes) & (rows["devices_per_node"] == devices)]
-            name = _shape_words(nodes, devices) if len(shapes) > 1 else ""
-            _panel(axis, own, sessions, name, room)
-            _say_drift(axis, drift[drift["shape"] == (nodes, devices)], own, sessions)
-        if known:
-            _others(axes[-1], rows, sessions)
+            panel_rows = rows[(rows["nodes"] == nodes) & (rows["devices_per_node"] == devices)]
+            name = _shape_label(nodes, devices) if len(shapes) > 1 else ""
+            _panel(axis, panel_rows, sessions, name, room)
+            _label_drift(axis, drift[drift["shape"] == (nodes, devices)], panel_rows, sessions)
+        if has_others:
+            _cores_of_others(axes[-1], rows, sessions)
         for axis in axes:
             _fields(axis, sessions)
         _dates(axes[0], sessions)
-        words = "throughput over its condition's mean"
-        words += f" \u00b7 {', '.join(left_out)} not drawn" if left_out else ""
-        styles.heading(axes[0], "Drift over sessions", words + "\n\n")
+        subtitle = "throughput over its condition's mean"
+        subtitle += f" \u00b7 {', '.join(left_out)} not drawn" if left_out else ""
+        styles.heading(axes[0], "Drift over sessions", subtitle + "\n\n")
         _legend(figure, rows)
         styles.save(figure, stem)
 
 
 def _measured(runs, sentinels):
     """Own runs and sentinels that ended well, with `relative`: per cent off their condition."""
-    own = runs["timing_source"].isin([timing_sources.MEASURED]) & ~runs["run_id"].map(
+    is_own = runs["timing_source"].isin([timing_sources.MEASURED]) & ~runs["run_id"].map(
         is_sentinel
     ).astype(bool)
-    runs = runs[own]
+    runs = runs[is_own]
     parts = [part for part in (runs.assign(sentinel=0), sentinels) if len(part)]
     if not parts:
         return runs
@@ -118,20 +119,22 @@ def _measured(runs, sentinels):
 
 
 def _sessions(rows):
-    """([Session, ...] in the order of their begin, what is left out in words)."""
+    """([Session, ...] in the order of their start, what is left out as text)."""
     ends = rows["started_at"] + pd.to_timedelta(rows["seconds"], unit="s")
     spans = [
-        (own["started_at"].min(), ends[own.index].max(), name)
-        for name, own in rows.groupby("session", sort=True)
+        (group["started_at"].min(), ends[group.index].max(), name)
+        for name, group in rows.groupby("session", sort=True)
     ]
     shown = sorted(spans)[-MOST_SESSIONS:]
-    seconds = [max(1.0, (end - begin).total_seconds()) for begin, end, _ in shown]
+    seconds = [max(1.0, (end - started_at).total_seconds()) for started_at, end, _ in shown]
     share = np.maximum(np.array(seconds) / sum(seconds), LEAST_SHARE)
     share *= (1 - GAP_SHARE * (len(shown) - 1)) / share.sum()
     lefts = np.cumsum([0, *share[:-1]]) + GAP_SHARE * np.arange(len(shown))
     sessions = [
-        Session(name, begin, length, left, left + width)
-        for (begin, _, name), length, left, width in zip(shown, seconds, lefts, share, strict=True)
+        Session(name, started_at, length, left, left + width)
+        for (started_at, _, name), length, left, width in zip(
+            shown, seconds, lefts, share, strict=True
+        )
     ]
     left_out = len(spans) - len(shown)
     return sessions, [f"the first {left_out} of {len(spans)} sessions"] * bool(left_out)
@@ -142,19 +145,18 @@ def _panel(axis, rows, sessions, name, room):
         own = rows[rows["session"] == session.name]
         x, y = session.at(own["started_at"]), own["relative"].to_numpy(dtype=float)
         several = own["repeated"].to_numpy(dtype=bool)
-        again = own["sentinel"].to_numpy(dtype=int) > 0
+        sentinel = own["sentinel"].to_numpy(dtype=int) > 0
         for chosen, marker, colour, size, order in (
-            (~several & ~again, "o", ONE, 4, 2),
-            (several & ~again, "o", OWN, 5.5, 3),
-            (again, "D", SENTINEL, 6, 4),
+            (~several & ~sentinel, "o", SINGLE, 4, 2),
+            (several & ~sentinel, "o", REPEATED, 5.5, 3),
+            (sentinel, "D", SENTINEL, 6, 4),
         ):
             axis.plot(x[chosen], y[chosen], marker, color=colour, ms=size, mew=0.6, zorder=order)
         if several.any():
             mean = 100 * np.expm1(np.log1p(y[several] / 100).mean())
             ends = [session.left, session.right]
-            axis.plot(
-                ends, [mean, mean], color=OWN, lw=2.2, alpha=0.55, zorder=1.5, solid_capstyle="butt"
-            )
+            looks = {"lw": 2.2, "alpha": 0.55, "zorder": 1.5, "solid_capstyle": "butt"}
+            axis.plot(ends, [mean, mean], color=REPEATED, **looks)
     axis.axhline(0, color=styles.GREY, lw=0.8, zorder=1.2)
     axis.set_ylim(-room, room)
     axis.yaxis.set_major_locator(MaxNLocator(5, symmetric=True))
@@ -182,23 +184,23 @@ def _named(drift):
     return drift.assign(**names, shape=pd.Series(list(shapes), index=drift.index, dtype=object))
 
 
-def _say_drift(axis, drift, rows, sessions):
+def _label_drift(axis, drift, rows, sessions):
     """How each session differs from the one before, where there is room for it."""
     several = rows[rows["repeated"]].groupby("session")["relative"].mean()
     for before, session in itertools.pairwise(sessions):
         changes = drift[
             (drift["earlier_session"] == before.name) & (drift["later_session"] == session.name)
         ]
-        for _, row in changes.iterrows() if session.right - session.left > WORDS_SHARE else ():
+        for _, row in changes.iterrows() if session.right - session.left > LABEL_SHARE else ():
             low, high = row["ratio_ci95_low"], row["ratio_ci95_high"]
-            words = f"{_change(row['ratio'])} %"
-            words += f" [{_change(low)}, {_change(high)}]" if np.isfinite(low) else ""
-            words += f", {VERDICTS.get(row['verdict'], row['verdict'])} "
+            label = f"{_change(row['ratio'])} %"
+            label += f" [{_change(low)}, {_change(high)}]" if np.isfinite(low) else ""
+            label += f", {VERDICTS.get(row['verdict'], row['verdict'])} "
             above = several.get(session.name, 0.0) < 0  # where its points are not
             axis.text(
                 session.right,
                 0.96 if above else 0.04,
-                words,
+                label,
                 transform=axis.get_xaxis_transform(),
                 ha="right",
                 va="top" if above else "bottom",
@@ -216,20 +218,20 @@ def _percent(value, _=None):
     return f"{value:+g} %".replace("-", "\u2212") if value else "0 %"
 
 
-def _shape_words(nodes, devices):
-    words = phrases.counted(devices, "device")
-    return f"{words} on each of {nodes} nodes" if nodes > 1 else words
+def _shape_label(nodes, devices):
+    label = phrases.counted(devices, "device")
+    return f"{label} on each of {nodes} nodes" if nodes > 1 else label
 
 
-def _others(axis, rows, sessions):
+def _cores_of_others(axis, rows, sessions):
     """What others used while a run went on; a gap where it is not known."""
     for session in sessions:
         own = rows[(rows["session"] == session.name) & rows["others_cpu_cores"].notna()]
         own = own.sort_values("started_at")
-        begin = session.at(own["started_at"])
+        start = session.at(own["started_at"])
         end = session.at(own["started_at"] + pd.to_timedelta(own["seconds"], unit="s"))
         used = own["others_cpu_cores"].to_numpy(dtype=float)
-        x = np.column_stack([begin, begin, end, end]).ravel()
+        x = np.column_stack([start, start, end, end]).ravel()
         y = np.column_stack([0 * used, used, used, 0 * used]).ravel()
         axis.fill_between(x, 0, y, color=OTHERS, lw=0.8, alpha=0.75, zorder=2)
     axis.set_ylim(0, max(0.1, 1.1 * float(rows["others_cpu_cores"].astype(float).max())))
@@ -258,15 +260,16 @@ def _length(seconds):
 
 def _dates(axis, sessions):
     """When each session began and how long after the one before, above as many as have room."""
-    free_from, room, before = 0.0, LABEL_INCHES / WIDTH_INCHES, None
+    free_from, room, previous = 0.0, LABEL_INCHES / WIDTH_INCHES, None
     for session in sessions:
         if free_from <= session.left <= 1.02 - room or len(sessions) == 1:
-            words = session.begin.strftime("%Y-%m-%d %H:%M")
-            if before is not None:
-                waited = (session.begin - before.begin).total_seconds() - before.seconds
-                words += f"\n{_length(waited)} later" if waited >= 1 else ""
+            label = session.started_at.strftime("%Y-%m-%d %H:%M")
+            if previous is not None:
+                waited = (session.started_at - previous.started_at).total_seconds()
+                waited -= previous.seconds
+                label += f"\n{_length(waited)} later" if waited >= 1 else ""
             axis.annotate(
-                words,
+                label,
                 (session.left, 1),
                 xytext=(0, 4),
                 xycoords=axis.get_xaxis_transform(),
@@ -277,20 +280,20 @@ def _dates(axis, sessions):
                 linespacing=1.15,
             )
             free_from = session.left + room
-        before = session
+        previous = session
 
 
 def _legend(figure, rows):
     looks = []
     several = rows["repeated"].astype(bool) & (rows["sentinel"].astype(int) == 0)
     if several.any():
-        looks.append(("o", OWN, "condition of several sessions; bar: its mean in one"))
+        looks.append(("o", REPEATED, "condition of several sessions; bar: its mean in one"))
     if (rows["sentinel"].astype(int) > 0).any():
         looks.append(("D", SENTINEL, "sentinel, a finished run repeated"))
     if not rows["repeated"].astype(bool).all():
-        looks.append(("o", ONE, "condition of one session"))
+        looks.append(("o", SINGLE, "condition of one session"))
     handles = [
-        Line2D([], [], linestyle="none", marker=marker, color=colour, label=words)
-        for marker, colour, words in looks
+        Line2D([], [], linestyle="none", marker=marker, color=colour, label=label)
+        for marker, colour, label in looks
     ]
     figure.legend(handles=handles, loc="outside lower left", ncols=3, fontsize=9)

@@ -14,28 +14,28 @@ sessions, by runs on one node that ended well; the slowest first. Bars are 95 %
 intervals, each of its node alone. The grey field is the margin: a node is slower, and orange, if it
 is shown to be below it (one-sided t test, corrected for the number of nodes). See the table nodes.
 """
-NOTHING = "no two nodes have repeats of a condition in one session"
+EMPTY_MESSAGE = "no two nodes have repeats of a condition in one session"
 MOST_NODES = 40  # of all groups; the slowest of each are drawn
-NAMED, OTHER, BAND = row_charts.ALARM, styles.COLOURS[0], "#ececec"
+SLOWER_COLOUR, COLOUR, BAND = row_charts.ALARM, styles.COLOURS[0], "#ececec"
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
     rows = tables.nodes
     if rows.empty:
-        styles.draw_message(stem, NOTHING)
+        styles.draw_message(stem, EMPTY_MESSAGE)
         return
-    found = list(rows.groupby(list(nodes.GROUP), sort=False, dropna=False, observed=True))
-    each = max(1, MOST_NODES // len(found))
+    groups_of_nodes = list(rows.groupby(list(nodes.GROUP), sort=False, dropna=False, observed=True))
+    most_each = max(1, MOST_NODES // len(groups_of_nodes))
     groups = {
-        (f"{site}: {model or kind}", _spread(own)): [
-            (name, own[own["node"] == name]) for name in own["node"].head(each)
+        (f"{site}: {model or kind}", _spread(group)): [
+            (name, group[group["node"] == name]) for name in group["node"].head(most_each)
         ]
-        for (site, kind, model), own in found
+        for (site, kind, model), group in groups_of_nodes
     }
-    left_out = sum(max(0, len(own) - each) for _, own in found)
-    words = "over the middle half of the others, 95 % intervals"
-    words += f"\n{left_out} faster ones not drawn: see nodes.parquet" if left_out else ""
-    with row_charts.figure(stem, groups, "Nodes", words, right_inches=1.9) as (drawn, axes):
+    left_out = sum(max(0, len(group) - most_each) for _, group in groups_of_nodes)
+    subtitle = "over the middle half of the others, 95 % intervals"
+    subtitle += f"\n{left_out} faster ones not drawn: see nodes.parquet" if left_out else ""
+    with row_charts.figure(stem, groups, "Nodes", subtitle, right_inches=1.9) as (drawn, axes):
         margin = rows["margin"].iloc[0]
         ends = (100 * (1 / (1 + margin) - 1), 100 * margin)
         axes.axvspan(*ends, color=BAND, lw=0, zorder=0)
@@ -48,20 +48,20 @@ def draw(tables: Tables, stem: Path | str) -> None:
         )
 
 
-def _spread(own):
+def _spread(rows):
     """What the nodes of a group, and repeats on one of them, scatter by."""
-    first = own.iloc[0]
+    first = rows.iloc[0]
     nodes_sd, repeats_sd = (f"{100 * first[name]:.2g} %" for name in ("node_sd", "scatter"))
     return f"nodes scatter by {nodes_sd}, repeats by {repeats_sd}"
 
 
 def _node(axes, y, row):
     slower = row["verdict"] == nodes.SLOWER
-    colour = NAMED if slower else OTHER
+    colour = SLOWER_COLOUR if slower else COLOUR
     ends = (row["ratio"], row["ratio_ci95_low"], row["ratio_ci95_high"])
     percent = estimates.Estimate(*(100 * (end - 1) for end in ends), int(row["runs"]))
     row_charts.interval(axes, y, percent, colour, "D" if slower else "o")
     number = f"{percent.value:+.1f} %".replace("-", "\u2212")
-    words = f"{number}, {phrases.counted(percent.runs, 'run')}"
-    words += ", slower" if slower else ""
-    row_charts.annotate(axes, y, words, **({"color": NAMED} if slower else {}))
+    label = f"{number}, {phrases.counted(percent.runs, 'run')}"
+    label += ", slower" if slower else ""
+    row_charts.annotate(axes, y, label, **({"color": SLOWER_COLOUR} if slower else {}))

@@ -41,10 +41,10 @@ LOOKS = {
     equivalence.SLOWER: (styles.COLOURS[3], "D"),
     equivalence.FASTER: (styles.COLOURS[0], "D"),
 }
-OPEN = ("#8a8a8a", "s")  # no verdict
+UNDECIDED_LOOKS = ("#8a8a8a", "s")  # no verdict
 ZONE = "#e3f4ee"
 PHASES = {"start": styles.COLOURS[0], "import": styles.COLOURS[4], "first_batch": styles.COLOURS[1]}
-PHASE_WORDS = {"start": "container start", "import": "imports", "first_batch": "first step"}
+PHASE_LABELS = {"start": "container start", "import": "imports", "first_batch": "first step"}
 # What names a row, where rows of a panel differ in it; the rest goes to the heading.
 SETTINGS = tuple(
     "sequence_length" if name == "item_shape" else name
@@ -89,7 +89,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     ) as (figure, axes):
         figure.set_layout_engine("constrained", h_pad=0.1)
         if not panels:
-            _say_nothing(axes[0], len(table))
+            _draw_message(axes[0], len(table))
         for (differences, start_up), (key, rows) in zip(axes, panels, strict=False):
             _differences(differences, key, rows)
             _start_up(start_up, rows)
@@ -102,7 +102,7 @@ def _differences(axes, key, rows):
     axes.axvspan(_percent(1 / (1 + margin)), _percent(1 + margin), color=ZONE, zorder=0)
     axes.axvline(0, color=styles.GREY, linewidth=1.4, zorder=1)
     for y, row in rows.iterrows():
-        colour, marker = LOOKS.get(row["verdict"], OPEN)
+        colour, marker = LOOKS.get(row["verdict"], UNDECIDED_LOOKS)
         for level, width in (("ci95", 1.3), ("ci90", 3.2)):
             interval = _percent(row[[f"{level}_low", f"{level}_high"]].astype(float))
             if interval.notna().all():
@@ -111,7 +111,7 @@ def _differences(axes, key, rows):
         if not np.isnan(row["ratio"]):
             apart = base_flags.APART in (row["base_flags"] or "")
             looks = {"color": colour, "marker": marker}
-            point = styles.half if apart else _whole
+            point = styles.half if apart else _filled
             point(axes, _percent(row["ratio"]), y, looks, ms=7.5, gid="ratio")
         _columns(axes, y, row, colour)
     _rows(axes, [_name(row, rows) for _, row in rows.iterrows()])
@@ -119,56 +119,56 @@ def _differences(axes, key, rows):
     axes.xaxis.set_major_formatter(lambda value, _: _signed(value, styles.thousands))
     axes.xaxis.set_major_locator(styles.FittingTicks(7))
     axes.set_xlabel(_legend(rows), loc="left")
-    one = rows["condition"].nunique() == 1
-    subject = f"{_condition(field, rows['condition'].iloc[0])} " if one else ""
+    is_single = rows["condition"].nunique() == 1
+    subject = f"{_condition(field, rows['condition'].iloc[0])} " if is_single else ""
     common = [
         _setting(rows.iloc[0], name)
         for name in IN_HEADING
         if name != field and rows[name].nunique(dropna=False) == 1 and not pd.isna(rows[name][0])
     ]
-    said = wording.field_name(field)
-    words = f"{subject}relative to {_condition(field, base)} \u00b7 {', '.join(common)}"
+    field_name = wording.field_name(field)
+    subtitle = f"{subject}relative to {_condition(field, base)} \u00b7 {', '.join(common)}"
     styles.heading(
         axes,
-        f"{said[0].upper()}{said[1:]} \u00b7 {model}, {dataset}",
-        textwrap.fill(words, HEADING_CHARACTERS),
+        f"{field_name[0].upper()}{field_name[1:]} \u00b7 {model}, {dataset}",
+        textwrap.fill(subtitle, HEADING_CHARACTERS),
     )
 
 
-def _whole(axes, x, y, looks, **more):
+def _filled(axes, x, y, looks, **more):
     axes.plot(x, y, **looks, **more)
 
 
 def _legend(rows):
-    words = (
+    label = (
         "difference in throughput, % \u00b7 thin: 95 % CI, thick: 90 % CI"
         f"\ngreen zone: \u00b1{100 * rows['margin'].iloc[0]:g} % equivalence margin"
     )
     family = rows["family"].max()
     if family > 1:
-        words += (
+        label += (
             f"\neach line on its own \u00b7 verdicts corrected for {family:g} comparisons (Holm)"
         )
     if rows[TOKENS].notna().any():
-        words += "\nthroughput of the base in tokens / s"
+        label += "\nthroughput of the base in tokens / s"
     if rows["base_flags"].fillna("").str.contains(base_flags.APART).any():
-        words += "\nhalf-filled: the two sides were measured apart"
-    return words
+        label += "\nhalf-filled: the two sides were measured apart"
+    return label
 
 
 def _columns(axes, y, row, colour):
     """Right of a row: the difference, the base's throughput, the verdict and what else to know."""
     if not np.isnan(row["ratio"]):
         looks = {"ha": "right", "color": "#262626", "fontsize": 10}
-        _beside(axes, y, _difference(row), DIFFERENCE_COLUMN, **looks)
+        _annotate(axes, y, _difference(row), DIFFERENCE_COLUMN, **looks)
     copies = row["field"] == "copies_per_node"
     verdict_column = VERDICT_COLUMN + SPREAD_POINTS * copies
     if row["n_b"]:
         spread = _spread(row) if copies else ""
         rate = row["images_per_second_b"] if pd.isna(tokens := row[TOKENS]) else tokens
         base = f"of {styles.thousands(rate)}/s"
-        _beside(axes, y, base, BASE_COLUMN, 6 if spread else 0)
-        _beside(axes, y, spread, BASE_COLUMN, -6, fontsize=8)
+        _annotate(axes, y, base, BASE_COLUMN, 6 if spread else 0)
+        _annotate(axes, y, spread, BASE_COLUMN, -6, fontsize=8)
     notes = []
     if row["verdict"] in (equivalence.UNDECIDED, equivalence.TOO_FEW_RUNS):
         least, needed = min(row["n_a"], row["n_b"]), row["repeats_needed"]
@@ -178,8 +178,8 @@ def _columns(axes, y, row, colour):
         notes.append("of the base" if row["n_a"] else "of this condition")
     notes += filter(None, [base_flags.note(row["base_flags"])])
     looks = {"color": colour, "fontweight": "bold", "fontsize": 10}
-    _beside(axes, y, row["verdict"], verdict_column, 6 if notes else 0, **looks)
-    _beside(axes, y, " \u00b7 ".join(notes), verdict_column, -6, fontsize=8)
+    _annotate(axes, y, row["verdict"], verdict_column, 6 if notes else 0, **looks)
+    _annotate(axes, y, " \u00b7 ".join(notes), verdict_column, -6, fontsize=8)
 
 
 def _spread(row):
@@ -191,7 +191,7 @@ def _spread(row):
     return "SD " + " \u2192 ".join(milliseconds) + " ms"
 
 
-def _beside(axes, y, text, x_points, y_points=0, **looks):
+def _annotate(axes, y, text, x_points, y_points=0, **looks):
     axes.annotate(
         text,
         (1, y),
@@ -218,11 +218,13 @@ def _start_up(axes, rows):
         _bar(axes, row, "b", (y - 0.2, 0.18), base, alpha=0.45, color=styles.GREY, fontsize=7.5)
     axes.set_xlim(left=0)
     axes.set_xlabel("s \u00b7 pale: the base", loc="left")
-    words = [
-        TextArea(PHASE_WORDS[phase], textprops={"color": styles.text_colour(colour), "fontsize": 9})
+    labels = [
+        TextArea(
+            PHASE_LABELS[phase], textprops={"color": styles.text_colour(colour), "fontsize": 9}
+        )
         for phase, colour in PHASES.items()
     ]
-    legend = HPacker(children=words, pad=0, sep=8)
+    legend = HPacker(children=labels, pad=0, sep=8)
     axes.add_artist(
         AnnotationBbox(
             legend,
@@ -275,13 +277,13 @@ def _name(row, rows):
     """What tells a row from the others of its panel."""
     field = row["field"]
     compared = (field, *COMPANIONS.get(field, ()))
-    telling = [n for n in SETTINGS if n not in compared and rows[n].nunique() > 1]
-    parts = [_setting(row, n) for n in wording.fields_for_label(telling, row)]
+    differing = [n for n in SETTINGS if n not in compared and rows[n].nunique() > 1]
+    parts = [_setting(row, n) for n in wording.fields_for_label(differing, row)]
     if not parts or rows["condition"].nunique() > 1:
         parts.insert(0, _condition(field, row["condition"]))
-    words = ", ".join(filter(None, parts))
+    name = ", ".join(filter(None, parts))
     # There is room for two lines in a row.
-    return textwrap.fill(words, max(styles.NAME_CHARACTERS, len(words) // 2 + LONGEST_PART))
+    return textwrap.fill(name, max(styles.NAME_CHARACTERS, len(name) // 2 + LONGEST_PART))
 
 
 def _condition(field, name):
@@ -341,15 +343,15 @@ def _difference(row):
 
 def _signed(number, form):
     """A number with its sign, as typeset; nought has none."""
-    words = form(abs(number))
-    if not words.strip("0."):
-        return words
-    return ("\u2212" if number < 0 else "+") + words
+    digits = form(abs(number))
+    if not digits.strip("0."):
+        return digits
+    return ("\u2212" if number < 0 else "+") + digits
 
 
-def _say_nothing(axes, left_out):
+def _draw_message(axes, without_base):
     for axis in axes:
         axis.axis("off")
-    why = f"without a base: {left_out}" if left_out else "see `compare` in the config"
-    words = f"no conditions to compare \u00b7 {why}"
-    axes[0].text(0, 0.5, words, color=styles.GREY)
+    reason = f"without a base: {without_base}" if without_base else "see `compare` in the config"
+    message = f"no conditions to compare \u00b7 {reason}"
+    axes[0].text(0, 0.5, message, color=styles.GREY)

@@ -30,7 +30,7 @@ GROUP = (
     *("site", "device_model", "framework", "framework_version", "strategy", "runtime"),
     *("precision", "mode", "batch_per_device", "epochs"),
 )
-WORDS = {
+METRIC_LABELS = {
     "images_per_second": "images / s",
     "duration_s": "training time",
     "top1": "top-1 accuracy",
@@ -41,7 +41,7 @@ WORDS = {
 }
 MARKERS = {"printed": "o", "derived": "D", "read_off": "s"}
 QUALITIES = {"printed": "as printed", "derived": "diamond: derived", "read_off": "square: read off"}
-THEIRS, OWN = "#5f5f5f", styles.COLOURS[0]
+PUBLISHED_COLOUR, OWN_COLOUR = "#5f5f5f", styles.COLOURS[0]
 MOST_LINES = 24  # of panels; further ones are counted in words
 COLUMNS = 2  # of panels beside each other
 CHARACTERS = 78  # of a line of words above a panel
@@ -80,8 +80,8 @@ def draw(tables: Tables, stem: Path | str) -> None:
                     _panel(axis, panel, line)
             _names(row, line)
         if left_out > 0:
-            words = f"{left_out} of {len(lines)} lines of panels not drawn: see published.parquet"
-            figure.supxlabel(words, x=0, ha="left", color=styles.GREY, fontsize=9)
+            note = f"{left_out} of {len(lines)} lines of panels not drawn: see published.parquet"
+            figure.supxlabel(note, x=0, ha="left", color=styles.GREY, fontsize=9)
         styles.save(figure, stem)
 
 
@@ -104,7 +104,7 @@ class _Panel:
         numbers: its rows of the table.
         metric, base: the base only where points have several.
         heights: {point: y}.
-        title, words: above it, or "".
+        title, subtitle: above it, or "".
     """
 
     numbers: pd.DataFrame
@@ -112,7 +112,7 @@ class _Panel:
     base: str | None
     heights: dict
     title: str
-    words: str
+    subtitle: str
 
 
 @dataclass(frozen=True)
@@ -127,13 +127,13 @@ class _Line:
     panels: list
 
     @property
-    def words(self):
+    def subtitle_lines(self):
         """Further lines of words above the panels, at most."""
-        return max(panel.words.count("\n") for panel in self.panels)
+        return max(panel.subtitle.count("\n") for panel in self.panels)
 
     @property
     def inches(self):
-        return FRAME_INCHES + ROW_INCHES * len(self.labels) + WORDS_INCHES * self.words
+        return FRAME_INCHES + ROW_INCHES * len(self.labels) + WORDS_INCHES * self.subtitle_lines
 
 
 def _lines(rows):
@@ -147,13 +147,15 @@ def _lines(rows):
     )
     lines = []
     for i in range(0, len(keys), COLUMNS):
-        numbers = [_of(rows, *key) for key in keys[i : i + COLUMNS]]
+        numbers = [_of_metric(rows, *key) for key in keys[i : i + COLUMNS]]
         labels, heights = _laid_out(pd.concat(numbers).sort_index().drop_duplicates("point"))
-        above = [(_title(rows), _words(rows))] if i == 0 else [(f"{_title(rows)}, continued", "")]
+        above = (
+            [(_title(rows), _subtitle(rows))] if i == 0 else [(f"{_title(rows)}, continued", "")]
+        )
         above += [("", "")] * (COLUMNS - 1)
         panels = [
-            _Panel(own, *key, heights, *words)
-            for own, key, words in zip(numbers, keys[i:], above, strict=False)
+            _Panel(own, *key, heights, *texts)
+            for own, key, texts in zip(numbers, keys[i:], above, strict=False)
         ]
         lines.append(_Line(labels, panels))
     return lines
@@ -178,36 +180,36 @@ def _title(rows):
     return " \u00b7 ".join(w for w in (framework, row["model"], row["dataset"]) if not pd.isna(w))
 
 
-def _words(rows):
+def _subtitle(rows):
     """Whose numbers these are, and in what own runs are not as the published ones."""
     sources = ", ".join(dict.fromkeys(rows["source"]))
-    qualities = [words for name, words in QUALITIES.items() if (rows["quality"] == name).any()]
+    qualities = [label for name, label in QUALITIES.items() if (rows["quality"] == name).any()]
     own = " \u00b7 filled: own, 95 % CI" if rows["own"].notna().any() else ""
-    words = [f"hollow: published by {sources}, {', '.join(qualities)}{own}"]
-    differs = _listed(rows["own_differs"])
-    words += [f"own runs differ in {_spaced(differs)}"] if differs else []
-    words += [f"no own number: {note}" for note in dict.fromkeys(rows["own_note"].dropna())]
-    return "\n".join(textwrap.fill(line, CHARACTERS) for line in words)
+    lines = [f"hollow: published by {sources}, {', '.join(qualities)}{own}"]
+    differs = _distinct(rows["own_differs"])
+    lines += [f"own runs differ in {_readable(differs)}"] if differs else []
+    lines += [f"no own number: {note}" for note in dict.fromkeys(rows["own_note"].dropna())]
+    return "\n".join(textwrap.fill(line, CHARACTERS) for line in lines)
 
 
-def _of(rows, metric, base):
+def _of_metric(rows, metric, base):
     numbers = rows[rows["metric"] == metric]
     return numbers if base is None else numbers[numbers["base"] == base]
 
 
 def _laid_out(points):
     """(labels, heights) of points, those alike in all but their devices under one heading."""
-    telling = series.differing_settings(points, GROUP)
-    groups = _groups(points, telling) if telling else [points]
+    differing = series.differing_settings(points, GROUP)
+    groups = _groups(points, differing) if differing else [points]
     entries = []
     for group in groups:
-        name = series.condition_label(group.iloc[0], telling)
+        name = series.condition_label(group.iloc[0], differing)
         several = group["nodes"].nunique() > 1
         rows = [(_devices(row, several), row["point"]) for _, row in group.iterrows()]
         if len(groups) > 1 and len(rows) > 1:
             entries += [(name, None), *rows]
         else:
-            entries += [(", ".join(filter(None, (name, words))) or p, p) for words, p in rows]
+            entries += [(", ".join(filter(None, (name, devices))) or p, p) for devices, p in rows]
     ys = range(len(entries) - 1, -1, -1)
     labels = [(y, name, point is None) for y, (name, point) in zip(ys, entries, strict=True)]
     return labels, {point: y for y, (_, point) in zip(ys, entries, strict=True) if point}
@@ -215,16 +217,16 @@ def _laid_out(points):
 
 def _devices(row, several):
     """As in `24 GPUs on 6 nodes`."""
-    words, nodes = (series.setting_label(row, name) for name in ("devices", "nodes"))
-    return f"{words} on {nodes}" if words and nodes and several else words
+    devices, nodes = (series.setting_label(row, name) for name in ("devices", "nodes"))
+    return f"{devices} on {nodes}" if devices and nodes and several else devices
 
 
-def _listed(texts):
+def _distinct(texts):
     """What comma-separated texts have in all, each once."""
-    return list(dict.fromkeys(word for text in texts.dropna() if text for word in text.split(", ")))
+    return list(dict.fromkeys(name for text in texts.dropna() if text for name in text.split(", ")))
 
 
-def _spaced(names):
+def _readable(names):
     return ", ".join(names).replace("_", " ")
 
 
@@ -232,17 +234,17 @@ def _panel(axes, panel, line):
     numbers = panel.numbers
     own = numbers["own"].notna().any()
     points = numbers.groupby("point", sort=False)
-    longest = max(len(_said(numbers_of_point)) for _, numbers_of_point in points)
+    longest = max(len(_printed_text(numbers_of_point)) for _, numbers_of_point in points)
     shift = max(0, GAP_POINTS + CHARACTER_POINTS * longest - PRINTED)
     for point, numbers_of_point in points:
         _cell(axes, panel.heights[point], numbers_of_point, shift)
     _scale(axes, panel.metric, numbers)
     over = f" over {panel.base}" if panel.base else ""
-    differs = _listed(numbers["base_mismatch"])
-    orange = [f"the base differs in {_spaced(differs)}"] if differs else []
+    differs = _distinct(numbers["base_mismatch"])
+    orange = [f"the base differs in {_readable(differs)}"] if differs else []
     if any(_is_wrong(row) for _, row in numbers.iterrows()):
         orange.append("in brackets what follows from the source's other numbers")
-    words = WORDS.get(panel.metric, panel.metric.replace("_", " "))
+    words = METRIC_LABELS.get(panel.metric, panel.metric.replace("_", " "))
     words = words.replace("images", _counted(numbers)) + over
     axes.set_xlabel(words + "\n" * bool(orange))
     if orange:
@@ -250,10 +252,12 @@ def _panel(axes, panel, line):
     for words, x_points in (("published", PRINTED), ("own", MEASURED), ("ratio", RATIO)):
         if own or words == "published":
             y = len(line.labels) - 0.35
-            _beside(axes, y, words, x_points + shift, color=styles.GREY, fontsize=8)
+            _annotate(axes, y, words, x_points + shift, color=styles.GREY, fontsize=8)
     if panel.title:
-        level = "\n" * (line.words - panel.words.count("\n"))  # with the title beside it
-        styles.heading(axes, panel.title, panel.words + level)
+        level = "\n" * (
+            line.subtitle_lines - panel.subtitle.count("\n")
+        )  # with the title beside it
+        styles.heading(axes, panel.title, panel.subtitle + level)
         axes.texts[-1].set_in_layout(False)  # it may go across the panels
 
 
@@ -267,7 +271,7 @@ def _cell(axes, y, numbers, shift):
     """The numbers of one point, mostly one; those in words moved right by so many points."""
     row = numbers.iloc[0]
     alarming = _is_wrong(row) or bool(row["base_mismatch"] and not pd.isna(row["base_mismatch"]))
-    colour = row_charts.ALARM if alarming else THEIRS
+    colour = row_charts.ALARM if alarming else PUBLISHED_COLOUR
     for _, number in numbers.iterrows():
         if not pd.isna(number["low"]):
             axes.plot([number["low"], number["high"]], [y, y], color=colour, lw=4, alpha=0.4)
@@ -283,17 +287,19 @@ def _cell(axes, y, numbers, shift):
             zorder=3,
         )
     ink = colour if alarming else row_charts.INK
-    _beside(axes, y, _said(numbers), PRINTED + shift, color=ink)
+    _annotate(axes, y, _printed_text(numbers), PRINTED + shift, color=ink)
     if pd.isna(row["own"]):
         return
     axes.plot([row["value"], row["own"]], [y, y], color=styles.LIGHT, lw=2, zorder=1)
-    axes.plot([row["own_ci95_low"], row["own_ci95_high"]], [y, y], color=OWN, lw=1.6, zorder=4)
-    axes.plot(row["own"], y, "o", color=OWN, ms=6.5, zorder=5)
+    axes.plot(
+        [row["own_ci95_low"], row["own_ci95_high"]], [y, y], color=OWN_COLOUR, lw=1.6, zorder=4
+    )
+    axes.plot(row["own"], y, "o", color=OWN_COLOUR, ms=6.5, zorder=5)
     own = _number(row["own"], row["metric"])
-    _beside(axes, y, own, MEASURED + shift, color=OWN, fontweight="bold")
+    _annotate(axes, y, own, MEASURED + shift, color=OWN_COLOUR, fontweight="bold")
     if not pd.isna(row["own_over_published"]):
         ratio = _ratio(row["own_over_published"])
-        _beside(axes, y, ratio, RATIO + shift, color=row_charts.INK)
+        _annotate(axes, y, ratio, RATIO + shift, color=row_charts.INK)
 
 
 def _is_wrong(row):
@@ -301,7 +307,7 @@ def _is_wrong(row):
     return row["agrees"] is not None and not pd.isna(row["agrees"]) and not row["agrees"]
 
 
-def _said(numbers):
+def _printed_text(numbers):
     """The printed number of a point, and what follows from the others where that is another one."""
     row = numbers.iloc[0]
     return _printed(numbers) + (f" (= {row['recomputed']:.4g})" if _is_wrong(row) else "")
@@ -310,8 +316,8 @@ def _said(numbers):
 def _printed(numbers):
     """As the source has it; of several numbers the least and the most."""
     ordered = numbers.sort_values("value")["printed"]
-    words = " to ".join(dict.fromkeys((ordered.iloc[0], ordered.iloc[-1])))
-    return words.replace("-", "\u2212")
+    text = " to ".join(dict.fromkeys((ordered.iloc[0], ordered.iloc[-1])))
+    return text.replace("-", "\u2212")
 
 
 def _number(value, metric):
@@ -383,7 +389,7 @@ def _below(axes, text):
     )
 
 
-def _beside(axes, y, text, x_points, **looks):
+def _annotate(axes, y, text, x_points, **looks):
     axes.annotate(
         text,
         (1, y),

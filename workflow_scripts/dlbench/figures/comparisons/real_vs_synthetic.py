@@ -26,24 +26,24 @@ the drift between their sessions is not shown to be none. Where it is known, the
 corrected for it and has its uncertainty.
 """
 REAL, SYNTHETIC = (styles.COLOURS[0], "o"), (styles.COLOURS[1], "s")
-FOUND_OUT = ("site", "framework_version", "device_model")
+FACTS = ("site", "framework_version", "device_model")
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.started_runs(tables.runs)
     unit = item_names.unit(runs["item_shape"].unique())
     runs = series.rated(runs, unit)
-    made_up = runs["dataset"].map(_synthetic).astype(bool)
-    real = runs[~made_up]
-    synthetic = runs[made_up & runs["status"].isin(event_fields.ENDED_WELL)]
+    is_synthetic = runs["dataset"].map(_synthetic).astype(bool)
+    real = runs[~is_synthetic]
+    synthetic = runs[is_synthetic & runs["status"].isin(event_fields.ENDED_WELL)]
     groups = series.conditions(real)
     if not groups:
         styles.draw_message(stem, "no run of this study reads real items")
         return
-    title, words = "Real and synthetic items", "circle: real \u00b7 square: synthetic"
-    with row_charts.figure(stem, groups, title, words, 1.6) as (rows, axes):
-        known = tables.drift_of(runs)
-        values = [value for row in rows for value in _row(axes, row, synthetic, known)]
+    title, subtitle = "Real and synthetic items", "circle: real \u00b7 square: synthetic"
+    with row_charts.figure(stem, groups, title, subtitle, 1.6) as (rows, axes):
+        drift = tables.drift_of(runs)
+        values = [value for row in rows for value in _row(axes, row, synthetic, drift)]
         row_charts.value_axis(axes, values, f"{unit.plural} / s")
 
 
@@ -55,12 +55,12 @@ def _synthetic(dataset):
     )
 
 
-def _row(axes, row, synthetic, known):
+def _row(axes, row, synthetic, drift):
     base, differs = _counterparts(row.runs.iloc[0], synthetic)
     published = (row.runs["timing_source"] == timing_sources.PUBLISHED).all()
     timed = [runs.dropna(subset="images_per_second") for runs in (row.finished, base)]
     rates = [runs["rate"] for runs in timed]
-    sides = known.compare(*(t.to_dict("records") for t in timed)) if all(map(len, timed)) else None
+    sides = drift.compare(*(t.to_dict("records") for t in timed)) if all(map(len, timed)) else None
     apart = bool(sides and sides.flags)
     means = []
     for values, (colour, marker) in zip(rates, (REAL, SYNTHETIC), strict=True):
@@ -78,8 +78,8 @@ def _row(axes, row, synthetic, known):
         row_charts.annotate_row(axes, row, _difference(sides.difference.ratio), note)
     else:
         shape = row.runs.iloc[0]["item_shape"]
-        of_shape = "of an unknown shape" if pd.isna(shape) else f"of {shape}"
-        row_charts.annotate_row(axes, row, f"no synthetic items {of_shape}", color=styles.GREY)
+        shape_text = "of an unknown shape" if pd.isna(shape) else f"of {shape}"
+        row_charts.annotate_row(axes, row, f"no synthetic items {shape_text}", color=styles.GREY)
     return values
 
 
@@ -88,14 +88,14 @@ def _counterparts(row, synthetic):
 
     If some of them differ in nothing, only these.
     """
-    known = synthetic[synthetic["item_shape"].notna()]
-    alike = known[_equal(row, known, (*runs.SAME_SPEED, "item_shape"))]
+    with_shape = synthetic[synthetic["item_shape"].notna()]
+    alike = with_shape[_equal(row, with_shape, (*runs.SAME_SPEED, "item_shape"))]
     partners = run_lengths.of_length(row, [partner for _, partner in alike.iterrows()])
     alike = alike.loc[[partner.name for partner in partners]]
-    same = alike[_equal(row, alike, FOUND_OUT)]
+    same = alike[_equal(row, alike, FACTS)]
     if len(same):
         return same, []
-    return alike, [name for name in FOUND_OUT if not _equal(row, alike, [name]).all()]
+    return alike, [name for name in FACTS if not _equal(row, alike, [name]).all()]
 
 
 def _equal(row, table, names):
@@ -108,5 +108,5 @@ def _equal(row, table, names):
 
 def _difference(ratio):
     numbers = [100 * (value - 1) for value in (ratio.value, ratio.low, ratio.high)]
-    words = [f"{number:+.1f}".replace("-", "\u2212") for number in numbers]
-    return f"{words[0]} %" + ("" if np.isnan(ratio.low) else f"  [{words[1]}, {words[2]}]")
+    texts = [f"{number:+.1f}".replace("-", "\u2212") for number in numbers]
+    return f"{texts[0]} %" + ("" if np.isnan(ratio.low) else f"  [{texts[1]}, {texts[2]}]")

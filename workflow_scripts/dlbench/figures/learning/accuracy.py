@@ -49,8 +49,8 @@ def _paint(axes, key, all_series):
     axis.set_ylabel(SCORES[score])
     axis.set_xlabel("devices")
     batch = series.common((s.runs for s in all_series), ("epochs", "batch_per_device"))
-    words = " \u00b7 ".join(filter(None, [batch, "small: single runs"]))
-    styles.heading(axis, f"{model} \u00b7 {dataset}", words)
+    subtitle = " \u00b7 ".join(filter(None, [batch, "small: single runs"]))
+    styles.heading(axis, f"{model} \u00b7 {dataset}", subtitle)
     return ends
 
 

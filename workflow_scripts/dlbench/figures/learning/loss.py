@@ -35,14 +35,16 @@ def draw(tables: Tables, stem: Path | str) -> None:
     evals = tables.evals
     evals = evals[evals["run_id"].isin(runs["run_id"])]
     panels = dict(list(series.series_along(None, runs).items())[:MOST_PANELS])
-    drawn = {key: [s for s in all_ if s.index < series.MOST_SERIES] for key, all_ in panels.items()}
-    curves = {key: [_training(s, tables) for s in all_] for key, all_ in drawn.items()}
+    drawn = {
+        key: [s for s in group if s.index < series.MOST_SERIES] for key, group in panels.items()
+    }
+    curves = {key: [_training(s, tables) for s in group] for key, group in drawn.items()}
     scored = set(evals[evals["loss"] > 0]["run_id"])
     drawn = {
-        key: all_
-        for key, all_ in drawn.items()
+        key: group
+        for key, group in drawn.items()
         if any(c is not None for c in curves[key])
-        or any(scored & set(s.finished["run_id"]) for s in all_)
+        or any(scored & set(s.finished["run_id"]) for s in group)
     }
     if not drawn:
         styles.draw_message(stem, "no training run of this study finished")
@@ -51,24 +53,24 @@ def draw(tables: Tables, stem: Path | str) -> None:
     size = {"width": 4.2, "height": 3.1}
     with styles.figure(3, rows * len(drawn), **size) as (figure, axes):
         for number, (key, all_series) in enumerate(drawn.items()):
-            own = axes[rows * number : rows * (number + 1)]
-            curves_of = list(zip(all_series, curves[key], strict=True))
-            shown = sum(curve is not None for _, curve in curves_of)
-            words = f"{shown} of {trained[key]} runs drawn" if shown < trained[key] else ""
-            _panel(own, key, curves_of, words, evals, tables)
+            panel_axes = axes[rows * number : rows * (number + 1)]
+            with_curves = list(zip(all_series, curves[key], strict=True))
+            shown = sum(curve is not None for _, curve in with_curves)
+            note = f"{shown} of {trained[key]} runs drawn" if shown < trained[key] else ""
+            _panel(panel_axes, key, with_curves, note, evals, tables)
         names = {s.name: s for all_series in drawn.values() for s in all_series}
         if len(names) > 1:
-            total = len({s.index for all_ in panels.values() for s in all_})
-            words = f"{total - len(names)} of {total} series not drawn: see runs.parquet"
-            line_charts.legend(figure, names.values(), words if total > len(names) else "")
+            total = len({s.index for group in panels.values() for s in group})
+            note = f"{total - len(names)} of {total} series not drawn: see runs.parquet"
+            line_charts.legend(figure, names.values(), note if total > len(names) else "")
         styles.save(figure, stem)
 
 
-def _panel(axes, key, series_and_curves, words, evals, tables):
+def _panel(axes, key, series_and_curves, note, evals, tables):
     """Draw one model and dataset, as many rows of axes as there are.
 
     Args:
-        words: how many of its runs are drawn.
+        note: how many of its runs are drawn.
     """
     held_out = axes[1] if len(axes) > 1 else None
     all_series, curves = zip(*series_and_curves, strict=True)
@@ -91,9 +93,9 @@ def _panel(axes, key, series_and_curves, words, evals, tables):
         axis.set_xlabel(name)
     model, dataset = key
     failed = sum(len(s.runs) - len(s.finished) for s in all_series)
-    words = [words, f"{failed} of {sum(len(s.runs) for s in all_series)} failed" if failed else ""]
-    words = " \u00b7 ".join(filter(None, ["training loss", *words]))
-    styles.heading(axes[0][0], f"{model} \u00b7 {dataset}", words)
+    note = [note, f"{failed} of {sum(len(s.runs) for s in all_series)} failed" if failed else ""]
+    note = " \u00b7 ".join(filter(None, ["training loss", *note]))
+    styles.heading(axes[0][0], f"{model} \u00b7 {dataset}", note)
     if held_out is not None:
         styles.heading(axes[1][0], "", "loss on held-out items")
     _limits(axes)

@@ -20,7 +20,7 @@ Right: the time of one; its left end is the latency. Points are medians over rou
 the least to the most of them; the slowest process counts. Dashed: the bandwidth of copies in the
 memory of one device. Measured by `snakemake baselines`.
 """
-NOTHING = "no all-reduce was measured: `uv run snakemake baselines` does it"
+EMPTY_MESSAGE = "no all-reduce was measured: `uv run snakemake baselines` does it"
 MACHINE = ("site", "device_model", "hardware_sha256")
 # What makes a line, in the order of its name.
 LINE = (
@@ -28,7 +28,7 @@ LINE = (
     *("launcher", "runtime", "runtime_options", "nodes", "devices", "threads_per_device"),
 )
 # What is not told where it follows from what is.
-FOLLOWING = {
+IMPLIED = {
     "framework_version": ["framework"],
     "environment": ["framework"],
     "launcher": ["framework", "strategy"],
@@ -41,20 +41,20 @@ def draw(tables: Tables, stem: Path | str) -> None:
     baselines = tables.baselines
     exchanges = baselines[(baselines["measure"] == "all_reduce") & baselines["time_s"].notna()]
     if exchanges.empty:
-        styles.draw_message(stem, NOTHING)
+        styles.draw_message(stem, EMPTY_MESSAGE)
         return
     texts = [name for name in exchanges if isinstance(exchanges[name].dtype, pd.CategoricalDtype)]
     exchanges = exchanges.astype(dict.fromkeys(texts, object))
     machines = list(exchanges.groupby(list(MACHINE), dropna=False, sort=True))
     shown = machines[:MOST_MACHINES]
     with styles.figure(2, len(shown), width=5.2, height=3.8) as (figure, axes):
-        for row, (key, own) in zip(axes, shown, strict=True):
+        for row, (key, machine_rows) in zip(axes, shown, strict=True):
             copies = baselines[
                 (baselines["measure"] == "memory_copy")
                 & (baselines["hardware_sha256"] == key[2])
                 & (baselines["site"] == key[0])
             ]
-            _machine(row, own, copies["value"].max())
+            _machine(row, machine_rows, copies["value"].max())
         if len(machines) > len(shown):
             figure.supxlabel(f"{len(machines) - len(shown)} more machines: see baselines.parquet")
         styles.save(figure, stem)
@@ -77,7 +77,10 @@ def _machine(axes: Any, exchanges: pd.DataFrame, memory: float) -> None:
         (axes[1], ("time_s", "time_low_s", "time_high_s"), 1e3, "time of one, ms"),
     )
     for axis, columns, factor, label in panels:
-        ends = [_line(axis, own, columns, factor, index) for index, (_, own) in enumerate(lines)]
+        ends = [
+            _line(axis, line_rows, columns, factor, index)
+            for index, (_, line_rows) in enumerate(lines)
+        ]
         styles.logarithmic(axis.yaxis)
         if axis is axes[0] and memory > 0:
             axis.axhline(memory, color=styles.GREY, linestyle="--", linewidth=1.2, zorder=1)
@@ -101,25 +104,25 @@ def _machine(axes: Any, exchanges: pd.DataFrame, memory: float) -> None:
 
 def _lines(exchanges: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """(name, rows in the order of their sizes) of each line."""
-    telling = differing_settings(exchanges, LINE)
-    for name, leading in FOLLOWING.items():
+    differing = differing_settings(exchanges, LINE)
+    for name, leading in IMPLIED.items():
         groups = exchanges.groupby(leading, dropna=False)[name]
-        if name in telling and (groups.nunique(dropna=False) <= 1).all():
-            telling.remove(name)
-    telling = telling if "strategy" in telling else ["strategy", *telling]
+        if name in differing and (groups.nunique(dropna=False) <= 1).all():
+            differing.remove(name)
+    differing = differing if "strategy" in differing else ["strategy", *differing]
     return [
-        (condition_label(own.iloc[0], telling), own.sort_values("size_bytes"))
-        for _, own in exchanges.groupby(list(LINE), dropna=False, sort=True)
+        (condition_label(line.iloc[0], differing), line.sort_values("size_bytes"))
+        for _, line in exchanges.groupby(list(LINE), dropna=False, sort=True)
     ]
 
 
 def _line(
-    axis: Any, own: pd.DataFrame, columns: tuple[str, str, str], factor: float, index: int
+    axis: Any, rows: pd.DataFrame, columns: tuple[str, str, str], factor: float, index: int
 ) -> tuple[float, float]:
     """Draw one line with its bars. Returns its end."""
     looks = styles.looks(index)
-    sizes = own["size_bytes"].to_numpy(dtype=float)
-    value, low, high = (factor * own[name].to_numpy(dtype=float) for name in columns)
+    sizes = rows["size_bytes"].to_numpy(dtype=float)
+    value, low, high = (factor * rows[name].to_numpy(dtype=float) for name in columns)
     axis.plot(sizes, value, zorder=3, **looks | {"markersize": 4.5, "linewidth": 1.6})
     axis.vlines(sizes, low, high, color=looks["color"], lw=1.2, zorder=2)
     return float(sizes[-1]), float(value[-1])
@@ -129,14 +132,14 @@ def _sizes(axis: Any, sizes: pd.Series) -> None:
     """An axis of bytes, with a tick at each power of 16."""
     powers = np.arange(np.floor(np.log2(sizes.min())), np.log2(sizes.max()) + 0.5)
     styles.powers(axis.xaxis, [2.0**power for power in powers if power % 4 == 2 or len(powers) < 6])
-    axis.xaxis.set_major_formatter(lambda value, _: size_words(value))
+    axis.xaxis.set_major_formatter(lambda value, _: size_label(value))
     axis.set_xlabel("message")
 
 
-def size_words(size_bytes: float) -> str:
+def size_label(size_bytes: float) -> str:
     """Bytes in binary units.
 
-    >>> size_words(1024), size_words(1 << 22), size_words(1536)
+    >>> size_label(1024), size_label(1 << 22), size_label(1536)
     ('1 KiB', '4 MiB', '1.5 KiB')
     """
     power = min(max(int(np.log2(max(size_bytes, 1)) // 10), 0), len(UNITS) - 1)

@@ -53,17 +53,17 @@ def draw(tables: Tables, stem: Path | str) -> None:
     with styles.figure(2, len(panels), width=5.2) as (figure, axes):
         for row, panel in zip(axes, panels, strict=True):
             _panel(row, panel, baselines)
-        if words := styles.star_note(figure):
-            styles.note_below(figure, words)
+        if note := styles.star_note(figure):
+            styles.note_below(figure, note)
         styles.save(figure, stem)
 
 
 def _panels(tried):
     """The series of each panel: those of one kind, model and dataset."""
     panels = {}
-    for one in tried:
-        key = (one.kind, one.row["model"], one.row["dataset"])
-        panels.setdefault(key, []).append(one)
+    for tried_series in tried:
+        key = (tried_series.kind, tried_series.row["model"], tried_series.row["dataset"])
+        panels.setdefault(key, []).append(tried_series)
     return list(panels.values())
 
 
@@ -154,17 +154,17 @@ def _panel(axes, panel, baselines):
     for axis in axes:
         axis.set_xlabel(devices)
     subtitles = (
-        f"{first['dataset']}, {_fixed_words(kind, panel)} \u00b7 {_line_words(series)}",
+        f"{first['dataset']}, {_fixed_label(kind, panel)} \u00b7 {_line_legend(series)}",
         _notes(series),
     )
-    lines = max(words.count("\n") for words in subtitles)
+    lines = max(subtitle.count("\n") for subtitle in subtitles)
     titles = f"Throughput \u00b7 {first['model']}", "Parallel efficiency"
-    for axis, title, words in zip(axes, titles, subtitles, strict=True):
+    for axis, title, subtitle in zip(axes, titles, subtitles, strict=True):
         # As many lines in both: titles stand side by side.
-        styles.heading(axis, title, words + "\n" * (lines - words.count("\n")))
+        styles.heading(axis, title, subtitle + "\n" * (lines - subtitle.count("\n")))
 
 
-def _line_words(series):
+def _line_legend(series):
     """What the dashed and the dotted lines are."""
     if not any(one.points for one in series):
         return NONE_WELL
@@ -176,15 +176,15 @@ def _line_words(series):
 def _notes(series):
     """Words on the efficiencies: whose base differs, and how many series have none."""
     mismatches = [(one.own.name, one.series.mismatch) for one in series if one.series]
-    named = {}
+    names_by_clause = {}
     for name, keys in mismatches:
         differs = [key for key in keys if key != base_flags.APART]
         if differs:
-            words = base_flags.words(", ".join(differs), "point and base")
-            named.setdefault(words, []).append(name)
+            clause = base_flags.words(", ".join(differs), "point and base")
+            names_by_clause.setdefault(clause, []).append(name)
     notes = [
-        textwrap.fill(f"{', '.join(filter(None, names))}: {words}".removeprefix(": "), NOTE_LINE)
-        for words, names in named.items()
+        textwrap.fill(f"{', '.join(filter(None, names))}: {clause}".removeprefix(": "), NOTE_LINE)
+        for clause, names in names_by_clause.items()
     ]
     notes = notes or ["speedup / devices \u00b7 bars: 95 % CI"]
     if any(base_flags.APART in keys for _, keys in mismatches):
@@ -305,7 +305,7 @@ def _label(row, names):
     return ", ".join(filter(None, parts))
 
 
-def _fixed_words(kind, panel):
+def _fixed_label(kind, panel):
     """As in `weak scaling, 64 per device`."""
     fixed = {series.row[scaling_series.FIXED[kind]] for series in panel}
     if len(fixed) > 1 or None in fixed:

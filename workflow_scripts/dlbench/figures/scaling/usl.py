@@ -22,7 +22,7 @@ which holds if the law does. Dotted: in proportion to devices. Laws are fitted o
 five numbers of devices or more whose base differs in nothing else.
 """
 MOST_PANELS = 12
-FURTHER = 4  # times as many devices as were measured are drawn
+EXTRAPOLATION = 4  # times as many devices as were measured are drawn
 LAWS = {"USL": (styles.COLOURS[0], 2.0), "Amdahl": (styles.COLOURS[3], 1.6)}
 SERIES = [name for name in series.SETTINGS if name not in ("devices", "nodes", "global_batch")]
 
@@ -44,12 +44,12 @@ def draw(tables: Tables, stem: Path | str) -> None:
     with styles.figure(columns, lines, width=4.6, height=3.7) as (figure, axes):
         for axis in axes.flat:
             axis.set_axis_off()
-        for axis, (name, own) in zip(axes.flat, shown, strict=False):
+        for axis, (name, rows) in zip(axes.flat, shown, strict=False):
             axis.set_axis_on()
-            _panel(axis, name, own)
+            _panel(axis, name, rows)
         if left_out:
-            words = textwrap.fill("; ".join(left_out), int(13 * figure.get_figwidth()))
-            figure.supxlabel(words, x=0.01, ha="left", color=styles.GREY, fontsize=9)
+            note = textwrap.fill("; ".join(left_out), int(13 * figure.get_figwidth()))
+            figure.supxlabel(note, x=0.01, ha="left", color=styles.GREY, fontsize=9)
         styles.save(figure, stem)
 
 
@@ -60,11 +60,13 @@ def _series(points):
         fixed=points["global_batch"].where(points["scaling"] == "strong"),
     )
     keys = [name for name in SERIES if name in points]
-    telling = series.differing_settings(points, [k for k in keys if k not in ("model", "dataset")])
+    differing = series.differing_settings(
+        points, [k for k in keys if k not in ("model", "dataset")]
+    )
     groups = points.groupby(["scaling", "fixed", *keys], dropna=False, observed=True, sort=False)
     return [
-        (series.condition_label(own.iloc[0], telling), own.sort_values("devices"))
-        for _, own in groups
+        (series.condition_label(group.iloc[0], differing), group.sort_values("devices"))
+        for _, group in groups
     ]
 
 
@@ -72,50 +74,52 @@ def _left_out(points, fitted):
     """How many series have no fit, by reason."""
     rest = points.drop(fitted.index)
     reasons = {}
-    for _, own in _series(rest):
-        reasons[own["fit"].iloc[0]] = reasons.get(own["fit"].iloc[0], 0) + 1
-    most = sorted(reasons.items(), key=lambda item: -item[1])
-    words = [f"{count} series: {reason}" for reason, count in most[:2]]
-    return words + ([f"{sum(c for _, c in most[2:])} more without a fit"] if most[2:] else [])
+    for _, rows in _series(rest):
+        reasons[rows["fit"].iloc[0]] = reasons.get(rows["fit"].iloc[0], 0) + 1
+    commonest = sorted(reasons.items(), key=lambda item: -item[1])
+    lines = [f"{count} series: {reason}" for reason, count in commonest[:2]]
+    return lines + (
+        [f"{sum(c for _, c in commonest[2:])} more without a fit"] if commonest[2:] else []
+    )
 
 
-def _panel(axes, name, own):
-    devices = own["devices"].to_numpy(dtype=float)
-    rates = own["images_per_second"].to_numpy()
-    weights = own["runs"].to_numpy()
-    n = np.geomspace(devices[0], FURTHER * devices[-1], 200)
+def _panel(axes, name, rows):
+    devices = rows["devices"].to_numpy(dtype=float)
+    rates = rows["images_per_second"].to_numpy()
+    weights = rows["runs"].to_numpy()
+    n = np.geomspace(devices[0], EXTRAPOLATION * devices[-1], 200)
     legend = []
-    first = own.iloc[0]
-    for law, words, penalty in _laws(first):
+    first = rows.iloc[0]
+    for law, label, penalty in _laws(first):
         colour, width = LAWS[law]
-        one = np.exp(
+        one_device = np.exp(
             np.average(np.log(rates) - np.log(devices / penalty(devices)), weights=weights)
         )
-        for part, dashes in ((n <= devices[-1], "-"), (n >= devices[-1], "--")):
-            curve = one * n[part] / penalty(n[part])
-            axes.plot(n[part], curve, dashes, color=colour, lw=width, zorder=2)
+        for within, dashes in ((n <= devices[-1], "-"), (n >= devices[-1], "--")):
+            curve = one_device * n[within] / penalty(n[within])
+            axes.plot(n[within], curve, dashes, color=colour, lw=width, zorder=2)
         if law == "USL":
-            axes.plot(n, one * n, ":", color=styles.GREY, lw=1, zorder=1)
-        legend.append((words, colour))
-    for x, y, low, high in own[["devices", *_with_interval()]].to_numpy(dtype=float):
+            axes.plot(n, one_device * n, ":", color=styles.GREY, lw=1, zorder=1)
+        legend.append((label, colour))
+    for x, y, low, high in rows[["devices", *_with_interval()]].to_numpy(dtype=float):
         axes.plot([x, x], [low, high], color="black", lw=1.4, zorder=3)
         axes.plot(x, y, "o", color="black", ms=5.5, zorder=4)
-    for line, (words, colour) in enumerate(reversed(legend)):
+    for line, (label, colour) in enumerate(reversed(legend)):
         axes.text(
             0.98,
             0.03 + 0.13 * line,
-            words,
+            label,
             transform=axes.transAxes,
             ha="right",
             va="bottom",
             fontsize=8,
             color=styles.text_colour(colour),
         )
-    styles.powers(axes.xaxis, [*devices, FURTHER * devices[-1]])
+    styles.powers(axes.xaxis, [*devices, EXTRAPOLATION * devices[-1]])
     styles.logarithmic(axes.yaxis)
     axes.set_ylim(bottom=rates.min() / 2.2)
     axes.set_xlabel("devices")
-    unit = item_names.unit(own["item_shape"].unique(), one_factor=True)
+    unit = item_names.unit(rows["item_shape"].unique(), one_factor=True)
     styles.scale_labels(axes.yaxis, unit.per_item)
     axes.set_ylabel(f"{unit.plural} / s")
     fixed = {"weak": "batch per device fixed", "strong": "global batch fixed"}[first["scaling"]]
@@ -130,14 +134,14 @@ def _with_interval():
 def _laws(row):
     """[(law, its parameters in words, what devices are divided by), ...]"""
     a, b = row["usl_alpha"], row["usl_beta"]
-    words = f"USL: alpha {_parameter(row, 'usl_alpha')}\nbeta {_parameter(row, 'usl_beta')}"
+    label = f"USL: alpha {_parameter(row, 'usl_alpha')}\nbeta {_parameter(row, 'usl_beta')}"
     if row["usl_beta_ci95_low"] > 0 and a < 1:
-        words += f" \u00b7 most at {styles.significant(np.sqrt((1 - a) / b))} devices"
-    laws = [("USL", words, lambda n: np.maximum(1 + a * (n - 1) + b * n * (n - 1), 1e-9))]
+        label += f" \u00b7 most at {styles.significant(np.sqrt((1 - a) / b))} devices"
+    laws = [("USL", label, lambda n: np.maximum(1 + a * (n - 1) + b * n * (n - 1), 1e-9))]
     s = row["serial_fraction"]
     if not np.isnan(s):
-        words = f"Amdahl: s {_parameter(row, 'serial_fraction')}"
-        laws.append(("Amdahl", words, lambda n: np.maximum(1 + s * (n - 1), 1e-9)))
+        label = f"Amdahl: s {_parameter(row, 'serial_fraction')}"
+        laws.append(("Amdahl", label, lambda n: np.maximum(1 + s * (n - 1), 1e-9)))
     return laws
 
 

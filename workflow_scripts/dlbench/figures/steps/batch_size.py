@@ -25,8 +25,8 @@ def draw(tables: Tables, stem: Path | str) -> None:
     modes = list(series.MODES)
     ordered = dict(sorted(several.items(), key=lambda item: (modes.index(item[0][0]), item[0])))
     models = len({key[1:] for key in ordered})
-    words = "no series with several batch sizes"
-    line_charts.draw(stem, ordered, _paint, words, columns=min(4, models))
+    empty_message = "no series with several batch sizes"
+    line_charts.draw(stem, ordered, _paint, empty_message, columns=min(4, models))
 
 
 def _subtitle(mode, all_series):

@@ -28,8 +28,8 @@ SEGMENTS = {
     explanations.INPUT: ("waiting for input", styles.COLOURS[1]),
     explanations.WAITS: ("host: waiting for each loss", styles.COLOURS[2]),
 }
-UNTOLD, UNTOLD_COLOUR = "not told apart", "#d4d4d4"
-NOTHING = "no condition has probes: explain: true in a block of the config asks for them"
+UNRESOLVED, UNRESOLVED_COLOUR = "not told apart", "#d4d4d4"
+EMPTY_MESSAGE = "no condition has probes: explain: true in a block of the config asks for them"
 INTERVAL: dict[str, Any] = {
     "color": row_charts.INK, "mec": row_charts.INK, "lw": 1.1, "ms": 4, "mew": 1.1, "zorder": 3,
 }  # fmt: skip
@@ -48,7 +48,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     runs = runs[runs["run_id"].isin(parts["run_id"])].assign(status="ok")
     groups = series.conditions(runs) if len(runs) else {}
     if not groups:
-        styles.draw_message(stem, NOTHING)
+        styles.draw_message(stem, EMPTY_MESSAGE)
         return
     by_run = dict(list(parts.groupby("run_id")))
     longest_s = max(map(_step_s, by_run.values()))
@@ -62,9 +62,11 @@ def draw(tables: Tables, stem: Path | str) -> None:
             for name, colour in SEGMENTS.values()
             if name in names
         ]
-        if UNTOLD in names:
+        if UNRESOLVED in names:
             handles.append(
-                Patch(facecolor=UNTOLD_COLOUR, hatch="////", edgecolor="white", label=UNTOLD)
+                Patch(
+                    facecolor=UNRESOLVED_COLOUR, hatch="////", edgecolor="white", label=UNRESOLVED
+                )
             )
         axes.figure.legend(
             handles=handles,
@@ -84,33 +86,33 @@ def _step_s(parts: pd.DataFrame) -> float:
 
 def _bar(axes, row, parts, longest_s):
     """Draw the bar of a condition. Returns (names of its segments, how far it reaches)."""
-    whole_s = _step_s(parts)
-    percent = 100 / whole_s
-    told = parts[parts["told_apart"]].set_index("part")
+    step_s = _step_s(parts)
+    percent = 100 / step_s
+    resolved = parts[parts["told_apart"]].set_index("part")
     names, left, farthest = [], 0.0, 100.5
-    shown = [part for part in SEGMENTS if part in told.index]
-    for place, part in enumerate(shown):
+    shown = [part for part in SEGMENTS if part in resolved.index]
+    for number, part in enumerate(shown):
         name, colour = SEGMENTS[part]
-        share = percent * told.loc[part, "step_time_s"]
+        share = percent * resolved.loc[part, "step_time_s"]
         axes.barh(row.y, share, HEIGHT, left=left, color=colour, edgecolor="white", lw=0.6)
         left += share
         ends = [
-            left - share + percent * told.loc[part, f"step_time_ci95_{end}"]
+            left - share + percent * resolved.loc[part, f"step_time_ci95_{end}"]
             for end in ("low", "high")
         ]
         # Each at its own height: parts are narrower than their intervals may be.
-        y = row.y + HEIGHT * ((place + 1) / (len(shown) + 1) - 0.5)
+        y = row.y + HEIGHT * ((number + 1) / (len(shown) + 1) - 0.5)
         axes.plot(ends, [y, y], "|-", **INTERVAL)
         names.append(name)
         farthest = max(farthest, left, ends[1] + 0.5)
     rest = 100 - left
     if rest > LEAST_PERCENT:
-        looks = {"color": UNTOLD_COLOUR, "hatch": "////", "edgecolor": "white", "lw": 0.6}
+        looks = {"color": UNRESOLVED_COLOUR, "hatch": "////", "edgecolor": "white", "lw": 0.6}
         axes.barh(row.y, rest, HEIGHT, left=left, **looks)
-        names.append(UNTOLD)
+        names.append(UNRESOLVED)
     unit, seconds = styles.time_unit(longest_s)
-    words = f"{styles.significant(whole_s / seconds)} {unit}"
+    label = f"{styles.significant(step_s / seconds)} {unit}"
     row_charts.annotate_row(
-        axes, row, words, f"{parts['runs'].min()} probes each", fontweight="bold"
+        axes, row, label, f"{parts['runs'].min()} probes each", fontweight="bold"
     )
     return names, farthest

@@ -47,12 +47,14 @@ def _row(axes, row, tables):
         stalls.append(_run(axes, y, run, times, width=min(2.6, 14 / len(runs))))
         all_s.append(times)
     medians = runs["step_time_median_s"].tolist()
-    words = f"{styles.milliseconds(np.median(medians))} ms" if medians else ""
-    count, seconds = (sum(map(what, all_s)) for what in (len, np.sum))
+    label = f"{styles.milliseconds(np.median(medians))} ms" if medians else ""
+    count, seconds = (sum(map(total, all_s)) for total in (len, np.sum))
     if count:
-        lost = sum(np.sum(own - median) for own, median in zip(stalls, medians, strict=True))
-        words += f" \u00b7 {_stalled(sum(map(len, stalls)), count, lost / seconds)}"
-    row_charts.annotate_row(axes, row, words)
+        lost = sum(
+            np.sum(stalled - median) for stalled, median in zip(stalls, medians, strict=True)
+        )
+        label += f" \u00b7 {_stalled(sum(map(len, stalls)), count, lost / seconds)}"
+    row_charts.annotate_row(axes, row, label)
     return medians
 
 
@@ -61,8 +63,8 @@ def _stalled(stalls, count, share):
     steps = phrases.plural("step", int(count))
     if not stalls:
         return f"none of {styles.thousands(count)} {steps} stalled"
-    of = styles.thousands(count)
-    return f"{stalls} of {of} {steps} stalled: {100 * share:.1f} % of the time lost"
+    all_steps = styles.thousands(count)
+    return f"{stalls} of {all_steps} {steps} stalled: {100 * share:.1f} % of the time lost"
 
 
 def _run(axes, y, run, times, width):
@@ -84,11 +86,11 @@ def measured(steps: pd.DataFrame, copies: int = 1) -> np.ndarray:
     """
     steps = steps[~steps["warm_up"].astype(bool) & steps["step_time_s"].notna()]
     if copies > 1:  # each process is a copy of its own
-        return _of_each_step(steps)
-    ranks = [_of_each_step(own) for _, own in steps.groupby("rank")]
+        return _per_step(steps)
+    ranks = [_per_step(rank_steps) for _, rank_steps in steps.groupby("rank")]
     return max(ranks, key=np.sum, default=np.empty(0))
 
 
-def _of_each_step(steps):
+def _per_step(steps):
     windows = steps["window_steps"].fillna(1).to_numpy(dtype=int)
     return np.repeat(steps["step_time_s"].to_numpy(dtype=float), windows)

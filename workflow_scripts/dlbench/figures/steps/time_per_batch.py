@@ -37,7 +37,8 @@ def _paint(axes, key, all_series, drift):
     ends = line_charts.lines(times, all_series, lambda s: s.means("image_s"))
     points = [_relative(one, drift) for one in all_series]
     values = {
-        one.name: [pair[:2] for pair in own] for one, own in zip(all_series, points, strict=True)
+        one.name: [pair[:2] for pair in series_points]
+        for one, series_points in zip(all_series, points, strict=True)
     }
     line_charts.lines(relative, all_series, lambda one: values[one.name])
     apart = sum(_mark_apart(relative, all_series, points))
@@ -56,16 +57,18 @@ def _paint(axes, key, all_series, drift):
     styles.heading(
         times, f"{model} \u00b7 {dataset}", ", ".join(filter(None, [f"time per {item}", shared]))
     )
-    words = f"time per {item} relative to the smallest batch"
-    words += "\nhalf-filled: measured apart" if apart else ""
-    styles.heading(relative, "", words)
+    subtitle = f"time per {item} relative to the smallest batch"
+    subtitle += "\nhalf-filled: measured apart" if apart else ""
+    styles.heading(relative, "", subtitle)
     return ends
 
 
 def _mark_apart(axes, all_series, points):
     """Mark points that may not be compared with the smallest batch. Yields how many of a series."""
-    for number, (one, own) in enumerate(zip(all_series, points, strict=True)):
-        apart = [(x, estimate.value) for x, estimate, sides in own if sides and sides.flags]
+    for number, (one, series_points) in enumerate(zip(all_series, points, strict=True)):
+        apart = [
+            (x, estimate.value) for x, estimate, sides in series_points if sides and sides.flags
+        ]
         for x, value in apart:
             at = styles.side_by_side([x], number, len(all_series))
             styles.half(axes, at, [value], styles.looks(one.index), zorder=3.5)

@@ -30,8 +30,8 @@ def draw(tables: Tables, stem: Path | str) -> None:
     drawn = runs[runs[column].gt(0) | ~runs["status"].isin(event_fields.ENDED_WELL)]
     groups = series.conditions(drawn)
     item = item_names.unit(drawn["item_shape"].unique()).item
-    whose = f"of {energies.KINDS[kind]}"
-    with row_charts.figure(stem, groups, f"Energy per {item}", whose) as (rows, axes):
+    subtitle = f"of {energies.KINDS[kind]}"
+    with row_charts.figure(stem, groups, f"Energy per {item}", subtitle) as (rows, axes):
         values = [value for row in rows for value in _row(axes, row, column)]
         row_charts.value_axis(axes, values, f"J / {item}", styles.significant)
 
@@ -43,6 +43,6 @@ def _row(axes, row, column):
         return []
     estimate = estimates.mean(joules)
     row_charts.interval(axes, row.y, estimate, styles.COLOURS[0])
-    words = f"{styles.significant(estimate.value)} J"
-    row_charts.annotate_row(axes, row, words, energies.flagged(row.finished))
+    label = f"{styles.significant(estimate.value)} J"
+    row_charts.annotate_row(axes, row, label, energies.flagged(row.finished))
     return [estimate.value]

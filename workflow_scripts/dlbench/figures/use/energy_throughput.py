@@ -63,20 +63,20 @@ def _paint(axes: list[Any], key: Any, all_series: list[series.Series]) -> list[l
         for _, rate, joules in points:
             axis.plot([rate.low, rate.high], [joules.value] * 2, color=looks["color"], lw=1)
             axis.plot([rate.value] * 2, [joules.low, joules.high], color=looks["color"], lw=1)
-        places = [(rate.value, joules.value) for _, rate, joules in points]
-        axis.plot(*zip(*places, strict=True), zorder=3, **looks)
-        for (devices, *_), place in zip(points, places, strict=True):
+        positions = [(rate.value, joules.value) for _, rate, joules in points]
+        axis.plot(*zip(*positions, strict=True), zorder=3, **looks)
+        for (devices, *_), position in zip(points, positions, strict=True):
             if several:
                 axis.annotate(
                     str(devices),
-                    place,
+                    position,
                     (5, 4),
                     textcoords="offset points",
                     fontsize=7.5,
                     path_effects=[withStroke(linewidth=2.5, foreground="white")],
                 )
-        drawn += places
-        ends.append((*places[-1], one))
+        drawn += positions
+        ends.append((*positions[-1], one))
     runs = pd.concat([one.finished for one in all_series])
     styles.logarithmic(axis.xaxis)
     styles.logarithmic(axis.yaxis)
@@ -85,11 +85,11 @@ def _paint(axes: list[Any], key: Any, all_series: list[series.Series]) -> list[l
     axis.set_xlabel(f"{unit.plural} / s")
     axis.set_ylabel(f"J / {unit.item}")
     axis.yaxis.set_major_formatter(styles.significant)
-    words = [f"energy of {runs['whose'].iloc[0]}", energies.flagged(runs)]
+    notes = [f"energy of {runs['whose'].iloc[0]}", energies.flagged(runs)]
     if several:
-        words.append("numbers: devices")
-    words.append("grey: Pareto front")
-    styles.heading(axis, " \u00b7 ".join(map(str, key)), " \u00b7 ".join(filter(None, words)))
+        notes.append("numbers: devices")
+    notes.append("grey: Pareto front")
+    styles.heading(axis, " \u00b7 ".join(map(str, key)), " \u00b7 ".join(filter(None, notes)))
     return ends
 
 

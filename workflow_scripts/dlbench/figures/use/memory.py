@@ -29,24 +29,24 @@ ALLOCATED = ("peak_allocated_bytes_per_device", "allocated on a device")
 USED = ("peak_used_bytes_per_device", "in use on a GPU")
 RESIDENT = ("peak_memory_bytes", "resident set of a process")
 # Of a panel the first that is known of any of its runs.
-ON_GPUS, ELSEWHERE = (ALLOCATED, USED, RESIDENT), (RESIDENT, ALLOCATED, USED)
+GPU_ORDER, CPU_ORDER = (ALLOCATED, USED, RESIDENT), (RESIDENT, ALLOCATED, USED)
 LIMIT = "memory_limit_bytes"
 NEAR = 10  # a limit is drawn up to so many times the largest value
 UNITS = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
-NOTHING = "no series with several batch sizes or sequence lengths whose memory is known"
+EMPTY_MESSAGE = "no series with several batch sizes or sequence lengths whose memory is known"
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = _known(series.started_runs(tables.runs))
+    runs = _with_memory(series.started_runs(tables.runs))
     lengths = runs["item_shape"].map(item_names.tokens).astype(float)
     runs = runs.assign(sequence_length=lengths)
     panels: dict[Any, list[series.Series]] = {}
     for x in AXES:
-        found = series.series_along(x, runs[runs[x].notna()], PANEL, fewest=2)
-        panels |= {(*key, x): all_series for key, all_series in found.items()}
+        along_axis = series.series_along(x, runs[runs[x].notna()], PANEL, fewest=2)
+        panels |= {(*key, x): all_series for key, all_series in along_axis.items()}
     panels = dict(sorted(_named(panels).items(), key=lambda item: str(item[0])))
     columns = 2 if len(panels) in (2, 4) else 3
-    line_charts.draw(stem, panels, _paint, NOTHING, columns=columns)
+    line_charts.draw(stem, panels, _paint, EMPTY_MESSAGE, columns=columns)
 
 
 def _named(panels):
@@ -56,14 +56,14 @@ def _named(panels):
     axes = {name for x in AXES for name in series.ALONG[x]}
     runs = pd.concat([one.runs for all_series in panels.values() for one in all_series])
     settings = [name for name in series.SETTINGS if name not in {*PANEL, *axes}]
-    telling = series.differing_settings(runs, settings)
+    differing = series.differing_settings(runs, settings)
     indices: dict[str, int] = {}
     named = {}
     for key, all_series in panels.items():
         first = pd.DataFrame([one.runs.iloc[0] for one in all_series])
         other = [n for n in ("batch_per_device", "item_shape") if n not in series.ALONG[key[-1]]]
-        words = [*telling, *series.differing_settings(first, other)]
-        names = [series.condition_label(row, words) for _, row in first.iterrows()]
+        settings_named = [*differing, *series.differing_settings(first, other)]
+        names = [series.condition_label(row, settings_named) for _, row in first.iterrows()]
         named[key] = [
             replace(one, name=name, index=indices.setdefault(name, len(indices)))
             for one, name in zip(all_series, names, strict=True)
@@ -71,13 +71,13 @@ def _named(panels):
     return named
 
 
-def _known(runs: pd.DataFrame) -> pd.DataFrame:
+def _with_memory(runs: pd.DataFrame) -> pd.DataFrame:
     """Own runs that failed, and any of which some memory is known, as positive numbers."""
-    columns = [name for name, _ in ON_GPUS]
+    columns = [name for name, _ in GPU_ORDER]
     runs = runs.assign(**{name: runs[name].where(runs[name] > 0) for name in columns})
     failed = ~runs["status"].isin(event_fields.ENDED_WELL)
-    own = runs["timing_source"] == timing_sources.MEASURED
-    return runs[runs[columns].notna().any(axis=1) | (failed & own)]
+    is_own = runs["timing_source"] == timing_sources.MEASURED
+    return runs[runs[columns].notna().any(axis=1) | (failed & is_own)]
 
 
 def _paint(axes, key, all_series):
@@ -85,25 +85,25 @@ def _paint(axes, key, all_series):
     model, dataset, kind, x = key
     runs = pd.concat([one.runs for one in all_series])
     finished = pd.concat([one.finished for one in all_series])
-    order = ON_GPUS if kind == "gpu" else ELSEWHERE
-    column, words = next((c for c in order if finished[c[0]].notna().any()), order[0])
+    order = GPU_ORDER if kind == "gpu" else CPU_ORDER
+    column, label = next((c for c in order if finished[c[0]].notna().any()), order[0])
     ends = line_charts.lines(axis, all_series, lambda one: one.means(column), stars=False)
     limit = runs[LIMIT].dropna().unique()
-    most = finished[column].max()
-    drawn = len(limit) == 1 and column != USED[0] and most < limit[0] < NEAR * most
+    largest = finished[column].max()
+    drawn = len(limit) == 1 and column != USED[0] and largest < limit[0] < NEAR * largest
     if drawn:
         axis.axhline(limit[0], color=styles.GREY, linestyle="--", linewidth=1.2, zorder=1)
-    unit, size = _unit(most)
+    unit, size = _unit(largest)
     if ends:
         styles.logarithmic(axis.yaxis, unit=size)
         axis.yaxis.set_major_formatter(lambda value, _: styles.significant(value / size))
-    axis.set_ylabel(f"{words}, {unit}")
+    axis.set_ylabel(f"{label}, {unit}")
     axis.set_xlabel(AXES[x])
     shared = series.common((one.runs for one in all_series), ("mode", "devices", "precision"))
-    there = (
+    note = (
         f"dashed: the {styles.significant(limit[0] / size)} {unit} that there are" if drawn else ""
     )
-    subtitle = "\n".join(filter(None, [f"peak memory \u00b7 {shared}", there]))
+    subtitle = "\n".join(filter(None, [f"peak memory \u00b7 {shared}", note]))
     styles.heading(axis, f"{model} \u00b7 {dataset}", subtitle)
     return ends
 

@@ -35,8 +35,8 @@ def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.started_runs(tables.runs)
     known = runs[runs[X].gt(0) & runs[Y].gt(0)] if len(runs) else runs
     panels = series.series_along("batch_per_device", known, PANEL) if len(known) else {}
-    words = "of no run is known what its model computes"
-    line_charts.draw(stem, panels, _paint, words, columns=2, size=(5.2, 3.9))
+    empty_message = "of no run is known what its model computes"
+    line_charts.draw(stem, panels, _paint, empty_message, columns=2, size=(5.2, 3.9))
 
 
 def _paint(axes, key, all_series):
@@ -51,7 +51,7 @@ def _paint(axes, key, all_series):
         if len(x):
             ends.append((x[-1], y[-1], one))
     low, high = runs[X].min() / ROOM, runs[X].max() * ROOM
-    drawn = [words for roof in ROOFS if (words := _roof(axis, runs, roof, low, high))]
+    drawn = [label for roof in ROOFS if (label := _roof(axis, runs, roof, low, high))]
     styles.logarithmic(axis.xaxis)
     styles.logarithmic(axis.yaxis)
     axis.set_xlim(low, high)
@@ -64,7 +64,7 @@ def _paint(axes, key, all_series):
 
 def _roof(axis: Any, runs: pd.DataFrame, roof: tuple[str, ...], low: float, high: float) -> str:
     """Draw one pair of roofs; what it is in words, "" if nobody knows it."""
-    level, slope, looks, whose = roof
+    level, slope, looks, source = roof
     tflops = runs[level].median()
     if not tflops > 0:
         return ""
@@ -74,15 +74,15 @@ def _roof(axis: Any, runs: pd.DataFrame, roof: tuple[str, ...], low: float, high
     y = np.minimum(tflops, x * gigabytes / 1e3) if gigabytes > 0 else np.full(len(x), tflops)
     axis.plot(x, y, looks, color=styles.GREY, lw=1.4, zorder=2)
     memory = f", {styles.significant(gigabytes)} GB/s" if gigabytes > 0 else ""
-    return f"{whose}: {styles.significant(tflops)} TFLOP/s{memory}"
+    return f"{source}: {styles.significant(tflops)} TFLOP/s{memory}"
 
 
 def _subtitle(runs, roofs):
     shares = runs["mfu"].dropna() if runs["mfu"].notna().any() else runs["mfu_of_attainable"]
     shares = shares.dropna()
-    words = "; ".join(roofs) or "roofs unknown: see device_peak_source"
+    subtitle = "; ".join(roofs) or "roofs unknown: see device_peak_source"
     if len(shares):
         share = "MFU" if runs["mfu"].notna().any() else "MFU of attainable"
         low, high = (styles.significant(100 * value) for value in (shares.min(), shares.max()))
-        words += f"\n{share}: {low} to {high} %" if low != high else f"\n{share}: {low} %"
-    return words
+        subtitle += f"\n{share}: {low} to {high} %" if low != high else f"\n{share}: {low} %"
+    return subtitle

@@ -56,7 +56,9 @@ class Engine(ArrayEngine):
 
     def build(self) -> None:
         with _compiling_quickly():
-            self._model = building.build_model(self._spec, self._native, self._task, self._source)
+            self._model = building.build_model(
+                self._spec, self._model_module, self._task, self._source
+            )
             weights = self._model.trainable_variables
             self._optimizer = building.make_optimizer(self._spec, weights)
         self._variables = State(
@@ -112,11 +114,11 @@ class Engine(ArrayEngine):
         return peak._replace(limit=min(filter(None, limits), default=None))
 
     def checkpoint_state(self) -> CheckpointState:
-        common, own = building.named_variables(self._model, self._optimizer)
+        replicated, per_rank = building.named_variables(self._model, self._optimizer)
         return CheckpointState(
             *(
                 {name: [_Place(self, *self._places[id(v)])] for name, v in variables.items()}
-                for variables in (common, own)
+                for variables in (replicated, per_rank)
             )
         )
 

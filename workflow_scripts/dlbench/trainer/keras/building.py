@@ -74,14 +74,16 @@ def named_variables(
     return trained | optimized, own
 
 
-def build_model(spec: Spec, native: ModuleType, task: ModuleType, source: Source) -> keras.Model:
-    """What engine.build_native gives, seen to fit the module of a task.
+def build_model(
+    spec: Spec, model_module: ModuleType, task: ModuleType, source: Source
+) -> keras.Model:
+    """What engine.build_checked gives, seen to fit the module of a task.
 
     Raises:
         Error: it cannot be built, or takes or gives something else than the task needs.
     """
-    model = engine.build_native(spec, native, source, keras.Model, "keras.Model")
-    _check_shapes(model, spec, native.TASK, task, source)
+    model = engine.build_checked(spec, model_module, source, keras.Model, "keras.Model")
+    _check_shapes(model, spec, model_module.TASK, task, source)
     return model
 
 

@@ -17,7 +17,7 @@ from dlbench.trainer import model_flops
 from dlbench.trainer.model_flops import ModelFlops, Tally
 
 # Layers that take values one by one, whatever they do with them.
-ONE_BY_ONE = tuple(
+ELEMENTWISE = tuple(
     getattr(layers, name)
     for name in (
         *("InputLayer", "BatchNormalization", "LayerNormalization", "GroupNormalization"),
@@ -50,20 +50,20 @@ def count(model: keras.Model, item_shape: tuple[int, ...]) -> ModelFlops:
 
 def _follow(tally, operation, arguments, named):
     """Add what an operation's `call` does with symbols of these shapes."""
-    arguments, named = keras.tree.map_structure(_forgetful, (tuple(arguments), dict(named)))
+    arguments, named = keras.tree.map_structure(_without_history, (tuple(arguments), dict(named)))
     try:
         calls = list(_calls(operation.call(*arguments, **named)))
     except Exception as error:  # whatever a layer's own code makes of a symbol
-        tally.miss(_words(operation), f"{type(error).__name__}: {error}")
+        tally.add_unknown(_label(operation), f"{type(error).__name__}: {error}")
         return
     for call in calls:
         try:
             _add(tally, call)
         except (TypeError, ValueError, AttributeError, IndexError) as error:
-            tally.miss(_words(call.operation), f"{type(error).__name__}: {error}")
+            tally.add_unknown(_label(call.operation), f"{type(error).__name__}: {error}")
 
 
-def _forgetful(value):
+def _without_history(value):
     """A symbol of the same shape with no history: where it is followed to, `_calls` ends."""
     if not isinstance(value, keras.KerasTensor):
         return value
@@ -95,13 +95,13 @@ def _add(tally, call):
         values = sum(math.prod(_shape(a)) for a in arguments if isinstance(a, keras.KerasTensor))
         tally.add(rule(operation, shapes, out), values + math.prod(out))
     elif not _of_keras(operation) or _of_keras(operation) in NO_RULE:
-        tally.miss(_words(operation), "there is no rule for it")
+        tally.add_unknown(_label(operation), "there is no rule for it")
 
 
 def _add_layer(tally, layer, call):
     items = [*call.arguments.args, *call.arguments.kwargs.values()][0]
     kind = type(layer)
-    if isinstance(layer, ONE_BY_ONE):
+    if isinstance(layer, ELEMENTWISE):
         return
     if getattr(layer, "recomputes", False):
         inner = Tally()
@@ -116,7 +116,7 @@ def _add_layer(tally, layer, call):
     elif isinstance(layer, layers.RNN) and kind.call in _CALLS_OF_RNN:
         states = keras.tree.map_structure(_state, layer.cell.state_size)
         states = states if isinstance(states, (list, tuple)) else [states]
-        _each(tally, layer.cell, items, list(states))
+        _add_per_timestep(tally, layer.cell, items, list(states))
     elif kind.call is layers.Bidirectional.call:
         for one in (layer.forward_layer, layer.backward_layer):
             _follow_called(tally, one, items)
@@ -166,7 +166,7 @@ def _attend(tally, layer, query, value, key):
     )
 
 
-def _each(tally, cell, sequences, states):
+def _add_per_timestep(tally, cell, sequences, states):
     """Add what a cell does with each part of a sequence."""
     inner = Tally()
     part = keras.KerasTensor((1, *sequences.shape[2:]), sequences.dtype)
@@ -176,7 +176,7 @@ def _each(tally, cell, sequences, states):
 
 def _follow_called(tally, layer, item):
     """Add what a layer within a layer does, by its own rule if it has one."""
-    for call in _calls(layer(_forgetful(item))):
+    for call in _calls(layer(_without_history(item))):
         _add(tally, call)
 
 
@@ -202,7 +202,7 @@ def _of_keras(operation):
     return kind.__name__ if kind.__module__.split(".")[0] == "keras" else ""
 
 
-def _words(operation):
+def _label(operation):
     return f"{operation.name} ({type(operation).__name__})"
 
 

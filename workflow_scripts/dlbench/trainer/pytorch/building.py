@@ -24,16 +24,16 @@ INITIAL_SCALE = 2.0**15
 
 
 def build_model(
-    spec: Spec, native: ModuleType, task: ModuleType, source: Source, device: torch.device
+    spec: Spec, model_module: ModuleType, task: ModuleType, source: Source, device: torch.device
 ) -> nn.Module:
     """Build the model of a run on a device, and check that it fits the module of its task.
 
     Raises:
         Error: it cannot be built, or its inputs or outputs do not fit the task.
     """
-    model = engine.build_native(spec, native, source, nn.Module, "torch.nn.Module")
+    model = engine.build_checked(spec, model_module, source, nn.Module, "torch.nn.Module")
     model = model.to(device, memory_format=torch.channels_last)
-    _check_shapes(model, spec, native.TASK, task, source, device)
+    _check_shapes(model, spec, model_module.TASK, task, source, device)
     return model
 
 

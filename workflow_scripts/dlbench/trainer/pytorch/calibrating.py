@@ -2,7 +2,7 @@
 
 import torch
 
-from dlbench.trainer.calibration import Times
+from dlbench.trainer.calibration import Repeat
 from dlbench.trainer.pytorch.step import AUTOCAST
 from dlbench.trainer.pytorch.strategies import Base
 from dlbench.trainer.reading.stored import Stored
@@ -15,37 +15,37 @@ class Kernels:
     reader = Stored
 
     def __init__(self, spec: Spec, strategy: Base):
-        self._type, self._device = AUTOCAST.get(spec.precision, torch.float32), strategy.device
+        self._dtype, self._device = AUTOCAST.get(spec.precision, torch.float32), strategy.device
 
-    def product(self, size: int) -> Times:
-        factor = torch.rand((size, size), device=self._device).to(self._type)
+    def product(self, size: int) -> Repeat:
+        factor = torch.rand((size, size), device=self._device).to(self._dtype)
         result = torch.empty_like(factor)
 
-        def times(number: int) -> None:
-            for _ in range(number):
+        def repeat(count: int) -> None:
+            for _ in range(count):
                 torch.mm(factor, factor, out=result)
             result[0, 0].item()
 
-        return times
+        return repeat
 
-    def copy(self, numbers: int) -> tuple[Times, int]:
-        source, sums = (torch.zeros(numbers, device=self._device) for _ in range(2))
+    def copy(self, elements: int) -> tuple[Repeat, int]:
+        source, sums = (torch.zeros(elements, device=self._device) for _ in range(2))
 
-        def times(number: int) -> None:
-            for _ in range(number):
+        def repeat(count: int) -> None:
+            for _ in range(count):
                 sums.add_(source)
             sums[0].item()
 
-        return times, 3 * 4 * numbers
+        return repeat, 3 * 4 * elements
 
-    def from_host(self, numbers: int) -> Times:
-        source, there = torch.zeros(numbers), torch.zeros(numbers, device=self._device)
-        if there.is_cuda:  # else the copy is by way of another one in the host
+    def from_host(self, elements: int) -> Repeat:
+        source, copied = torch.zeros(elements), torch.zeros(elements, device=self._device)
+        if copied.is_cuda:  # else the copy is by way of another one in the host
             source = source.pin_memory()
 
-        def times(number: int) -> None:
-            for _ in range(number):
-                there.copy_(source, non_blocking=True)
-            there[0].item()
+        def repeat(count: int) -> None:
+            for _ in range(count):
+                copied.copy_(source, non_blocking=True)
+            copied[0].item()
 
-        return times
+        return repeat

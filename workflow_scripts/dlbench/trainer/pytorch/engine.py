@@ -57,15 +57,15 @@ class Engine(ArrayEngine):
 
     def build(self) -> None:
         model = building.build_model(
-            self._spec, self._native, self._task, self._source, self.strategy.device
+            self._spec, self._model_module, self._task, self._source, self.strategy.device
         )
         # Counted before a strategy divides the weights among the devices.
         self._flops = flops.count(model, self.item_shape)
         self._parameters = sum(tensor.numel() for _, tensor in building.named_weights(model))
-        numbers = AUTOCAST.get(self._spec.precision, torch.float32)
+        dtype = AUTOCAST.get(self._spec.precision, torch.float32)
         layer = next((part for part in model.modules() if hasattr(part, "attention_kernel")), None)
         tokens = self.item_shape[0]  # of text; the kernel for images does not depend on it
-        self._attention = layer and layer.attention_kernel(tokens, numbers, self.strategy.device)
+        self._attention = layer and layer.attention_kernel(tokens, dtype, self.strategy.device)
         self._step = Step(self._spec, self.strategy, self._losses, model, self._source.scaled)
         self._set_learning_rate(
             updates.scaled_learning_rate(self._spec, self._schedule.global_batch)

@@ -44,7 +44,7 @@ def count(model: nn.Module, item_shape: tuple[int, ...]) -> ModelFlops:
             with _Operations(tally, places), _Attention(tally, places):
                 without_values(item)
     except Exception as error:  # whatever a model's own code makes of an array without values
-        tally.miss("the model", f"{type(error).__name__}: {error}")
+        tally.add_unknown("the model", f"{type(error).__name__}: {error}")
     return tally.total()
 
 
@@ -66,19 +66,19 @@ class _Places:
         self._names: list[str] = []
         self._recomputing = 0  # layers of those that are being called
         for name, module in model.named_modules():
-            words = f"{name or 'the model'} ({type(module).__name__})"
-            module.register_forward_pre_hook(functools.partial(self._enter, words))
+            label = f"{name or 'the model'} ({type(module).__name__})"
+            module.register_forward_pre_hook(functools.partial(self._enter, label))
             module.register_forward_hook(self._leave)
 
     def here(self) -> str:
         return self._names[-1] if self._names else "the model"
 
-    def again(self) -> bool:
+    def recomputed(self) -> bool:
         """Whether the backward pass does what is being called once more."""
         return self._recomputing > 0
 
-    def _enter(self, words: str, module: nn.Module, *_: Any) -> None:
-        self._names.append(words)
+    def _enter(self, label: str, module: nn.Module, *_: Any) -> None:
+        self._names.append(label)
         self._recomputing += getattr(module, "recomputes", False)
 
     def _leave(self, module: nn.Module, *_: Any) -> None:
@@ -98,14 +98,16 @@ class _Operations(TorchDispatchMode):
         namespace, _, name = operation.name().partition(".")[0].partition("::")
         rule = RULES.get(name.rstrip("_"))
         if namespace not in OWN or name.startswith(NO_RULE):
-            self._tally.miss(self._places.here(), f"there is no rule for {namespace}::{name}")
+            self._tally.add_unknown(
+                self._places.here(), f"there is no rule for {namespace}::{name}"
+            )
         elif name.startswith(ATTENTION):
-            _count_attention(self._tally, *args[:3], self._places.again())
+            _count_attention(self._tally, *args[:3], self._places.recomputed())
         elif rule:
             factors = [args[number] for number in FACTORS.get(name.rstrip("_"), (0, 1))]
             values = sum(factor.numel() for factor in factors if not _is_weight(factor))
             found = rule(result, args, *factors)
-            self._tally.add(found, values + result.numel(), again=self._places.again())
+            self._tally.add(found, values + result.numel(), recomputed=self._places.recomputed())
         return result
 
 
@@ -122,11 +124,11 @@ class _Attention(TorchFunctionMode):
         return self._counted(*args, **(kwargs or {}))
 
     def _counted(self, query, key, value, *_, **__):
-        _count_attention(self._tally, query, key, value, self._places.again())
+        _count_attention(self._tally, query, key, value, self._places.recomputed())
         return query.new_empty((*query.shape[:-1], value.shape[-1]))
 
 
-def _count_attention(tally, query, key, value, again):
+def _count_attention(tally, query, key, value, recomputed):
     """Add attention over arrays of shape (..., heads, positions, numbers)."""
     *batch, heads, queries, width = query.shape
     keys, of_value = value.shape[-2:]
@@ -134,7 +136,7 @@ def _count_attention(tally, query, key, value, again):
     tally.add(
         model_flops.attention(math.prod(batch), heads, queries, keys, width, of_value),
         query.numel() + key.numel() + value.numel() + result,
-        again=again,
+        recomputed=recomputed,
     )
 
 

@@ -74,7 +74,7 @@ class Step:
         self._strategy, self._device = strategy, strategy.device
         self._parts, self._clip_norm = spec.accumulate_steps, spec.clip_norm
         self.model, self._losses = model, losses
-        self._numbers = AUTOCAST.get(spec.precision) if strategy.uses_autocast else None
+        self._dtype = AUTOCAST.get(spec.precision) if strategy.uses_autocast else None
         learns = spec.mode != "forward"
         model.train(learns)
         self._optimizer = building.make_optimizer(
@@ -125,24 +125,24 @@ class Step:
                 if isinstance(value, torch.Tensor):
                     learned[f"optimizer/{name}/{key}"] = value
         part = self._strategy.local_shard
-        common: dict[str, list[Variable]] = {n: [_Array(part(t))] for n, t in learned.items()}
-        own: dict[str, list[Variable]] = {
+        replicated: dict[str, list[Variable]] = {n: [_Array(part(t))] for n, t in learned.items()}
+        per_rank: dict[str, list[Variable]] = {
             name: [_Array(buffer)]
             for name, buffer in building.named_weights(self.model)
             if name not in weights
         }
         if not self._strategy.replicates_weights:
-            common, own = {}, {**common, **own}
+            replicated, per_rank = {}, {**replicated, **per_rank}
         if self._scaler:
-            common["optimizer/scale"] = [_Scale(self._scaler)]
-        own["random/cpu"] = [_RandomState(torch)]
+            replicated["optimizer/scale"] = [_Scale(self._scaler)]
+        per_rank["random/cpu"] = [_RandomState(torch)]
         if self._device.type == "cuda":
-            own["random/gpu"] = [_RandomState(torch.cuda)]
-        return CheckpointState(common, own)
+            per_rank["random/gpu"] = [_RandomState(torch.cuda)]
+        return CheckpointState(replicated, per_rank)
 
     def _logits_of(self, model):
         """A function that calls a model in the precision of the run."""
-        numbers, kind = self._numbers, self._device.type
+        numbers, kind = self._dtype, self._device.type
         if numbers is None:
             return model
 

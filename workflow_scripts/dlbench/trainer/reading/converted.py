@@ -145,13 +145,13 @@ class Converted:
 Reader = TypeVar("Reader", bound=Converted)
 
 
-class Wanted(NamedTuple):
+class InputSettings(NamedTuple):
     """What the items of a process depend on, apart from the dataset.
 
     Attributes:
         spec: the run's fields as attributes.
         strategy: of this process.
-        native: the module of the model.
+        model_module: the module of the model.
         task: the module of its task.
         scale: makes the model's inputs from those of a batch.
         seed: fixes synthetic items, and the order and augmentation of others.
@@ -159,13 +159,15 @@ class Wanted(NamedTuple):
 
     spec: Spec
     strategy: Any
-    native: ModuleType
+    model_module: ModuleType
     task: ModuleType
     scale: Callable[[Any], Any]
     seed: int
 
 
-def open_dataset(reader: type[Reader], wanted: Wanted, folder: str | None) -> Reader | None:
+def open_dataset(
+    reader: type[Reader], settings: InputSettings, folder: str | None
+) -> Reader | None:
     """The dataset of a run; None if its items are synthetic.
 
     Args:
@@ -175,22 +177,22 @@ def open_dataset(reader: type[Reader], wanted: Wanted, folder: str | None) -> Re
     Raises:
         Error: there is no data, or it is of another kind than the model learns.
     """
-    spec, native, task = wanted.spec, wanted.native, wanted.task
+    spec, model_module, task = settings.spec, settings.model_module, settings.task
     if plugins.constants("datasets", spec.dataset)["SYNTHETIC"]:
         return None
     if folder is None:
         raise Error(f"dataset {spec.dataset} is not synthetic: --data must name its folder")
-    tokens = spec.sequence_length or native.INPUT_SHAPE[0]
+    tokens = spec.sequence_length or model_module.INPUT_SHAPE[0]
     text = task.reader() if task.KIND == "text" else None
     ahead = spec.input_workers, spec.prefetch
-    data = reader(folder, native.INPUT_SHAPE, spec.augment, spec.cache, tokens, text, *ahead)
+    data = reader(folder, model_module.INPUT_SHAPE, spec.augment, spec.cache, tokens, text, *ahead)
     kind = data.manifest["kind"]
     if kind != task.KIND:
         raise Error(
-            f"model {spec.model} learns {native.TASK} and needs data of the kind {task.KIND}; "
+            f"model {spec.model} learns {model_module.TASK} and needs data of the kind {task.KIND}; "
             f"{spec.dataset} is of the kind {kind}"
         )
-    data.mask = native.CLASSES - 1 if getattr(task, "MASKED", False) else None
+    data.mask = model_module.CLASSES - 1 if getattr(task, "MASKED", False) else None
     return data
 
 
@@ -200,7 +202,7 @@ class Source:
     Args:
         data: the dataset; None if the items are synthetic and scaled beforehand.
         shaped_as: a dataset whose shape and classes synthetic items have; None: they have those
-            native to the model.
+            model_module to the model.
 
     Attributes:
         item_shape: of one input.
@@ -211,16 +213,18 @@ class Source:
             are scaled beforehand, as they are.
     """
 
-    def __init__(self, data: Converted | None, wanted: Wanted, shaped_as: Converted | None = None):
-        native, asked = wanted.native, wanted.spec.sequence_length
-        own = (asked,) if asked else native.INPUT_SHAPE
+    def __init__(
+        self, data: Converted | None, settings: InputSettings, shaped_as: Converted | None = None
+    ):
+        model_module, asked = settings.model_module, settings.spec.sequence_length
+        own = (asked,) if asked else model_module.INPUT_SHAPE
         like = data or shaped_as
         self.item_shape: tuple[int, ...] = like.item_shape if like else own
-        fixed = getattr(native, "FIXED_CLASSES", False)
-        self.classes: int = (like.classes if like and not fixed else None) or native.CLASSES
+        fixed = getattr(model_module, "FIXED_CLASSES", False)
+        self.classes: int = (like.classes if like and not fixed else None) or model_module.CLASSES
         self.records: int | None = data.records("train") if data else None
         self.content_sha256: str | None = data.content_sha256() if data else None
-        self.scaled: Callable[[Any], Any] = wanted.scale if data else lambda inputs: inputs
+        self.scaled: Callable[[Any], Any] = settings.scale if data else lambda inputs: inputs
 
     def on_host(self, first_step: int) -> Iterator[Any]:
         """The batches of this process after so many steps, in the memory of the host.

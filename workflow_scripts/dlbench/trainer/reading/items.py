@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dlbench.trainer.reading.converted import Source, Wanted, open_dataset
+from dlbench.trainer.reading.converted import Source, InputSettings, open_dataset
 from dlbench.trainer.reading.stored import Batch, Stored
 
 Arrays = tuple[Any, Any]  # (inputs, targets), the framework's own
@@ -32,12 +32,12 @@ class Strategy(Protocol):
 
 
 def find(
-    wanted: Wanted, data_folder: str | None, reader: type[Stored] = Stored
+    settings: InputSettings, data_folder: str | None, reader: type[Stored] = Stored
 ) -> "Synthetic | Items":
     """The items of a run.
 
     Args:
-        wanted: its `strategy` is a Strategy, and its `scale` takes NumPy's arrays and the
+        settings: its `strategy` is a Strategy, and its `scale` takes NumPy's arrays and the
             framework's. What it makes of NumPy's must be what `np.asarray` takes.
         data_folder: of the converted dataset, if the items are of one.
         reader: what reads it.
@@ -45,10 +45,10 @@ def find(
     Raises:
         Error: there is no data, or it is of another kind than the model learns.
     """
-    data = open_dataset(reader, wanted, data_folder)
-    if data is None or wanted.spec.probe == "synthetic":  # the latter in the shape of the data
-        return Synthetic(wanted, data)
-    return Items(data, wanted)
+    data = open_dataset(reader, settings, data_folder)
+    if data is None or settings.spec.probe == "synthetic":  # the latter in the shape of the data
+        return Synthetic(settings, data)
+    return Items(data, settings)
 
 
 class Synthetic(Source):
@@ -58,13 +58,13 @@ class Synthetic(Source):
         shaped_as: a dataset whose shape and classes they have; None: they have the model's own.
     """
 
-    def __init__(self, wanted: Wanted, shaped_as: Stored | None = None):
-        super().__init__(None, wanted, shaped_as)
-        strategy: Strategy = wanted.strategy
-        random = np.random.default_rng(wanted.seed + strategy.rank)
-        items = _items_of_process(wanted)
-        inputs, targets = wanted.task.synthetic(random, items, self.item_shape, self.classes)
-        scaled = np.asarray(wanted.scale(inputs))
+    def __init__(self, settings: InputSettings, shaped_as: Stored | None = None):
+        super().__init__(None, settings, shaped_as)
+        strategy: Strategy = settings.strategy
+        random = np.random.default_rng(settings.seed + strategy.rank)
+        items = _items_of_process(settings)
+        inputs, targets = settings.task.synthetic(random, items, self.item_shape, self.classes)
+        scaled = np.asarray(settings.scale(inputs))
         self._batch = strategy.to_devices(scaled), strategy.to_devices(targets)
 
     def batches(self, first_step: int) -> Iterator[Arrays]:
@@ -80,11 +80,11 @@ class Synthetic(Source):
 class Items(Source):
     """The items of a converted dataset, in an order fixed by the seed."""
 
-    def __init__(self, data: Stored, wanted: Wanted):
-        super().__init__(data, wanted)
-        self._data, self._seed = data, wanted.seed
-        self._strategy: Strategy = wanted.strategy
-        self._batch = _items_of_process(wanted)
+    def __init__(self, data: Stored, settings: InputSettings):
+        super().__init__(data, settings)
+        self._data, self._seed = data, settings.seed
+        self._strategy: Strategy = settings.strategy
+        self._batch = _items_of_process(settings)
 
     def batches(self, first_step: int) -> Iterator[Arrays]:
         """The batches of this process after so many steps, on its devices; they have no end."""
@@ -101,5 +101,5 @@ class Items(Source):
         return self._data.validation_batches(batch)
 
 
-def _items_of_process(wanted):
-    return wanted.spec.batch_per_device * wanted.strategy.devices_per_process
+def _items_of_process(settings):
+    return settings.spec.batch_per_device * settings.strategy.devices_per_process

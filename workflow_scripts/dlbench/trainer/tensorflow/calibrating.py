@@ -2,12 +2,12 @@
 
 import tensorflow as tf
 
-from dlbench.trainer.calibration import Times
+from dlbench.trainer.calibration import Repeat
 from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tensorflow.pipelines import Data
 from dlbench.trainer.tensorflow.strategies import Base
 
-TYPES = {"bfloat16": tf.bfloat16, "float16": tf.float16}
+DTYPES = {"bfloat16": tf.bfloat16, "float16": tf.float16}
 
 
 class Kernels:
@@ -16,41 +16,41 @@ class Kernels:
     reader = Data
 
     def __init__(self, spec: Spec, strategy: Base):
-        self._type = TYPES.get(spec.precision, tf.float32)
+        self._dtype = DTYPES.get(spec.precision, tf.float32)
         self._device = strategy.devices[0]
 
-    def product(self, size: int) -> Times:
+    def product(self, size: int) -> Repeat:
         with tf.device(self._device):
-            factor = tf.cast(tf.random.uniform((size, size), -1.0, 1.0), self._type)
+            factor = tf.cast(tf.random.uniform((size, size), -1.0, 1.0), self._dtype)
 
-        def times(number: int) -> None:
+        def repeat(count: int) -> None:
             with tf.device(self._device):
-                for _ in range(number):
+                for _ in range(count):
                     result = tf.linalg.matmul(factor, factor)
                 result[0, 0].numpy()
 
-        return times
+        return repeat
 
-    def copy(self, numbers: int) -> tuple[Times, int]:
+    def copy(self, elements: int) -> tuple[Repeat, int]:
         with tf.device(self._device):
-            source, sums = tf.zeros(numbers), tf.Variable(tf.zeros(numbers))
+            source, sums = tf.zeros(elements), tf.Variable(tf.zeros(elements))
 
-        def times(number: int) -> None:
+        def repeat(count: int) -> None:
             with tf.device(self._device):
-                for _ in range(number):
+                for _ in range(count):
                     sums.assign_add(source)
                 sums[0].numpy()
 
-        return times, 3 * 4 * numbers
+        return repeat, 3 * 4 * elements
 
-    def from_host(self, numbers: int) -> Times:
+    def from_host(self, elements: int) -> Repeat:
         with tf.device("CPU:0"):
-            source = tf.zeros(numbers)
+            source = tf.zeros(elements)
 
-        def times(number: int) -> None:
+        def repeat(count: int) -> None:
             with tf.device(self._device):
-                for _ in range(number):
-                    there = tf.identity(source)
-                there[0].numpy()
+                for _ in range(count):
+                    copied = tf.identity(source)
+                copied[0].numpy()
 
-        return times
+        return repeat

@@ -16,7 +16,7 @@ from dlbench.trainer.calibration import Kernels
 from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.keras import building, flops
 from dlbench.trainer.model_flops import ModelFlops
-from dlbench.trainer.reading.converted import Wanted
+from dlbench.trainer.reading.converted import InputSettings
 from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tensorflow import calibrating, items, profiling
 from dlbench.trainer.tensorflow.step import Step, set_precision
@@ -52,12 +52,14 @@ class Engine:
         self.visible_gpu_count = (
             len(tf.config.list_physical_devices("GPU")) if strategy.on_gpus else 0
         )
-        self._native = plugins.load(MODELS, spec.model)
-        self._task = plugins.load("tasks", self._native.TASK)
-        self._losses = plugins.load("tensorflow/losses", self._native.TASK)
+        self._model_module = plugins.load(MODELS, spec.model)
+        self._task = plugins.load("tasks", self._model_module.TASK)
+        self._losses = plugins.load("tensorflow/losses", self._model_module.TASK)
         with strategy.scope():
             self._source = items.find(
-                Wanted(spec, strategy, self._native, self._task, self._losses.scaled, seed),
+                InputSettings(
+                    spec, strategy, self._model_module, self._task, self._losses.scaled, seed
+                ),
                 data_folder,
             )
         self.records = self._source.records
@@ -66,7 +68,9 @@ class Engine:
 
     def build(self) -> None:
         with self.strategy.scope():
-            self._model = building.build_model(self._spec, self._native, self._task, self._source)
+            self._model = building.build_model(
+                self._spec, self._model_module, self._task, self._source
+            )
             weights = self._model.trainable_variables
             self._optimizer = building.make_optimizer(self._spec, weights)
         self.strategy.broadcast([v.value for v in _state(self._model)])
@@ -123,8 +127,8 @@ class Engine:
         return device_memory.read_peaks(self.strategy.devices, read)
 
     def checkpoint_state(self) -> CheckpointState:
-        common, own = building.named_variables(self._model, self._optimizer)
-        return CheckpointState(common=self._copies(common), own=self._copies(own))
+        replicated, per_rank = building.named_variables(self._model, self._optimizer)
+        return CheckpointState(replicated=self._copies(replicated), per_rank=self._copies(per_rank))
 
     def weights_sha256(self) -> list[str]:
         return self.strategy.weights_sha256([v.value for v in self._model.trainable_variables])

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from dlbench.trainer.reading import converted
-from dlbench.trainer.reading.converted import Wanted
+from dlbench.trainer.reading.converted import InputSettings
 from dlbench.trainer.tensorflow.pipelines import Data
 from dlbench.trainer.tensorflow.strategies import Base
 
@@ -30,16 +30,16 @@ class Source(converted.Source):
         raise NotImplementedError
 
 
-def find(wanted: Wanted, data_folder: str | None) -> Source:
+def find(settings: InputSettings, data_folder: str | None) -> Source:
     """The source of a run.
 
     Raises:
         Error: there is no data, or it is of another kind than the model learns.
     """
-    data = converted.open_dataset(Data, wanted, data_folder)
-    if data is None or wanted.spec.probe == "synthetic":  # the latter in the shape of the data
-        return Synthetic(wanted, data)
-    return Stored(data, wanted)
+    data = converted.open_dataset(Data, settings, data_folder)
+    if data is None or settings.spec.probe == "synthetic":  # the latter in the shape of the data
+        return Synthetic(settings, data)
+    return Stored(data, settings)
 
 
 class Synthetic(Source):
@@ -49,14 +49,14 @@ class Synthetic(Source):
         shaped_as: a dataset whose shape and classes they have; None: they have the model's own.
     """
 
-    def __init__(self, wanted: Wanted, shaped_as: Data | None = None):
-        super().__init__(None, wanted, shaped_as)
-        self._strategy: Base = wanted.strategy
-        random = np.random.default_rng(wanted.seed + self._strategy.rank)
+    def __init__(self, settings: InputSettings, shaped_as: Data | None = None):
+        super().__init__(None, settings, shaped_as)
+        self._strategy: Base = settings.strategy
+        random = np.random.default_rng(settings.seed + self._strategy.rank)
         # Of one device: `constants` makes them once for each.
-        batch = wanted.spec.batch_per_device
-        self._items = wanted.task.synthetic(random, batch, self.item_shape, self.classes)
-        self._scale = wanted.scale
+        batch = settings.spec.batch_per_device
+        self._items = settings.task.synthetic(random, batch, self.item_shape, self.classes)
+        self._scale = settings.scale
 
     def begin(self, step: int) -> None:
         """Put the items where they are used; every step has the same."""
@@ -73,12 +73,12 @@ class Synthetic(Source):
 class Stored(Source):
     """The items of a converted dataset, in an order fixed by the seed."""
 
-    def __init__(self, data: Data, wanted: Wanted):
-        super().__init__(data, wanted)
+    def __init__(self, data: Data, settings: InputSettings):
+        super().__init__(data, settings)
         self.data, self.next = data, next
-        self._strategy: Base = wanted.strategy
-        self._seed = wanted.seed
-        self._batch = wanted.spec.batch_per_device * self._strategy.devices_per_process
+        self._strategy: Base = settings.strategy
+        self._seed = settings.seed
+        self._batch = settings.spec.batch_per_device * self._strategy.devices_per_process
 
     def begin(self, step: int) -> None:
         """Open the stream of batches after some steps."""

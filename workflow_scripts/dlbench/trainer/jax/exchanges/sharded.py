@@ -4,13 +4,13 @@ import jax
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from dlbench.trainer.calibration import Times
+from dlbench.trainer.calibration import Repeat
 from dlbench.trainer.jax.strategies import Base
 
 
-def all_reduce(strategy: Base, numbers: int) -> Times:
+def all_reduce(strategy: Base, elements: int) -> Repeat:
     """The sum of so many values of float32 over all devices."""
-    values = strategy.to_devices(np.zeros((strategy.devices_per_process, numbers), np.float32))
+    values = strategy.to_devices(np.zeros((strategy.devices_per_process, elements), np.float32))
     mesh = values.sharding.mesh
     reduce = jax.jit(
         jax.shard_map(
@@ -22,8 +22,8 @@ def all_reduce(strategy: Base, numbers: int) -> Times:
         )
     )
 
-    def times(number: int) -> None:
-        for _ in range(number):
+    def repeat(count: int) -> None:
+        for _ in range(count):
             reduce(values).block_until_ready()  # as a step waits for its loss
 
-    return times
+    return repeat

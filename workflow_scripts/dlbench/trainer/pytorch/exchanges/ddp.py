@@ -3,17 +3,17 @@
 import torch
 from torch import distributed
 
-from dlbench.trainer.calibration import Times
+from dlbench.trainer.calibration import Repeat
 from dlbench.trainer.pytorch.strategies import Base
 
 
-def all_reduce(strategy: Base, numbers: int) -> Times:
+def all_reduce(strategy: Base, elements: int) -> Repeat:
     """The sum of so many values of float32 over all processes."""
-    values = torch.zeros(numbers, device=strategy.device)
+    values = torch.zeros(elements, device=strategy.device)
 
-    def times(number: int) -> None:
-        for _ in range(number):
+    def repeat(count: int) -> None:
+        for _ in range(count):
             distributed.all_reduce(values)
         values[0].item()
 
-    return times
+    return repeat

@@ -34,9 +34,9 @@ class LSTM(nn.LSTM):
         self._init_flat_weights()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        numbers = self.weight_ih_l0.dtype  # a strategy may cast the weights, but casts no buffers
+        dtype = self.weight_ih_l0.dtype  # a strategy may cast the weights, but casts no buffers
         for number in range(self.num_layers):
             of_states = f"bias_hh_l{number}"
-            if getattr(self, of_states).dtype != numbers:
-                setattr(self, of_states, getattr(self, of_states).to(numbers))
+            if getattr(self, of_states).dtype != dtype:
+                setattr(self, of_states, getattr(self, of_states).to(dtype))
         return super().forward(x)[0]

@@ -123,10 +123,10 @@ class Attention(nn.Module):
         seen = functional.scaled_dot_product_attention(*parts, is_causal=self.causal)
         return seen.transpose(1, 2).reshape(batch, tokens, -1)
 
-    def attention_kernel(self, tokens: int, numbers: torch.dtype, device: torch.device) -> str:
+    def attention_kernel(self, tokens: int, dtype: torch.dtype, device: torch.device) -> str:
         """The call and the kernel that PyTorch chooses for items of so many tokens."""
         shape = (1, self.heads, tokens, self.size)
-        parts = [torch.empty(shape, dtype=numbers, device=device) for _ in range(3)]
+        parts = [torch.empty(shape, dtype=dtype, device=device) for _ in range(3)]
         chosen = torch._fused_sdp_choice(*parts, is_causal=self.causal)
         name = nn.attention.SDPBackend(chosen).name.lower()
         return f"scaled_dot_product_attention: {name}"

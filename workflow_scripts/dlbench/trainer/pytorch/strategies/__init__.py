@@ -58,7 +58,7 @@ class Base(BaseStrategy):
         """
         return model
 
-    def gradient_sync(self, model: Module, wanted: bool) -> AbstractContextManager[Any]:
+    def gradient_sync(self, model: Module, enabled: bool) -> AbstractContextManager[Any]:
         """The context of a forward and backward pass, which exchanges gradients if wanted.
 
         Args:

@@ -33,5 +33,5 @@ class Strategy(Joined):
                 gradient_as_bucket_view=True,
             )
 
-    def gradient_sync(self, model: Module, wanted: bool) -> AbstractContextManager[Any]:
-        return super().gradient_sync(model, wanted) if wanted else model.no_sync()
+    def gradient_sync(self, model: Module, enabled: bool) -> AbstractContextManager[Any]:
+        return super().gradient_sync(model, enabled) if enabled else model.no_sync()

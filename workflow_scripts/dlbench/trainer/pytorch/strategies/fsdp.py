@@ -42,12 +42,12 @@ class Unit(NamedTuple):
 
     Attributes:
         shapes: of its weights.
-        number_bytes: of a weight as it is gathered.
+        element_bytes: of a weight as it is gathered.
         stays: whether it stays from the forward to the backward pass, once it is gathered.
     """
 
     shapes: Sequence[Sequence[int]]
-    number_bytes: int
+    element_bytes: int
     stays: bool
 
 
@@ -81,13 +81,13 @@ class Strategy(Joined):
                 distributed.broadcast(tensor, 0)
         model.to(memory_format=torch.contiguous_format)
         mesh = distributed.init_device_mesh(self.device.type, (self.size,))
-        numbers = AUTOCAST.get(self._spec.precision)
-        policy = MixedPrecisionPolicy(numbers, reduce_dtype=numbers and torch.float32)
+        dtype = AUTOCAST.get(self._spec.precision)
+        policy = MixedPrecisionPolicy(dtype, reduce_dtype=dtype and torch.float32)
         reshard = self.options["reshard_after_forward"]
         inner: list[tuple[Any, MixedPrecisionPolicy]] = [
             (unit, policy) for unit in _units(model, self.options["unit_parameters"])
         ]
-        if numbers and (normalising := list(_normalising(model))):
+        if dtype and (normalising := list(_normalising(model))):
             inner.insert(0, (normalising, MixedPrecisionPolicy()))
         self._units = list(_described([*inner, (model, policy)], reshard))
         for unit, own in inner:
@@ -98,9 +98,9 @@ class Strategy(Joined):
                 module.set_force_sum_reduction_for_comms(True)  # gloo has no mean
         return model
 
-    def gradient_sync(self, model: Module, wanted: bool) -> AbstractContextManager[Any]:
-        model.set_requires_gradient_sync(wanted)
-        return super().gradient_sync(model, wanted)
+    def gradient_sync(self, model: Module, enabled: bool) -> AbstractContextManager[Any]:
+        model.set_requires_gradient_sync(enabled)
+        return super().gradient_sync(model, enabled)
 
     def local_shard(self, tensor: Tensor) -> Tensor:
         return tensor.to_local() if hasattr(tensor, "to_local") else tensor
@@ -125,20 +125,20 @@ def exchanged_bytes(
         parts: in which a batch is computed, one after the other.
         mode: of the run. Of mode `forward` what stays is gathered before the first step alone.
 
-    >>> unit = Unit(shapes=[(3, 5), (4,)], number_bytes=2, stays=False)
-    >>> exchanged_bytes([unit], ranks=2)  # 4 x 5 and 4 numbers, twice
+    >>> unit = Unit(shapes=[(3, 5), (4,)], element_bytes=2, stays=False)
+    >>> exchanged_bytes([unit], ranks=2)  # 4 x 5 and 4 elements, twice
     (96, 96)
     """
     gathered = reduced = 0
-    for shapes, number_bytes, stays in units:
-        numbers = sum(
+    for shapes, element_bytes, stays in units:
+        elements = sum(
             ranks * math.ceil(first / ranks) * math.prod(others) for first, *others in shapes
         )
         if mode == "forward":
-            gathered += 0 if stays else parts * numbers * number_bytes
+            gathered += 0 if stays else parts * elements * element_bytes
         else:
-            gathered += parts * numbers * number_bytes * (1 if stays else 2)
-            reduced += numbers * FLOAT32_BYTES
+            gathered += parts * elements * element_bytes * (1 if stays else 2)
+            reduced += elements * FLOAT32_BYTES
     return gathered, reduced
 
 
@@ -152,9 +152,9 @@ def _described(modules: Sequence[tuple[Any, Any]], reshard: bool) -> Iterator[Un
         parts = module if isinstance(module, list) else [module]
         own = {id(w): w for part in parts for w in part.parameters() if id(w) not in known}
         known |= own.keys()
-        number_bytes = policy.param_dtype.itemsize if policy.param_dtype else FLOAT32_BYTES
+        element_bytes = policy.param_dtype.itemsize if policy.param_dtype else FLOAT32_BYTES
         stays = not reshard or module is modules[-1][0]
-        yield Unit([tuple(weight.shape) for weight in own.values()], number_bytes, stays)
+        yield Unit([tuple(weight.shape) for weight in own.values()], element_bytes, stays)
 
 
 def _check_axes(model: Module) -> None:

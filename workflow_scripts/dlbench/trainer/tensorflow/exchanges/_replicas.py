@@ -4,13 +4,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from dlbench.trainer.calibration import Times
+from dlbench.trainer.calibration import Repeat
 from dlbench.trainer.tensorflow.strategies import Base
 
 
-def all_reduce(strategy: Base, numbers: int) -> Times:
+def all_reduce(strategy: Base, elements: int) -> Repeat:
     """The sum of so many values of float32 over all devices."""
-    values: Any = strategy.constants(lambda: (tf.zeros(numbers),))
+    values: Any = strategy.constants(lambda: (tf.zeros(elements),))
 
     def summed(part):
         context = tf.distribute.get_replica_context()
@@ -18,10 +18,10 @@ def all_reduce(strategy: Base, numbers: int) -> Times:
 
     traced = tf.function(lambda: strategy.run(summed, values)).get_concrete_function()
 
-    def times(number: int) -> None:
-        for _ in range(number):
+    def repeat(count: int) -> None:
+        for _ in range(count):
             result = traced()
         for part in tf.nest.flatten(result, expand_composites=True):
             part[:1].numpy()
 
-    return times
+    return repeat

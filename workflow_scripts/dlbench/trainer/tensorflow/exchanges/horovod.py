@@ -3,23 +3,23 @@
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from dlbench.trainer.calibration import Times
+from dlbench.trainer.calibration import Repeat
 from dlbench.trainer.tensorflow.strategies import Base
 
 
-def all_reduce(strategy: Base, numbers: int) -> Times:
+def all_reduce(strategy: Base, elements: int) -> Repeat:
     """The mean of so many values of float32 over all processes."""
-    values = tf.zeros(numbers)
+    values = tf.zeros(elements)
     how = {
         "op": hvd.Average,
         "compression": getattr(hvd.Compression, strategy.options["compression"]),
-        "name": f"baseline_{numbers}",
+        "name": f"baseline_{elements}",
     }
     traced = tf.function(lambda: hvd.allreduce(values, **how)).get_concrete_function()
 
-    def times(number: int) -> None:
-        for _ in range(number):
+    def repeat(count: int) -> None:
+        for _ in range(count):
             result = traced()
         result[:1].numpy()
 
-    return times
+    return repeat
