@@ -100,7 +100,7 @@ def test_gathering_takes_less_than_a_second_and_the_head_of_the_log_stays_as_it_
     kinds = [event["event"] for event in event_log.read(one / "train.jsonl")]
     assert kinds[:5] == ["begin", "stage", "stage", "run_start", "machine"]
     assert machine(one / "train.jsonl")["gathered_s"] < 1
-    assert progress.words(one / "train.jsonl").startswith("step 3/3, ")
+    assert progress.describe(one / "train.jsonl").startswith("step 3/3, ")
 
 
 @pytest.mark.parametrize("how", TWO_DEVICES, ids=lambda how: "-".join(how.values()))

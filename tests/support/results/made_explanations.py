@@ -27,7 +27,9 @@ def rows(run_id, parts_ms, combination="", halves_ms=None, notes=None, runs=3):
             made.append(row | {"told_apart": False, "note": "no probe ended well"})
             continue
         half_ms = (halves_ms or {}).get(name, HALF * abs(value_ms))
-        note = (notes or {}).get(name) or (explanations.NO_TIME if half_ms >= value_ms else None)
+        note = (notes or {}).get(name) or (
+            explanations.INCLUDES_ZERO if half_ms >= value_ms else None
+        )
         made.append(
             row
             | {
@@ -106,6 +108,6 @@ def of_conditions():
 
 def baseline(run, time_s, **changes):
     """The baseline of an all-reduce of the gradients of a run, as a row of their table."""
-    made = {name: run[name] for name in expected_scaling.ALIKE}
+    made = {name: run[name] for name in expected_scaling.MATCHED}
     made |= {"measure": expected_scaling.MEASURE, "size_bytes": GRADIENT_BYTES, "time_s": time_s}
     return made | {"time_low_s": 0.9 * time_s, "time_high_s": 1.1 * time_s} | changes

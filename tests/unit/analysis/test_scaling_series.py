@@ -19,7 +19,7 @@ def test_the_table_has_the_series_that_it_was_made_of():
     made = scaling_series.all_series(rows)
     assert {series.kind for series in made} == {"weak", "strong", None}
     assert any(series.base and series.base.borrowed for series in made)
-    known = scaling_series.known_series(speedups_of(rows), rows)
+    known = scaling_series.series_from_table(speedups_of(rows), rows)
     for series, read in zip(made, known, strict=True):
         assert (read.kind, read.base) == (series.kind, series.base)
         for point, of_table in zip(series.points, read.points, strict=True):
@@ -29,5 +29,5 @@ def test_the_table_has_the_series_that_it_was_made_of():
 def test_series_of_runs_that_are_left_out_are_left_out():
     rows = runs((1, 64, {}), (2, 64, {}), (1, 64, {"xla": True}), (2, 64, {"xla": True}))
     kept = [row for row in rows if not row["xla"]]
-    (weak,) = scaling_series.known_series(speedups_of(rows), kept)
+    (weak,) = scaling_series.series_from_table(speedups_of(rows), kept)
     assert weak.runs == [scaling_series._plain(row) for row in kept]

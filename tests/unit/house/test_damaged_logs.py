@@ -125,7 +125,7 @@ def test_whatever_is_damaged_in_a_log_ends_nothing_and_is_no_result_beside_its_r
             assert state is State.CURRENT or reason.startswith("was skipped and can be trained now")
             see_all(study, place)
             run_tables.ensure_run_tables(run.id, sha256(place / "train.jsonl"))
-            list(run_tables.evals_of(run.id, place / "train.jsonl"))
+            list(run_tables.eval_rows(run.id, place / "train.jsonl"))
         else:
             assert reason
             with contextlib.suppress(event_fields.LogError):

@@ -39,7 +39,7 @@ UNREADABLE = [
 
 def looked_at(log):
     """Everything that the supervisor asks of a log."""
-    return progress.words(log), progress.duration_s(log), supervisor._end_of_ranks(log)
+    return progress.describe(log), progress.duration_s(log), supervisor._end_of_ranks(log)
 
 
 @pytest.mark.parametrize("line", UNREADABLE)

@@ -112,7 +112,7 @@ def test_a_layout_is_an_image_as_an_archive_of_it_is():
     assert (made.kind, made.digest) == ("oci", entry["digest"])
     assert oci.read_image("layout")[0] == entry["digest"]  # ours lies elsewhere
     Path("layout/blobs/sha256", entry["digest"][7:]).write_text("{}")
-    with pytest.raises(Error, match=r"layout is damaged: blob .* has another digest"):
+    with pytest.raises(Error, match=r"layout is damaged: blob .* does not match its digest"):
         make("layout")
 
 

@@ -136,7 +136,7 @@ def test_an_image_without_one_of_its_layers_is_not_whole(unpacked):
     blobs = Blobs()
     blobs.index(blobs.image([LAYER]))
     del blobs[f"blobs/sha256/{digest(LAYER)[7:]}"]
-    with pytest.raises(Error, match=f"is not whole: the layer {digest(LAYER)} is missing"):
+    with pytest.raises(Error, match=f"is incomplete: the layer {digest(LAYER)} is missing"):
         oci.read_image(unpacked(blobs))
 
 
@@ -147,7 +147,7 @@ def test_an_image_without_one_of_its_layers_is_not_whole(unpacked):
 )  # fmt: skip
 def test_a_layout_that_makes_no_sense_is_refused(unpacked, index):
     blobs = Blobs({"oci-layout": b"{}", "index.json": index})
-    with pytest.raises(Error, match=r"no image layout that we can read|found 0 among 0"):
+    with pytest.raises(Error, match=r"not an image layout|found 0 among 0"):
         oci.read_image(unpacked(blobs))
 
 
@@ -156,14 +156,14 @@ def test_a_damaged_blob_is_named(unpacked):
     blobs.index(blobs.image([LAYER]))
     name = f"blobs/sha256/{digest(LAYER)[7:]}"
     blobs[name] = LAYER.replace(b"hello", b"hullo")
-    with pytest.raises(Error, match=f"is damaged: blob {digest(LAYER)[7:]} has another digest"):
+    with pytest.raises(Error, match=f"is damaged: blob {digest(LAYER)[7:]} does not match its digest"):
         unpacked(blobs)
 
 
 def test_a_damaged_layer_of_docker_save_is_found(unpacked):
     files = image_of({"1/layer.tar": LAYER})
     files["1/layer.tar"] = LAYER.replace(b"hello", b"hullo")
-    with pytest.raises(Error, match=f"damaged: the layer {digest(LAYER)} has another digest"):
+    with pytest.raises(Error, match=f"damaged: the layer {digest(LAYER)} does not match its digest"):
         unpacked(files)
 
 
@@ -241,7 +241,7 @@ def test_members_that_reach_outside_or_are_no_files_are_refused(unpacked, tmp_pa
 
 def test_nothing_is_written_where_an_absolute_name_says(unpacked, tmp_path):
     place = tmp_path / "absolute"
-    with pytest.raises(Error, match="absolute is no file that belongs into it"):
+    with pytest.raises(Error, match="absolute is no plain file inside the archive"):
         unpacked({str(place): b"x"})
     assert not place.exists()
 

@@ -87,9 +87,9 @@ def test_what_ran_on_this_machine_is_found_out():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"marker": {"image_id": "build-2"}}, "expected the image build-1, found itself in buil"),
-        ({"marker": {}}, "is not seen from inside"),
-        ({"marker": {"image": "x"}}, "expected the image build-1, found itself in None"),
+        ({"marker": {"image_id": "build-2"}}, "expected the image build-1, the process was in buil"),
+        ({"marker": {}}, "is missing inside"),
+        ({"marker": {"image": "x"}}, "expected the image build-1, the process was in None"),
         ({"python_version": "3.9.18"}, "needs Python 3.10 or newer, has 3.9.18"),
         ({"python_version": "2.7.18+"}, "needs Python 3.10 or newer, has 2.7.18+"),
         ({"packages": INSIDE["packages"] | {"keras": "2.15.0"}}, "needs keras 3 or newer, has 2.1"),
@@ -117,7 +117,7 @@ def test_an_interpreter_that_does_not_start_is_quoted(said, code):
     with pytest.raises(Error) as error:
         prepare(interpreter(said, code))
     message = str(error.value)
-    assert f"Python could not be started inside (exit code {code}); it said: " in message
+    assert f"Python could not be started inside (exit code {code}): " in message
     assert "its message" in message
     assert message.endswith("is there a python3 in it? (images: python names another)")
 

@@ -312,5 +312,5 @@ def test_failed_sentinels_are_not_forgotten_with_failed_runs():
     failed = dataclasses.replace(made.runs[0], sentinel=1)
     for run in (made.runs[0], failed):
         finish(run, 10, status="failed", made_from=staleness.made_from(run))
-    assert run_record.with_status(["failed"]) == [made.runs[0].id]
+    assert run_record.ids_with_status(["failed"]) == [made.runs[0].id]
     assert isinstance(failed, Run)

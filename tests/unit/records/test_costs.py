@@ -20,7 +20,7 @@ def alike(study):
 def test_before_the_first_run_has_ended_only_the_limit_is_known(study):
     found = costs.estimates(study.runs)
     assert found.of(study.runs[0]) == (None, "unknown")
-    assert costs.forecast(study.runs, found, 900) == (
+    assert costs.describe_forecast(study.runs, found, 900) == (
         "cost: 4 runs to train, at most 1 node-hours by time_limit_s; "
         "an estimate follows from the first runs"
     )
@@ -34,7 +34,7 @@ def test_the_logs_of_runs_that_ended_well_tell_what_others_will_take(study):
     assert found.of(again) == (1800, "same combination")
     assert found.of(other) == (1800, "same model, dataset and strategy")
     assert found.of(dataclasses.replace(other, model="cnn12")) == (1800, "all runs")
-    assert costs.forecast(alike(study)[1:], found, 3600) == (
+    assert costs.describe_forecast(alike(study)[1:], found, 3600) == (
         "cost: 3 runs to train, about 1.5 node-hours (from same combination (1), "
         "same model, dataset and strategy (2)), at most 3 node-hours by time_limit_s"
     )
@@ -52,7 +52,7 @@ def test_the_most_alike_tell_and_of_several_their_mean(study):
 def test_a_run_on_several_nodes_costs_that_of_each(study):
     run = dataclasses.replace(study.runs[0], nodes=4)
     found = costs.Estimates([run], lambda _: 900.0)
-    assert "about 1 node-hours (from same combination (1)), at most 2" in costs.forecast(
+    assert "about 1 node-hours (from same combination (1)), at most 2" in costs.describe_forecast(
         [run], found, 1800
     )
 
@@ -65,11 +65,13 @@ def test_a_run_that_was_stopped_takes_no_less_than_it_had_taken_by_then(study):
     found = costs.estimates(study.runs)
     assert found.of(again) == (25, "same combination")
     assert found.of(other) == (9, "same model, dataset and strategy")
-    assert costs.forecast([again], found, 60).startswith("cost: 1 run to train, about 0.00694 ")
+    assert costs.describe_forecast([again], found, 60).startswith(
+        "cost: 1 run to train, about 0.00694 "
+    )
 
 
 def test_no_run_to_train_costs_nothing(study):
-    assert costs.forecast([], costs.estimates(study.runs), 900) == "cost: no run to train"
+    assert costs.describe_forecast([], costs.estimates(study.runs), 900) == "cost: no run to train"
 
 
 @pytest.mark.parametrize("status", ["failed", "oom", "timeout"])
@@ -90,7 +92,9 @@ def test_a_run_that_was_interrupted_for_long_is_estimated_as_in_one_piece(study)
     run = study.runs[0]
     write(run, steps=10)
     resume(run, kept=9, seconds=10, at=100_000)
-    assert costs.whole_s(run_record.folder(run.id) / "train.jsonl") == pytest.approx(2 + 3 + 8)
+    assert costs.full_duration_s(run_record.folder(run.id) / "train.jsonl") == pytest.approx(
+        2 + 3 + 8
+    )
 
 
 def test_an_end_without_a_time_of_its_own_is_told_by_the_dates(study):
@@ -99,7 +103,7 @@ def test_an_end_without_a_time_of_its_own_is_told_by_the_dates(study):
     log = event_log.EventLog(path)
     log.write("run_end", status="ok", message="", t_utc="2026-01-01T00:00:30.000000Z")
     log.close()
-    assert costs.whole_s(path) == 30
+    assert costs.full_duration_s(path) == 30
 
 
 def test_what_a_run_that_goes_on_has_used_lasts_until_now():
@@ -137,7 +141,7 @@ def test_of_a_long_log_only_the_ends_are_read(study):
     *lines, last = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join([*lines, lines[-1] * 50_000, last]))
     before = bytes_read()
-    assert costs.whole_s(log) == 60
+    assert costs.full_duration_s(log) == 60
     assert bytes_read() - before < log.stat().st_size / 20
 
 

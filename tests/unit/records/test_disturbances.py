@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlbench.records.disturbances import disturbance
+from dlbench.records.disturbances import describe_disturbance
 
 BESIDE = {"share": 0.05, "device_cores": 1, "cores": 2, "resolution_cpu_cores": 0.01}
 
@@ -56,8 +56,8 @@ BESIDE = {"share": 0.05, "device_cores": 1, "cores": 2, "resolution_cpu_cores": 
     ],
 )  # fmt: skip
 def test_a_disturbance_is_said_in_words(changes, words):
-    assert disturbance(BESIDE | changes) == words
+    assert describe_disturbance(BESIDE | changes) == words
 
 
 def test_a_log_without_neighbours_is_not_disturbed():
-    assert disturbance({}) == ""
+    assert describe_disturbance({}) == ""

@@ -30,7 +30,7 @@ def write(log, first, steps=2):
 @pytest.mark.parametrize("first", [BEFORE[:2], BEFORE, BEFORE[1:]], ids=len)
 def test_a_run_is_as_far_as_its_last_step_whatever_is_logged_before_it_starts(tmp_path, first):
     write(tmp_path / "train.jsonl", first)
-    assert progress.words(tmp_path / "train.jsonl") == "step 2/2, loss 2, 64 images/s"
+    assert progress.describe(tmp_path / "train.jsonl") == "step 2/2, loss 2, 64 images/s"
     assert [event["event"] for event in progress.head(tmp_path / "train.jsonl")] == [
         *first,
         "run_start",
@@ -42,12 +42,12 @@ def test_of_a_run_without_a_model_no_loss_is_told(tmp_path):
     write(log, BEFORE)
     spec = json.dumps(RUN.values())
     log.write_text(log.read_text().replace(spec, json.dumps(RUN.values() | {"mode": "input"})))
-    assert progress.words(log) == "step 2/2, 64 images/s"
+    assert progress.describe(log) == "step 2/2, 64 images/s"
 
 
 def test_a_run_without_a_step_says_so(tmp_path):
     write(tmp_path / "train.jsonl", BEFORE, steps=0)
-    assert progress.words(tmp_path / "train.jsonl") == "no step yet"
+    assert progress.describe(tmp_path / "train.jsonl") == "no step yet"
 
 
 @pytest.mark.parametrize("seconds", [100, 600])
@@ -59,7 +59,7 @@ def test_a_run_that_hangs_is_as_far_as_its_last_step_however_long_samples_are_ta
     sample = {"event": "sample", "t_s": 2.0, "cpu_percent": 34.59, "memory_bytes": 486252544}
     sample |= {f"gpu{number}_power_w": 312.625 for number in range(8)}
     log.write_text(log.read_text() + f"{json.dumps(sample)}\n" * seconds)
-    assert progress.words(log) == "step 2/2, loss 2, 64 images/s"
+    assert progress.describe(log) == "step 2/2, loss 2, 64 images/s"
 
 
 def test_what_a_run_took_counts_from_its_launch_whatever_is_logged_before_it_starts(tmp_path):
@@ -67,4 +67,4 @@ def test_what_a_run_took_counts_from_its_launch_whatever_is_logged_before_it_sta
     write(log, BEFORE)
     end = {"event": "run_end", "status": "ok", "message": "", "t_utc": AT.format(9), "t_s": 2.5}
     log.write_text(log.read_text() + json.dumps(end | {"weights_sha256": ["0"]}) + "\n")
-    assert costs.whole_s(log) == 6 + 2.5
+    assert costs.full_duration_s(log) == 6 + 2.5

@@ -182,11 +182,11 @@ def test_a_file_that_changed_beside_its_record_is_named(place):
 
 
 def test_forgetting_keeps_the_log_aside(place):
-    assert run_record.with_status(["ok"]) == [RUN.id]
+    assert run_record.ids_with_status(["ok"]) == [RUN.id]
     run_record.forget(RUN.id)
     assert sorted(path.name for path in place.iterdir()) == ["train.attempt1.jsonl"]
     assert judgement.state(RUN)[0] is State.STALE
-    assert run_record.with_status(["ok"]) == []
+    assert run_record.ids_with_status(["ok"]) == []
 
 
 def profiled(place):

@@ -11,7 +11,7 @@ import pytest
 
 from dlbench.log import measured_part
 from dlbench.machine import host_name, node_use
-from dlbench.records.disturbances import disturbance
+from dlbench.records.disturbances import describe_disturbance
 from dlbench.starting import neighbours
 from dlbench.starting.neighbours import Watch
 from support.machines.kernel_files import Kernel
@@ -156,8 +156,10 @@ def test_what_a_quota_stops_while_the_run_is_measured_disturbs_it(kernel):
     kernel.write(f"{group}/cpu.stat", counted.format(109, 57, 3_400_000))
     said = values(found, kernel, 10)
     assert (said["quota_throttled_percent"], said["quota_throttled_s"]) == (50, 2.5)
-    assert disturbance(said).startswith("a quota of CPU time stopped the run's control group")
-    assert not disturbance(values(watch(kernel, share=0.05, device_cores=2), kernel, 10))
+    assert describe_disturbance(said).startswith(
+        "a quota of CPU time stopped the run's control group"
+    )
+    assert not describe_disturbance(values(watch(kernel, share=0.05, device_cores=2), kernel, 10))
 
 
 def test_what_a_kernel_does_not_tell_is_null_with_the_reason(kernel):
@@ -180,7 +182,7 @@ def test_files_that_vanish_end_nothing(kernel, gone):
     found.wait_for_quiet(0.1, lambda: False, print)
     said = found.summarise(kernel.root / "absent.jsonl")
     assert said["others_cpu_cores"] is None or gone != "stat"
-    assert not disturbance(said)
+    assert not describe_disturbance(said)
     json.dumps(said)
 
 
@@ -300,7 +302,7 @@ def test_where_the_run_itself_is_not_seen_nothing_is_said_of_others(kernel, tmp_
     found = watch(kernel, share=0.05)
     kernel.busy_s = [3.0] * 4
     said = values(found, kernel, 10, log)
-    assert said["others_cpu_cores"] is None and not disturbance(said)
+    assert said["others_cpu_cores"] is None and not describe_disturbance(said)
     assert "used 30.0 s of CPU, of which 0.0 s are seen" in said["unknown"]["others_cpu_cores"]
 
 
@@ -315,7 +317,7 @@ def test_other_processes_on_a_gpu_of_its_are_counted_where_they_can_be(kernel, t
 
     said = values(watch(kernel, share=0.05), kernel, 10, log(0, 2, None))
     assert said["other_gpu_processes"] == 2
-    assert disturbance(said) == "others had 2 processes on a GPU of the run"
+    assert describe_disturbance(said) == "others had 2 processes on a GPU of the run"
     said = values(watch(kernel, share=0.05), kernel, 10, log(None, None))
     assert said["other_gpu_processes"] is None
     assert said["unknown"]["other_gpu_processes"] == neighbours.BESIDE

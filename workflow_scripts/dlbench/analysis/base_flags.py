@@ -9,14 +9,14 @@ from dlbench.tables.cells import Row, is_absent
 # In sessions between which the machine is not known to have stayed the same.
 APART = "measured apart"
 NEIGHBOURS = "neighbours"  # others disturbed a run of either side
-OTHERS = {NEIGHBOURS: "disturbed by others", APART: APART}  # flags beside fields, in few words
+OTHER_FLAGS = {NEIGHBOURS: "disturbed by others", APART: APART}  # flags beside fields, in few words
 REMEDY = "With workflow_scripts/rerun_bases.py both sides are measured again, in one session."
 
 # Facts in which runs must agree, beside their fields, to be of one condition.
 FACTS = ("site", "device_model", "framework_version", "timing_source", "item_shape")
 # Digests of hardware and software of a run.
 FINGERPRINTS = ("hardware_sha256", "software_sha256")
-FOUND_OUT = ("item_shape", *FINGERPRINTS)  # may be unknown of a run, which is no difference
+MAY_BE_UNKNOWN = ("item_shape", *FINGERPRINTS)  # may be unknown of a run, which is no difference
 # A speedup compares like with like: these must agree between a point and its base, and the
 # batch per device (weak scaling) or the global batch (strong).
 BASE_KEYS = (
@@ -39,11 +39,11 @@ BASE_KEYS = (
     "environment",
     "device_model",
     "site",
-    *FOUND_OUT,
+    *MAY_BE_UNKNOWN,
 )
 
 
-def words(flags: str, sides: str, verb: str = "differ in") -> str:
+def clause(flags: str, sides: str, verb: str = "differ in") -> str:
     """Flags as a clause.
 
     Args:
@@ -51,17 +51,17 @@ def words(flags: str, sides: str, verb: str = "differ in") -> str:
         sides: the name of both sides, in the plural.
         verb: before the names of fields.
 
-    >>> words("device_model, seed, neighbours, measured apart", "both")
+    >>> clause("device_model, seed, neighbours, measured apart", "both")
     'both differ in device_model and seed and were measured apart, and others on the machine \
 disturbed some of their runs'
-    >>> words("neighbours", "point and base")
+    >>> clause("neighbours", "point and base")
     'others on the machine disturbed some runs of point and base'
     """
-    fields, others = _split(flags)
+    fields, other_flags = _split(flags)
     predicates = [f"{verb} {_listed(fields)}"] if fields else []
-    predicates += ["were measured apart"] if APART in others else []
+    predicates += ["were measured apart"] if APART in other_flags else []
     clauses = [f"{sides} {' and '.join(predicates)}"] if predicates else []
-    if NEIGHBOURS in others:
+    if NEIGHBOURS in other_flags:
         whose = "of their runs" if predicates else f"runs of {sides}"
         clauses.append(f"others on the machine disturbed some {whose}")
     return ", and ".join(clauses)
@@ -73,14 +73,14 @@ def note(flags: str | None) -> str:
     >>> note("seed, measured apart"), note("")
     ('differs in seed \u00b7 measured apart', '')
     """
-    fields, others = _split(flags or "")
+    fields, other_flags = _split(flags or "")
     notes = [f"differs in {_listed(fields)}"] if fields else []
-    return " \u00b7 ".join([*notes, *(OTHERS[name] for name in others)])
+    return " \u00b7 ".join([*notes, *(OTHER_FLAGS[name] for name in other_flags)])
 
 
 def _split(flags):
     names = list(filter(None, flags.split(", ")))
-    return [n for n in names if n not in OTHERS], [n for n in names if n in OTHERS]
+    return [n for n in names if n not in OTHER_FLAGS], [n for n in names if n in OTHER_FLAGS]
 
 
 def _listed(names):
@@ -90,10 +90,10 @@ def _listed(names):
 
 def base_mismatch(row: Row, base: Row, fixed: str = "batch_per_device") -> list[str]:
     """The names of the keys that must agree and differ between a row and its base."""
-    keys = [key for key in BASE_KEYS if key not in FOUND_OUT]
+    keys = [key for key in BASE_KEYS if key not in MAY_BE_UNKNOWN]
     differing = [key for key in (*keys, fixed) if _differ(row.get(key), base.get(key))]
-    both = [key for key in FOUND_OUT if row.get(key) and base.get(key)]
-    differing += [key for key in both if _differ(row[key], base[key])]
+    known_of_both = [key for key in MAY_BE_UNKNOWN if row.get(key) and base.get(key)]
+    differing += [key for key in known_of_both if _differ(row[key], base[key])]
     return differing + [NEIGHBOURS] * is_disturbed(row, base)
 
 
@@ -102,6 +102,6 @@ def is_disturbed(*rows: Row) -> bool:
     return any(not is_absent(row.get("disturbed")) for row in rows)
 
 
-def _differ(one, other):
+def _differ(a, b):
     """Whether two values differ; absent ones (None or nan) are equal to one another."""
-    return not (one == other or (is_absent(one) and is_absent(other)))
+    return not (a == b or (is_absent(a) and is_absent(b)))

@@ -30,7 +30,7 @@ NO_BASE = "no base"  # the study asks for no run of it
 GROUP = CONDITION
 # Fields with which the software differs by intent.
 SOFTWARE = {"framework", "environment", "runtime", "trainer"}
-WHOLE = ("devices", "global_batch")
+TOTALS = ("devices", "global_batch")
 NAMED = ("site", "timing_source")
 RATES = ("images_per_second", "tokens_per_second")
 START_UP = ("start_s", "import_s", "first_batch_s")
@@ -57,8 +57,8 @@ def rows(study: Study, runs: Sequence[Row], repeated: Sequence[Row] = ()) -> lis
     """
     drift = Drift(runs, repeated, study.equivalence_margin)
     table, tested = [], []
-    for entry, fields, words, run, a, b in pairs(study, runs):
-        row = {"field": entry["field"], **words, **_row(study, run, a, b or [])}
+    for entry, fields, labels, run, a, b in pairs(study, runs):
+        row = {"field": entry["field"], **labels, **_row(study, run, a, b or [])}
         table.append(row)
         if a and b:
             sides = drift.compare(a, b)
@@ -69,7 +69,7 @@ def rows(study: Study, runs: Sequence[Row], repeated: Sequence[Row] = ()) -> lis
             row["verdict"] = NO_BASE if b is None else NO_RUNS
     adjusted = equivalence.adjust([comparison for _, comparison in tested])
     for (row, _), comparison in zip(tested, adjusted, strict=True):
-        row |= {name: _known(getattr(comparison, name)) for name in NUMBERS}
+        row |= {name: _none_for_nan(getattr(comparison, name)) for name in NUMBERS}
         row |= {name: getattr(comparison, name) for name in ("verdict", "family", "repeats_needed")}
     return table
 
@@ -79,7 +79,7 @@ class Pair(NamedTuple):
 
     Attributes:
         fields: the compared field and its companions.
-        words: what both are called.
+        labels: {"condition": its name, "base": the name of its base}.
         run: stands for the repeats of the condition.
         a, b: rows of the runs of the condition and of its base that ended well; b is None if the
             study has no run of a base.
@@ -87,7 +87,7 @@ class Pair(NamedTuple):
 
     entry: dict[str, Any]
     fields: tuple[str, ...]
-    words: dict[str, str]
+    labels: dict[str, str]
     run: Any
     a: list[Row]
     b: list[Row] | None
@@ -105,18 +105,18 @@ def pairs(study: Study, runs: Iterable[Row]) -> Iterator[Pair]:
         if row.get("images_per_second") and row["status"] in ENDED_WELL
     }
     # Sentinels are among the runs if they count as repeats.
-    asked = study.without_probes
-    own = [*asked, *sentinel_runs.sentinels_of(asked, finished).values()]
-    ours = {run.id for run in own}  # some of them trained by other programs
+    planned = study.without_probes
+    own_runs = [*planned, *sentinel_runs.sentinels_of(planned, finished).values()]
+    own_ids = {run.id for run in own_runs}  # some of them trained by other programs
     imported = [
         _Imported(row)
         for run_id, row in finished.items()
-        if run_id not in ours and row.get("timing_source") not in (None, MEASURED, PUBLISHED)
+        if run_id not in own_ids and row.get("timing_source") not in (None, MEASURED, PUBLISHED)
     ]
     for entry in study.compare:
         fields = (entry["field"], *COMPANIONS.get(entry["field"], ()))
-        others = _groups(imported, fields, base_flags.FACTS)
-        for conditions in [*_groups(own, fields), *others]:
+        imported_groups = _groups(imported, fields, base_flags.FACTS)
+        for conditions in [*_groups(own_runs, fields), *imported_groups]:
             conditions = {
                 name: (run, [finished[r.id] for r in repeats if r.id in finished])
                 for name, run, repeats in conditions
@@ -133,15 +133,15 @@ def pairs(study: Study, runs: Iterable[Row]) -> Iterator[Pair]:
                 continue  # logs that are there for another reason
             b = conditions.pop(base)[1] if base else None
             for name, (run, a) in conditions.items():
-                words = {"condition": name, "base": base or str(entry["base"])}
-                yield Pair(entry, fields, words, run, a, b)
+                labels = {"condition": name, "base": base or str(entry["base"])}
+                yield Pair(entry, fields, labels, run, a, b)
 
 
 class _Imported:
     """A row of the runs table with the attributes of a Run; None if its log does not state one."""
 
     def __init__(self, row):
-        self.__dict__.update({name: row.get(name) for name in (*FIELDS, *base_flags.FACTS, *WHOLE)})
+        self.__dict__.update({name: row.get(name) for name in (*FIELDS, *base_flags.FACTS, *TOTALS)})
         self.id, self.combination = row["run_id"], self
 
     @property
@@ -160,10 +160,10 @@ def _groups(runs, fields, facts=()):
 
     The run stands for all repeats; base and conditions are in the order of their values.
     """
-    alike = [name for name in (*GROUP, *facts) if name not in fields]
+    shared = [name for name in (*GROUP, *facts) if name not in fields]
     groups = {}
-    for run in sorted(runs, key=lambda run: _order(run, (*alike, *fields, "repeat"))):
-        group = tuple(getattr(run, name) for name in alike)
+    for run in sorted(runs, key=lambda run: _order(run, (*shared, *fields, "repeat"))):
+        group = tuple(getattr(run, name) for name in shared)
         groups.setdefault(group, {}).setdefault(run.combination, []).append(run)
     return [_named(group, fields) for group in groups.values()]
 
@@ -176,8 +176,8 @@ def _order(run, names):
 
 def _named(conditions, fields):
     """The conditions with names: options are in them, other companions where they tell apart."""
-    said = [name for name in fields if name == fields[0] or name.endswith("_options")]
-    names = [_text(run, said) for run in conditions]
+    named = [name for name in fields if name == fields[0] or name.endswith("_options")]
+    names = [_text(run, named) for run in conditions]
     if len(set(names)) < len(names):
         names = [_text(run, fields) for run in conditions]
     return [(name, run, conditions[run]) for name, run in zip(names, conditions, strict=True)]
@@ -205,12 +205,12 @@ def _row(study, run, a, b):
         "n_b": len(b),
         "base_flags": "",
     }
-    for side, rows_of in (("a", a), ("b", b)):
+    for side, side_rows in (("a", a), ("b", b)):
         for name in RATES:
-            row[f"{name}_{side}"] = _over(_geometric_mean, rows_of, name)
-        row[f"step_time_sd_{side}_s"] = _over(np.mean, rows_of, "step_time_sd_s")
+            row[f"{name}_{side}"] = _over(_geometric_mean, side_rows, name)
+        row[f"step_time_sd_{side}_s"] = _over(np.mean, side_rows, "step_time_sd_s")
         for name in START_UP:
-            row[f"{name.removesuffix('_s')}_{side}_s"] = _over(np.median, rows_of, name)
+            row[f"{name.removesuffix('_s')}_{side}_s"] = _over(np.median, side_rows, name)
     return row
 
 
@@ -232,15 +232,15 @@ def _differing(a, b, fields):
     return [key for key in keys if key in differing and key not in fields]
 
 
-def _over(what, runs, name):
+def _over(statistic, runs, name):
     """A number over the runs that have one, or None."""
     values = [run[name] for run in runs if not cells.is_absent(run.get(name))]
-    return float(what(values)) if values else None
+    return float(statistic(values)) if values else None
 
 
 def _geometric_mean(values):
     return estimates.mean(values).value
 
 
-def _known(number):
+def _none_for_nan(number):
     return None if np.isnan(number) else number

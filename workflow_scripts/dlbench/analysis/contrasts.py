@@ -25,13 +25,13 @@ Contrast = tuple[list[Row], list[Row], equivalence.Comparison, Sides]
 
 
 def by_field(
-    runs: Sequence[Row], asked: Collection[str], margin: float, sentinels: Sequence[Row] = ()
+    runs: Sequence[Row], left_out: Collection[str], margin: float, sentinels: Sequence[Row] = ()
 ) -> dict[str, list[Contrast]]:
     """The Contrasts of each field, their p adjusted for all of them.
 
     Args:
         runs, sentinels: rows of the tables of these names.
-        asked: fields that are left out, since the config has them compared.
+        left_out: fields that are left out, since the config has them compared.
         margin: of equivalence.
     """
     drift = Drift(runs, sentinels, margin)
@@ -40,12 +40,12 @@ def by_field(
         for row in runs
         if row["status"] in event_fields.ENDED_WELL and (row.get("images_per_second") or 0) > 0
     ]
-    pairs = [(name, *pair) for name in FIGURES if name not in asked for pair in _pairs(name, done)]
+    pairs = [(name, *pair) for name in FIGURES if name not in left_out for pair in _pairs(name, done)]
     sides = [drift.compare(a, b) for _, a, b in pairs]
     judged = equivalence.adjust([equivalence.judge(s.difference, margin) for s in sides])
     contrasts: dict[str, list[Contrast]] = {}
-    for (name, a, b), compared, both in zip(pairs, judged, sides, strict=True):
-        contrasts.setdefault(name, []).append((a, b, compared, both))
+    for (name, a, b), compared, sides_of_pair in zip(pairs, judged, sides, strict=True):
+        contrasts.setdefault(name, []).append((a, b, compared, sides_of_pair))
     return contrasts
 
 
@@ -53,13 +53,13 @@ def _pairs(name, rows):
     """Yield (runs of a condition, runs of its base), which are equal in all but a field."""
     free = {name, *config.COMPANIONS.get(name, ())}
     free |= set(CONDITION) - set(SAME_SPEED) if name == "dataset" else set()
-    alike = [field for field in (*CONDITION, *base_flags.FACTS) if field not in free]
+    shared = [field for field in (*CONDITION, *base_flags.FACTS) if field not in free]
     groups = {}
     for row in rows:
         value = row.get(name)
         if value is None or (name == "dataset" and not row.get("item_shape")):
             continue  # a field that is not stated makes no condition
-        key = tuple(row.get(field) for field in alike)
+        key = tuple(row.get(field) for field in shared)
         groups.setdefault(key, {}).setdefault(value, []).append(row)
     for conditions in groups.values():
         if name == "dataset":
@@ -79,8 +79,8 @@ def _pairs_of_data(conditions):
         by_length = {}
         for row in rows:
             by_length.setdefault(run_lengths.length(row), []).append(row)
-        for alike in by_length.values():
-            yield alike, run_lengths.of_length(alike[0], synthetic)
+        for same_length in by_length.values():
+            yield same_length, run_lengths.of_length(same_length[0], synthetic)
 
 
 def _base(name, conditions):

@@ -38,8 +38,8 @@ from dlbench.tables import cells
 from dlbench.tables.cells import Row
 from dlbench.tables.timing_sources import PUBLISHED
 
-NONE = "none"  # the verdict where drift is equivalent to none
-ALIKE = (*CONDITION, *base_flags.FACTS, "devices")  # what runs of one condition share
+NO_DRIFT = "none"  # the verdict where drift is equivalent to none
+CONDITION_KEYS = (*CONDITION, *base_flags.FACTS, "devices")  # what runs of one condition share
 LAYOUT = ("nodes", "devices_per_node")
 SHAPE = (*LAYOUT, "devices")  # the product, which alone is known of some imported runs
 NEVER = datetime.min.replace(tzinfo=timezone.utc)
@@ -75,7 +75,7 @@ class Sides:
         return {"measured_apart": self.apart, **drift}
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         """As in `drift +0.3 % [-0.2, +0.9]`; "" if nothing is corrected for."""
         if self.drift is None:
             return ""
@@ -98,9 +98,9 @@ class Drift:
         groups: dict[tuple[Any, ...], list[Row]] = {}
         repeats = set(filter(is_sentinel, (row.get("run_id") or "" for row in rows)))
         sentinels = [row for row in sentinels if row.get("run_id") not in repeats]
-        for row, own in (*((row, True) for row in rows), *((row, False) for row in sentinels)):
+        for row, is_own in (*((row, True) for row in rows), *((row, False) for row in sentinels)):
             if _is_measured(row) and not base_flags.is_disturbed(row):
-                key = (_values(row, ALIKE), sessions.session_of(row), own)
+                key = (_values(row, CONDITION_KEYS), sessions.session_of(row), is_own)
                 groups.setdefault(key, []).append(row)
         self._groups = {
             key: _Group(index, key[0], key[1], rows)
@@ -109,7 +109,7 @@ class Drift:
         by_shape: dict[tuple[Any, ...], list[_Group]] = {}
         for group in self._groups.values():
             by_shape.setdefault(_values(group.rows[0], SHAPE), []).append(group)
-        self.shapes = {shape: _Shape(own) for shape, own in by_shape.items()}
+        self.shapes = {shape: _Shape(is_own) for shape, is_own in by_shape.items()}
         self._means = np.array([group.mean for group in self._groups.values()])
 
     def compare(self, a: Sequence[Row], b: Sequence[Row]) -> Sides:
@@ -130,24 +130,24 @@ class Drift:
         corrected, change = (self._difference(k, measured) for k in (plain - drift, drift))
         if min(measured.runs) < 2:
             corrected = dataclasses.replace(corrected, error=np.nan, freedom=np.nan)
-        return Sides(corrected, apart, change, not apart or self.verdict(change) == NONE)
+        return Sides(corrected, apart, change, not apart or self.verdict(change) == NO_DRIFT)
 
     def _between_sides(self, a, b):
         """Coefficients of the drift from the sessions of b to those of a; None if unknown."""
         sides = self._side(a), self._side(b)
         if None in sides:
             return None
-        for sign, kept, moved in ((1, *sides), (-1, *reversed(sides))):
+        for sign, fixed, moved in ((1, *sides), (-1, *reversed(sides))):
             shape = self.shapes[_values(next(iter(moved)).rows[0], SHAPE)]
-            to = _shares(kept)
-            if shape.joins([*to, *_shares(moved)]):
+            to = _shares(fixed)
+            if shape.connects([*to, *_shares(moved)]):
                 return sign * (self._moved(shape, moved, to) - self._weights(moved))
         return None
 
     def between(self, shape: "_Shape", earlier: Any, later: Any) -> estimates.Difference:
         """The later session's mean logarithm of throughput less the earlier one's, on one shape."""
         coefficients = np.zeros(len(self._groups))
-        change = shape.deltas[shape.place[later]] - shape.deltas[shape.place[earlier]]
+        change = shape.deltas[shape.position[later]] - shape.deltas[shape.position[earlier]]
         coefficients[[group.index for group in shape.groups]] = change
         runs = tuple(shape.shared_runs(earlier, later))
         blank = estimates.Difference(np.nan, np.nan, np.nan, np.nan, runs)
@@ -157,7 +157,7 @@ class Drift:
         """The verdict on a drift: NONE, faster, slower or undecided."""
         p_tost, p_difference = drift.tests(np.log1p(self._margin))
         if p_tost < equivalence.ALPHA:
-            return NONE
+            return NO_DRIFT
         if p_difference < equivalence.ALPHA:
             return equivalence.SLOWER if drift.mean < 0 else equivalence.FASTER
         return equivalence.UNDECIDED
@@ -166,7 +166,7 @@ class Drift:
         """{group: its share of the side's runs}; None if a run is of no group."""
         side = {}
         for row in rows:
-            group = self._groups.get((_values(row, ALIKE), sessions.session_of(row), True))
+            group = self._groups.get((_values(row, CONDITION_KEYS), sessions.session_of(row), True))
             if group is None:
                 return None
             side[group] = side.get(group, 0) + 1 / len(rows)
@@ -180,17 +180,17 @@ class Drift:
 
     def _moved(self, shape, side, to):
         """Coefficients of a side's mean as it would be in other sessions, {session: share}."""
-        within = sum(share * shape.deltas[shape.place[session]] for session, share in to.items())
+        within = sum(share * shape.deltas[shape.position[session]] for session, share in to.items())
         for group, share in side.items():
             within = within + share * shape.mean_of(group.condition)
         coefficients = np.zeros(len(self._groups))
         coefficients[[group.index for group in shape.groups]] = within
         return coefficients
 
-    def _difference(self, coefficients, like):
+    def _difference(self, coefficients, template):
         """The Difference that is a linear combination of groups; its error is nan if unknown."""
         mean = float(coefficients @ self._means)
-        difference = dataclasses.replace(like, mean=mean, error=np.nan, freedom=np.nan)
+        difference = dataclasses.replace(template, mean=mean, error=np.nan, freedom=np.nan)
         groups = list(self._groups.values())
         used = [groups[index] for index in np.flatnonzero(abs(coefficients) > 1e-9)]
         if not all(group.freedom for group in used):
@@ -227,21 +227,21 @@ class _Shape:
     L = sum_c (diag(n_c) - n_c n_c' / N_c), n_c the runs of a condition in each session, N_c in all.
 
     Attributes:
-        deltas: of each session (`place` says where it is), coefficients over `groups`.
+        deltas: of each session (`position` says where it is), coefficients over `groups`.
     """
 
     def __init__(self, groups):
         self.groups = groups
-        self.place = {}
+        self.position = {}
         for group in groups:
-            self.place.setdefault(group.session, len(self.place))
+            self.position.setdefault(group.session, len(self.position))
         self._pool()
         self._counts = {}  # by condition, runs in each session
         for group in groups:
-            counts = self._counts.setdefault(group.condition, np.zeros(len(self.place)))
-            counts[self.place[group.session]] += len(group.rows)
+            counts = self._counts.setdefault(group.condition, np.zeros(len(self.position)))
+            counts[self.position[group.session]] += len(group.rows)
         self._linked = [c for c, counts in self._counts.items() if np.count_nonzero(counts) > 1]
-        size = len(self.place)
+        size = len(self.position)
         laplacian, right = np.zeros((size, size)), np.zeros((size, len(groups)))
         for counts in map(self._counts.get, self._linked):
             laplacian += np.diag(counts) - np.outer(counts, counts) / counts.sum()
@@ -249,9 +249,9 @@ class _Shape:
             counts = self._counts[group.condition]
             if np.count_nonzero(counts) > 1:
                 right[:, column] = -counts / counts.sum() * len(group.rows)
-                right[self.place[group.session], column] += len(group.rows)
+                right[self.position[group.session], column] += len(group.rows)
         self.deltas = np.linalg.pinv(laplacian, hermitian=True) @ right
-        self._parts = self._joined()
+        self._components = self._connected()
 
     def _pool(self):
         known = [group for group in self.groups if group.freedom]
@@ -261,20 +261,20 @@ class _Shape:
                 group.variance = sum(g.variance * g.freedom for g in known) / freedom
                 group.freedom = freedom
 
-    def _joined(self):
+    def _connected(self):
         """The part of each session: sessions that conditions with enough runs connect."""
-        parts = np.arange(len(self.place))
+        components = np.arange(len(self.position))
         for counts in self._counts.values():
             (enough,) = np.nonzero(counts >= equivalence.FEWEST_RUNS)
             if len(enough) > 1:
-                parts[np.isin(parts, parts[enough])] = parts[enough[0]]
-        return parts
+                components[np.isin(components, components[enough])] = components[enough[0]]
+        return components
 
-    def joins(self, sessions):
+    def connects(self, sessions):
         """Whether the drift between sessions is known."""
-        if any(session not in self.place for session in sessions):
+        if any(session not in self.position for session in sessions):
             return False
-        return len({self._parts[self.place[session]] for session in sessions}) == 1
+        return len({self._components[self.position[session]] for session in sessions}) == 1
 
     def mean_of(self, condition):
         """Coefficients over `groups` of mu of a condition."""
@@ -288,13 +288,13 @@ class _Shape:
 
     def shared(self, *two):
         """The conditions that two sessions have in common."""
-        one, other = (self.place[session] for session in two)
-        return [c for c in self._linked if self._counts[c][one] and self._counts[c][other]]
+        first, second = (self.position[session] for session in two)
+        return [c for c in self._linked if self._counts[c][first] and self._counts[c][second]]
 
     def shared_runs(self, *two):
         """Of each of two sessions, the runs of the conditions that they share."""
         for session in two:
-            yield int(sum(self._counts[c][self.place[session]] for c in self.shared(*two)))
+            yield int(sum(self._counts[c][self.position[session]] for c in self.shared(*two)))
 
 
 def rows(study: Study, runs: Sequence[Row], sentinels: Sequence[Row] = ()) -> list[Row]:
@@ -312,9 +312,9 @@ def rows(study: Study, runs: Sequence[Row], sentinels: Sequence[Row] = ()) -> li
 
 
 def _rows(study, drift, shape):
-    began = _began(shape)
-    known = {name: shape.groups[0].rows[0].get(name) for name in ("site", "device_kind", *LAYOUT)}
-    ordered = sorted(began, key=lambda session: (began[session] or NEVER, str(session)))
+    starts = _first_starts(shape)
+    common = {name: shape.groups[0].rows[0].get(name) for name in ("site", "device_kind", *LAYOUT)}
+    ordered = sorted(starts, key=lambda session: (starts[session] or NEVER, str(session)))
     for earlier, later in itertools.combinations(ordered, 2):
         conditions = shape.shared(earlier, later)
         if not conditions:
@@ -323,28 +323,28 @@ def _rows(study, drift, shape):
         verdict = drift.verdict(change)
         yield {
             "study": study.name,
-            **known,
+            **common,
             "earlier_session": _name(earlier),
             "later_session": _name(later),
-            "earlier_started_at": began[earlier],
-            "later_started_at": began[later],
+            "earlier_started_at": starts[earlier],
+            "later_started_at": starts[later],
             "earlier_runs": change.runs[0],
             "later_runs": change.runs[1],
             "conditions": len(conditions),
             **change.ratio.columns("ratio"),
             "margin": study.equivalence_margin,
-            "verdict": verdict if shape.joins((earlier, later)) else equivalence.TOO_FEW_RUNS,
+            "verdict": verdict if shape.connects((earlier, later)) else equivalence.TOO_FEW_RUNS,
         }
 
 
-def _began(shape):
+def _first_starts(shape):
     """{session: when the first of its runs began, or None}."""
-    began = {}
+    starts = {}
     for group in shape.groups:
         dates = [row.get("started_at") for row in group.rows]
-        dates = [date for date in (*dates, began.get(group.session)) if date]
-        began[group.session] = min(dates, default=None)
-    return began
+        dates = [date for date in (*dates, starts.get(group.session)) if date]
+        starts[group.session] = min(dates, default=None)
+    return starts
 
 
 def _name(session):

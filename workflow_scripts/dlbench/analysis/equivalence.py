@@ -86,7 +86,7 @@ class Comparison:
             return FEWEST_RUNS
         alpha, difference = ALPHA / self.family, abs(np.log(self.ratio))
         if difference > np.log1p(self.margin):
-            return _least(lambda n: power_to_differ(n, self.scatter, difference, alpha))
+            return _fewest_repeats(lambda n: power_to_differ(n, self.scatter, difference, alpha))
         return repeats_needed(self.scatter, self.margin, alpha)
 
 
@@ -169,11 +169,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def repeats_needed(scatter: float, margin: float, alpha: float = ALPHA) -> int:
     """Runs of each of two conditions at which `power` reaches POWER, up to MOST_REPEATS."""
-    return _least(lambda repeats: power(repeats, scatter, margin, alpha))
+    return _fewest_repeats(lambda repeats: power(repeats, scatter, margin, alpha))
 
 
-def _least(chance_of):
-    return FEWEST_RUNS + bisect.bisect_left(range(FEWEST_RUNS, MOST_REPEATS), POWER, key=chance_of)
+def _fewest_repeats(power_of):
+    return FEWEST_RUNS + bisect.bisect_left(range(FEWEST_RUNS, MOST_REPEATS), POWER, key=power_of)
 
 
 def power_to_differ(repeats: int, scatter: float, difference: float, alpha: float = ALPHA) -> float:
@@ -204,12 +204,12 @@ def power(repeats: int, scatter: float, margin: float, alpha: float = ALPHA) -> 
         alpha: level of each of the two tests.
     """
     error = max(scatter * np.sqrt(2 / repeats), RESOLUTION)
-    room = np.log1p(margin) / error - _found_over_true(2 * (repeats - 1), alpha)
+    room = np.log1p(margin) / error - _estimated_over_true(2 * (repeats - 1), alpha)
     return float(np.mean(np.maximum(0, 2 * special.ndtr(room) - 1)))
 
 
 @functools.lru_cache(maxsize=4096)
-def _found_over_true(freedom, alpha):
+def _estimated_over_true(freedom, alpha):
     """t times s / e of `power`, at evenly spaced chances of s."""
     chances = (np.arange(500) + 0.5) / 500
     # chdtri takes the chance of a larger value, and the chances are symmetric: 1 - chance.

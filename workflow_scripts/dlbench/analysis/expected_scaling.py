@@ -23,7 +23,7 @@ from dlbench.tables.cells import Row, is_absent
 MEASURE = "all_reduce"
 GRADIENT_BYTES = 4  # of a parameter: float32, also where products are of fewer bits
 # In what a baseline agrees with the runs of a point.
-ALIKE = (
+MATCHED = (
     *("framework", "framework_version", "environment", "runtime", "runtime_options"),
     *("threads_per_device", "strategy", "strategy_options", "launcher"),
     *("nodes", "devices", "device_kind", "hardware_sha256"),
@@ -58,18 +58,18 @@ def expected(series: Series, baselines: Sequence[Row]) -> list[Expected]:
         return []
     first = base.runs[0]
     rate = base.throughput.value
-    waits_s = exchange_s(first, baselines) if base.devices > 1 else 0.0
-    if waits_s is None or is_absent(first.get("global_batch")):
+    base_exchange_s = exchange_s(first, baselines) if base.devices > 1 else 0.0
+    if base_exchange_s is None or is_absent(first.get("global_batch")):
         return []
-    compute_s = first["global_batch"] / rate - waits_s
+    compute_s = first["global_batch"] / rate - base_exchange_s
     if compute_s <= 0:
         return []
-    found = [Expected(base.devices, rate, 1.0, compute_s, waits_s)]
+    expectations = [Expected(base.devices, rate, 1.0, compute_s, base_exchange_s)]
     for point in series.points:
         if point.devices > base.devices:
-            one = _at(point, series, compute_s, baselines)
-            found += [one] if one else []
-    return found if len(found) > 1 else []
+            expectation = _at(point, series, compute_s, baselines)
+            expectations += [expectation] if expectation else []
+    return expectations if len(expectations) > 1 else []
 
 
 def _at(
@@ -77,15 +77,15 @@ def _at(
 ) -> Expected | None:
     base = series.base
     run = point.runs[0]
-    waits_s = exchange_s(run, baselines)
-    if base is None or waits_s is None or is_absent(run.get("global_batch")):
+    step_exchange_s = exchange_s(run, baselines)
+    if base is None or step_exchange_s is None or is_absent(run.get("global_batch")):
         return None
-    items_of_base = base.runs[0]["global_batch"] / base.devices
-    own_s = compute_s * (run["global_batch"] / point.devices) / items_of_base
-    rate = run["global_batch"] / (own_s + waits_s)
+    base_items = base.runs[0]["global_batch"] / base.devices
+    compute_here_s = compute_s * (run["global_batch"] / point.devices) / base_items
+    rate = run["global_batch"] / (compute_here_s + step_exchange_s)
     speedup = rate / base.throughput.value
     efficiency = speedup * base.devices / point.devices
-    return Expected(point.devices, rate, efficiency, own_s, waits_s)
+    return Expected(point.devices, rate, efficiency, compute_here_s, step_exchange_s)
 
 
 def all_reduced_bytes(run: Row) -> int | None:
@@ -116,8 +116,8 @@ def exchange_s(run: Row, baselines: Sequence[Row], column: str = "time_s") -> fl
     size_bytes = all_reduced_bytes(run)
     if size_bytes is None:
         return None
-    alike = [row for row in baselines if row["measure"] == MEASURE and _is_alike(row, run)]
-    times_s = {row["size_bytes"]: row[column] for row in alike if not is_absent(row.get(column))}
+    matching = [row for row in baselines if row["measure"] == MEASURE and _matches(row, run)]
+    times_s = {row["size_bytes"]: row[column] for row in matching if not is_absent(row.get(column))}
     return interpolated_s(times_s, size_bytes) if times_s else None
 
 
@@ -141,8 +141,8 @@ def interpolated_s(times_s: dict[int, float], size_bytes: float) -> float:
     return math.exp((1 - share) * math.log(times_s[below]) + share * math.log(times_s[above]))
 
 
-def _is_alike(baseline, run):
-    return all(_plain(baseline.get(name)) == _plain(run.get(name)) for name in ALIKE)
+def _matches(baseline, run):
+    return all(_plain(baseline.get(name)) == _plain(run.get(name)) for name in MATCHED)
 
 
 def _plain(value):

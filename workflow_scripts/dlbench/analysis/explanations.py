@@ -27,7 +27,7 @@ INPUT, EXCHANGE, SHARING, WAITS, COMPUTATION = PARTS = (
     "waits",
     "computation",
 )
-WORDS = {
+PROBE_LABELS = {
     probes.WHOLE: "of the whole step",
     probes.INPUT: "without input",
     probes.EXCHANGE: "without exchange",
@@ -35,7 +35,7 @@ WORDS = {
     probes.WAITS: "without waits",
 }
 CONFIDENCE = 0.95
-NO_TIME = "its interval includes zero"
+INCLUDES_ZERO = "its interval includes zero"
 
 
 def rows(study: Study, probe_rows: Sequence[Row]) -> list[Row]:
@@ -49,16 +49,16 @@ def rows(study: Study, probe_rows: Sequence[Row]) -> list[Row]:
     for run in sorted(study.without_probes, key=lambda run: run.repeat):
         if run.id in study.explained:
             conditions.setdefault(run.combination, []).append(run)
-    made: list[Row] = []
+    explained: list[Row] = []
     for repeats in sorted(conditions.values(), key=lambda repeats: repeats[0].id):
-        of_kinds = {
+        probes_by_kind = {
             kind: [by_id.get(study.explained[run.id][kind]) for run in repeats]
             for kind in study.explained[repeats[0].id]
         }
         name = study.labels[repeats[0].id].rpartition(", repeat")[0]
         common = {"study": study.name, "run_id": repeats[0].id, "combination": name}
-        made += [common | part for part in _parts(of_kinds)]
-    return made
+        explained += [common | part for part in _parts(probes_by_kind)]
+    return explained
 
 
 def step_time_s(row: Row | None) -> float | None:
@@ -72,38 +72,38 @@ def step_time_s(row: Row | None) -> float | None:
     return row["global_batch"] / row["images_per_second"]  # of copies: the mean over them
 
 
-def _parts(of_kinds: dict[str, list[Row | None]]) -> Iterator[Row]:
+def _parts(probes_by_kind: dict[str, list[Row | None]]) -> Iterator[Row]:
     """A row for each part, without what the parts of a condition have in common."""
-    kinds = list(of_kinds)
-    whole = _times(of_kinds[kinds[0]])
-    lacking: list[str | None] = [*kinds[1:], None]
-    for kind, less in zip(kinds, lacking, strict=True):
-        sides = [of_kinds[kind], *([of_kinds[less]] if less else [])]
+    kinds = list(probes_by_kind)
+    whole_s = _times(probes_by_kind[kinds[0]])
+    next_kinds: list[str | None] = [*kinds[1:], None]
+    for kind, next_kind in zip(kinds, next_kinds, strict=True):
+        sides = [probes_by_kind[kind], *([probes_by_kind[next_kind]] if next_kind else [])]
         times = [_times(side) for side in sides]
         row: Row = {
-            "part": _part(less, kinds),
+            "part": _part_name(next_kind, kinds),
             "runs": min(map(len, times)),
             "told_apart": False,
         }
         if not all(times):
-            missing = less if less and times[0] else kind
-            yield row | {"note": f"no probe {WORDS[missing]} ended well"}
+            missing = next_kind if next_kind and times[0] else kind
+            yield row | {"note": f"no probe {PROBE_LABELS[missing]} ended well"}
             continue
         value, low, high = _estimate(*times)
         row |= {"step_time_s": value, "step_time_ci95_low": low, "step_time_ci95_high": high}
-        row["share"] = value / statistics.fmean(whole) if whole else None
-        doubt = _doubt([probe for side in sides for probe in side if step_time_s(probe)])
-        within = "" if low is not None and low > 0 else NO_TIME
-        within = within if low is not None else "one run: no interval"
-        yield row | {"told_apart": not (doubt or within), "note": doubt or within or None}
+        row["share"] = value / statistics.fmean(whole_s) if whole_s else None
+        unreliable = _why_unreliable([probe for side in sides for probe in side if step_time_s(probe)])
+        unresolved = "" if low is not None and low > 0 else INCLUDES_ZERO
+        unresolved = unresolved if low is not None else "one run: no interval"
+        yield row | {"told_apart": not (unreliable or unresolved), "note": unreliable or unresolved or None}
 
 
-def _part(left_out, kinds):
+def _part_name(kind, kinds):
     """What the next probe is without: neighbours are apart where copies were measured."""
-    if left_out == probes.OTHER_DEVICES:
+    if kind == probes.OTHER_DEVICES:
         return SHARING if probes.EXCHANGE in kinds else EXCHANGE
     return {probes.INPUT: INPUT, probes.EXCHANGE: EXCHANGE, probes.WAITS: WAITS, None: COMPUTATION}[
-        left_out
+        kind
     ]
 
 
@@ -111,15 +111,15 @@ def _times(side):
     return [seconds for row in side if (seconds := step_time_s(row))]
 
 
-def _estimate(times, without=None):
+def _estimate(times, others=None):
     """(mean, ends of its interval) of times, or of how much longer they are than others."""
     from scipy import stats  # late: it takes half a second, and few studies are explained
 
-    value = statistics.fmean(times) - (statistics.fmean(without) if without else 0.0)
-    if min(len(times), len(without or times)) < 2:
+    value = statistics.fmean(times) - (statistics.fmean(others) if others else 0.0)
+    if min(len(times), len(others or times)) < 2:
         return value, None, None
     test = (
-        stats.ttest_ind(times, without, equal_var=False) if without else stats.ttest_1samp(times, 0)
+        stats.ttest_ind(times, others, equal_var=False) if others else stats.ttest_1samp(times, 0)
     )
     interval = test.confidence_interval(CONFIDENCE)
     low, high = float(interval.low), float(interval.high)
@@ -127,7 +127,7 @@ def _estimate(times, without=None):
     return (value, None, None) if math.isnan(low) else (value, low, high)
 
 
-def _doubt(rows):
+def _why_unreliable(rows):
     """Why a difference of probes is not to be relied on; "" if it is."""
     unstable = sum(row["status"] == "unstable" for row in rows)
     if unstable:

@@ -28,53 +28,53 @@ class Tables:
 
     @property
     def runs(self) -> pd.DataFrame:
-        return self._of_study("runs")
+        return self._study_table("runs")
 
     @property
     def evals(self) -> pd.DataFrame:
-        return self._of_study("evals")
+        return self._study_table("evals")
 
     @property
     def accounts(self) -> pd.DataFrame:
-        return self._of_study("accounts")
+        return self._study_table("accounts")
 
     @property
     def coverage(self) -> pd.DataFrame:
-        return self._of_study("coverage")
+        return self._study_table("coverage")
 
     @property
     def comparisons(self) -> pd.DataFrame:
-        return self._of_study("comparisons")
+        return self._study_table("comparisons")
 
     @property
     def speedups(self) -> pd.DataFrame:
-        return self._of_study("speedups")
+        return self._study_table("speedups")
 
     @property
     def published(self) -> pd.DataFrame:
-        return self._of_study("published")
+        return self._study_table("published")
 
     @property
     def sentinels(self) -> pd.DataFrame:
-        return self._of_study("sentinels")
+        return self._study_table("sentinels")
 
     @property
     def drift(self) -> pd.DataFrame:
-        return self._of_study("drift")
+        return self._study_table("drift")
 
     @property
     def nodes(self) -> pd.DataFrame:
-        return self._of_study("nodes")
+        return self._study_table("nodes")
 
     @property
     def baselines(self) -> pd.DataFrame:
         """What machines attain; no rows where it was not measured."""
-        return self._where_it_is("baselines", baseline_columns.BASELINES)
+        return self._optional_table("baselines", baseline_columns.BASELINES)
 
     @property
     def explanations(self) -> pd.DataFrame:
         """What steps are made of; no rows where nothing is explained."""
-        return self._where_it_is("explanations", explanation_columns.EXPLANATIONS)
+        return self._optional_table("explanations", explanation_columns.EXPLANATIONS)
 
     @property
     def margin(self) -> float:
@@ -89,27 +89,27 @@ class Tables:
 
     def steps(self, run_id: str) -> pd.DataFrame:
         """All steps of a run, ranks one after the other; no rows if they are not known."""
-        return self._of_run(run_id, "steps", run_columns.STEPS)
+        return self._run_table(run_id, "steps", run_columns.STEPS)
 
     def samples(self, run_id: str) -> pd.DataFrame:
         """The samples of a run, one a second of each process and of each of its GPUs."""
-        return self._of_run(run_id, "samples", run_columns.SAMPLES)
+        return self._run_table(run_id, "samples", run_columns.SAMPLES)
 
-    def _of_study(self, name):
+    def _study_table(self, name):
         schema = table_columns.STUDY_TABLES[name]
         frame = parquet_files.read(self._folder / f"{name}.parquet", schema).to_pandas()
         if contradictions.REASON in frame:
-            numbers = frame.columns.intersection(contradictions.WITHHELD)
-            frame.loc[frame[contradictions.REASON].notna(), numbers] = None
+            columns = frame.columns.intersection(contradictions.WITHHELD)
+            frame.loc[frame[contradictions.REASON].notna(), columns] = None
         return frame
 
-    def _where_it_is(self, name, schema):
+    def _optional_table(self, name, schema):
         path = self._folder / f"{name}.parquet"
-        there = path.is_file()
-        table = parquet_files.read(path, schema) if there else parquet_files.table([], schema)
+        exists = path.is_file()
+        table = parquet_files.read(path, schema) if exists else parquet_files.table([], schema)
         return table.to_pandas()
 
-    def _of_run(self, run_id, name, schema):
+    def _run_table(self, run_id, name, schema):
         own = self._runs_folder / run_id / f"{name}.parquet"
         if own.is_file():
             return run_tables.run_table(own.parent, name).to_pandas()

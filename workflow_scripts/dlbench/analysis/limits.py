@@ -173,7 +173,7 @@ def _parts(series, point, parts_by_run):
         else:
             loss = _difference(step_time, of_base[0], items[1] / items[0], whole_s)
             note = note or of_base[1]
-            note = note or ("" if loss.low > 0 else explanations.NO_TIME)
+            note = note or ("" if loss.low > 0 else explanations.INCLUDES_ZERO)
         yield Part(name, loss, step_time, note, in_one and name == explanations.EXCHANGE)
 
 
@@ -193,7 +193,7 @@ def _of_base(name, series, rows):
 
 def _doubt(row):
     """Why a part of the base is not relied on; that it may be nothing is no reason."""
-    relied = row["told_apart"] or row["note"] == explanations.NO_TIME
+    relied = row["told_apart"] or row["note"] == explanations.INCLUDES_ZERO
     return "" if relied else f"of the base: {row['note']}"
 
 

@@ -77,25 +77,25 @@ def rows(study: Study, runs: Iterable[Row]) -> list[Row]:
     margin = study.equivalence_margin
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in runs:
-        if _tells(row):
+        if _is_usable(row):
             groups.setdefault(tuple(row.get(name) for name in GROUP), []).append(row)
     groups = {key: _compared(group) for key, group in groups.items()}
-    found = {key: effects(group, margin) for key, group in groups.items()}
-    known = {key: one for key, one in found.items() if one}
-    adjusted = _adjusted([p for one in known.values() for p in one.p])
+    all_effects = {key: effects(group, margin) for key, group in groups.items()}
+    compared = {key: of_nodes for key, of_nodes in all_effects.items() if of_nodes}
+    adjusted = _adjusted([p for of_nodes in compared.values() for p in of_nodes.p])
     table: list[Row] = []
-    for key, one in known.items():
+    for key, of_nodes in compared.items():
         shared = {"study": study.name, **dict(zip(GROUP, key, strict=True)), "margin": margin}
-        shared |= one.node_sd.columns("node_sd") | one.scatter.columns("scatter")
-        shared["p_differ"] = one.p_differ
-        disturbed, of_group = _disturbed(groups[key]), []
-        for name, count, ratio in zip(one.nodes, one.runs, one.ratios, strict=True):
+        shared |= of_nodes.node_sd.columns("node_sd") | of_nodes.scatter.columns("scatter")
+        shared["p_differ"] = of_nodes.p_differ
+        disturbed, group_rows = _disturbed(groups[key]), []
+        for name, count, ratio in zip(of_nodes.nodes, of_nodes.runs, of_nodes.ratios, strict=True):
             p = next(adjusted)
             row = shared | {"node": name, "runs": count} | ratio.columns("ratio")
             row["disturbed"] = name in disturbed
             row |= {"p_slower": None if np.isnan(p) else p, "verdict": _verdict(p)}
-            of_group.append(row)
-        table += sorted(of_group, key=lambda row: row["ratio"])
+            group_rows.append(row)
+        table += sorted(group_rows, key=lambda row: row["ratio"])
     return table
 
 
@@ -113,15 +113,15 @@ def effects(runs: Sequence[Row], margin: float) -> Effects | None:
     of_block = np.array([blocks[_block(row)] for row in runs])
     on_node = np.array([[_node(row) == name for name in names] for row in runs], dtype=float)
     logs = np.log([row["images_per_second"] for row in runs])
-    left, projected = _without_means(logs, of_block), _without_means(on_node, of_block)
-    matrix, sums = projected.T @ projected, projected.T @ left
+    residuals, projected = _without_means(logs, of_block), _without_means(on_node, of_block)
+    matrix, sums = projected.T @ projected, projected.T @ residuals
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[values > LEAST], vectors[:, values > LEAST]
     freedom = len(runs) - len(blocks) - len(values)
     if not len(values) or freedom < 1:
         return None
     squares = (vectors.T @ sums) ** 2 / values
-    error = max((left @ left - squares.sum()) / freedom, estimates.RESOLUTION**2)
+    error = max((residuals @ residuals - squares.sum()) / freedom, estimates.RESOLUTION**2)
     inverse = vectors / values @ vectors.T
     linked = abs(np.eye(len(names)) - inverse @ matrix) > LEAST  # nodes that share conditions
     fit = _Fit(inverse @ sums, inverse * error, freedom, margin)
@@ -198,15 +198,15 @@ def _variance_ratio(squares, values, level):
         values: the eigenvalues.
     """
 
-    def found(ratio):
+    def f_value(ratio):
         return np.mean(squares / (1 + ratio * values))
 
-    if found(0.0) <= level:
+    if f_value(0.0) <= level:
         return 0.0
     low, high = 0.0, float(np.mean(squares / values) / level)  # above which it is surely less
     for _ in range(100):
         middle = (low + high) / 2
-        low, high = (middle, high) if found(middle) > level else (low, middle)
+        low, high = (middle, high) if f_value(middle) > level else (low, middle)
     return high
 
 
@@ -215,7 +215,7 @@ def _sd(error, ratios, runs):
     return estimates.Estimate(*np.sqrt(error * np.array(ratios)).tolist(), runs)
 
 
-def _tells(row):
+def _is_usable(row):
     """Whether a run tells of its node: of one node, ended well, by our clock."""
     return (
         row.get("status") in ENDED_WELL

@@ -137,14 +137,14 @@ def _check_header(columns, path):
     missing = [name for name in expected if name not in columns]
     unknown = [name for name in columns if name not in COLUMNS]
     if missing or unknown or tuple(columns) != expected:
-        words = [
-            f"{what} {', '.join(names)}"
-            for what, names in (("without", missing), ("with", unknown))
+        problems = [
+            f"{preposition} {', '.join(names)}"
+            for preposition, names in (("without", missing), ("with", unknown))
             if names
         ]
         raise Error(
             f"{path}, line 1: expected the columns {','.join(expected)}; found them "
-            f"{' and '.join(words) or 'in another order'}"
+            f"{' and '.join(problems) or 'in another order'}"
         )
 
 
@@ -197,8 +197,8 @@ def _numbers(row, line, where):
     relative = row["metric"] in RELATIVE
     if relative != bool(row["base"]):
         base = "none" if relative else repr(row["base"])
-        wanted = "the point that it is relative to" if relative else "none: it is relative to none"
-        raise Error(f"{where}, base of {row['metric']}: expected {wanted}, found {base}")
+        expected = "the point that it is relative to" if relative else "none: it is relative to none"
+        raise Error(f"{where}, base of {row['metric']}: expected {expected}, found {base}")
     for name in ("quality", "source"):
         if not row[name]:
             raise Error(f"{where}, {name}: expected where the number is from, found nothing")
@@ -228,7 +228,7 @@ def _real(name, text, where):
 
 def _check_together(points, path):
     """Check that bases are there and that no number is there twice."""
-    seen = {}
+    first_lines = {}
     for point in points.values():
         for number in point.numbers:
             where = f"{path}, line {number.line}"
@@ -238,11 +238,11 @@ def _check_together(points, path):
                     f"{number.base!r}{phrases.did_you_mean(number.base, points)}"
                 )
             # Several numbers of one kind are told apart by their notes; a run has one of each.
-            telling = "" if number.metric in OF_RUNS else number.note
-            key = (point.name, number.metric, number.base, telling)
-            if key in seen:
+            note = "" if number.metric in OF_RUNS else number.note
+            key = (point.name, number.metric, number.base, note)
+            if key in first_lines:
                 raise Error(
                     f"{where}: expected one {number.metric} of point {point.name}, found "
-                    f"another one in line {seen[key]}"
+                    f"another one in line {first_lines[key]}"
                 )
-            seen[key] = number.line
+            first_lines[key] = number.line

@@ -29,63 +29,63 @@ FILES = (*(f"{name}.parquet" for name in RUN_TABLES), STAMP)
 
 def ensure_run_tables(run_id: str, log_sha256: str, results: Path = run_record.RESULTS) -> None:
     """Make a run's tables (RUN_TABLES) from its logs unless all are there and of this log."""
-    place = run_record.folder(run_id, results)
+    folder = run_record.folder(run_id, results)
     try:
-        if read_json(f"{place}/{STAMP}") == _stamp(place, log_sha256):
+        if read_json(f"{folder}/{STAMP}") == _stamp(folder, log_sha256):
             return
     except FileNotFoundError:
         pass  # a table is missing
-    _make_run_tables(run_id, place, log_sha256)
-    write_json(place / STAMP, _stamp(place, log_sha256))
+    _make_run_tables(run_id, folder, log_sha256)
+    write_json(folder / STAMP, _stamp(folder, log_sha256))
 
 
-def _stamp(place, log_sha256):
-    sizes = {name: os.stat(f"{place}/{name}.parquet").st_size for name in RUN_TABLES}
+def _stamp(folder, log_sha256):
+    sizes = {name: os.stat(f"{folder}/{name}.parquet").st_size for name in RUN_TABLES}
     version = parquet_files.SCHEMA_VERSION
     # Those of earlier versions have no digests of themselves.
-    made = {"log_sha256": log_sha256, "schema_version": version, "digest": parquet_files.DIGEST}
-    return made | {"bytes": sizes}
+    origin = {"log_sha256": log_sha256, "schema_version": version, "digest": parquet_files.DIGEST}
+    return origin | {"bytes": sizes}
 
 
-def run_table(place: Path, name: str) -> pa.Table:
+def run_table(folder: Path, name: str) -> pa.Table:
     """One of the tables of a run, which are made again from its whole logs if it is damaged.
 
     Args:
-        place: the folder of the run, where `ensure_run_tables` has made it.
+        folder: the folder of the run, where `ensure_run_tables` has made it.
 
     Raises:
         TableError: it is damaged, and so are the run's record or logs, or the folder cannot be
             written.
     """
-    path = place / f"{name}.parquet"
+    path = folder / f"{name}.parquet"
     try:
         return parquet_files.read(path, RUN_TABLES[name])
     except parquet_files.TableError as damage:
         try:
-            record = _record_of_whole_logs(place)
-            _make_run_tables(record["run_id"], place, record["log_sha256"])
+            record = _checked_record(folder)
+            _make_run_tables(record["run_id"], folder, record["log_sha256"])
         except (Error, OSError) as error:
             raise parquet_files.TableError(f"{damage}; from its log: {error}") from error
         return parquet_files.read(path, RUN_TABLES[name])
 
 
-def table_of_logs(place: Path, name: str) -> pa.Table:
+def table_from_logs(folder: Path, name: str) -> pa.Table:
     """One of the tables of a run, from its whole logs; nothing is written.
 
     Raises:
         RecordError: the run's record or logs are damaged.
     """
-    record = _record_of_whole_logs(place)
-    return parquet_files.table(_rows(record["run_id"], place)[name], RUN_TABLES[name])
+    record = _checked_record(folder)
+    return parquet_files.table(_rows(record["run_id"], folder)[name], RUN_TABLES[name])
 
 
-def _record_of_whole_logs(place):
-    record = run_record.read(place / "run.json")
-    run_record.check_files(place, record, content=True)
+def _checked_record(folder):
+    record = run_record.read(folder / "run.json")
+    run_record.check_files(folder, record, content=True)
     return record
 
 
-def evals_of(run_id: str, log: Path) -> Iterator[Row]:
+def eval_rows(run_id: str, log: Path) -> Iterator[Row]:
     """Rows of the table of evaluations, from a log.
 
     Searching a log that was read just now takes a tenth of the time of opening the run's table.
@@ -96,27 +96,27 @@ def evals_of(run_id: str, log: Path) -> Iterator[Row]:
         yield {"run_id": run_id, **_values(event)}
 
 
-def _lines(content, beginning):
+def _lines(content, prefix):
     """Yield the whole lines that begin so; the first line of the log is not looked at."""
-    begin = content.find(b"\n" + beginning)
-    while begin >= 0:
-        end = content.find(b"\n", begin + 1)
+    start = content.find(b"\n" + prefix)
+    while start >= 0:
+        end = content.find(b"\n", start + 1)
         if end < 0:
             return  # a write that a kill cut short
-        yield content[begin + 1 : end]
-        begin = content.find(b"\n" + beginning, end)
+        yield content[start + 1 : end]
+        start = content.find(b"\n" + prefix, end)
 
 
-def _make_run_tables(run_id, place, log_sha256):
-    rows = _rows(run_id, place)
+def _make_run_tables(run_id, folder, log_sha256):
+    rows = _rows(run_id, folder)
     for name, schema in RUN_TABLES.items():
-        path = place / f"{name}.parquet"
+        path = folder / f"{name}.parquet"
         parquet_files.write(path, rows[name], schema, run_id=run_id, log_sha256=log_sha256)
 
 
-def _rows(run_id, place):
+def _rows(run_id, folder):
     """{name: rows} of a run's tables, from its logs."""
-    logs = parse_run.rank_logs(place / "train.jsonl")
+    logs = parse_run.rank_logs(folder / "train.jsonl")
     return {
         "steps": [
             {"run_id": run_id, "rank": rank, **step}
@@ -140,8 +140,8 @@ def step_rows(event: dict[str, Any]) -> Iterator[Row]:
     losses = values.pop("losses", [])
     rates = values.pop("learning_rates", [values.get("learning_rate")] * len(losses))
     inner = {name: values[name] for name in ("epoch", "warm_up") if name in values}
-    for place, (loss, rate) in enumerate(zip(losses[:-1], rates, strict=False)):
-        step = event["step"] - len(losses) + 1 + place
+    for index, (loss, rate) in enumerate(zip(losses[:-1], rates, strict=False)):
+        step = event["step"] - len(losses) + 1 + index
         yield {"step": step, "loss": loss, "learning_rate": rate, **inner}
     yield values
 
@@ -171,8 +171,8 @@ def appender(output: Path, schema: pa.Schema) -> Iterator[Callable[[Iterable[Row
     rows: list[Row] = []
     empty = parquet_files.table(rows, schema)
 
-    def append(more):
-        rows.extend(more)
+    def append(new_rows):
+        rows.extend(new_rows)
         if len(rows) >= ROW_GROUP:
             flush()
 

@@ -37,13 +37,13 @@ _FIRST = (
     "copies_per_node",
 )
 # The seed is seen by the check of the base instead.
-_NOT_OF_A_SERIES = (
+_NOT_SHARED = (
     *("model", "dataset", "nodes", "devices_per_node", "batch_per_device", "repeat", "sentinel"),
     *("probe", "warmup_steps", "seed", "profile"),
 )
 FURTHER = (
     *("site", "timing_source", "item_shape"),
-    *(name for name in FIELDS if name not in (*_FIRST, *_NOT_OF_A_SERIES)),
+    *(name for name in FIELDS if name not in (*_FIRST, *_NOT_SHARED)),
 )
 # What a series is, beside model, dataset and what is fixed.
 SERIES = (*_FIRST, *FURTHER)
@@ -108,7 +108,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Tried:
+class PlannedSeries:
     """Runs of a series, also those that failed.
 
     `series` is of those that ended well, without a kind where they are on one number of devices;
@@ -134,14 +134,14 @@ def all_series(
         sentinels: rows of the table of sentinels.
         margin: within which drift between sessions is equivalent to none.
     """
-    known = drift.Drift(rows, sentinels, margin)
+    drift_of_runs = drift.Drift(rows, sentinels, margin)
     done = _sorted(row for row in map(_plain, rows) if _is_done(row))
     lenders = {kind: _lenders(done, kind) for kind in FIXED}
-    scaled = [_series(kind, group, lenders, known) for kind, group in _groups(done, lenders)]
-    seen = {id(run) for series in scaled for run in series.runs}
+    scaled = [_series(kind, group, lenders, drift_of_runs) for kind, group in _groups(done, lenders)]
+    in_series = {id(run) for series in scaled for run in series.runs}
     weak = _grouped(done, FIXED["weak"])
-    rest = [[row for row in group if id(row) not in seen] for group in weak]
-    return [*scaled, *(_series(None, group, lenders, known) for group in rest if group)]
+    rest = [[row for row in group if id(row) not in in_series] for group in weak]
+    return [*scaled, *(_series(None, group, lenders, drift_of_runs) for group in rest if group)]
 
 
 def run_names(runs: Iterable[Row], study: str) -> str:
@@ -155,11 +155,11 @@ def run_names(runs: Iterable[Row], study: str) -> str:
 
 def _run_name(run, study):
     """A run's id; where it is of another study, an import, with that before it."""
-    place = "" if run.get("study") in (None, study) else f"{run['study']}/"
-    return urllib.parse.quote(f"{place}{run['run_id']}")
+    prefix = "" if run.get("study") in (None, study) else f"{run['study']}/"
+    return urllib.parse.quote(f"{prefix}{run['run_id']}")
 
 
-def known_series(points: Sequence[Row], rows: Iterable[Row]) -> list[Series]:
+def series_from_table(points: Sequence[Row], rows: Iterable[Row]) -> list[Series]:
     """The Series that a table of speedups is of.
 
     Args:
@@ -178,12 +178,12 @@ def known_series(points: Sequence[Row], rows: Iterable[Row]) -> list[Series]:
         key = (kind, *_key(point, FIXED[kind or "weak"]), *one_count)
         if runs.keys() >= {*ids, *(point["base_run_ids"] or ids[0]).split(" ")}:
             series.setdefault(key, []).append(point)
-    return [_known(points, runs) for points in series.values()]
+    return [_series_from_rows(points, runs) for points in series.values()]
 
 
-def _known(points, runs):
+def _series_from_rows(points, runs):
     """The Series of some rows of the table of speedups."""
-    own = {
+    runs_of_points = {
         point["run_ids"]: [runs[name] for name in point["run_ids"].split(" ")] for point in points
     }
     first, base = points[0], None
@@ -192,24 +192,24 @@ def _known(points, runs):
         base = Base(
             first["base_devices"],
             first["base_nodes"],
-            own.get(first["base_run_ids"], lent),
-            borrowed=first["base_run_ids"] not in own,
+            runs_of_points.get(first["base_run_ids"], lent),
+            borrowed=first["base_run_ids"] not in runs_of_points,
         )
     return Series(
-        first["scaling"], [_known_point(p, own[p["run_ids"]], base) for p in points], base
+        first["scaling"], [_point_from_row(p, runs_of_points[p["run_ids"]], base) for p in points], base
     )
 
 
-def _known_point(point, runs, base):
+def _point_from_row(point, runs, base):
     """The Point of a row of the table of speedups."""
-    both = min(len(runs), len(base.runs)) if base else 0
+    fewest = min(len(runs), len(base.runs)) if base else 0
     return Point(
         point["devices"],
         point["nodes"],
         runs,
         _estimate(point, "images_per_second", len(runs)),
-        _estimate(point, "speedup", both),
-        _estimate(point, "efficiency", both),
+        _estimate(point, "speedup", fewest),
+        _estimate(point, "efficiency", fewest),
         tuple(filter(None, (point["base_mismatch"] or "").split(", "))),
     )
 
@@ -223,7 +223,7 @@ def _estimate(row, name, runs):
     return estimates.Estimate(row[name], *ends, runs)
 
 
-def planned_series(rows: Sequence[Row], well: Sequence[Series]) -> list[Tried]:
+def planned_series(rows: Sequence[Row], well: Sequence[Series]) -> list[PlannedSeries]:
     """The series that there would be if all runs had ended well.
 
     Args:
@@ -234,7 +234,7 @@ def planned_series(rows: Sequence[Row], well: Sequence[Series]) -> list[Tried]:
     lenders = {kind: _lenders(filter(_is_done, rows), kind) for kind in FIXED}
     series_by_key = {(s.kind, _key(s.row, FIXED[s.kind])): s for s in well if s.kind}
     return [
-        Tried(
+        PlannedSeries(
             kind,
             group,
             series_by_key.get((kind, _key(group[0], FIXED[kind]))) or _on_one_count(group),
@@ -319,27 +319,27 @@ def _lent(kind, row, lenders):
     return [r for r in lenders_runs if all(r.get(n) == lenders_runs[0].get(n) for n in STRATEGY)]
 
 
-def _series(kind, group, lenders, known):
+def _series(kind, group, lenders, drift_of_runs):
     layouts = {}
     for row in group:
         layouts.setdefault((row["devices"], row.get("nodes")), []).append(row)
     base = _base(kind, layouts, lenders) if kind else None
-    points = [_point(kind, layout, runs, base, known) for layout, runs in layouts.items()]
+    points = [_point(kind, layout, runs, base, drift_of_runs) for layout, runs in layouts.items()]
     return Series(kind, points, base)
 
 
 def _base(kind, layouts, lenders):
-    (devices, nodes), own = next(iter(layouts.items()))
-    lent = _lent(kind, own[0], lenders) if devices > 1 else []
+    (devices, nodes), own_runs = next(iter(layouts.items()))
+    lent = _lent(kind, own_runs[0], lenders) if devices > 1 else []
     if lent:
         return Base(1, lent[0].get("nodes"), lent, borrowed=True)
-    return Base(devices, nodes, own, borrowed=False)
+    return Base(devices, nodes, own_runs, borrowed=False)
 
 
-def _point(kind, layout, runs, base, known):
+def _point(kind, layout, runs, base, drift_of_runs):
     if base is None:
         return Point(*layout, runs, _mean(runs))
-    sides = known.compare(runs, base.runs)
+    sides = drift_of_runs.compare(runs, base.runs)
     ratio = sides.difference.ratio
     if runs is base.runs:  # a speedup of 1, as it was defined
         ratio = estimates.Estimate(1.0, math.nan, math.nan, len(runs))
@@ -365,7 +365,7 @@ def _mismatch(kind, runs, base):
 
 
 def _in_order(keys):
-    order = (*base_flags.BASE_KEYS, *FIXED.values(), *base_flags.OTHERS)
+    order = (*base_flags.BASE_KEYS, *FIXED.values(), *base_flags.OTHER_FLAGS)
     return tuple(key for key in order if key in keys)
 
 

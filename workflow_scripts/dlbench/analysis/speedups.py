@@ -80,11 +80,11 @@ def _estimate(name, estimate):
     return estimate.columns(name) if estimate else {}
 
 
-def _rates(whose, throughput, row):
+def _rates(prefix, throughput, row):
     """A throughput in items a second, and in tokens where items are sequences."""
-    columns = throughput.columns(f"{whose}images_per_second")
+    columns = throughput.columns(f"{prefix}images_per_second")
     if tokens := item_names.tokens(row.get("item_shape")):
-        columns |= throughput.times(tokens).columns(f"{whose}tokens_per_second")
+        columns |= throughput.times(tokens).columns(f"{prefix}tokens_per_second")
     return columns
 
 
@@ -111,11 +111,11 @@ def _laws(series):
     if series.base is None:
         return {"fit": f"no fit: {ONE_COUNT}"}
     devices = [run["devices"] for run in series.runs]
-    why = laws.why_no_fit(devices)
+    reason = laws.why_no_fit(devices)
     if series.mismatch:
-        why = base_flags.words(", ".join(series.mismatch), "points and base")
-    if why:
-        return {"fit": f"no fit: {why}"}
+        reason = base_flags.clause(", ".join(series.mismatch), "points and base")
+    if reason:
+        return {"fit": f"no fit: {reason}"}
     throughputs = [rate for point in series.points for rate in _corrected(point)]
     estimates_by_law = {"usl": laws.usl(devices, throughputs)}
     parameters = dict(
@@ -126,5 +126,5 @@ def _laws(series):
             devices, throughputs
         )
     failed = [name for name, fitted in estimates_by_law.items() if fitted is None]
-    words = {"fit": f"no fit of {' and '.join(failed)}" if failed else "fitted"}
-    return words | {k: v for name, e in parameters.items() for k, v in _estimate(name, e).items()}
+    columns = {"fit": f"no fit of {' and '.join(failed)}" if failed else "fitted"}
+    return columns | {k: v for name, e in parameters.items() for k, v in _estimate(name, e).items()}

@@ -200,7 +200,7 @@ def _log_state(place, log):
         return "damaged", str(error)
     if run.id != place.name:
         return "foreign", f"its log is that of {run.id}"
-    damage = belief.unlike_record(run, place) or belief.damage(run, log)
+    damage = belief.describe_changed_log(run, place) or belief.describe_damage(run, log)
     return ("damaged", damage) if damage else ("whole", "")
 
 

@@ -67,7 +67,7 @@ def chosen(args: Namespace, study: Study | None = None) -> list[str]:
                 f"in {batch_searches.FOLDER}"
             )
     run_ids = args.run_id or [
-        *run_record.with_status(args.status, args.message),
+        *run_record.ids_with_status(args.status, args.message),
         *batch_searches.failed_searches(args.status, args.message),
     ]
     return [run_id for run_id in run_ids if study is None or run_id in ours]

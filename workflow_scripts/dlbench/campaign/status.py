@@ -93,7 +93,7 @@ def report(study: Study, at_a_time: int | None = None, with_runs: bool = False) 
     for standing in standings:
         if (own := _left_by_steps(standing)) is not None:
             taken[standing.run.id] = standing.duration_s + own
-    estimates = costs.Estimates(study.runs, lambda run: taken.get(run.id), costs.stopped_s)
+    estimates = costs.Estimates(study.runs, lambda run: taken.get(run.id), costs.stopped_after_s)
     left = {s.run.id: _left(s, estimates) for s in standings if s.state in LEFT}
     return {
         "schema_version": SCHEMA_VERSION,

@@ -50,7 +50,8 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
     yield from _cost_lines(report["cost"], any(counts[state] for state in LEFT))
     over = report["sessions"]
     if over["number"] > 1 or over["sentinels"]:
-        yield f"  sessions  {sessions.words(over['number'], over['sentinels'], over['verdicts'])}"
+        text = sessions.describe(over["number"], over["sentinels"], over["verdicts"])
+        yield f"  sessions  {text}"
     if report["runs"]:
         yield ""
         for run in report["runs"]:
@@ -122,4 +123,4 @@ def _cost_lines(cost, any_left):
         f"  left  about {costs.node_hours(cost['left_node_hours'])}; {how} "
         f"{duration(cost['left_wall_s'])}, until {done_at:%a %d %b %H:%M}"
     )
-    yield f"        {costs.basis_words(cost['estimates'])}"
+    yield f"        {costs.describe_bases(cost['estimates'])}"

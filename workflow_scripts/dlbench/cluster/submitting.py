@@ -72,7 +72,7 @@ class Submitting:
     def cost(self) -> str:
         """The cost of training, in one line."""
         plan = self._plan
-        return costs.forecast(plan.to_train, self._estimates, plan.study.time_limit_s)
+        return costs.describe_forecast(plan.to_train, self._estimates, plan.study.time_limit_s)
 
     def bundle(self, run_id: str) -> str | None:
         """The name of the bundle of runs that share a job with this one, or None."""

@@ -1,4 +1,4 @@
-"""Digests of files and folders as they lie on disk."""
+"""Digests of files and folders on disk."""
 
 import contextlib
 import hashlib
@@ -16,7 +16,7 @@ def content_digest(source: str | Path) -> str:
 
 
 def stat_signature(source: str | Path) -> str:
-    """Path, sizes and times of a file or folder: cheap to read, and changed with its content."""
+    """Path, sizes and modification times, as text: cheap to read; a new content changes it."""
     path = Path(source).absolute()
     if path.is_dir():
         return f"{path} {_tree_digest(path, content=False)}"
@@ -25,7 +25,11 @@ def stat_signature(source: str | Path) -> str:
 
 
 def _tree_digest(folder, content):
-    """Digest of a tree's names, modes and links, and of its files' contents or else their times."""
+    """SHA-256 of a tree's names, modes and links, and of its files' contents.
+
+    Args:
+        content: False: sizes and modification times of the files instead of their contents.
+    """
     total = hashlib.sha256()
     for root, folders, files in os.walk(folder):
         folders.sort()
@@ -44,7 +48,7 @@ def _tree_digest(folder, content):
 
 
 def _file_digest(path):
-    # A folder that root made may have files for root only; no run reads them.
+    # Some files of a root folder are readable by root only; no run reads them.
     with contextlib.suppress(PermissionError):
         return sha256(path)
     return "not readable"

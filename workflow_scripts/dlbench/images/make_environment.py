@@ -1,4 +1,4 @@
-"""A trainer's pinned environment, installed by uv, and the list of what is in it."""
+"""Install a trainer's pinned environment with uv, and list its packages."""
 
 import json
 import os
@@ -24,27 +24,27 @@ def make_environment(
     groups: Sequence[str] = (),
     output: Path | None = None,
 ) -> None:
-    """Install the environment of a project; packages beside the pinned ones stay.
+    """Install the environment of a project; packages that the lock file does not name stay.
 
     Args:
         project: folder with pyproject.toml and uv.lock.
-        extras: which of its extras are installed, too.
-        groups: which of its dependency groups are installed, too.
-        output: where the list of what is installed is written, as JSON; None: nowhere.
+        extras: optional dependencies to install as well.
+        groups: dependency groups to install as well.
+        output: JSON file for the list of installed packages; None: no list is written.
 
     Raises:
         Error: uv could not install it.
     """
-    # VIRTUAL_ENV is that of the workflow; uv would warn that it is not this project's.
+    # VIRTUAL_ENV names the workflow's environment; uv would warn that it is not this project's.
     environment = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
-    # Its folder may be moved or copied; a uv that does not know of it says so and goes on.
+    # The environment's folder may be moved or copied. An older uv warns and ignores the feature.
     environment.setdefault("UV_PREVIEW_FEATURES", "relocatable-envs-default")
     # Another uv may be building Horovod, which takes longer than the five minutes uv would wait.
     environment.setdefault("UV_LOCK_TIMEOUT", "3600")
-    # After all others, the Python that runs us, which may be on no path.
+    # Last on PATH: the Python that runs this program, which may not be on it.
     our_python = str(Path(sys.base_exec_prefix) / "bin")
     environment["PATH"] = os.pathsep.join(filter(None, [environment.get("PATH"), our_python]))
-    # Bytecode now: where Python may not write it, each rank's start would take 3 s more.
+    # Compiled now: where Python cannot write bytecode, each rank would take 3 s more to start.
     command = [tools.find_uv(), "sync", "--project", str(project), "--frozen", "--inexact"]
     command += ["--compile-bytecode"]
     command += [argument for extra in extras for argument in ("--extra", extra)]
@@ -56,7 +56,7 @@ def make_environment(
 
 
 def _installed(project: Path) -> dict:
-    """Python's version, the packages with theirs, and the digest of the lock file."""
+    """The versions of Python and of the installed packages, and the digest of the lock file."""
     python = project / ".venv" / "bin" / "python"
     finished = subprocess.run(
         [python, "-I", "-c", LIST_PACKAGES], capture_output=True, text=True, check=True

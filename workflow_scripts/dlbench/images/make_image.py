@@ -1,4 +1,4 @@
-"""Make an image: build it, pull it, or take it where it lies."""
+"""Make an image: build it, pull it, or use the user's file or folder where it is."""
 
 import contextlib
 import json
@@ -18,17 +18,17 @@ from dlbench.images.trainer_image import REGISTRY
 from dlbench.study.trainer_environments import ENVIRONMENTS
 
 ENGINES = ("buildah", "podman", "docker")
-# Variables that an image sets and that no value of the host may replace.
+# Variables that an image sets: the host's values must not replace them.
 VARIABLES = ("LD_LIBRARY_PATH", "OPAL_PREFIX", "PATH", "PMIX_INSTALL_PREFIX", "PYTHONPATH")
 
 
 def make(name: str, settings: dict[str, Any], output: str | Path, study: str | None = None) -> None:
-    """Build, pull or take an image, and describe it in image.json.
+    """Build an image, pull it, or use it where it is; describe it in image.json.
 
     Args:
-        settings: its entry in the config (trainer_image.settings).
-        output: path of image.json, in a folder of its own.
-        study: name of the study it is made for.
+        settings: the image's entry in the config (trainer_image.settings).
+        output: path of image.json; the image lies in the same folder.
+        study: name of the study that needs it.
 
     Raises:
         Error: the image cannot be made, or its digest is not the pinned one.
@@ -47,7 +47,7 @@ def make(name: str, settings: dict[str, Any], output: str | Path, study: str | N
     if settings["digest"] not in (None, image["digest"]):
         raise Error(
             f"image {name}: expected the pinned digest {settings['digest']}, found "
-            f"{image['digest']} at {settings['source']}: it was replaced, or the pin is old"
+            f"{image['digest']} at {settings['source']}: the image was replaced, or the pin is old"
         )
     marker = {"image_id": image.pop("image_id", None) or image["digest"], "image": name}
     text = json.dumps(marker).encode() + b"\n"
@@ -163,7 +163,7 @@ def _unpack(name, settings, output_folder):
 
 
 def _take(name, settings, output_folder):
-    """Use a SIF file or a root folder of the user where it lies."""
+    """Describe a SIF file or a root folder of the user, which stays where it is."""
     path = Path(settings["source"]).absolute()
     kind = trainer_image.origin(settings)
     image_id = _image_id_in(path, kind)
@@ -177,7 +177,7 @@ def _take(name, settings, output_folder):
 
 
 def _image_id_in(path, kind):
-    """The image_id in the marker of an image; None if it has no marker, or a link in its place."""
+    """The image_id in an image's marker; None if the marker is missing or a symbolic link."""
     if kind == "folder":
         if any((path / part).is_symlink() for part in (MARKER, *Path(MARKER).parents[:-1])):
             return None
@@ -196,7 +196,7 @@ def _environment_in(path, kind):
     if kind == "oci":
         lines = oci.read_image(path)[2].get("config", {}).get("Env") or []
     elif not tools.first_installed(APPTAINER):
-        return {}  # a folder: the runtimes that need no Apptainer do not know its variables either
+        return {}  # a root folder: runtimes without Apptainer do not read its variables either
     else:
         lines = _output_in(path, "env").splitlines()
     values = dict(line.split("=", 1) for line in lines if "=" in line)
@@ -204,7 +204,7 @@ def _environment_in(path, kind):
 
 
 def _output_in(path, *command):
-    """The output of a command inside an image, by Apptainer.
+    """Run a command in an image with Apptainer and return its standard output.
 
     Raises:
         Error: the command fails.
@@ -231,7 +231,7 @@ def _push(engine, reference, layout, output_folder):
 
 
 def _untagged(reference):
-    """A reference without its tag and digest, of which tools accept one only.
+    """A reference without tag and digest: tools accept a tag or a digest, not both.
 
     >>> _untagged("localhost:5000/tensorflow:25.02"), _untagged("a/b@sha256:0")
     ('localhost:5000/tensorflow', 'a/b')

@@ -1,9 +1,9 @@
-"""OCI image layouts: folders with an image's manifest, config and layers, each under its digest.
+"""OCI image layouts: folders with an image's manifest, config and layers, named by their digests.
 
-- `unpack` makes a layout of an archive of `podman save`, `docker save` or `buildah push`, or of a
-  folder with its content, and compares every blob with its digest.
-- `add_file` adds a file as one more layer, so that any image can carry our marker.
-- `before.json` is the index without that layer, for runtimes that write the file themselves.
+- `unpack` converts an archive of `podman save`, `docker save` or `buildah push`, or a folder with
+  its content, to a layout, and compares every blob with its digest.
+- `add_file` adds a file as one more layer: this puts our marker into an image.
+- `before.json` is the index without that layer, for runtimes that write the marker themselves.
 
 Sources: the OCI image layout and image format specifications, version 1.1; Docker's image
 specification, version 1.2, for `docker save`.
@@ -31,23 +31,23 @@ INDEX_TYPES = (
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
-# Docker's names for layers; skopeo and others do not read them in a layout.
+# Docker's media types of layers; skopeo and others do not accept them in a layout.
 DOCKER_LAYERS = {
     "application/vnd.docker.image.rootfs.diff.tar": LAYER,
     "application/vnd.docker.image.rootfs.diff.tar.gzip": f"{LAYER}+gzip",
 }
-# Python's names of architectures, and those in images.
+# Python's name of an architecture: the name in images.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def unpack(archive: str | Path, folder: str | Path) -> None:
-    """Make a layout of an archive with one image, or of a folder with its content.
+    """Convert an archive with one image, or a folder with an archive's content, to a layout.
 
     Args:
-        folder: for the layout; it is empty.
+        folder: an empty folder for the layout.
 
     Raises:
-        Error: it is no image archive, or a blob differs from its digest.
+        Error: `archive` is no image archive, or a blob does not match its digest.
     """
     folder = Path(folder)
     try:
@@ -68,14 +68,14 @@ def unpack(archive: str | Path, folder: str | Path) -> None:
         _from_docker(folder, archive)
     for blob in (folder / "blobs" / "sha256").glob("*"):
         if sha256(blob) != blob.name:
-            raise Error(f"{archive} is damaged: blob {blob.name} has another digest")
+            raise Error(f"{archive} is damaged: blob {blob.name} does not match its digest")
 
 
 def read_image(folder: str | Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """(digest, manifest, config) of the one image in a layout that is for this machine.
+    """(digest, manifest, config) of the one image in a layout for this machine's architecture.
 
     Raises:
-        Error: there is no image, several, or it is for another architecture.
+        Error: the layout has no such image or several, or is damaged.
     """
     folder = Path(folder)
     architecture = ARCHITECTURES.get(platform.machine(), platform.machine())
@@ -99,21 +99,21 @@ def read_image(folder: str | Path) -> tuple[str, dict[str, Any], dict[str, Any]]
         layers = [layer["digest"] for layer in manifest["layers"]]
         missing = [layer for layer in layers if not _blob_path(folder, layer).is_file()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Error(f"{folder} is no image layout that we can read: {error!r}") from error
+        raise Error(f"{folder}: not an image layout, or damaged: {error!r}") from error
     if config.get("architecture", architecture) != architecture:
         raise Error(
             f"the image is for the architecture {config['architecture']}; this machine is {architecture}"
         )
     if missing:
-        raise Error(f"{folder} is not whole: the layer {missing[0]} is missing")
+        raise Error(f"{folder} is incomplete: the layer {missing[0]} is missing")
     return digest, manifest, config
 
 
 def add_file(folder: str | Path, path: str, content: bytes) -> str:
-    """Add a file to the image as a layer on top; the layout then has this image only.
+    """Add a file to the image as its top layer; the layout then lists only the new image.
 
     Args:
-        path: of the file, relative to the root of the image.
+        path: path of the file, relative to the root of the image.
 
     Returns:
         The digest of the new manifest.
@@ -151,7 +151,7 @@ def add_file(folder: str | Path, path: str, content: bytes) -> str:
 
 
 def _copy_files(source, folder):
-    """Copy the files of a folder without their modes, so that the copy can be written to."""
+    """Copy the files of a folder without their modes, so that the copies are writable."""
     for file in source.rglob("*"):
         if file.is_file():
             target = folder / file.relative_to(source)
@@ -165,7 +165,7 @@ def _extract(tar, member, folder):
         return
     content = tar.extractfile(member)
     if content is None or ".." in Path(member.name).parts or member.name.startswith("/"):
-        raise tarfile.ExtractError(f"{member.name} is no file that belongs into it")
+        raise tarfile.ExtractError(f"{member.name} is no plain file inside the archive's folder")
     target = folder / member.name
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(target, "wb") as file:
@@ -178,7 +178,7 @@ def _is_for(entry, architecture):
 
 
 def _from_docker(folder, archive):
-    """Turn the files of `docker save` into a layout."""
+    """Convert the files of `docker save` to a layout."""
     try:
         (entry,) = json.loads((folder / "manifest.json").read_bytes())
         config = (folder / entry["Config"]).read_bytes()
@@ -190,7 +190,7 @@ def _from_docker(folder, archive):
         diff_ids = json.loads(config)["rootfs"]["diff_ids"]
         for layer, diff_id in zip(layers, diff_ids, strict=True):
             if layer["mediaType"] == LAYER and layer["digest"] != diff_id:
-                raise ValueError(f"damaged: the layer {diff_id} has another digest")
+                raise ValueError(f"damaged: the layer {diff_id} does not match its digest")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Error(f"{archive}: expected one image as docker save writes it: {error!r}") from error
     write_json(folder / "oci-layout", {"imageLayoutVersion": "1.0.0"})
@@ -204,7 +204,7 @@ def _from_docker(folder, archive):
 
 
 def _move_to_blobs(folder, file):
-    """Move a layer to its place among the blobs. Returns its descriptor."""
+    """Move a layer into the folder of blobs. Returns its descriptor."""
     if not file.resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"{file} is outside of the archive")
     digest = f"sha256:{sha256(file)}"
@@ -221,9 +221,9 @@ def _move_to_blobs(folder, file):
 
 
 def _write_manifest(folder, manifest):
-    """Make a manifest the only one of the layout. Returns its digest."""
+    """Write a manifest, which the layout then lists alone. Returns its digest."""
     digest = _write_index(folder, "index.json", manifest)
-    # For `docker load`: most versions read Docker's own layout only.
+    # For `docker load`, most versions of which read only Docker's layout.
     config, *layers = (
         str(_blob_path(Path(), descriptor["digest"]))
         for descriptor in (manifest["config"], *manifest["layers"])
@@ -241,7 +241,7 @@ def _write_index(folder, index, manifest):
 
 
 def _layer_tar(path, content):
-    """The bytes of a tar file with one file, which has no time and no user."""
+    """A tar archive, as bytes, with one file without time stamp and owner."""
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         member = tarfile.TarInfo(path)
@@ -260,10 +260,10 @@ def _write_blob(folder, media_type, content):
 
 
 def _read_blob(folder, digest):
-    """The JSON in a blob, whose digest is checked."""
+    """Read the JSON in a blob and compare it with its digest."""
     content = _blob_path(folder, digest).read_bytes()
     if _digest(content) != digest:
-        raise ValueError(f"blob {digest} has another digest")
+        raise ValueError(f"blob {digest} does not match its digest")
     return json.loads(content)
 
 

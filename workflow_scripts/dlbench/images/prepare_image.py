@@ -1,4 +1,4 @@
-"""Bring images to the forms that runtimes take, and check each from inside."""
+"""Convert images to the forms that runtimes need, and check each form from inside."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
 
 DESCRIBE = "workflow_scripts/describe_image.py"
-# What our trainer needs, with the lowest version, beside one of the frameworks.
+# What our trainer needs besides a framework; "" stands for any version.
 LOWEST_VERSIONS = {"Python": "3.10", "keras": "3", "numpy": ""}
 
 
@@ -30,19 +30,18 @@ def prepare(
     output: str | Path,
     any_packages: bool = False,
 ) -> None:
-    """Bring an image to the form that a runtime takes, check it from inside, and describe it.
+    """Convert an image to the form that a runtime needs, check it from inside, and describe it.
 
     Args:
-        python: the interpreter inside, a name or a path.
+        python: name or path of the interpreter in the image.
         gpus: whether runs use GPUs.
-        output: path of the JSON file that describes the form; the form lies beside it, in the
-            folder of its name without suffix.
-        any_packages: the form is for other programs than our trainer, so its packages are not
-            checked.
+        output: JSON file with the description of the form. The form itself is beside it, in a
+            folder of the same name without suffix.
+        any_packages: skip the check of packages, because another program than our trainer runs.
 
     Raises:
-        Error: a program is missing, the form cannot be made, a process in it is not inside
-            the image, or a package is missing that every run needs.
+        Error: a program is missing, the conversion fails, a process started in the form is not
+            inside the image, or a package is missing that every run needs.
     """
     module = plugins.load("runtimes", runtime)
     chosen = options.parse("runtime", runtime, module.OPTIONS, "") | runtime_options
@@ -88,7 +87,7 @@ def prepare(
 
 
 def _modules():
-    """What any framework, strategy or reader of ours imports, and what the trainer itself does."""
+    """The modules that the trainer, or any framework, strategy or reader, imports."""
     modules = {"numpy", "psutil"}.union(*inputs.PACKAGES.values())
     for framework in engine.names():
         kind = engine.kind(framework, "strategies")
@@ -98,8 +97,8 @@ def _modules():
 
 
 def _describe(command, where, runtime):
-    """The output of describe_image.py inside."""
-    # Without the variables about programs of this machine, so that the image's are described.
+    """Run describe_image.py in the image. Returns what it prints, parsed."""
+    # Without the variables about this machine's programs, which would hide the image's.
     hidden = (*HOST_ONLY, "LD_LIBRARY_PATH")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -112,26 +111,34 @@ def _describe(command, where, runtime):
         hint = f"is {runtime} installed here with all its tools? (docs/containers.md)"
     raise Error(
         f"{where}: Python could not be started inside "
-        f"(exit code {finished.returncode}); it said: {reason}; {hint}"
+        f"(exit code {finished.returncode}): {reason}; {hint}"
     )
 
 
 def _check_marker(inside, image, where):
-    """Check that the process that described the form was inside the image."""
+    """Check that describe_image.py ran inside the image.
+
+    Raises:
+        Error: it ran elsewhere.
+    """
     if not inside["marker"]:
         raise Error(
-            f"{where}: /{MARKER} is not seen from inside: what runs there is not in the image, "
-            "but on the files of this machine"
+            f"{where}: /{MARKER} is missing inside: the process was not in the image, but saw the "
+            "files of this machine"
         )
     if inside["marker"].get("image_id") != image.image_id:
         raise Error(
-            f"{where}: expected the image {image.image_id}, found itself in "
+            f"{where}: expected the image {image.image_id}, the process was in "
             f"{inside['marker'].get('image_id')}"
         )
 
 
 def _check_packages(inside, where):
-    """Check that the image has what our trainer needs; which framework, a run says."""
+    """Check that the image has what every run needs: LOWEST_VERSIONS and some framework.
+
+    Raises:
+        Error: something is missing or too old.
+    """
     needed = {packages[0]: packages for packages in map(engine.packages, engine.names())}
     installed = [packages for name, packages in needed.items() if inside["packages"][name]]
     if not installed:
@@ -143,13 +150,13 @@ def _check_packages(inside, where):
             continue  # not every installed framework needs it
         if not version:
             raise Error(f"{where}: {name} is not installed for {inside['python']}")
-        # An unknown version passes: builds of some sites have none.
+        # An unknown version passes: the builds of some sites state none.
         if (parsed := _parse_version(version)) and parsed < _parse_version(lowest):
             raise Error(f"{where}: needs {name} {lowest} or newer, has {version}")
 
 
 def _parse_version(version):
-    """A version as numbers that can be compared; () of an unknown one.
+    """A version as a tuple of numbers, for comparisons; () if it is unknown.
 
     >>> _parse_version("3.9.18+cu12"), _parse_version("unknown")
     ((3, 9, 18), ())
@@ -158,6 +165,6 @@ def _parse_version(version):
 
 
 def _version(module):
-    """The first line that a runtime prints when it is asked for its version."""
+    """The first line that the runtime's version command prints."""
     finished = subprocess.run(module.version(), capture_output=True, text=True, check=False)
     return next(iter((finished.stdout + finished.stderr).splitlines()), "unknown").strip()

@@ -75,7 +75,7 @@ def _tables(folder, log_sha256):
         except parquet_files.TableError:
             from dlbench.analysis import run_tables  # which imports SciPy: slow
 
-            tables[name] = run_tables.table_of_logs(folder, name)
+            tables[name] = run_tables.table_from_logs(folder, name)
     return tables
 
 

@@ -178,7 +178,9 @@ class Plan:
         inputs = [*self.session_files.file, *inputs_of_run(run)]
         if run_id in self.study.targets:
             # They decide whether this one is needed.
-            inputs += [f"results/runs/{earlier}/run.json" for earlier in enough.earlier(run)]
+            inputs += [
+                f"results/runs/{earlier}/run.json" for earlier in enough.earlier_repeats(run)
+            ]
         return inputs
 
     def inputs_of_trained(self, run_id: str) -> list[str]:

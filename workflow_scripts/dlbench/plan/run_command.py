@@ -71,7 +71,7 @@ def start_run_arguments(
         flags.append(f"--checkpoint={_checkpoint(run)}")
     if run.id in plan.study.targets:
         target = dataclasses.asdict(plan.study.targets[run.id])
-        flags.append(f"--unless={json.dumps([enough.earlier(run), target])}")
+        flags.append(f"--unless={json.dumps([enough.earlier_repeats(run), target])}")
     if run.id in plan.skipped:
         flags.append(f"--skip={plan.skipped[run.id]}")
     if run.is_external:

@@ -83,7 +83,7 @@ def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -
             f"{least_s / (least_s + new_s):.0%} of the session, more than {SHARE:.0%}; "
             "`sentinels: 1` repeats it all the same"
         )
-    number = 1 + max((int(m["sentinel"]) for m in sentinel_runs.ids_there()), default=0)
+    number = 1 + max((int(m["sentinel"]) for m in sentinel_runs.existing_ids()), default=0)
     repeats_s = _node_s(chosen, estimates)
     share = repeats_s / (repeats_s + new_s)
     repeats = Counter(_condition_label(run, study) for run in chosen)

@@ -116,7 +116,7 @@ def skip_reason(run: Run, devices: Devices, study: Study) -> str | None:
     if not reason and run.id in study.where_installed:
         reason = _not_installed(run)
     if not reason and run.id in study.targets:
-        return enough.not_needed(enough.earlier(run), study.targets[run.id])
+        return enough.not_needed(enough.earlier_repeats(run), study.targets[run.id])
     if not reason and run.probe:  # in vain, where none of the runs that it explains is done
         reasons = [skip_reason(one, devices, study) for one in study.explained_by(run)]
         return reasons[0] if reasons and all(reasons) else None

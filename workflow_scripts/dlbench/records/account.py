@@ -118,11 +118,11 @@ def _queue(launch):
     return event_log.seconds_between(submitted, started) if submitted and started else 0.0
 
 
-def _before_the_clock(spent, log, launched, begun, started):
+def _before_the_clock(spent, log, launched, trainer_started, started):
     """From the launch to run_start: starting, and what the trainer's stages say of the rest."""
     between = event_log.seconds_between
-    spent["start"] = between(launched, begun)
-    previous = begun
+    spent["start"] = between(launched, trainer_started)
+    previous = trainer_started
     for stage in log.stages:
         if stage["t_utc"] > started:
             break  # of a later part of the run

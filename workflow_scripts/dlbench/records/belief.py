@@ -21,14 +21,14 @@ from dlbench.common.files import sha256
 from dlbench.log import event_fields, event_log
 from dlbench.study.runs import Run
 
-_NAMED = re.compile(
+_FILE_DIGEST = re.compile(
     rb'"(train[^"/]*\.jsonl)":\s*\{\s*"bytes":\s*\d+,\s*"sha256":\s*"([0-9a-f]{64})"'
 )
-_FIRST = re.compile(rb'"log_sha256":\s*"([0-9a-f]{64})"')
-_WHOSE = re.compile(rb'"run_id":\s*("[^"]*")')
+_LOG_DIGEST = re.compile(rb'"log_sha256":\s*"([0-9a-f]{64})"')
+_RUN_ID = re.compile(rb'"run_id":\s*("[^"]*")')
 
 
-def damage(run: Run, log: Path, whole: bool = True) -> str:
+def describe_damage(run: Run, log: Path, whole: bool = True) -> str:
     """What is wrong with the logs of a run that ended, in words; "" if nothing is.
 
     A log that a kill or a full disk cut short would otherwise be read as a run that failed.
@@ -59,7 +59,7 @@ def damage(run: Run, log: Path, whole: bool = True) -> str:
         return f"logs of {wanted} devices expected, found those of {devices}"
     if _lacks_trace(log, profile):
         return f"{event_log.TRACE} is missing, or is not the one that {log.name} names"
-    return another_run(run, starts)
+    return describe_other_run(run, starts)
 
 
 def files(logs: Sequence[Any]) -> list[Path]:
@@ -84,7 +84,7 @@ def _lacks_trace(log, profile):
     return bool(wanted) and [sha256(trace) for trace in event_log.traces(log)] != [wanted]
 
 
-def another_run(run: Run, starts: dict[Path, dict[str, Any]]) -> str:
+def describe_other_run(run: Run, starts: dict[Path, dict[str, Any]]) -> str:
     """Why logs name another run than this one, in words; "" if they name this one.
 
     Args:
@@ -94,11 +94,11 @@ def another_run(run: Run, starts: dict[Path, dict[str, Any]]) -> str:
     for path, start in starts.items():
         number, copies = event_log.rank_of(path), run.copies_per_node > 1
         try:
-            said = type(run).from_spec(start["spec"])
+            logged = type(run).from_spec(start["spec"])
         except Error as error:
             return f"{path.name}: {error}"
-        if said != run:
-            return f"{path.name} is the log of {said.id}"
+        if logged != run:
+            return f"{path.name} is the log of {logged.id}"
         expected = {"rank": 0 if copies else number, "copy": number if copies else 0}
         for name, value in expected.items():
             if start.get(name, value) != value:
@@ -112,7 +112,7 @@ def another_run(run: Run, starts: dict[Path, dict[str, Any]]) -> str:
     return ""
 
 
-def unlike_record(run: Run, place: Path) -> str:
+def describe_changed_log(run: Run, place: Path) -> str:
     """Which log of a run does not have the digest that its record names; "" if all have.
 
     Whatever else is wrong with the record.
@@ -120,7 +120,7 @@ def unlike_record(run: Run, place: Path) -> str:
     Raises:
         OSError: a log cannot be read.
     """
-    for name, digests in _named(run, place / "run.json").items():
+    for name, digests in _digests_by_name(run, place / "run.json").items():
         if not (place / name).is_file():
             return f"{name} is missing, though the record names it"
         if sha256(place / name) not in digests:
@@ -128,18 +128,18 @@ def unlike_record(run: Run, place: Path) -> str:
     return ""
 
 
-def _named(run, path):
+def _digests_by_name(run, path):
     """{name: digests} of logs that a record names, be it damaged."""
     try:
         content = path.read_bytes()
     except OSError:
         return {}
-    whose = _WHOSE.search(content)
-    if whose and whose[1] != json.dumps(run.id).encode():
+    recorded_id = _RUN_ID.search(content)
+    if recorded_id and recorded_id[1] != json.dumps(run.id).encode():
         return {}
     digests_by_name = {}
-    for digest in _FIRST.findall(content):
+    for digest in _LOG_DIGEST.findall(content):
         digests_by_name.setdefault("train.jsonl", set()).add(digest.decode())
-    for name, digest in _NAMED.findall(content):
+    for name, digest in _FILE_DIGEST.findall(content):
         digests_by_name.setdefault(name.decode(), set()).add(digest.decode())
     return digests_by_name

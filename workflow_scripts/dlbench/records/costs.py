@@ -26,7 +26,7 @@ from dlbench.study.runs import Run
 
 BASES = ("same combination", "same model, dataset and strategy", "all runs")
 UNKNOWN = "unknown"
-KEPT = tuple(
+DATED = tuple(
     f'{{"event": "{kind}"'.encode()
     for kind in ("launch", "begin", "run_start", "resume", "run_end")
 )
@@ -38,11 +38,11 @@ def parts(log: Path) -> dict[str, float]:
     lines: list[bytes] = []
     with contextlib.suppress(OSError), open(log, "rb") as file:
         for line in file:
-            if line.startswith(KEPT[0]):
+            if line.startswith(DATED[0]):
                 _add(lines, parts_s)
                 lines = []
             # Of the others, the last one only: it says when the part ended.
-            if lines and not lines[-1].startswith(KEPT):
+            if lines and not lines[-1].startswith(DATED):
                 lines.pop()
             if line.endswith(b"\n"):
                 lines.append(line)
@@ -90,7 +90,7 @@ def until_now(parts_s: dict[str, float]) -> dict[str, float]:
     return {**parts_s, last: max(parts_s[last], event_log.seconds_between(last, now))}
 
 
-def whole_s(log: Path) -> float | None:
+def full_duration_s(log: Path) -> float | None:
     """Seconds from launch to end of a run that ended well, interruptions apart; else None.
 
     Of a run that went on from a checkpoint they are about those it takes in one piece. Only the
@@ -105,7 +105,7 @@ def whole_s(log: Path) -> float | None:
     return sum(parts(log).values()) or None
 
 
-def stopped_s(run: Run) -> float:
+def stopped_after_s(run: Run) -> float:
     """Seconds that a run had taken when it was stopped, at its time limit say; 0 if it was not."""
     log = run_record.folder(run.id) / "train.jsonl"
     end = event_log.last_run_end(log)
@@ -124,15 +124,15 @@ def estimates(runs: Iterable[Run]) -> "Estimates":
     """The Estimates that the logs on this disk give. None is read before it is asked for."""
 
     @functools.cache
-    def there():
+    def existing_ids():
         with contextlib.suppress(OSError):
             return frozenset(os.listdir(run_record.RESULTS / "runs"))
         return frozenset()
 
     return Estimates(
-        (run for run in runs if run.id in there()),
-        lambda run: whole_s(run_record.folder(run.id) / "train.jsonl"),
-        lambda run: stopped_s(run) if run.id in there() else 0.0,
+        (run for run in runs if run.id in existing_ids()),
+        lambda run: full_duration_s(run_record.folder(run.id) / "train.jsonl"),
+        lambda run: stopped_after_s(run) if run.id in existing_ids() else 0.0,
     )
 
 
@@ -160,8 +160,8 @@ class Estimates:
         for basis, key in zip(BASES, self._keys(run), strict=True):
             mean = self._mean(key)
             if mean is not None:
-                own = self._stopped_of(run)
-                return (mean, basis) if mean >= own else (own, BASES[0])
+                stopped_s = self._stopped_of(run)
+                return (mean, basis) if mean >= stopped_s else (stopped_s, BASES[0])
         return None, UNKNOWN
 
     def _mean(self, key):
@@ -191,7 +191,7 @@ class Estimates:
         return run.combination, (run.model, run.dataset, run.strategy), None
 
 
-def forecast(runs: Iterable[Run], estimates: Estimates, time_limit_s: float) -> str:
+def describe_forecast(runs: Iterable[Run], estimates: Estimates, time_limit_s: float) -> str:
     """One line on what it costs to train some runs.
 
     Args:
@@ -203,28 +203,27 @@ def forecast(runs: Iterable[Run], estimates: Estimates, time_limit_s: float) -> 
     if not runs:
         return "cost: no run to train"
     most = node_hours(time_limit_s * sum(run.nodes for run in runs) / 3600)
-    said = f"cost: {phrases.counted(len(runs), 'run')} to train"
+    prefix = f"cost: {phrases.counted(len(runs), 'run')} to train"
     expected = [estimates.of(run) for run in runs]
     bases = Counter(basis for _, basis in expected)
     if UNKNOWN in bases:
-        return f"{said}, at most {most} by time_limit_s; an estimate follows from the first runs"
+        return f"{prefix}, at most {most} by time_limit_s; an estimate follows from the first runs"
     node_s = sum(
         run.nodes * (seconds or 0.0) for run, (seconds, _) in zip(runs, expected, strict=True)
     )
-    resting_on = basis_words({basis: bases[basis] for basis in BASES})
-    return (
-        f"{said}, about {node_hours(node_s / 3600)} ({resting_on}), at most {most} by time_limit_s"
-    )
+    bases_text = describe_bases({basis: bases[basis] for basis in BASES})
+    about = f"about {node_hours(node_s / 3600)} ({bases_text})"
+    return f"{prefix}, {about}, at most {most} by time_limit_s"
 
 
 def node_hours(hours: float) -> str:
     return f"{hours:.3g} node-hours"
 
 
-def basis_words(bases: dict[str, int]) -> str:
+def describe_bases(bases: dict[str, int]) -> str:
     """The runs on which some estimates are based, in words.
 
-    >>> basis_words({"same combination": 11, "all runs": 0})
+    >>> describe_bases({"same combination": 11, "all runs": 0})
     'from same combination (11)'
 
     Args:

@@ -11,7 +11,7 @@ from dlbench.study import contradictions, repeats
 from dlbench.study.runs import Run
 
 
-def earlier(run: Run) -> list[str]:
+def earlier_repeats(run: Run) -> list[str]:
     """The ids of the repeats before this one."""
     return [dataclasses.replace(run, repeat=number).id for number in range(1, run.repeat)]
 

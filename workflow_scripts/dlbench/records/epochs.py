@@ -27,7 +27,7 @@ def images_per_second(run: Run, copies: Sequence[Sequence[Any]]) -> float | None
         steps = [ranks for ranks in step_times.of_all_ranks(logs) if not ranks[0]["warm_up"]]
         if not run.epochs or not records or any(log.resumes for log in logs):
             return None
-        seconds = max((_seconds(own) for own in zip(*steps, strict=True)), default=0)
+        seconds = max((_seconds(events) for events in zip(*steps, strict=True)), default=0)
         if seconds <= 0:
             return None
         epochs = {ranks[0]["epoch"] for ranks in steps}
@@ -41,5 +41,6 @@ def _seconds(steps):
     for step in steps:
         epochs.setdefault(step["epoch"], []).append(step)
     return math.fsum(
-        own[-1]["t_s"] - (own[0]["t_s"] - step_times.window_s(own[0])) for own in epochs.values()
+        events[-1]["t_s"] - (events[0]["t_s"] - step_times.window_s(events[0]))
+        for events in epochs.values()
     )

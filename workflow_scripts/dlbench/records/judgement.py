@@ -63,19 +63,19 @@ def state_and_record(
             raise RecordError(f"the record is that of {record['run_id']}")
         run_record.check_files(place, record)
     except RecordError as error:
-        wanted = staleness.made_from(run, adopted, image_settings)
-        return *_state_by_log(run, place, wanted, str(error)), None
+        expected = staleness.made_from(run, adopted, image_settings)
+        return *_state_by_log(run, place, expected, str(error)), None
     if record["parser_version"] != run_record.PARSER_VERSION:
-        wanted = staleness.made_from(run, adopted, image_settings)
+        expected = staleness.made_from(run, adopted, image_settings)
         reason = f"read by version {record['parser_version']} of the parser"
-        return *_state_by_log(run, place, wanted, reason, sound=True), None
+        return *_state_by_log(run, place, expected, reason, sound=True), None
     reason = staleness.outdated(run, record, can_run, adopted, image_settings, time_limit_s)
     if not reason and record["provenance"].get("before_first_step"):
         reason = f"failed before its first step, so measured nothing: {record['message']}"
     return (State.STALE, reason, None) if reason else (State.CURRENT, "", record)
 
 
-def _state_by_log(run, place, wanted, reason, sound=False):
+def _state_by_log(run, place, expected, reason, sound=False):
     """A run without a record that stands: whole logs of the same making need reading only.
 
     Args:
@@ -88,11 +88,13 @@ def _state_by_log(run, place, wanted, reason, sound=False):
         if not isinstance(made, dict) or not event_log.final_run_end(log):
             return State.STALE, reason
         # What takes reading whole logs comes last: where the code changed none of it matters.
-        if damage := belief.damage(run, log, whole=False):
+        if damage := belief.describe_damage(run, log, whole=False):
             return State.DAMAGED, f"{reason}; {damage}"
-        if difference := staleness.what_differs(run, wanted, made):
+        if difference := staleness.describe_changes(run, expected, made):
             return State.STALE, difference
-        damage = belief.unlike_record(run, place) or (not sound and belief.damage(run, log))
+        damage = belief.describe_changed_log(run, place) or (
+            not sound and belief.describe_damage(run, log)
+        )
     except OSError as error:
         return State.STALE, f"{reason}; {error}"
     except event_fields.LogError as error:

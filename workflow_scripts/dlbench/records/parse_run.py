@@ -44,14 +44,14 @@ from dlbench.records.step_times import images_per_second
 from dlbench.study.runs import Run
 from dlbench.trainer.reading import inputs
 
-UNSTABLE_SHARE = 0.05
-LEAST_OVERLAP = 0.9
+MAX_RATE_DIFFERENCE = 0.05
+MIN_OVERLAP = 0.9
 READ = (
     *("launch", "begin", "stage", "page_cache", "machine", "run_start", "compile", "met"),
     *("windows", "step", "eval", "sample", "resume", "imported", "profile", "calibration"),
     *("neighbours", "power_meter", "power_limit", "run_end"),
 )
-BESIDE = (
+NEIGHBOUR_FIELDS = (
     *("others_cpu_cores", "cores", "node_others_cpu_cores", "node_cores", "other_gpu_processes"),
     *("steal_cpu_cores", "cpu_pressure_percent", "memory_pressure_percent", "io_pressure_percent"),
     *("others_disk_bytes_per_s", "cpu_clock_mhz", "cpu_throttle_count", "load_before_1min"),
@@ -82,12 +82,12 @@ def rank_logs(log: str | Path) -> "list[RankLog]":
 def content(run: Run, logs: "list[RankLog]") -> dict[str, Any]:
     """What a record says of a run by its logs, but for the files beside it; see `parse`."""
     starts = {log.path: log.start for log in logs if log.start}
-    if reason := belief.another_run(run, starts):
+    if reason := belief.describe_other_run(run, starts):
         raise event_fields.LogError(f"{logs[0].path}: not that of {run.id}: {reason}")
-    theirs = run.is_external
-    summary = external_log.summary(logs[0]) if theirs else _summary(run, logs)
+    is_external = run.is_external
+    summary = external_log.summary(logs[0]) if is_external else _summary(run, logs)
     status, message = _status(run, logs, summary)
-    summary |= _beside(logs[0].neighbours) | energies.limits(logs[0].power_limit)
+    summary |= _neighbours(logs[0].neighbours) | energies.limits(logs[0].power_limit)
     if status in event_fields.ENDED_WELL and summary.get("disturbed"):
         status, message = "unstable", "; ".join(filter(None, (summary["disturbed"], message)))
     return {
@@ -200,14 +200,14 @@ def _summary(run, logs):
     return (
         summary
         | computing.summary(run, first)
-        | _beginning(logs)
+        | _start_up(logs)
         | account.summary(first)
-        | _used(logs)
+        | _energy_and_cpu(logs)
         | memory.summary(logs)
     )
 
 
-def _beginning(logs):
+def _start_up(logs):
     """Seconds before the run is under way, the most over ranks; dates are those of their hosts.
 
     The start of the container (or, on bare metal, of Python), imports, and the first step.
@@ -216,16 +216,16 @@ def _beginning(logs):
     launch = logs[0].launch
     by_directive = (launch.get("container") or {}).get("start") == "directive"
     launched = launch.get("t_utc")
-    begun = [log.begin.get("t_utc") for log in logs]
-    started = [log.start.get("t_utc") for log in logs]
-    if not launched or None in begun + started or any(log.resumes for log in logs):
+    begins = [log.begin.get("t_utc") for log in logs]
+    starts = [log.start.get("t_utc") for log in logs]
+    if not launched or None in begins + starts or any(log.resumes for log in logs):
         return {}
     between = event_log.seconds_between
-    if min(map(between, [launched] * len(begun) + begun, begun + started)) < 0:
+    if min(map(between, [launched] * len(begins) + begins, begins + starts)) < 0:
         return {}  # the clock was set meanwhile
     return {
-        "start_s": None if by_directive else max(between(launched, begin) for begin in begun),
-        "import_s": max(map(between, begun, started)) - logs[0].page_cache.get("spent_s", 0.0),
+        "start_s": None if by_directive else max(between(launched, begin) for begin in begins),
+        "import_s": max(map(between, begins, starts)) - logs[0].page_cache.get("spent_s", 0.0),
         "first_batch_s": max(
             (log.steps[0]["t_s"] - log.waited_s for log in logs if log.steps),  # for other copies
             default=None,
@@ -268,26 +268,26 @@ def _overlap(logs):
     zero = logs[0].start["t_utc"]
     spans = []
     for log in logs:
-        began_s = event_log.seconds_between(zero, log.start["t_utc"])
+        start_s = event_log.seconds_between(zero, log.start["t_utc"])
         measured = [step for step in log.steps if not step["warm_up"]]
         first, last = measured[0], measured[-1]
-        spans.append((began_s + first["t_s"] - step_times.window_s(first), began_s + last["t_s"]))
+        spans.append((start_s + first["t_s"] - step_times.window_s(first), start_s + last["t_s"]))
     together = min(end for _, end in spans) - max(start for start, _ in spans)
     return max(0.0, together) / statistics.fmean(end - start for start, end in spans)
 
 
-def _beside(values):
+def _neighbours(values):
     """What others used meanwhile, by the supervisor's word; {} where it said none."""
     if not values:
         return {}
     return {
-        **{name: values.get(name) for name in BESIDE},
+        **{name: values.get(name) for name in NEIGHBOUR_FIELDS},
         "neighbours_unknown": "; ".join(f"{k}: {why}" for k, why in values["unknown"].items()),
-        "disturbed": disturbances.disturbance(values) or None,
+        "disturbed": disturbances.describe_disturbance(values) or None,
     }
 
 
-def _used(logs):
+def _energy_and_cpu(logs):
     """Energies and CPU time of all ranks together."""
     ends = [log.end or {} for log in logs]
     cpu_s = [end.get("cpu_time_s") for end in ends]
@@ -301,30 +301,30 @@ def _status(run, logs, summary):
         raise event_fields.LogError(
             f"{logs[0].path}: no run_end: the run was cut short; train it again"
         )
-    theirs = run.is_external
-    differs = external_log.mismatch if theirs else _mismatch
+    is_external = run.is_external
+    differs = external_log.mismatch if is_external else _mismatch
     failure = _failure(run, logs) or differs(run, logs, summary)
     if failure:
         return failure
-    if theirs and "step_time_median_s" not in summary:
+    if is_external and "step_time_median_s" not in summary:
         return "ok", ""  # of windows nobody can say whether steps stalled
     models = {event.get("device_model") for log in logs for event in (log.start, *log.resumes)}
     if len(models) > 1:
         return "unstable", f"trained on different devices: {', '.join(sorted(map(str, models)))}"
     for number, copy in enumerate(_by_copy(run, logs)):
         times = step_times.of_steps(*_measured_steps(copy)[:2])
-        if theirs and not (times and all(0 < time < math.inf for time in times)):
+        if is_external and not (times and all(0 < time < math.inf for time in times)):
             continue
         by_total = images_per_second(times, run.global_batch)
         by_median = run.global_batch / statistics.median(times)
-        if run.mode != inputs.ALONE and abs(by_total / by_median - 1) > UNSTABLE_SHARE:
+        if run.mode != inputs.ALONE and abs(by_total / by_median - 1) > MAX_RATE_DIFFERENCE:
             prefix = f"copy {number}: " if run.copies_per_node > 1 else ""
             why = "some steps stalled" if by_total < by_median else "fast and slow steps alternate"
             return "unstable", (
                 f"{prefix}{phrases.four_digits(by_total)} items/s over all measured steps, "
                 f"{phrases.four_digits(by_median)} by the median step: {why}"
             )
-    if summary.get("overlap", 1.0) < LEAST_OVERLAP:
+    if summary.get("overlap", 1.0) < MIN_OVERLAP:
         return "unstable", (
             f"all copies were measured at once in {summary['overlap']:.0%} of their time only: "
             "take more steps, or see in the logs (ready, met, step) which of them is late or slow"
@@ -359,9 +359,9 @@ def _in_order_of_time(ends):
 
     The first to fail is the cause; the others fail because it is gone.
     """
-    said = [(rank, end) for rank, end in enumerate(ends) if end]
+    ended = [(rank, end) for rank, end in enumerate(ends) if end]
     stopped = event_log.STOPPED_BY_SIGNAL
-    return sorted(said, key=lambda one: (one[1]["message"] == stopped, one[1].get("t_utc", "")))
+    return sorted(ended, key=lambda one: (one[1]["message"] == stopped, one[1].get("t_utc", "")))
 
 
 def _mismatch(run, logs, summary):

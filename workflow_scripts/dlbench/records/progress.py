@@ -20,7 +20,7 @@ from dlbench.study import item_names
 from dlbench.study.runs import Run
 from dlbench.trainer.reading import inputs
 
-MOST_HEAD = 16  # events before the first step, among which run_start is
+MAX_HEAD_EVENTS = 16  # events before the first step, among which run_start is
 # From the end of a log: the event of a long window has the losses of all its steps, and a run that
 # hangs goes on taking samples, each of which has a number for each GPU.
 TAIL_BYTES = (4096, 65536, 1 << 20, 1 << 24)
@@ -63,12 +63,12 @@ def latest(log: Path) -> Progress | None:
         total_steps=start.get("total_steps") or last["step"],
         loss=None if run.mode == inputs.ALONE else float(last.get("loss", math.nan)),
         images_per_second=rate,
-        rate=_rate_words(rate, start.get("item_shape")),
+        rate=_describe_rate(rate, start.get("item_shape")),
         step_time_s=seconds / count if seconds > 0 else None,
     )
 
 
-def words(log: Path, items_per_second: float | None = None) -> str:
+def describe(log: Path, items_per_second: float | None = None) -> str:
     """Steps done of all, loss, and items per second, as far as the log has them.
 
     Args:
@@ -82,7 +82,7 @@ def words(log: Path, items_per_second: float | None = None) -> str:
         text += f", loss {progress.loss:.4g}"
     rate = progress.rate
     if items_per_second is not None:
-        rate = _rate_words(items_per_second, (_start(log) or {}).get("item_shape"))
+        rate = _describe_rate(items_per_second, (_start(log) or {}).get("item_shape"))
     return f"{text}, {rate}" if rate else text
 
 
@@ -117,7 +117,7 @@ class Activity:
         return 0.0
 
 
-def _rate_words(items_per_second, shape):
+def _describe_rate(items_per_second, shape):
     if items_per_second is None:
         return None
     unit = item_names.unit([shape])
@@ -148,7 +148,7 @@ def head(log: Path) -> list[dict[str, Any]]:
     """The first events of a log, up to run_start."""
     events: list[dict[str, Any]] = []
     with contextlib.suppress(OSError, event_fields.LogError):
-        for event in itertools.islice(event_log.read(log), MOST_HEAD):
+        for event in itertools.islice(event_log.read(log), MAX_HEAD_EVENTS):
             events.append(event)
             if event["event"] == "run_start":
                 break

@@ -9,7 +9,7 @@ from typing import Any
 from dlbench.machine import bound_ranks, fingerprints
 from dlbench.machine.limits import OF_GROUPS
 
-LAUNCHED = (
+OF_LAUNCH = (
     "command",
     "container",
     "site",
@@ -22,7 +22,7 @@ LAUNCHED = (
     "refused",
     "session",
 )
-STARTED = (
+OF_START = (
     "device_model",
     "devices",
     "cores",
@@ -36,7 +36,7 @@ STARTED = (
     "item_shape",
     "attention",
 )
-RESUMED = ("step", "t_utc", "host", "device_model")
+OF_RESUME = ("step", "t_utc", "host", "device_model")
 
 
 def from_logs(logs: Sequence[Any]) -> dict[str, Any]:
@@ -47,16 +47,16 @@ def from_logs(logs: Sequence[Any]) -> dict[str, Any]:
     """
     start, launch, imported = logs[0].start, logs[0].launch, logs[0].imported
     return {
-        **{key: launch.get(key) for key in LAUNCHED},
+        **{key: launch.get(key) for key in OF_LAUNCH},
         "time_limit_s": (logs[0].end or {}).get("time_limit_s"),  # that it was stopped at
         # It failed for a reason that may pass, and measured nothing.
         "before_first_step": bool((logs[0].end or {}).get("before_first_step")),
         "containment": [log.begin.get("containment") for log in logs],
         "imported": imported and {key: imported[key] for key in ("kind", "notes")},
-        **{key: start.get(key) for key in STARTED},
+        **{key: start.get(key) for key in OF_START},
         "bindings": bound_ranks.from_starts([log.start for log in logs]),
         "hosts": list(dict.fromkeys(log.start["host"] for log in logs if "host" in log.start)),
-        "resumed": [{key: event.get(key) for key in RESUMED} for event in logs[0].resumes],
+        "resumed": [{key: event.get(key) for key in OF_RESUME} for event in logs[0].resumes],
         **_machines(logs),
     }
 

@@ -28,14 +28,16 @@ def differences(record: dict[str, Any], log: Path) -> list[tuple[str, Any, Any]]
     logs = parse_run.rank_logs(log)
     expected = parse_run.content(Run.from_spec(record["spec"]), logs)
     expected["files"] = run_record.files_of(belief.files(logs))
-    said, expected = dict(_flat(record)), dict(_flat(json.loads(json.dumps(expected))))
+    recorded, expected = dict(_flat(record)), dict(_flat(json.loads(json.dumps(expected))))
     # A record may be of before there was a fact of provenance.
-    names = [name for name in expected if name in said or not name.startswith("provenance")]
-    more = [name for name in said if name.startswith("summary.") and name not in expected]
+    names = [name for name in expected if name in recorded or not name.startswith("provenance")]
+    only_recorded = [
+        name for name in recorded if name.startswith("summary.") and name not in expected
+    ]
     return [
-        (name, said.get(name), expected.get(name))
-        for name in [*names, *more]
-        if not _same(said.get(name), expected.get(name))
+        (name, recorded.get(name), expected.get(name))
+        for name in [*names, *only_recorded]
+        if not _same(recorded.get(name), expected.get(name))
     ]
 
 

@@ -147,7 +147,7 @@ def check_files(place: Path, record: dict[str, Any], content: bool = False) -> N
             raise RecordError(f"{path}: changed after its record was written")
 
 
-def with_status(statuses: Container[str], text: str = "") -> list[str]:
+def ids_with_status(statuses: Container[str], text: str = "") -> list[str]:
     """The ids of all runs in the results whose record has one of these statuses.
 
     Sentinels are left out: none is trained again.

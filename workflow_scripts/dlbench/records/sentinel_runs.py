@@ -21,29 +21,29 @@ def sentinels_of(
         ids: among which they are; those in the results, if none are given.
         results: folder of all results.
     """
-    there = list(
-        ids_there(results) if ids is None else filter(None, map(SENTINEL_ID.fullmatch, ids))
+    matches = list(
+        existing_ids(results) if ids is None else filter(None, map(SENTINEL_ID.fullmatch, ids))
     )
     known: dict[str, dict[Run, Run]] = {}
-    for run in runs if there else ():
-        known.setdefault(_begin(run), {})[replace(run, repeat=1, sentinel=0)] = run
+    for run in runs if matches else ():
+        known.setdefault(_id_prefix(run), {})[replace(run, repeat=1, sentinel=0)] = run
     made = {}
-    for match in there:
+    for match in matches:
         numbers: dict[str, Any] = {name: int(match[name]) for name in ("repeat", "sentinel")}
-        for run in known.get(match["begin"], {}).values():
+        for run in known.get(match["prefix"], {}).values():
             sentinel = replace(run, **numbers)
             if sentinel.id == match[0]:
                 made[sentinel.id] = sentinel
     return made
 
 
-def ids_there(results: Path = run_record.RESULTS) -> Iterator[re.Match[str]]:
+def existing_ids(results: Path = run_record.RESULTS) -> Iterator[re.Match[str]]:
     """A match of SENTINEL_ID for each sentinel in the results, finished or not."""
     with contextlib.suppress(OSError):
         names = os.listdir(results / "runs")
         yield from filter(None, map(SENTINEL_ID.fullmatch, names))
 
 
-def _begin(run):
+def _id_prefix(run):
     """How the ids of a run's sentinels begin."""
     return run.id.rsplit("-", 2)[0]

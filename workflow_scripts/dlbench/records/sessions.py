@@ -119,23 +119,23 @@ def session_of(row: Mapping[str, Any]) -> Hashable:
     return (None, *(row.get(name) for name in ("study", "site", "timing_source")))
 
 
-def words(sessions: int, sentinels: int, verdicts: Iterable[str]) -> str:
+def describe(sessions: int, sentinels: int, verdicts: Iterable[str]) -> str:
     """In how many sessions something was measured, and what is known of the drift between them.
 
-    >>> words(3, 4, ["none", "slower", "none"])
+    >>> describe(3, 4, ["none", "slower", "none"])
     '3, with 4 sentinels; drift between sessions, by number of devices: none in 2, slower in 1'
-    >>> words(1, 0, [])
+    >>> describe(1, 0, [])
     '1'
 
     Args:
         verdicts: of the table of drift, one a pair of sessions and device shape.
     """
     counts = Counter(verdicts)
-    said = f"{sessions}, with {phrases.counted(sentinels, 'sentinel')}"
+    text = f"{sessions}, with {phrases.counted(sentinels, 'sentinel')}"
     judged = ", ".join(f"{verdict} in {count}" for verdict, count in sorted(counts.items()))
     if sessions < 2 and not sentinels:
         return str(sessions)
-    return f"{said}; drift between sessions, by number of devices: {judged or 'not known'}"
+    return f"{text}; drift between sessions, by number of devices: {judged or 'not known'}"
 
 
 def measured_apart(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> bool:

@@ -23,7 +23,7 @@ EXECUTED = {key: folder for key, folder in PLUGIN_FOLDERS.items() if key != "dat
 # Of room machine/, these decide which GPUs and cores a process uses, or what is measured of them.
 # Others describe.
 MEASURING = ("gpu_readings.py", "binding.py", "core_division.py")
-ONLY_SAYING = frozenset(
+CANNOT_CHANGE_RESULTS = frozenset(
     [path for path in (plugins.LIBRARY / "machine").glob("*.py") if path.name not in MEASURING]
     # They declare; defaults, which ids of runs rest on, never change.
     + list((plugins.LIBRARY / "run_fields").glob("*.py"))
@@ -54,7 +54,7 @@ ONLY_SAYING = frozenset(
 )
 
 # Of runs that ask for it: each file with what such a run says.
-ASKED = {
+OPTIONAL_CODE = {
     plugins.LIBRARY / "trainer/reading/page_cache.py": ("page_cache", inputs.PAGE_CACHES[1:]),
     plugins.LIBRARY / "trainer/reading/input_engine.py": ("mode", (inputs.ALONE,)),
     plugins.LIBRARY / "trainer/reading/grained.py": ("input", ("grain",)),
@@ -72,7 +72,7 @@ def training_code(run: Run) -> list[str]:
 def data_code(dataset: str) -> list[str]:
     """The files that converting a dataset executes."""
     path = plugins.path("datasets", dataset)
-    return own_code.executed_files("convert_dataset.py", path, without=ONLY_SAYING)
+    return own_code.executed_files("convert_dataset.py", path, without=CANNOT_CHANGE_RESULTS)
 
 
 def made_from(
@@ -127,7 +127,7 @@ def outdated(
 ) -> str:
     """Why a sound record is not valid any more, or "". Arguments as in judgement.state."""
     wanted = made_from(run, adopted, image_settings)
-    if difference := what_differs(run, wanted, record["made_from"]):
+    if difference := describe_changes(run, wanted, record["made_from"]):
         return difference
     if record["status"] == "skipped" and can_run:
         return f"was skipped and can be trained now: {record['message']}"
@@ -137,7 +137,7 @@ def outdated(
     return ""
 
 
-def what_differs(run: Run, now: dict[str, str | None], before: dict[str, Any]) -> str:
+def describe_changes(run: Run, now: dict[str, str | None], before: dict[str, Any]) -> str:
     """In words, which parts of `made_from` have changed; what is None now counts as unchanged."""
     names = [key for key, value in now.items() if value is not None and before.get(key) != value]
     if not names:
@@ -169,12 +169,14 @@ def _changed_files(run, name, before):
 def _executed(run):
     """What rules which files of ours a run executes."""
     # Lists, since it is asked for each run: generators would take several times the calls.
-    spared = [path for path, (name, values) in ASKED.items() if getattr(run, name) not in values]
-    return run.framework, frozenset(spared), *[getattr(run, key) for key in EXECUTED]
+    unused = [
+        path for path, (name, values) in OPTIONAL_CODE.items() if getattr(run, name) not in values
+    ]
+    return run.framework, frozenset(unused), *[getattr(run, key) for key in EXECUTED]
 
 
 @functools.cache
-def _training_code(framework, spared, *names):
+def _training_code(framework, unused, *names):
     files = [
         plugins.path(framework, "engine"),
         *(
@@ -184,7 +186,9 @@ def _training_code(framework, spared, *names):
     ]
     task = plugins.constants(engine.kind(framework, "models"), names[0])["TASK"]
     files += [plugins.path(engine.kind(framework, kind), task) for kind in ("tasks", "losses")]
-    return tuple(own_code.executed_files("train.py", *files, without=ONLY_SAYING | spared))
+    return tuple(
+        own_code.executed_files("train.py", *files, without=CANNOT_CHANGE_RESULTS | unused)
+    )
 
 
 @functools.cache

@@ -168,7 +168,7 @@ def _reservation(row):
             more = "at least " if needed >= equivalence.MOST_REPEATS else "about "
             words.append(f"It takes {more}{needed} repeats of each for a verdict.")
     if row.get("base_flags"):
-        differences = base_flags.words(row["base_flags"], "the two sides", "also differ in")
+        differences = base_flags.clause(row["base_flags"], "the two sides", "also differ in")
         words.append(f"Flagged: {differences}.")
     return " ".join([*words, *finding_words.over_sessions(row)])
 
@@ -277,7 +277,7 @@ def _of_points(flagged):
     """Why points are not like their bases, by the flags of each; how many, if not all alike."""
     counts = Counter(flagged)
     return "; ".join(
-        (f"of {count}, " if len(counts) > 1 else "") + base_flags.words(flags, "point and base")
+        (f"of {count}, " if len(counts) > 1 else "") + base_flags.clause(flags, "point and base")
         for flags, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     )
 
@@ -321,7 +321,7 @@ def _of_contrasts(name, pairs):
         text += "".join(
             f" {words}" for words in _not_after_correction({**vars(first), "verdict": verdict})
         )
-    text += f" Flagged: {base_flags.words(flags, 'the two sides')}." if flags else ""
+    text += f" Flagged: {base_flags.clause(flags, 'the two sides')}." if flags else ""
     over = {**sides.columns, "base_flags": flags}
     text += "".join(f" {words}" for words in finding_words.over_sessions(over))
     number, interval = finding_words.ratio(first.ratio, first.ci95_low, first.ci95_high)

@@ -73,7 +73,7 @@ def sentences(
     """
     own = [row for row in runs if row.get("timing_source") != timing_sources.PUBLISHED]
     (own,) = findings.of_sites(own)
-    series = [one for one in scaling_series.known_series(speedups, own) if one.kind]
+    series = [one for one in scaling_series.series_from_table(speedups, own) if one.kind]
     found = limits.of_series(series, explained, baselines)
     found.sort(key=lambda one: (not one.is_shown, -one.loss.value))
     rows = [one.series.row for one in found]

@@ -131,7 +131,7 @@ def facts(
     """
     own = [row for row in runs if row.get("timing_source") == timing_sources.MEASURED]
     known = {sessions.session_of(row) for row in (*own, *sentinels)}
-    over = sessions.words(len(known), len(sentinels), [row["verdict"] for row in drift])
+    over = sessions.describe(len(known), len(sentinels), [row["verdict"] for row in drift])
     devices = sorted({row["devices"] for row in runs if row.get("devices")})
     nodes = sorted({row["nodes"] for row in runs if row.get("nodes")})
     kinds = {row.get("device_kind") for row in runs}
@@ -294,12 +294,12 @@ def _of_sources(runs):
 def _of_bases(speedups, comparisons):
     bases = Counter(row["base_mismatch"] for row in speedups if row.get("base_mismatch"))
     for words, count in sorted(bases.items(), key=lambda item: (-item[1], item[0])):
-        differences = base_flags.words(words, "point and base")
+        differences = base_flags.clause(words, "point and base")
         number = phrases.counted(count, "speedup")
         yield f"In {number} {differences}: that is no measure of scaling alone."
     flags = Counter(row["base_flags"] for row in comparisons if row.get("base_flags"))
     for words, count in sorted(flags.items(), key=lambda item: (-item[1], item[0])):
-        differences = base_flags.words(words, "the two sides", "also differ in")
+        differences = base_flags.clause(words, "the two sides", "also differ in")
         yield f"In {phrases.counted(count, 'comparison')} {differences}."
 
 

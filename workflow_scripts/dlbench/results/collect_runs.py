@@ -157,7 +157,7 @@ def _append_own_evals(row, results, append_evals):
     """Check that the tables of a run of ours are there, and append its evaluations."""
     run_tables.ensure_run_tables(row["run_id"], row["log_sha256"], results)
     log = run_record.folder(row["run_id"], results) / "train.jsonl"
-    append_evals(run_tables.evals_of(row["run_id"], log))
+    append_evals(run_tables.eval_rows(row["run_id"], log))
 
 
 def _imported_runs(folder, append_evals):

@@ -155,7 +155,7 @@ class Watch:
                     say(f"it is quiet after {time.monotonic() - waiting_since:.0f} s")
                 return True
             over = time.monotonic() >= deadline
-            used = disturbances.share_words(use.others, use.cores)
+            used = disturbances.describe_share(use.others, use.cores)
             if not waiting_since and not over:
                 waiting_since = use.first.at_s
                 names = self._busiest(before)

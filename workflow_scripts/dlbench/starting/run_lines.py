@@ -36,7 +36,7 @@ def ending(
         items_per_second: of the whole run, for one that ended well; None: its latest steps'.
     """
     message = f" ({end['message']})" if end["message"] else ""
-    going = f", {progress.words(log, items_per_second)}" if end["status"] in ENDED_WELL else ""
+    going = f", {progress.describe(log, items_per_second)}" if end["status"] in ENDED_WELL else ""
     took = f", {seconds:.0f} s" if seconds is not None else ""
     return f"{end['status']}{message}{going}{took}"
 

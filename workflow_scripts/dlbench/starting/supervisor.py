@@ -156,7 +156,7 @@ def supervise(run: Watched) -> Outcome:
     elif end.get("before_first_step") and not run.last_attempt:
         no_result, outcome = TRIED_AGAIN, Outcome.REPEAT
     shown = end
-    disturbed = disturbances.disturbance(neighbour_use)
+    disturbed = disturbances.describe_disturbance(neighbour_use)
     if end["status"] == "ok" and disturbed and not run.last_attempt:
         no_result, outcome = TRIED_AGAIN, Outcome.REPEAT
         shown = {"status": "unstable", "message": disturbed}  # as it would be recorded
@@ -268,7 +268,7 @@ def _watch(trainer, run, started, stopping_reason, watch):
                 break
             if now - shown > SHOW_EVERY_S:
                 shown = now
-                _say(run, progress.words(run.log))
+                _say(run, progress.describe(run.log))
         if reason and reason != HANG and run.checkpoint:
             _ask_for_checkpoint(trainer, run)
     finally:
@@ -369,8 +369,10 @@ def _say(run, words):
 
 def _progress_of_all(run):
     if run.copies == 1:
-        return progress.words(run.log)
-    return "; ".join(f"copy {number}: {progress.words(log)}" for number, log in enumerate(run.logs))
+        return progress.describe(run.log)
+    return "; ".join(
+        f"copy {number}: {progress.describe(log)}" for number, log in enumerate(run.logs)
+    )
 
 
 def _next_start(run):

@@ -191,7 +191,7 @@ def _fits(name, value):
     return isinstance(value, int | float if wanted is float else wanted)
 
 
-SENTINEL_ID = re.compile(r"(?P<begin>.+)-s(?P<sentinel>\d+)-r(?P<repeat>\d+)-[0-9a-f]{10}")
+SENTINEL_ID = re.compile(r"(?P<prefix>.+)-s(?P<sentinel>\d+)-r(?P<repeat>\d+)-[0-9a-f]{10}")
 
 
 def is_sentinel(run_id: str) -> bool:

@@ -174,8 +174,8 @@ def _reasons(cells, characters):
     Reasons that differ in numbers only are one.
     """
     explained = cells[cells["reason"].fillna("") != ""]
-    without_numbers = explained["reason"].map(phrases.without_numbers)
-    merged = explained.groupby(["status", without_numbers])["reason"].transform(
+    key = explained["reason"].map(phrases.without_numbers)
+    merged = explained.groupby(["status", key])["reason"].transform(
         lambda g: phrases.merge(list(g))
     )
     explained = explained.assign(reason=merged)

@@ -126,15 +126,13 @@ def _sessions(rows):
         for name, group in rows.groupby("session", sort=True)
     ]
     shown = sorted(spans)[-MOST_SESSIONS:]
-    seconds = [max(1.0, (end - started_at).total_seconds()) for started_at, end, _ in shown]
+    seconds = [max(1.0, (end - start).total_seconds()) for start, end, _ in shown]
     share = np.maximum(np.array(seconds) / sum(seconds), LEAST_SHARE)
     share *= (1 - GAP_SHARE * (len(shown) - 1)) / share.sum()
     lefts = np.cumsum([0, *share[:-1]]) + GAP_SHARE * np.arange(len(shown))
     sessions = [
-        Session(name, started_at, length, left, left + width)
-        for (started_at, _, name), length, left, width in zip(
-            shown, seconds, lefts, share, strict=True
-        )
+        Session(name, start, length, left, left + width)
+        for (start, _, name), length, left, width in zip(shown, seconds, lefts, share, strict=True)
     ]
     left_out = len(spans) - len(shown)
     return sessions, [f"the first {left_out} of {len(spans)} sessions"] * bool(left_out)

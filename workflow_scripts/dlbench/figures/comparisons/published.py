@@ -254,9 +254,8 @@ def _panel(axes, panel, line):
             y = len(line.labels) - 0.35
             _annotate(axes, y, words, x_points + shift, color=styles.GREY, fontsize=8)
     if panel.title:
-        level = "\n" * (
-            line.subtitle_lines - panel.subtitle.count("\n")
-        )  # with the title beside it
+        # With the title beside it.
+        level = "\n" * (line.subtitle_lines - panel.subtitle.count("\n"))
         styles.heading(axes, panel.title, panel.subtitle + level)
         axes.texts[-1].set_in_layout(False)  # it may go across the panels
 

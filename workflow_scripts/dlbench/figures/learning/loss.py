@@ -35,9 +35,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     evals = tables.evals
     evals = evals[evals["run_id"].isin(runs["run_id"])]
     panels = dict(list(series.series_along(None, runs).items())[:MOST_PANELS])
-    drawn = {
-        key: [s for s in group if s.index < series.MOST_SERIES] for key, group in panels.items()
-    }
+    drawn = {k: [s for s in group if s.index < series.MOST_SERIES] for k, group in panels.items()}
     curves = {key: [_training(s, tables) for s in group] for key, group in drawn.items()}
     scored = set(evals[evals["loss"] > 0]["run_id"])
     drawn = {

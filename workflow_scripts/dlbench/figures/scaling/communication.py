@@ -77,10 +77,7 @@ def _machine(axes: Any, exchanges: pd.DataFrame, memory: float) -> None:
         (axes[1], ("time_s", "time_low_s", "time_high_s"), 1e3, "time of one, ms"),
     )
     for axis, columns, factor, label in panels:
-        ends = [
-            _line(axis, line_rows, columns, factor, index)
-            for index, (_, line_rows) in enumerate(lines)
-        ]
+        ends = [_line(axis, own, columns, factor, index) for index, (_, own) in enumerate(lines)]
         styles.logarithmic(axis.yaxis)
         if axis is axes[0] and memory > 0:
             axis.axhline(memory, color=styles.GREY, linestyle="--", linewidth=1.2, zorder=1)

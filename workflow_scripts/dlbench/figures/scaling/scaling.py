@@ -44,7 +44,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     # A publication that states no mode is about training.
     runs = runs[(runs["mode"].isna() | (runs["mode"] == "train")) & runs["epochs"].isna()]
     rows = runs.to_dict("records")
-    well = scaling_series.known_series(tables.speedups.to_dict("records"), rows)
+    well = scaling_series.series_from_table(tables.speedups.to_dict("records"), rows)
     panels = _panels(scaling_series.planned_series(rows, well))
     if not panels:
         styles.draw_message(stem, "no series on more than one device")
@@ -180,7 +180,7 @@ def _notes(series):
     for name, keys in mismatches:
         differs = [key for key in keys if key != base_flags.APART]
         if differs:
-            clause = base_flags.words(", ".join(differs), "point and base")
+            clause = base_flags.clause(", ".join(differs), "point and base")
             names_by_clause.setdefault(clause, []).append(name)
     notes = [
         textwrap.fill(f"{', '.join(filter(None, names))}: {clause}".removeprefix(": "), NOTE_LINE)

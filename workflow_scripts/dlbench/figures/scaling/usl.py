@@ -61,7 +61,7 @@ def _series(points):
     )
     keys = [name for name in SERIES if name in points]
     differing = series.differing_settings(
-        points, [k for k in keys if k not in ("model", "dataset")]
+        points, [n for n in keys if n not in ("model", "dataset")]
     )
     groups = points.groupby(["scaling", "fixed", *keys], dropna=False, observed=True, sort=False)
     return [
@@ -76,11 +76,9 @@ def _left_out(points, fitted):
     reasons = {}
     for _, rows in _series(rest):
         reasons[rows["fit"].iloc[0]] = reasons.get(rows["fit"].iloc[0], 0) + 1
-    commonest = sorted(reasons.items(), key=lambda item: -item[1])
-    lines = [f"{count} series: {reason}" for reason, count in commonest[:2]]
-    return lines + (
-        [f"{sum(c for _, c in commonest[2:])} more without a fit"] if commonest[2:] else []
-    )
+    common = sorted(reasons.items(), key=lambda item: -item[1])
+    lines = [f"{count} series: {reason}" for reason, count in common[:2]]
+    return lines + ([f"{sum(c for _, c in common[2:])} more without a fit"] if common[2:] else [])
 
 
 def _panel(axes, name, rows):

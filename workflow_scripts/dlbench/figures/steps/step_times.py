@@ -31,8 +31,8 @@ def draw(tables: Tables, stem: Path | str) -> None:
     if not groups:
         styles.draw_message(stem, "no run of this study measured a step")
         return
-    words = "line: 5th to 95th percentile of a run \u00b7 dot: median \u00b7 orange: stalled steps"
-    with row_charts.figure(stem, groups, "Step times", words, 4.0) as (rows, axes):
+    text = "line: 5th to 95th percentile of a run \u00b7 dot: median \u00b7 orange: stalled steps"
+    with row_charts.figure(stem, groups, "Step times", text, 4.0) as (rows, axes):
         values = [value for row in rows for value in _row(axes, row, tables)]
         row_charts.value_axis(axes, values, "ms / step", styles.milliseconds, True, 1e-3)
 
@@ -50,9 +50,7 @@ def _row(axes, row, tables):
     label = f"{styles.milliseconds(np.median(medians))} ms" if medians else ""
     count, seconds = (sum(map(total, all_s)) for total in (len, np.sum))
     if count:
-        lost = sum(
-            np.sum(stalled - median) for stalled, median in zip(stalls, medians, strict=True)
-        )
+        lost = sum(np.sum(times - median) for times, median in zip(stalls, medians, strict=True))
         label += f" \u00b7 {_stalled(sum(map(len, stalls)), count, lost / seconds)}"
     row_charts.annotate_row(axes, row, label)
     return medians

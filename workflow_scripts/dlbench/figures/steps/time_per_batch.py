@@ -37,8 +37,7 @@ def _paint(axes, key, all_series, drift):
     ends = line_charts.lines(times, all_series, lambda s: s.means("image_s"))
     points = [_relative(one, drift) for one in all_series]
     values = {
-        one.name: [pair[:2] for pair in series_points]
-        for one, series_points in zip(all_series, points, strict=True)
+        one.name: [pair[:2] for pair in own] for one, own in zip(all_series, points, strict=True)
     }
     line_charts.lines(relative, all_series, lambda one: values[one.name])
     apart = sum(_mark_apart(relative, all_series, points))
@@ -65,10 +64,8 @@ def _paint(axes, key, all_series, drift):
 
 def _mark_apart(axes, all_series, points):
     """Mark points that may not be compared with the smallest batch. Yields how many of a series."""
-    for number, (one, series_points) in enumerate(zip(all_series, points, strict=True)):
-        apart = [
-            (x, estimate.value) for x, estimate, sides in series_points if sides and sides.flags
-        ]
+    for number, (one, own) in enumerate(zip(all_series, points, strict=True)):
+        apart = [(x, estimate.value) for x, estimate, sides in own if sides and sides.flags]
         for x, value in apart:
             at = styles.side_by_side([x], number, len(all_series))
             styles.half(axes, at, [value], styles.looks(one.index), zorder=3.5)

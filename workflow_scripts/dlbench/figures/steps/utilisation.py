@@ -26,10 +26,8 @@ def draw(tables: Tables, stem: Path | str) -> None:
     if not groups:
         styles.draw_message(stem, "no run of this study was begun")
         return
-    subtitle = (
-        "strips from 0 to 100 % \u00b7 line: mean over devices \u00b7 dark: least busy device"
-    )
-    with row_charts.figure(stem, groups, "Device utilisation", subtitle) as (rows, axes):
+    text = "strips from 0 to 100 % \u00b7 line: mean over devices \u00b7 dark: least busy device"
+    with row_charts.figure(stem, groups, "Device utilisation", text) as (rows, axes):
         drawn = [(row, _first(tables, row)) for row in rows]
         longest = max((busy.index[-1] for _, busy in drawn if busy is not None), default=1.0)
         unit, seconds = styles.time_unit(longest)
