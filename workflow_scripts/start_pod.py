@@ -28,7 +28,7 @@ def main():
         "--jobs", type=parse_job_counts, help="processes in all pods, as in chief=1,worker=2"
     )
     parser.add_argument(
-        "--finding", choices=start_pod.FINDING, default="nothing", help="how they find one another"
+        "--finding", choices=start_pod.DISCOVERY, default="nothing", help="how they find one another"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: what each runs")
     args = parser.parse_args()

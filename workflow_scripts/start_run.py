@@ -113,7 +113,7 @@ def main():
     code = start_run.start(options, WATCH)
     if code == start_run.AGAIN:
         # As if started anew: what this attempt has imported, set and watched is gone.
-        words = start_run.words_of_attempt(sys.orig_argv[1:], options.attempt + 1)
+        words = start_run.arguments_of_attempt(sys.orig_argv[1:], options.attempt + 1)
         os.execve(sys.executable, [sys.executable, *words], environment)
     sys.exit(code)
 

@@ -25,7 +25,7 @@ def main():
         words = ("--framework", framework, "--precision", precision)
         made = engine(steps.spec_of(("lenet5", 1, 1), *words), strategy, None)
         kernels = made.kernels()
-        attained = calibration.measured(kernels, lasting_s=LASTING_S)
+        attained = calibration.measure(kernels, lasting_s=LASTING_S)
         copies = list(measure_baselines.host_copies(kernels, made.visible_gpu_count))
         found[precision] = attained | {"from_host_gb_per_s": copies[-1].get("value")}
     print(json.dumps(found))

@@ -166,7 +166,7 @@ def test_a_pod_of_another_job_is_turned_away(start):
 
 @pytest.mark.parametrize(
     "said",
-    [b"[" * 100_000 + b"\n", b"x" * (start_pod.MOST_LINE_BYTES + 1), b"\xff\n", b"7\n",
+    [b"[" * 100_000 + b"\n", b"x" * (start_pod.MAX_LINE_BYTES + 1), b"\xff\n", b"7\n",
      b'{"to": "localhost", "index": 1}\n', b'{"to": "localhost", "index": [], "offer": 1}\n',
      b'{"to": "localhost", "index": 0, "offer": 1}\n'],
     ids=["nested", "endless", "no text", "no object", "no offer", "no number", "pod 0"],

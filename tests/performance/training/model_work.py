@@ -134,7 +134,7 @@ def calibrated(cores, args):
     spec = steps.spec_of(case, "--framework", framework, "--threads-per-device", str(cores))
     strategy = engine.strategy_of(spec)(spec, "cpu")
     kernels = plugins.load(framework, "calibrating").Kernels(spec, strategy)
-    return calibration.measured(kernels, lasting_s=args.calibration_s)
+    return calibration.measure(kernels, lasting_s=args.calibration_s)
 
 
 WORK = {"counting": counted} | {str(one): functools.partial(calibrated, one) for one in CORES}

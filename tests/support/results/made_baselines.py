@@ -31,11 +31,11 @@ def exchange(devices, latency_s=2e-4, gb_per_s=2.0, machine=(), **changes):
 def device(machine=(), **changes):
     """One device."""
     rows = [
-        rounds.kept("matrix_product", "TFLOP/s", [0.05, 0.06, 0.055]),
-        rounds.kept("memory_copy", "GB/s", [9.0, 10.0, 11.0], size_bytes=3 << 28),
+        rounds.summary("matrix_product", "TFLOP/s", [0.05, 0.06, 0.055]),
+        rounds.summary("memory_copy", "GB/s", [9.0, 10.0, 11.0], size_bytes=3 << 28),
         {"measure": "host_to_device", "unit": "GB/s", "unknown": "nothing is copied to it"},
         rounds.timed("file_read_warm", 1 << 27, [0.02, 0.03], 1 << 27),
-        rounds.kept("items_read", "items/s", [9000.0, 8000.0], dataset="digits"),
+        rounds.summary("items_read", "items/s", [9000.0, 8000.0], dataset="digits"),
     ]
     alone = {"strategy": "single", "launcher": "none", "devices_per_node": 1}
     return _file({**alone, **changes}, machine, rows)

@@ -3,7 +3,7 @@
 import sys
 
 from dlbench.log import event_fields
-from dlbench.starting.supervisor import Watched
+from dlbench.starting.supervisor import SupervisedRun
 
 WRITES = """
 import json, os, subprocess, sys, time, signal
@@ -29,7 +29,7 @@ def watched(folder, python, **changes):
         "time_limit_s": 30,
         "last_attempt": True,
     }
-    return Watched(**values | changes)
+    return SupervisedRun(**values | changes)
 
 
 def ends(log):

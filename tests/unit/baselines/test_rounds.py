@@ -24,10 +24,12 @@ def operation(clock, seconds, done):
     return times
 
 
-@pytest.mark.parametrize(("seconds", "number"), [(0.5, 1), (0.01, 10), (1e-6, rounds.MOST_NUMBER)])
+@pytest.mark.parametrize(
+    ("seconds", "number"), [(0.5, 1), (0.01, 10), (1e-6, rounds.MOST_PER_ROUND)]
+)
 def test_a_round_has_as_many_as_fill_its_time_and_no_end_of_short_ones(seconds, number):
     clock, done = Clock(), []
-    found = rounds.seconds_of_one(operation(clock, seconds, done), clock=clock)
+    found = rounds.seconds_per_operation(operation(clock, seconds, done), clock=clock)
     assert done == [1, 1, *[number] * rounds.ROUNDS]
     np.testing.assert_allclose(found, [seconds] * rounds.ROUNDS)
 
@@ -39,7 +41,7 @@ def test_what_takes_longer_than_it_told_fills_one_round_with_too_many():
         done.append(number)
         clock.now += number * (0.001 if len(done) < 3 else 0.05)
 
-    found = rounds.seconds_of_one(slower, clock=clock)
+    found = rounds.seconds_per_operation(slower, clock=clock)
     assert done == [1, 1, 100, *[2] * (rounds.ROUNDS - 1)]
     np.testing.assert_allclose(found, [0.05] * rounds.ROUNDS)
 
@@ -51,7 +53,7 @@ def test_the_slowest_process_counts_and_all_begin_a_round_together():
         told.append(values)
         return [values, [3 * values[0]]]  # the other one takes three times as long
 
-    found = rounds.seconds_of_one(operation(clock, 0.05, []), gather, clock)
+    found = rounds.seconds_per_operation(operation(clock, 0.05, []), gather, clock)
     # How many there are in a round follows from what is agreed: here one, alone two.
     np.testing.assert_allclose(found, [0.15] * rounds.ROUNDS)
     assert told[0::2] == [[0.0]] * (rounds.ROUNDS + 2)

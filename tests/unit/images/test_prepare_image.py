@@ -78,8 +78,8 @@ def test_what_ran_on_this_machine_is_found_out():
     with pytest.raises(Error) as error:
         prepare(sys.executable)
     assert str(error.value) == (
-        "image x under charliecloud: /etc/dlbench-image.json is not seen from inside: what runs "
-        "there is not in the image, but on the files of this machine"
+        "image x under charliecloud: /etc/dlbench-image.json is missing inside: the process was "
+        "not in the image, but saw the files of this machine"
     )
     assert not Path("results/images/x/form.json").exists()
 
@@ -87,7 +87,7 @@ def test_what_ran_on_this_machine_is_found_out():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"marker": {"image_id": "build-2"}}, "expected the image build-1, the process was in buil"),
+        ({"marker": {"image_id": "build-2"}}, "expected the image build-1, the process was in bui"),
         ({"marker": {}}, "is missing inside"),
         ({"marker": {"image": "x"}}, "expected the image build-1, the process was in None"),
         ({"python_version": "3.9.18"}, "needs Python 3.10 or newer, has 3.9.18"),

@@ -52,7 +52,7 @@ def test_where_there_is_nothing_it_is_said_what_there_could_be():
         trainer_image.origin(settings("no.sif"))
     assert str(error.value) == (
         "images: source no.sif: expected a SIF file, a root folder, an image archive, an OCI "
-        "layout, a folder with uv.lock, or docker://NAME; found nothing there"
+        "layout, a folder with uv.lock, or docker://NAME; found nothing"
     )
 
 

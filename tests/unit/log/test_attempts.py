@@ -69,7 +69,7 @@ def test_what_would_repeat_itself_becomes_a_result(log, program, state, status):
     attempts.rescue(log)
     program("sacct", f"17|{state}")
     program("squeue")
-    said = fates.Earlier(log.parent, None).verdict()
+    said = fates.EarlierAttempts(log.parent, None).verdict()
     assert (said and said[0]) == status
     assert said is None or ("job 17" in said[1] and state in said[1])
 
@@ -87,7 +87,7 @@ def test_a_job_that_ran_out_of_time_before_the_first_step_measured_nothing(
     attempts.rescue(log)
     program("sacct", f"17|{state}")
     program("squeue")
-    earlier = fates.Earlier(log.parent, None)
+    earlier = fates.EarlierAttempts(log.parent, None)
     message = f"its job 17 was ended: {state} ({earlier.describe()}){end}"
     assert earlier.verdict() == (status, message, status == "failed")
     theirs = earlier.verdict(logs_steps=False)  # another program's are read at its end
@@ -95,11 +95,11 @@ def test_a_job_that_ran_out_of_time_before_the_first_step_measured_nothing(
 
 
 def test_without_a_word_of_the_scheduler_there_is_no_verdict(log, program):
-    assert fates.Earlier(log.parent, None).verdict() is None  # no attempt was kept aside
+    assert fates.EarlierAttempts(log.parent, None).verdict() is None  # no attempt was kept aside
     attempts.rescue(log)
     for name in ("sacct", "squeue"):
         program(name, script="#!/bin/sh\nexit 1\n")
-    assert fates.Earlier(log.parent, None).verdict() is None
+    assert fates.EarlierAttempts(log.parent, None).verdict() is None
 
 
 def test_a_file_system_without_hard_links_keeps_no_second_name(log, monkeypatch):

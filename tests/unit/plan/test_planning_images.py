@@ -250,9 +250,9 @@ def test_an_image_of_another_study_is_not_replaced_by_one_of_the_same_name(conta
     with pytest.raises(Error) as error:
         contained(other, runtime="podman", environment="mine")
     assert (
-        "images: mine is another image already: study 'theirs' made it from mine.tar, this one "
-        "asks for other.tar. Give yours another name, under images and as environment in the "
-        "matrix; or delete results/images/mine, if that study is over"
+        "images: the name mine is taken: study 'theirs' made an image of this name from mine.tar, "
+        "this study from other.tar. Give yours another name, under images and as environment in "
+        "the matrix; or delete results/images/mine, if that study is over"
     ) in str(error.value)
     # The same image serves both, and a study may change its own.
     assert contained(MINE, runtime="podman", environment="mine").remade == frozenset()

@@ -321,7 +321,7 @@ def test_a_package_of_the_image_counts_in_a_container_not_that_of_the_environmen
 def test_the_directive_stays_on_one_node():
     horovod = {"strategy": "horovod", "launcher": "srun", "nodes": 2, "runtime": "apptainer"}
     assert reason(runtime_options="start=directive", **horovod) == (
-        "start: directive enters an image on one node only, not on 2"
+        "start: directive enters an image on one node only; the run has 2 nodes"
     )
 
 

@@ -146,7 +146,7 @@ def attempts(run, *job_ids, session=SESSION):
 
 
 def earlier(run, session=SESSION):
-    return fates.Earlier(run_record.folder(run.id), session)
+    return fates.EarlierAttempts(run_record.folder(run.id), session)
 
 
 def test_a_preemption_uses_up_no_attempt_and_the_last_cause_is_shown_with_the_others(study, slurm):

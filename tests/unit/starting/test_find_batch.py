@@ -79,10 +79,10 @@ def record(status="ok", **summary):
 
 def test_all_processes_of_a_node_share_its_memory_and_each_has_a_device():
     ended = record(peak_memory_bytes=20, peak_reserved_bytes_per_device=50, memory_limit_bytes=100)
-    assert find_batch.judged(RUN, ended, processes=2, free=100).share == 0.5
-    assert find_batch.judged(RUN, ended, processes=4, free=100).share == 0.8
-    assert not find_batch.judged(RUN, ended, processes=5, free=100).fits
-    unknown = find_batch.judged(RUN, record(), 1, 100)
+    assert find_batch.judge(RUN, ended, processes=2, free=100).share == 0.5
+    assert find_batch.judge(RUN, ended, processes=4, free=100).share == 0.8
+    assert not find_batch.judge(RUN, ended, processes=5, free=100).fits
+    unknown = find_batch.judge(RUN, record(), 1, 100)
     assert unknown.fits and unknown.share is None
 
 
@@ -93,18 +93,18 @@ def test_what_an_allocator_keeps_in_reserve_is_not_held():
         peak_used_bytes_per_device=99,
         memory_limit_bytes=100,
     )
-    assert find_batch.judged(RUN, ended, processes=1, free=None).share == 0.5
+    assert find_batch.judge(RUN, ended, processes=1, free=None).share == 0.5
 
 
 @pytest.mark.parametrize("status", ["oom", "timeout"])
 def test_a_try_that_ends_out_of_memory_or_takes_too_long_does_not_fit(status):
-    tried = find_batch.judged(RUN, record(status), 1, 100)
+    tried = find_batch.judge(RUN, record(status), 1, 100)
     assert not tried.fits and tried.words == "batch 8: why"
 
 
 def test_a_try_that_fails_for_another_reason_ends_the_search():
     with pytest.raises(find_batch.Failed, match="batch 8 was tried and failed: why"):
-        find_batch.judged(RUN, record("failed"), 1, 100)
+        find_batch.judge(RUN, record("failed"), 1, 100)
 
 
 def test_of_a_search_that_this_machine_cannot_do_the_reason_is_kept(tmp_path, monkeypatch):
@@ -125,7 +125,7 @@ def test_a_node_has_what_is_free_or_less_where_the_site_allows_less():
 def test_the_words_of_a_try_are_those_of_its_batch(tmp_path):
     words = ["--label=x", "--position=try 1", "--spec={}", "--", "python", "train.py"]
     words += ["{flags}", "--log", "elsewhere", "--device", "cpu"]
-    changed = find_batch.of_batch(words, RUN, tmp_path / "train.jsonl", 3)
+    changed = find_batch.arguments_for_batch(words, RUN, tmp_path / "train.jsonl", 3)
     assert json.loads(changed[2].removeprefix("--spec=")) == RUN.values()
     assert changed[1] == "--position=try 3"
     log = str(tmp_path / "train.jsonl")

@@ -23,7 +23,7 @@ from pathlib import Path
 from dlbench.starting import leftovers
 from dlbench.starting import supervisor
 log, leftovers.VARIABLE = Path(sys.argv[1]), sys.argv[2]
-supervisor.supervise(supervisor.Watched(
+supervisor.supervise(supervisor.SupervisedRun(
     log=log, messages=log.with_name("messages"), label="x", position="", launch={{}},
     time_limit_s=600, last_attempt=True, command=(sys.executable, "-c", {LAUNCHER!r}),
 ))

@@ -1,4 +1,4 @@
-"""start_command.see_node: a run that names its node is on that one, or says so."""
+"""start_command.check_node: a run that names its node is on that one, or says so."""
 
 import dataclasses
 
@@ -26,11 +26,11 @@ def test_a_run_is_on_its_node_by_the_name_of_the_machine_or_of_the_scheduler(
 ):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    start_command.see_node(dataclasses.replace(RUN, node=node), variables)
+    start_command.check_node(dataclasses.replace(RUN, node=node), variables)
 
 
 def test_a_job_on_another_node_than_was_asked_for_says_so():
     run = dataclasses.replace(RUN, node="n7")
     variables = {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n8"}
-    with pytest.raises(start_command.Elsewhere, match=r"expected node n7, found .*n8: Slurm was"):
-        start_command.see_node(run, variables)
+    with pytest.raises(start_command.WrongNode, match=r"expected node n7, found .*n8: Slurm was"):
+        start_command.check_node(run, variables)

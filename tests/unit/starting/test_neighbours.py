@@ -320,7 +320,7 @@ def test_other_processes_on_a_gpu_of_its_are_counted_where_they_can_be(kernel, t
     assert describe_disturbance(said) == "others had 2 processes on a GPU of the run"
     said = values(watch(kernel, share=0.05), kernel, 10, log(None, None))
     assert said["other_gpu_processes"] is None
-    assert said["unknown"]["other_gpu_processes"] == neighbours.BESIDE
+    assert said["unknown"]["other_gpu_processes"] == neighbours.GPU_PROCESSES_HIDDEN
 
 
 # Waiting for quiet, by a clock that stands still but for sleeping.

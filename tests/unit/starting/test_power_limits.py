@@ -187,10 +187,10 @@ def left(gpus, set_w=250, **changes):
 
 def test_what_a_killed_attempt_left_is_restored_by_the_next_start(gpus, capfd):
     left(gpus)
-    power_limits.restore_left()
+    power_limits.restore_leftover_limits()
     assert gpus.limits == [300, 300] and notes() == []
     assert "that a killed attempt left is restored, 300 W" in capfd.readouterr().err
-    power_limits.restore_left()
+    power_limits.restore_leftover_limits()
     assert capfd.readouterr().err == ""
 
 
@@ -201,7 +201,7 @@ def test_what_a_killed_attempt_left_is_restored_by_the_next_start(gpus, capfd):
 )
 def test_what_is_no_longer_as_it_was_left_is_let_be(gpus, changes):
     left(gpus, **changes)
-    power_limits.restore_left()
+    power_limits.restore_leftover_limits()
     assert gpus.limits == [250, 300]
 
 
@@ -210,7 +210,7 @@ def test_what_is_no_longer_as_it_was_left_is_let_be(gpus, changes):
 )
 def test_notes_of_other_machines_and_damaged_ones_are_let_be(gpus, words):
     left(gpus, supervisor=words)
-    power_limits.restore_left()
+    power_limits.restore_leftover_limits()
     assert gpus.limits == [250, 300] and len(notes()) == 1
 
 
@@ -218,10 +218,10 @@ def test_beside_a_limit_that_cannot_be_restored_nothing_is_started(gpus):
     left(gpus)
     gpus.change(0, allowed=False)
     with pytest.raises(Error, match="is 250 W, set for a run, and cannot be restored: nvidia-smi"):
-        power_limits.restore_left()
+        power_limits.restore_leftover_limits()
     gpus.break_down()
     with pytest.raises(Error, match="may have left a power limit, see results/power_limits/GPU-"):
-        power_limits.restore_left()
+        power_limits.restore_leftover_limits()
     assert len(notes()) == 1
 
 

@@ -9,7 +9,7 @@ from support.runs.made_runs import write
 
 def test_the_schedulers_own_words_are_shown_and_kept(study, capsys):
     run = study.runs[0]
-    refusals.keep([run.id], "slurm", "sbatch: error: ask for less\nsbatch: error: Invalid account")
+    refusals.record([run.id], "slurm", "sbatch: error: ask for less\nsbatch: error: Invalid account")
     message = "Slurm refused its job: sbatch: error: ask for less; sbatch: error: Invalid account"
     assert capsys.readouterr().err == f"{run.id}: {message}\n"
     assert refusals.describe(run_record.folder(run.id)) == message
@@ -19,7 +19,7 @@ def test_status_says_what_was_refused_and_how_often(study):
     refused, tried, _, _ = study.runs
     event_log.keep_aside(write(tried))
     for run in (refused, refused, tried):
-        refusals.keep([run.id], "slurm", "Invalid qos")
+        refusals.record([run.id], "slurm", "Invalid qos")
     assert {(r["state"], r["message"]) for r in status.report(study)["reasons"]} == {
         ("pending", "Slurm refused its job, 2 times: Invalid qos"),
         ("pending", "Slurm refused its job: Invalid qos"),
@@ -28,7 +28,7 @@ def test_status_says_what_was_refused_and_how_often(study):
 
 def test_a_note_is_taken_once(study):
     run = study.runs[0]
-    refusals.keep([run.id], "sge", "qsub failed (exit code 1): job limit")
+    refusals.record([run.id], "sge", "qsub failed (exit code 1): job limit")
     found = refusals.take(run_record.folder(run.id))
     assert (found["message"], found["times"]) == ("qsub failed (exit code 1): job limit", 1)
     assert refusals.take(run_record.folder(run.id)) is None

@@ -53,7 +53,7 @@ class Device:
 def test_the_rate_is_that_of_the_largest_product_that_is_short_and_stalls_do_not_count():
     clock = Clock()
     device = Device(clock)
-    found = calibration.measured(device, clock)
+    found = calibration.measure(device, clock)
     assert found["matrix_size"] == max(device.sizes)
     assert found["tflops"] == pytest.approx(0.05, rel=0.12)
     assert found["gb_per_s"] == pytest.approx(10.0)
@@ -63,7 +63,7 @@ def test_the_rate_is_that_of_the_largest_product_that_is_short_and_stalls_do_not
 @pytest.mark.parametrize("flops", [2e9, 5e10, 2e12, 1e15])
 def test_slow_and_fast_devices_are_measured_in_seconds(flops):
     clock = Clock()
-    calibration.measured(Device(clock, flops, gb_per_s=flops / 5e9), clock)
+    calibration.measure(Device(clock, flops, gb_per_s=flops / 5e9), clock)
     assert clock.now < 20
 
 
@@ -92,7 +92,7 @@ def test_others_that_disturb_for_seconds_and_slow_places_in_memory_do_not_count(
 
     clock = Clock()
     for _ in range(3):  # each begins at another moment, in another place
-        found = calibration.measured(Disturbed(clock, half_at=0), clock)
+        found = calibration.measure(Disturbed(clock, half_at=0), clock)
         assert found["tflops"] == pytest.approx(0.05, rel=0.01)
         assert found["gb_per_s"] == pytest.approx(10.0, rel=0.01)
         clock.now += 0.7

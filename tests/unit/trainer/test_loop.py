@@ -172,7 +172,11 @@ def test_the_learning_rates_of_a_window_are_logged_where_they_differ(tmp_path):
 
 def test_ranks_meet_for_checkpoints_after_whole_windows(tmp_path):
     path, stops = tmp_path / "train.jsonl", iter(["", "SIGTERM"])
-    how = {"folder": tmp_path / "checkpoint", "every_s": 1e9, "asked": lambda: next(stops, "")}
+    how = {
+        "folder": tmp_path / "checkpoint",
+        "every_s": 1e9,
+        "stop_reason": lambda: next(stops, ""),
+    }
     with pytest.raises(checkpoints.Stopped) as stopped:
         trained(Engine(), path, spec(steps=10**6, steps_per_sync=7), checkpointing=how)
     step = int(str(stopped.value).split()[-1])
@@ -183,7 +187,11 @@ def test_ranks_meet_for_checkpoints_after_whole_windows(tmp_path):
 
 def test_a_stopped_run_goes_on_with_the_variables_of_its_engine(tmp_path):
     path, stops = tmp_path / "train.jsonl", iter(["", "SIGTERM"])
-    how = {"folder": tmp_path / "checkpoint", "every_s": 1e9, "asked": lambda: next(stops, "")}
+    how = {
+        "folder": tmp_path / "checkpoint",
+        "every_s": 1e9,
+        "stop_reason": lambda: next(stops, ""),
+    }
     long = spec(steps=10**6)
     with pytest.raises(checkpoints.Stopped) as stopped:
         trained(Engine(), path, long, checkpointing=how)

@@ -109,7 +109,7 @@ class Drift:
         by_shape: dict[tuple[Any, ...], list[_Group]] = {}
         for group in self._groups.values():
             by_shape.setdefault(_values(group.rows[0], SHAPE), []).append(group)
-        self.shapes = {shape: _Shape(is_own) for shape, is_own in by_shape.items()}
+        self.shapes = {shape: _Shape(members) for shape, members in by_shape.items()}
         self._means = np.array([group.mean for group in self._groups.values()])
 
     def compare(self, a: Sequence[Row], b: Sequence[Row]) -> Sides:

@@ -1,16 +1,16 @@
-"""What limits each series of runs: the efficiency that is lost on its most devices, in parts.
+"""What limits each series of runs: how much efficiency each part of a step costs.
 
-- The loss is 1 less the efficiency of the most devices whose base differs from them in the strategy
-  at most: probes on one device have that of a single one, too.
-- From probes of those runs: a step takes longer than the base's, an item, by the sum of what each
-  of its parts takes longer; a part's loss is that over the step. Of a base on one device that has
-  no probes only what needs several devices is known: exchange and sharing.
-- The interval of a difference comes of those of its two sides (G. Y. Zou, A. Donner (2008).
-  Statist. Med. 27, 1693-1702), and that of what remains of those of loss and parts: neighbouring
-  parts share a probe with opposite signs, which makes it too wide rather than too narrow.
-- From baselines: an all-reduce of the gradients that nothing overlaps (expected_scaling.py).
-- A part is told if its interval is above zero and nothing is in doubt. None is where those that are
-  told exceed the loss beyond its interval: runs and probes do not agree.
+- The loss is 1 minus the efficiency on the largest number of devices whose runs differ from their
+  base in the strategy at most. (A probe on one device has the strategy of a single device, too.)
+- With probes: per item, a step takes longer than a step of the base. Each part has a share in that;
+  its loss is this share over the step time. A base on one device without probes has no exchange and
+  no sharing; its other parts are unknown.
+- The interval of a difference follows from the intervals of its two sides (G. Y. Zou, A. Donner
+  (2008). Statist. Med. 27, 1693-1702), that of the residual from those of the loss and its parts.
+  Neighbouring parts share a probe with opposite signs, so it is too wide rather than too narrow.
+- With baselines: the loss to an all-reduce of the gradients without overlap (expected_scaling.py).
+- A part is resolved if its interval is above zero and its probes are reliable. If the resolved
+  parts add up to more than the interval of the loss allows, runs and probes contradict one another.
 """
 
 import math
@@ -24,19 +24,19 @@ from dlbench.baselines import all_reduce
 from dlbench.tables.cells import Row, is_absent
 
 OF_SEVERAL_DEVICES = (explanations.EXCHANGE, explanations.SHARING)
-UNTOLD_BASE = "no probes of the base"
+NO_BASE_PROBES = "no probes of the base"
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one part of a step takes of the efficiency.
+    """The efficiency that one part of a step costs.
 
     Attributes:
         name: one of explanations.PARTS.
-        loss: of the efficiency; no value (nan) where only the step's part is known.
-        step_time: seconds of a step on these devices that it takes.
-        note: why it is not told; "" if it is.
-        shares_node: whether the exchange has in it what devices of a node take from each other.
+        loss: share of the efficiency; nan where the same part of the base is unknown.
+        step_time: its seconds in a step of the point.
+        note: why it is not resolved; "" if it is.
+        shares_node: the exchange includes the slowdown by other devices of the node.
     """
 
     name: str
@@ -46,19 +46,19 @@ class Part:
     shares_node: bool = False
 
     @property
-    def told(self) -> bool:
+    def resolved(self) -> bool:
         return not self.note
 
 
 @dataclass(frozen=True)
 class AllReduce:
-    """One of the gradients among the devices of a point, as baselines have it.
+    """An all-reduce of the gradients over the devices of a point, as the baselines timed it.
 
     Attributes:
-        bus_bytes: by which bus bandwidth is counted.
-        time: seconds; ends are the shortest and the longest round.
-        loss: of the efficiency if nothing overlaps, with ends of the same; None where that of
-            the base is not known.
+        bus_bytes: the bytes that bus bandwidth counts.
+        time: seconds; the ends are the shortest and the longest round.
+        loss: share of the efficiency without overlap, with the same ends; None if the all-reduce
+            of the base was not measured.
     """
 
     bus_bytes: float
@@ -78,49 +78,49 @@ class Limit:
 
     @property
     def base(self) -> Base:
-        """What the series is compared with; one that has no base has no Limit."""
+        """The base of the series; a series without one has no Limit."""
         assert self.series.base is not None
         return self.series.base
 
     @property
-    def is_shown(self) -> bool:
-        """Whether any efficiency is shown to be lost."""
+    def is_resolved(self) -> bool:
+        """Whether the loss is above zero by its interval."""
         return self.loss.low > 0
 
     @property
-    def told(self) -> list[Part]:
-        """The parts that are told, the largest first."""
-        return sorted((part for part in self.parts if part.told), key=lambda part: -part.loss.value)
+    def resolved(self) -> list[Part]:
+        """The resolved parts, the largest first."""
+        return sorted((part for part in self.parts if part.resolved), key=lambda part: -part.loss.value)
 
     @property
-    def told_loss(self) -> float:
-        """What the told parts lose together."""
-        return math.fsum(part.loss.value for part in self.told)
+    def resolved_loss(self) -> float:
+        """The sum of the losses of the resolved parts."""
+        return math.fsum(part.loss.value for part in self.resolved)
 
     @property
     def agrees(self) -> bool:
-        """Whether the told parts are within the loss."""
-        return self.told_loss <= self.loss.high
+        """Whether the resolved parts are within the interval of the loss."""
+        return self.resolved_loss <= self.loss.high
 
     @property
-    def rest(self) -> Estimate:
-        """The loss without the told parts."""
-        value = self.loss.value - self.told_loss
+    def residual(self) -> Estimate:
+        """The loss without the resolved parts."""
+        value = self.loss.value - self.resolved_loss
         below = [self.loss.value - self.loss.low]
         above = [self.loss.high - self.loss.value]
-        below += [part.loss.high - part.loss.value for part in self.told]
-        above += [part.loss.value - part.loss.low for part in self.told]
+        below += [part.loss.high - part.loss.value for part in self.resolved]
+        above += [part.loss.value - part.loss.low for part in self.resolved]
         low, high = value - math.hypot(*below), value + math.hypot(*above)
         return Estimate(value, low, high, self.loss.runs)
 
 
 def of_series(
-    series: Sequence[Series], explained: Sequence[Row], baselines: Sequence[Row]
+    all_series: Sequence[Series], explained: Sequence[Row], baselines: Sequence[Row]
 ) -> list[Limit]:
     """The Limit of each series whose efficiency has an interval; others are left out.
 
     Args:
-        series: of scaling_series.all_series.
+        all_series: of scaling_series.all_series.
         explained, baselines: rows of the tables of explanations and of baselines.
     """
     parts_by_run: dict[str, list[Row]] = {}
@@ -128,73 +128,73 @@ def of_series(
         parts_by_run.setdefault(row["run_id"], []).append(row)
     return [
         Limit(
-            one,
+            series,
             point,
             loss,
-            tuple(_parts(one, point, parts_by_run)),
-            _all_reduce(one, point, baselines),
+            tuple(_parts(series, point, parts_by_run)),
+            _all_reduce(series, point, baselines),
         )
-        for one in series
-        if (point := _farthest(one)) and (loss := _loss(point))
+        for series in all_series
+        if (point := _largest_point(series)) and (loss := _loss(point))
     ]
 
 
-def _farthest(series):
+def _largest_point(series):
     """The point on the most devices that differs from its base in no more than the strategy."""
     if series.base is None or (series.row.get("copies_per_node") or 1) > 1:
         return None
-    more = (point for point in series.points if point.devices > series.base.devices)
-    sound = [point for point in more if not {*point.mismatch} - {*STRATEGY}]
-    return max(sound, key=lambda point: point.devices, default=None)
+    larger = (point for point in series.points if point.devices > series.base.devices)
+    comparable = [point for point in larger if not {*point.mismatch} - {*STRATEGY}]
+    return max(comparable, key=lambda point: point.devices, default=None)
 
 
 def _loss(point):
-    kept = point.efficiency
-    if kept is None or not math.isfinite(kept.low):
+    efficiency = point.efficiency
+    if efficiency is None or not math.isfinite(efficiency.low):
         return None
-    return Estimate(1 - kept.value, 1 - kept.high, 1 - kept.low, kept.runs)
+    return Estimate(1 - efficiency.value, 1 - efficiency.high, 1 - efficiency.low, efficiency.runs)
 
 
 def _parts(series, point, parts_by_run):
     """A Part for each part of a step of the point; none without its probes."""
-    own, base = (_explained(runs, parts_by_run) for runs in (point.runs, series.base.runs))
-    whole_s = next((row["step_time_s"] / row["share"] for row in own if row.get("share")), None)
-    if whole_s is None:
+    rows, base_rows = (_rows_of_runs(runs, parts_by_run) for runs in (point.runs, series.base.runs))
+    step_s = next((row["step_time_s"] / row["share"] for row in rows if row.get("share")), None)
+    if step_s is None:
         return
     items = _batch(series.base.runs[0]), _batch(point.runs[0])
-    names = {row["part"] for row in own}
-    in_one = explanations.SHARING not in names and (point.runs[0].get("devices_per_node") or 1) > 1
-    for row in own:
-        name, step_time, of_base = row["part"], _time(row), _of_base(row["part"], series, base)
+    names = {row["part"] for row in rows}
+    shares_node = explanations.SHARING not in names and (point.runs[0].get("devices_per_node") or 1) > 1
+    for row in rows:
+        name, step_time, in_base = row["part"], _time(row), _of_base(row["part"], series, base_rows)
         note = "" if row["told_apart"] else row["note"]
         loss = Estimate(math.nan, math.nan, math.nan, row["runs"])
-        if of_base is None or None in items:
-            note = note or UNTOLD_BASE
+        if in_base is None or None in items:
+            note = note or NO_BASE_PROBES
         else:
-            loss = _difference(step_time, of_base[0], items[1] / items[0], whole_s)
-            note = note or of_base[1]
+            loss = _difference(step_time, in_base[0], items[1] / items[0], step_s)
+            note = note or in_base[1]
             note = note or ("" if loss.low > 0 else explanations.INCLUDES_ZERO)
-        yield Part(name, loss, step_time, note, in_one and name == explanations.EXCHANGE)
+        yield Part(name, loss, step_time, note, shares_node and name == explanations.EXCHANGE)
 
 
-def _explained(runs, parts_by_run):
+def _rows_of_runs(runs, parts_by_run):
     return next((parts_by_run[run["run_id"]] for run in runs if run["run_id"] in parts_by_run), [])
 
 
-def _of_base(name, series, rows):
-    """(what a part of a step of the base takes, why that is not relied on); None if not known."""
-    found = next((row for row in rows if row["part"] == name), None)
+def _of_base(name, series, base_rows):
+    """(seconds of a part in a step of the base, why they are unreliable or ""); None: unknown."""
+    found = next((row for row in base_rows if row["part"] == name), None)
     if found:
-        return _time(found), _doubt(found)
+        return _time(found), _why_unreliable(found)
     if series.base.devices == 1 and name in OF_SEVERAL_DEVICES:
         return Estimate(0.0, 0.0, 0.0, 0), ""
     return None
 
 
-def _doubt(row):
-    """Why a part of the base is not relied on; that it may be nothing is no reason."""
-    relied = row["told_apart"] or row["note"] == explanations.INCLUDES_ZERO
-    return "" if relied else f"of the base: {row['note']}"
+def _why_unreliable(row):
+    """Why a part of the base is unreliable; an interval that includes zero is no reason."""
+    reliable = row["told_apart"] or row["note"] == explanations.INCLUDES_ZERO
+    return "" if reliable else f"of the base: {row['note']}"
 
 
 def _time(row):
@@ -203,12 +203,12 @@ def _time(row):
     return Estimate(*values, row["runs"])
 
 
-def _difference(one, other, factor, whole_s):
+def _difference(part, base_part, factor, step_s):
     """(one - factor x other) / whole_s with its interval."""
-    value = one.value - factor * other.value
-    low = value - math.hypot(one.value - one.low, factor * (other.high - other.value))
-    high = value + math.hypot(one.high - one.value, factor * (other.value - other.low))
-    return Estimate(value / whole_s, low / whole_s, high / whole_s, one.runs)
+    value = part.value - factor * base_part.value
+    low = value - math.hypot(part.value - part.low, factor * (base_part.high - base_part.value))
+    high = value + math.hypot(part.high - part.value, factor * (base_part.value - base_part.low))
+    return Estimate(value / step_s, low / step_s, high / step_s, part.runs)
 
 
 def _batch(run):
@@ -219,25 +219,25 @@ def _batch(run):
 
 def _all_reduce(series, point, baselines):
     run, base = point.runs[0], series.base.runs[0]
-    time = _attained(run, baselines)
+    time = _exchange_time(run, baselines)
     items = _batch(base), _batch(run)
     if time is None:
         return None
-    of_base = Estimate(0.0, 0.0, 0.0, 0)
+    base_time = Estimate(0.0, 0.0, 0.0, 0)
     if series.base.devices > 1:
-        of_base = _attained(base, baselines)
+        base_time = _exchange_time(base, baselines)
     loss = None
-    if of_base and None not in items:
+    if base_time and None not in items:
         step_s = run["global_batch"] / point.throughput.value
         factor = items[1] / items[0]
-        pairs = (time.value, of_base.value), (time.low, of_base.high), (time.high, of_base.low)
-        loss = Estimate(*((own - factor * other) / step_s for own, other in pairs), len(point.runs))
+        pairs = (time.value, base_time.value), (time.low, base_time.high), (time.high, base_time.low)
+        loss = Estimate(*((seconds - factor * base_seconds) / step_s for seconds, base_seconds in pairs), len(point.runs))
     size_bytes = expected_scaling.all_reduced_bytes(run)
     return AllReduce(all_reduce.bus_bytes(size_bytes, point.devices), time, loss)
 
 
-def _attained(run, baselines):
+def _exchange_time(run, baselines):
     """Seconds of the exchange of a step by its shortest and longest round; None: not measured."""
     names = ("time_s", "time_low_s", "time_high_s")
-    found = [expected_scaling.exchange_s(run, baselines, name) for name in names]
-    return None if None in found else Estimate(*found, len(baselines))
+    seconds = [expected_scaling.exchange_s(run, baselines, name) for name in names]
+    return None if None in seconds else Estimate(*seconds, len(baselines))

@@ -197,7 +197,9 @@ def _numbers(row, line, where):
     relative = row["metric"] in RELATIVE
     if relative != bool(row["base"]):
         base = "none" if relative else repr(row["base"])
-        expected = "the point that it is relative to" if relative else "none: it is relative to none"
+        expected = (
+            "the point that it is relative to" if relative else "none: it is relative to none"
+        )
         raise Error(f"{where}, base of {row['metric']}: expected {expected}, found {base}")
     for name in ("quality", "source"):
         if not row[name]:

@@ -134,14 +134,16 @@ def all_series(
         sentinels: rows of the table of sentinels.
         margin: within which drift between sessions is equivalent to none.
     """
-    drift_of_runs = drift.Drift(rows, sentinels, margin)
+    drifts = drift.Drift(rows, sentinels, margin)
     done = _sorted(row for row in map(_plain, rows) if _is_done(row))
     lenders = {kind: _lenders(done, kind) for kind in FIXED}
-    scaled = [_series(kind, group, lenders, drift_of_runs) for kind, group in _groups(done, lenders)]
+    scaled = [
+        _series(kind, group, lenders, drifts) for kind, group in _groups(done, lenders)
+    ]
     in_series = {id(run) for series in scaled for run in series.runs}
     weak = _grouped(done, FIXED["weak"])
     rest = [[row for row in group if id(row) not in in_series] for group in weak]
-    return [*scaled, *(_series(None, group, lenders, drift_of_runs) for group in rest if group)]
+    return [*scaled, *(_series(None, group, lenders, drifts) for group in rest if group)]
 
 
 def run_names(runs: Iterable[Row], study: str) -> str:
@@ -196,7 +198,9 @@ def _series_from_rows(points, runs):
             borrowed=first["base_run_ids"] not in runs_of_points,
         )
     return Series(
-        first["scaling"], [_point_from_row(p, runs_of_points[p["run_ids"]], base) for p in points], base
+        first["scaling"],
+        [_point_from_row(p, runs_of_points[p["run_ids"]], base) for p in points],
+        base,
     )
 
 
@@ -319,12 +323,12 @@ def _lent(kind, row, lenders):
     return [r for r in lenders_runs if all(r.get(n) == lenders_runs[0].get(n) for n in STRATEGY)]
 
 
-def _series(kind, group, lenders, drift_of_runs):
+def _series(kind, group, lenders, drifts):
     layouts = {}
     for row in group:
         layouts.setdefault((row["devices"], row.get("nodes")), []).append(row)
     base = _base(kind, layouts, lenders) if kind else None
-    points = [_point(kind, layout, runs, base, drift_of_runs) for layout, runs in layouts.items()]
+    points = [_point(kind, layout, runs, base, drifts) for layout, runs in layouts.items()]
     return Series(kind, points, base)
 
 
@@ -336,10 +340,10 @@ def _base(kind, layouts, lenders):
     return Base(devices, nodes, own_runs, borrowed=False)
 
 
-def _point(kind, layout, runs, base, drift_of_runs):
+def _point(kind, layout, runs, base, drifts):
     if base is None:
         return Point(*layout, runs, _mean(runs))
-    sides = drift_of_runs.compare(runs, base.runs)
+    sides = drifts.compare(runs, base.runs)
     ratio = sides.difference.ratio
     if runs is base.runs:  # a speedup of 1, as it was defined
         ratio = estimates.Estimate(1.0, math.nan, math.nan, len(runs))

@@ -102,7 +102,7 @@ def _note(series, point):
     elif series.base and estimates.is_thin(len(point.runs), len(series.base.runs)):
         notes.append(estimates.THIN)
     if point.sides and point.sides.drift:
-        notes.append(f"over sessions: {point.sides.words}")
+        notes.append(f"over sessions: {point.sides.label}")
     return "; ".join(notes)
 
 

@@ -57,5 +57,5 @@ def rows(
         gradients_bytes: sizes of the gradients of the models.
     """
     for size in sizes_bytes(gradients_bytes):
-        seconds = rounds.seconds_of_one(make(size // NUMBER_BYTES), gather)
+        seconds = rounds.seconds_per_operation(make(size // NUMBER_BYTES), gather)
         yield rounds.timed(MEASURE, size, seconds, bus_bytes(size, devices))

@@ -41,7 +41,7 @@ def row(spec: Spec, reader: type, folder: str, cores: int) -> dict[str, Any]:
         if hasattr(data, "close"):
             data.close()
     per_core = [rate / cores for rate in rates]
-    return rounds.kept(MEASURE, "items/s", per_core, dataset=spec.dataset)
+    return rounds.summary(MEASURE, "items/s", per_core, dataset=spec.dataset)
 
 
 def _rates(

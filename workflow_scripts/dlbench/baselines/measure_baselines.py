@@ -115,10 +115,10 @@ def _of_device(
     lasting_s: float,
 ) -> Iterator[dict[str, Any]]:
     kernels = made.kernels()
-    attained = [calibration.measured(kernels, lasting_s=lasting_s) for _ in range(CALIBRATIONS)]
-    yield rounds.kept("matrix_product", "TFLOP/s", [one["tflops"] for one in attained])
+    attained = [calibration.measure(kernels, lasting_s=lasting_s) for _ in range(CALIBRATIONS)]
+    yield rounds.summary("matrix_product", "TFLOP/s", [one["tflops"] for one in attained])
     copied = {"size_bytes": attained[0]["copied_bytes"]}
-    yield rounds.kept("memory_copy", "GB/s", [one["gb_per_s"] for one in attained], **copied)
+    yield rounds.summary("memory_copy", "GB/s", [one["gb_per_s"] for one in attained], **copied)
     yield from host_copies(kernels, made.visible_gpu_count)
     yield from file_reading.rows(folder)
     cores = len(os.sched_getaffinity(0))
@@ -133,7 +133,7 @@ def host_copies(kernels: calibration.Kernels, gpus: int) -> Iterator[dict[str, A
         yield {"measure": "host_to_device", "unit": "GB/s", "unknown": NO_COPIES}
         return
     for size in COPIED_BYTES:
-        seconds = rounds.seconds_of_one(kernels.from_host(size // 4))
+        seconds = rounds.seconds_per_operation(kernels.from_host(size // 4))
         yield rounds.timed("host_to_device", size, seconds, size)
 
 

@@ -1,4 +1,4 @@
-"""Rounds of a measurement: the time of one on the slowest process, and what is kept of several."""
+"""Rounds of a measurement: time an operation on the slowest process, and summarize the rounds."""
 
 import statistics
 import time
@@ -10,8 +10,9 @@ import numpy as np
 from dlbench.trainer.calibration import Repeat
 
 ROUNDS, ROUND_S = 5, 0.1
-MOST_NUMBER = 2000  # in one round
-Gather = Callable[[list[float]], Any]  # the numbers of all processes; none returns before all call
+MOST_PER_ROUND = 2000  # operations
+# An all-gather: the numbers of all processes. It is a barrier, too: none returns before all call.
+Gather = Callable[[list[float]], Any]
 
 
 def alone(values: list[float]) -> list[float]:
@@ -19,38 +20,40 @@ def alone(values: list[float]) -> list[float]:
     return values
 
 
-def seconds_of_one(
-    times: Repeat, gather: Gather = alone, clock: Callable[[], float] = time.perf_counter
+def seconds_per_operation(
+    repeat: Repeat, gather: Gather = alone, clock: Callable[[], float] = time.perf_counter
 ) -> list[float]:
-    """Seconds that one takes, in each of ROUNDS rounds, on the slowest process.
+    """Seconds that one operation takes on the slowest process, in each of ROUNDS rounds.
 
-    All processes begin a round together and do as many as fill ROUND_S by the round before, after
-    one that compiles and connects and one alone. So a quick one makes one round too long, not all.
+    The first operation, which compiles and connects, is not timed; the second is timed alone. Each
+    round then performs as many operations as would have filled ROUND_S at the speed of the round
+    before it. If an operation happens to be fast once, only the next round gets too long. All
+    processes start a round at a barrier.
 
     Args:
-        times: does it so many times and waits for the last.
+        repeat: performs the operation so many times and waits for the last.
         gather: that of the processes' strategy.
         clock: seconds since any moment.
     """
 
-    def slowest(number):
+    def slowest(count):
         gather([0.0])
         begin = clock()
-        times(number)
-        return max(float(np.max(gather([clock() - begin]))), 1e-9) / number
+        repeat(count)
+        return max(float(np.max(gather([clock() - begin]))), 1e-9) / count
 
     slowest(1)
     seconds = [slowest(1)]
     for _ in range(ROUNDS):
-        number = min(max(round(ROUND_S / seconds[-1]), 1), MOST_NUMBER)
-        seconds.append(slowest(number))
+        count = min(max(round(ROUND_S / seconds[-1]), 1), MOST_PER_ROUND)
+        seconds.append(slowest(count))
     return seconds[1:]
 
 
-def kept(measure: str, unit: str, values: Sequence[float], **more: Any) -> dict[str, Any]:
-    """What is kept of the values of several rounds: their median, the least and the most.
+def summary(measure: str, unit: str, values: Sequence[float], **more: Any) -> dict[str, Any]:
+    """A row of the table of baselines: the median of several rounds, the least and the most.
 
-    >>> kept("memory_copy", "GB/s", [3.0, 1.0, 2.0])
+    >>> summary("memory_copy", "GB/s", [3.0, 1.0, 2.0])
     {'measure': 'memory_copy', 'unit': 'GB/s', 'value': 2.0, 'low': 1.0, 'high': 3.0, 'rounds': 3}
 
     Args:
@@ -72,14 +75,14 @@ def kept(measure: str, unit: str, values: Sequence[float], **more: Any) -> dict[
 def timed(
     measure: str, size_bytes: int, seconds: Sequence[float], moved_bytes: float
 ) -> dict[str, Any]:
-    """As `kept`, of something that moves bytes: its bandwidth in GB/s, and its time.
+    """As `summary`, of an operation that moves bytes: its bandwidth in GB/s, and its time.
 
     Args:
         size_bytes: of what is moved.
-        seconds: of one, in each round.
+        seconds: of one operation, in each round.
         moved_bytes: by which the bandwidth is counted.
     """
     rates = [moved_bytes / s / 1e9 for s in seconds]
     times_s = {"time_s": statistics.median(seconds), "time_low_s": min(seconds)}
     times_s["time_high_s"] = max(seconds)
-    return kept(measure, "GB/s", rates, size_bytes=size_bytes, **times_s)
+    return summary(measure, "GB/s", rates, size_bytes=size_bytes, **times_s)

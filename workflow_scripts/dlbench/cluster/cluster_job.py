@@ -58,7 +58,7 @@ def submit(scheduler: str, script: str | Path) -> str:
         answer = ask([*module.submission(request, LOGS), str(script)]).strip()
         job_id = module.job_id(answer) if hasattr(module, "job_id") else answer.split()[-1]
     except Error as error:
-        refusals.keep(_run_ids(script), scheduler, str(error))
+        refusals.record(_run_ids(script), scheduler, str(error))
         raise
     run_id = _properties(script).get("wildcards", {}).get("run_id", "")
     (MEMORY / job_id).write_text(f"{run_id}\n{os.environ.get(START, '')}\n")

@@ -22,7 +22,7 @@ from typing import Any
 from dlbench import Error
 from dlbench.common.files import canonical_json, sha256, write_json
 from dlbench.common.tar_members import Member
-from dlbench.images.runtimes import UNMARKED_INDEX, TAG
+from dlbench.images.runtimes import TAG, UNMARKED_INDEX
 
 INDEX_TYPES = (
     "application/vnd.oci.image.index.v1+json",
@@ -102,7 +102,8 @@ def read_image(folder: str | Path) -> tuple[str, dict[str, Any], dict[str, Any]]
         raise Error(f"{folder}: not an image layout, or damaged: {error!r}") from error
     if config.get("architecture", architecture) != architecture:
         raise Error(
-            f"the image is for the architecture {config['architecture']}; this machine is {architecture}"
+            f"the image is for the architecture {config['architecture']}; this machine is "
+            f"{architecture}"
         )
     if missing:
         raise Error(f"{folder} is incomplete: the layer {missing[0]} is missing")

@@ -8,13 +8,13 @@ from dlbench.images import trainer_image
 
 
 def check(forms: Iterable[Path]) -> None:
-    """Check that forms of images could be made.
+    """Check that all forms of images could be made.
 
     Args:
-        forms: paths of their descriptions, by prepare_image.py.
+        forms: paths of the descriptions that prepare_image.py wrote.
 
     Raises:
-        Error: some could not; with a line for each reason.
+        Error: some could not be made; the message has one line for each reason.
     """
     failures = dict.fromkeys(filter(None, map(trainer_image.failure, forms)))
     if failures:

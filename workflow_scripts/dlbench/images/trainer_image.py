@@ -1,13 +1,13 @@
-"""Images: the source of each, its identity and digest, and the form that each runtime takes.
+"""Images: the source of each, its identity and digest, and its form for each runtime.
 
-- An image is made once (built, pulled, or taken where it lies). Its digest is that of its
-  manifest, or the SHA-256 of a SIF file or of the listing of a root folder.
-- All runtimes get the same content, converted to their forms from this one image.
-- Each form carries our marker file with the image's identity. It is read from inside when the
-  form is made, and by every trainer.
+- An image is made once: built, pulled, or used where it is. Its digest is that of its manifest, or
+  the SHA-256 of a SIF file or of a root folder's content.
+- All runtimes run the same content: each form is converted from this one image.
+- Each form contains our marker file with the image's identity. prepare_image.py reads the marker
+  from inside when it makes the form, and so does every trainer.
 - make_image.py makes images, prepare_image.py their forms.
 
-results/images/{name}/ has image.json, and {form}.json and {form}/ for each runtime.
+results/images/{name}/ holds image.json, and {form}.json and {form}/ for each runtime.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from dlbench.study.runs import Run
 from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
 
-if TYPE_CHECKING:  # it needs more than the standard library
+if TYPE_CHECKING:  # study.config imports more than the standard library
     from dlbench.study.config import Study
 
 DEFAULTS: dict[str, Any] = {
@@ -41,16 +41,16 @@ DEFAULTS: dict[str, Any] = {
     "build_binds": [],
 }
 REGISTRY = "docker://"
-# A root folder has one of these, an image layout none.
+# A root folder has one of these; an image layout has none.
 ROOT_FOLDERS = ("bin", "etc", "usr")
 
 
 class Unusable(Error):
-    """An image that a run cannot use here: it could not be made, or it lacks a package."""
+    """A run cannot use an image here: the image could not be made, or it lacks a package."""
 
 
 def settings(name: str, images: Mapping[str, Any]) -> dict[str, Any]:
-    """The config's entry of an image, with defaults.
+    """An image's entry in the config, with defaults.
 
     Args:
         images: the config's `images`.
@@ -77,23 +77,23 @@ def origin(settings: Mapping[str, Any]) -> str:
         return "archive"  # unpacked
     if path.is_file():
         with open(path, "rb") as file:
-            # SIF files begin with a launch line; then comes this magic word.
+            # SIF files begin with a launch line; the magic word follows.
             return "sif" if b"SIF_MAGIC" in file.read(64) else "archive"
     raise Error(
         f"images: source {source}: expected a SIF file, a root folder, an image archive, an OCI "
         f"layout, a folder with uv.lock, or {REGISTRY}NAME; found "
-        f"{'a folder that is none of these' if path.is_dir() else 'nothing there'}"
+        f"{'a folder that is none of these' if path.is_dir() else 'nothing'}"
     )
 
 
 def identity(name: str, settings: Mapping[str, Any]) -> str | None:
-    """Text that identifies the content from which an image is made.
+    """Text that identifies the source from which an image is made.
 
-    A digest of the recipe, a reference with its pinned digest, or the digest of a file's or
-    folder's content, which is read again only if it changed since the image was made.
+    A digest of the recipe, a reference with its pinned digest, or the digest of a file or folder.
+    A file or folder is read again only if its sizes or times changed since the image was made.
 
     Returns:
-        None if the source is not on this machine, as with a copy of the results.
+        None if the source is not on this machine, e.g. in a copy of the results.
     """
     try:
         kind = origin(settings)
@@ -114,18 +114,18 @@ def identity(name: str, settings: Mapping[str, Any]) -> str | None:
 
 
 def source_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of an image's settings that decides which image it is."""
+    """The settings that determine an image's content."""
     return {key: settings[key] for key in ("source", "base", "digest")}
 
 
 def check_source(name: str, study: "Study") -> None:
-    """Check that no other study has another image of this name.
+    """Check that no other study made a different image of this name.
 
-    Runs and images are identified by the name: otherwise each of the two studies would make the
-    image again, and train again the runs that both have.
+    Runs name their image: if two studies gave different images the same name, each would make the
+    image again, and train the runs that they share again.
 
     Raises:
-        Error: another study has.
+        Error: another study made a different image of this name.
     """
     entry = settings(name, study.images)
     description = _description(image_path(name)) or {}
@@ -133,20 +133,20 @@ def check_source(name: str, study: "Study") -> None:
         "asked"
     ] != source_settings(entry):
         raise Error(
-            f"images: {name} is another image already: study {description['study']!r} made it from "
-            f"{description['asked']['source']}, this one asks for {entry['source']}. Give yours "
-            f"another name, under images and as environment in the matrix; or delete "
+            f"images: the name {name} is taken: study {description['study']!r} made an image of "
+            f"this name from {description['asked']['source']}, this study from {entry['source']}. "
+            f"Give yours another name, under images and as environment in the matrix; or delete "
             f"{IMAGES / name}, if that study is over"
         )
 
 
 def digest(name: str, settings: Mapping[str, Any]) -> str | None:
-    """The digest of an image; None if it is not made yet, or made from another source."""
+    """The digest of an image; None if it is not made yet, or was made from another source."""
     return identity_and_digest(name, settings)[1]
 
 
 def identity_and_digest(name: str, settings: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """(identity, digest) of an image; large sources take seconds to read."""
+    """(identity, digest) of an image. Reading a large source takes seconds."""
     expected = identity(name, settings)
     description = _description(image_path(name))
     if not description or description["identity"] != expected:
@@ -156,7 +156,7 @@ def identity_and_digest(name: str, settings: Mapping[str, Any]) -> tuple[str | N
 
 
 def base(settings: Mapping[str, Any]) -> str:
-    """The image that a recipe starts from.
+    """The base image of a recipe.
 
     Raises:
         Error: neither the config nor the recipe names one.
@@ -181,7 +181,7 @@ def options_of(run: Run) -> dict[str, Any]:
 
 
 def form_name(run: Run) -> str:
-    """The name of the form that a run takes, e.g. apptainer or udocker-P2."""
+    """The name of the form that a run needs, e.g. apptainer or udocker-P2."""
     return plugins.load("runtimes", run.runtime).form(options_of(run))
 
 
@@ -191,7 +191,7 @@ def image_path(name: str) -> str:
 
 
 def form_path(run: Run) -> str:
-    """The path of the description of the form that a run takes, by prepare_image.prepare."""
+    """The path of the description of a run's form, which prepare_image.prepare writes."""
     return f"{IMAGES}/{run.environment}/{form_name(run)}.json"
 
 
@@ -205,9 +205,9 @@ def directive_image(run: Run) -> str | None:
 
 @contextlib.contextmanager
 def record_failure(path: str | Path, prefix: str = "") -> Iterator[None]:
-    """Write an Error or OSError of this block to the description of an image or a form.
+    """Write an Error or OSError of the block to the description of an image or a form.
 
-    Runs that need it are then skipped with this reason; all others go on.
+    The workflow then skips the runs that need it, with this reason, and trains all others.
     """
     try:
         yield
@@ -234,8 +234,8 @@ def read(path: str | Path) -> Image:
     image = Image(**{key: description[key] for key in keys}, path=Path(description["path"]))
     if not (image.marker / MARKER).is_file():
         raise Error(
-            f"{image.marker / MARKER} is missing: an earlier version made the image, or part of it "
-            f"is gone; delete {IMAGES / image.name}, so that it is made again"
+            f"{image.marker / MARKER} is missing: an earlier version made the image, or files of "
+            f"it were deleted; delete {IMAGES / image.name}, so that it is made again"
         )
     return image
 
@@ -256,7 +256,7 @@ def read_form(path: str | Path) -> dict[str, Any]:
 
 
 def digest_of_form(path: str | Path) -> str | None:
-    """The digest of the image of a form, also if the form could not be made, or None."""
+    """The digest of a form's image, also if the form could not be made; None if it is unknown."""
     return (_description(Path(path).with_name("image.json")) or {}).get("digest")
 
 
@@ -273,14 +273,14 @@ def check_packages(run: Run, form: dict[str, Any]) -> None:
         Unusable: one is missing.
     """
     if run.is_external:
-        return  # the program of others checks its own packages
+        return  # another program trains, and checks its packages itself
     needed = (
         *engine.packages(run.framework),
         *engine.strategy_of(run).packages,
         *inputs.packages(run),
     )
     for package in needed:
-        if not form["packages"].get(package, "not looked for"):  # as in older descriptions
+        if not form["packages"].get(package, "not listed"):  # older descriptions list fewer
             raise Unusable(f"{package} is not in the image {form['image']} ({form['digest']})")
 
 
@@ -292,7 +292,7 @@ def unsupported(run: Run, images: Mapping[str, Any]) -> str | None:
     """
     module = plugins.load("runtimes", run.runtime)
     if run.nodes > 1 and options_of(run).get("start") == "directive":
-        return f"start: directive enters an image on one node only, not on {run.nodes}"
+        return f"start: directive enters an image on one node only; the run has {run.nodes} nodes"
     missing = tools.missing(module.PROGRAMS)
     if missing:
         return f"runtime {run.runtime}: {missing}"
@@ -306,7 +306,7 @@ def unsupported(run: Run, images: Mapping[str, Any]) -> str | None:
     try:
         check_packages(run, form)
     except Unusable as error:
-        # An image that is to be made again may have the package.
+        # If the image is about to be made again, the new one may have the package.
         current_digest = digest(run.environment, settings(run.environment, images))
         return str(error) if current_digest == form["digest"] else None
     return None

@@ -112,7 +112,7 @@ def _rows(found, devices, candidate):
                 raise Error(f"{candidate.path}: an all-reduce needs two devices, found {devices}")
             yield rounds.timed("all_reduce", size, seconds, all_reduce.bus_bytes(size, devices))
         elif rates:
-            row = rounds.kept(found.measure, "GB/s", rates, size_bytes=size)
+            row = rounds.summary(found.measure, "GB/s", rates, size_bytes=size)
             yield row | _times(seconds)
         else:
             row = {"measure": found.measure, "size_bytes": size, "rounds": len(seconds)}

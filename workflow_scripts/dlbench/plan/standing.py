@@ -155,7 +155,7 @@ def _attempts(name, place, log):
 def _with_fates(standings):
     """The same, with what ended those that have no result; running where their job lives."""
     jobs = {one.job for s in standings for one in s.attempts if one.job}
-    fate_of_job = fates.ask_schedulers(jobs)
+    fate_of_job = fates.query_schedulers(jobs)
     return [_with_fate(one, fate_of_job) if one.attempts else one for one in standings]
 
 

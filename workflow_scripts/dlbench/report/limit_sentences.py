@@ -22,9 +22,9 @@ from dlbench.study import wording
 from dlbench.tables import timing_sources
 from dlbench.tables.cells import Row
 
-EXCHANGE_WORDS = "exposed exchange of gradients"
-WORDS = step_findings.WORDS | {
-    explanations.EXCHANGE: EXCHANGE_WORDS,
+EXCHANGE_LABEL = "exposed exchange of gradients"
+PART_LABELS = step_findings.WORDS | {
+    explanations.EXCHANGE: EXCHANGE_LABEL,
     explanations.SHARING: "devices that slow one another down",
 }
 FEWER_ITEMS = "computing fewer items at once"
@@ -71,103 +71,103 @@ def sentences(
         runs, explained, baselines, speedups: rows of the tables of runs, explanations, baselines
             and speedups.
     """
-    own = [row for row in runs if row.get("timing_source") != timing_sources.PUBLISHED]
-    (own,) = findings.of_sites(own)
-    series = [one for one in scaling_series.series_from_table(speedups, own) if one.kind]
-    found = limits.of_series(series, explained, baselines)
-    found.sort(key=lambda one: (not one.is_shown, -one.loss.value))
-    rows = [one.series.row for one in found]
+    own_runs = [row for row in runs if row.get("timing_source") != timing_sources.PUBLISHED]
+    (own_runs,) = findings.of_sites(own_runs)
+    series = [limit for limit in scaling_series.series_from_table(speedups, own_runs) if limit.kind]
+    all_limits = limits.of_series(series, explained, baselines)
+    all_limits.sort(key=lambda limit: (not limit.is_resolved, -limit.loss.value))
+    rows = [limit.series.row for limit in all_limits]
     names = findings.row_names(rows, ("nodes", "devices_per_node")) if rows else []
-    told = {}
-    for one, name in zip(found, names, strict=True):
-        words = _words(one)
-        if words:
-            told[id(one)] = _sentence(one, f"{name}, {one.series.kind} scaling", words)
-    ends = {
+    sentence_by_limit = {}
+    for limit, name in zip(all_limits, names, strict=True):
+        text = _sentence_text(limit)
+        if text:
+            sentence_by_limit[id(limit)] = _sentence(limit, f"{name}, {limit.series.kind} scaling", text)
+    explained_ids = {
         run["run_id"]
-        for one in found
-        if id(one) in told and one.is_shown and one.parts
-        for run in one.point.runs
+        for limit in all_limits
+        if id(limit) in sentence_by_limit and limit.is_resolved and limit.parts
+        for run in limit.point.runs
     }
     steps = [
-        _of_step(rows, own)
+        _of_step(rows, own_runs)
         for rows in _by_condition(explained)
-        if rows[0]["run_id"] not in ends and any(row.get("share") for row in rows)
+        if rows[0]["run_id"] not in explained_ids and any(row.get("share") for row in rows)
     ]
-    unexplained = sum(one.is_shown and id(one) not in told for one in found)
-    return Sentences([*told.values(), *steps], unexplained)
+    unexplained = sum(limit.is_resolved and id(limit) not in sentence_by_limit for limit in all_limits)
+    return Sentences([*sentence_by_limit.values(), *steps], unexplained)
 
 
-def _sentence(limit, place, words):
-    is_told = limit.is_shown and limit.agrees and bool(limit.told)
+def _sentence(limit, subject, text):
+    is_resolved = limit.is_resolved and limit.agrees and bool(limit.resolved)
     runs = (limit.point.runs, limit.base.runs)
-    probes = [part.loss.runs for part in limit.told]
+    probes = [part.loss.runs for part in limit.resolved]
     enough = min(*map(len, runs), *probes) >= equivalence.FEWEST_RUNS
     disturbed = base_flags.is_disturbed(*runs[0], *runs[1])
-    evidence = SHOWN if is_told and enough and not disturbed else INDICATED
+    evidence = SHOWN if is_resolved and enough and not disturbed else INDICATED
     tables = ["speedups"] + ["explanations"] * bool(limit.parts)
     tables += ["baselines"] * bool(limit.all_reduce)
     return Sentence(
-        place=place,
-        words=words,
-        evidence=evidence if is_told or (limit.is_shown and not limit.parts) else OPEN,
-        rows=list(_rows(limit)) if limit.is_shown else [],
+        place=subject,
+        words=text,
+        evidence=evidence if is_resolved or (limit.is_resolved and not limit.parts) else OPEN,
+        rows=list(_rows(limit)) if limit.is_resolved else [],
         text="",
         tables=tuple(tables),
         figures=("scaling", *["inside_a_step"] * bool(limit.parts)),
     )
 
 
-def _words(limit: Limit) -> str:
+def _sentence_text(limit: Limit) -> str:
     """The sentence, "" where the data carry none."""
     kind = limit.series.row.get("device_kind")
     devices = phrases.counted(limit.point.devices, wording.device(kind))
     low, high = (_number(1 - end) for end in (limit.loss.high, limit.loss.low))
-    over = f" relative to {limit.base.runs[0]['strategy']}" if limit.base.borrowed else ""
-    begin = f"{devices}: efficiency {_number(1 - limit.loss.value)} ({low} to {high}){over}"
-    if not limit.is_shown:
-        return f"{begin}; no loss is shown."
+    relative_to = f" relative to {limit.base.runs[0]['strategy']}" if limit.base.borrowed else ""
+    start = f"{devices}: efficiency {_number(1 - limit.loss.value)} ({low} to {high}){relative_to}"
+    if not limit.is_resolved:
+        return f"{start}; no loss is shown."
     expected = _expected(limit.all_reduce, limit.loss) if limit.all_reduce else ""
     if not limit.parts:
-        return f"{begin}; {expected}." if expected else ""
+        return f"{start}; {expected}." if expected else ""
     if not limit.agrees:
-        told = _number(limit.told_loss)
-        return f"{begin}; its probes lose more ({told}), so the loss is not split into parts."
-    named = [part for part in limit.told if part.loss.value >= LEAST]
-    lost = [f"{_number(part.loss.value)} {_told_words(part, limit)}" for part in named]
-    if lost and limit.rest.low > 0:
-        lost.append(f"{_number(limit.rest.value)} not told apart")
+        resolved = _number(limit.resolved_loss)
+        return f"{start}; its probes lose more ({resolved}), so the loss is not split into parts."
+    named = [part for part in limit.resolved if part.loss.value >= LEAST]
+    lost = [f"{_number(part.loss.value)} {_resolved_label(part, limit)}" for part in named]
+    if lost and limit.residual.low > 0:
+        lost.append(f"{_number(limit.residual.value)} not told apart")
     if lost:
-        return f"{begin}; lost: {', '.join(lost)}."
-    begin = f"{begin}; the probes do not tell apart what is lost"
-    return f"{begin}; {expected}." if expected else f"{begin}."
+        return f"{start}; lost: {', '.join(lost)}."
+    start = f"{start}; the probes do not tell apart what is lost"
+    return f"{start}; {expected}." if expected else f"{start}."
 
 
-def _part_words(part: Part, limit: Limit) -> str:
+def _part_label(part: Part, limit: Limit) -> str:
     if part.name == explanations.COMPUTATION and limit.series.kind == "strong":
         return FEWER_ITEMS
-    words = WORDS[part.name]
+    label = PART_LABELS[part.name]
     if part.shares_node:
-        return f"{words} and {WORDS[explanations.SHARING]}"
-    return words
+        return f"{label} and {PART_LABELS[explanations.SHARING]}"
+    return label
 
 
-def _told_words(part: Part, limit: Limit) -> str:
+def _resolved_label(part: Part, limit: Limit) -> str:
     """A part that is told, of an all-reduce with its bandwidth."""
     if part.name != explanations.EXCHANGE or part.shares_node or not limit.all_reduce:
-        return _part_words(part, limit)
-    return f"exposed all-reduce {_bandwidth(part, limit.all_reduce)}"
+        return _part_label(part, limit)
+    return f"exposed all-reduce {_bandwidth_note(part, limit.all_reduce)}"
 
 
-def _bandwidth(part: Part, attained: AllReduce) -> str:
+def _bandwidth_note(part: Part, attained: AllReduce) -> str:
     """How fast an exposed all-reduce is, and how fast it could be."""
-    exposed, could = part.step_time, attained.time
-    speed, attainable = (_speed(attained.bus_bytes, time.value) for time in (exposed, could))
-    if exposed.high < could.low:
-        return f"(without overlap {_milliseconds(could.value)} ms at {attainable} GB/s attainable)"
-    if exposed.low <= could.high:
-        return f"at the {attainable} GB/s attainable"
-    return f"at {speed} of {attainable} GB/s attainable"
+    exposed, attainable_time = part.step_time, attained.time
+    speed, attainable_speed = (_speed(attained.bus_bytes, time.value) for time in (exposed, attainable_time))
+    if exposed.high < attainable_time.low:
+        return f"(without overlap {_milliseconds(attainable_time.value)} ms at {attainable_speed} GB/s attainable)"
+    if exposed.low <= attainable_time.high:
+        return f"at the {attainable_speed} GB/s attainable"
+    return f"at {speed} of {attainable_speed} GB/s attainable"
 
 
 def _expected(attained: AllReduce, loss: Estimate) -> str:
@@ -175,25 +175,25 @@ def _expected(attained: AllReduce, loss: Estimate) -> str:
     if attained.loss is None or attained.loss.value < LEAST:
         return ""
     speed = _speed(attained.bus_bytes, attained.time.value)
-    own, lost = _number(attained.loss.value), _number(loss.value)
-    what = f"an all-reduce that overlaps with nothing, at the {speed} GB/s of the baselines,"
+    expected, lost = _number(attained.loss.value), _number(loss.value)
+    all_reduce = f"an all-reduce that overlaps with nothing, at the {speed} GB/s of the baselines,"
     if attained.loss.low > loss.high:
-        return f"{what} would take {own}, more than the {lost} lost"
+        return f"{all_reduce} would take {expected}, more than the {lost} lost"
     if attained.loss.high < loss.low:
-        return f"{what} would take {own} of the {lost} lost"
-    return f"{what} would take all of the {lost} lost ({own})"
+        return f"{all_reduce} would take {expected} of the {lost} lost"
+    return f"{all_reduce} would take all of the {lost} lost ({expected})"
 
 
 def _rows(limit):
     """The numbers behind the sentence, as texts."""
     yield "all", *_share(limit.loss), "", "1 less the efficiency"
     for part in limit.parts:
-        note = f"not told: {part.note}" if part.note else _told_words(part, limit)
-        note = "" if note == _part_words(part, limit) else note
+        note = f"not told: {part.note}" if part.note else _resolved_label(part, limit)
+        note = "" if note == _part_label(part, limit) else note
         time = _milliseconds(part.step_time.value)
-        yield _part_words(part, limit), *_share(part.loss), time, note
+        yield _part_label(part, limit), *_share(part.loss), time, note
     if limit.parts and limit.agrees:
-        yield "not told apart", *_share(limit.rest), "", ""
+        yield "not told apart", *_share(limit.residual), "", ""
     if limit.all_reduce:
         attained = limit.all_reduce
         speed = _speed(attained.bus_bytes, attained.time.value)

@@ -24,14 +24,14 @@ Job = tuple[str, str]  # (scheduler, id)
 class Attempt:
     """An attempt of a run that has no result.
 
-    `number` is None if its log was not kept aside; `job` is None outside of a scheduler; `ended`
+    `number` is None if its log was not kept aside; `job` is None outside of a scheduler; `end_message`
     is what its log says of its end, "" if it stops without one; `session` is that of the start
     which it is of, None if unknown.
     """
 
     number: int | None
     job: Job | None
-    ended: str
+    end_message: str
     session: str | None = None
 
 
@@ -42,7 +42,7 @@ def current_attempt(log: Path) -> Attempt:
 
 def latest_attempts(place: Path) -> list[Attempt]:
     """The last Attempt whose log was kept aside in a run's folder, after those of its session."""
-    kept = (_kept_attempt(number, log) for number, log in reversed(attempts.kept_logs(place)))
+    kept = (_attempt_of_log(number, log) for number, log in reversed(attempts.kept_logs(place)))
     last = next(kept, None)
     if last is None:
         return []
@@ -50,14 +50,14 @@ def latest_attempts(place: Path) -> list[Attempt]:
     return [*reversed(list(before)), last]
 
 
-def _kept_attempt(number, log):
+def _attempt_of_log(number, log):
     end, launch = event_log.final_run_end(log), _launch(log)
     if end is None:
         return Attempt(number, _job(launch), "", _session(launch))
-    ended = ": ".join(filter(None, (end["status"], end["message"])))
+    end_message = ": ".join(filter(None, (end["status"], end["message"])))
     if end["status"] in event_fields.ENDED_WELL:
-        ended = "it ended well, and is to be measured again"
-    return Attempt(number, None, ended, _session(launch))
+        end_message = "it ended well, and is to be measured again"
+    return Attempt(number, None, end_message, _session(launch))
 
 
 def job_of_log(log: Path) -> Job | None:
@@ -83,7 +83,7 @@ def _launch(log):
     return last
 
 
-def ask_schedulers(jobs: Iterable[Job]) -> dict[Job, Fate]:
+def query_schedulers(jobs: Iterable[Job]) -> dict[Job, Fate]:
     """What schedulers say of their jobs; those of which they know nothing are left out."""
     ids: dict[str, set[str]] = {}
     for scheduler, job_id in jobs:
@@ -112,17 +112,17 @@ def describe(attempt: Attempt, fate: Fate | None) -> str:
     Args:
         fate: of its job; None if it is not known.
     """
-    words = attempt.ended or "its log stops without an end"
+    text = attempt.end_message or "its log stops without an end"
     if fate and attempt.job:
         scheduler, job_id = attempt.job
         name = schedulers.display_name(scheduler)
         if fate.status == "running":
             return f"{name} still has job {job_id}: {fate.state}"
-        words = f"{name} ended job {job_id}: {fate.state}"
-    return words if attempt.number is None else f"attempt {attempt.number}: {words}"
+        text = f"{name} ended job {job_id}: {fate.state}"
+    return text if attempt.number is None else f"attempt {attempt.number}: {text}"
 
 
-class Earlier:
+class EarlierAttempts:
     """The attempts of a run in this start so far, and what ended them.
 
     Args:
@@ -134,7 +134,7 @@ class Earlier:
         found = latest_attempts(place)
         self._place = place
         self._attempts = found if session in (None, *(one.session for one in found)) else []
-        self._fates = ask_schedulers(one.job for one in self._attempts if one.job)
+        self._fates = query_schedulers(one.job for one in self._attempts if one.job)
 
     @property
     def interrupted(self) -> int:

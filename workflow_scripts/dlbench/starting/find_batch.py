@@ -30,15 +30,15 @@ from dlbench.study.batch_searches import Search
 from dlbench.study.runs import Run
 
 RESERVE = 0.1  # of what there is
-PARTS = 16  # the batch is found to a sixteenth of itself
+RESOLUTION = 16  # the batch is found to a sixteenth of itself
 MEBIBYTE = 2**20
 # Flags of start_run.py, and one of the trainer, that are of one batch.
 SPEC, LABEL, POSITION = "--spec=", "--label=", "--position="
 LOG = "--log"
-TOO_LARGE = ("oom", "timeout")
+TOO_LARGE_STATUSES = ("oom", "timeout")
 # What tells the memory of a device, the best first: what an allocator keeps in reserve it gives up.
-OF_DEVICE = (*memory.OF_DEVICES, "peak_used_bytes_per_device")
-HELD = (*OF_DEVICE, "peak_memory_bytes", "memory_limit_bytes")
+DEVICE_PEAKS = (*memory.OF_DEVICES, "peak_used_bytes_per_device")
+MEMORY_FIELDS = (*DEVICE_PEAKS, "peak_memory_bytes", "memory_limit_bytes")
 
 
 class Failed(Error):
@@ -50,15 +50,15 @@ class Try(NamedTuple):
 
     Attributes:
         share: of the memory that there is, 1: all; None if it is not known.
-        words: what its record says.
+        message: what its record says.
         most: items of the dataset for each device; None if it has no end.
     """
 
     batch: int
     fits: bool
     share: float | None
-    words: str
-    most: int | None = None
+    message: str
+    max_items: int | None = None
 
 
 def largest(attempt: Callable[[int], Try], unit: int = 1) -> tuple[int, str]:
@@ -71,27 +71,27 @@ def largest(attempt: Callable[[int], Try], unit: int = 1) -> tuple[int, str]:
     fitting: list[Try] = []
     high: int | None = None  # these three in units
     low, number = 0, 1
-    why, guessed = "", False
+    reason, is_extrapolated = "", False
     while True:
         if expected := _expected(fitting, number * unit):
-            high, why, guessed = number, expected, True
+            high, reason, is_extrapolated = number, expected, True
         else:
             tried = attempt(number * unit)
             if tried.fits:
                 fitting.append(tried)
                 low = number
             else:
-                high, why, guessed = number, tried.words, False
-        most = fitting[-1].most if fitting else None
-        last = None if most is None else most // unit
+                high, reason, is_extrapolated = number, tried.message, False
+        max_items = fitting[-1].max_items if fitting else None
+        last = None if max_items is None else max_items // unit
         if last is not None and low >= last:
-            return low * unit, f"a step takes no more than {most} items of the dataset"
-        if high and guessed and not _expected(fitting, high * unit):
+            return low * unit, f"a step takes no more than {max_items} items of the dataset"
+        if high and is_extrapolated and not _expected(fitting, high * unit):
             high = None  # further tries let it fit
         if high is None:
             number = min(2 * low, last or 2 * low)
-        elif high - low <= max(1, low // PARTS):
-            return low * unit, why
+        elif high - low <= max(1, low // RESOLUTION):
+            return low * unit, reason
         else:
             number = (low + high) // 2
 
@@ -115,7 +115,7 @@ def _expected(fitting: Sequence[Try], batch: int) -> str:
 def find(
     search: Search,
     output: Path,
-    words: Sequence[str],
+    arguments: Sequence[str],
     messages: Path,
     processes: int = 1,
     memory_mb: int | None = None,
@@ -140,20 +140,20 @@ def find(
 
     def attempt(batch):
         run, folder = search.attempt(batch), output.parent / f"b{batch}"
-        record = _tried(run, folder, words, messages, len(tries) + 1)
-        tried = judged(run, record, processes, free)
+        record = _record_of_try(run, folder, arguments, messages, len(tries) + 1)
+        tried = judge(run, record, processes, free)
         tries.append(_entry(tried, record))
-        print(f"{search.label()}: batch {batch}: {tried.words}", file=sys.stderr, flush=True)
-        return tried._replace(most=_most(run, folder / "train.jsonl"))
+        print(f"{search.label()}: batch {batch}: {tried.message}", file=sys.stderr, flush=True)
+        return tried._replace(max_items=_max_items(run, folder / "train.jsonl"))
 
     try:
-        batch, why = largest(attempt, search.unit)
+        batch, reason = largest(attempt, search.unit)
     except Failed as error:
-        batch, why = 0, str(error)
+        batch, reason = 0, str(error)
     else:
         if not batch:
-            why = f"not even a batch of {search.unit} fits into memory: {why}"
-    return _write(search, output, batch, why, {"node_memory_bytes": free, "tries": tries})
+            reason = f"not even a batch of {search.unit} fits into memory: {reason}"
+    return _write(search, output, batch, reason, {"node_memory_bytes": free, "tries": tries})
 
 
 def skip(search: Search, output: Path, reason: str) -> dict[str, Any]:
@@ -168,13 +168,13 @@ def _write(search, output, batch, reason, further):
         "batch_per_device": batch or None,
         "reason": reason,
         "reserve": RESERVE,
-        "resolution": f"1/{PARTS}",
+        "resolution": f"1/{RESOLUTION}",
         "host": host_name.host(),
         **further,
     }
     files.write_json(output, found)
-    said = f"batch_per_device {batch} ({reason})" if batch else reason
-    print(f"{search.label()}: {said}", file=sys.stderr, flush=True)
+    text = f"batch_per_device {batch} ({reason})" if batch else reason
+    print(f"{search.label()}: {text}", file=sys.stderr, flush=True)
     return found
 
 
@@ -185,12 +185,12 @@ def _entry(tried, record):
         "fits": tried.fits,
         "share_of_memory": tried.share,
         "status": record["status"],
-        "message": tried.words,
-        **{name: record["summary"].get(name) for name in HELD},
+        "message": tried.message,
+        **{name: record["summary"].get(name) for name in MEMORY_FIELDS},
     }
 
 
-def _most(run, log):
+def _max_items(run, log):
     """Items of the dataset for each device, as the log of a try has them; None: without end."""
     for event in progress.head(log):
         if event["event"] == "run_start" and event.get("records"):
@@ -206,7 +206,7 @@ def node_memory(memory_mb: int | None = None, root: str | Path = "/") -> int | N
     return min((number for number in known if isinstance(number, int)), default=None)
 
 
-def judged(run: Run, record: dict[str, Any], processes: int, free: int | None) -> Try:
+def judge(run: Run, record: dict[str, Any], processes: int, free: int | None) -> Try:
     """What the record of a try says.
 
     Args:
@@ -217,42 +217,42 @@ def judged(run: Run, record: dict[str, Any], processes: int, free: int | None) -
         Failed: it failed for another reason than memory or time.
     """
     status, summary, batch = record["status"], record["summary"], run.batch_per_device
-    if status in TOO_LARGE:
+    if status in TOO_LARGE_STATUSES:
         return Try(batch, False, None, f"batch {batch}: {record['message']}")
     if status not in event_fields.ENDED_WELL:
         raise Failed(f"batch {batch} was tried and {status}: {record['message']}")
     shares = [_share(summary.get("peak_memory_bytes"), free, processes)]
-    of_device = next((summary[name] for name in OF_DEVICE if summary.get(name)), None)
+    of_device = next((summary[name] for name in DEVICE_PEAKS if summary.get(name)), None)
     shares.append(_share(of_device, summary.get("memory_limit_bytes")))
     known = [share for share in shares if share is not None]
     if not known:
         return Try(batch, True, None, "fits; how much memory it needs is not known")
     share = max(known)
-    held = f"holds {share:.0%} of the memory that there is"
+    text = f"holds {share:.0%} of the memory that there is"
     if share <= 1 - RESERVE:
-        return Try(batch, True, share, held)
-    return Try(batch, False, share, f"batch {batch} {held}, {RESERVE:.0%} of which is a reserve")
+        return Try(batch, True, share, text)
+    return Try(batch, False, share, f"batch {batch} {text}, {RESERVE:.0%} of which is a reserve")
 
 
-def _share(used, there, times=1):
-    return times * used / there if used and there else None
+def _share(used, available, times=1):
+    return times * used / available if used and available else None
 
 
-def _tried(run, folder, words, messages, number):
+def _record_of_try(run, folder, arguments, messages, number):
     """The record of a try, which is made unless it stands."""
     log = folder / "train.jsonl"
     folder.mkdir(parents=True, exist_ok=True)
     # The last of two attempts: it is recorded whatever happens, and not repeated if it stands.
     flags = [f"--log={log}", f"--messages={messages}", "--attempt=2", "--attempts=2"]
     program = str(own_code.PROGRAMS / "start_run.py")
-    command = [sys.executable, program, *flags, *of_batch(words, run, log, number)]
+    command = [sys.executable, program, *flags, *arguments_for_batch(arguments, run, log, number)]
     finished = subprocess.run(command, check=False)
     if finished.returncode:
         raise Error(f"batch {run.batch_per_device}: the try was ended from outside; start again")
     return run_record.read(folder / "run.json")
 
 
-def of_batch(words: Sequence[str], run: Run, log: Path, number: int) -> list[str]:
+def arguments_for_batch(arguments: Sequence[str], run: Run, log: Path, number: int) -> list[str]:
     """The words of the least batch as those of another one.
 
     Args:
@@ -262,7 +262,7 @@ def of_batch(words: Sequence[str], run: Run, log: Path, number: int) -> list[str
         number: of the try, from 1.
     """
     changed, last = [], ""
-    for word in words:
+    for word in arguments:
         if word.startswith(SPEC):
             word = f"{SPEC}{json.dumps(run.values(), sort_keys=True)}"
         elif word.startswith(LABEL):

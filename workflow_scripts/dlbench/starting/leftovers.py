@@ -18,7 +18,7 @@ from dlbench.log import attempts
 
 VARIABLE = "DLBENCH_SUPERVISOR"
 PROC = Path("/proc")
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 # Of podman's user, not of one container: that of the user's other containers, too.
 SHARED = ("catatonit", "conmon", "podman", "fuse-overlayfs")
 
@@ -26,7 +26,7 @@ SHARED = ("catatonit", "conmon", "podman", "fuse-overlayfs")
 def mark(log: Path) -> dict[str, str]:
     """The variable by which processes say that this process supervises their run, and its log."""
     with contextlib.suppress(OSError):
-        words = [_kernel(), os.getpid(), _started(os.getpid()), log.absolute()]
+        words = [_kernel(), os.getpid(), _start_ticks(os.getpid()), log.absolute()]
         return {VARIABLE: " ".join(map(str, words))}
     return {}
 
@@ -37,17 +37,17 @@ def end() -> None:
     Raises:
         Error: some cannot be ended.
     """
-    if not (log_by_pid := _leftovers()):
+    if not (log_by_pid := _find_leftovers()):
         return
     logs = ", ".join(sorted({log.parent.name for log in log_by_pid.values()}))
     print(f"{len(log_by_pid)} processes of killed attempts are ended ({logs})", file=sys.stderr)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while log_by_pid and time.monotonic() < deadline:
         for pid in log_by_pid:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.05)
-        log_by_pid = _leftovers()
+        log_by_pid = _find_leftovers()
     if log_by_pid:
         raise Error(
             f"processes {', '.join(map(str, log_by_pid))} of a killed attempt ({logs}) cannot be "
@@ -55,17 +55,17 @@ def end() -> None:
         )
 
 
-def is_gone(mark: str) -> bool:
+def is_supervisor_gone(mark: str) -> bool:
     """Whether the supervisor that a mark's words name is no more, as far as is seen from here."""
-    return _is_at_work(mark) is False
+    return _supervisor_state(mark) is False
 
 
-def is_at_work(mark: str) -> bool:
+def is_supervisor_running(mark: str) -> bool:
     """Whether the supervisor that a mark's words name is there, as far as is seen from here."""
-    return _is_at_work(mark) is True
+    return _supervisor_state(mark) is True
 
 
-def _leftovers():
+def _find_leftovers():
     """{process: log of its attempt}, those of this user on this node."""
     log_by_pid = {}
     for path in PROC.glob("[0-9]*"):
@@ -81,16 +81,16 @@ def _orphaned(path):
     variables = (path / "environ").read_bytes().split(b"\0")
     value = next((v for v in variables if v.startswith(f"{VARIABLE}=".encode())), b"")
     words = os.fsdecode(value).partition("=")[2]
-    return Path(words.split(" ", 3)[3]) if words and is_gone(words) else None
+    return Path(words.split(" ", 3)[3]) if words and is_supervisor_gone(words) else None
 
 
-def _is_at_work(mark):
+def _supervisor_state(mark):
     """Whether a supervisor is there; None: another node's, or one that cannot be seen from here."""
     words = mark.split(" ", 3)
     if len(words) < 4 or words[0] != _kernel():
         return None
     with contextlib.suppress(OSError):
-        return _started(words[1]) == words[2]
+        return _start_ticks(words[1]) == words[2]
     return False
 
 
@@ -100,7 +100,7 @@ def _kernel():
     return f"{boot}/{os.readlink(PROC / 'self/ns/pid')}"
 
 
-def _started(pid):
+def _start_ticks(pid):
     """When a process was started, in ticks since the boot; a number may be used again.
 
     Raises:

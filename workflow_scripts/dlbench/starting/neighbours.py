@@ -24,13 +24,13 @@ from dlbench.machine.hardware import Files
 from dlbench.records import disturbances
 
 EVERY_S = 1.0
-MOST_SHARE = 0.001  # of a core that watching may take, once it has used its allowance
+MAX_SHARE = 0.001  # of a core that watching may take, once it has used its allowance
 ALLOWANCE_S = 0.1
-MOST_READINGS = 7200  # then every second one is forgotten
+MAX_READINGS = 7200  # then every second one is forgotten
 FIRST_LOOK_S, LOOK_S = 0.3, 1.0  # at others, before a run starts
-MOST_NAMES = 3
-LEAST_SEEN = 0.8  # of the CPU time that the ranks say they used
-BESIDE = "NVML lists not even the run's own processes"
+MAX_NAMES = 3
+MIN_SEEN_SHARE = 0.8  # of the CPU time that the ranks say they used
+GPU_PROCESSES_HIDDEN = "NVML lists not even the run's own processes"
 UNTIMED = "its steps do not say when they were (t_s): what others used is that of the whole run"
 LXCFS = "/proc/stat is one that a container is given, without the node's CPUs"
 
@@ -81,14 +81,14 @@ class Watch:
         self._share, self._device_cores = share, device_cores
         self._cpus = frozenset(cpus or os.sched_getaffinity(0))
         self._turn, self._spent_s = 0, 0.0
-        self._own = self._ask(
+        self._own = self._try_read(
             "others_cpu_cores",
             lambda: node_use.ProcessTree(
                 self._proc, node_use.workflow_of(self._proc, pid or os.getpid()), mark or {}
             ),
         )
-        self._throttled = self._ask("cpu_throttle_count", self._throttle_count)
-        self._throttle_files = self._ask(
+        self._throttled = self._try_read("cpu_throttle_count", self._throttle_count)
+        self._throttle_files = self._try_read(
             "quota_throttled_s", lambda: limits.throttle_files(self._files)
         )
         self._load = None
@@ -103,16 +103,16 @@ class Watch:
     def read_if_due(self) -> None:
         """Take a reading if it is time for one."""
         now = time.monotonic()
-        affordable = ALLOWANCE_S + MOST_SHARE * (now - self._readings[0].at_s)
+        affordable = ALLOWANCE_S + MAX_SHARE * (now - self._readings[0].at_s)
         if now - self._readings[-1].at_s >= EVERY_S and self._spent_s < affordable:
-            began = time.thread_time()
+            started = time.thread_time()
             self._readings.append(self._read())
-            self._spent_s += time.thread_time() - began
-            if len(self._readings) > MOST_READINGS:
+            self._spent_s += time.thread_time() - started
+            if len(self._readings) > MAX_READINGS:
                 del self._readings[1:-1:2]
 
     def wait_for_quiet(
-        self, most_s: float, stopped: Callable[[], str], say: Callable[[str], None]
+        self, limit_s: float, stopped: Callable[[], str], report: Callable[[str], None]
     ) -> bool:
         """Wait until others use less than they may, or the time is over, or `stopped()`.
 
@@ -121,17 +121,17 @@ class Watch:
         Returns:
             False if the time was over and others still used too much.
         """
-        began, quiet = time.monotonic(), None
-        if most_s and self._share is not None and self._own:
-            quiet = self._ask("others_cpu_cores", lambda: self._wait(began + most_s, stopped, say))
-        self.waited_s = time.monotonic() - began
-        self._load = self._ask(
+        started, quiet = time.monotonic(), None
+        if limit_s and self._share is not None and self._own:
+            quiet = self._try_read("others_cpu_cores", lambda: self._wait(started + limit_s, stopped, report))
+        self.waited_s = time.monotonic() - started
+        self._load = self._try_read(
             "load_before_1min", lambda: float(self._files.text("proc/loadavg").split()[0])
         )
         self._readings = [self._read()]
         return quiet is not False
 
-    def _wait(self, deadline, stopped, say):
+    def _wait(self, deadline, stopped, report):
         first = self._readings[0]
         _sleep(first.at_s + FIRST_LOOK_S - time.monotonic(), stopped)
         use = _Use(first, self._read())
@@ -152,7 +152,7 @@ class Watch:
             use = _Use(last, self._readings[-1])
             if use.others - use.resolution <= limit:
                 if waiting_since:
-                    say(f"it is quiet after {time.monotonic() - waiting_since:.0f} s")
+                    report(f"it is quiet after {time.monotonic() - waiting_since:.0f} s")
                 return True
             over = time.monotonic() >= deadline
             used = disturbances.describe_share(use.others, use.cores)
@@ -160,9 +160,9 @@ class Watch:
                 waiting_since = use.first.at_s
                 names = self._busiest(before)
                 words = f" ({', '.join(names)})" if names else ""
-                say(f"waits for quiet: others use {used}{words}")
+                report(f"waits for quiet: others use {used}{words}")
             if over:
-                say(f"starts beside others, which use {used}")
+                report(f"starts beside others, which use {used}")
                 return False
         return True
 
@@ -175,7 +175,7 @@ class Watch:
             if pid not in self._own
         }
         most = sorted((pid for pid in used if used[pid] > 0), key=used.get, reverse=True)
-        return [f"{now[pid].name} {pid}" for pid in most[:MOST_NAMES]]
+        return [f"{now[pid].name} {pid}" for pid in most[:MAX_NAMES]]
 
     def summarise(self, log: Path) -> dict[str, Any]:
         """Fields of the event `neighbours`.
@@ -183,7 +183,7 @@ class Watch:
         Args:
             log: of rank 0, complete; those of other ranks and copies lie beside it.
         """
-        use = self._ask("neighbours", lambda: self._summary(log)) or {"span_s": 0.0}
+        use = self._try_read("neighbours", lambda: self._summary(log)) or {"span_s": 0.0}
         use |= {"host": host_name.host()} if "host" not in use else {}
         return {
             "waited_for_quiet_s": self.waited_s,
@@ -193,10 +193,10 @@ class Watch:
 
     def _summary(self, log):
         self._readings.append(self._read())
-        parts = self._ask("measured", lambda: measured_part.read_parts(log)) or []
+        parts = self._try_read("measured", lambda: measured_part.read_parts(log)) or []
         use = _Use(*self._around(parts))
         first, last = use.first, use.last
-        throttled = self._ask("cpu_throttle_count", self._throttle_count)
+        throttled = self._try_read("cpu_throttle_count", self._throttle_count)
         summary = {
             "span_s": use.span_s,
             "host": host_name.host(),
@@ -220,7 +220,7 @@ class Watch:
             "cpu_clock_mhz": _mean(
                 one.clock_mhz for one in self._readings if first.at_s <= one.at_s <= last.at_s
             ),
-            "cpu_throttle_count": _less(throttled, self._throttled),
+            "cpu_throttle_count": _difference(throttled, self._throttled),
             "quota_throttled_percent": use.throttled_share and 100 * use.throttled_share,
             "quota_throttled_s": use.throttled_s,
             "load_before_1min": self._load,
@@ -232,35 +232,35 @@ class Watch:
         if any(part.untimed for part in parts):
             self.unknown["measured"] = UNTIMED
         if any(part.gpus for part in parts) and summary["other_gpu_processes"] is None:
-            self.unknown["other_gpu_processes"] = BESIDE
-        self._leave_out_what_is_hidden(summary, parts)
-        self._look_at_other_nodes(summary, parts)
+            self.unknown["other_gpu_processes"] = GPU_PROCESSES_HIDDEN
+        self._withhold_hidden(summary, parts)
+        self._take_busiest_node(summary, parts)
         return summary
 
     def _around(self, parts):
         """The last reading before the measured steps, and the first one after them."""
-        known = [part for part in parts if part.began and part.ended]
+        known = [part for part in parts if part.started and part.ended]
         first, last = self._readings[0], self._readings[-1]
         if known:
-            began = min(part.began for part in known)
+            started = min(part.started for part in known)
             ended = max(part.ended for part in known)
-            before = [reading for reading in self._readings if reading.utc <= began]
+            before = [reading for reading in self._readings if reading.utc <= started]
             after = [reading for reading in self._readings if reading.utc >= ended]
             first, last = (before or [first])[-1], (after or [last])[0]
         # Where a clock was set meanwhile.
         return (first, last) if first.at_s < last.at_s else (self._readings[0], self._readings[-1])
 
-    def _leave_out_what_is_hidden(self, summary, parts):
+    def _withhold_hidden(self, summary, parts):
         """Say nothing of others if a part of them may be the run's, or cannot be seen."""
         here = _here(parts, summary["host"])
         logged_s = sum(part.cpu_time_s or 0 for part in here)
-        own_s = _less(self._readings[-1].own_s, self._readings[0].own_s) or 0
+        own_s = _difference(self._readings[-1].own_s, self._readings[0].own_s) or 0
         quota = limits.read(Files(self._root))["cpu_time_cores"]
         names = ("others_cpu_cores", "node_others_cpu_cores")
         reason = ""
         if not node_use.has_kernels_stat(self._root):
             reason = LXCFS
-        elif own_s < LEAST_SEEN * logged_s - 10 * node_use.TICK_S:
+        elif own_s < MIN_SEEN_SHARE * logged_s - 10 * node_use.TICK_S:
             reason = (
                 f"the run's processes used {logged_s:.1f} s of CPU, of which {own_s:.1f} s are "
                 "seen from here: they are in a namespace of their own, or started by a service"
@@ -273,7 +273,7 @@ class Watch:
             summary[name] = None
             self.unknown[name] = reason
 
-    def _look_at_other_nodes(self, summary, parts):
+    def _take_busiest_node(self, summary, parts):
         """Of several nodes the one counts whose others used most."""
         here = _here(parts, summary["host"])
         for host in sorted({part.host for part in parts if part not in here}):
@@ -287,11 +287,11 @@ class Watch:
                 summary |= {"host": host, "others_cpu_cores": others, "cores": cores}
 
     def _read(self):
-        ours, node = self._ask(
+        ours, node = self._try_read(
             "others_cpu_cores", lambda: node_use.cpu_times(self._proc, self._cpus)
         ) or (None, None)
         at_s, utc = time.monotonic(), event_log.utc_now()
-        own = self._own and self._ask("others_cpu_cores", self._own.look)
+        own = self._own and self._try_read("others_cpu_cores", self._own.look)
         own_s, disks, moved = own or (None, None, 0)
         own_read_bytes, own_bytes = disks or (None, None)
         return Reading(
@@ -304,17 +304,17 @@ class Watch:
             own_bytes=own_bytes,
             moved=moved,
             pressure_s=tuple(
-                self._ask(
+                self._try_read(
                     f"{name}_pressure_percent",
                     lambda name=name: node_use.pressure_s(self._proc, name),
                 )
                 for name in node_use.RESOURCES
             ),
-            disk_bytes=self._ask(
+            disk_bytes=self._try_read(
                 "others_disk_bytes_per_s", lambda: node_use.disk_bytes(self._root)
             ),
-            clock_mhz=self._ask("cpu_clock_mhz", self._clock_mhz),
-            throttled=self._ask("quota_throttled_s", self._quota_throttled),
+            clock_mhz=self._try_read("cpu_clock_mhz", self._clock_mhz),
+            throttled=self._try_read("quota_throttled_s", self._quota_throttled),
         )
 
     def _clock_mhz(self):
@@ -331,7 +331,7 @@ class Watch:
         places = self._throttle_files
         return None if places is None else limits.throttled(self._files, places)
 
-    def _ask(self, name, answer):
+    def _try_read(self, name, answer):
         """As Files.ask: what cannot be read is None, with the reason."""
         value = self._files.ask(name, answer)
         self.unknown |= self._files.unknown
@@ -349,7 +349,7 @@ class _Use:
         self.node_others = self._others(first.node, last.node, own)
         self.cores = last.ours and last.ours.count
         counts = [each or (None, None, None) for each in (first.throttled, last.throttled)]
-        periods, stopped, self.throttled_s = map(_less, counts[1], counts[0])
+        periods, stopped, self.throttled_s = map(_difference, counts[1], counts[0])
         self.throttled_share = None if periods is None else min(1.0, stopped / max(1, periods))
         disk = self.rate(first.disk_bytes, last.disk_bytes)
         own_disk = self.rate(first.own_bytes, last.own_bytes)
@@ -384,7 +384,7 @@ def _here(parts, host):
     return [part for part in parts if len(hosts) < 2 or part.host in (None, host)]
 
 
-def _less(after, before):
+def _difference(after, before):
     return None if None in (before, after) else after - before
 
 

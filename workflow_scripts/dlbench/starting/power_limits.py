@@ -29,12 +29,12 @@ from dlbench.starting import leftovers
 
 PROGRAM = "nvidia-smi"
 FOLDER = Path("results/power_limits")  # a note for each GPU whose limit is not as it was found
-ASKED = (
+QUERY_FIELDS = (
     *("index", "uuid", "persistence_mode", "power.limit", "enforced.power.limit"),
     *("power.min_limit", "power.max_limit"),
 )
-PATIENCE_S = 60.0  # without persistence mode the driver starts each GPU anew
-NEAR_W = 1.0  # limits are told in hundredths of a watt, and a driver may round what it is asked for
+TIMEOUT_S = 60.0  # without persistence mode the driver starts each GPU anew
+TOLERANCE_W = 1.0  # limits are told in hundredths of a watt, and a driver may round what it is asked for
 
 
 class Refused(Error):
@@ -58,7 +58,7 @@ class Limits:
         self.changed = ""
         self._limit_w, self._count, self._log = limit_w, count, log
         self._command = command or PROGRAM
-        self._told: list[dict[str, Any]] = []
+        self._reports: list[dict[str, Any]] = []
         self._trouble: list[str] = []
 
     def __enter__(self) -> "Limits":
@@ -69,7 +69,7 @@ class Limits:
             Error: another run has set the limit of one of them.
         """
         try:
-            gpus = _chosen(self._count)
+            gpus = _select_gpus(self._count)
             for gpu in gpus:
                 self._check(gpu)
             for gpu in gpus:
@@ -92,7 +92,7 @@ class Limits:
     def fields(self) -> dict[str, Any]:
         """The event `power_limit`, once the limits are restored."""
         trouble = "; ".join(self._trouble) or None
-        return {"asked_w": self._limit_w, "gpus": self._told, "trouble": trouble}
+        return {"asked_w": self._limit_w, "gpus": self._reports, "trouble": trouble}
 
     def _check(self, gpu):
         """See that the limit of a GPU may become what is asked for, as far as it says."""
@@ -106,7 +106,7 @@ class Limits:
                 "the trainer starts; root turns the mode on by nvidia-smi -pm 1"
             )
         note = files.read_json(_note(gpu.uuid)) or {}
-        if leftovers.is_at_work(str(note.get("supervisor"))):
+        if leftovers.is_supervisor_running(str(note.get("supervisor"))):
             raise Error(
                 f"power_limit_w {self._limit_w}: another run has set the limit of {gpu.uuid} "
                 f"({_note(gpu.uuid)}): runs that are timed do not share a GPU"
@@ -117,38 +117,38 @@ class Limits:
         note = {"uuid": gpu.uuid, "found_w": gpu.limit_w, "set_w": self._limit_w}
         note |= {"command": self._command, "supervisor": supervisor}
         files.write_json(_note(gpu.uuid), note)
-        told = {"uuid": gpu.uuid, "found_w": gpu.limit_w, "enforced_w": gpu.enforced_w}
-        self._told.append(told)
-        said = _ask_for(self._command, gpu.uuid, self._limit_w)
+        report = {"uuid": gpu.uuid, "found_w": gpu.limit_w, "enforced_w": gpu.enforced_w}
+        self._reports.append(report)
+        output = _request_limit(self._command, gpu.uuid, self._limit_w)
         now = _by_uuid(gpu.uuid)
-        if not now or not _near(now.enforced_w, self._limit_w):
+        if not now or not _is_close(now.enforced_w, self._limit_w):
             raise Refused(
                 f"{gpu.uuid} takes from {gpu.least_w:g} to {gpu.most_w:g} W and enforces "
-                f"{_watts_words(now and now.enforced_w)} now; {self._command} said: {said}. Root "
+                f"{_format_watts(now and now.enforced_w)} now; {self._command} said: {output}. Root "
                 "may set it, and whom the site lets by site.power_limit_command (docs/training.md)"
             )
-        told["enforced_w"] = now.enforced_w
+        report["enforced_w"] = now.enforced_w
 
     def _restore(self):
         """Give each GPU the limit that it had. What goes wrong is told and ends no run."""
-        for told in self._told[::-1]:
-            uuid = told["uuid"]
-            told["restored"] = False
+        for report in self._reports[::-1]:
+            uuid = report["uuid"]
+            report["restored"] = False
             try:
                 now = _by_uuid(uuid)
-                told["enforced_last_w"] = now and now.enforced_w
-                if not _near(told["enforced_last_w"], told["enforced_w"]):
+                report["enforced_last_w"] = now and now.enforced_w
+                if not _is_close(report["enforced_last_w"], report["enforced_w"]):
                     self.changed = (
-                        f"the power limit of {uuid} was {_watts_words(told['enforced_w'])} at the "
-                        f"start and {_watts_words(told['enforced_last_w'])} at the end"
+                        f"the power limit of {uuid} was {_format_watts(report['enforced_w'])} at the "
+                        f"start and {_format_watts(report['enforced_last_w'])} at the end"
                     )
-                told["restored"] = _restored(files.read_json(_note(uuid)) or {}, now)
+                report["restored"] = _restored(files.read_json(_note(uuid)) or {}, now)
             except (Error, OSError) as error:
                 self._trouble.append(str(error))
                 print(error, file=sys.stderr, flush=True)
 
 
-def restore_left() -> None:
+def restore_leftover_limits() -> None:
     """Restore the limits of GPUs of this machine whose run was killed together with us.
 
     Raises:
@@ -156,13 +156,13 @@ def restore_left() -> None:
     """
     for path in sorted(FOLDER.glob("*.json")):
         note = files.read_json(path) or {}
-        if not leftovers.is_gone(str(note.get("supervisor"))):
+        if not leftovers.is_supervisor_gone(str(note.get("supervisor"))):
             continue  # of another machine, or at work
         try:
             restored = _restored(note, _by_uuid(note.get("uuid")))
         except Refused as error:
-            words = f"a killed attempt may have left a power limit, see {path}: {error}"
-            raise Error(words) from None
+            arguments = f"a killed attempt may have left a power limit, see {path}: {error}"
+            raise Error(arguments) from None
         if restored:
             print(
                 f"{note['uuid']}: the power limit that a killed attempt left is restored, "
@@ -183,23 +183,23 @@ class _Gpu(NamedTuple):
     most_w: float | None
 
 
-def _chosen(count):
+def _select_gpus(count):
     """The first GPUs that CUDA shows this process. Raises Refused where they are not to be had."""
     selectors = gpu_readings.visible_gpus(0, count)
     if len(selectors) < count:
         raise Refused(f"the run has {count} GPUs, and CUDA_VISIBLE_DEVICES names {len(selectors)}")
-    there, chosen = _gpus(), []
+    all_gpus, chosen = _gpus(), []
     for selector in selectors:
         if str(selector).startswith("MIG-"):
             raise Refused(f"{selector} is a part of a GPU, and a limit is that of the whole GPU")
         # CUDA takes the beginning of a UUID, too.
         fitting = [
             gpu
-            for gpu in there
+            for gpu in all_gpus
             if gpu.number == str(selector) or gpu.uuid.startswith(f"{selector}")
         ]
         if len(fitting) != 1:
-            raise Refused(f"GPU {selector} is not among the {len(there)} that nvidia-smi lists")
+            raise Refused(f"GPU {selector} is not among the {len(all_gpus)} that nvidia-smi lists")
         chosen += fitting
     return chosen
 
@@ -211,12 +211,12 @@ def _by_uuid(uuid):
 
 def _gpus():
     """All GPUs that nvidia-smi lists. Raises Refused where it does not."""
-    asked = f"--query-gpu={','.join(ASKED)}"
-    code, said = _output([PROGRAM, asked, "--format=csv,noheader,nounits"])
-    rows = [row for row in csv.reader(said.splitlines(), skipinitialspace=True) if row]
-    if code or any(len(row) != len(ASKED) for row in rows):
+    query = f"--query-gpu={','.join(QUERY_FIELDS)}"
+    code, output = _output([PROGRAM, query, "--format=csv,noheader,nounits"])
+    rows = [row for row in csv.reader(output.splitlines(), skipinitialspace=True) if row]
+    if code or any(len(row) != len(QUERY_FIELDS) for row in rows):
         raise Refused(
-            f"nvidia-smi, which comes with NVIDIA's driver, lists no GPUs here: {_plain(said)}"
+            f"nvidia-smi, which comes with NVIDIA's driver, lists no GPUs here: {_plain(output)}"
         )
     return [_Gpu(row[0], row[1], row[2] == "Enabled", *map(_watts, row[3:])) for row in rows]
 
@@ -228,22 +228,22 @@ def _watts(text):
     return None
 
 
-def _watts_words(watts):
+def _format_watts(watts):
     return "an unknown limit" if watts is None else f"{watts:g} W"
 
 
-def _near(one_w, other_w):
-    return one_w is not None and other_w is not None and abs(one_w - other_w) <= NEAR_W
+def _is_close(one_w, other_w):
+    return one_w is not None and other_w is not None and abs(one_w - other_w) <= TOLERANCE_W
 
 
-def _ask_for(command, uuid, limit_w):
+def _request_limit(command, uuid, limit_w):
     """Have a limit set. Returns what the command said."""
     try:
-        words = shlex.split(command)
+        arguments = shlex.split(command)
     except ValueError as error:
         raise Refused(f"site.power_limit_command {command!r}: {error}") from error
-    code, said = _output([*words, "-i", uuid, "-pl", f"{limit_w:g}"])
-    return f"{_plain(said) or 'nothing'} (exit code {code})"
+    code, output = _output([*arguments, "-i", uuid, "-pl", f"{limit_w:g}"])
+    return f"{_plain(output) or 'nothing'} (exit code {code})"
 
 
 def _restored(note, gpu):
@@ -257,18 +257,18 @@ def _restored(note, gpu):
         Error: it cannot be restored; the note stays.
     """
     uuid, found_w, set_w = (note.get(name) for name in ("uuid", "found_w", "set_w"))
-    if gpu and _near(gpu.limit_w, set_w) and gpu.limit_w != found_w:
-        said = _ask_for(note["command"], uuid, found_w)
+    if gpu and _is_close(gpu.limit_w, set_w) and gpu.limit_w != found_w:
+        output = _request_limit(note["command"], uuid, found_w)
         gpu = _by_uuid(uuid)
-        if gpu and not _near(gpu.limit_w, found_w):
+        if gpu and not _is_close(gpu.limit_w, found_w):
             raise Error(
-                f"the power limit of {uuid} is {_watts_words(gpu.limit_w)}, set for a run, and "
-                f"cannot be restored: {note['command']} said: {said}. Have root run nvidia-smi "
+                f"the power limit of {uuid} is {_format_watts(gpu.limit_w)}, set for a run, and "
+                f"cannot be restored: {note['command']} said: {output}. Have root run nvidia-smi "
                 f"-i {uuid} -pl {found_w:g}, then remove {_note(uuid)}"
             )
     if uuid:
         _note(uuid).unlink(missing_ok=True)
-    return bool(gpu and _near(gpu.limit_w, found_w))
+    return bool(gpu and _is_close(gpu.limit_w, found_w))
 
 
 def _note(uuid):
@@ -283,7 +283,7 @@ def _output(command):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=PATIENCE_S,
+            timeout=TIMEOUT_S,
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as error:

@@ -30,11 +30,11 @@ from dlbench.log import event_log
 from dlbench.machine import energy, redaction
 from dlbench.starting import leftovers
 
-LEAST_SHARE = 0.5  # of the run that readings must cover
-LEAST_GAP_S = 1.0  # meters that print in bursts
-MOST_LINES_PER_S = 100.0  # more would disturb the run
+MIN_COVERAGE = 0.5  # of the run that readings must cover
+MIN_GAP_S = 1.0  # meters that print in bursts
+MAX_LINES_PER_S = 100.0  # more would disturb the run
 FREE_LINES = 1000
-MOST_LINE = 256  # bytes
+MAX_LINE_BYTES = 256  # bytes
 GRACE_S = 2.0
 Point = tuple[float, float]  # seconds, watts
 
@@ -52,11 +52,11 @@ class Meter:
         self._log = log
         self._command: list[str] = []
         self._points: list[Point] = []  # one a second at most: the mean of its readings
-        self._of_last = 0  # readings in the last point
-        self._readings = self._others = self._lines = 0
-        self._trouble = self._first_other = ""
+        self._readings_in_last = 0  # readings in the last point
+        self._readings = self._unreadable = self._lines = 0
+        self._trouble = self._first_unreadable = ""
         self._ended = False
-        self._begun_utc, self._begun_s = event_log.utc_now(), time.monotonic()
+        self._started_utc, self._started_s = event_log.utc_now(), time.monotonic()
         self._process: subprocess.Popen[bytes] | None = None
         if nodes > 1:
             self._trouble = (
@@ -98,25 +98,25 @@ class Meter:
     def fields(self) -> dict[str, Any]:
         """The event `power_meter`, once the trainer has ended."""
         points = self._points[:]
-        told = {
+        fields = {
             "scope": "node",
             "command": redaction.redact_command(self._command),
-            "trouble": self._words() or None,
+            "trouble": self._problem() or None,
         }
         span = self._span()
         if isinstance(span, str):
-            return told | energy.fields("node_", None, None, span)
+            return fields | energy.fields("node_", None, None, span)
         if len(points) < 2:
-            reason = self._words() or f"it printed {self._readings} numbers: two are needed"
-            return told | energy.fields("node_", None, None, reason)
+            reason = self._problem() or f"it printed {self._readings} numbers: two are needed"
+            return fields | energy.fields("node_", None, None, reason)
         joules, share, seen = integral(points, *span)
-        if share < LEAST_SHARE:
+        if share < MIN_COVERAGE:
             reason = f"its readings cover {100 * share:.0f} % of the run"
-            reason += f": {self._words()}" if self._words() else ""
-            return told | energy.fields("node_", None, None, reason)
+            reason += f": {self._problem()}" if self._problem() else ""
+            return fields | energy.fields("node_", None, None, reason)
         watts = [power_w for _, power_w in points]
         readings = round(self._readings * seen / len(points))
-        return told | {
+        return fields | {
             "power_least_w": round(min(watts), 3),
             "power_mean_w": round(joules / (span[1] - span[0]), 3),
             "power_most_w": round(max(watts), 3),
@@ -133,30 +133,30 @@ class Meter:
     def _read(self):
         """In a thread: take each line as it arrives."""
         with contextlib.suppress(OSError, ValueError):
-            while line := self._process.stdout.readline(MOST_LINE):
-                now_s = time.monotonic() - self._begun_s
+            while line := self._process.stdout.readline(MAX_LINE_BYTES):
+                now_s = time.monotonic() - self._started_s
                 self._lines += 1
-                if self._lines > FREE_LINES + MOST_LINES_PER_S * now_s:
-                    self._trouble = f"it printed more than {MOST_LINES_PER_S:g} lines a second"
+                if self._lines > FREE_LINES + MAX_LINES_PER_S * now_s:
+                    self._trouble = f"it printed more than {MAX_LINES_PER_S:g} lines a second"
                     os.killpg(self._process.pid, signal.SIGKILL)
                     return
                 power_w = _watts(line)
                 if power_w is not None:
                     self._add(now_s, power_w)
                 elif line.strip():
-                    self._others += 1
-                    if self._others == 1:
-                        self._first_other = _plain(line.decode(errors="replace"))
+                    self._unreadable += 1
+                    if self._unreadable == 1:
+                        self._first_unreadable = _plain(line.decode(errors="replace"))
 
     def _add(self, now_s, power_w):
         self._readings += 1
         if self._points and int(self._points[-1][0]) == int(now_s):
-            self._of_last += 1
+            self._readings_in_last += 1
             before_s, before_w = self._points[-1]
-            mean_s = before_s + (now_s - before_s) / self._of_last
-            self._points[-1] = mean_s, before_w + (power_w - before_w) / self._of_last
+            mean_s = before_s + (now_s - before_s) / self._readings_in_last
+            self._points[-1] = mean_s, before_w + (power_w - before_w) / self._readings_in_last
         else:
-            self._of_last = 1
+            self._readings_in_last = 1
             self._points.append((now_s, power_w))
 
     def _span(self):
@@ -168,22 +168,22 @@ class Meter:
         end = event_log.last_run_end(self._log) or {}
         if not start or "t_s" not in end:
             return "the run did not come to its end"
-        begin_s = event_log.seconds_between(self._begun_utc, start["t_utc"])
+        begin_s = event_log.seconds_between(self._started_utc, start["t_utc"])
         if begin_s < 0:
             return "the run went on from a checkpoint: the meter saw a part of it"
         if end["t_s"] <= 0:
             return "the run took no time"
         return begin_s, begin_s + end["t_s"]
 
-    def _words(self):
+    def _problem(self):
         """What went wrong, in words; "" where nothing did."""
-        words = [self._trouble] if self._trouble else []
-        if self._others:
-            lines = "line was" if self._others == 1 else "lines were"
-            words.append(
-                f"{self._others} {lines} no number of watts, the first: {self._first_other!r}"
+        problems = [self._trouble] if self._trouble else []
+        if self._unreadable:
+            lines = "line was" if self._unreadable == 1 else "lines were"
+            problems.append(
+                f"{self._unreadable} {lines} no number of watts, the first: {self._first_unreadable!r}"
             )
-        return "; ".join(words)
+        return "; ".join(problems)
 
     def _code(self):
         return self._process.returncode if self._process else None
@@ -215,7 +215,7 @@ def integral(points: Sequence[Point], begin_s: float, end_s: float) -> tuple[flo
     (400.0, 0.25, 2)
     """
     gaps = [after[0] - before[0] for before, after in itertools.pairwise(points)]
-    longest_s = energy.LONGEST_GAP * max(LEAST_GAP_S, statistics.median(gaps))
+    longest_s = energy.LONGEST_GAP * max(MIN_GAP_S, statistics.median(gaps))
     joules = covered_s = 0.0
     for (before_s, before_w), (after_s, after_w) in itertools.pairwise(points):
         low, high = max(before_s, begin_s), min(after_s, end_s)

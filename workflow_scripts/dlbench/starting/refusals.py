@@ -17,10 +17,10 @@ from dlbench.log import event_log
 from dlbench.records import run_record
 
 FILE = "refused.json"
-LONGEST = 600
+MAX_LENGTH = 600
 
 
-def keep(run_ids: Iterable[str], scheduler: str, message: str) -> None:
+def record(run_ids: Iterable[str], scheduler: str, message: str) -> None:
     """Print that a scheduler refused the job of some runs, and keep it in their folders.
 
     Args:
@@ -28,7 +28,7 @@ def keep(run_ids: Iterable[str], scheduler: str, message: str) -> None:
         message: of its submit command.
     """
     by = schedulers.display_name(scheduler)
-    message = "; ".join(filter(None, map(str.strip, message.splitlines())))[:LONGEST]
+    message = "; ".join(filter(None, map(str.strip, message.splitlines())))[:MAX_LENGTH]
     for run_id in run_ids:
         print(f"{run_id}: {by} refused its job: {message}", file=sys.stderr, flush=True)
         place = run_record.folder(run_id)

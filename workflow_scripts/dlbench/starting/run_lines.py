@@ -13,20 +13,20 @@ from dlbench.common import terminal
 from dlbench.log.event_fields import ENDED_WELL
 from dlbench.records import progress
 
-LATEST = 10  # finished runs whose mean time is that of those to come
+LATEST_RUNS = 10  # finished runs whose mean time is that of those to come
 
 
-def report(position: str, label: str, words: str) -> None:
+def report(position: str, label: str, message: str) -> None:
     """Print a line about a run on stderr.
 
     Args:
         position: as in 3/36, or in words, as in `try 2`.
     """
     which = f"run {position}" if position[:1].isdigit() or not position else position
-    print(terminal.plain(f"{which}  {label}: {words}"), file=sys.stderr, flush=True)
+    print(terminal.plain(f"{which}  {label}: {message}"), file=sys.stderr, flush=True)
 
 
-def ending(
+def describe_end(
     log: Path, end: dict[str, Any], seconds: float | None, items_per_second: float | None = None
 ) -> str:
     """How a run or an attempt ended, in words.
@@ -36,9 +36,9 @@ def ending(
         items_per_second: of the whole run, for one that ended well; None: its latest steps'.
     """
     message = f" ({end['message']})" if end["message"] else ""
-    going = f", {progress.describe(log, items_per_second)}" if end["status"] in ENDED_WELL else ""
+    progress_text = f", {progress.describe(log, items_per_second)}" if end["status"] in ENDED_WELL else ""
     took = f", {seconds:.0f} s" if seconds is not None else ""
-    return f"{end['status']}{message}{going}{took}"
+    return f"{end['status']}{message}{progress_text}{took}"
 
 
 def report_result(position: str, label: str, log: Path, record: dict[str, Any], after: int) -> None:
@@ -48,15 +48,15 @@ def report_result(position: str, label: str, log: Path, record: dict[str, Any], 
         after: how many runs come after it.
     """
     rate = record["summary"].get("images_per_second")
-    words = ending(log, record, progress.duration_s(log), rate)
-    report(position, label, f"{words}{_left(log, after)}")
+    message = describe_end(log, record, progress.duration_s(log), rate)
+    report(position, label, f"{message}{_left(log, after)}")
 
 
 def _left(log, after):
     """How long the runs after this one will take, by the mean of the latest finished ones."""
     if not after:
         return ""
-    logs = sorted(log.parent.parent.glob(f"*/{log.name}"), key=_written_s)[-LATEST:]
+    logs = sorted(log.parent.parent.glob(f"*/{log.name}"), key=_written_s)[-LATEST_RUNS:]
     durations = [d for d in map(progress.duration_s, logs) if d is not None]
     if not durations:
         return ""

@@ -31,20 +31,20 @@ def start(options: argparse.Namespace) -> int | str:
         Error: the run cannot be started so, as in start_command.build.
     """
     run = Run.from_json(options.spec)
-    what = f"baseline {options.output.stem}"
+    title = f"baseline {options.output.stem}"
     os.environ.update(start_command.job_variables(run, options.module))
     os.environ.update(start_command.address_variables(run, options.node_address))
     form = trainer_image.read_form(options.form) if options.form else None
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
-    how = start_command.build(by_command(run), command, form, options.device, options.bind)
-    words = how.command
+    start_info = start_command.build(by_command(run), command, form, options.device, options.bind)
+    command_line = start_info.command
     if start_command.network(run, options.network) == "loopback":
-        words = tuple(start_unreachable.command(words))
-    print(f"{what}: starts", file=sys.stderr, flush=True)
+        command_line = tuple(start_unreachable.command(command_line))
+    print(f"{title}: starts", file=sys.stderr, flush=True)
     begin, limit_s = time.monotonic(), options.time_limit_s
     options.messages.parent.mkdir(parents=True, exist_ok=True)
     options.messages.write_bytes(b"")
-    process = trainer_processes.start(words, options.output, options.messages)
+    process = trainer_processes.start(command_line, options.output, options.messages)
     try:
         code = process.wait(limit_s if limit_s < float("inf") else None)
         ended = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
@@ -52,13 +52,13 @@ def start(options: argparse.Namespace) -> int | str:
         ended = f"stopped after {limit_s:g} s"
     finally:
         trainer_processes.end(process, options.output)
-        if how.cleanup:
-            subprocess.run(how.cleanup, check=False, capture_output=True)
+        if start_info.cleanup:
+            subprocess.run(start_info.cleanup, check=False, capture_output=True)
     if process.returncode == 0 and options.output.is_file():
         took_s = time.monotonic() - begin
-        print(f"{what}: done, {took_s:.0f} s", file=sys.stderr, flush=True)
+        print(f"{title}: done, {took_s:.0f} s", file=sys.stderr, flush=True)
         return 0
-    return f"{what}: not measured ({ended}): {last_words(options.messages)}"
+    return f"{title}: not measured ({ended}): {last_line(options.messages)}"
 
 
 def by_command(run: Run) -> Run:
@@ -66,12 +66,12 @@ def by_command(run: Run) -> Run:
     if not start_command.by_directive(run):
         return run
     chosen = trainer_image.options_of(run) | {"start": "command"}
-    words = ",".join(f"{name}={value}" for name, value in chosen.items() if value != "")
-    return dataclasses.replace(run, runtime_options=words)
+    command_line = ",".join(f"{name}={value}" for name, value in chosen.items() if value != "")
+    return dataclasses.replace(run, runtime_options=command_line)
 
 
-def last_words(messages: Path) -> str:
+def last_line(messages: Path) -> str:
     """The last line that says something."""
     lines = messages.read_bytes().decode(errors="replace").splitlines()
-    spoken = [line.strip() for line in lines if line.strip()]
-    return terminal.message(spoken[-1], 300) if spoken else "no message"
+    non_empty = [line.strip() for line in lines if line.strip()]
+    return terminal.message(non_empty[-1], 300) if non_empty else "no message"

@@ -37,11 +37,11 @@ class NotEntered(Error):
     """The container directive did not take effect: nothing about the run, all about the call."""
 
 
-class Nameless(Error):
+class NoAddress(Error):
     """The machine's own name leads nowhere, where servers of the run would listen."""
 
 
-class Elsewhere(Error):
+class WrongNode(Error):
     """The run is for another node than this one."""
 
 
@@ -95,7 +95,7 @@ def _on_bare_metal(run, trainer, device):
     """The command that starts a run without an image."""
     if run.is_external:
         python = trainer_environments.trainer_python(run.environment)
-        environment = _having(run.launcher, python.absolute().parents[1])
+        environment = _environment_with(run.launcher, python.absolute().parents[1])
         needs_environment = any(str(python) in word for word in trainer)  # where {python} stood
     else:
         environment, needs_environment = Path(trainer[0]).absolute().parents[1], True
@@ -123,7 +123,7 @@ def _in_an_image(run, trainer, form, device, binds):
                 "the runs runtime_options: {start: command}"
             )
         logged["start"] = "directive"
-        environment = _having(run.launcher, Path(form["python"]).parents[1])
+        environment = _environment_with(run.launcher, Path(form["python"]).parents[1])
         return Start(tuple(_launched(run, inside, environment, device)), None, logged)
     runtime = plugins.load("runtimes", run.runtime)
     container = Container(
@@ -212,7 +212,7 @@ def job_facts(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
     return {"job": {"scheduler": name, "id": job_id, "hosts": hosts, **dates}}
 
 
-def see_node(run: Run, environ: Mapping[str, str] = os.environ) -> None:
+def check_node(run: Run, environ: Mapping[str, str] = os.environ) -> None:
     """Check that a run that names its node is on that one.
 
     Args:
@@ -232,7 +232,7 @@ def see_node(run: Run, environ: Mapping[str, str] = os.environ) -> None:
     if job:
         by = schedulers.display_name(job[0])
         remedy = f"{by} was asked for that node and chose another; see the job's options"
-    raise Elsewhere(f"expected node {run.node}, found {here}: {remedy}")
+    raise WrongNode(f"expected node {run.node}, found {here}: {remedy}")
 
 
 def contained(run: Run) -> bool:
@@ -281,7 +281,7 @@ def network(run: Run, requested: str) -> str:
     # What is in a container that the command line starts may know other names.
     here = not contained(run) or by_directive(run)
     if here and getattr(launcher, "LISTENS_BY_NAME", False) and not networks.listening_address():
-        raise Nameless(
+        raise NoAddress(
             f"launcher {run.launcher} needs an address of this machine behind its name "
             f"{host_name.host()} (hostname), and found none: have it put into /etc/hosts, or use "
             "launcher mpirun"
@@ -309,7 +309,7 @@ def _outer_tools(run, form):
     """
     ours = trainer_environments.trainer_python(run.environment).absolute().parents[1]
     if run.launcher != "mpirun":
-        return _having(run.launcher, ours), None
+        return _environment_with(run.launcher, ours), None
     if not form["mpi"]:
         raise Error(f"image {form['image']} has no mpirun: its processes cannot speak MPI")
     tried = []
@@ -325,7 +325,7 @@ def _outer_tools(run, form):
     )
 
 
-def _having(program, environment):
+def _environment_with(program, environment):
     """The environment if it has a program, else None: the program is that of the path."""
     return environment if (environment / "bin" / program).exists() else None
 
@@ -348,6 +348,6 @@ def _split(text):
 @functools.cache
 def mpi_version(mpirun: str | Path, environment: Path | None = None) -> str | None:
     """The version that an mpirun names, as in `Open MPI 4.1.8`; None if it names none."""
-    said = launchers_mpirun.output_of([mpirun, "--version"], environment)
-    match = re.search(r"(Open MPI|MPICH|Intel\(R\) MPI)\D*([\d.]*\d)", said)
+    output = launchers_mpirun.output_of([mpirun, "--version"], environment)
+    match = re.search(r"(Open MPI|MPICH|Intel\(R\) MPI)\D*([\d.]*\d)", output)
     return " ".join(match.groups()) if match else None

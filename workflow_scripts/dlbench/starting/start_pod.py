@@ -23,12 +23,12 @@ from dlbench.starting import start_processes
 
 POLL_S = 0.2
 HELLO_S = 5.0  # for one that connects to say who it is
-MOST_LINE_BYTES = 1 << 20  # who says more at once is no pod of ours
+MAX_LINE_BYTES = 1 << 20  # who says more at once is no pod of ours
 Task = tuple[str, int]  # (kind of job, number)
-FINDING = ("tf_config", "horovod", "nothing")
+DISCOVERY = ("tf_config", "horovod", "nothing")
 
 
-def run(pod: "Pod", jobs: dict[str, int], finding: str, command: list[str]) -> int:
+def run(pod: "Pod", jobs: dict[str, int], discovery: str, command: list[str]) -> int:
     """Start this pod's processes and wait for all of all pods.
 
     Args:
@@ -43,29 +43,29 @@ def run(pod: "Pod", jobs: dict[str, int], finding: str, command: list[str]) -> i
         Error: another pod did not come, or the processes cannot be spread over the pods.
     """
     tasks = layout(jobs, len(pod.hosts))
-    prepare = _rendezvous if finding == "horovod" else lambda *_: None
-    links, offers, port = pod.meet(
+    prepare = _start_horovod_server if discovery == "horovod" else lambda *_: None
+    links, offers, port = pod.rendezvous(
         _free_ports(len(tasks[pod.index])), lambda: prepare(pod.hosts, len(tasks[0]))
     )
-    if finding == "horovod":
-        own = horovod_variables(pod.index, len(tasks[0]), pod.hosts, port)
-    elif finding == "tf_config":
-        own = tf_configs(pod.index, tasks, pod.hosts, offers)
+    if discovery == "horovod":
+        variables_of_tasks = horovod_variables(pod.index, len(tasks[0]), pod.hosts, port)
+    elif discovery == "tf_config":
+        variables_of_tasks = tf_configs(pod.index, tasks, pod.hosts, offers)
     else:
-        own = [{} for _ in tasks[pod.index]]
-    how = {
+        variables_of_tasks = [{} for _ in tasks[pod.index]]
+    popen_options = {
         task: {"env": os.environ | variables}
-        for task, variables in zip(tasks[pod.index], own, strict=True)
+        for task, variables in zip(tasks[pod.index], variables_of_tasks, strict=True)
     }
     code = 1
     try:
         code = start_processes.supervise(
-            how, command, start_processes.LAST_S, lambda: _failed(links)
+            popen_options, command, start_processes.EXIT_TIMEOUT_S, lambda: _failed(links)
         )
         if code == 0 and pod.index == 0:
-            code = _wait_for_ends(links)
+            code = _wait_for_exit_codes(links)
     finally:
-        _say_end(links, code)
+        _send_exit_code(links, code)
     if code and pod.index:
         # The Job ends all pods once one has failed: pod 0 writes down what happened before.
         time.sleep(pod.linger_s)
@@ -99,8 +99,8 @@ def tf_configs(
     """
     addresses = {
         task: f"{host}:{port}"
-        for host, tasks_there, ports_there in zip(hosts, tasks, ports, strict=True)
-        for task, port in zip(tasks_there, ports_there, strict=True)
+        for host, tasks_of_pod, ports_of_pod in zip(hosts, tasks, ports, strict=True)
+        for task, port in zip(tasks_of_pod, ports_of_pod, strict=True)
     }
     cluster: dict[str, list[str]] = {}
     for job, number in sorted(addresses):
@@ -157,7 +157,7 @@ class Pod:
         self.index, self.hosts, self.port = index, hosts, port
         self.wait_s, self.linger_s = wait_s, linger_s
 
-    def meet(
+    def rendezvous(
         self, offer: Any = None, prepare: Callable[[], Any] = lambda: None
     ) -> tuple[dict[int, "Link"], list[Any], Any]:
         """Wait until all pods are there.
@@ -177,10 +177,10 @@ class Pod:
         if len(self.hosts) == 1:
             return {}, [offer], prepare()
         if self.index == 0:
-            return self._receive(offer, prepare, deadline)
-        return self._go(offer, deadline)
+            return self._host_rendezvous(offer, prepare, deadline)
+        return self._join_rendezvous(offer, deadline)
 
-    def _receive(self, offer, prepare, deadline):
+    def _host_rendezvous(self, offer, prepare, deadline):
         """Pod 0: collect the others' offers, then tell all of them to all."""
         links, offers = {}, {0: offer}
         with socket.create_server(("", self.port), backlog=len(self.hosts)) as server:
@@ -205,7 +205,7 @@ class Pod:
             link.send({"all": everything})
         return links, *everything
 
-    def _go(self, offer, deadline):
+    def _join_rendezvous(self, offer, deadline):
         """Any other pod: find pod 0, say who this is, and hear of all others."""
         problem = "no answer"
         while time.monotonic() < deadline:
@@ -237,8 +237,8 @@ class Link:
     """
 
     def __init__(self, connection: socket.socket):
-        self.gone = False
-        self.end: int | None = None
+        self.is_closed = False
+        self.exit_code: int | None = None
         self._connection, self._buffer = connection, b""
         connection.setblocking(True)
         # A node that loses its power closes nothing.
@@ -254,24 +254,24 @@ class Link:
 
     def wait(self, deadline: float) -> dict[str, Any] | None:
         """The next object; None if none comes in time."""
-        while not self.gone and time.monotonic() < deadline:
+        while not self.is_closed and time.monotonic() < deadline:
             content = self.read(min(POLL_S, max(0.0, deadline - time.monotonic())))
             if content is not None:
                 return content
         return None
 
-    def read(self, patience_s: float = 0.0) -> dict[str, Any] | None:
-        """The next object if it is there; an exit code in it is kept as `end`."""
-        if not self.gone and select.select([self._connection], [], [], patience_s)[0]:
+    def read(self, timeout_s: float = 0.0) -> dict[str, Any] | None:
+        """The next object if it is there; an exit code in it is kept as `exit_code`."""
+        if not self.is_closed and select.select([self._connection], [], [], timeout_s)[0]:
             try:
                 received = self._connection.recv(1 << 16)
             except OSError:
                 received = b""
-            self.gone = not received
+            self.is_closed = not received
             self._buffer += received
         line, newline, rest = self._buffer.partition(b"\n")
         if not newline:
-            self.gone = self.gone or len(self._buffer) > MOST_LINE_BYTES
+            self.is_closed = self.is_closed or len(self._buffer) > MAX_LINE_BYTES
             return None
         self._buffer = rest
         try:
@@ -279,14 +279,14 @@ class Link:
         except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):
-            self.gone = True
+            self.is_closed = True
             return None
-        self.end = content.get("code", self.end)
+        self.exit_code = content.get("code", self.exit_code)
         return content
 
     def close(self) -> None:
         """Close the connection."""
-        self.gone = True
+        self.is_closed = True
         self._connection.close()
 
 
@@ -294,39 +294,39 @@ def _failed(links):
     """(exit code, message) where another pod has failed or is gone, else None."""
     for index, link in links.items():
         link.read()
-        if link.end:
-            return link.end, f"pod {index} failed (exit code {link.end}); this one is ended"
-        if link.gone and link.end is None:
+        if link.exit_code:
+            return link.exit_code, f"pod {index} failed (exit code {link.exit_code}); this one is ended"
+        if link.is_closed and link.exit_code is None:
             return 1, f"pod {index} is gone; this one is ended"
     return None
 
 
-def _wait_for_ends(links):
+def _wait_for_exit_codes(links):
     """Exit code once all other pods have ended, as they soon should."""
-    deadline = time.monotonic() + start_processes.LAST_S
-    while any(link.end is None for link in links.values()):
+    deadline = time.monotonic() + start_processes.EXIT_TIMEOUT_S
+    while any(link.exit_code is None for link in links.values()):
         failed = _failed(links)
         if not failed and time.monotonic() > deadline:
-            left = [str(index) for index, link in links.items() if link.end is None]
+            left = [str(index) for index, link in links.items() if link.exit_code is None]
             failed = (
                 1,
-                f"still there {start_processes.LAST_S:g} s after this pod: {', '.join(left)}",
+                f"still there {start_processes.EXIT_TIMEOUT_S:g} s after this pod: {', '.join(left)}",
             )
         if failed:
             print(failed[1], file=sys.stderr)
             return failed[0]
         time.sleep(POLL_S)
-    return next((link.end for link in links.values() if link.end), 0)
+    return next((link.exit_code for link in links.values() if link.exit_code), 0)
 
 
-def _say_end(links, code):
+def _send_exit_code(links, code):
     for index, link in links.items():
         link.send({"code": code})
         if index:  # pod 0 has ended; the others see whether it is there
             link.close()
 
 
-def _rendezvous(hosts, each):
+def _start_horovod_server(hosts, each):
     """Start Horovod's server where gloo's processes find one another. Returns its port."""
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
     from horovod.runner.http.http_server import RendezvousServer

@@ -23,8 +23,8 @@ from typing import Any
 from dlbench import Error
 
 POLL_S = 0.05
-PATIENCE_S = 5.0  # between SIGTERM and SIGKILL
-LAST_S = 60.0  # for the others to end once the first process has ended well
+TERM_TIMEOUT_S = 5.0  # between SIGTERM and SIGKILL
+EXIT_TIMEOUT_S = 60.0  # for the others to end once the first process has ended well
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -45,8 +45,8 @@ def run(jobs: dict[str, int], command: list[str]) -> int:
         (job, index): json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
         for job, index in names
     }
-    how = {name: {"env": os.environ | {"TF_CONFIG": config}} for name, config in configs.items()}
-    return supervise(how, command, LAST_S)
+    popen_options = {name: {"env": os.environ | {"TF_CONFIG": config}} for name, config in configs.items()}
+    return supervise(popen_options, command, EXIT_TIMEOUT_S)
 
 
 def run_copies(count: int, command: list[str], cores_each: int = 0, gpus_each: int = 0) -> int:
@@ -65,32 +65,32 @@ def run_copies(count: int, command: list[str], cores_each: int = 0, gpus_each: i
     Raises:
         Error: there are too few cores or GPUs.
     """
-    how: dict[tuple[str, int], dict[str, Any]] = {
+    popen_options: dict[tuple[str, int], dict[str, Any]] = {
         ("copy", index): {"env": os.environ | {"DLBENCH_COPY": str(index)}}
         for index in range(count)
     }
     if cores_each:
         cores = _shares(sorted(os.sched_getaffinity(0)), count, cores_each, "core")
-        for options, own in zip(how.values(), cores, strict=True):
+        for options, own in zip(popen_options.values(), cores, strict=True):
             options["preexec_fn"] = functools.partial(os.sched_setaffinity, 0, own)
     if gpus_each:
         gpus = _shares(_visible_gpus(count * gpus_each), count, gpus_each, "GPU")
-        for options, own in zip(how.values(), gpus, strict=True):
+        for options, own in zip(popen_options.values(), gpus, strict=True):
             options["env"]["CUDA_VISIBLE_DEVICES"] = ",".join(own)
             if len({name for each in gpus for name in each}) < count * gpus_each:
                 # They share GPUs: JAX would take 3/4 of the memory of one for the first copy.
                 options["env"].setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     # How much later the last one ends is what is measured.
-    return supervise(how, command, math.inf)
+    return supervise(popen_options, command, math.inf)
 
 
 def supervise(
-    how: dict[tuple[str, int], dict[str, Any]],
+    popen_options: dict[tuple[str, int], dict[str, Any]],
     command: list[str],
     last_s: float,
-    elsewhere: Callable[[], tuple[int, str] | None] = lambda: None,
+    failed_elsewhere: Callable[[], tuple[int, str] | None] = lambda: None,
 ) -> int:
-    """Start `command` once per name in `how` and wait for all.
+    """Start `command` once per name in `popen_options` and wait for all.
 
     Args:
         how: options of subprocess.Popen by (job, index).
@@ -105,9 +105,9 @@ def supervise(
     before = {n: signal.signal(n, lambda number, _: received.append(number)) for n in FORWARDED}
     processes: dict[tuple[str, int], subprocess.Popen[bytes]] = {}
     try:
-        for name, options in how.items():
+        for name, options in popen_options.items():
             processes[name] = subprocess.Popen(command, **options)
-        code, message = _wait(processes, received, last_s, elsewhere)
+        code, message = _wait(processes, received, last_s, failed_elsewhere)
     finally:
         _end(processes.values())
         for number, handler in before.items():
@@ -118,7 +118,7 @@ def supervise(
     return code
 
 
-def _wait(processes, received, last_s, elsewhere):
+def _wait(processes, received, last_s, failed_elsewhere):
     """(exit code, message) once all have ended, one has failed, or the first ended long ago.
 
     So it is where something failed elsewhere.
@@ -135,12 +135,12 @@ def _wait(processes, received, last_s, elsewhere):
         codes = {name: process.poll() for name, process in processes.items()}
         for (job, index), code in codes.items():
             if code:
-                how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-                message = f"{job} {index} failed ({how}); the others are ended"
+                popen_options = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+                message = f"{job} {index} failed ({popen_options}); the others are ended"
                 return (code if code > 0 else 128 - code), message
         if None not in codes.values():
             return 0, ""
-        if failed := elsewhere():
+        if failed := failed_elsewhere():
             return failed
         if next(iter(codes.values())) == 0:
             first_ended = first_ended or time.monotonic()
@@ -152,7 +152,7 @@ def _wait(processes, received, last_s, elsewhere):
 
 def _end(processes):
     """End those that run; none is left."""
-    for number, patience_s in ((signal.SIGTERM, PATIENCE_S), (signal.SIGKILL, PATIENCE_S)):
+    for number, patience_s in ((signal.SIGTERM, TERM_TIMEOUT_S), (signal.SIGKILL, TERM_TIMEOUT_S)):
         left = [process for process in processes if process.poll() is None]
         for process in left:
             with contextlib.suppress(ProcessLookupError):
@@ -172,7 +172,7 @@ def _free_addresses(count):
         return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
 
 
-def _shares(all_, count, each, what):
+def _shares(all_, count, each, noun):
     """Equal parts of a list, in its order.
 
     >>> _shares([0, 1, 2, 5, 6], count=2, each=2, what="core")
@@ -180,7 +180,7 @@ def _shares(all_, count, each, what):
     """
     if count * each > len(all_):
         raise Error(
-            f"{count} copies of {each} {what}{'s' if each > 1 else ''} each need {count * each}; "
+            f"{count} copies of {each} {noun}{'s' if each > 1 else ''} each need {count * each}; "
             f"found {len(all_)}"
         )
     return [all_[index * each : (index + 1) * each] for index in range(count)]

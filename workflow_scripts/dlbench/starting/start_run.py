@@ -30,7 +30,7 @@ from dlbench.study.runs import Run
 
 AGAIN = 75  # EX_TEMPFAIL, of sysexits.h
 # The run cannot be trained as things are here: it is skipped.
-UNSUITED = (trainer_image.Unusable, start_command.Nameless, start_command.Elsewhere)
+SKIPPING_ERRORS = (trainer_image.Unusable, start_command.NoAddress, start_command.WrongNode)
 
 
 def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
@@ -57,17 +57,17 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         options.others_share,
         devices * run.threads_per_device if options.device == "cpu" else None,
     )
-    if recorded.put_back(options.log, options.messages, functools.partial(_stands, run, options)):
+    if recorded.put_back(options.log, options.messages, functools.partial(_is_valid, run, options)):
         # The job counts as failed since, or shared its nodes with one that failed.
         print(f"{label}: an earlier job of this start recorded it", file=sys.stderr)
         return 0
     leftovers.end()
-    power_limits.restore_left()
-    refusal: tuple[Any, ...] | None = _needless(options)
+    power_limits.restore_leftover_limits()
+    refusal: tuple[Any, ...] | None = _reason_to_skip(options)
     attempt = 1
     if not refusal and options.attempt > 1:
         attempts.rescue(options.log)
-        earlier = fates.Earlier(options.log.parent, (options.session or {}).get("id"))
+        earlier = fates.EarlierAttempts(options.log.parent, (options.session or {}).get("id"))
         attempt = options.attempt - earlier.interrupted
         if attempt > options.attempts or options.attempt > (options.tries or options.attempts):
             refusal = earlier.verdict(logs_steps=not options.external)
@@ -82,27 +82,27 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         try:
             os.environ.update(start_command.job_variables(run, options.module))
             os.environ.update(start_command.address_variables(run, options.node_address))
-            start_command.see_node(run)
+            start_command.check_node(run)
             form = trainer_image.read_form(options.form) if options.form else None
             how, network = _command(run, options, form)
         except start_command.NotEntered:
             raise
-        except UNSUITED as error:
+        except SKIPPING_ERRORS as error:
             refusal = "skipped", str(error)
         except Error as error:
             refusal = "failed", str(error)
     last_attempt = attempt >= options.attempts
-    watched = _watched(run, options, label, watch, form, how, network, last_attempt)
+    supervised = _supervised_run(run, options, label, watch, form, how, network, last_attempt)
     with attempts.lock(options.log):
         try:
             if refusal:
-                supervisor.refuse(watched, *refusal)
-            elif not (outcome := supervisor.supervise(watched)):
+                supervisor.refuse(supervised, *refusal)
+            elif not (outcome := supervisor.supervise(supervised)):
                 repeats_here = options.repeat_here and outcome is supervisor.Outcome.REPEAT
                 return AGAIN if repeats_here else 1
         except power_limits.Refused as error:
             refusal = "failed", str(error)
-            supervisor.refuse(watched, *refusal)
+            supervisor.refuse(supervised, *refusal)
         try:
             record = options.log.with_name("run.json")
             parse_run.parse(run, options.log, record)
@@ -128,22 +128,22 @@ def _restore_secrets(options: argparse.Namespace) -> None:
     os.environ.pop(redaction.VARIABLE, None)
 
 
-def words_of_attempt(words: list[str], attempt: int) -> list[str]:
+def arguments_of_attempt(arguments: list[str], attempt: int) -> list[str]:
     """The words of a command that starts start_run.py, for another attempt.
 
-    >>> words_of_attempt(["start_run.py", "--attempt", "1", "--", "train", "--attempt", "1"], 2)
+    >>> arguments_of_attempt(["start_run.py", "--attempt", "1", "--", "train", "--attempt", "1"], 2)
     ['start_run.py', '--attempt', '2', '--', 'train', '--attempt', '1']
     """
-    own, rest = words, []
-    if "--" in words:
-        own, rest = words[: words.index("--")], words[words.index("--") :]
+    own, rest = arguments, []
+    if "--" in arguments:
+        own, rest = arguments[: arguments.index("--")], arguments[arguments.index("--") :]
     if "--attempt" in own:
         place = own.index("--attempt") + 1
         return [*own[:place], str(attempt), *own[place + 1 :], *rest]
     return [*own, f"--attempt={attempt}", *rest]
 
 
-def _stands(run: Run, options: argparse.Namespace, record: dict[str, Any]) -> bool:
+def _is_valid(run: Run, options: argparse.Namespace, record: dict[str, Any]) -> bool:
     """Whether a record is that of the run, and of the code, data and environment of today."""
     made_from = record["made_from"]
     return record["run_id"] == run.id and all(
@@ -151,7 +151,7 @@ def _stands(run: Run, options: argparse.Namespace, record: dict[str, Any]) -> bo
     )
 
 
-def _needless(options: argparse.Namespace) -> tuple[str, str] | None:
+def _reason_to_skip(options: argparse.Namespace) -> tuple[str, str] | None:
     """("skipped", reason) if the run is not to be trained, or no longer; else None."""
     reason = options.skip
     if not reason and options.unless:
@@ -171,11 +171,11 @@ def _command(
     trainer = options.command[1:] if options.command[:1] == ["--"] else options.command
     how = start_command.build(run, run.command(trainer), form, options.device, options.bind)
     if options.external:
-        how = _through_us(run, how, options, form)
+        how = _wrapped_external(run, how, options, form)
     return how, start_command.network(run, options.network)
 
 
-def _through_us(
+def _wrapped_external(
     run: Run,
     how: start_command.Start,
     options: argparse.Namespace,
@@ -190,7 +190,7 @@ def _through_us(
     return dataclasses.replace(how, command=(*command, "--", *how.command))
 
 
-def _watched(
+def _supervised_run(
     run: Run,
     options: argparse.Namespace,
     label: str,
@@ -199,7 +199,7 @@ def _watched(
     how: start_command.Start,
     network: str | None,
     last_attempt: bool,
-) -> supervisor.Watched:
+) -> supervisor.SupervisedRun:
     """What the supervisor is told of the run."""
     made_from = {**options.made_from}
     if options.form:
@@ -215,7 +215,7 @@ def _watched(
     command = how.command
     if network == "loopback":
         command = tuple(start_unreachable.command(command))
-    return supervisor.Watched(
+    return supervisor.SupervisedRun(
         log=options.log,
         messages=options.messages,
         command=command,
@@ -240,7 +240,7 @@ def _watched(
         copies=run.copies_per_node,
         watch=watch,
         wait_for_quiet_s=options.wait_for_quiet_s,
-        restless=sessions.busy_marker(options.session),
+        busy_marker=sessions.busy_marker(options.session),
         power_meter=options.power_meter,
         power_limit=power_limit,
         nodes=run.nodes,

@@ -70,7 +70,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True)
-class Watched:
+class SupervisedRun:
     """What the supervisor needs to know of a run."""
 
     log: Path
@@ -87,7 +87,7 @@ class Watched:
     cleanup: tuple[str, ...] | None = None
     watch: neighbours.Watch | None = None
     wait_for_quiet_s: float = 0.0
-    restless: Path | None = None
+    busy_marker: Path | None = None
     power_meter: str | None = None
     power_limit: power_limits.Limits | None = None
     nodes: int = 1
@@ -99,7 +99,7 @@ class Watched:
         return [event_log.rank_path(self.log, copy) for copy in range(self.copies)]
 
 
-def supervise(run: Watched) -> Outcome:
+def supervise(run: SupervisedRun) -> Outcome:
     """Run the trainer to its end.
 
     Returns:
@@ -111,12 +111,12 @@ def supervise(run: Watched) -> Outcome:
     watch = run.watch or neighbours.Watch(leftovers.mark(run.log))
     with stopping.from_outside() as stopping_reason, contextlib.ExitStack() as until_ended:
         if stopped_by := _wait_for_quiet(run, watch, stopping_reason):
-            _say(run, f"{INTERRUPTED} (stopped by {stopped_by}); {_next_start(run)}")
+            _report(run, f"{INTERRUPTED} (stopped by {stopped_by}); {_describe_next_start(run)}")
             return Outcome.NONE
         if run.power_limit:
             until_ended.enter_context(run.power_limit)
         _clear(run.log)
-        _say(run, _checkpoint_to_start_from(run))
+        _report(run, _checkpoint_to_start_from(run))
         log = event_log.EventLog(run.log)
         command = redaction.redact_command(run.command)
         log.write("launch", t_utc=event_log.utc_now(), command=command, **run.launch)
@@ -148,7 +148,7 @@ def supervise(run: Watched) -> Outcome:
         status, message, may_pass = _verdict(run, *how, printed_bytes)
         # Whoever interrupts a run wants no result of it, not even a failure.
         if status == INTERRUPTED:
-            no_result, outcome = _next_start(run), Outcome.NONE
+            no_result, outcome = _describe_next_start(run), Outcome.NONE
         elif may_pass and not run.last_attempt:
             no_result, outcome = TRIED_AGAIN, Outcome.REPEAT
         end = {"status": status, "message": message, "hung": stopped_by == HANG}
@@ -170,7 +170,7 @@ def supervise(run: Watched) -> Outcome:
     log.close()
     if no_result:
         seconds = time.monotonic() - started
-        _say(run, f"{run_lines.ending(run.log, shown, seconds)}; {no_result}")
+        _report(run, f"{run_lines.describe_end(run.log, shown, seconds)}; {no_result}")
         # Aside: the workflow deletes what a failed job wrote.
         event_log.keep_aside(run.log)
         attempts.unlink_open_log(run.log)
@@ -183,14 +183,14 @@ def _wait_for_quiet(run, watch, stopping_reason):
     A node on which one run of a session waited in vain is only looked at before the next one.
     """
     most_s = run.wait_for_quiet_s
-    if run.restless and run.restless.exists():
+    if run.busy_marker and run.busy_marker.exists():
         most_s = min(most_s, neighbours.LOOK_S)
-    quiet = watch.wait_for_quiet(most_s, stopping_reason, lambda words: _say(run, words))
+    quiet = watch.wait_for_quiet(most_s, stopping_reason, lambda message: _report(run, message))
     with contextlib.suppress(OSError):
-        if run.restless and quiet:
-            run.restless.unlink(missing_ok=True)
-        elif run.restless:
-            run.restless.touch()
+        if run.busy_marker and quiet:
+            run.busy_marker.unlink(missing_ok=True)
+        elif run.busy_marker:
+            run.busy_marker.touch()
     return stopping_reason()
 
 
@@ -217,7 +217,7 @@ def _when(end):
     return str(end.get("t_utc", ""))
 
 
-def refuse(run: Watched, status: str, reason: str, before_first_step: bool = False) -> None:
+def refuse(run: SupervisedRun, status: str, reason: str, before_first_step: bool = False) -> None:
     """Write the log of a run that is not started: skipped, or failed before it began.
 
     Args:
@@ -230,7 +230,7 @@ def refuse(run: Watched, status: str, reason: str, before_first_step: bool = Fal
     end |= _no_step(status, before_first_step)
     log.write("run_end", t_utc=event_log.utc_now(), **end)
     log.close()
-    _say(run, f"{status}: {reason}")
+    _report(run, f"{status}: {reason}")
 
 
 def _limit(run, status):
@@ -268,9 +268,9 @@ def _watch(trainer, run, started, stopping_reason, watch):
                 break
             if now - shown > SHOW_EVERY_S:
                 shown = now
-                _say(run, progress.describe(run.log))
+                _report(run, progress.describe(run.log))
         if reason and reason != HANG and run.checkpoint:
-            _ask_for_checkpoint(trainer, run)
+            _request_checkpoint(trainer, run)
     finally:
         trainer_processes.end(trainer, run.log)
     return reason
@@ -287,9 +287,9 @@ def _hangs(activities, now, limit_s):
     return len(quiet) == len(activities) or len(ended) < len(quiet)
 
 
-def _ask_for_checkpoint(trainer, run):
+def _request_checkpoint(trainer, run):
     """Have the trainer write a checkpoint and end, as long as that takes no longer than it may."""
-    _say(run, "is asked for a checkpoint")
+    _report(run, "is asked for a checkpoint")
     stop_file = run.checkpoint / checkpoints.STOP_FILE
     run.checkpoint.mkdir(parents=True, exist_ok=True)
     stop_file.touch()
@@ -331,7 +331,7 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel, printed_bytes):
         if stopped_by == HANG:
             how = f"hung: no step for {run.hang_limit_s:g} s; {_progress_of_all(run)}"
         if not took_step:
-            how += f"; last lines: {_last_words(run.messages, printed_bytes, 3)}"
+            how += f"; last lines: {_last_lines(run.messages, printed_bytes, 3)}"
         is_result = stopped_by == TIME_LIMIT and took_step
         return "timeout" if is_result else "failed", how, not is_result
     if stopped_by:
@@ -341,16 +341,16 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel, printed_bytes):
     # As a launcher puts it where it was one of its processes.
     if returncode in (-signal.SIGKILL, 128 + signal.SIGKILL) and killed_by_kernel:
         return "oom", "killed by the kernel: the host ran out of memory", False
-    last_words = _last_words(run.messages, printed_bytes, 1 if took_step else 3)
+    last_lines = _last_lines(run.messages, printed_bytes, 1 if took_step else 3)
     how = (
         f"killed by {signal.Signals(-returncode).name}"
         if returncode < 0
         else f"exit code {returncode}"
     )
     if took_step:
-        return "failed", f"the trainer ended without a word ({how}): {last_words}", True
-    words = f"the trainer ended without a word before its first step ({how}): {last_words}"
-    return "failed", words, True
+        return "failed", f"the trainer ended without a word ({how}): {last_lines}", True
+    message = f"the trainer ended without a word before its first step ({how}): {last_lines}"
+    return "failed", message, True
 
 
 def _clear(log):
@@ -363,8 +363,8 @@ def _clear(log):
         path.unlink(missing_ok=True)
 
 
-def _say(run, words):
-    run_lines.report(run.position, run.label, words)
+def _report(run, message):
+    run_lines.report(run.position, run.label, message)
 
 
 def _progress_of_all(run):
@@ -375,22 +375,22 @@ def _progress_of_all(run):
     )
 
 
-def _next_start(run):
+def _describe_next_start(run):
     with contextlib.suppress(Error, OSError, ValueError):
         if run.checkpoint and (newest := checkpoints.latest(run.checkpoint)):
             return f"the next start goes on after step {newest.step}"
     return "the next start trains it anew"
 
 
-def _last_words(path, begin_bytes=0, lines=1):
+def _last_lines(path, begin_bytes=0, lines=1):
     """The last lines in a file that say something, and what a known failure means."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         file.seek(begin_bytes)
         printed = file.read().decode(errors="replace").splitlines()
-        spoken = [line.strip() for line in printed if set(line) - set("-=* ")]
-        if any("An error occurred in MPI_Init" in line for line in spoken[-60:]):
+        non_empty = [line.strip() for line in printed if set(line) - set("-=* ")]
+        if any("An error occurred in MPI_Init" in line for line in non_empty[-60:]):
             return MPI_FAILED
-        spoken = [line for line in spoken if NOT_LAUNCHED.search(line)] or spoken
-        if spoken:
-            return terminal.message(redaction.redact(" | ".join(spoken[-lines:])), 300 * lines)
+        non_empty = [line for line in non_empty if NOT_LAUNCHED.search(line)] or non_empty
+        if non_empty:
+            return terminal.message(redaction.redact(" | ".join(non_empty[-lines:])), 300 * lines)
     return "no message"

@@ -40,17 +40,17 @@ def end(trainer: subprocess.Popen[bytes], log: Path) -> None:
     mpirun gives each rank a process group of its own, horovodrun a session, and both may be gone
     before their ranks are.
     """
-    known = _still_there(trainer, log)
+    known = _remaining_processes(trainer, log)
     for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
         with contextlib.suppress(OSError):
             os.killpg(trainer.pid, number)
         if number == signal.SIGKILL or trainer.poll() is not None:  # nobody passes it on to them
-            for pid, _ in _still_there(trainer, log, known):
+            for pid, _ in _remaining_processes(trainer, log, known):
                 with contextlib.suppress(OSError):
                     os.kill(pid, number)
         deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:
-            known = _still_there(trainer, log, known)
+            known = _remaining_processes(trainer, log, known)
             if trainer.poll() is not None and not known:
                 return
             time.sleep(POLL_S)
@@ -67,7 +67,7 @@ def killed_for_memory() -> int:
         return 0
 
 
-def _still_there(trainer, log, known=frozenset()):
+def _remaining_processes(trainer, log, known=frozenset()):
     """The processes of the trainer's session and those that train for its log; Linux only.
 
     Args:
@@ -77,7 +77,7 @@ def _still_there(trainer, log, known=frozenset()):
     Returns:
         A set of (number, start in ticks since the boot); a number may be used again.
     """
-    there = set()
+    remaining = set()
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # ended meanwhile, or somebody else's
             fields = (path / "stat").read_text().rpartition(")")[2].split()  # from the third on
@@ -86,14 +86,14 @@ def _still_there(trainer, log, known=frozenset()):
             if state not in "ZX" and (
                 process in known or session == trainer.pid or _trains(path, log)
             ):
-                there.add(process)
-    return there
+                remaining.add(process)
+    return remaining
 
 
 def _trains(path, log):
-    words = os.fsdecode((path / "cmdline").read_bytes()).split("\0")
-    programs = {word.rpartition("/")[2] for word in words}
+    arguments = os.fsdecode((path / "cmdline").read_bytes()).split("\0")
+    programs = {word.rpartition("/")[2] for word in arguments}
     # Those that supervise a trainer have its command among their words.
     if not {"train.py", "--log"} <= programs or "start_run.py" in programs:
         return False
-    return Path(os.readlink(path / "cwd"), words[words.index("--log") + 1]) == log.absolute()
+    return Path(os.readlink(path / "cwd"), arguments[arguments.index("--log") + 1]) == log.absolute()

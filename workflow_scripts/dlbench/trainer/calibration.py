@@ -1,14 +1,16 @@
 """What a device attains: the fastest product of matrices, and a copy in memory.
 
-- By the framework, in the precision and on the cores or the GPU of the run that has just ended, so
-  that nothing which the run measured is changed.
-- Matrices are square; their size is doubled as long as a product is short and the rate still grows.
-  A stall may hide that one size is faster than another, so the two best are measured at length.
-- At length is for some seconds, in short rounds, of which the best counts: whatever disturbs makes
-  them slower, nothing makes them faster. Others disturb for seconds, or a core at a time; and some
-  places in memory are slower than others, so that arrays are made anew several times. A virtual
-  machine whose host moves its cores is another one then: docs/performance.md, copies.
-- The copy is of arrays that no cache holds; its bytes are those read and those written.
+- The framework computes both after the run has ended, in the run's precision and on its cores or
+  GPU, so that the calibration cannot change what the run measured.
+- Matrices are square. Their size is doubled while a product is short and the rate still grows. A
+  stall may hide that one size is faster than another, so the two fastest sizes are measured again
+  for longer.
+- The long measurement lasts some seconds and consists of short rounds. The fastest round counts:
+  disturbances make a round slower, nothing makes it faster. Other processes disturb for seconds, or
+  one core at a time, and some places in memory are slower than others, so arrays are allocated
+  several times. If its host moves the cores of a virtual machine, its rates change:
+  docs/performance.md, copies.
+- The copied arrays are larger than any cache; bytes read and bytes written are both counted.
 - The result is stored in a file for each machine (its hardware, not its name), framework and
   setting: it is measured once and read by later runs.
 """
@@ -26,32 +28,32 @@ from dlbench.common.files import json_digest, written_whole
 from dlbench.log.event_log import EventLog
 
 SIZES = tuple(2**power for power in range(7, 14))  # of a matrix: 128 to 8192
-COPY_ELEMENTS = 2**26  # numbers of 4 bytes
+COPY_ELEMENTS = 2**26  # of float32
 ROUNDS, ROUND_S = 5, 0.02
-SECONDS = 14.0  # at length
-PRODUCTS = 9 / 14  # of them; copies have the others
-PLACES = 10  # how often arrays are made anew
-AT_LENGTH = 2  # sizes of matrices
+SECONDS = 14.0  # of the long measurements
+PRODUCTS = 9 / 14  # the share of these seconds for products; copies have the rest
+PLACES = 10  # how often arrays are allocated anew
+AT_LENGTH = 2  # how many sizes of matrices are measured for long
 MOST_S = 0.25  # of one product
 LEAST_GAIN = 1.02  # of a rate, for the next size to be tried
-Repeat = Callable[[int], None]  # does it so many times, and waits for the last
+Repeat = Callable[[int], None]  # performs an operation `count` times and waits for the last one
 
 
 class Kernels(Protocol):
-    """What a framework is measured by, on the first device of this process."""
+    """The operations that are timed, on the first device of this process."""
 
     @property
     def reader(self) -> type[Any]:
         """How the framework reads converted datasets: a class derived from Converted."""
 
     def product(self, size: int) -> Repeat:
-        """Products of two square matrices in the precision of the run."""
+        """Multiply two square matrices in the precision of the run."""
 
     def copy(self, elements: int) -> tuple[Repeat, int]:
-        """Passes over arrays of float32, and how many bytes one reads and writes."""
+        """Add one float32 array to another, and how many bytes that reads and writes."""
 
     def from_host(self, elements: int) -> Repeat:
-        """Copies of so many values of float32 from the memory of the host to the device."""
+        """Copy so many float32 values from the memory of the host to the device."""
 
 
 def calibrate(
@@ -64,37 +66,37 @@ def calibrate(
     """Write the event `calibration`: what the device attains, or why that is not known.
 
     Args:
-        kernels: makes them; it may fail, as when the device's memory is full.
-        folder: where measured values are kept.
-        machine: what makes a device another one: hardware, versions, precision, cores.
-        lasting_s: how long it is measured at length, in seconds.
+        kernels: makes them; it may fail, for instance because the device's memory is full.
+        folder: where measured values are stored.
+        machine: what tells one device from another: hardware, versions, precision, cores.
+        lasting_s: duration of the long measurements in seconds.
     """
     path = Path(folder) / f"{json_digest(machine)[:32]}.json"
-    found: dict[str, Any] | None = _kept(path, machine)
+    rates: dict[str, Any] | None = _stored(path, machine)
     try:
-        if found is None:
-            found = measured(kernels(), lasting_s=lasting_s)
+        if rates is None:
+            rates = measure(kernels(), lasting_s=lasting_s)
             path.parent.mkdir(parents=True, exist_ok=True)
             with written_whole(path) as part:
-                text = json.dumps({"machine": machine, "attained": found}, indent=1)
+                text = json.dumps({"machine": machine, "attained": rates}, indent=1)
                 part.write_text(text, encoding="utf-8")
         else:
-            found = {**found, "kept": True}
-        log.write("calibration", **found)
+            rates = {**rates, "kept": True}
+        log.write("calibration", **rates)
     except Exception as error:  # of any framework: the run has ended well before
         reason = terminal.message(f"{type(error).__name__}: {error}", 200)
         log.write("calibration", unknown=reason)
 
 
-def measured(
+def measure(
     kernels: Kernels,
     clock: Callable[[], float] = time.perf_counter,
     lasting_s: float = SECONDS,
 ) -> dict[str, Any]:
-    """The best rates: TFLOP/s and the size of its matrices, GB/s, and the seconds all took.
+    """The best rates: TFLOP/s and the size of the matrices, GB/s, and the seconds all of it took.
 
     Args:
-        lasting_s: how long it is measured at length, in seconds.
+        lasting_s: duration of the long measurements in seconds.
     """
     begin = clock()
     flops, size = _best_product(kernels, clock, lasting_s * PRODUCTS)
@@ -102,7 +104,7 @@ def measured(
 
     def copy():
         nonlocal moved
-        times, moved = kernels.copy(COPY_ELEMENTS)
+        repeat, moved = kernels.copy(COPY_ELEMENTS)
         return repeat
 
     copied_s = _at_length(copy, lasting_s * (1 - PRODUCTS), clock)
@@ -123,48 +125,49 @@ def _best_product(kernels, clock, long_s):
             break
         seconds = _seconds(kernels.product(size), ROUNDS, 0.0, clock)
         rates[size] = rate = 2 * size**3 / seconds
-        # Small ones tell little of large ones: the caches of several cores take turns.
+        # Small matrices say little about large ones: the caches of several cores take turns.
         if best and rate < LEAST_GAIN * best and size >= 1024:
             break
         best = max(best, rate)
-    found = []
+    candidates = []
     for size in sorted(rates, key=rates.__getitem__)[-AT_LENGTH:]:
         make = functools.partial(kernels.product, size)
-        found.append((2 * size**3 / _at_length(make, long_s / AT_LENGTH, clock), size))
-    return max(found)
+        candidates.append((2 * size**3 / _at_length(make, long_s / AT_LENGTH, clock), size))
+    return max(candidates)
 
 
 def _at_length(make: Callable[[], Repeat], lasting_s: float, clock: Callable[[], float]) -> float:
-    """Seconds of one of a kind at best, in several places in memory."""
+    """The least seconds that one operation took, with arrays in several places in memory."""
     end, best = clock() + lasting_s, math.inf
     while clock() < end:
         best = min(best, _seconds(make(), 1, lasting_s / PLACES, clock))
     return best
 
 
-def _seconds(times: Repeat, rounds: int, lasting_s: float, clock: Callable[[], float]) -> float:
-    """Seconds of one of a kind at best, in so many rounds, or more that last so long."""
-    _timed(times, 1, clock)  # compiles, makes threads, or touches memory
-    number = max(1, round(ROUND_S / _timed(times, 1, clock)))
+def _seconds(repeat: Repeat, rounds: int, lasting_s: float, clock: Callable[[], float]) -> float:
+    """The least seconds that one operation took, in at least `rounds` rounds and `lasting_s`."""
+    _time(repeat, 1, clock)  # compiles, makes threads, or touches memory
+    count = max(1, round(ROUND_S / _time(repeat, 1, clock)))
     end, best = clock() + lasting_s, math.inf
     while rounds > 0 or clock() < end:
-        best = min(best, _timed(times, number, clock))
+        best = min(best, _time(repeat, count, clock))
         rounds -= 1
-    return best / number
+    return best / count
 
 
-def _timed(times, number, clock):
+def _time(repeat, count, clock):
     begin = clock()
-    times(number)
+    repeat(count)
     return max(clock() - begin, 1e-9)
 
 
-def _kept(path, machine):
-    """What was measured before on such a machine; None if nothing whole is there."""
+def _stored(path, machine):
+    """The rates that were measured before on such a machine; None if no valid file has them."""
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept["machine"] == json.loads(json.dumps(machine)):
-            return {name: kept["attained"][name] for name in ("tflops", "gb_per_s", "matrix_size")}
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if stored["machine"] == json.loads(json.dumps(machine)):
+            names = ("tflops", "gb_per_s", "matrix_size")
+            return {name: stored["attained"][name] for name in names}
     except (OSError, ValueError, KeyError, TypeError):
         pass
     return None

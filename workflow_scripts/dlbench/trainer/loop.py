@@ -49,7 +49,7 @@ def train(
         engine: that of this process; nothing of it is built yet.
         copy: which Copy of the run this process is.
         log: an EventLog, not yet started.
-        checkpointing: {"folder", "every_s", "stop_reason"} as for checkpoints.Checkpointer, or None.
+        checkpointing: {"folder", "every_s", "stop_reason"} of a checkpoints.Checkpointer, or None.
         sample_every_s: seconds between two samples of what the machine does; 0: none.
         packages: folder where the list of installed packages is kept; None: nowhere.
 

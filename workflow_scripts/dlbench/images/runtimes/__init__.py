@@ -1,20 +1,21 @@
-"""Runtimes, one file each: where the trainer runs, on bare metal or in a container.
+"""Runtimes, one file each: bare metal, or a container runtime that starts the trainer in an image.
 
 A runtime file defines:
     OPTIONS: names and defaults of `runtime_options` (dlbench/common/options.py).
     CONTAINED: whether the trainer runs inside an image.
 and, if it does:
-    FORWARDS_LIBRARY_PATH: whether the host's LD_LIBRARY_PATH is handed on.
+    FORWARDS_LIBRARY_PATH: whether the host's LD_LIBRARY_PATH reaches the container.
     PROGRAMS: names of programs that must be on PATH; of a tuple of names one is enough.
-    version(): the command that prints its version.
-    form(options): the name of the form of an image that it takes; runs may share a form.
+    version(): the command that prints the runtime's version.
+    form(options): the name of the form to which the runtime needs an image converted. Runs with
+        different options may share a form.
     prepare(image, folder, options, gpus): commands that make this form of an Image
         (dlbench/images/image.py) in `folder`.
     prepared(image, folder, options): the name or path of the form, for Container.image.
     command(container, program): the command that runs `program`, a list, in a Container.
     cleanup(container): the command that ends leftover processes of a Container, or None.
-    directive_image(folder): the path that Snakemake's container directive enters, if an option
-        has the directive start the run.
+    directive_image(folder): the path for Snakemake's container directive, if an option lets the
+        directive enter the image.
 A command is a list of strings. Nothing here runs one, and all files need the standard library only.
 """
 
@@ -29,26 +30,26 @@ from dlbench.common import own_code, tools
 from dlbench.images.image import MARKER, Image
 
 APPTAINER = ("apptainer", "singularity")  # the same program under either name
-# A cache in the home folder would be one more copy of layers that lie here already.
+# A cache in the home folder would hold a second copy of all layers.
 BUILD = ("build", "--force", "--disable-cache")
 TAG = "image"  # of the one image in an OCI layout
-UNMARKED_INDEX = "before.json"  # the index of that layout without the layer that holds our marker
-# Prefixes of variables of launchers, schedulers and libraries for the processes that they start,
-# and of those that set the speed. Runtimes that keep out the environment hand on these.
+UNMARKED_INDEX = "before.json"  # the layout's index without the layer that holds our marker
+# Prefixes of the variables by which launchers, schedulers and libraries configure their processes,
+# and of those that set the speed. Runtimes that start from an empty environment forward these.
 FORWARDED_PREFIXES = (
     "CUDA", "DLBENCH", "GOMP", "HOROVOD", "HYDRA", "I_MPI", "KMP", "MKL", "MPI", "NCCL",
     "NVIDIA", "OMP", "OMPI", "OPAL", "PMI", "PMIX", "PRTE", "SLURM", "TF", "UCX", "XLA",
 )  # fmt: skip
-# Variables about programs of the host, which would be wrong inside.
+# Variables that describe the host's programs and would be wrong in a container.
 HOST_ONLY = (
     "LD_PRELOAD", "OPAL_PREFIX", "PMIX_INSTALL_PREFIX", "PYTHONHOME", "PYTHONPATH",
     "PYTHONSTARTUP", "VIRTUAL_ENV",
 )  # fmt: skip
 
-# Parts of scripts, whose first argument is the folder of an image. Files that root alone may read
-# are left out, and devices, which an ordinary user cannot make.
+# Parts of scripts; $1 is the root folder of an image. They skip files that only root may read, and
+# devices, which an ordinary user cannot create.
 READ = """tar --directory="$1" --exclude='./dev/*' --ignore-failed-read"""
-# Outside of the container a link would lead to a file of this machine.
+# Outside the container a symbolic link would lead to a file of this machine.
 NO_LINK = (
     '[ ! -L "$1/etc" ] || '
     '{ echo "error: /etc is a link in the image: our marker cannot be put there" >&2; exit 1; }'
@@ -57,16 +58,16 @@ NO_LINK = (
 
 @dataclass(frozen=True)
 class Container:
-    """The container that a runtime starts.
+    """A container for a runtime to start.
 
     Attributes:
-        image: of the runtime's `prepared`.
-        folder: of the workflow, inside under the same path and the working folder.
+        image: name or path of the form, from the runtime's `prepared`.
+        folder: the workflow's folder: mounted at the same path, and the working directory.
         binds: e.g. /scratch, /data:/input or /data:/input:ro.
-        environment: variables that are set inside.
-        gpus: whether the GPUs of the node are available inside.
-        options: of the runtime.
-        name: of the run.
+        environment: variables to set in the container.
+        gpus: whether the container can use the node's GPUs.
+        options: the runtime's options.
+        name: name of the run.
     """
 
     image: str
@@ -78,7 +79,7 @@ class Container:
     name: str = ""
 
     def mounts(self) -> list[tuple[str, str, str]]:
-        """(source, target, mode) of the folders and files of the host that are visible inside."""
+        """(source on the host, target in the container, mode) of each folder or file to mount."""
         mounts = [(self.folder, self.folder, "rw")]
         if not own_code.at_home():
             mounts.append((str(own_code.HOME), str(own_code.HOME), "ro"))
@@ -89,10 +90,10 @@ class Container:
 
 
 def with_forwarded_environment(before: list[str], after: list[str]) -> list[str]:
-    """A command with a flag --env between its two parts for each variable with one of FORWARDED_PREFIXES.
+    """A command that inserts --env flags for variables with FORWARDED_PREFIXES between two parts.
 
-    The variables are read when the command starts, since those of a rank are known only then.
-    Names are matched as a whole, so that they contain nothing that a shell interprets.
+    A shell reads the variables when the command starts, since those of a rank exist only then. The
+    pattern matches whole names, so they contain nothing that the shell would interpret.
     """
     prefixes = r"\|".join(FORWARDED_PREFIXES)
     names = rf"s/^\(\({prefixes}\)_[A-Za-z0-9_]*\)=.*/--env=\1/p"
@@ -117,16 +118,16 @@ def unpack_commands(image: Image, root: str) -> list[list[str]]:
 
 
 def marker_command(image: Image, root: str) -> list[str]:
-    """The command that writes our marker into the unpacked image in `root`."""
+    """The command that copies our marker into the unpacked image in `root`."""
     put = f'mkdir -p "$1/etc" && chmod u+rwx "$1/etc" && rm -rf "$1/{MARKER}"'
     script = f'{NO_LINK}; {put} && cp "$2/{MARKER}" "$1/etc"'
     return ["sh", "-c", script, "sh", root, str(image.marker)]
 
 
 def pack_commands(image: Image, folder: str) -> tuple[str, list[list[str]]]:
-    """(path of an archive of an image in `folder`, commands that make it).
+    """(path of an archive of an image in `folder`, commands that write it).
 
-    The archive has the layout, or the files of the image and our marker.
+    The archive holds the OCI layout, or the image's files and our marker.
     """
     archive = f"{folder}/image.tar"
     if image.kind == "oci":
@@ -137,34 +138,36 @@ def pack_commands(image: Image, folder: str) -> tuple[str, list[list[str]]]:
         root = f"{folder}/root"
         commands = unpack_commands(image, root)
     script = f'{READ} --create --file="$2" .'
-    if not image.marked:  # added to the archive, for we do not write to folders of the user
+    if not image.marked:  # added to the archive, since we do not write to the user's folders
         add = f'tar --directory="$3" --append --file="$2" "./{MARKER}"'
         script = f"{NO_LINK}; {READ} --exclude='./{MARKER}' --create --file=\"$2\" . && {add}"
     return archive, [*commands, ["sh", "-c", script, "sh", root, archive, str(image.marker)]]
 
 
 def podman_pull_command(image: Image, name: str) -> list[str]:
-    """The command that brings an image's layout to podman's store under a name."""
+    """The command that loads an image's layout into podman's store under a name."""
     script = 'podman tag "$(podman pull --quiet "$1")" "$2"'
     return ["sh", "-c", script, "sh", f"oci:{image.path}", name]
 
 
 def with_mount_points(root: str, container: Container, command: list[str]) -> list[str]:
-    """A command that makes the mount points of a container's binds and then runs `command`.
+    """A command that creates the mount points of a container's binds and then runs `command`.
 
-    Some runtimes mount only on files and folders that the image has.
+    Some runtimes need mount points that exist in the image.
 
     Args:
-        root: folder that is the container's root.
+        root: the container's root folder.
 
     Raises:
-        Error: a mount point would be outside of it.
+        Error: a mount point would be outside of `root`.
     """
     commands = []
     for source, target, _ in container.mounts():
         point = Path(root + target)
         if not Path(os.path.realpath(point)).is_relative_to(os.path.realpath(root)):
-            raise Error(f"{target} cannot be seen in the container: a link in the image leads away")
+            raise Error(
+                f"{target} cannot be mounted: a symbolic link in the image leads out of its root"
+            )
         if Path(source).is_dir():
             commands.append(["mkdir", "-p", str(point)])
         else:

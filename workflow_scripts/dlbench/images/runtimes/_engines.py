@@ -1,20 +1,21 @@
-"""Commands that podman and Docker share: an image in a store, containers that must be removed."""
+"""Commands that podman and Docker share: images in a store, containers that must be removed."""
 
 from dlbench.images.image import Image
-from dlbench.images.runtimes import Container, with_forwarded_environment, pack_commands
+from dlbench.images.runtimes import Container, pack_commands, with_forwarded_environment
 
 LABEL = "dlbench.run"
-# A loaded image has a name of its own or none: `Loaded image: x` or `Loaded image ID: sha256:...`.
+# `load` prints the name that the archive has, or an id: `Loaded image: x` or
+# `Loaded image ID: sha256:...`.
 NAMED = 'loaded=$("$1" load --input "$2") && "$1" tag "${loaded##* }" "$3"'
 
 
 def name(image: Image) -> str:
-    """The name of an image in the engine's store, which depends on its digest."""
+    """The name of an image in the engine's store; it contains the digest's first 12 digits."""
     return f"localhost/dlbench/{image.name.lower()}:{image.digest.removeprefix('sha256:')[:12]}"
 
 
 def load_commands(engine: str, image: Image, folder: str) -> list[list[str]]:
-    """Commands that bring an image to the store under its `name`."""
+    """Commands that load an image into the engine's store under its `name`."""
     archive, commands = pack_commands(image, folder)
     clear = ["rm", "-rf", archive, f"{folder}/root"]
     if image.kind == "oci":
@@ -46,6 +47,6 @@ def run_command(
 
 
 def remove_command(engine: str, container: Container) -> list[str]:
-    """The command that ends the containers of a run, which are not children of its processes."""
+    """The command that removes a run's containers, which are no child processes of the run."""
     listed = f'{engine} ps --all --quiet "--filter=label={LABEL}=$1"'
     return ["sh", "-c", f"{listed} | xargs -r {engine} rm --force", "sh", container.name]

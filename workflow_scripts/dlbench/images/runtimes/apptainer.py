@@ -1,15 +1,16 @@
-"""Apptainer, or Singularity if the site has that.
+"""Apptainer, or Singularity where a site has that instead.
 
 Options:
-    start     directive: Snakemake's container directive enters the image, once for all
-              processes of the run, which must share a node. command: the command line
-              enters it, once for each process, below the launcher. auto: directive if the
-              processes share a node, else command. The record has both.
+    start     directive: Snakemake's container directive enters the image once for all
+              processes of the run, which must share a node. command: each process enters
+              the image by itself, started by the launcher. auto: directive if the
+              processes share a node, else command. The record has the option and the
+              way that was used.
 
-- The home folder is not mounted: packages in ~/.local would come before the image's.
-- The image may be a SIF file or a folder; the user is the same inside.
-- A SIF file without our marker gets it as one more partition, an overlay: building the file again
-  takes long, and an ordinary user may not give files to other users.
+- The home folder is not mounted: Python would prefer packages in ~/.local to the image's.
+- The image may be a SIF file or a folder. The user is the same inside and outside.
+- A SIF file without our marker gets the marker in one more partition, an overlay: building the file
+  anew takes long, and an ordinary user cannot change the owner of files.
 """
 
 import os
@@ -27,8 +28,8 @@ CONTAINED = True
 FORWARDS_LIBRARY_PATH = False
 OPTIONS = {"start": ("auto", "directive", "command")}
 PROGRAMS = (APPTAINER,)
-# `sif add` knows kinds by number: a partition (4) that is an overlay (4) of squashfs (1), in the
-# group of the first (1), for a processor.
+# `sif add` takes kinds as numbers: a partition (4) of type overlay (4) with a squashfs file system
+# (1) in group 1, for one architecture.
 OVERLAY = ("--datatype=4", "--parttype=4", "--partfs=1", "--groupid=1")
 PROCESSORS = {"x86_64": 2, "aarch64": 4, "ppc64le": 6}
 READ_IN_IMAGE = (
@@ -76,7 +77,7 @@ def prepared(image: Image, folder: str, options: dict[str, Any]) -> str:
 
 
 def directive_image(folder: str | Path) -> str:
-    """The path that Snakemake's container directive enters, known before the form is made."""
+    """The path for Snakemake's container directive; it is known before the form exists."""
     return f"{folder}/image.sif"
 
 
@@ -99,10 +100,10 @@ def cleanup(container: Container) -> list[str] | None:
 
 
 def directive_environment(binds: Iterable[str], gpus: bool) -> dict[str, str]:
-    """Variables that make the directive's `apptainer exec` do what the flags of `command` do.
+    """Variables that give the directive's `apptainer exec` the mounts and GPUs of `command`.
 
     Args:
-        binds: as in a Container; they are added to those that the user has set.
+        binds: as in a Container; they are added to the user's APPTAINER_BIND.
     """
     mounts = [":".join(mount) for mount in Container("", "", tuple(binds)).mounts()[1:]]
     variables: dict[str, str] = {}
@@ -117,7 +118,7 @@ def directive_environment(binds: Iterable[str], gpus: bool) -> dict[str, str]:
 def build_command() -> list[str]:
     """The beginning of the command that builds a SIF file."""
     build = [_name(), *BUILD]
-    # Packs in half the time of gzip, to the same size.
+    # Compresses in half of gzip's time, to the same size.
     zstd = "--mksquashfs-args=-comp zstd -Xcompression-level 3"
     return [*build, zstd] if _name() == "apptainer" else build
 

@@ -1,6 +1,6 @@
-"""Charliecloud: an ordinary user, who stays the same inside, enters an unpacked image.
+"""Charliecloud: an ordinary user enters an unpacked image and stays the same user inside.
 
-It has no read-only binds: `:ro` is ignored.
+Charliecloud has no read-only binds: `:ro` is ignored.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
-"""Docker, for machines whose users may use it. Written from its documentation; not tested.
+"""Docker, where users are allowed to use it. Written from its documentation; not tested.
 
-- The processes of a run share network, memory and process numbers with the host.
-- The user is the same inside, so that files that a run writes belong to the user.
+- The processes of a run share the host's network, shared memory and process ids.
+- The user is the same inside, so the files that a run writes belong to the user.
 """
 
 import os

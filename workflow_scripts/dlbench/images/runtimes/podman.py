@@ -1,8 +1,8 @@
-"""podman: containers of an ordinary user from an image in the user's own store.
+"""podman: rootless containers from an image in the user's store.
 
-- The processes of a run share network, memory and process numbers with the host, as MPI
-  needs it; the user stays the same.
-- Settings of the site (runtime, storage) belong in its containers.conf.
+- The processes of a run share the host's network, shared memory and process ids, as MPI needs.
+  The user is the same inside.
+- A site sets podman's runtime and storage in containers.conf.
 """
 
 import os

@@ -1,14 +1,14 @@
-"""udocker: containers of an ordinary user, without anything installed by root.
+"""udocker: containers for an ordinary user, without anything installed by root.
 
 Options:
-    execmode  how it enters the container (`udocker setup --execmode`): P1, P2 (ptrace), F1,
-              F2, F3, F4 (library calls), R1 (runc), S1 (Singularity). It sets the speed of
-              system calls, so it is part of a run.
+    execmode  how udocker enters the container (`udocker setup --execmode`): P1, P2 (ptrace),
+              F1, F2, F3, F4 (library calls), R1 (runc), S1 (Singularity). It determines the
+              speed of system calls, so it is part of a run.
 
-- Each execmode has a container of its own, since F and R modes change its files.
-- The whole environment is handed on, for launchers configure their processes by variables.
-- It has no read-only binds: `:ro` is ignored.
-- Its tools are installed by the user (`udocker install`); the containers lie beside the image.
+- Each execmode needs a separate container, since F and R modes change its files.
+- udocker forwards the whole environment, since launchers configure their processes by variables.
+- udocker has no read-only binds: `:ro` is ignored.
+- The user installs its tools (`udocker install`). The containers are stored beside the image.
 """
 
 import os
@@ -18,8 +18,8 @@ from typing import Any
 
 from dlbench.images.image import Image
 from dlbench.images.runtimes import (
-    UNMARKED_INDEX,
     TAG,
+    UNMARKED_INDEX,
     Container,
     marker_command,
     pack_commands,
@@ -30,7 +30,7 @@ CONTAINED = True
 FORWARDS_LIBRARY_PATH = True
 OPTIONS = {"execmode": ("P1", "P2", "F1", "F2", "F3", "F4", "R1", "S1")}
 PROGRAMS = ("udocker",)
-# Processes find one another by names, and by files in /tmp.
+# For the rendezvous of processes: names of hosts, and files in /tmp.
 FROM_HOST = [(path, path, "rw") for path in ("/tmp", "/etc/hosts", "/etc/resolv.conf")]
 NAME = "dlbench"  # of the one container in a folder
 FOLDERS = {"UDOCKER_CONTAINERS": "containers", "UDOCKER_REPOS": "repos", "UDOCKER_LAYERS": "layers"}
@@ -53,7 +53,7 @@ def prepare(
     start = _udocker(folder)
     archive, commands = pack_commands(image, folder)
     if image.kind == "oci":
-        # Our layer stays out: its tar would write through a link of the layers below.
+        # Without our layer: udocker's tar would write through symbolic links of lower layers.
         names = f"s,^./{UNMARKED_INDEX}$,./index.json,"
         without = ["--exclude=./index.json", "--exclude=./manifest.json", f"--transform={names}"]
         commands = [
@@ -68,7 +68,7 @@ def prepare(
         container = [[*start, "import", "--tocontainer", f"--name={NAME}", archive]]
     setup = [*start, "setup", f"--execmode={options['execmode']}", NAME]
     nvidia = [[*start, "setup", "--nvidia", "--force", NAME]] if gpus else []
-    # The container has all that these have.
+    # The container holds a copy of everything in these.
     rest = ["rm", "-rf", archive, f"{folder}/layers", f"{folder}/root"]
     return [*commands, *container, setup, *nvidia, rest]
 
@@ -98,7 +98,7 @@ def command(container: Container, program: list[str]) -> list[str]:
         NAME,
         *program,
     ]
-    # In execmode S1 it makes none itself.
+    # In execmode S1 udocker creates no mount points.
     return with_mount_points(_root(container.image), container, start)
 
 
@@ -112,7 +112,7 @@ def _root(folder):
 
 
 def _udocker(folder):
-    """udocker with its containers in `folder`."""
+    """The beginning of a command that runs udocker with its containers in `folder`."""
     folders = [f"{key}={Path(folder).absolute() / name}" for key, name in FOLDERS.items()]
     return ["env", *folders, "udocker", *_as_root()]
 

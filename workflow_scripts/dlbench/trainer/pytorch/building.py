@@ -83,7 +83,7 @@ def make_optimizer(
     }[spec.optimizer]()
 
 
-def begin_state(optimizer: torch.optim.Optimizer) -> None:
+def initialize_state(optimizer: torch.optim.Optimizer) -> None:
     """Create the optimizer's state of each weight, all zeros, which PyTorch does at the first step.
 
     So a checkpoint can restore it before the first step.

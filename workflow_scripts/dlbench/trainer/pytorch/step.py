@@ -36,15 +36,15 @@ def set_precision(spec: Spec, strategy: Base) -> None:
     capability = name = None
     if strategy.on_gpus:
         name = torch.cuda.get_device_name(device)
-        if torch.version.cuda:  # AMD's devices have other numbers
+        if torch.version.cuda:  # AMD's devices have other compute capabilities
             capability = torch.cuda.get_device_capability(device)
     check_precision(spec.precision, name, capability)
     if not hasattr(torch.backends, "fp32_precision"):
         raise Error(f"needs PyTorch 2.9 or newer, found {torch.__version__}")
     # By default convolutions use TF32 where a GPU has it; then float32 would not be float32.
-    numbers = "tf32" if spec.precision == "tf32" else "ieee"
-    for part in (torch.backends, torch.backends.cuda.matmul, torch.backends.cudnn.conv):
-        part.fp32_precision = numbers
+    fp32_precision = "tf32" if spec.precision == "tf32" else "ieee"
+    for backend in (torch.backends, torch.backends.cuda.matmul, torch.backends.cudnn.conv):
+        backend.fp32_precision = fp32_precision
     torch.use_deterministic_algorithms(spec.deterministic)
     # As TensorFlow does: the first step tries out convolutions, and the fastest is kept.
     torch.backends.cudnn.benchmark = not spec.deterministic
@@ -59,7 +59,7 @@ class Step:
         scaled: makes the model's inputs from those of a batch.
 
     Attributes:
-        model: that of this process; under strategy fsdp it has a part of the weights.
+        model: that of this process; under strategy fsdp it holds a shard of each weight.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Step:
         )
         self._scaler = _scaler(spec, strategy.device) if learns else None
         if spec.mode == "train":
-            building.begin_state(self._optimizer)
+            building.initialize_state(self._optimizer)
         # Gradients are exchanged only if they update weights.
         logits_of = self._logits_of(parallel_model if spec.mode == "train" else model)
 
@@ -117,15 +117,15 @@ class Step:
         return sums
 
     def checkpoint_state(self) -> CheckpointState:
-        """What a checkpoint holds: see dlbench/trainer/engine.py."""
+        """The variables that a checkpoint saves: see dlbench/trainer/engine.py."""
         weights = dict(self.model.named_parameters())
         learned: dict[str, torch.Tensor] = dict(weights)
         for name, weight in weights.items():
             for key, value in self._optimizer.state[weight].items():
                 if isinstance(value, torch.Tensor):
                     learned[f"optimizer/{name}/{key}"] = value
-        part = self._strategy.local_shard
-        replicated: dict[str, list[Variable]] = {n: [_Array(part(t))] for n, t in learned.items()}
+        shard = self._strategy.local_shard
+        replicated: dict[str, list[Variable]] = {n: [_Array(shard(t))] for n, t in learned.items()}
         per_rank: dict[str, list[Variable]] = {
             name: [_Array(buffer)]
             for name, buffer in building.named_weights(self.model)
@@ -142,12 +142,12 @@ class Step:
 
     def _logits_of(self, model):
         """A function that calls a model in the precision of the run."""
-        numbers, kind = self._dtype, self._device.type
-        if numbers is None:
+        dtype, device_type = self._dtype, self._device.type
+        if dtype is None:
             return model
 
         def logits_of(inputs):
-            with torch.autocast(kind, numbers):
+            with torch.autocast(device_type, dtype):
                 return model(inputs)
 
         return logits_of
@@ -168,10 +168,10 @@ class Step:
         return torch.stack(losses).mean()
 
     def _backward(self, loss_of, inputs, targets):
-        """The loss of a part of the batch; its share of the gradients is added to the others'."""
+        """The loss of a part of the batch; its gradients are added to those of the other parts."""
         loss = loss_of(inputs, targets)
-        share = loss / self._parts if self._parts > 1 else loss
-        (self._scaler.scale(share) if self._scaler else share).backward()
+        divided = loss / self._parts if self._parts > 1 else loss
+        (self._scaler.scale(divided) if self._scaler else divided).backward()
         return loss.detach()
 
     def _train(self, loss_of, inputs, targets):
@@ -204,12 +204,12 @@ def _scaler(spec, device):
     if spec.precision != "float16":
         return None
     scaler = torch.amp.GradScaler(device.type, init_scale=building.INITIAL_SCALE)
-    scaler.scale(torch.zeros((), device=device))  # creates its state, which a checkpoint keeps
+    scaler.scale(torch.zeros((), device=device))  # creates its state, which a checkpoint saves
     return scaler
 
 
 class _Array:
-    """A tensor that a checkpoint keeps."""
+    """A tensor that a checkpoint saves."""
 
     def __init__(self, tensor: torch.Tensor):
         self._tensor = tensor.detach()
@@ -226,7 +226,7 @@ class _Array:
 
 
 class _Scale:
-    """The factor of the loss, and for how many steps it has caused no overflow."""
+    """The loss scale, and for how many steps it has caused no overflow."""
 
     shape = (2,)
 

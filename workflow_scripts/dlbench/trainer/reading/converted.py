@@ -37,20 +37,19 @@ class Converted:
         folder: where manifest.json lies; the shards may lie elsewhere, as it says.
         image_shape: (height, width, channels) to which encoded images are brought.
         augment: whether training items are augmented in the way that the dataset names.
-        cache: keep the training items in memory (`memory`), do not (`none`), or do where
-            they have no more than CACHED_BYTES (`auto`). A text that is one row of tokens is
-            always kept.
-        tokens: of an item, where the dataset is such a text.
+        cache: whether the training items are kept in memory: `memory` does, `none` does not,
+            `auto` does if they have at most CACHED_BYTES. A text is always kept.
+        tokens: of an item, if the dataset is a text.
         text: what cuts a text into windows: dlbench/trainer/reading/text.py.
-        workers: threads or processes that make items ready; None: as the reader chooses.
-        prefetch: batches that are made ready ahead; None: as the reader chooses.
+        workers: threads or processes that prepare items; None: as the reader chooses.
+        prefetch: batches that are prepared ahead; None: as the reader chooses.
 
     Attributes:
         item_shape: shape of one input, an image or a window of words.
         classes: labels are 0 .. classes - 1; None where targets are masks.
         reader: how a record is read, as the manifest has it.
         encoded: whether images are JPEGs.
-        streamed: whether the dataset is one row of tokens, cut into items when it is read.
+        streamed: whether the dataset is one sequence of tokens, cut into items when it is read.
         variation: the augmentation of training items; None if there is none.
         mask: the token that replaces masked tokens; None where none are masked.
         in_memory: whether the training items are kept in memory.
@@ -107,7 +106,7 @@ class Converted:
         return self.manifest["splits"][split]["records"]
 
     def row(self, split: str) -> np.ndarray:
-        """All tokens of a split, where the dataset is one row of them."""
+        """All tokens of a split, if the dataset is one sequence of them."""
         if split not in self._rows:
             paths = [path for path, _ in self.shards(split)]
             self._rows[split] = self.text.load(self.name, paths, self.reader["dtype"])
@@ -130,7 +129,7 @@ class Converted:
         return [(path, shard["records"]) for path, shard in zip(paths, shards, strict=True)]
 
     def content_sha256(self) -> str:
-        """Digest of what the manifest says of all shards, digests among it."""
+        """Digest of the manifest's entries for all shards, which include the shards' digests."""
         listed = json.dumps(self.manifest["splits"], sort_keys=True)
         return hashlib.sha256(listed.encode()).hexdigest()
 
@@ -146,7 +145,7 @@ Reader = TypeVar("Reader", bound=Converted)
 
 
 class InputSettings(NamedTuple):
-    """What the items of a process depend on, apart from the dataset.
+    """All that decides which items a process gets, apart from the dataset.
 
     Attributes:
         spec: the run's fields as attributes.
@@ -189,20 +188,20 @@ def open_dataset(
     kind = data.manifest["kind"]
     if kind != task.KIND:
         raise Error(
-            f"model {spec.model} learns {model_module.TASK} and needs data of the kind {task.KIND}; "
-            f"{spec.dataset} is of the kind {kind}"
+            f"model {spec.model} learns {model_module.TASK} and needs data of the kind "
+            f"{task.KIND}; {spec.dataset} is of the kind {kind}"
         )
     data.mask = model_module.CLASSES - 1 if getattr(task, "MASKED", False) else None
     return data
 
 
 class Source:
-    """What a model and its step need to know of a run's items.
+    """The items of a run, as far as the model and its step need to know them.
 
     Args:
         data: the dataset; None if the items are synthetic and scaled beforehand.
         shaped_as: a dataset whose shape and classes synthetic items have; None: they have those
-            model_module to the model.
+            of the model's own.
 
     Attributes:
         item_shape: of one input.
@@ -216,12 +215,12 @@ class Source:
     def __init__(
         self, data: Converted | None, settings: InputSettings, shaped_as: Converted | None = None
     ):
-        model_module, asked = settings.model_module, settings.spec.sequence_length
-        own = (asked,) if asked else model_module.INPUT_SHAPE
+        model, tokens = settings.model_module, settings.spec.sequence_length
+        default_shape = (tokens,) if tokens else model.INPUT_SHAPE
         like = data or shaped_as
-        self.item_shape: tuple[int, ...] = like.item_shape if like else own
-        fixed = getattr(model_module, "FIXED_CLASSES", False)
-        self.classes: int = (like.classes if like and not fixed else None) or model_module.CLASSES
+        self.item_shape: tuple[int, ...] = like.item_shape if like else default_shape
+        fixed = getattr(model, "FIXED_CLASSES", False)
+        self.classes: int = (like.classes if like and not fixed else None) or model.CLASSES
         self.records: int | None = data.records("train") if data else None
         self.content_sha256: str | None = data.content_sha256() if data else None
         self.scaled: Callable[[Any], Any] = settings.scale if data else lambda inputs: inputs

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dlbench.trainer.reading.converted import Source, InputSettings, open_dataset
+from dlbench.trainer.reading.converted import InputSettings, Source, open_dataset
 from dlbench.trainer.reading.stored import Batch, Stored
 
 Arrays = tuple[Any, Any]  # (inputs, targets), the framework's own
@@ -22,12 +22,12 @@ class Strategy(Protocol):
     devices_per_process: int
 
     def to_devices(self, values: np.ndarray) -> Any:
-        """The framework's array on the devices of this process, from the items of all of them."""
+        """Put the items of all devices of this process on them, as the framework's array."""
 
     def prefetch_to_devices(self, batches: Iterator[Batch]) -> Iterator[Arrays]:
-        """Batches on the devices of this process; each is copied while the step before computes.
+        """Copy each batch to the devices of this process while the step before it computes.
 
-        What uses a batch has been launched when the next one is asked for.
+        The caller asks for a batch only once the step that uses the batch before is launched.
         """
 
 
@@ -37,8 +37,8 @@ def find(
     """The items of a run.
 
     Args:
-        settings: its `strategy` is a Strategy, and its `scale` takes NumPy's arrays and the
-            framework's. What it makes of NumPy's must be what `np.asarray` takes.
+        settings: its `strategy` is a Strategy, and its `scale` takes NumPy arrays and those of the
+            framework. What it returns for NumPy arrays must be accepted by `np.asarray`.
         data_folder: of the converted dataset, if the items are of one.
         reader: what reads it.
 
@@ -73,7 +73,7 @@ class Synthetic(Source):
             yield self._batch
 
     def held_out(self, batch: int) -> Iterator[Batch]:
-        """None: nothing can be learned of them."""
+        """No items: random ones say nothing about what was learned."""
         return iter(())
 
 
