@@ -17,35 +17,35 @@ from verify_archive import add_limit
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("archive")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--output", metavar="DIR", help="new folder: the project, made again")
-    what.add_argument("--list", action="store_true", help="what would be trained to repeat it")
+    mode = parser.add_mutually_exclusive_group(required=True)
+    mode.add_argument("--output", metavar="DIR", help="new folder: the project, made again")
+    mode.add_argument("--list", action="store_true", help="what would be trained to repeat it")
     parser.add_argument("--own-code", action="store_true", help="run no program of the archive")
     add_limit(parser)
     args = parser.parse_args()
     with verify_archive.open_bag(args.archive, args.limit_gb * 1e9) as bag:
         if args.list:
-            rederive.refuse_unsound(bag)
+            rederive.check_sound(bag)
             print("\n".join(rederive.training_plan(bag)))
             return
         outcome = rederive.rederive(bag, args.output, args.own_code)
-    _say(outcome, args.own_code)
+    print_outcome(outcome, args.own_code)
     sys.exit(bool(outcome.differing or outcome.records.differing))
 
 
-def _say(outcome, own_code):
-    for name, there, here in outcome.versions:
-        print(f"{name}: {there} in the archive, {here} here", file=sys.stderr)
-    counted = (
+def print_outcome(outcome, own_code):
+    for name, archived, installed in outcome.versions:
+        print(f"{name}: {archived} in the archive, {installed} here", file=sys.stderr)
+    total = (
         f"{outcome.tables} tables, {outcome.figures} figures, the report, "
         f"{outcome.run_tables} tables of runs"
     )
-    if words := archive_logs.not_compared(outcome.records.others):
-        print(words, file=sys.stderr)
+    if note := archive_logs.describe_other_versions(outcome.records.others):
+        print(note, file=sys.stderr)
     for line in verify_archive.summarise(outcome.records.differing):
         print(line, file=sys.stderr)
     if not outcome.differing:
-        print(f"identical: {counted}; {outcome.records.same} records say what their logs do")
+        print(f"identical: {total}; {outcome.records.same} records say what their logs do")
         return
     print("\n".join(f"{name}: differs" for name in outcome.differing), file=sys.stderr)
     why = (
@@ -57,7 +57,7 @@ def _say(outcome, own_code):
         + (" (without --own-code, that in the archive does it)" if own_code else "")
         + ", or changed, or the processor computes otherwise"
     )
-    print(f"{len(outcome.differing)} file(s) differ, of {counted}: {why}", file=sys.stderr)
+    print(f"{len(outcome.differing)} file(s) differ, of {total}: {why}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,10 @@ def main():
         "--jobs", type=parse_job_counts, help="processes in all pods, as in chief=1,worker=2"
     )
     parser.add_argument(
-        "--finding", choices=start_pod.DISCOVERY, default="nothing", help="how they find one another"
+        "--finding",
+        choices=start_pod.DISCOVERY,
+        default="nothing",
+        help="how they find one another",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: what each runs")
     args = parser.parse_args()
@@ -40,7 +43,7 @@ def main():
         linger_s=float(os.environ.get("DLBENCH_POD_LINGER_S", 0)),
     )
     if args.meet:
-        pod.meet()
+        pod.rendezvous()
         return
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command or "worker" not in (args.jobs or {}):

@@ -28,8 +28,8 @@ def main():
             compared = archive_logs.compare(bag)
             problems = compared.differing
             deep = f"; {compared.same} records say what their logs do"
-            if words := archive_logs.not_compared(compared.others):
-                print(words, file=sys.stderr)
+            if note := archive_logs.describe_other_versions(compared.others):
+                print(note, file=sys.stderr)
         files = len(bag.payload)
         runs = sum(bool(verify_archive.RECORD.fullmatch(name)) for name in bag.payload)
     if problems:

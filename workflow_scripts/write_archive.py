@@ -19,10 +19,10 @@ def main():
     parser.add_argument("--with-images", action="store_true", help="the runs' images, too")
     args = parser.parse_args()
     settings = config.read_merged_config(args.config_json) or config.settings_of(args.configfile)
-    written = write_archive.write(settings, args.output, args.with_images)
+    summary = write_archive.write(settings, args.output, args.with_images)
     print(
-        f"{args.output}: {written.runs} runs, {written.files} files",
-        *written.about_secrets(),
+        f"{args.output}: {summary.runs} runs, {summary.files} files",
+        *summary.describe_secrets(),
         sep="\n",
         file=sys.stderr,
     )

@@ -197,7 +197,7 @@ def stranger(port):
 def test_a_pod_that_is_alone_listens_to_nobody(monkeypatch):
     monkeypatch.setattr(socket, "create_server", None)
     alone = start_pod.Pod(0, ["localhost"], port=1, wait_s=1)
-    assert alone.meet([7], lambda: "made") == ({}, [[7]], "made")
+    assert alone.rendezvous([7], lambda: "made") == ({}, [[7]], "made")
 
 
 def test_all_pods_meet(start):

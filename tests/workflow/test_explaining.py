@@ -71,7 +71,7 @@ def test_what_a_slow_source_and_a_slow_exchange_cost_is_told_by_probes(fresh):
     for name in ("runs", "accounts", "coverage"):
         assert not any("-probe-" in row["run_id"] for row in table(fresh, name))
     page = (fresh.folder / "results/report.html").read_text()
-    untold = "What a step is made of cannot be told."  # by one repeat
+    untold = "What a step is made of cannot be resolved."  # by one repeat
     assert f"<b>lenet5 digits batch 8, single on 1 device.</b> {untold}" in page
     assert fresh.scheduled() == {}
 

@@ -52,8 +52,8 @@ def explained(step_s=STEP_S, repeats=3, **changes):
 def test_parts_are_what_steps_are_shorter_by_and_add_up_to_the_step():
     parts, rows = explained()
     assert tuple(parts) == explanations.PARTS == tuple(explanation_columns.PARTS)
-    told = {name: round(row["step_time_s"], 6) for name, row in parts.items()}
-    assert told == {
+    times = {name: round(row["step_time_s"], 6) for name, row in parts.items()}
+    assert times == {
         "input": 0.010, "exchange": 0.008, "sharing": 0.002, "waits": 0.001, "computation": 0.04,
     }  # fmt: skip
     assert math.isclose(sum(row["share"] for row in rows), 1)
@@ -76,7 +76,7 @@ def test_a_part_within_the_scatter_is_not_told_apart():
     assert not parts["waits"]["told_apart"]
     assert parts["waits"]["note"] == "its interval includes zero"
     (finding,) = step_findings.findings(rows)
-    assert "Not told from nothing: waiting for each step's loss" in finding.text
+    assert "Not distinguishable from zero: waiting for each step's loss" in finding.text
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_one_repeat_gives_parts_without_intervals():
     assert {row["note"] for row in rows} == {"one run: no interval"}
     (finding,) = step_findings.findings(rows)
     assert (finding.evidence, finding.number) == ("open", "")
-    assert finding.headline.startswith("What a step is made of cannot be told")
+    assert finding.headline.startswith("What a step is made of cannot be resolved")
 
 
 def test_the_finding_names_the_largest_part_beside_computation_and_all_that_is_told():
@@ -117,7 +117,7 @@ def test_the_finding_names_the_largest_part_beside_computation_and_all_that_is_t
     for words in ("exchanging gradients 13.1 % (", "waiting for each step's loss 1.64 % ("):
         assert words in finding.text
     assert finding.evidence == "shown"
-    assert "Not told" not in finding.text
+    assert "Not distinguishable" not in finding.text
 
 
 def read_and_trained(rows, **changes):
@@ -151,9 +151,7 @@ def test_where_nothing_but_computation_is_told_the_finding_says_what_is_shown_of
     """That something takes no time is not shown; how much computation takes is."""
     _, rows = explained(dict.fromkeys(STEP_S, 0.04))
     (finding,) = step_findings.findings(rows)
-    assert finding.headline.startswith(
-        "100 % of a step is computation, nothing else is told apart: "
-    )
+    assert finding.headline.startswith("100 % of a step is computation, nothing else is resolved: ")
     assert (finding.number, finding.evidence) == ("100 %", "shown")
     assert finding.interval
 

@@ -61,8 +61,8 @@ def test_strong_scaling_loses_what_fewer_items_take_more_than_their_share():
     of_base = {"waits": 1.0, "computation": 39.0}
     base = repeats(BASE_MS, **TWO | {"devices": 1})
     found = probed(of_two, of_base, base, own, "strong", halves_ms={"computation": 0.2})
-    told = {part.name: part.loss.value for part in found.parts}
-    assert told == pytest.approx({"exchange": 0.12, "waits": 0.02, "computation": 0.06})
+    losses = {part.name: part.loss.value for part in found.parts}
+    assert losses == pytest.approx({"exchange": 0.12, "waits": 0.02, "computation": 0.06})
 
 
 def test_the_interval_of_a_difference_comes_of_those_of_both_sides():
@@ -81,7 +81,7 @@ def test_the_interval_of_a_difference_comes_of_those_of_both_sides():
     ],
     ids=["noise", "doubt", "failed"],
 )
-def test_a_part_that_may_be_nothing_or_is_in_doubt_is_not_told(changes, words):
+def test_a_part_that_may_be_nothing_or_is_unreliable_is_not_resolved(changes, words):
     found = probed(**changes)
     assert "exchange" not in losses(found)
     assert words in {part.note for part in found.parts}
@@ -121,7 +121,7 @@ HALVES_MS = st.floats(0.01, 20)
     st.floats(20, 60),
     st.floats(0.0005, 0.05),
 )
-def test_what_is_told_is_above_zero_and_within_the_loss_whatever_the_probes_say(
+def test_what_is_resolved_is_above_zero_and_within_the_loss_whatever_the_probes_say(
     drawn, step_ms, scatter
 ):
     drawn["computation"] = (abs(drawn["computation"][0]) + 5, drawn["computation"][1])

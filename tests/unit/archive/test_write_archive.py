@@ -249,7 +249,7 @@ def test_secrets_of_configs_and_of_what_was_printed_are_hidden_and_counted(tmp_p
     hidden = {str(printed): 2, "as_given/config.yaml": 2, "as_given/site.yaml": 1}
     assert written.redacted == about["redacted"] == hidden
     assert SECRET in printed.read_text()  # here it stays
-    lines = "\n".join(written.about_secrets())
+    lines = "\n".join(written.describe_secrets())
     assert f"2 secrets hidden in {printed}" in lines and "Only secrets whose name" in lines
     monkeypatch.chdir("there/archive/data")
     study = config.study(merged())

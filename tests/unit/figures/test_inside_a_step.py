@@ -42,7 +42,7 @@ def test_parts_that_are_told_are_drawn_as_shares_and_what_remains_as_not_told_ap
     assert legend(figure) == ["computation", "exposed exchange of gradients", "waiting for input"]
     figure = drawn(explained(halves_ms={"input": 7.0}))
     assert widths(figure) == pytest.approx([70, 2, 20, 8])
-    assert legend(figure)[-1] == "not told apart"
+    assert legend(figure)[-1] == "not resolved"
     assert words(figure.axes[0])[:2] == ["50 ms", "3 probes each"]
 
 

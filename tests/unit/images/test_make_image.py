@@ -131,8 +131,8 @@ def test_an_image_with_another_digest_than_the_pinned_one_is_refused_with_both(s
     with pytest.raises(Error) as error:
         make(source, digest=pin)
     assert str(error.value) == (
-        f"image x: expected the pinned digest {pin}, found {made.digest} at {source}: it was "
-        "replaced, or the pin is old"
+        f"image x: expected the pinned digest {pin}, found {made.digest} at {source}: the "
+        "image was replaced, or the pin is old"
     )
 
 

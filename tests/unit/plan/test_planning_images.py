@@ -134,7 +134,7 @@ def test_an_image_that_was_removed_skips_its_runs_alone(contained, tmp_path):
     apptainer = by_runtime(contained(images, runtime=["bare", "apptainer"]))["apptainer"]
     sif.unlink()
     plan = contained(images, runtime=["bare", "apptainer"])
-    assert list(plan.skipped) == [apptainer.id] and "nothing there" in plan.skipped[apptainer.id]
+    assert list(plan.skipped) == [apptainer.id] and "found nothing" in plan.skipped[apptainer.id]
     assert plan.environments == ["results/environments/train.json"]
     with pytest.raises(Error, match=r"nothing remains.*\n.*image\.sif: expected a SIF file"):
         contained(images, runtime="apptainer")

@@ -93,10 +93,10 @@ def test_reasons_that_differ_in_numbers_are_one_and_the_commonest_is_first(tmp_p
             covered("f", "ok"),
         ],
     )
-    failures = [(r.status, r.words, r.runs) for r in found.failures]
+    failures = [(r.status, r.text, r.runs) for r in found.failures]
     assert failures == [("oom", "needs 12 to 48.5 GiB", 2), ("failed", "RuntimeError: no!", 1)]
     assert [r.example for r in found.stale] == ["run d"]
-    assert [r.words for r in found.left_out] == ["Horovod is missing"]
+    assert [r.text for r in found.left_out] == ["Horovod is missing"]
     words = "1 of 6 runs ended well; 1 failed, 2 ran out of memory, 1 were skipped, 1 are stale"
     assert found.lead.startswith(words)
 

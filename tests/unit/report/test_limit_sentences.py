@@ -25,19 +25,19 @@ def said(parts=PARTS, of_base=OF_BASE, own=OWN, baselines=(), **changes):
     if of_base:
         explained += made_explanations.rows(BASE[0]["run_id"], of_base)
     found = sentences([*BASE, *own], explained, baselines)
-    series = [one for one in found.known if one.place.endswith("scaling")]
+    series = [one for one in found.sentences if one.subject.endswith("scaling")]
     return (series[0] if series else None), found
 
 
 def words(*args, **changes):
     sentence, _ = said(*args, **changes)
-    return sentence.words
+    return sentence.sentence
 
 
-def test_parts_that_are_told_are_named_with_their_shares_the_largest_first():
+def test_resolved_parts_are_named_with_their_shares_the_largest_first():
     sentence, _ = said(halves_ms={"sharing": 0.3})
-    assert sentence.place == "resnet50, synthetic, batch 64, weak scaling"
-    assert sentence.words == (
+    assert sentence.subject == "resnet50, synthetic, batch 64, weak scaling"
+    assert sentence.sentence == (
         "2 CPU devices: efficiency 0.80 (0.78 to 0.82) relative to single; "
         "lost: 0.14 exposed exchange of gradients, 0.04 waiting for input."
     )
@@ -70,10 +70,10 @@ def test_bandwidth_is_not_told_without_baselines_nor_where_the_exchange_has_more
     assert "GB/s" not in found
 
 
-def test_what_remains_is_not_told_apart_only_if_it_is_shown_to_be_there():
-    assert "not told apart" not in words(halves_ms={"sharing": 0.3})
+def test_what_remains_is_called_not_resolved_only_if_it_is_shown_to_be_there():
+    assert "not resolved" not in words(halves_ms={"sharing": 0.3})
     found = words(PARTS | {"exchange": 2.0, "computation": 40.9}, of_base=None)
-    assert found.endswith("0.16 not told apart.")
+    assert found.endswith("0.16 not resolved.")
 
 
 def test_a_part_that_may_be_nothing_is_not_named():
@@ -81,9 +81,9 @@ def test_a_part_that_may_be_nothing_is_not_named():
     assert "input" not in found and "0.14 exposed exchange" in found
 
 
-def test_where_no_part_is_told_the_sentence_says_so():
+def test_where_no_part_is_resolved_the_sentence_says_so():
     sentence, _ = said(halves_ms=dict.fromkeys(PARTS, 50.0))
-    assert sentence.words == f"{BEGIN}the probes do not tell apart what is lost."
+    assert sentence.sentence == f"{BEGIN}the probes do not resolve what costs it."
     assert sentence.evidence == "open"
 
 
@@ -96,8 +96,8 @@ def test_probes_that_lose_more_than_the_runs_name_no_part():
 def test_where_no_loss_is_shown_nothing_is_named():
     own = runs(40.1, scatter=0.02, **TWO)
     sentence, _ = said(own=own)
-    assert sentence.words.endswith("no loss is shown.")
-    assert "exchange" not in sentence.words and sentence.evidence == "open"
+    assert sentence.sentence.endswith("no loss is shown.")
+    assert "exchange" not in sentence.sentence and sentence.evidence == "open"
     assert sentence.rows == []
 
 
@@ -111,8 +111,8 @@ def test_where_no_loss_is_shown_nothing_is_named():
 )
 def test_without_probes_the_all_reduce_of_the_baselines_is_set_beside_the_loss(time_s, expected):
     sentence, _ = said(None, None, baselines=[baseline(OWN[0], time_s)])
-    assert sentence.words.endswith(f"GB/s of the baselines, {expected}.")
-    assert "exposed" not in sentence.words
+    assert sentence.sentence.endswith(f"GB/s of the baselines, {expected}.")
+    assert "exposed" not in sentence.sentence
     assert sentence.evidence == "indicated"
 
 
@@ -120,15 +120,15 @@ def test_a_series_that_nothing_explains_is_counted_and_one_run_is_not():
     sentence, found = said(None, None)
     assert (sentence, found.unexplained) == (None, 1)
     found = sentences([BASE[0], OWN[0]], [], [])
-    assert (found.known, found.unexplained) == ([], 0)
+    assert (found.sentences, found.unexplained) == ([], 0)
 
 
 def test_a_condition_that_ends_no_series_has_the_sentence_of_its_step():
     _, found = said()
-    (step,) = (one for one in found.known if not one.place.endswith("scaling"))
-    assert step.place == BASE[0]["run_id"]
-    assert step.words == "10 % of a step is waiting for input."
-    assert step.text.startswith("Of 40 ms: computation 87.5 %")
+    (step,) = (one for one in found.sentences if not one.subject.endswith("scaling"))
+    assert step.subject == BASE[0]["run_id"]
+    assert step.sentence == "10 % of a step is waiting for input."
+    assert step.details.startswith("Of 40 ms: computation 87.5 %")
 
 
 def test_fewer_items_at_once_are_named_in_strong_scaling_only():
@@ -141,8 +141,8 @@ def test_fewer_items_at_once_are_named_in_strong_scaling_only():
         base[0]["run_id"], {"computation": 40.0}, halves_ms={explanations.COMPUTATION: 0.2}
     )
     found = sentences([*base, *own], explained, [])
-    (strong,) = (one for one in found.known if one.place.endswith("strong scaling"))
-    assert "lost: 0.12 computing fewer items at once, 0.08 exposed exchange" in strong.words
+    (strong,) = (one for one in found.sentences if one.subject.endswith("strong scaling"))
+    assert "lost: 0.12 computing fewer items at once, 0.08 exposed exchange" in strong.sentence
 
 
 def test_the_page_has_each_sentence_with_its_numbers_behind_a_click(tmp_path):

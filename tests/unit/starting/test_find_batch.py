@@ -99,7 +99,7 @@ def test_what_an_allocator_keeps_in_reserve_is_not_held():
 @pytest.mark.parametrize("status", ["oom", "timeout"])
 def test_a_try_that_ends_out_of_memory_or_takes_too_long_does_not_fit(status):
     tried = find_batch.judge(RUN, record(status), 1, 100)
-    assert not tried.fits and tried.words == "batch 8: why"
+    assert not tried.fits and tried.message == "batch 8: why"
 
 
 def test_a_try_that_fails_for_another_reason_ends_the_search():

@@ -251,7 +251,7 @@ def test_where_one_run_waited_in_vain_the_next_of_the_session_only_looks(tmp_pat
         waited_s.append(event["waited_for_quiet_s"])
     assert said == [True, False] and waited_s[1] < waited_s[0]
     (path,) = (tmp_path / "results/sessions").iterdir()
-    run = SimpleNamespace(wait_for_quiet_s=60.0, restless=path)
+    run = SimpleNamespace(wait_for_quiet_s=60.0, busy_marker=path)
     asked = []
     watch = SimpleNamespace(wait_for_quiet=lambda most_s, *_: asked.append(most_s) or True)
     for _ in range(2):

@@ -137,9 +137,7 @@ def all_series(
     drifts = drift.Drift(rows, sentinels, margin)
     done = _sorted(row for row in map(_plain, rows) if _is_done(row))
     lenders = {kind: _lenders(done, kind) for kind in FIXED}
-    scaled = [
-        _series(kind, group, lenders, drifts) for kind, group in _groups(done, lenders)
-    ]
+    scaled = [_series(kind, group, lenders, drifts) for kind, group in _groups(done, lenders)]
     in_series = {id(run) for series in scaled for run in series.runs}
     weak = _grouped(done, FIXED["weak"])
     rest = [[row for row in group if id(row) not in in_series] for group in weak]

@@ -20,7 +20,7 @@ MOST_LOG_BYTES = 1 << 30  # all events of a run are held in memory
 
 
 @dataclass(frozen=True)
-class Compared:
+class LogComparison:
     """What came out.
 
     Attributes:
@@ -34,7 +34,7 @@ class Compared:
     others: dict
 
 
-def compare(bag: Bag) -> Compared:
+def compare(bag: Bag) -> LogComparison:
     """Compare each record of a bag with the logs beside it.
 
     Args:
@@ -54,10 +54,10 @@ def compare(bag: Bag) -> Compared:
             differing += [verify_archive.printable(line) for line in differences]
         else:
             same += 1
-    return Compared(same, differing, dict(others))
+    return LogComparison(same, differing, dict(others))
 
 
-def not_compared(others: dict[int, int]) -> str:
+def describe_other_versions(others: dict[int, int]) -> str:
     """A line about records of other versions of the parser, "" where there are none."""
     if not others:
         return ""
@@ -70,24 +70,24 @@ def not_compared(others: dict[int, int]) -> str:
 
 def _differences(bag, name, record):
     """Lines on what a record says otherwise than its logs."""
-    place = f"{bags.PAYLOAD}/{name.removesuffix('run.json')}"
+    prefix = f"{bags.PAYLOAD}/{name.removesuffix('run.json')}"
     with tempfile.TemporaryDirectory() as folder:
         for log in record["files"]:
-            size = bag.entries[f"{place}{log}"].file_size
+            size = bag.entries[f"{prefix}{log}"].file_size
             if size > MOST_LOG_BYTES:
                 return [f"{name}: {log} has {size} bytes: too many to be read"]
             with open(Path(folder, log), "wb") as file:
-                file.writelines(bag.blocks(f"{place}{log}"))
+                file.writelines(bag.blocks(f"{prefix}{log}"))
         try:
             differences = rereading.differences(record, Path(folder, "train.jsonl"))
         except Error as error:
             return [f"{name}: {str(error).replace(f'{folder}/', '')}"]
     return [
-        f"{name}: {what}: {_words(said)}, by its logs {_words(is_)}"
-        for what, said, is_ in differences
+        f"{name}: {column}: {_value_text(recorded)}, by its logs {_value_text(logged)}"
+        for column, recorded, logged in differences
     ]
 
 
-def _words(value):
+def _value_text(value):
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

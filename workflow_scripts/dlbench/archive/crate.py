@@ -85,14 +85,14 @@ def metadata(
             "@type": "Dataset",
             "name": "Runs",
             "description": "A folder each: its record, logs and tables of steps",
-            "hasPart": _refer(map(_place, runs)),
+            "hasPart": _references(map(_run_folder, runs)),
         },
         {
             "@id": EXECUTION,
             "@type": "OrganizeAction",
             "name": "Snakemake's execution of the study",
             "instrument": {"@id": ENGINE},
-            "object": _refer(a["@id"] for a in actions if a["@type"] == "ControlAction"),
+            "object": _references(a["@id"] for a in actions if a["@type"] == "ControlAction"),
             "result": {"@id": STUDY},
         },
         *_images(runs),
@@ -129,7 +129,7 @@ def _head(title, authors, license_id, singles, runs):
     yield {
         "@id": METADATA,
         "@type": "CreativeWork",
-        "conformsTo": _refer([CRATE, WORKFLOW_CRATE]),
+        "conformsTo": _references([CRATE, WORKFLOW_CRATE]),
         "about": {"@id": ROOT},
     }
     yield {
@@ -139,12 +139,12 @@ def _head(title, authors, license_id, singles, runs):
         "description": f"{len(runs)} runs measured with dlbench {__version__}: the workflow, "
         "its config, raw logs, records, tables, figures and the report.",
         "datePublished": last_date(runs),
-        "author": _refer(author["@id"] for author in authors),
+        "author": _references(author["@id"] for author in authors),
         "license": {"@id": licence},
-        "conformsTo": _refer(PROFILES),
+        "conformsTo": _references(PROFILES),
         "mainEntity": {"@id": WORKFLOW},
-        "hasPart": _refer([*map(quote, singles), RUNS]),
-        "mentions": _refer([STUDY, EXECUTION, *map(_action, runs)]),
+        "hasPart": _references([*map(quote, singles), RUNS]),
+        "mentions": _references([STUDY, EXECUTION, *map(_action_id, runs)]),
     }
     yield from authors
     yield {
@@ -153,52 +153,52 @@ def _head(title, authors, license_id, singles, runs):
         "name": license_id,
         "description": f"{license_id}; its text is in LICENSE",
     }
-    for at, (name, version) in PROFILES.items():
-        yield {"@id": at, "@type": "CreativeWork", "name": name, "version": version}
+    for id_, (name, version) in PROFILES.items():
+        yield {"@id": id_, "@type": "CreativeWork", "name": name, "version": version}
 
 
 def _workflow(title, engine_version, steps, tools, singles, runs):
     """The workflow, its steps, the language it is in, its engine, and its execution as a whole."""
-    results = [name for name in singles if any(name.startswith(made) for *_, made in DERIVING)]
+    results = [name for name in singles if any(name.startswith(output) for *_, output in DERIVING)]
     yield {
         "@id": WORKFLOW,
         "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"],
         "name": "dlbench",
         "version": __version__,
         "programmingLanguage": {"@id": "#language"},
-        "hasPart": _refer(tool["@id"] for tool in tools),
-        "step": _refer(_step(name) for name, _, _ in steps),
+        "hasPart": _references(tool["@id"] for tool in tools),
+        "step": _references(_step_id(name) for name, _, _ in steps),
         "input": {"@id": "#config"},
         "output": {"@id": "#results"},
     }
     for position, (name, step_tools, _) in enumerate(steps, start=1):
         yield {
-            "@id": _step(name),
+            "@id": _step_id(name),
             "@type": "HowToStep",
             "name": name,
             "position": str(position),
-            "workExample": _refer(tool["@id"] for tool in step_tools),
+            "workExample": _references(tool["@id"] for tool in step_tools),
         }
     yield {"@id": "#language", "@type": "ComputerLanguage", **SNAKEMAKE, "version": engine_version}
     yield {"@id": ENGINE, "@type": "SoftwareApplication", **SNAKEMAKE, "version": engine_version}
-    for at, words, examples in (
+    for id_, label, examples in (
         ("#config", "The config", ["config.yaml"]),
         ("#results", "Tables, figures, report", results),
     ):
         yield {
-            "@id": at,
+            "@id": id_,
             "@type": "FormalParameter",
             "additionalType": "File",
-            "name": words,
-            "workExample": _refer(map(quote, examples)),
+            "name": label,
+            "workExample": _references(map(quote, examples)),
         }
     yield {
         "@id": STUDY,
         "@type": "CreateAction",
         "name": f"The study {title}",
         "instrument": {"@id": WORKFLOW},
-        "object": _refer(["config.yaml"]),
-        "result": _refer(map(quote, results)),
+        "object": _references(["config.yaml"]),
+        "result": _references(map(quote, results)),
         **_dates(
             min((run["started"] for run in runs if run["started"]), default=None),
             max((run["ended"] for run in runs if run["ended"]), default=None),
@@ -209,51 +209,51 @@ def _workflow(title, engine_version, steps, tools, singles, runs):
 def _steps(singles, runs):
     """(name, tools, actions) of each step that made something; training's actions are the runs'."""
     others = sorted({run["trainer"] for run in runs} - {BUILT_IN})
-    ours = [_program(TRAIN, "Train one combination")] * any(
+    own_tools = [_program(TRAIN, "Train one combination")] * any(
         run["trainer"] == BUILT_IN for run in runs
     )
     yield (
         "train",
         [
-            *ours,
-            *({"@id": _trainer(n), "@type": "SoftwareApplication", "name": n} for n in others),
+            *own_tools,
+            *({"@id": _trainer_id(n), "@type": "SoftwareApplication", "name": n} for n in others),
         ],
         [],
     )
-    for name, words, source, made in DERIVING:
-        results = [single for single in singles if single.startswith(made)]
+    for name, description, source, output in DERIVING:
+        results = [single for single in singles if single.startswith(output)]
         sources = [single for single in singles if single.startswith(source)] or [source]
         tool = f"workflow_scripts/{name}.py"
         if results:
             action = {
                 "@id": f"#{name}",
                 "@type": "CreateAction",
-                "name": words,
+                "name": description,
                 "instrument": {"@id": tool},
-                "object": _refer(map(quote, sources)),
-                "result": _refer(map(quote, results)),
+                "object": _references(map(quote, sources)),
+                "result": _references(map(quote, results)),
             }
-            yield name, [_program(tool, words)], [action, _control(name, name, f"#{name}")]
+            yield name, [_program(tool, description)], [action, _control(name, name, f"#{name}")]
 
 
 def _run_actions(run, names):
     """A run's folder, what made it, and the step of the workflow that had it made."""
     data = (f"manifests/{run['dataset']}.json", f"adopted/{run['dataset']}/manifest.json")
-    good = run["status"] in ENDED_WELL
-    yield {"@id": _place(run), "@type": "Dataset", "name": run["label"]}
+    completed = run["status"] in ENDED_WELL
+    yield {"@id": _run_folder(run), "@type": "Dataset", "name": run["label"]}
     yield {
-        "@id": _action(run),
+        "@id": _action_id(run),
         "@type": "CreateAction",
         "name": run["label"],
-        "instrument": {"@id": _trainer(run["trainer"])},
-        "object": _refer(["config.yaml", *(name for name in data if name in names)]),
-        "result": _refer([_place(run)]),
+        "instrument": {"@id": _trainer_id(run["trainer"])},
+        "object": _references(["config.yaml", *(name for name in data if name in names)]),
+        "result": _references([_run_folder(run)]),
         **_dates(run["started"], run["ended"]),
-        "actionStatus": f"http://schema.org/{'Completed' if good else 'Failed'}ActionStatus",
-        **({} if good else {"error": f"{run['status']}: {run['message']}"}),
+        "actionStatus": f"http://schema.org/{'Completed' if completed else 'Failed'}ActionStatus",
+        **({} if completed else {"error": f"{run['status']}: {run['message']}"}),
         **({"containerImage": {"@id": f"#{run['image']}"}} if run["image"] else {}),
     }
-    yield _control(run["id"], "train", _action(run))
+    yield _control(run["id"], "train", _action_id(run))
 
 
 def _control(name, step, action):
@@ -261,7 +261,7 @@ def _control(name, step, action):
         "@id": f"#start-{name}",
         "@type": "ControlAction",
         "name": f"start of {name}",
-        "instrument": {"@id": _step(step)},
+        "instrument": {"@id": _step_id(step)},
         "object": {"@id": action},
     }
 
@@ -282,29 +282,29 @@ def _file(name):
     return {"@id": quote(name), "@type": "File", "name": name, **encoding}
 
 
-def _program(name, words):
+def _program(name, description):
     return {
         "@id": name,
         "@type": ["File", "SoftwareSourceCode"],
         "name": name,
-        "description": words,
+        "description": description,
         "encodingFormat": ENCODINGS[".py"],
     }
 
 
-def _trainer(name):
+def _trainer_id(name):
     return TRAIN if name == BUILT_IN else f"#trainer-{quote(name)}"
 
 
-def _step(name):
+def _step_id(name):
     return f"#step-{name}"
 
 
-def _action(run):
+def _action_id(run):
     return f"#run-{run['id']}"
 
 
-def _place(run):
+def _run_folder(run):
     return f"{RUNS}{run['id']}/"
 
 
@@ -312,5 +312,5 @@ def _dates(start, end):
     return {key: value for key, value in (("startTime", start), ("endTime", end)) if value}
 
 
-def _refer(ids):
-    return [{"@id": at} for at in ids]
+def _references(ids):
+    return [{"@id": id_} for id_ in ids]

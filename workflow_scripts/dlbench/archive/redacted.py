@@ -19,22 +19,22 @@ from dlbench.machine import redaction
 TEXTS = re.compile(r"as_given/.+|results/(?:runs|batches)/.+/output/.+|results/.+\.log")
 # Of others, whose programs may have a key in them.
 CODE = ("trainers/", "own/", "references/")
-LEAST_LETTERS = 6  # of a secret that is looked for as it is: a shorter one is in many words
+LEAST_SECRET_LETTERS = 6  # of a secret that is looked for as it is: a shorter one is in many words
 BLOCK_BYTES = 1 << 20
 
 
 def secrets_of(*settings: Any) -> list[str]:
     """The secrets that are found in settings, and those that a start hands on, longest first."""
-    found = set(json.loads(os.environ.get(redaction.VARIABLE, "[]")))
+    secrets = set(json.loads(os.environ.get(redaction.VARIABLE, "[]")))
 
     def hide(secret):
-        found.add(secret)
+        secrets.add(secret)
         return redaction.HIDDEN
 
     for content in settings:
         redaction.redact_settings(content, hide)
-    names = {secret.strip("\"'") for secret in found} - {redaction.HIDDEN}
-    return sorted((n for n in names if len(n) >= LEAST_LETTERS), key=lambda n: (-len(n), n))
+    texts = {secret.strip("\"'") for secret in secrets} - {redaction.HIDDEN}
+    return sorted((n for n in texts if len(n) >= LEAST_SECRET_LETTERS), key=lambda n: (-len(n), n))
 
 
 def redact_files(
@@ -52,16 +52,16 @@ def redact_files(
         stay as they are.
     """
     known = [secret.encode() for secret in secrets]
-    chosen, left = dict(files), []
+    archived, unredacted = dict(files), []
     counts: dict[str, int] = {}
     for name, source in files.items():
         if TEXTS.fullmatch(name):
             copy = folder / str(len(counts))
             if count := _redacted_copy(source, known, copy):
-                chosen[name], counts[name] = copy, count
+                archived[name], counts[name] = copy, count
         elif _has_secret(name, source, known):
-            left.append(name)
-    return chosen, counts, left
+            unredacted.append(name)
+    return archived, counts, unredacted
 
 
 def _redacted_copy(source, known, copy):

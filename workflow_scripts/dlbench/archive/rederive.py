@@ -36,7 +36,7 @@ RUN_TABLES = {f"{name}.parquet" for name in table_names.OF_RUN}
 PROGRAMS = Path("workflow_scripts")
 LAST_LINES = 15
 # What a config of an earlier version does not say, as it was before it could be said.
-LATER = {
+DEFAULTS_SINCE = {
     "imports": [],
     "references": [],
     "trainers": {},
@@ -64,7 +64,7 @@ class Outcome:
     figures: int
     differing: list
     versions: list
-    records: archive_logs.Compared
+    records: archive_logs.LogComparison
 
 
 def rederive(bag: Bag, folder: str | Path, own_code: bool = False) -> Outcome:
@@ -77,35 +77,35 @@ def rederive(bag: Bag, folder: str | Path, own_code: bool = False) -> Outcome:
     Raises:
         Error: the archive is not sound, a package is missing, or a program failed.
     """
-    refuse_unsound(bag)
-    about = _about(bag)
+    check_sound(bag)
+    about = _read_about(bag)
     versions = _versions(about["made_with"])
-    if missing := [name for name, _, here in versions if here is None]:
+    if missing := [name for name, _, installed in versions if installed is None]:
         raise Error(
             f"this Python has no {', '.join(missing)}: start it with "
             f"`{tools.uv_command('run')}` in a folder of dlbench, as the unpacked archive's is"
         )
-    made = {name for name in bag.payload if _is_made(name, about)}
-    verify_archive.unpack(bag, folder, lambda name: name not in made)
+    archived = {name for name in bag.payload if _is_derived(name, about)}
+    verify_archive.unpack(bag, folder, lambda name: name not in archived)
     programs = Path(__file__).parents[2] if own_code else Path(folder).absolute() / PROGRAMS
-    _make(programs, Path(folder), about["figures"], LATER if own_code else {})
+    _run_programs(programs, Path(folder), about["figures"], DEFAULTS_SINCE if own_code else {})
     expected = {
-        name: digest for name, digest in verify_archive.digests(bag).items() if name in made
+        name: digest for name, digest in verify_archive.digests(bag).items() if name in archived
     }
-    made_again = {
+    rederived = {
         path.relative_to(folder).as_posix()
         for path in Path(folder, "results").rglob("*")
-        if path.is_file() and _is_made(path.relative_to(folder).as_posix(), about)
+        if path.is_file() and _is_derived(path.relative_to(folder).as_posix(), about)
     }
     return Outcome(
-        tables=sum(name.startswith("results/tables/") for name in made if ".parquet" in name),
-        run_tables=sum(name.startswith("results/runs/") for name in made),
+        tables=sum(name.startswith("results/tables/") for name in archived if ".parquet" in name),
+        run_tables=sum(name.startswith("results/runs/") for name in archived),
         figures=len(about["figures"]),
         differing=sorted(
             name
-            for name in made_again | made
-            if name not in made_again
-            or name not in made
+            for name in rederived | archived
+            if name not in rederived
+            or name not in archived
             or sha256(Path(folder, name)) != expected[name]
         ),
         versions=versions,
@@ -113,7 +113,7 @@ def rederive(bag: Bag, folder: str | Path, own_code: bool = False) -> Outcome:
     )
 
 
-def refuse_unsound(bag: Bag) -> None:
+def check_sound(bag: Bag) -> None:
     """Raises Error with every problem of an archive."""
     if problems := verify_archive.problems(bag):
         raise Error("\n".join([f"{bag.path} is not sound:", *verify_archive.summarise(problems)]))
@@ -121,17 +121,17 @@ def refuse_unsound(bag: Bag) -> None:
 
 def training_plan(bag: Bag) -> Iterator[str]:
     """Lines that say what would be trained to repeat a study, the longest runs first."""
-    everything = [_cost(bag, name) for name in bag.payload if verify_archive.RECORD.fullmatch(name)]
+    costs = [_run_cost(bag, name) for name in bag.payload if verify_archive.RECORD.fullmatch(name)]
     # Sentinels were trained for what was added later.
-    todo = [entry for entry in everything if entry[1] != "skipped" and not entry[0].sentinel]
-    named = labels([run for run, _, _ in todo])
+    todo = [entry for entry in costs if entry[1] != "skipped" and not entry[0].sentinel]
+    names = labels([run for run, _, _ in todo])
     for run, status, seconds in sorted(todo, key=lambda entry: -(entry[2] or 0) * entry[0].nodes):
-        took = f"{seconds:9.1f} s" if seconds is not None else "  unknown  "
+        duration = f"{seconds:9.1f} s" if seconds is not None else "  unknown  "
         ended = "" if status in ENDED_WELL else f" ({status})"
-        line = f"{took}  {run.nodes} x {run.devices_per_node}  {named[run.id]}{ended}"
+        line = f"{duration}  {run.nodes} x {run.devices_per_node}  {names[run.id]}{ended}"
         yield verify_archive.printable(line)
     known = [run.nodes * seconds for run, _, seconds in todo if seconds is not None]
-    skipped = sum(status == "skipped" for _, status, _ in everything)
+    skipped = sum(status == "skipped" for _, status, _ in costs)
     yield (
         f"{len(todo)} runs to train: {sum(known) / 3600:.3g} node-hours of training as they took "
         "there"
@@ -140,7 +140,7 @@ def training_plan(bag: Bag) -> Iterator[str]:
     )
 
 
-def _cost(bag, name):
+def _run_cost(bag, name):
     """(Run, how it ended, seconds it took or None) of a record.
 
     Raises:
@@ -157,7 +157,7 @@ def _cost(bag, name):
         raise Error(f"{name}: not a record of this version of dlbench: {error!r}") from error
 
 
-def _about(bag):
+def _read_about(bag):
     """What an archive says of how it was made.
 
     Raises:
@@ -171,7 +171,7 @@ def _about(bag):
         raise Error(f"{bag.path}: {ABOUT}: expected one of our archives: {error!r}") from error
 
 
-def _is_made(name, about):
+def _is_derived(name, about):
     """Whether a file of the archive comes from others in it."""
     if name == REPORT or name.startswith("results/figures/"):
         return True
@@ -181,18 +181,18 @@ def _is_made(name, about):
     return name.startswith("results/runs/") and path.name in RUN_TABLES and len(path.parts) == 4
 
 
-def _make(programs, folder, figures, later):
+def _run_programs(programs, folder, figures, defaults):
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        json.dump(later, file)  # which is YAML, too
+        json.dump(defaults, file)  # which is YAML, too
         file.flush()
-        files = ["--config", file.name, "config.yaml"] if later else []
-        _run(programs, folder, "collect_runs.py", *files)
+        files = ["--config", file.name, "config.yaml"] if defaults else []
+        _run_program(programs, folder, "collect_runs.py", *files)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda name: _run(programs, folder, "draw_figure.py", name), figures))
-    _run(programs, folder, "build_report.py", "--figures", *figures)
+        list(pool.map(lambda name: _run_program(programs, folder, "draw_figure.py", name), figures))
+    _run_program(programs, folder, "build_report.py", "--figures", *figures)
 
 
-def _run(programs, folder, program, *arguments):
+def _run_program(programs, folder, program, *arguments):
     command = [sys.executable, str(programs / program), *arguments]
     # Of both, what is meant for us would lead the archive's programs to our files.
     variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
@@ -208,18 +208,18 @@ def _run(programs, folder, program, *arguments):
     )
     if finished.returncode:
         last = "\n".join(finished.stdout.splitlines()[-LAST_LINES:])
-        whose = "of the archive" if programs.is_relative_to(folder.absolute()) else "of ours"
-        raise Error(f"{program} {whose} failed:\n{last}")
+        owner = "of the archive" if programs.is_relative_to(folder.absolute()) else "of ours"
+        raise Error(f"{program} {owner} failed:\n{last}")
 
 
 def _versions(made_with):
     """(name, there, here) where they differ; here is None where it is missing."""
     differing = []
-    for name, there in sorted(made_with.items()):
+    for name, archived in sorted(made_with.items()):
         try:
-            here = platform.python_version() if name == "python" else metadata.version(name)
+            installed = platform.python_version() if name == "python" else metadata.version(name)
         except metadata.PackageNotFoundError:
-            here = None
-        if here != there:
-            differing.append((name, there, here))
+            installed = None
+        if installed != archived:
+            differing.append((name, archived, installed))
     return differing

@@ -28,7 +28,7 @@ from dlbench.records import run_record
 # Deflate reaches 1032; logs of equal steps some 30.
 MOST_RATIO, SMALL_BYTES = 200, 1 << 20
 MOST_FILES, MOST_DIRECTORY_BYTES = 500_000, 200 << 20
-MOST_ALIKE, MOST_LINES = 5, 100  # problems that are printed
+MOST_OF_A_KIND, MOST_LINES = 5, 100  # problems that are printed
 MOST_TAG_BYTES, MOST_RECORD_BYTES = 200 << 20, 16 << 20
 DEFAULT_LIMIT_BYTES = 100 * 10**9
 DAMAGE = (
@@ -121,7 +121,7 @@ def open_bag(path: str | Path, limit_bytes: float = DEFAULT_LIMIT_BYTES) -> Iter
     with archive:
         _check_entries(archive.infolist(), path)
         entries = [e for e in archive.infolist() if not e.filename.endswith("/") or e.file_size]
-        _see_sizes(entries, size, limit_bytes, path)
+        _check_sizes(entries, size, limit_bytes, path)
         tops = {entry.filename.partition("/")[0] for entry in entries}
         if len(tops) != 1 or any("/" not in entry.filename for entry in entries):
             raise Refused(f"{path}: expected one folder in it, found {', '.join(sorted(tops)[:5])}")
@@ -145,9 +145,9 @@ def summarise(problems: list[str]) -> list[str]:
     for problem in problems:
         kind = problem.partition(": ")[2]
         kinds[kind] += 1
-        if kinds[kind] <= MOST_ALIKE:
+        if kinds[kind] <= MOST_OF_A_KIND:
             lines.append(problem)
-    more = {kind: count - MOST_ALIKE for kind, count in kinds.items() if count > MOST_ALIKE}
+    more = {kind: count - MOST_OF_A_KIND for kind, count in kinds.items() if count > MOST_OF_A_KIND}
     lines = lines[:MOST_LINES] + [f"and {count} more: {kind}" for kind, count in more.items()]
     left = len(problems) - sum(more.values()) - MOST_LINES
     return lines + ([f"and {left} more problems"] if left > 0 else [])
@@ -203,10 +203,10 @@ def _problems(bag):
     for name in sorted(bag.entries):
         if name == TAG_MANIFEST:
             continue
-        listed, of = (payload, MANIFEST) if name.startswith(f"{PAYLOAD}/") else (tags, TAG_MANIFEST)
+        listed, manifest = (payload, MANIFEST) if name.startswith(f"{PAYLOAD}/") else (tags, TAG_MANIFEST)
         expected = listed.pop(name, None)
         if expected is None:
-            lines.append(f"{name}: not in {of}: it was added")
+            lines.append(f"{name}: not in {manifest}: it was added")
             continue
         try:
             digest = hashlib.sha256()
@@ -217,10 +217,10 @@ def _problems(bag):
             continue
         sizes[name] = bag.entries[name].file_size, digest.hexdigest()
         if digest.hexdigest() != expected:
-            lines.append(f"{name}: changed: its SHA-256 is not the one in {of}")
+            lines.append(f"{name}: changed: its SHA-256 is not the one in {manifest}")
     lines += [f"{name}: missing" for name in sorted({**payload, **tags})]
-    lines += _spare_bytes(bag)
-    lines += _wrong_total(bag)
+    lines += _unlisted_bytes(bag)
+    lines += _total_problems(bag)
     for name in bag.payload:
         if match := RECORD.fullmatch(name):
             lines += _record_problems(bag, name, match[1], sizes)
@@ -276,7 +276,7 @@ def _unsafe(name):
     return None
 
 
-def _see_sizes(entries, size, limit_bytes, path):
+def _check_sizes(entries, size, limit_bytes, path):
     if len(entries) > MOST_FILES:
         raise Refused(f"{path}: {len(entries)} files; expected up to {MOST_FILES}")
     total = sum(entry.file_size for entry in entries)
@@ -292,7 +292,7 @@ def _see_sizes(entries, size, limit_bytes, path):
         end = entry.header_offset + entry.compress_size
 
 
-def _spare_bytes(bag):
+def _unlisted_bytes(bag):
     """Yield what a zip file holds beside its files, where no list sees it: bytes and comments."""
     size, end, spare = bag.path.stat().st_size, 0, ()
     with open(bag.path, "rb") as file:
@@ -332,7 +332,7 @@ def _manifest(bag, name, problems):
     return listed
 
 
-def _wrong_total(bag):
+def _total_problems(bag):
     """Whether bag-info.txt has another number of bytes and files than there are."""
     try:
         text = bag.read("bag-info.txt").decode(errors="replace")
@@ -340,10 +340,10 @@ def _wrong_total(bag):
         return []  # said already
     sizes = [bag.entries[f"{PAYLOAD}/{name}"].file_size for name in bag.payload]
     claimed = re.search(r"^Payload-Oxum: (.*)$", text, re.MULTILINE)
-    wanted = f"{sum(sizes)}.{len(sizes)}"
-    if claimed and claimed[1].strip() == wanted:
+    expected = f"{sum(sizes)}.{len(sizes)}"
+    if claimed and claimed[1].strip() == expected:
         return []
-    return [f"bag-info.txt: expected the Payload-Oxum {wanted}"]
+    return [f"bag-info.txt: expected the Payload-Oxum {expected}"]
 
 
 def _record_problems(bag, name, run_id, sizes):
@@ -363,6 +363,6 @@ def _record_problems(bag, name, run_id, sizes):
         return [f"{name}: not a whole record ({error!r})"]
     return [
         f"{file.removeprefix(f'{PAYLOAD}/')}: not as the run's record says"
-        for file, wanted in expected.items()
-        if sizes.get(file) != wanted
+        for file, values in expected.items()
+        if sizes.get(file) != values
     ]

@@ -18,7 +18,7 @@ NAMES = (
     "LICENSE",
     "README.md",
 )
-MADE = ("__pycache__", "node_modules")
+GENERATED = ("__pycache__", "node_modules")
 
 
 def workflow_files() -> list[str]:
@@ -28,7 +28,7 @@ def workflow_files() -> list[str]:
         path.as_posix()
         for name in NAMES
         for path in (file.relative_to(home) for file in files_below(home / name))
-        if not any(part.startswith(".") or part in MADE for part in path.parts)
+        if not any(part.startswith(".") or part in GENERATED for part in path.parts)
     )
 
 

@@ -48,7 +48,7 @@ ORDER = (
     *("results/tables/", "results/figures/", "results/rep"),
 )
 MOST_NAMED = 10  # files with secrets
-LOOK_THROUGH = (
+SECRETS_HINT = (
     "Only secrets whose name or form is known are found: look through config.yaml, as_given/ and "
     "what programs printed before you publish it."
 )
@@ -56,7 +56,7 @@ HEADER = "# The merged config of the study, as it was computed. Paths are those 
 
 
 @dataclass(frozen=True)
-class Written:
+class ArchiveSummary:
     """What is in an archive.
 
     Attributes:
@@ -71,7 +71,7 @@ class Written:
     redacted: dict[str, int]
     left: list[str]
 
-    def about_secrets(self) -> list[str]:
+    def describe_secrets(self) -> list[str]:
         """Lines about what was hidden, and what was not."""
         redacted = [*self.redacted.items()]
         lines = [
@@ -83,14 +83,14 @@ class Written:
         lines += [
             f"  a secret stays in {name}, whose digest the results name: take it out there, and "
             "have the runs that follow from it made again"
-            for name in self.left[:MOST_NAMED]
+            for name in self.unredacted[:MOST_NAMED]
         ]
-        if len(self.left) > MOST_NAMED:
-            lines.append(f"  and in {len(self.left) - MOST_NAMED} more")
-        return [*lines, LOOK_THROUGH]
+        if len(self.unredacted) > MOST_NAMED:
+            lines.append(f"  and in {len(self.unredacted) - MOST_NAMED} more")
+        return [*lines, SECRETS_HINT]
 
 
-def write(settings: dict[str, Any], output: str | Path, with_images: bool = False) -> Written:
+def write(settings: dict[str, Any], output: str | Path, with_images: bool = False) -> ArchiveSummary:
     """Write the archive of a study whose runs, tables, figures and report are there.
 
     Args:
@@ -102,25 +102,25 @@ def write(settings: dict[str, Any], output: str | Path, with_images: bool = Fals
     """
     study = config.study(settings)
     runs, logs = [], {}
-    trained = _trained(study)
+    trained = _trained_runs(study)
     for run in sorted(trained, key=lambda run: run.id):
         record = run_record.read(run_record.folder(run.id) / "run.json")
-        runs.append(_described(run, study.labels.get(run.id, run.label()), record))
+        runs.append(_crate_run(run, study.labels.get(run.id, run.label()), record))
         logs[run.id] = record["files"]
     files: dict[str, Path | bytes] = {name: own_code.here(name) for name in workflow_files()}
     files |= _results(study, trained) | _environments(study)
-    files[records_list.PATH] = _listed_records(trained)
-    settings, taken = portable(settings, study)
+    files[records_list.PATH] = _list_records(trained)
+    settings, user_files = portable(settings, study)
     if with_images:
-        settings, images_here = _with_images(settings, study)
-        taken |= images_here
-    files |= taken
+        settings, image_files = _with_images(settings, study)
+        user_files |= image_files
+    files |= user_files
     # Sorted: as Snakemake hands the config over, and as it was written, are then the same bytes.
     hidden = redaction.redact_settings(settings)
     files["config.yaml"] = (HEADER + yaml.safe_dump(hidden)).encode()
     given = [Path(n) for n in ("config.yaml", "site.yaml") if Path(n).is_file()]
     files |= {f"as_given/{path}": path for path in given}
-    _see_all_there(files)
+    _check_all_exist(files)
     info = [
         ("External-Description", f"{study.name}: {len(runs)} runs of deep-learning benchmarks"),
         ("Bag-Software-Agent", f"dlbench {__version__}"),
@@ -128,8 +128,8 @@ def write(settings: dict[str, Any], output: str | Path, with_images: bool = Fals
     ]
     with tempfile.TemporaryDirectory() as folder:
         secrets = redacted.secrets_of(settings, *map(yaml_files.read, given))
-        files, counts, left = redacted.redact_files(files, secrets, Path(folder))
-        files[ABOUT] = _plain(
+        files, counts, unredacted = redacted.redact_files(files, secrets, Path(folder))
+        files[ABOUT] = _json_bytes(
             {
                 "study": study.name,
                 "dlbench": __version__,
@@ -139,16 +139,16 @@ def write(settings: dict[str, Any], output: str | Path, with_images: bool = Fals
                 "redacted": counts,
             }
         )
-        authors, license_id = _cited()
+        authors, license_id = _citation()
         files[crate.METADATA] = crate.metadata(
             study.name, authors, license_id, metadata.version("snakemake"), [*files], runs
         )
         files = {name: files[name] for name in sorted(files, key=_order)}
-        bag.write(output, files, info, lambda payload: _see_records_agree(payload, logs))
-    return Written(len(runs), len(files), counts, left)
+        bag.write(output, files, info, lambda payload: _check_records(payload, logs))
+    return ArchiveSummary(len(runs), len(files), counts, unredacted)
 
 
-def _trained(study):
+def _trained_runs(study):
     """The runs of a study, and the sentinels that are in its tables."""
     recipes = stores.recipes(stores.adopted(study))
     return [*study.runs, *(run for run, _ in sentinels.finished(study, recipes))]
@@ -176,17 +176,17 @@ def portable(
     if devices.per_node is not None:
         changed["site"]["devices_per_node"] = devices.per_node
     if settings["model_folder"]:
-        changed["model_folder"] = _take(settings["model_folder"], "own", files)
+        changed["model_folder"] = _add_user_file(settings["model_folder"], "own", files)
     changed["trainers"] = {
-        name: entry | {"files": [_take(f, f"trainers/{name}", files) for f in entry["files"]]}
+        name: entry | {"files": [_add_user_file(f, f"trainers/{name}", files) for f in entry["files"]]}
         if "files" in entry
         else entry
         for name, entry in settings["trainers"].items()
     }
     changed["references"] = [
         # The folder's name is that of the study.
-        entry | {"path": _take(found["path"], f"references/{_parent(found['path'])}", files)}
-        for entry, found in zip(settings["references"], study.references, strict=True)
+        entry | {"path": _add_user_file(reference["path"], f"references/{_parent(reference['path'])}", files)}
+        for entry, reference in zip(settings["references"], study.references, strict=True)
     ]
     changed["imports"] = [
         entry | {"path": f"imported/{entry['name']}.json"} for entry in settings["imports"]
@@ -194,14 +194,14 @@ def portable(
     for entry, inside in zip(settings["imports"], changed["imports"], strict=True):
         path = Path(entry["path"])
         known = path == Path(inside["path"])  # of an archive that was unpacked
-        files[inside["path"]] = path if known else _plain(_listed(path))
+        files[inside["path"]] = path if known else _json_bytes(_list_files(path))
     adopted = stores.adopted(study)
     for name in sorted({run.dataset for run in study.runs if staleness.has_data(run)}):
         manifest = Path("results/data", name, "manifest.json")
         if name in adopted:
-            files[f"adopted/{name}/manifest.json"] = _adopted(name, *adopted[name], manifest)
+            files[f"adopted/{name}/manifest.json"] = _adopted_manifest(name, *adopted[name], manifest)
         else:
-            files |= _first(f"manifests/{name}.json", manifest)
+            files |= _existing_file(f"manifests/{name}.json", manifest)
     changed["data"] = settings["data"] | {
         "store": "adopted" if adopted else None,
         "tfrecords": {},
@@ -211,16 +211,16 @@ def portable(
     return changed, files
 
 
-def _first(name, path):
+def _existing_file(name, path):
     """A file under a name: the one here, else that of an archive which was unpacked here."""
-    there = [p for p in (path, Path(name)) if p.is_file()]
-    return {name: there[0]} if there else {}
+    existing = [p for p in (path, Path(name)) if p.is_file()]
+    return {name: existing[0]} if existing else {}
 
 
-def _take(path, place, files):
+def _add_user_file(path, folder, files):
     """Put a file or folder in, at its place in our folder or else in `place`; returns where."""
-    path, here = Path(os.path.abspath(path)), Path.cwd()
-    target = path.relative_to(here) if path.is_relative_to(here) else Path(place, path.name)
+    path, project = Path(os.path.abspath(path)), Path.cwd()
+    target = path.relative_to(project) if path.is_relative_to(project) else Path(folder, path.name)
     for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
         if file.is_file() and "__pycache__" not in file.parts:
             files[(target / file.relative_to(path)).as_posix()] = file
@@ -231,7 +231,7 @@ def _parent(path):
     return Path(os.path.abspath(path)).parent.name
 
 
-def _listed(path):
+def _list_files(path):
     """What an import was read from: names, sizes, digests. The logs themselves stay with others."""
     return [
         {
@@ -243,12 +243,12 @@ def _listed(path):
     ]
 
 
-def _adopted(name, folder, digest, manifest):
+def _adopted_manifest(name, folder, digest, manifest):
     """The manifest of a dataset that others converted; its digest is what runs were made from."""
     manifest = manifest if manifest.is_file() else folder / "manifest.json"
     content = common_files.read_json(manifest) or {"dataset": name}
     content.pop(DIGEST, None)  # it is another one
-    return _plain({**content, "folder": None, "code_sha256": digest})
+    return _json_bytes({**content, "folder": None, "code_sha256": digest})
 
 
 def _results(study, trained):
@@ -272,7 +272,7 @@ def _results(study, trained):
     return {path.as_posix(): path for path in files}
 
 
-def _listed_records(trained):
+def _list_records(trained):
     """As the workflow lists them, but for those of other studies."""
     records = sorted(run_record.folder(run.id) / "run.json" for run in trained)
     return "".join(f"{sha256(record)}  {record}\n" for record in records).encode()
@@ -286,7 +286,7 @@ def _environments(study):
     """Lists of what was installed, and what images are made from and named by."""
     results, files = run_record.RESULTS, {}
     for name in {run.environment for run in study.runs}:
-        files |= _first(f"environments/{name}.json", results / f"environments/{name}.json")
+        files |= _existing_file(f"environments/{name}.json", results / f"environments/{name}.json")
         for place in (Path("images", name), results / "images" / name):
             files |= {f"images/{name}/{path.name}": path for path in place.glob("*.json")}
     return files
@@ -315,7 +315,7 @@ def _with_images(settings, study):
     return settings | {"images": chosen}, files
 
 
-def _described(run, label, record):
+def _crate_run(run, label, record):
     """What the crate says of a run."""
     container = record["provenance"].get("container") or {}
     return {
@@ -331,11 +331,11 @@ def _described(run, label, record):
     }
 
 
-def _cited():
+def _citation():
     """What CITATION.cff says: the authors, and what the whole may be used under."""
     try:
         citation = yaml.safe_load(own_code.here("CITATION.cff").read_text(encoding="utf-8"))
-        authors = [crate.author(number, one) for number, one in enumerate(citation["authors"], 1)]
+        authors = [crate.author(number, author) for number, author in enumerate(citation["authors"], 1)]
         return authors, citation["license"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise Error(
@@ -343,7 +343,7 @@ def _cited():
         ) from error
 
 
-def _see_all_there(files):
+def _check_all_exist(files):
     missing = sorted(
         n for n, path in files.items() if isinstance(path, Path) and not path.is_file()
     )
@@ -359,14 +359,14 @@ def _order(name):
     return next((n for n, made in enumerate(ORDER, 1) if name.startswith(made)), 0), name
 
 
-def _see_records_agree(payload, logs):
+def _check_records(payload, logs):
     """Compare what went into the archive with what the records say of the files beside them."""
     for run_id, files in logs.items():
-        place = run_record.folder(run_id).as_posix()
+        folder = run_record.folder(run_id).as_posix()
         for name, expected in files.items():
-            if payload.get(f"{place}/{name}") != (expected["bytes"], expected["sha256"]):
-                raise run_record.RecordError(f"{place}/{name}: not as its record says")
+            if payload.get(f"{folder}/{name}") != (expected["bytes"], expected["sha256"]):
+                raise run_record.RecordError(f"{folder}/{name}: not as its record says")
 
 
-def _plain(content):
+def _json_bytes(content):
     return f"{json.dumps(content, indent=1, ensure_ascii=False)}\n".encode()

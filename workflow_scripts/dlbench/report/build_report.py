@@ -36,7 +36,7 @@ from dlbench.tables import baseline_columns, parquet_files, table_columns, timin
 MOST_FINDINGS = 3
 MOST_GROUPS = 20  # of the coverage that is seen at once
 ORDER = ("ok", "unstable", "stale", *event_log.FAILED, "skipped", "excluded", "imported")
-KNOWN = ("runs", "evals", "coverage", "comparisons", "speedups", "sentinels")
+REQUIRED = ("runs", "evals", "coverage", "comparisons", "speedups", "sentinels")
 # Tables that are shown as they are: (what a row is, the columns that come first).
 TABLES = {
     "speedups": (
@@ -60,7 +60,7 @@ TABLES = {
         ("combination", "status", "reason"),
     ),
 }  # fmt: skip
-FURTHER = {
+DESCRIPTIONS = {
     "explanations": "What a step of each explained condition is made of, by its probes.",
     "probes": "Short runs that tell what a step of others is made of; of no statistics.",
     "operations": "What runs with a profile spent most time on: one row an operation and run.",
@@ -78,7 +78,7 @@ class Reason:
     """
 
     status: str
-    words: str
+    text: str
     runs: int
     example: str
 
@@ -144,20 +144,20 @@ def read(
     folder = Path(tables_folder)
     tables = {
         name: parquet_files.read(folder / f"{name}.parquet", getattr(table_columns, name.upper()))
-        for name in KNOWN
+        for name in REQUIRED
         if name != "evals"
     }
     rows = {name: table.to_pylist() for name, table in tables.items()}
     for name in ("runs", "sentinels"):
         rows[name] = [contradictions.withheld(row) for row in rows[name]]
     runs, coverage = rows["runs"], rows["coverage"]
-    everything = [
+    all_findings = [
         *findings.findings(runs, rows["speedups"], rows["comparisons"], rows["sentinels"]),
         *node_findings.findings(_rows_of(folder, "nodes")),
     ]
-    everything.sort(key=lambda finding: finding.rank)
-    own = [row for row in runs if not is_sentinel(row["run_id"])]
-    groups, grouped_by = _groups(own, coverage)
+    all_findings.sort(key=lambda finding: finding.rank)
+    own_runs = [row for row in runs if not is_sentinel(row["run_id"])]
+    groups, grouped_by = _groups(own_runs, coverage)
     recorded = [recorded_facts.of_record(Path(runs_folder) / row["run_id"]) for row in runs]
     return Report(
         study=_study(rows) or "without runs",
@@ -171,9 +171,9 @@ def read(
         ),
         statuses=_statuses(coverage),
         fastest=report_tables.fastest(runs),
-        without_rate=_without_rate(runs),
-        findings=everything[:MOST_FINDINGS],
-        further=everything[MOST_FINDINGS:],
+        without_rate=_workloads_without_rate(runs),
+        findings=all_findings[:MOST_FINDINGS],
+        further=all_findings[MOST_FINDINGS:],
         limits=limit_sentences.sentences(
             runs,
             _rows_of(folder, "explanations"),
@@ -200,16 +200,16 @@ def read(
         ),
         made_from=[
             (f"{name}.parquet", sha256(folder / f"{name}.parquet"))
-            for name in (*tables, *_others(folder))
+            for name in (*tables, *_extra_tables(folder))
         ],
     )
 
 
-def _without_rate(runs):
+def _workloads_without_rate(runs):
     """The models and datasets of which no run ended well, so that they have no throughput."""
-    own = [row for row in runs if row["timing_source"] != timing_sources.PUBLISHED]
-    well = [row for row in own if row["status"] in event_fields.ENDED_WELL]
-    lacking = dict.fromkeys((row["model"], row["dataset"]) for row in own)
+    own_runs = [row for row in runs if row["timing_source"] != timing_sources.PUBLISHED]
+    well = [row for row in own_runs if row["status"] in event_fields.ENDED_WELL]
+    lacking = dict.fromkeys((row["model"], row["dataset"]) for row in own_runs)
     having = {(row["model"], row["dataset"]) for row in well}
     return [", ".join(map(str, key)) for key in lacking if key not in having]
 
@@ -250,10 +250,10 @@ def _study(rows):
 
 def _statuses(coverage):
     counts = Counter(row["status"] for row in coverage)
-    return sorted(counts.items(), key=lambda item: _place(item[0]))
+    return sorted(counts.items(), key=lambda item: _status_order(item[0]))
 
 
-def _place(status):
+def _status_order(status):
     return (ORDER.index(status) if status in ORDER else len(ORDER), status)
 
 
@@ -262,19 +262,19 @@ def _reasons(coverage, statuses):
     groups = {}
     for row in coverage:
         if row["status"] in statuses:
-            words = row["reason"] or ""
-            key = _place(row["status"]), phrases.without_numbers(words)
-            groups.setdefault(key, []).append((row["status"], words, row["combination"]))
+            reason_text = row["reason"] or ""
+            key = _status_order(row["status"]), phrases.without_numbers(reason_text)
+            groups.setdefault(key, []).append((row["status"], reason_text, row["combination"]))
     reasons = [
         Reason(
             group[0][0],
-            phrases.merge([words for _, words, _ in group]) or "no reason is known",
+            phrases.merge([reason_text for _, reason_text, _ in group]) or "no reason is known",
             len(group),
             _combination(group[0][2]),
         )
         for group in groups.values()
     ]
-    return sorted(reasons, key=lambda reason: (-reason.runs, reason.status, reason.words))
+    return sorted(reasons, key=lambda reason: (-reason.runs, reason.status, reason.text))
 
 
 def _combination(text):
@@ -308,9 +308,9 @@ def _groups(runs, coverage):
         Counter(status.get(row["run_id"], row["status"]) for row in group)
         for group in groups.values()
     )
-    ordered = (dict(sorted(c.items(), key=lambda item: _place(item[0]))) for c in counts)
+    ordered = (dict(sorted(c.items(), key=lambda item: _status_order(item[0]))) for c in counts)
     named = [(name or "all", c) for name, c in zip(names, ordered, strict=True)]
-    return named, ", ".join(map(report_tables.column_words, fields))
+    return named, ", ".join(map(report_tables.column_label, fields))
 
 
 def _grouped(rows, fields):
@@ -326,31 +326,31 @@ def _sortable(value):
 
 def _tables(tables, rows, folder):
     shown = [report_tables.results(rows["runs"])]
-    for name, (words, first) in TABLES.items():
+    for name, (description, first) in TABLES.items():
         heading = name.capitalize()
         shown.append(
-            report_tables.of_parquet(name, heading, words, tables[name], ("study",), first)
+            report_tables.of_parquet(name, heading, description, tables[name], ("study",), first)
         )
-    for name in _others(folder):
+    for name in _extra_tables(folder):
         heading = name.replace("_", " ").capitalize()
         table = parquet_files.read_as_it_is(folder / f"{name}.parquet")
-        shown.append(report_tables.of_parquet(name, heading, FURTHER.get(name, ""), table))
+        shown.append(report_tables.of_parquet(name, heading, DESCRIPTIONS.get(name, ""), table))
     return [table for table in shown if table.rows]
 
 
-def _others(folder):
+def _extra_tables(folder):
     """Tables that were put beside those of the workflow, as of published numbers."""
-    return sorted(path.stem for path in folder.glob("*.parquet") if path.stem not in KNOWN)
+    return sorted(path.stem for path in folder.glob("*.parquet") if path.stem not in REQUIRED)
 
 
 def _machine(runs, recorded):
     """What runs were on: (fact, [(value, runs), ...]), the commonest value first."""
     facts = {}
-    for row, known in zip(runs, recorded, strict=True):
-        for name, value in {**_of_row(row), **known}.items():
+    for row, recorded_facts_of_run in zip(runs, recorded, strict=True):
+        for name, value in {**_row_facts(row), **recorded_facts_of_run}.items():
             if value not in (None, "", "none"):
                 facts.setdefault(name, Counter())[str(value)] += 1
-    order = {name: place for place, name in enumerate(sentences.FACTS)}
+    order = {name: index for index, name in enumerate(sentences.FACTS)}
     return [
         (name, sorted(facts[name].items(), key=lambda item: (-item[1], item[0])))
         for name in sorted(facts, key=lambda name: (order.get(name, len(order)), name))
@@ -360,24 +360,24 @@ def _machine(runs, recorded):
 def _cuda(runs, recorded):
     """{framework: versions of CUDA's runtime library that its runs have loaded}."""
     versions = {}
-    for row, known in zip(runs, recorded, strict=True):
-        if known.get(sentences.CUDA):
-            versions.setdefault(row["framework"], set()).add(known[sentences.CUDA])
+    for row, facts in zip(runs, recorded, strict=True):
+        if facts.get(sentences.CUDA):
+            versions.setdefault(row["framework"], set()).add(facts[sentences.CUDA])
     return versions
 
 
 def _versions(runs, recorded):
     """{environment: {package: its versions}}, as runs have told them."""
     versions = {}
-    for row, known in zip(runs, recorded, strict=True):
-        found = versions.setdefault(row.get("environment"), {})
-        for fact, value in known.items():
+    for row, facts in zip(runs, recorded, strict=True):
+        packages = versions.setdefault(row.get("environment"), {})
+        for fact, value in facts.items():
             if fact.endswith(" version") and value:
-                found.setdefault(fact.removesuffix(" version"), set()).add(value)
+                packages.setdefault(fact.removesuffix(" version"), set()).add(value)
     return versions
 
 
-def _of_row(row):
+def _row_facts(row):
     framework = f"{row.get('framework') or ''} {row.get('framework_version') or ''}".strip()
     commit = (row.get("git_commit") or "")[: report_tables.SHORT]
     dirty = ", with changes of its own" if row.get("git_dirty") else ""

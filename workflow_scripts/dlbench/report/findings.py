@@ -62,7 +62,7 @@ def findings(
     sentinels: Sequence[Row] = (),
 ) -> list[Finding]:
     """All Findings of a study, the best first; arguments are rows of these tables."""
-    own = [
+    own_runs = [
         row
         for row in runs
         if row.get("timing_source") != timing_sources.PUBLISHED
@@ -71,12 +71,14 @@ def findings(
     speedups = [row for row in speedups if row.get("timing_source") != timing_sources.PUBLISHED]
     compared_fields = {row["field"] for row in comparisons}
     margin = margin_of(comparisons)
-    own, speedups, comparisons, sentinels = of_sites(own, speedups, comparisons, sentinels)
+    own_runs, speedups, comparisons, sentinels = hide_single_site(
+        own_runs, speedups, comparisons, sentinels
+    )
     unsorted = [
-        *_compared(comparisons),
-        *_scaling(speedups),
-        *_contrasts(own, compared_fields, margin, sentinels),
-        *_gates(own),
+        *_comparison_findings(comparisons),
+        *_scaling_findings(speedups),
+        *_contrast_findings(own_runs, compared_fields, margin, sentinels),
+        *_gate_findings(own_runs),
     ]
     return sorted(unsorted, key=lambda finding: finding.rank)
 
@@ -86,7 +88,7 @@ def margin_of(comparisons: Sequence[Row]) -> float:
     return next((row["margin"] for row in comparisons if row.get("margin")), MARGIN)
 
 
-def of_sites(runs: list[Row], *others: Sequence[Row]) -> list[list[Row]]:
+def hide_single_site(runs: list[Row], *others: Sequence[Row]) -> list[list[Row]]:
     """The same rows; their site is None unless runs are of several, so that names have it then."""
     several = len({row.get("site") for row in runs} - {None}) > 1
     return [
@@ -118,59 +120,59 @@ def row_names(rows: list[Row], left_out: Sequence[str] = ()) -> list[str]:
 # Comparisons that the config asks for.
 
 
-def _compared(rows):
+def _comparison_findings(rows):
     by_field = {}
     for row in rows:
         by_field.setdefault(row["field"], []).append(row)
     for name, group in by_field.items():
         judged = [row for row in group if row.get("ratio")]
         if judged:
-            yield _of_comparisons(name, group, judged)
+            yield _comparison_finding(name, group, judged)
 
 
-def _of_comparisons(name, group, judged):
-    counts = finding_words.counted_verdicts(row["verdict"] for row in group)
+def _comparison_finding(name, group, judged):
+    counts = finding_words.verdict_counts(row["verdict"] for row in group)
     first = min(judged, key=_by_evidence)
     evidence = _evidence_of(first)
-    words = f"{first['condition']}: {first['verdict']}"
+    headline = f"{first['condition']}: {first['verdict']}"
     if first["verdict"] not in (equivalence.UNDECIDED, equivalence.TOO_FEW_RUNS):
         preposition = "to" if first["verdict"] == equivalence.EQUIVALENT else "than"
-        words = f"{first['condition']} is {first['verdict']} {preposition} {first['base']}"
+        headline = f"{first['condition']} is {first['verdict']} {preposition} {first['base']}"
     else:
-        words = f"{first['condition']} against {first['base']}: {first['verdict']}"
-    others = f"All of {wording.field_name(name)}: {counts}. " if len(group) > 1 else ""
-    place = row_names([first, *(row for row in judged if row is not first)], (name,))[0]
-    runs = finding_words.runs_of_sides(first["n_a"], first["n_b"])
-    text = f"{place}, {runs}. {others}{_reservation(first)}"
-    number, interval = finding_words.ratio(
+        headline = f"{first['condition']} against {first['base']}: {first['verdict']}"
+    all_verdicts = f"All of {wording.field_name(name)}: {counts}. " if len(group) > 1 else ""
+    name_of_row = row_names([first, *(row for row in judged if row is not first)], (name,))[0]
+    runs = finding_words.describe_runs(first["n_a"], first["n_b"])
+    text = f"{name_of_row}, {runs}. {all_verdicts}{_caveats(first)}"
+    number, interval = finding_words.ratio_texts(
         first["ratio"], first.get("ci95_low"), first.get("ci95_high")
     )
     return Finding(
-        headline=words,
+        headline=headline,
         text=text.strip(),
         number=number,
         interval=interval,
         evidence=evidence,
-        kind=finding_words.kind(first["verdict"]),
+        kind=finding_words.colour_kind(first["verdict"]),
         tables=("comparisons",),
         figures=("overhead",),
         rank=(EVIDENCE.index(evidence), 0, -_effect(first)),
     )
 
 
-def _reservation(row):
+def _caveats(row):
     """What keeps a comparison from carrying more."""
-    words = []
+    sentences = []
     if row["verdict"] in (equivalence.UNDECIDED, equivalence.TOO_FEW_RUNS):
-        words += _not_after_correction(row)
+        sentences += _not_after_correction(row)
         needed = row.get("repeats_needed") or 0
         if needed > min(row["n_a"], row["n_b"]):
             more = "at least " if needed >= equivalence.MOST_REPEATS else "about "
-            words.append(f"It takes {more}{needed} repeats of each for a verdict.")
+            sentences.append(f"It takes {more}{needed} repeats of each for a verdict.")
     if row.get("base_flags"):
         differences = base_flags.clause(row["base_flags"], "the two sides", "also differ in")
-        words.append(f"Flagged: {differences}.")
-    return " ".join([*words, *finding_words.over_sessions(row)])
+        sentences.append(f"Flagged: {differences}.")
+    return " ".join([*sentences, *finding_words.drift_sentences(row)])
 
 
 def _not_after_correction(row):
@@ -204,18 +206,18 @@ def _effect(row):
 # Scaling.
 
 
-def _scaling(rows):
+def _scaling_findings(rows):
     """How much of a linear speedup is left of series that go farthest; other bases are flagged."""
     ends = [row for row in rows if row.get("efficiency") and row["devices"] > row["base_devices"]]
     if not ends:
         return
-    sound = [row for row in ends if not row.get("base_mismatch")]
+    comparable = [row for row in ends if not row.get("base_mismatch")]
     flagged = [row["base_mismatch"] for row in ends if row.get("base_mismatch")]
-    if not sound:
-        yield _no_sound_base(flagged)
+    if not comparable:
+        yield _unlike_bases_finding(flagged)
         return
-    widest = max(row["devices"] / row["base_devices"] for row in sound)
-    last = [row for row in sound if row["devices"] / row["base_devices"] == widest]
+    widest = max(row["devices"] / row["base_devices"] for row in comparable)
+    last = [row for row in comparable if row["devices"] / row["base_devices"] == widest]
     last.sort(key=_by_efficiency)
     best, worst = last[0], last[-1]
     names = row_names(last, ("nodes", "devices_per_node"))
@@ -228,7 +230,7 @@ def _scaling(rows):
     text = (
         f"{names[0]}, {best['scaling']} scaling: {speedup} times the base of "
         f"{_devices(best, 'base_devices')} ({base_rate}), "
-        f"{finding_words.runs_of_sides(best['runs'], best['base_runs'])}."
+        f"{finding_words.describe_runs(best['runs'], best['base_runs'])}."
     )
     if undecided:
         text += " Undecided: not even that the more devices are faster is shown."
@@ -237,12 +239,14 @@ def _scaling(rows):
         text += f" The best of {len(last)} series; the worst, {names[-1]}, keeps {share:.3g} %."
     if flagged:
         are = "is" if len(flagged) == 1 else "are"
-        text += f" {phrases.counted(len(flagged), 'point')} {are} left out: {_of_points(flagged)}."
+        text += (
+            f" {phrases.counted(len(flagged), 'point')} {are} left out: {_describe_flags(flagged)}."
+        )
     yield Finding(
         headline=f"{_devices(best)} keep {100 * best['efficiency']:.3g} % of linear scaling",
         text=text,
         number=f"{100 * best['efficiency']:.3g} %",
-        interval=finding_words.shares(low, high),
+        interval=finding_words.share_interval(low, high),
         evidence=evidence,
         kind="open" if evidence == OPEN else "same",
         tables=("speedups",),
@@ -258,10 +262,10 @@ def _base_rate(row):
     return f"{wording.number(row['base_images_per_second'])} items/s"
 
 
-def _no_sound_base(flagged):
+def _unlike_bases_finding(flagged):
     return Finding(
         headline="Every speedup of this study compares unlike runs",
-        text=f"Each point differs from its base in more than the devices: {_of_points(flagged)}. "
+        text=f"Each point differs from its base in more than the devices: {_describe_flags(flagged)}. "
         "What more devices add cannot be told apart from what that difference adds.",
         number="",
         interval="",
@@ -273,7 +277,7 @@ def _no_sound_base(flagged):
     )
 
 
-def _of_points(flagged):
+def _describe_flags(flagged):
     """Why points are not like their bases, by the flags of each; how many, if not all alike."""
     counts = Counter(flagged)
     return "; ".join(
@@ -294,37 +298,40 @@ def _devices(row, name="devices"):
 # What changes where all else is equal, though the config asks for no comparison.
 
 
-def _contrasts(*studied):
-    return [_of_contrasts(name, pairs) for name, pairs in contrasts.by_field(*studied).items()]
+def _contrast_findings(*studied):
+    return [_contrast_finding(name, pairs) for name, pairs in contrasts.by_field(*studied).items()]
 
 
-def _of_contrasts(name, pairs):
+def _contrast_finding(name, pairs):
     pair = min(pairs, key=_clearness)
     (a, b, first, sides), evidence, flags = pair, _evidence_of_pair(pair), ", ".join(_flags(pair))
     row, base = a[0], b[0]
     tested = first.verdict != equivalence.TOO_FEW_RUNS
-    carried = tested and first.verdict != equivalence.UNDECIDED
-    what = finding_words.setting(name, row), finding_words.setting(name, base)
-    verdict = first.verdict if carried else "undecided" if tested else "too few runs for a verdict"
+    decided = tested and first.verdict != equivalence.UNDECIDED
+    labels = finding_words.setting_label(name, row), finding_words.setting_label(name, base)
+    verdict = first.verdict if decided else "undecided" if tested else "too few runs for a verdict"
     preposition = "equivalent to" if verdict == equivalence.EQUIVALENT else f"{verdict} than"
-    headline = f"{what[0]} is {preposition} {what[1]}"
-    if not carried:
-        headline = f"{what[0]} against {what[1]}: {verdict}"
-    place = row_names([row, *(one[0][0] for one in pairs if one[0] is not a)], (name,))[0]
-    text = f"{place}, {finding_words.runs_of_sides(first.n_a, first.n_b)}."
+    headline = f"{labels[0]} is {preposition} {labels[1]}"
+    if not decided:
+        headline = f"{labels[0]} against {labels[1]}: {verdict}"
+    name_of_row = row_names([row, *(other[0][0] for other in pairs if other[0] is not a)], (name,))[
+        0
+    ]
+    text = f"{name_of_row}, {finding_words.describe_runs(first.n_a, first.n_b)}."
     if len(pairs) > 1:
         text += f" The clearest of {len(pairs)} pairs alike in all but {wording.field_name(name)}: "
-        text += f"{finding_words.counted_verdicts(one[2].verdict for one in pairs)}."
+        text += f"{finding_words.verdict_counts(other[2].verdict for other in pairs)}."
     if tested:
         text += " Not asked for in the config; corrected for "
         text += f"{phrases.counted(first.family, 'comparison')}."
         text += "".join(
-            f" {words}" for words in _not_after_correction({**vars(first), "verdict": verdict})
+            f" {sentence}"
+            for sentence in _not_after_correction({**vars(first), "verdict": verdict})
         )
     text += f" Flagged: {base_flags.clause(flags, 'the two sides')}." if flags else ""
-    over = {**sides.columns, "base_flags": flags}
-    text += "".join(f" {words}" for words in finding_words.over_sessions(over))
-    number, interval = finding_words.ratio(first.ratio, first.ci95_low, first.ci95_high)
+    drift_row = {**sides.columns, "base_flags": flags}
+    text += "".join(f" {sentence}" for sentence in finding_words.drift_sentences(drift_row))
+    number, interval = finding_words.ratio_texts(first.ratio, first.ci95_low, first.ci95_high)
     figure = contrasts.FIGURES[name]
     return Finding(
         headline=headline,
@@ -332,7 +339,7 @@ def _of_contrasts(name, pairs):
         number=number,
         interval=interval,
         evidence=evidence,
-        kind=finding_words.kind(first.verdict),
+        kind=finding_words.colour_kind(first.verdict),
         tables=("results",),
         figures=(figure,),
         rank=(EVIDENCE.index(evidence), 2, -_effect(vars(first))),
@@ -363,7 +370,7 @@ def _clearness(pair):
 # Learning.
 
 
-def _gates(runs):
+def _gate_findings(runs):
     judged = [row for row in runs if row.get("learning_gate")]
     missed = [row for row in judged if row["learning_gate"] != learning_gates.REACHED]
     if not judged:

@@ -1,12 +1,11 @@
-"""One sentence for each series: how much efficiency is lost on its most devices, and to what.
+"""One sentence for each series: its efficiency on the most devices, and what costs how much of it.
 
-- What analysis/limits.py tells of probes is named with its share; what remains is said to be not
-  told apart where it is shown to be there. Without probes the all-reduce of the baselines is set
-  beside the loss, as what is to be expected.
-- Nothing is said of a series without an interval, nor of one that neither probes nor baselines
-  explain: those are counted.
-- The largest loss stands first; conditions that are explained, but are the end of no series, come
-  last, with the sentence of their step (step_findings.py).
+- With probes, the sentence names each resolved part (analysis/limits.py) with its loss, and the
+  residual as "not resolved" if the interval of the residual is above zero. Without probes it
+  compares the loss with that to an all-reduce at the speed of the baselines.
+- A series without an interval has no sentence. One with neither probes nor baselines is counted.
+- The largest loss comes first. Conditions with probes at which no series ends come last, with the
+  sentence about their step (step_findings.py).
 """
 
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from dlbench.tables import timing_sources
 from dlbench.tables.cells import Row
 
 EXCHANGE_LABEL = "exposed exchange of gradients"
-PART_LABELS = step_findings.WORDS | {
+PART_LABELS = step_findings.PART_LABELS | {
     explanations.EXCHANGE: EXCHANGE_LABEL,
     explanations.SHARING: "devices that slow one another down",
 }
@@ -36,26 +35,25 @@ class Sentence:
     """What limits one series or condition.
 
     Attributes:
-        place: what it is about.
-        rows: texts (what, efficiency lost to it, 95 % interval, ms of a step, note), one of each
-            part.
-        text: more, in words; "" if the rows say it.
+        subject: the series or condition.
+        rows: texts (part, efficiency lost to it, 95 % interval, ms of a step, note).
+        details: further sentences; "" if there are rows instead.
     """
 
-    place: str
-    words: str
+    subject: str
+    sentence: str
     evidence: str
     rows: list[tuple[str, ...]]
-    text: str
+    details: str
     tables: tuple[str, ...]
     figures: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """All of a study; `unexplained` series lose efficiency, and nothing tells to what."""
+    """All of a study; the cause of the loss is unknown for `unexplained` series."""
 
-    known: list[Sentence]
+    sentences: list[Sentence]
     unexplained: int
 
 
@@ -72,7 +70,7 @@ def sentences(
             and speedups.
     """
     own_runs = [row for row in runs if row.get("timing_source") != timing_sources.PUBLISHED]
-    (own_runs,) = findings.of_sites(own_runs)
+    (own_runs,) = findings.hide_single_site(own_runs)
     series = [limit for limit in scaling_series.series_from_table(speedups, own_runs) if limit.kind]
     all_limits = limits.of_series(series, explained, baselines)
     all_limits.sort(key=lambda limit: (not limit.is_resolved, -limit.loss.value))
@@ -82,7 +80,9 @@ def sentences(
     for limit, name in zip(all_limits, names, strict=True):
         text = _sentence_text(limit)
         if text:
-            sentence_by_limit[id(limit)] = _sentence(limit, f"{name}, {limit.series.kind} scaling", text)
+            sentence_by_limit[id(limit)] = _sentence(
+                limit, f"{name}, {limit.series.kind} scaling", text
+            )
     explained_ids = {
         run["run_id"]
         for limit in all_limits
@@ -94,7 +94,9 @@ def sentences(
         for rows in _by_condition(explained)
         if rows[0]["run_id"] not in explained_ids and any(row.get("share") for row in rows)
     ]
-    unexplained = sum(limit.is_resolved and id(limit) not in sentence_by_limit for limit in all_limits)
+    unexplained = sum(
+        limit.is_resolved and id(limit) not in sentence_by_limit for limit in all_limits
+    )
     return Sentences([*sentence_by_limit.values(), *steps], unexplained)
 
 
@@ -108,18 +110,18 @@ def _sentence(limit, subject, text):
     tables = ["speedups"] + ["explanations"] * bool(limit.parts)
     tables += ["baselines"] * bool(limit.all_reduce)
     return Sentence(
-        place=subject,
-        words=text,
+        subject=subject,
+        sentence=text,
         evidence=evidence if is_resolved or (limit.is_resolved and not limit.parts) else OPEN,
         rows=list(_rows(limit)) if limit.is_resolved else [],
-        text="",
+        details="",
         tables=tuple(tables),
         figures=("scaling", *["inside_a_step"] * bool(limit.parts)),
     )
 
 
 def _sentence_text(limit: Limit) -> str:
-    """The sentence, "" where the data carry none."""
+    """The sentence; "" if neither probes nor baselines explain the loss."""
     kind = limit.series.row.get("device_kind")
     devices = phrases.counted(limit.point.devices, wording.device(kind))
     low, high = (_number(1 - end) for end in (limit.loss.high, limit.loss.low))
@@ -136,10 +138,10 @@ def _sentence_text(limit: Limit) -> str:
     named = [part for part in limit.resolved if part.loss.value >= LEAST]
     lost = [f"{_number(part.loss.value)} {_resolved_label(part, limit)}" for part in named]
     if lost and limit.residual.low > 0:
-        lost.append(f"{_number(limit.residual.value)} not told apart")
+        lost.append(f"{_number(limit.residual.value)} not resolved")
     if lost:
         return f"{start}; lost: {', '.join(lost)}."
-    start = f"{start}; the probes do not tell apart what is lost"
+    start = f"{start}; the probes do not resolve what costs it"
     return f"{start}; {expected}." if expected else f"{start}."
 
 
@@ -153,25 +155,25 @@ def _part_label(part: Part, limit: Limit) -> str:
 
 
 def _resolved_label(part: Part, limit: Limit) -> str:
-    """A part that is told, of an all-reduce with its bandwidth."""
+    """The label of a resolved part; an all-reduce has its bandwidth in it."""
     if part.name != explanations.EXCHANGE or part.shares_node or not limit.all_reduce:
         return _part_label(part, limit)
     return f"exposed all-reduce {_bandwidth_note(part, limit.all_reduce)}"
 
 
 def _bandwidth_note(part: Part, attained: AllReduce) -> str:
-    """How fast an exposed all-reduce is, and how fast it could be."""
-    exposed, attainable_time = part.step_time, attained.time
-    speed, attainable_speed = (_speed(attained.bus_bytes, time.value) for time in (exposed, attainable_time))
-    if exposed.high < attainable_time.low:
-        return f"(without overlap {_milliseconds(attainable_time.value)} ms at {attainable_speed} GB/s attainable)"
-    if exposed.low <= attainable_time.high:
-        return f"at the {attainable_speed} GB/s attainable"
-    return f"at {speed} of {attainable_speed} GB/s attainable"
+    """The bandwidth of an exposed all-reduce beside the attainable one."""
+    exposed, could = part.step_time, attained.time
+    speed, attainable = (_speed(attained.bus_bytes, time.value) for time in (exposed, could))
+    if exposed.high < could.low:
+        return f"(without overlap {_milliseconds(could.value)} ms at {attainable} GB/s attainable)"
+    if exposed.low <= could.high:
+        return f"at the {attainable} GB/s attainable"
+    return f"at {speed} of {attainable} GB/s attainable"
 
 
 def _expected(attained: AllReduce, loss: Estimate) -> str:
-    """What an all-reduce at the speed of the baselines has to do with a loss; "" if not known."""
+    """A clause that compares a loss with that to an all-reduce at the baselines' speed, or ""."""
     if attained.loss is None or attained.loss.value < LEAST:
         return ""
     speed = _speed(attained.bus_bytes, attained.time.value)
@@ -185,15 +187,15 @@ def _expected(attained: AllReduce, loss: Estimate) -> str:
 
 
 def _rows(limit):
-    """The numbers behind the sentence, as texts."""
+    """The rows of Sentence.rows."""
     yield "all", *_share(limit.loss), "", "1 less the efficiency"
     for part in limit.parts:
-        note = f"not told: {part.note}" if part.note else _resolved_label(part, limit)
+        note = f"not resolved: {part.note}" if part.note else _resolved_label(part, limit)
         note = "" if note == _part_label(part, limit) else note
         time = _milliseconds(part.step_time.value)
         yield _part_label(part, limit), *_share(part.loss), time, note
     if limit.parts and limit.agrees:
-        yield "not told apart", *_share(limit.residual), "", ""
+        yield "not resolved", *_share(limit.residual), "", ""
     if limit.all_reduce:
         attained = limit.all_reduce
         speed = _speed(attained.bus_bytes, attained.time.value)
@@ -234,11 +236,11 @@ def _of_step(rows, runs):
     (finding,) = step_findings.findings(rows, runs)
     headline = finding.headline.removesuffix(f": {rows[0]['combination']}")
     return Sentence(
-        place=rows[0]["combination"],
-        words=f"{headline}.",
+        subject=rows[0]["combination"],
+        sentence=f"{headline}.",
         evidence=finding.evidence,
         rows=[],
-        text=finding.text,
+        details=finding.text,
         tables=finding.tables,
         figures=("inside_a_step",),
     )

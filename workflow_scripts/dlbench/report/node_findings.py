@@ -32,16 +32,16 @@ def findings(rows: Iterable[Row]) -> list[Finding]:
 def _finding(group, named, several_sites):
     named = sorted(named, key=lambda row: bool(row["disturbed"]))  # others may have slowed these
     first = named[0]
-    shown = INDICATED if first["disturbed"] else SHOWN
+    evidence = INDICATED if first["disturbed"] else SHOWN
     number, interval = _ratio(first)
-    who = ", ".join(row["node"] for row in named[:MOST_NAMED])
-    who += f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-    headline = f"node {who} is slower than the others"
+    names = ", ".join(row["node"] for row in named[:MOST_NAMED])
+    names += f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    headline = f"node {names} is slower than the others"
     if len(named) > 1:
-        headline = f"{len(named)} of {len(group)} nodes are slower than the others: {who}"
-    evidence = "; ".join(map(_evidence, named[:MOST_NAMED]))
+        headline = f"{len(named)} of {len(group)} nodes are slower than the others: {names}"
+    details = "; ".join(map(_evidence, named[:MOST_NAMED]))
     text = (
-        f"{evidence}. Compared in the same conditions and sessions with the middle half of the "
+        f"{details}. Compared in the same conditions and sessions with the middle half of the "
         f"{phrases.counted(len(group) - 1, 'other')}; p is the chance of such runs of a node that "
         f"is slower by the margin of {100 * first['margin']:.3g} % and no more, corrected for the "
         f"number of nodes. Repeats on one node scatter by {100 * first['scatter']:.2g} %, "
@@ -52,11 +52,11 @@ def _finding(group, named, several_sites):
         text=text,
         number=number,
         interval=interval,
-        evidence=shown,
+        evidence=evidence,
         kind="bad",
         tables=("nodes",),
         figures=("nodes",),
-        rank=(EVIDENCE.index(shown), 0.5, math.log(first["ratio"])),
+        rank=(EVIDENCE.index(evidence), 0.5, math.log(first["ratio"])),
     )
 
 
@@ -68,4 +68,4 @@ def _evidence(row):
 
 
 def _ratio(row):
-    return finding_words.ratio(row["ratio"], row["ratio_ci95_low"], row["ratio_ci95_high"])
+    return finding_words.ratio_texts(row["ratio"], row["ratio_ci95_low"], row["ratio_ci95_high"])

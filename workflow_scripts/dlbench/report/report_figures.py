@@ -17,7 +17,7 @@ from dlbench import Error
 from dlbench.common import plugins
 
 MOST_SVG_BYTES = 200_000
-NOT_SEEN = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", re.DOTALL)
+INVISIBLE = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", re.DOTALL)
 PATH = re.compile(r'(?<= d=")[^"]*')
 DIGITS = re.compile(r"(\.\d\d)\d+")
 SIZE = re.compile(r'<svg[^>]*?\swidth="([\d.]+)pt"[^>]*?\sheight="([\d.]+)pt"')
@@ -53,7 +53,7 @@ def figure(name: str, folder: Path) -> Figure:
     if not size:
         raise Error(f"{folder / name}.svg: expected an SVG with its size in points")
     width, height = (round(POINTS * float(side)) for side in size.groups())
-    svg = _less(text)
+    svg = _minified(text)
     is_small = len(svg) <= MOST_SVG_BYTES
     return Figure(
         name=name,
@@ -65,9 +65,9 @@ def figure(name: str, folder: Path) -> Figure:
     )
 
 
-def _less(svg):
+def _minified(svg):
     """The same picture: no comments, and paths in hundredths of a point."""
-    svg = PATH.sub(lambda path: DIGITS.sub(r"\1", path[0]), NOT_SEEN.sub("", svg))
+    svg = PATH.sub(lambda path: DIGITS.sub(r"\1", path[0]), INVISIBLE.sub("", svg))
     return re.sub(r">\s+<", "><", re.sub(r"\s*\n\s*", " ", svg)).strip()
 
 
@@ -81,6 +81,6 @@ def _picture_uri(path):
     """The picture in 256 colours, as WebP without loss: two thirds of its PNG, or less."""
     webp = io.BytesIO()
     with Image.open(path) as image:
-        few = image.convert("RGB").quantize(256, dither=Image.Dither.NONE).convert("RGB")
-        few.save(webp, "WEBP", lossless=True, method=4)
+        reduced = image.convert("RGB").quantize(256, dither=Image.Dither.NONE).convert("RGB")
+        reduced.save(webp, "WEBP", lossless=True, method=4)
     return "data:image/webp;base64," + base64.b64encode(webp.getvalue()).decode()

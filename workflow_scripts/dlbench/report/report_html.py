@@ -38,7 +38,7 @@ SECTIONS = {
     "caveats": "Caveats",
     "again": "Make it again",
 }
-STATUS_WORDS = {
+STATUS_LABELS = {
     "oom": "out of memory",
     "timeout": "over the time limit",
     "imported": "imported, beside them",
@@ -65,12 +65,12 @@ def html_page(report: Report) -> str:
         colour=_colour,
         counted=phrases.counted,
         evidence_links=lambda finding: _evidence_links(finding, report),
-        interval_words=_interval_words,
+        interval_text=_interval_text,
         items=_items,
         largest_group=_largest_group,
         plain_table=report_tables.plain,
         prose=_prose,
-        status_words=lambda status: STATUS_WORDS.get(status, status),
+        status_label=lambda status: STATUS_LABELS.get(status, status),
         stripes=_stripes,
     )
 
@@ -86,13 +86,13 @@ def _digest(content: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
-def _prose(words: str) -> Markup:
+def _prose(text: str) -> Markup:
     """Text of reStructuredText with its emphasis and its literals."""
-    literals = re.sub(r"``(.+?)``", r"<code>\1</code>", escape(words))
+    literals = re.sub(r"``(.+?)``", r"<code>\1</code>", escape(text))
     return Markup(re.sub(r"(?<![\w*])\*(?!\s)([^*]+?)\*(?![\w*])", r"<em>\1</em>", literals))
 
 
-def _interval_words(rate: estimates.Estimate) -> str:
+def _interval_text(rate: estimates.Estimate) -> str:
     if math.isnan(rate.low):
         return "none of one run"
     return f"{_items(rate.low)} to {_items(rate.high)}"

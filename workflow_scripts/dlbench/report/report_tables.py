@@ -21,7 +21,7 @@ from dlbench.tables import cells, table_columns, timing_sources
 
 Row = dict[str, Any]
 LOW, HIGH = "_ci95_low", "_ci95_high"
-WORDS = {
+COLUMN_LABELS = {
     "top1": "top 1",
     "top5": "top 5",
     "iou": "IoU",
@@ -34,10 +34,18 @@ SETTINGS = tuple(n for n in (*CONDITION, *base_flags.FACTS) if n != "seed")
 MEBIBYTE = 2**20
 SHORT = 12  # hexadecimal digits of a digest that are shown
 # Columns that are seen though all rows agree in them.
-TELLING = ("status", "field", "condition", "base", "verdict", "images_per_second", "efficiency")
+ALWAYS_SHOWN = (
+    "status",
+    "field",
+    "condition",
+    "base",
+    "verdict",
+    "images_per_second",
+    "efficiency",
+)
 DIGESTS = ("_sha256", "_digest", "_commit")
 # Columns that are seen only when they are asked for.
-OF_LITTLE_USE = (
+HIDDEN = (
     *("study", "seed", "steps_measured", "burn_in_steps", "step_time_mad_s", "step_time_mean_s"),
     *("copy_sd_images_per_second", "devices_per_node", "parser_version", "started_at", "ended_at"),
     *("family", "scatter", "p_tost_raw", "p_difference_raw", "parameters", "git_dirty"),
@@ -92,14 +100,14 @@ class DataTable:
     """A table of the report.
 
     Attributes:
-        words: what a row is.
+        description: what a row is.
         file: path of the file with all digits, without its suffix.
         constant: (name, value) of what all rows agree in.
     """
 
     name: str
     heading: str
-    words: str
+    description: str
     columns: list[Column]
     rows: int
     file: str
@@ -109,7 +117,7 @@ class DataTable:
 def of_parquet(
     name: str,
     heading: str,
-    words: str,
+    description: str,
     table: pa.Table,
     left_out: Sequence[str] = (),
     first: Sequence[str] = (),
@@ -123,21 +131,21 @@ def of_parquet(
     columns, constant = [], []
     names = [name for name in first if name in table.schema.names]
     table = table.select([*names, *(n for n in table.schema.names if n not in names)])
-    telling = {
-        column_words(name, _metadata(table.schema.field(name))[0])
-        for name in TELLING
+    always_shown = {
+        column_label(name, _metadata(table.schema.field(name))[0])
+        for name in ALWAYS_SHOWN
         if name in table.schema.names
     }
     for column in _columns(table, left_out):
         distinct = set(column.values)
         if distinct <= {None, ""}:
             continue
-        if len(distinct) == 1 and len(column.values) > 1 and column.name not in telling:
-            constant.append((_with_unit(column), _shown(column.values[0])))
+        if len(distinct) == 1 and len(column.values) > 1 and column.name not in always_shown:
+            constant.append((_with_unit(column), _cell_text(column.values[0])))
         else:
             columns.append(column)
     return DataTable(
-        name, heading, words, columns, table.num_rows, f"results/tables/{name}", constant
+        name, heading, description, columns, table.num_rows, f"results/tables/{name}", constant
     )
 
 
@@ -164,7 +172,7 @@ def _column(table, name):
         kind = "bool"
     elif pa.types.is_integer(type_) or pa.types.is_floating(type_):
         kind = "number"
-        unit, values = _numbers(values, unit)
+        unit, values = _rounded_values(values, unit)
     elif pa.types.is_timestamp(type_):
         kind, unit = "date", "UTC"
         values = [None if v is None else v.strftime("%Y-%m-%d %H:%M:%S") for v in values]
@@ -172,15 +180,15 @@ def _column(table, name):
         values = [None if v is None else str(v) for v in values]
     if name.endswith(DIGESTS):
         values = [None if v is None else v.removeprefix("sha256:")[:SHORT] for v in values]
-    shown = name not in OF_LITTLE_USE and not name.endswith(DIGESTS)
-    return Column(column_words(name, unit), kind, values, unit, note, shown)
+    shown = name not in HIDDEN and not name.endswith(DIGESTS)
+    return Column(column_label(name, unit), kind, values, unit, note, shown)
 
 
 def _interval(table, name, low, high):
     unit, note = _metadata(table.schema.field(low))
-    ends = [_numbers(table[end].to_pylist(), unit)[1] for end in (low, high)]
+    ends = [_rounded_values(table[end].to_pylist(), unit)[1] for end in (low, high)]
     values = [None if None in pair else pair for pair in zip(*ends, strict=True)]
-    heading = f"{column_words(name, unit)}: 95 % interval"
+    heading = f"{column_label(name, unit)}: 95 % interval"
     return Column(heading, "interval", values, "" if unit == "1" else unit, note)
 
 
@@ -189,7 +197,7 @@ def _metadata(schema_field):
     return metadata.get(b"unit", b"").decode(), metadata.get(b"description", b"").decode()
 
 
-def _numbers(values, unit):
+def _rounded_values(values, unit):
     """(unit, values) with six digits; infinities are texts."""
     factor = 1 / MEBIBYTE if unit == "B" else 1
     unit = "MiB" if unit == "B" else "" if unit == "1" else unit
@@ -203,23 +211,23 @@ def _rounded(value):
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 
 
-def column_words(name: str, unit: str = "") -> str:
+def column_label(name: str, unit: str = "") -> str:
     """The words of a column's name, without its unit.
 
-    >>> column_words("step_time_median_s", "s"), column_words("top1"), column_words("xla")
+    >>> column_label("step_time_median_s", "s"), column_label("top1"), column_label("xla")
     ('step time median', 'top 1', 'XLA')
     """
-    for suffix, of in (("_s", "s"), ("_j", "J"), ("_bytes", "MiB")):
-        if unit == of:
+    for suffix, suffix_unit in (("_s", "s"), ("_j", "J"), ("_bytes", "MiB")):
+        if unit == suffix_unit:
             name = name.removesuffix(suffix)
-    return WORDS.get(name) or wording.field_name(name)
+    return COLUMN_LABELS.get(name) or wording.field_name(name)
 
 
 def _with_unit(column):
     return f"{column.name} ({column.unit})" if column.unit else column.name
 
 
-def _shown(value):
+def _cell_text(value):
     if isinstance(value, tuple):
         return f"{value[0]:.4g} to {value[1]:.4g}"
     if isinstance(value, bool):
@@ -244,12 +252,12 @@ def results(rows: list[Row]) -> DataTable:
     for name in ("devices", *SETTINGS):
         values = [group[0].get(name) for group in groups]
         if len({str(value) for value in values}) > 1:
-            columns.append(Column(column_words(name), _kind(values), values, *_of_schema(name)))
+            columns.append(Column(column_label(name), _kind(values), values, *_of_schema(name)))
         elif values and values[0] not in (None, ""):
-            constant.append((column_words(name), _shown(values[0])))
-    words = "One row a combination: geometric means over its runs, 95 % intervals over runs."
+            constant.append((column_label(name), _cell_text(values[0])))
+    description = "One row a combination: geometric means over its runs, 95 % intervals over runs."
     return DataTable(
-        "results", "Results", words, columns, len(groups), "results/tables/runs", constant
+        "results", "Results", description, columns, len(groups), "results/tables/runs", constant
     )
 
 
@@ -262,8 +270,8 @@ def fastest(rows: list[Row]) -> list[tuple[str, estimates.Estimate, str]]:
     best: dict[tuple[Any, ...], list[tuple[Row, estimates.Estimate]]] = {}
     runs: dict[tuple[Any, ...], int] = {}
     names: dict[int, str] = {}
-    known = conditions(rows)
-    for (values, group), name in zip(known, _names(v for v, _ in known), strict=True):
+    combinations = conditions(rows)
+    for (values, group), name in zip(combinations, _names(v for v, _ in combinations), strict=True):
         if values["timing_source"] == timing_sources.PUBLISHED:
             continue
         names[id(values)] = name
@@ -276,7 +284,7 @@ def fastest(rows: list[Row]) -> list[tuple[str, estimates.Estimate, str]]:
             best.setdefault(key, []).append((values, rate))
     keys = sorted(best, key=lambda key: (-runs[key], str(key)))
     highest = [max(best[key], key=lambda v: (v[0]["mode"] == "train", v[1].value)) for key in keys]
-    return [(_with_mode(names[id(v)], v["mode"]), *_told(v, rate)) for v, rate in highest]
+    return [(_with_mode(names[id(v)], v["mode"]), *_in_unit(v, rate)) for v, rate in highest]
 
 
 def _with_mode(name, mode):
@@ -284,14 +292,14 @@ def _with_mode(name, mode):
     return name if mode in ("train", None) or mode in name.split(", ") else f"{name}, {mode}"
 
 
-def _told(values, rate):
+def _in_unit(values, rate):
     """A throughput in what it is told in: tokens of texts."""
     unit = item_names.unit([values.get("item_shape")])
     return rate.times(unit.per_item), unit.plural
 
 
 def _names(values):
-    (values,) = findings.of_sites(list(values))
+    (values,) = findings.hide_single_site(list(values))
     return findings.row_names(values) if values else []
 
 
@@ -336,7 +344,7 @@ def _measured(groups):
     yield Column(
         "others",
         "text",
-        [_others(group) for group in groups],
+        [_status_counts(group) for group in groups],
         "",
         "runs that did not end well, by status, and unstable ones among those that did",
     )
@@ -346,7 +354,7 @@ def _measured(groups):
         if any(value is not None for value in means):
             note = "; ".join(filter(None, (note, "arithmetic mean over runs")))
             unit = "" if unit == "1" else unit
-            yield Column(column_words(name, unit), "number", means, unit, note)
+            yield Column(column_label(name, unit), "number", means, unit, note)
 
 
 def _of_schema(name):
@@ -374,7 +382,7 @@ def _arithmetic(rows, name):
     return _rounded(sum(values) / len(values)) if values else None
 
 
-def _others(rows):
+def _status_counts(rows):
     counts = {}
     for row in rows:
         status = "contradictory" if row.get(contradictions.REASON) else row["status"]

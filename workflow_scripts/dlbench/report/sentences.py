@@ -18,7 +18,7 @@ Row = dict[str, Any]
 MOST_NOTES = 8
 MOST_PARTS = 3  # of the time of runs that are named
 CUDA = "CUDA runtime"  # its library cudart, as a fact of a run
-FEW = 3  # runs of a combination, below which there is no verdict
+FEWEST_RUNS = 3  # runs of a combination, below which there is no verdict
 # The packages of frameworks, each framework's first one before what some of them share.
 _PACKAGES = sorted(
     {(place, name) for one in engine.names() for place, name in enumerate(engine.packages(one))}
@@ -70,13 +70,13 @@ def lead(runs: list[Row], coverage: list[Row]) -> str:
     counts = Counter(row["status"] for row in coverage)
     well = sum(counts[status] for status in event_fields.ENDED_WELL)
     of_config = len(coverage) - counts["excluded"] - counts["imported"]
-    words = f"{_amount(well, of_config)} ended well" if of_config else "Everything was excluded"
+    text = f"{_of_all(well, of_config)} ended well" if of_config else "Everything was excluded"
     if counts["unstable"]:
-        words += (
+        text += (
             f", {counts['unstable']} of them unstable (their steps stalled, or others disturbed "
             "them)"
         )
-    others = [
+    failures = [
         f"{counts[s]} {w}"
         for s, w in (
             ("failed", "failed"),
@@ -87,32 +87,32 @@ def lead(runs: list[Row], coverage: list[Row]) -> str:
         )
         if counts[s]
     ]
-    own = [row for row in runs if row.get("timing_source") in (None, timing_sources.MEASURED)]
-    machines = _listed(row.get("device_model") for row in own)
-    sites = _listed(row.get("site") for row in own)
-    place = f" on {sites}" if sites else ""
+    own_runs = [row for row in runs if row.get("timing_source") in (None, timing_sources.MEASURED)]
+    machines = _commonest(row.get("device_model") for row in own_runs)
+    sites = _commonest(row.get("site") for row in own_runs)
+    where = f" on {sites}" if sites else ""
     return (
-        words
-        + (f"; {', '.join(others)}" if others else "")
-        + (f". Measured{place}{f' ({machines})' if machines else ''}." if well else ".")
-        + _beside(runs)
+        text
+        + (f"; {', '.join(failures)}" if failures else "")
+        + (f". Measured{where}{f' ({machines})' if machines else ''}." if well else ".")
+        + _imported_and_published(runs)
     )
 
 
-def _beside(runs):
+def _imported_and_published(runs):
     """How many runs and numbers of others there are."""
     published = sum(row.get("timing_source") == timing_sources.PUBLISHED for row in runs)
-    own = sum(row.get("timing_source") in (None, timing_sources.MEASURED) for row in runs)
-    imported = len(runs) - published - own
+    own_count = sum(row.get("timing_source") in (None, timing_sources.MEASURED) for row in runs)
+    imported = len(runs) - published - own_count
     parts = [phrases.counted(imported, "imported run")] * bool(imported)
     parts += [phrases.counted(published, "published point")] * bool(published)
     return f" Beside them: {' and '.join(parts)}." if parts else ""
 
 
-def _amount(some, all_):
-    if some == all_:
-        return f"All {all_} runs" if all_ > 1 else "The one run"
-    return f"{some} of {all_} runs"
+def _of_all(part_of, total):
+    if part_of == total:
+        return f"All {total} runs" if total > 1 else "The one run"
+    return f"{part_of} of {total} runs"
 
 
 def facts(
@@ -129,9 +129,9 @@ def facts(
         conditions: of the runs, from report_tables.conditions.
         spent_s: seconds of each part of all runs together (dlbench/records/account.py).
     """
-    own = [row for row in runs if row.get("timing_source") == timing_sources.MEASURED]
-    known = {sessions.session_of(row) for row in (*own, *sentinels)}
-    over = sessions.describe(len(known), len(sentinels), [row["verdict"] for row in drift])
+    own_runs = [row for row in runs if row.get("timing_source") == timing_sources.MEASURED]
+    known = {sessions.session_of(row) for row in (*own_runs, *sentinels)}
+    session_text = sessions.describe(len(known), len(sentinels), [row["verdict"] for row in drift])
     devices = sorted({row["devices"] for row in runs if row.get("devices")})
     nodes = sorted({row["nodes"] for row in runs if row.get("nodes")})
     kinds = {row.get("device_kind") for row in runs}
@@ -143,19 +143,19 @@ def facts(
     )
     terms = [
         ("Combinations", f"{len(conditions)}, {_repeats(conditions)}"),
-        ("Models", _listed(row.get("model") for row in runs)),
-        ("Data", _listed(row.get("dataset") for row in runs)),
-        ("Site", _listed(row.get("site") for row in runs)),
-        ("Device", _listed(row.get("device_model") for row in runs)),
-        ("Scale", f"{_counted(devices, device)} on {_counted(nodes, 'node')}"
+        ("Models", _commonest(row.get("model") for row in runs)),
+        ("Data", _commonest(row.get("dataset") for row in runs)),
+        ("Site", _commonest(row.get("site") for row in runs)),
+        ("Device", _commonest(row.get("device_model") for row in runs)),
+        ("Scale", f"{_range_text(devices, device)} on {_range_text(nodes, 'node')}"
          if devices else ""),
-        ("Software", _listed(versions)),
-        ("Runtimes", _listed(row.get("runtime") for row in runs)),
+        ("Software", _commonest(versions)),
+        ("Runtimes", _commonest(row.get("runtime") for row in runs)),
         ("Dates", dates(runs)),
-        ("Sessions", over if len(known) > 1 else ""),
+        ("Sessions", session_text if len(known) > 1 else ""),
         ("Time of runs", time_spent(spent_s or {})),
     ]  # fmt: skip
-    return [(term, words) for term, words in terms if words] if runs else []
+    return [(term, text) for term, text in terms if text] if runs else []
 
 
 def time_spent(spent_s: Mapping[str, float]) -> str:
@@ -171,17 +171,19 @@ def time_spent(spent_s: Mapping[str, float]) -> str:
     others = {part: s for part, s in spent_s.items() if part not in account.PRODUCTIVE}
     largest = sorted(others, key=lambda part: -others[part])[:MOST_PARTS]
     shares = {part: round(100 * others[part] / whole_s) for part in largest}
-    said = [f"{share} % {part.replace('_', ' ')}" for part, share in shares.items() if share]
+    other_shares = [
+        f"{share} % {part.replace('_', ' ')}" for part, share in shares.items() if share
+    ]
     goodput = f"{100 * productive / whole_s:.0f} % in steps (goodput)"
-    return f"{phrases.duration(whole_s)}: {', '.join([goodput, *said])}"
+    return f"{phrases.duration(whole_s)}: {', '.join([goodput, *other_shares])}"
 
 
 def _repeats(conditions):
     counts = sorted({len(group) for _, group in conditions})
-    return f"{_counted(counts, 'run')} each"
+    return f"{_range_text(counts, 'run')} each"
 
 
-def _counted(numbers, noun):
+def _range_text(numbers, noun):
     """As in `1 to 2 nodes`, of sorted numbers; `? nodes` where none is known."""
     if not numbers:
         return f"? {noun}s"
@@ -190,7 +192,7 @@ def _counted(numbers, noun):
     return f"{numbers[0]} to {phrases.counted(numbers[-1], noun)}"
 
 
-def _listed(values, most=4):
+def _commonest(values, most=4):
     """The distinct values, the commonest first."""
     counts = Counter(value for value in values if value)
     names = sorted(counts, key=lambda value: (-counts[value], value))
@@ -224,61 +226,61 @@ def caveats(
         versions: by environment, those of each package that its runs have had; absent: not known.
     """
     return [
-        *_of_repeats(runs),
-        *_of_sources(runs),
-        *_of_bases(speedups, comparisons),
-        *_of_frameworks(comparisons, cuda),
-        *_of_environments(comparisons, versions or {}),
-        *_of_confounding(runs),
-        *_of_checks(runs, coverage),
+        *_on_repeats(runs),
+        *_on_sources(runs),
+        *_on_bases(speedups, comparisons),
+        *_on_frameworks(comparisons, cuda),
+        *_on_environments(comparisons, versions or {}),
+        *_on_confounding(runs),
+        *_on_checks(runs, coverage),
     ]
 
 
-def _of_repeats(runs):
+def _on_repeats(runs):
     sizes = Counter(
-        min(len(well), FEW)
+        min(len(well), FEWEST_RUNS)
         for _, group in report_tables.conditions(runs)
         if (well := [row for row in group if row["status"] in event_fields.ENDED_WELL])
     )
     if sizes[1]:
         yield (
-            f"{_are(sizes[1], 'combination')} measured by a single run: their numbers have no "
+            f"{_count_is(sizes[1], 'combination')} measured by a single run: their numbers have no "
             "interval, and no verdict rests on them."
         )
     if sizes[2]:
-        yield f"{_are(sizes[2], 'combination')} measured by two runs: the intervals are wide."
+        yield f"{_count_is(sizes[2], 'combination')} measured by two runs: the intervals are wide."
     disturbed = [row for row in runs if base_flags.is_disturbed(row)]
     if disturbed:
-        one = len(disturbed) == 1
+        single = len(disturbed) == 1
         yield (
-            f"{phrases.counted(len(disturbed), 'run')} {'was' if one else 'were'} disturbed by "
-            f"others on the machine ({'' if one else 'one of them: '}"
+            f"{phrases.counted(len(disturbed), 'run')} {'was' if single else 'were'} disturbed by "
+            f"others on the machine ({'' if single else 'one of them: '}"
             f"{disturbed[0]['disturbed']}). No finding that rests on such a run is called "
             "shown."
         )
     unstable = sum(row["status"] == "unstable" and not base_flags.is_disturbed(row) for row in runs)
     if unstable:
         yield (
-            f"{_are(unstable, 'run')} unstable: some steps stalled, so that the mean is not "
+            f"{_count_is(unstable, 'run')} unstable: some steps stalled, so that the mean is not "
             "what a usual step does."
         )
 
 
-def _of_sources(runs):
+def _on_sources(runs):
     sources = {}
     for row in runs:
         if row.get("timing_source") not in (None, timing_sources.MEASURED):
             sources.setdefault(row["timing_source"], []).append(row.get("source"))
     for timing, origins in sorted(sources.items()):
-        where = _listed(origins, 2 if timing != timing_sources.PUBLISHED else 8)
+        where = _commonest(origins, 2 if timing != timing_sources.PUBLISHED else 8)
         where = f" ({where})" if where else ""
         if timing == timing_sources.PUBLISHED:
             yield (
-                f"{_are(len(origins), 'row')} not measured here but published{where}: references, "
+                f"{_count_is(len(origins), 'row')} not measured here but published{where}: references, "
                 "on which no finding rests."
             )
         else:
-            yield f"{_are(len(origins), 'run')} imported from logs of {timing}{where}."
+            yield f"{_count_is(len(origins), 'run')} imported from logs of {timing}{where}."
     notes = {}  # those that differ in numbers only are one
     for row in runs:
         for note in (row.get("notes") or "").split("; "):
@@ -291,19 +293,19 @@ def _of_sources(runs):
         yield f"{len(commonest) - MOST_NOTES} further kinds of notes are in the table of runs."
 
 
-def _of_bases(speedups, comparisons):
+def _on_bases(speedups, comparisons):
     bases = Counter(row["base_mismatch"] for row in speedups if row.get("base_mismatch"))
-    for words, count in sorted(bases.items(), key=lambda item: (-item[1], item[0])):
-        differences = base_flags.clause(words, "point and base")
+    for names, count in sorted(bases.items(), key=lambda item: (-item[1], item[0])):
+        differences = base_flags.clause(names, "point and base")
         number = phrases.counted(count, "speedup")
         yield f"In {number} {differences}: that is no measure of scaling alone."
     flags = Counter(row["base_flags"] for row in comparisons if row.get("base_flags"))
-    for words, count in sorted(flags.items(), key=lambda item: (-item[1], item[0])):
-        differences = base_flags.clause(words, "the two sides", "also differ in")
+    for names, count in sorted(flags.items(), key=lambda item: (-item[1], item[0])):
+        differences = base_flags.clause(names, "the two sides", "also differ in")
         yield f"In {phrases.counted(count, 'comparison')} {differences}."
 
 
-def _of_frameworks(comparisons, cuda):
+def _on_frameworks(comparisons, cuda):
     compared = {
         name
         for row in comparisons
@@ -311,17 +313,19 @@ def _of_frameworks(comparisons, cuda):
         for name in (row["base"].partition(" ")[0], row["framework"])
         if name
     }
-    by_design = {name: words for name in sorted(compared) if (words := engine.by_design(name))}
+    by_design = {name: design for name in sorted(compared) if (design := engine.by_design(name))}
     if len(by_design) > 1:
-        clauses = "; ".join(f"{name} {words}" for name, words in by_design.items())
+        clauses = "; ".join(f"{name} {design}" for name, design in by_design.items())
         yield f"Frameworks differ by design (docs/frameworks.md): {clauses}."
     loaded = {name: sorted(cuda[name]) for name in sorted(compared) if name in cuda}
     if len({version for versions in loaded.values() for version in versions}) > 1:
-        clauses = ", ".join(f"{name} {' and '.join(found)}" for name, found in loaded.items())
+        clauses = ", ".join(
+            f"{name} {' and '.join(cuda_versions)}" for name, cuda_versions in loaded.items()
+        )
         yield f"Frameworks that are compared have loaded different CUDA runtimes: {clauses}."
 
 
-def _of_environments(comparisons, versions):
+def _on_environments(comparisons, versions):
     compared = {
         name
         for row in comparisons
@@ -329,58 +333,61 @@ def _of_environments(comparisons, versions):
         for name in (row["base"], row["environment"])
     }
     known = {name: versions[name] for name in sorted(compared) if name in versions}
-    packages = list(dict.fromkeys(package for found in known.values() for package in found))
-    told = {
+    packages = list(
+        dict.fromkeys(package for packages_of in known.values() for package in packages_of)
+    )
+    version_texts = {
         package: {
-            name: " and ".join(sorted(found.get(package, ()))) for name, found in known.items()
+            name: " and ".join(sorted(packages_of.get(package, ())))
+            for name, packages_of in known.items()
         }
         for package in packages
     }
-    differing = [package for package in packages if len(set(told[package].values())) > 1]
+    differing = [package for package in packages if len(set(version_texts[package].values())) > 1]
     if differing:
         clauses = "; ".join(
-            f"{name} has {', '.join(f'{p} {told[p][name]}' for p in differing if told[p][name])}"
+            f"{name} has {', '.join(f'{p} {version_texts[p][name]}' for p in differing if version_texts[p][name])}"
             for name in known
         )
         yield f"Environments that are compared differ in versions: {clauses}."
 
 
-def _of_confounding(runs):
-    own = [row for row in runs if row.get("timing_source") == timing_sources.MEASURED]
-    for names, words in (
+def _on_confounding(runs):
+    own_runs = [row for row in runs if row.get("timing_source") == timing_sources.MEASURED]
+    for names, things in (
         (("device_model",), "device models"),
         (("framework", "framework_version"), "versions"),
         (("host",), "hosts"),
         (("hardware_sha256",), "fingerprints of hardware"),
         (("git_commit",), "commits of dlbench"),
     ):
-        known = [row for row in own if all(row.get(name) for name in names)]
+        known = [row for row in own_runs if all(row.get(name) for name in names)]
         values = sorted({" ".join(row[name] for name in names) for row in known})
         if len(values) > 1:
             digest = names[0] in ("git_commit", "hardware_sha256")
             short = report_tables.SHORT if digest else None
             shown = ", ".join(value[:short] for value in values[:4])
             more = f" and {len(values) - 4} more" if len(values) > 4 else ""
-            yield f"Runs are of {len(values)} {words}: {shown}{more}."
+            yield f"Runs are of {len(values)} {things}: {shown}{more}."
     software = {}
-    for row in own:
-        place = tuple(row.get(name) for name in ("environment", "runtime", "image_digest"))
-        software.setdefault(place, set()).add(row.get("software_sha256"))
-    for place, fingerprints in software.items():
+    for row in own_runs:
+        key = tuple(row.get(name) for name in ("environment", "runtime", "image_digest"))
+        software.setdefault(key, set()).add(row.get("software_sha256"))
+    for key, fingerprints in software.items():
         if len(fingerprints - {None}) > 1:
             yield (
-                f"Runs of environment {place[0]} ({place[1]}) are of {len(fingerprints - {None})} "
+                f"Runs of environment {key[0]} ({key[1]}) are of {len(fingerprints - {None})} "
                 "fingerprints of software: it changed between them."
             )
-    dirty = sum(bool(row.get("git_dirty")) for row in own)
+    dirty = sum(bool(row.get("git_dirty")) for row in own_runs)
     if dirty:
         yield (
-            f"{_are(dirty, 'run')} of files that differ from their commit; the digest of the "
+            f"{_count_is(dirty, 'run')} of files that differ from their commit; the digest of the "
             "code stands in each record."
         )
 
 
-def _of_checks(runs, coverage):
+def _on_checks(runs, coverage):
     differs = [row for row in runs if derived.disagreement(row.get("epochs_check"))]
     if differs:
         yield (
@@ -393,12 +400,12 @@ def _of_checks(runs, coverage):
             f"nothing is compared with them; {opposed[0][contradictions.REASON]}."
         )
     unlike = Counter(row["repeats_differ"] for row in runs if row.get("repeats_differ"))
-    for words, count in unlike.most_common(MOST_NOTES):
-        yield f"{_are(count, 'run')} unlike the first repeat of their combination: {words}."
+    for difference, count in unlike.most_common(MOST_NOTES):
+        yield f"{_count_is(count, 'run')} unlike the first repeat of their combination: {difference}."
     stale = sum(row["status"] == "stale" for row in coverage)
     if stale:
-        yield f"{_are(stale, 'run')} stale: made by other code, data or software than now."
+        yield f"{_count_is(stale, 'run')} stale: made by other code, data or software than now."
 
 
-def _are(count, noun):
+def _count_is(count, noun):
     return f"{phrases.counted(count, noun)} {'is' if count == 1 else 'are'}"

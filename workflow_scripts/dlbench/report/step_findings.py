@@ -15,7 +15,7 @@ from dlbench.tables.cells import Row
 from dlbench.trainer.reading.inputs import ALONE
 
 INPUT, COMPUTATION = "input", "computation"
-WORDS = {
+PART_LABELS = {
     INPUT: "waiting for input",
     "exchange": "exchanging gradients",
     "sharing": "sharing the node with other devices",
@@ -25,7 +25,7 @@ WORDS = {
 
 
 # In which a run with a model and one of mode input agree, if the first reads as the second does.
-READ_ALIKE = (
+SAME_READING = (
     *("site", "framework", "model", "dataset", "batch_per_device", "sequence_length", "augment"),
     *("cache", *READING, "nodes", "node", "devices_per_node", "threads_per_device", "strategy"),
     *("launcher", "runtime", "runtime_options", "environment", "copies_per_node"),
@@ -49,58 +49,60 @@ def findings(explanations: Sequence[Row], runs: Sequence[Row] = ()) -> list[Find
 
 
 def _finding(rows, runs):
-    told = sorted((row for row in rows if row["told_apart"]), key=lambda row: -row["share"])
-    beside = [row for row in told if row["part"] != COMPUTATION]
-    first = beside[0] if beside else next(iter(told), None)
+    resolved = sorted((row for row in rows if row["told_apart"]), key=lambda row: -row["share"])
+    other_parts = [row for row in resolved if row["part"] != COMPUTATION]
+    first = other_parts[0] if other_parts else next(iter(resolved), None)
     name = rows[0]["combination"]
-    if beside:
-        headline = f"{_percent(first)} of a step is {WORDS[first['part']]}: {name}"
+    if other_parts:
+        headline = f"{_percent(first)} of a step is {PART_LABELS[first['part']]}: {name}"
     elif first:
-        headline = f"{_percent(first)} of a step is computation, nothing else is told apart: {name}"
+        headline = f"{_percent(first)} of a step is computation, nothing else is resolved: {name}"
     else:
-        headline = f"What a step is made of cannot be told: {name}"
+        headline = f"What a step is made of cannot be resolved: {name}"
     evidence = OPEN
     if first:  # each part has as few probes as the fewest of them
-        enough = min(row["runs"] for row in told) >= equivalence.FEWEST_RUNS
+        enough = min(row["runs"] for row in resolved) >= equivalence.FEWEST_RUNS
         evidence = SHOWN if enough else INDICATED
     return Finding(
         headline=headline,
-        text=" ".join([*_sentences(rows, told), *_on_reading(rows, runs)]),
+        text=" ".join([*_sentences(rows, resolved), *_compare_reading(rows, runs)]),
         number=_percent(first) if first else "",
         interval=_interval(first) if first else "",
         evidence=evidence,
         kind="same" if first else "open",
         tables=("explanations", "probes"),
         figures=(),
-        rank=(EVIDENCE.index(evidence), 1.5, -first["share"] if beside else 0.0),
+        rank=(EVIDENCE.index(evidence), 1.5, -first["share"] if other_parts else 0.0),
     )
 
 
-def _sentences(rows, told):
-    whole_s = next(row["step_time_s"] / row["share"] for row in rows if row.get("share"))
-    if told:
-        parts = [f"{WORDS[row['part']]} {_percent(row)} ({_interval(row)})" for row in told]
-        yield f"Of {1000 * whole_s:.4g} ms: {', '.join(parts)}."
+def _sentences(rows, resolved):
+    step_s = next(row["step_time_s"] / row["share"] for row in rows if row.get("share"))
+    if resolved:
+        parts = [
+            f"{PART_LABELS[row['part']]} {_percent(row)} ({_interval(row)})" for row in resolved
+        ]
+        yield f"Of {1000 * step_s:.4g} ms: {', '.join(parts)}."
     notes: dict[str, list[str]] = {}
     for row in rows:
         if not row["told_apart"]:
-            notes.setdefault(row["note"], []).append(WORDS[row["part"]])
+            notes.setdefault(row["note"], []).append(PART_LABELS[row["part"]])
     for note, parts in notes.items():
-        yield f"Not told from nothing: {', '.join(parts)} ({note})."
+        yield f"Not distinguishable from zero: {', '.join(parts)} ({note})."
 
 
-def _on_reading(rows, runs):
-    """A sentence on what reading yields without the model, where that was measured, too."""
-    own = next((run for run in runs if run["run_id"] == rows[0]["run_id"]), None)
+def _compare_reading(rows, runs):
+    """Compare the run with the same run in mode input, if the study has both."""
+    explained = next((run for run in runs if run["run_id"] == rows[0]["run_id"]), None)
     waiting = next((row for row in rows if row["part"] == INPUT and row.get("share")), None)
-    if own is None or waiting is None:
+    if explained is None or waiting is None:
         return
-    alone = [run for run in runs if run["mode"] == ALONE and _agree(run, own, READ_ALIKE)]
-    whole = [run for run in runs if _agree(run, own, CONDITION)]
+    alone = [run for run in runs if run["mode"] == ALONE and _agree(run, explained, SAME_READING)]
+    with_model = [run for run in runs if _agree(run, explained, CONDITION)]
     rates = [
-        statistics.fmean(found)
-        for side in (alone, whole)
-        if (found := [run["images_per_second"] for run in side if run.get("images_per_second")])
+        statistics.fmean(measured)
+        for side in (alone, with_model)
+        if (measured := [run["images_per_second"] for run in side if run.get("images_per_second")])
     ]
     if len(rates) == 2:
         reading, training = map(wording.number, rates)
@@ -110,8 +112,8 @@ def _on_reading(rows, runs):
         )
 
 
-def _agree(run, other, names):
-    return all(run.get(name) == other.get(name) for name in names)
+def _agree(a, b, names):
+    return all(a.get(name) == b.get(name) for name in names)
 
 
 def _percent(row):
@@ -119,6 +121,6 @@ def _percent(row):
 
 
 def _interval(row):
-    whole_s = row["step_time_s"] / row["share"]
-    ends = (row[f"step_time_ci95_{end}"] / whole_s for end in ("low", "high"))
-    return finding_words.shares(*ends)
+    step_s = row["step_time_s"] / row["share"]
+    ends = (row[f"step_time_ci95_{end}"] / step_s for end in ("low", "high"))
+    return finding_words.share_interval(*ends)

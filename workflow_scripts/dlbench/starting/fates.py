@@ -1,6 +1,6 @@
-"""What ended runs that have no result, also in the words of the scheduler whose job they were in.
+"""Why attempts of runs ended without a result: by their logs, and by their scheduler's jobs.
 
-Asking a scheduler is slow, the more so many times over: each is asked once, for all jobs.
+Querying a scheduler is slow, so each is queried once, for all jobs together.
 """
 
 import contextlib
@@ -24,9 +24,11 @@ Job = tuple[str, str]  # (scheduler, id)
 class Attempt:
     """An attempt of a run that has no result.
 
-    `number` is None if its log was not kept aside; `job` is None outside of a scheduler; `end_message`
-    is what its log says of its end, "" if it stops without one; `session` is that of the start
-    which it is of, None if unknown.
+    Attributes:
+        number: None while its log is the current one, train.jsonl.
+        job: None outside of a scheduler.
+        end_message: status and message of its run_end; "" if the log has none.
+        session: id of the start that made the attempt; None if unknown.
     """
 
     number: int | None
@@ -36,12 +38,12 @@ class Attempt:
 
 
 def current_attempt(log: Path) -> Attempt:
-    """The Attempt whose log lies where that of a run that goes on lies."""
+    """The attempt that writes, or last wrote, train.jsonl."""
     return Attempt(None, job_of_log(log), "", _session(_launch(log)))
 
 
 def latest_attempts(place: Path) -> list[Attempt]:
-    """The last Attempt whose log was kept aside in a run's folder, after those of its session."""
+    """The finished attempts of the last session, by their numbered logs in a run's folder."""
     kept = (_attempt_of_log(number, log) for number, log in reversed(attempts.kept_logs(place)))
     last = next(kept, None)
     if last is None:
@@ -61,7 +63,7 @@ def _attempt_of_log(number, log):
 
 
 def job_of_log(log: Path) -> Job | None:
-    """The job that wrote the end of a log; None outside of one."""
+    """The scheduler's job of the last launch in a log; None outside of a job."""
     return _job(_launch(log))
 
 
@@ -84,7 +86,7 @@ def _launch(log):
 
 
 def query_schedulers(jobs: Iterable[Job]) -> dict[Job, Fate]:
-    """What schedulers say of their jobs; those of which they know nothing are left out."""
+    """Query each scheduler once for all its jobs. Jobs that it does not know are left out."""
     ids: dict[str, set[str]] = {}
     for scheduler, job_id in jobs:
         ids.setdefault(scheduler, set()).add(job_id)
@@ -98,19 +100,19 @@ def query_schedulers(jobs: Iterable[Job]) -> dict[Job, Fate]:
 
 
 def describe_all(attempts: Sequence[Attempt], fates: Mapping[Job, Fate]) -> str:
-    """What ended some attempts, or how the job of the last stands, in words.
+    """One sentence on each attempt: why it ended, or the state of its job.
 
     Args:
-        fates: of their jobs, as far as they are known.
+        fates: of their jobs; jobs that the scheduler no longer knows are missing.
     """
     return "; ".join(describe(one, fates.get(one.job) if one.job else None) for one in attempts)
 
 
 def describe(attempt: Attempt, fate: Fate | None) -> str:
-    """What ended an attempt, or how its job stands, in words.
+    """Why an attempt ended, or the state of its job.
 
     Args:
-        fate: of its job; None if it is not known.
+        fate: of its job; None if the scheduler no longer knows it.
     """
     text = attempt.end_message or "its log stops without an end"
     if fate and attempt.job:
@@ -123,11 +125,11 @@ def describe(attempt: Attempt, fate: Fate | None) -> str:
 
 
 class EarlierAttempts:
-    """The attempts of a run in this start so far, and what ended them.
+    """The attempts of a run that this start has made so far, and why they ended.
 
     Args:
         place: the run's folder.
-        session: of this start; None: the attempts of the last session count.
+        session: id of this start; None takes the attempts of the last session.
     """
 
     def __init__(self, place: Path, session: str | None) -> None:
@@ -138,21 +140,24 @@ class EarlierAttempts:
 
     @property
     def interrupted(self) -> int:
-        """How many were no fault of the run's, so that they use up none of its attempts."""
+        """How many the scheduler interrupted. These do not count towards the allowed attempts."""
         return sum(fate.status == "interrupted" for fate in self._fates.values())
 
     def describe(self) -> str:
-        """What ended each of them, in words, the last one last."""
+        """Why each of them ended, in order."""
         return describe_all(self._attempts, self._fates)
 
     def verdict(self, logs_steps: bool = True) -> tuple[str, str, bool] | None:
-        """What follows from how the last one's job ended: (status, message, before_first_step).
+        """The result that the end of the last attempt's job implies, if any.
 
-        Only what would repeat itself is a result: an attempt that ran out of memory, or of time
-        after its first step. None for other ends.
+        Running out of memory, and out of time after the first step, would happen again: these are
+        results. Other ends are not.
 
         Args:
-            logs_steps: whether the trainer logs them while it trains.
+            logs_steps: whether the trainer logs steps while it trains.
+
+        Returns:
+            (status, message, before_first_step), or None.
         """
         job = self._attempts[-1].job if self._attempts else None
         fate = self._fates.get(job) if job else None

@@ -123,7 +123,9 @@ class Watch:
         """
         started, quiet = time.monotonic(), None
         if limit_s and self._share is not None and self._own:
-            quiet = self._try_read("others_cpu_cores", lambda: self._wait(started + limit_s, stopped, report))
+            quiet = self._try_read(
+                "others_cpu_cores", lambda: self._wait(started + limit_s, stopped, report)
+            )
         self.waited_s = time.monotonic() - started
         self._load = self._try_read(
             "load_before_1min", lambda: float(self._files.text("proc/loadavg").split()[0])
@@ -239,10 +241,10 @@ class Watch:
 
     def _around(self, parts):
         """The last reading before the measured steps, and the first one after them."""
-        known = [part for part in parts if part.started and part.ended]
+        known = [part for part in parts if part.began and part.ended]
         first, last = self._readings[0], self._readings[-1]
         if known:
-            started = min(part.started for part in known)
+            started = min(part.began for part in known)
             ended = max(part.ended for part in known)
             before = [reading for reading in self._readings if reading.utc <= started]
             after = [reading for reading in self._readings if reading.utc >= ended]

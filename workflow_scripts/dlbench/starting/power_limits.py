@@ -34,7 +34,7 @@ QUERY_FIELDS = (
     *("power.min_limit", "power.max_limit"),
 )
 TIMEOUT_S = 60.0  # without persistence mode the driver starts each GPU anew
-TOLERANCE_W = 1.0  # limits are told in hundredths of a watt, and a driver may round what it is asked for
+TOLERANCE_W = 1.0  # nvidia-smi prints hundredths of a watt, and drivers may round a requested limit
 
 
 class Refused(Error):
@@ -161,8 +161,8 @@ def restore_leftover_limits() -> None:
         try:
             restored = _restored(note, _by_uuid(note.get("uuid")))
         except Refused as error:
-            arguments = f"a killed attempt may have left a power limit, see {path}: {error}"
-            raise Error(arguments) from None
+            message = f"a killed attempt may have left a power limit, see {path}: {error}"
+            raise Error(message) from None
         if restored:
             print(
                 f"{note['uuid']}: the power limit that a killed attempt left is restored, "

@@ -66,8 +66,8 @@ def by_command(run: Run) -> Run:
     if not start_command.by_directive(run):
         return run
     chosen = trainer_image.options_of(run) | {"start": "command"}
-    command_line = ",".join(f"{name}={value}" for name, value in chosen.items() if value != "")
-    return dataclasses.replace(run, runtime_options=command_line)
+    text = ",".join(f"{name}={value}" for name, value in chosen.items() if value != "")
+    return dataclasses.replace(run, runtime_options=text)
 
 
 def last_line(messages: Path) -> str:

@@ -33,7 +33,7 @@ def run(pod: "Pod", jobs: dict[str, int], discovery: str, command: list[str]) ->
 
     Args:
         jobs: processes of each kind in all pods together, as in {"chief": 1, "worker": 2}.
-        finding: one of FINDING, how they find one another.
+        discovery: one of DISCOVERY, how the processes find one another.
         command: what each process runs.
 
     Returns:
@@ -232,8 +232,8 @@ class Link:
     """A connection over which objects travel as lines of JSON.
 
     Attributes:
-        gone: whether the other side has closed it.
-        end: the exit code that the other side has sent; None if it has not ended.
+        is_closed: whether the other side has closed it.
+        exit_code: what the other side has sent; None if its processes have not ended.
     """
 
     def __init__(self, connection: socket.socket):
@@ -295,7 +295,10 @@ def _failed(links):
     for index, link in links.items():
         link.read()
         if link.exit_code:
-            return link.exit_code, f"pod {index} failed (exit code {link.exit_code}); this one is ended"
+            return (
+                link.exit_code,
+                f"pod {index} failed (exit code {link.exit_code}); this one is ended",
+            )
         if link.is_closed and link.exit_code is None:
             return 1, f"pod {index} is gone; this one is ended"
     return None

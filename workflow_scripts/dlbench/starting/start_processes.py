@@ -45,7 +45,9 @@ def run(jobs: dict[str, int], command: list[str]) -> int:
         (job, index): json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
         for job, index in names
     }
-    popen_options = {name: {"env": os.environ | {"TF_CONFIG": config}} for name, config in configs.items()}
+    popen_options = {
+        name: {"env": os.environ | {"TF_CONFIG": config}} for name, config in configs.items()
+    }
     return supervise(popen_options, command, EXIT_TIMEOUT_S)
 
 
@@ -93,9 +95,9 @@ def supervise(
     """Start `command` once per name in `popen_options` and wait for all.
 
     Args:
-        how: options of subprocess.Popen by (job, index).
+        popen_options: {(job, index): options of subprocess.Popen}.
         last_s: seconds for the others to end once the first has ended well.
-        elsewhere: returns (exit code, message) if something that these processes need has
+        failed_elsewhere: returns (exit code, message) if something that these processes need has
             failed, else None.
 
     Returns:
@@ -135,8 +137,10 @@ def _wait(processes, received, last_s, failed_elsewhere):
         codes = {name: process.poll() for name, process in processes.items()}
         for (job, index), code in codes.items():
             if code:
-                popen_options = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-                message = f"{job} {index} failed ({popen_options}); the others are ended"
+                reason = (
+                    f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+                )
+                message = f"{job} {index} failed ({reason}); the others are ended"
                 return (code if code > 0 else 128 - code), message
         if None not in codes.values():
             return 0, ""
@@ -175,7 +179,7 @@ def _free_addresses(count):
 def _shares(all_, count, each, noun):
     """Equal parts of a list, in its order.
 
-    >>> _shares([0, 1, 2, 5, 6], count=2, each=2, what="core")
+    >>> _shares([0, 1, 2, 5, 6], count=2, each=2, noun="core")
     [[0, 1], [2, 5]]
     """
     if count * each > len(all_):

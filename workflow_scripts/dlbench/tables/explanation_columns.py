@@ -21,8 +21,12 @@ EXPLANATIONS = pa.schema(
         field("step_time_ci95_low", REAL, "s", "Welch's t; of computation Student's"),
         field("step_time_ci95_high", REAL, "s"),
         field("share", REAL, "1", "of a whole step"),
-        field("told_apart", pa.bool_(), note="its interval is above zero, and nothing is in doubt"),
+        field(
+            "told_apart",
+            pa.bool_(),
+            note="resolved: its interval is above zero, and its probes are reliable",
+        ),
         field("runs", COUNT, "runs", "probes on the side with the fewer"),
-        field("note", TEXT, note="why it is not told apart, or not known"),
+        field("note", TEXT, note="why it is not resolved, or not known"),
     ]
 )

@@ -1,14 +1,14 @@
-"""Checkpoints: everything from which a run goes on as if it had never stopped.
+"""Checkpoints: all that a run needs to resume as if it had never stopped.
 
-- A folder holds `latest.json`, which names the newest whole checkpoint, and a
+- A folder holds `latest.json`, which names the newest complete checkpoint, and a
   folder for that one: `step-{n}/rank{r}.npz` with the variables and
-  `rank{r}.jsonl` with the log so far. The log lies here too because a workflow
-  deletes the outputs of a job that did not end.
-- Rank 0 keeps all variables; the other ranks keep those that differ over ranks
-  (counters of random numbers, moving statistics).
+  `rank{r}.jsonl` with the log so far. The log is saved here too because a workflow
+  deletes the outputs of a job that did not finish.
+- Rank 0 saves all variables; the other ranks save those that differ between ranks
+  (states of random generators, moving statistics).
 - `latest.json` is replaced once all ranks have written, so a kill at any moment
-  leaves the checkpoint before. Ranks share the file system.
-- Arrays without pickle.
+  leaves the previous checkpoint. Ranks share the file system.
+- Arrays are saved without pickle.
 """
 
 import contextlib
@@ -31,16 +31,16 @@ from dlbench.trainer.strategy import BaseStrategy
 
 STOP_FILE = "stop"
 SYNC_EVERY_S = 0.5
-STOPPED_EXIT_CODE = 75  # EX_TEMPFAIL of sysexits.h: of a trainer that is to be started again
+STOPPED_EXIT_CODE = 75  # EX_TEMPFAIL of sysexits.h: the trainer is to be started again
 
 
 class Stopped(Exception):
-    """The run was asked to stop and has written a checkpoint; the message says where."""
+    """The run was asked to stop and has written a checkpoint; the message has its step."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A whole checkpoint: after which step, when (seconds since run_start), of which run."""
+    """A complete checkpoint: after which step, when (seconds since run_start), of which run."""
 
     folder: Path
     step: int
@@ -63,7 +63,7 @@ class Checkpoint:
             ) from error
 
     def log(self, rank: int) -> bytes:
-        """The bytes of a rank's log up to here.
+        """The bytes of a rank's log up to this checkpoint.
 
         Raises:
             Error: it is missing.
@@ -79,23 +79,23 @@ class Checkpoint:
 
 
 class Checkpointer:
-    """Writes checkpoints of a run as it goes, and ends it when asked to.
+    """Writes checkpoints during a run, and stops the run on request.
 
-    Ranks must do both after the same step. So now and then all of them gather who
-    was asked to stop, and rank 0 says whether a checkpoint is due and after which step
-    they meet again.
+    All ranks must do both after the same step. So from time to time they synchronize: an all-gather
+    tells each which ranks were asked to stop, and rank 0 decides whether a checkpoint is due and
+    after which step the ranks synchronize next.
 
     Args:
         folder: where the checkpoints lie; a file `stop` in it asks the run to stop.
         every_s: seconds between two checkpoints.
-        strategy: the joined strategy of this process.
-        log: its EventLog.
-        run: plain values that say which run this is.
-        state: the variables that a checkpoint holds.
-        asked: function that gives the reason for which this process was asked to stop, or "".
+        strategy: that of this process, which has joined the others.
+        log: the EventLog of this process.
+        run: plain values that identify the run.
+        state: the variables to save.
+        stop_reason: returns why this process was asked to stop, "" if it was not.
 
     Attributes:
-        sync_step: the step after which the ranks meet.
+        sync_step: the step after which the ranks synchronize next.
     """
 
     def __init__(
@@ -110,29 +110,26 @@ class Checkpointer:
     ):
         self._folder, self._every_s = Path(folder), every_s
         self._strategy, self._log, self._run = strategy, log, run
-        self._replicated, self._per_rank, self._stop_reason = (
-            state.replicated,
-            state.per_rank,
-            stop_reason,
-        )
+        self._replicated, self._per_rank = state.replicated, state.per_rank
+        self._stop_reason = stop_reason
         self.sync_step = 1
         self._written = time.monotonic()
         self._start = latest(folder, run)
 
     def resume(self, **values: Any) -> int:
-        """Load the newest checkpoint, if there is one, and go on with its log.
+        """Load the newest checkpoint, if one exists, and continue its log.
 
         Args:
             values: fields of the log's resume event.
 
         Returns:
-            The step after which the run goes on, 0 where it begins.
+            The step after which the run resumes; 0 if there is no checkpoint.
         """
         if self._start is None:
             return 0
-        common = self._start.arrays(0)
-        own = common if self._strategy.rank == 0 else self._start.arrays(self._strategy.rank)
-        for variables, arrays in ((self._replicated, common), (self._per_rank, own)):
+        rank, of_rank_0 = self._strategy.rank, self._start.arrays(0)
+        of_this_rank = self._start.arrays(rank) if rank else of_rank_0
+        for variables, arrays in ((self._replicated, of_rank_0), (self._per_rank, of_this_rank)):
             for name, copies in variables.items():
                 for number, copy in enumerate(copies):
                     copy.assign(self._array(arrays, name, number, copy))
@@ -142,29 +139,32 @@ class Checkpointer:
         return step
 
     def synchronize(self, step: int, step_time_s: float, window: int = 1) -> str:
-        """Write a checkpoint where one is due. Returns why the run stops, "" where it goes on.
+        """Synchronize the ranks, and write a checkpoint if one is due.
 
         Args:
-            step: after which this is.
-            step_time_s: of the steps before.
-            window: steps of a window; the ranks meet again after whole ones.
+            step: the step that was just done.
+            step_time_s: mean time of the last steps.
+            window: steps of a window; the next synchronization follows a whole number of windows.
+
+        Returns:
+            Why the run must stop, "" if it goes on.
         """
-        asked = self._stop_reason() or ("a file named stop" if self._stop_file().exists() else "")
+        reason = self._stop_reason() or ("a file named stop" if self._stop_file().exists() else "")
         due = time.monotonic() - self._written >= self._every_s
         next_step = step + window * max(1, round(SYNC_EVERY_S / (window * max(step_time_s, 1e-6))))
-        rows = self._strategy.gather([bool(asked), due, next_step])
+        rows = self._strategy.gather([bool(reason), due, next_step])
         stops, due, self.sync_step = rows[:, 0].any(), rows[0, 1], int(rows[0, 2])
         if due or stops:
             self._write(step)
-        return (asked or "another rank was asked to") if stops else ""
+        return (reason or "another rank was asked to") if stops else ""
 
     def finish(self) -> None:
-        """Remove the checkpoints of a run that is done."""
+        """Remove the checkpoints of a finished run."""
         if self._strategy.rank == 0:
             remove(self._folder)
 
     def _write(self, step):
-        began = self._log.now()
+        started_s = self._log.now()
         strategy = self._strategy
         variables = {**self._per_rank, **(self._replicated if strategy.rank == 0 else {})}
         arrays = {
@@ -172,12 +172,12 @@ class Checkpointer:
             for name, copies in variables.items()
             for number, copy in enumerate(copies)
         }
-        # Before the log is copied: the copy says that it belongs to this checkpoint.
-        self._log.write("checkpoint", step=step, t_s=round(began, 6))
+        # Before the log is copied, so that the copy ends with this event.
+        self._log.write("checkpoint", step=step, t_s=round(started_s, 6))
         write(self._folder, strategy.rank, step, arrays, self._log.content())
-        strategy.gather([0.0])  # all have written
+        strategy.gather([0.0])  # a barrier: all have written
         if strategy.rank == 0:
-            complete(self._folder, step, began, self._run)
+            complete(self._folder, step, started_s, self._run)
         self._written = time.monotonic()
 
     def _array(self, arrays, name, number, copy):
@@ -203,10 +203,10 @@ def write(folder: str | Path, rank: int, step: int, arrays: dict[str, Any], log:
 
 
 def complete(folder: str | Path, step: int, t_s: float, run: dict[str, Any]) -> None:
-    """Make a checkpoint of which every rank has written its part the latest one.
+    """Make a checkpoint the latest one, once every rank has written its part.
 
     Args:
-        run: plain values that say whose it is (see `latest`).
+        run: plain values that identify the run (see `latest`).
     """
     folder = Path(folder)
     write_json(folder / "latest.json", {"step": step, "t_s": t_s, "run": run})
@@ -216,10 +216,10 @@ def complete(folder: str | Path, step: int, t_s: float, run: dict[str, Any]) -> 
 
 
 def latest(folder: str | Path, run: dict[str, Any] | None = None) -> Checkpoint | None:
-    """The newest whole checkpoint, None where there is none.
+    """The newest complete checkpoint; None if there is none.
 
     Args:
-        run: as given to `complete`; the checkpoint must be of the same one.
+        run: as given to `complete`; the checkpoint must be of the same run.
 
     Raises:
         Error: it is of another run, or damaged.
@@ -236,9 +236,9 @@ def latest(folder: str | Path, run: dict[str, Any] | None = None) -> Checkpoint 
         raise Error(f"{path} is damaged ({error!r}): delete {folder} to begin anew") from error
     if run is not None and checkpoint.run != run:
         different = differences_of_runs(checkpoint.run, run)
-        words = "; ".join(f"{key}: {old!r} there, {new!r} here" for key, old, new in different)
+        changes = "; ".join(f"{key}: {old!r} there, {new!r} here" for key, old, new in different)
         raise Error(
-            f"{path} is a checkpoint of another run ({words}): name another folder, or delete it "
+            f"{path} is a checkpoint of another run ({changes}): name another folder, or delete it "
             "to begin anew"
         )
     return checkpoint
@@ -254,7 +254,7 @@ def remove(folder: str | Path) -> None:
 def differences_of_runs(
     first: dict[str, Any], second: dict[str, Any]
 ) -> list[tuple[str, Any, Any]]:
-    """`differences` of two values that say which run it is, field by field."""
+    """`differences` of the values that identify two runs, field by field."""
     first, second = ({**values, **values.get("spec", {})} for values in (first, second))
     return differences(first, second, leave_out=("spec",))
 
@@ -271,14 +271,14 @@ def differences(
 
 
 def _checkpoint_time(log, t_s):
-    """When a rank wrote its part, by its own log: ranks begin at different times.
+    """When a rank wrote its part, on the clock of its log: ranks start at different times.
 
     Args:
-        log: the bytes of its log.
-        t_s: when rank 0 did, for a log that does not say.
+        log: the bytes of the rank's log.
+        t_s: when rank 0 wrote, if the log does not say when this rank did.
     """
-    said = [line for line in log.splitlines() if b'"event": "checkpoint"' in line]
-    return json.loads(said[-1])["t_s"] if said else t_s
+    events = [line for line in log.splitlines() if b'"event": "checkpoint"' in line]
+    return json.loads(events[-1])["t_s"] if events else t_s
 
 
 def _place(folder, step):

@@ -2,14 +2,14 @@
 
 A framework is a folder beside this file whose `engine.py` defines
     Engine(spec, strategy, data_folder): trains one run in one process, as described below
-    ENVIRONMENT: the folder in envs/ of runs that name none
+    ENVIRONMENT: the folder in envs/ for runs that name none
     PACKAGES: names that Python must be able to import
-    VARIABLES: patterns of variables of the environment that change its speed and are recorded
-    LEFT_OUT_VARIABLES: patterns of those among them that are not, as addresses of processes
-    OUT_OF_MEMORY: how errors that say that memory is full begin, as `Name: message`
-    MODELS: the folder of its models, where it shares them with others, as in `keras/models`
-    BY_DESIGN: what it does in its own way, a clause for caveats of comparisons
-    INPUTS: the readers of items that it has, the one that `input: auto` takes first
+    VARIABLES: patterns of environment variables that change its speed and are recorded
+    LEFT_OUT_VARIABLES: patterns of those among them that are not recorded, such as addresses
+    OUT_OF_MEMORY: the beginnings of its out-of-memory errors, as `Name: message`
+    MODELS: the folder of its models, if it shares them with other frameworks: `keras/models`
+    BY_DESIGN: what it does differently by design, a clause for caveats of comparisons
+    INPUTS: its readers of items; the first is that of `input: auto`
     UNSUPPORTED_FIELDS: the fields of a run that it lacks, each with the reason; fields that are
         declared as those of other frameworks (dlbench/run_fields/) may be left out
 and whose folders `losses`, `strategies` and, unless shared, `models` have the framework's own.
@@ -43,7 +43,7 @@ CAPABILITIES = {"tf32": (8, 0), "bfloat16": (8, 0), "float16": (5, 3)}
 
 
 class Variable(Protocol):
-    """An array of the framework's that a checkpoint keeps."""
+    """An array of the framework that a checkpoint saves."""
 
     @property
     def shape(self) -> Any: ...
@@ -54,21 +54,26 @@ class Variable(Protocol):
 
 
 class CheckpointState(NamedTuple):
-    """What a checkpoint holds, by name: each variable's copies on the devices of this process."""
+    """The variables that a checkpoint saves: name -> its copies on the devices of this process.
 
-    common: Mapping[str, Sequence[Variable]]  # equal on all ranks
-    own: Mapping[str, Sequence[Variable]]  # not equal
+    Attributes:
+        replicated: variables that are equal on all ranks; rank 0 saves them.
+        per_rank: variables that differ between ranks; each rank saves its own.
+    """
+
+    replicated: Mapping[str, Sequence[Variable]]
+    per_rank: Mapping[str, Sequence[Variable]]
 
 
 class Engine(Protocol):
     """One process of a run: its items, its model, and the step that trains it.
 
-    The constructor sets the precision and the seeds and opens the data; build, begin and trace
-    follow in this order, then the steps.
+    The constructor sets the precision and the seeds and opens the data. The loop then calls build,
+    begin and trace, in this order, and then the steps.
 
     Attributes:
-        strategy: the joined strategy of this process.
-        records: of the training split; None if the items are synthetic and have no end.
+        strategy: that of this process, which has joined the others.
+        records: number of records in the training split; None if the items are synthetic.
         data_sha256: digest of the data; None if the items are synthetic.
         item_shape: shape of one input.
         visible_gpu_count: how many GPUs the framework sees; 0 if the devices are CPUs.
@@ -81,43 +86,44 @@ class Engine(Protocol):
     visible_gpu_count: int
 
     def build(self) -> None:
-        """Build model and optimizer; all processes get the values that rank 0 has.
+        """Build model and optimizer; rank 0 broadcasts its values to all processes.
 
         Raises:
             Error: the model does not fit the items or its task.
         """
 
     def begin(self, first: int) -> None:
-        """Open the stream of the items that follow `first` steps."""
+        """Open the stream of items from the step after `first` on."""
 
     def host_batches(self, first: int) -> Iterator[Any]:
-        """The batches of this process that follow `first` steps, in the memory of the host.
+        """Endless batches of this process from the step after `first` on, in host memory.
 
-        Each is that of all devices of this process, as the reader hands it over; nothing is copied
-        to a device, and nothing needs to be built. They have no end. The run has stored items.
+        A batch holds the items of all devices of this process, as the reader returns it. Nothing is
+        copied to a device, and `build` need not have been called. Only for runs with stored items.
         """
 
     def trace(self) -> None:
-        """Make the step ready, as far as the framework can before it is called."""
+        """Trace and compile the step as far as the framework can before its first call."""
 
     def step(self, index: int, until: int) -> float:
         """Do one step and wait for its mean loss over the devices of this process.
 
         Args:
             index: number of the step, from 1.
-            until: number of the next step after which something else is done.
+            until: number of the next step that an evaluation, a checkpoint or the end follows.
         """
 
     def window(self, first: int, last: int, until: int) -> list[float]:
-        """Do several steps and wait once, at their end. Returns the loss of each, as `step` does.
+        """Do several steps and wait once, for the last. Returns the loss of each, as `step` does.
 
-        A class that inherits this waits for each step. The losses and the weights must be
-        the same either way, and so must be the learning rate of each step.
+        This default waits for each step. Losses, weights and learning rates must be the same either
+        way.
 
         Args:
             first, last: numbers of the first and the last step, which may be equal.
                 schedule.Windows chooses the length, so a new length must not compile anew.
-            until: number of the next step after which something else is done, `last` or later.
+            until: number of the next step that an evaluation, a checkpoint or the end follows;
+                `last` or later.
         """
         return [self.step(index, until) for index in range(first, last + 1)]
 
@@ -126,36 +132,36 @@ class Engine(Protocol):
         """The learning rate of the last step."""
 
     def evaluate(self) -> dict[str, float]:
-        """The scores over all held-out items, and how many these are (`examples`)."""
+        """The scores over all held-out items, and how many items there are (`examples`)."""
 
     def parameters(self) -> int | None:
-        """How many parameters the model has, with those that are not trained; None without one."""
+        """Number of parameters of the model, trained or not; None if the run has no model."""
 
     def attention(self) -> str | None:
-        """The call that computes the model's attention, and its kernel; None: it has none."""
+        """The call that computes the model's attention, and its kernel; None: no attention."""
 
     def model_flops(self) -> ModelFlops:
-        """FLOPs of the built model for one item, by the shapes of its layers: nothing is computed.
+        """FLOPs of the built model for one item, from the shapes of its layers alone.
 
-        A class that inherits this does not know them.
+        This default does not know them.
         """
         return ModelFlops(None, None, ["the framework has no rules for its layers"])
 
     def peak_memory(self) -> device_memory.Peak:
-        """What the devices of this process held at most since it began, as far as it is counted.
+        """Peak memory of the devices of this process since it started, if the framework counts it.
 
-        What a class derives from here does not count it.
+        This default does not.
         """
         return device_memory.NOT_COUNTED
 
     def checkpoint_state(self) -> CheckpointState:
-        """The variables that a checkpoint holds."""
+        """The variables that a checkpoint saves."""
 
     def weights_sha256(self) -> list[str]:
         """One digest of all weights for each device of this process."""
 
     def gpu_name(self) -> str:
-        """Name of the first GPU, as its maker calls it."""
+        """Model name of the first GPU."""
 
     def versions(self) -> dict[str, str]:
         """Versions of the framework and of the packages it needs, apart from Python and NumPy."""
@@ -164,22 +170,22 @@ class Engine(Protocol):
         """The computations by which the first device is calibrated after the run.
 
         Raises:
-            NotImplementedError: a class that inherits this has none.
+            NotImplementedError: by default.
         """
         raise NotImplementedError(f"{type(self).__module__} has no kernels to measure")
 
     def profile(self, work: Callable[[], None], folder: Path) -> list[dict[str, Any]]:
-        """Do some work under the framework's profiler.
+        """Call `work` under the framework's profiler.
 
         Args:
-            work: steps; the last one has been waited for when it returns.
-            folder: an empty one, for files of the profiler's.
+            work: does some steps and waits for the last.
+            folder: an empty folder for the profiler's files.
 
         Returns:
-            What was done, as events that dlbench/log/operations.py describes.
+            The trace, as events that dlbench/log/operations.py describes.
 
         Raises:
-            NotImplementedError: a class that inherits this has none.
+            NotImplementedError: by default.
         """
         raise NotImplementedError("the framework has no profiler")
 
@@ -188,7 +194,7 @@ class Engine(Protocol):
 
 
 def seed(spec: Spec) -> int:
-    """The seed of a run: its repeats have others."""
+    """The seed of a run, which differs between its repeats."""
     return spec.seed + spec.repeat - 1
 
 
@@ -200,29 +206,29 @@ def check_precision(precision: str, gpu: str | None, capability: Sequence[int] |
         capability: its compute capability, as in (8, 0); None if it has none, as AMD's GPUs.
 
     Raises:
-        Error: it does not.
+        Error: the device does not support the precision.
     """
     least = CAPABILITIES.get(precision)
     if gpu is None and precision == "tf32":
         raise Error("precision tf32 is one of NVIDIA's GPUs; this device is a CPU")
     if gpu is not None and least and capability and tuple(capability) < least:
-        wanted, there = (".".join(map(str, numbers)) for numbers in (least, capability))
-        raise Error(f"precision {precision} needs compute capability {wanted}; {gpu} has {there}")
+        needed, found = (".".join(map(str, version)) for version in (least, capability))
+        raise Error(f"precision {precision} needs compute capability {needed}; {gpu} has {found}")
 
 
 def build_checked(
-    spec: Spec, model_module: ModuleType, source: "Source", kind: type, called: str
+    spec: Spec, model_module: ModuleType, source: "Source", model_class: type, class_name: str
 ) -> Any:
-    """The model of a run as its file builds it for the items of a source.
+    """Build the model of a run for the items of a source, and check its class.
 
     Args:
         spec: the run's fields as attributes (see runs.Run).
         model_module: the module of the model.
-        kind: class of which it must be.
-        called: name of that class for users.
+        model_class: class that the model must have.
+        class_name: name of that class for messages.
 
     Raises:
-        Error: it cannot be built, or is something else.
+        Error: the model cannot be built, or has another class.
     """
     try:
         settings = {"recompute": True} if spec.recompute else {}
@@ -233,10 +239,10 @@ def build_checked(
             f"{source.classes} classes of {spec.dataset}; it was designed for "
             f"{model_module.INPUT_SHAPE}: {terminal.message(str(error), 300)}"
         ) from error
-    if not isinstance(model, kind):
+    if not isinstance(model, model_class):
         returned = "nothing; is its return missing?" if model is None else type(model).__name__
         raise Error(
-            f"models/{spec.model}.py: build: expected it to return a {called}, found {returned}"
+            f"models/{spec.model}.py: build: expected it to return a {class_name}, found {returned}"
         )
     return model
 
@@ -248,17 +254,17 @@ def names() -> list[str]:
 
 
 def kind(framework: str, folder: str) -> str:
-    """Add-ons of one framework by the name that `plugins` takes, as in `jax/strategies`.
+    """The kind, as `plugins` takes it, of a framework's add-ons, as in `jax/strategies`.
 
     Args:
-        framework: of a run. One that only another program knows has no add-ons; TensorFlow's
-            strategies say how the processes of such runs are laid out.
-        folder: any folder of add-ons; one that frameworks share keeps its name.
+        framework: of a run. A framework that only another program knows has no add-ons here;
+            TensorFlow's strategies then say how the processes of the run are laid out.
+        folder: any folder of add-ons; the name of one that frameworks share is returned as it is.
     """
     if folder not in FRAMEWORK_FOLDERS:
         return folder
-    own = f"{framework if framework in names() else DEFAULT}/{folder}"
-    return _constants(framework).get("MODELS", own) if folder == "models" else own
+    path = f"{framework if framework in names() else DEFAULT}/{folder}"
+    return _constants(framework).get("MODELS", path) if folder == "models" else path
 
 
 def environment(framework: str) -> str:
@@ -267,12 +273,12 @@ def environment(framework: str) -> str:
 
 
 def packages(framework: str) -> tuple[str, ...]:
-    """What Python must be able to import for a framework, itself first."""
+    """The packages that Python must be able to import for a framework, the framework first."""
     return _constants(framework)["PACKAGES"]
 
 
 def variables() -> Variables:
-    """The variables of all frameworks that are recorded."""
+    """The environment variables that are recorded, of all frameworks."""
     lists = [
         [pattern for framework in names() for pattern in _constants(framework).get(name, ())]
         for name in ("VARIABLES", "LEFT_OUT_VARIABLES")
@@ -281,38 +287,38 @@ def variables() -> Variables:
 
 
 def inputs(framework: str) -> tuple[str, ...]:
-    """The readers of items that a framework has, its usual one first."""
+    """The readers of items that a framework has, the default first."""
     return _constants(framework)["INPUTS"]
 
 
 def by_design(framework: str) -> str | None:
-    """What a framework does in its own way, as a clause; None where that is not known."""
+    """What a framework does differently by design, as a clause; None if unknown."""
     return _constants(framework).get("BY_DESIGN") if framework in names() else None
 
 
 def unsupported(run: Spec) -> str | None:
     """Why a run cannot be trained with its framework, or None.
 
-    The framework has no use for a field that the run sets, or lacks its strategy.
+    It does not support a field that the run sets, or lacks the run's strategy.
     """
     lacked = dict(_constants(run.framework).get("UNSUPPORTED_FIELDS", {}))
     for name, field in DECLARED.items():
         if field.frameworks and run.framework not in field.frameworks:
             others = " and ".join(field.frameworks)
             lacked.setdefault(name, f"{name} is a field of framework {others}: leave it out")
-    asked = (why for name, why in lacked.items() if getattr(run, name) != DEFAULTS[name])
-    return next(asked, unsupported_strategy(run))
+    reasons = (why for name, why in lacked.items() if getattr(run, name) != DEFAULTS[name])
+    return next(reasons, unsupported_strategy(run))
 
 
 def _constants(framework):
-    """What a framework says in its `engine.py`; one of another program is as in `kind`."""
+    """The constants in the `engine.py` of a framework; DEFAULT's if it is another program's."""
     return plugins.constants(framework if framework in names() else DEFAULT, "engine")
 
 
 def strategy_of(run: Spec) -> type[BaseStrategy]:
     """The class of a run's strategy, which says how its processes are laid out.
 
-    Of a strategy that only another framework has it is that one's: see `unsupported_strategy`.
+    If only another framework has the strategy, its class is returned: see `unsupported_strategy`.
 
     Raises:
         UnknownName: no framework has a strategy of this name.
@@ -321,26 +327,28 @@ def strategy_of(run: Spec) -> type[BaseStrategy]:
 
 
 def kind_of(framework: str, folder: str, name: str) -> str:
-    """As `kind`, for one add-on: a strategy that a framework lacks is one of those that have it."""
-    own = kind(framework, folder)
-    if folder != "strategies" or name in plugins.names(own):
-        return own
+    """As `kind`, for one add-on: if a framework lacks a strategy, the kind of one that has it."""
+    usual = kind(framework, folder)
+    if folder != "strategies" or name in plugins.names(usual):
+        return usual
     others = (kind(other, folder) for other in names())
-    return next((other for other in others if name in plugins.names(other)), own)
+    return next((other for other in others if name in plugins.names(other)), usual)
 
 
 def unsupported_strategy(run: Spec) -> str | None:
-    """Why a run cannot have its strategy: only other frameworks have it; None if its own does."""
-    own = kind(run.framework, "strategies")
-    if run.strategy in plugins.names(own):
+    """Why a run's framework cannot run its strategy: only others have it; None if it can."""
+    strategies = kind(run.framework, "strategies")
+    if run.strategy in plugins.names(strategies):
         return None
     others = [name for name in names() if run.strategy in plugins.names(kind(name, "strategies"))]
-    # What belongs to the strategy is not asked for: its options, and its launcher.
+    # Options and launcher belong to the strategy that the run names, not to the alternatives.
     instead = {"strategy_options": "", "launcher": "any"}
     fitting = [
         name
-        for name in plugins.names(own)
-        if not plugins.load(own, name).Strategy.unsupported(_Changed(run, strategy=name, **instead))
+        for name in plugins.names(strategies)
+        if not plugins.load(strategies, name).Strategy.unsupported(
+            _Changed(run, strategy=name, **instead)
+        )
     ]
     return (
         f"strategy {run.strategy} is one of {' and '.join(others)}, not of {run.framework}; on "

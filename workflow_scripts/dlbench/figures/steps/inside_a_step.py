@@ -28,7 +28,7 @@ SEGMENTS = {
     explanations.INPUT: ("waiting for input", styles.COLOURS[1]),
     explanations.WAITS: ("host: waiting for each loss", styles.COLOURS[2]),
 }
-UNRESOLVED, UNRESOLVED_COLOUR = "not told apart", "#d4d4d4"
+UNRESOLVED, UNRESOLVED_COLOUR = "not resolved", "#d4d4d4"
 EMPTY_MESSAGE = "no condition has probes: explain: true in a block of the config asks for them"
 INTERVAL: dict[str, Any] = {
     "color": row_charts.INK, "mec": row_charts.INK, "lw": 1.1, "ms": 4, "mew": 1.1, "zorder": 3,
