@@ -154,7 +154,7 @@ def rated(runs: pd.DataFrame, unit: item_names.Unit) -> pd.DataFrame:
 def started_runs(runs: pd.DataFrame) -> pd.DataFrame:
     """Runs that were begun, with text instead of categories.
 
-    Facts that are known once a run trains (FOUND_OUT) are filled in from runs of equal settings.
+    Facts that are known once a run trains (KNOWN_LATE) are filled in from runs of equal settings.
     """
     runs = runs[runs["status"] != "skipped"]
     names = [name for name in runs if isinstance(runs[name].dtype, pd.CategoricalDtype)]

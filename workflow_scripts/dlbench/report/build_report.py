@@ -262,13 +262,13 @@ def _reasons(coverage, statuses):
     groups = {}
     for row in coverage:
         if row["status"] in statuses:
-            reason_text = row["reason"] or ""
-            key = _status_order(row["status"]), phrases.without_numbers(reason_text)
-            groups.setdefault(key, []).append((row["status"], reason_text, row["combination"]))
+            reason = row["reason"] or ""
+            key = _status_order(row["status"]), phrases.without_numbers(reason)
+            groups.setdefault(key, []).append((row["status"], reason, row["combination"]))
     reasons = [
         Reason(
             group[0][0],
-            phrases.merge([reason_text for _, reason_text, _ in group]) or "no reason is known",
+            phrases.merge([reason for _, reason, _ in group]) or "no reason is known",
             len(group),
             _combination(group[0][2]),
         )
@@ -346,8 +346,8 @@ def _extra_tables(folder):
 def _machine(runs, recorded):
     """What runs were on: (fact, [(value, runs), ...]), the commonest value first."""
     facts = {}
-    for row, recorded_facts_of_run in zip(runs, recorded, strict=True):
-        for name, value in {**_row_facts(row), **recorded_facts_of_run}.items():
+    for row, known in zip(runs, recorded, strict=True):
+        for name, value in {**_row_facts(row), **known}.items():
             if value not in (None, "", "none"):
                 facts.setdefault(name, Counter())[str(value)] += 1
     order = {name: index for index, name in enumerate(sentences.FACTS)}

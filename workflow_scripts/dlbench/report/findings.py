@@ -141,9 +141,9 @@ def _comparison_finding(name, group, judged):
     else:
         headline = f"{first['condition']} against {first['base']}: {first['verdict']}"
     all_verdicts = f"All of {wording.field_name(name)}: {counts}. " if len(group) > 1 else ""
-    name_of_row = row_names([first, *(row for row in judged if row is not first)], (name,))[0]
+    place = row_names([first, *(row for row in judged if row is not first)], (name,))[0]
     runs = finding_words.describe_runs(first["n_a"], first["n_b"])
-    text = f"{name_of_row}, {runs}. {all_verdicts}{_caveats(first)}"
+    text = f"{place}, {runs}. {all_verdicts}{_caveats(first)}"
     number, interval = finding_words.ratio_texts(
         first["ratio"], first.get("ci95_low"), first.get("ci95_high")
     )
@@ -239,9 +239,7 @@ def _scaling_findings(rows):
         text += f" The best of {len(last)} series; the worst, {names[-1]}, keeps {share:.3g} %."
     if flagged:
         are = "is" if len(flagged) == 1 else "are"
-        text += (
-            f" {phrases.counted(len(flagged), 'point')} {are} left out: {_describe_flags(flagged)}."
-        )
+        text += f" {phrases.counted(len(flagged), 'point')} {are} left out: {_flag_text(flagged)}."
     yield Finding(
         headline=f"{_devices(best)} keep {100 * best['efficiency']:.3g} % of linear scaling",
         text=text,
@@ -265,7 +263,7 @@ def _base_rate(row):
 def _unlike_bases_finding(flagged):
     return Finding(
         headline="Every speedup of this study compares unlike runs",
-        text=f"Each point differs from its base in more than the devices: {_describe_flags(flagged)}. "
+        text=f"Each point differs from its base in more than the devices: {_flag_text(flagged)}. "
         "What more devices add cannot be told apart from what that difference adds.",
         number="",
         interval="",
@@ -277,7 +275,7 @@ def _unlike_bases_finding(flagged):
     )
 
 
-def _describe_flags(flagged):
+def _flag_text(flagged):
     """Why points are not like their bases, by the flags of each; how many, if not all alike."""
     counts = Counter(flagged)
     return "; ".join(
@@ -314,10 +312,8 @@ def _contrast_finding(name, pairs):
     headline = f"{labels[0]} is {preposition} {labels[1]}"
     if not decided:
         headline = f"{labels[0]} against {labels[1]}: {verdict}"
-    name_of_row = row_names([row, *(other[0][0] for other in pairs if other[0] is not a)], (name,))[
-        0
-    ]
-    text = f"{name_of_row}, {finding_words.describe_runs(first.n_a, first.n_b)}."
+    place = row_names([row, *(other[0][0] for other in pairs if other[0] is not a)], (name,))[0]
+    text = f"{place}, {finding_words.describe_runs(first.n_a, first.n_b)}."
     if len(pairs) > 1:
         text += f" The clearest of {len(pairs)} pairs alike in all but {wording.field_name(name)}: "
         text += f"{finding_words.verdict_counts(other[2].verdict for other in pairs)}."

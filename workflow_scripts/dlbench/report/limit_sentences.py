@@ -76,17 +76,15 @@ def sentences(
     all_limits.sort(key=lambda limit: (not limit.is_resolved, -limit.loss.value))
     rows = [limit.series.row for limit in all_limits]
     names = findings.row_names(rows, ("nodes", "devices_per_node")) if rows else []
-    sentence_by_limit = {}
+    known = {}
     for limit, name in zip(all_limits, names, strict=True):
         text = _sentence_text(limit)
         if text:
-            sentence_by_limit[id(limit)] = _sentence(
-                limit, f"{name}, {limit.series.kind} scaling", text
-            )
+            known[id(limit)] = _sentence(limit, f"{name}, {limit.series.kind} scaling", text)
     explained_ids = {
         run["run_id"]
         for limit in all_limits
-        if id(limit) in sentence_by_limit and limit.is_resolved and limit.parts
+        if id(limit) in known and limit.is_resolved and limit.parts
         for run in limit.point.runs
     }
     steps = [
@@ -94,10 +92,8 @@ def sentences(
         for rows in _by_condition(explained)
         if rows[0]["run_id"] not in explained_ids and any(row.get("share") for row in rows)
     ]
-    unexplained = sum(
-        limit.is_resolved and id(limit) not in sentence_by_limit for limit in all_limits
-    )
-    return Sentences([*sentence_by_limit.values(), *steps], unexplained)
+    unexplained = sum(limit.is_resolved and id(limit) not in known for limit in all_limits)
+    return Sentences([*known.values(), *steps], unexplained)
 
 
 def _sentence(limit, subject, text):

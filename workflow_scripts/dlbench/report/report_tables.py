@@ -34,15 +34,7 @@ SETTINGS = tuple(n for n in (*CONDITION, *base_flags.FACTS) if n != "seed")
 MEBIBYTE = 2**20
 SHORT = 12  # hexadecimal digits of a digest that are shown
 # Columns that are seen though all rows agree in them.
-ALWAYS_SHOWN = (
-    "status",
-    "field",
-    "condition",
-    "base",
-    "verdict",
-    "images_per_second",
-    "efficiency",
-)
+PINNED = ("status", "field", "condition", "base", "verdict", "images_per_second", "efficiency")
 DIGESTS = ("_sha256", "_digest", "_commit")
 # Columns that are seen only when they are asked for.
 HIDDEN = (
@@ -131,16 +123,16 @@ def of_parquet(
     columns, constant = [], []
     names = [name for name in first if name in table.schema.names]
     table = table.select([*names, *(n for n in table.schema.names if n not in names)])
-    always_shown = {
+    pinned = {
         column_label(name, _metadata(table.schema.field(name))[0])
-        for name in ALWAYS_SHOWN
+        for name in PINNED
         if name in table.schema.names
     }
     for column in _columns(table, left_out):
         distinct = set(column.values)
         if distinct <= {None, ""}:
             continue
-        if len(distinct) == 1 and len(column.values) > 1 and column.name not in always_shown:
+        if len(distinct) == 1 and len(column.values) > 1 and column.name not in pinned:
             constant.append((_with_unit(column), _cell_text(column.values[0])))
         else:
             columns.append(column)

@@ -171,11 +171,9 @@ def time_spent(spent_s: Mapping[str, float]) -> str:
     others = {part: s for part, s in spent_s.items() if part not in account.PRODUCTIVE}
     largest = sorted(others, key=lambda part: -others[part])[:MOST_PARTS]
     shares = {part: round(100 * others[part] / whole_s) for part in largest}
-    other_shares = [
-        f"{share} % {part.replace('_', ' ')}" for part, share in shares.items() if share
-    ]
+    texts = [f"{share} % {part.replace('_', ' ')}" for part, share in shares.items() if share]
     goodput = f"{100 * productive / whole_s:.0f} % in steps (goodput)"
-    return f"{phrases.duration(whole_s)}: {', '.join([goodput, *other_shares])}"
+    return f"{phrases.duration(whole_s)}: {', '.join([goodput, *texts])}"
 
 
 def _repeats(conditions):
@@ -244,11 +242,11 @@ def _on_repeats(runs):
     )
     if sizes[1]:
         yield (
-            f"{_count_is(sizes[1], 'combination')} measured by a single run: their numbers have no "
+            f"{_are(sizes[1], 'combination')} measured by a single run: their numbers have no "
             "interval, and no verdict rests on them."
         )
     if sizes[2]:
-        yield f"{_count_is(sizes[2], 'combination')} measured by two runs: the intervals are wide."
+        yield f"{_are(sizes[2], 'combination')} measured by two runs: the intervals are wide."
     disturbed = [row for row in runs if base_flags.is_disturbed(row)]
     if disturbed:
         single = len(disturbed) == 1
@@ -261,7 +259,7 @@ def _on_repeats(runs):
     unstable = sum(row["status"] == "unstable" and not base_flags.is_disturbed(row) for row in runs)
     if unstable:
         yield (
-            f"{_count_is(unstable, 'run')} unstable: some steps stalled, so that the mean is not "
+            f"{_are(unstable, 'run')} unstable: some steps stalled, so that the mean is not "
             "what a usual step does."
         )
 
@@ -276,11 +274,11 @@ def _on_sources(runs):
         where = f" ({where})" if where else ""
         if timing == timing_sources.PUBLISHED:
             yield (
-                f"{_count_is(len(origins), 'row')} not measured here but published{where}: references, "
+                f"{_are(len(origins), 'row')} not measured here but published{where}: references, "
                 "on which no finding rests."
             )
         else:
-            yield f"{_count_is(len(origins), 'run')} imported from logs of {timing}{where}."
+            yield f"{_are(len(origins), 'run')} imported from logs of {timing}{where}."
     notes = {}  # those that differ in numbers only are one
     for row in runs:
         for note in (row.get("notes") or "").split("; "):
@@ -333,20 +331,17 @@ def _on_environments(comparisons, versions):
         for name in (row["base"], row["environment"])
     }
     known = {name: versions[name] for name in sorted(compared) if name in versions}
-    packages = list(
-        dict.fromkeys(package for packages_of in known.values() for package in packages_of)
-    )
-    version_texts = {
+    packages = list(dict.fromkeys(package for found in known.values() for package in found))
+    named = {
         package: {
-            name: " and ".join(sorted(packages_of.get(package, ())))
-            for name, packages_of in known.items()
+            name: " and ".join(sorted(found.get(package, ()))) for name, found in known.items()
         }
         for package in packages
     }
-    differing = [package for package in packages if len(set(version_texts[package].values())) > 1]
+    differing = [package for package in packages if len(set(named[package].values())) > 1]
     if differing:
         clauses = "; ".join(
-            f"{name} has {', '.join(f'{p} {version_texts[p][name]}' for p in differing if version_texts[p][name])}"
+            f"{name} has {', '.join(f'{p} {named[p][name]}' for p in differing if named[p][name])}"
             for name in known
         )
         yield f"Environments that are compared differ in versions: {clauses}."
@@ -382,7 +377,7 @@ def _on_confounding(runs):
     dirty = sum(bool(row.get("git_dirty")) for row in own_runs)
     if dirty:
         yield (
-            f"{_count_is(dirty, 'run')} of files that differ from their commit; the digest of the "
+            f"{_are(dirty, 'run')} of files that differ from their commit; the digest of the "
             "code stands in each record."
         )
 
@@ -401,11 +396,11 @@ def _on_checks(runs, coverage):
         )
     unlike = Counter(row["repeats_differ"] for row in runs if row.get("repeats_differ"))
     for difference, count in unlike.most_common(MOST_NOTES):
-        yield f"{_count_is(count, 'run')} unlike the first repeat of their combination: {difference}."
+        yield f"{_are(count, 'run')} unlike the first repeat of their combination: {difference}."
     stale = sum(row["status"] == "stale" for row in coverage)
     if stale:
-        yield f"{_count_is(stale, 'run')} stale: made by other code, data or software than now."
+        yield f"{_are(stale, 'run')} stale: made by other code, data or software than now."
 
 
-def _count_is(count, noun):
+def _are(count, noun):
     return f"{phrases.counted(count, noun)} {'is' if count == 1 else 'are'}"

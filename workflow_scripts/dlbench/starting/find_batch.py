@@ -1,17 +1,18 @@
 """The largest batch of a device that fits into memory, found by training a few steps with each.
 
 - Doubling from the least batch until one does not fit, then bisection down to 1/16 of the batch.
-- A batch does not fit if its try ends out of memory (the framework's error, or the kernel's kill),
-  takes longer than a run may, or holds more than 9/10 of what there is: the rest is the reserve for
+- A batch does not fit if its try runs out of memory (an error of the framework, or a kill by the
+  kernel), exceeds the time limit, or uses more than 9/10 of the memory. The rest is a reserve for
   what a longer run adds.
-- Before each try the peaks of the last two that fitted are extrapolated: what would pass that limit
-  is not tried, and counts as too large until further tries let it fit.
-- There is the memory of a GPU, by its framework's count or else NVML's; and of the node, or of the
-  control group, what is free before the first try, for all processes of the run on a node.
+- Before each try the peaks of the last two batches that fitted are extrapolated. A batch that is
+  expected to exceed the limit is not tried, and counts as too large until a further try changes
+  that estimate.
+- Two memories count. That of the GPU: by the framework's counter, else by NVML. That of the node or
+  control group: what is free before the first try, for all processes of the run on the node.
 - A step takes no more items than the dataset has.
-- Each try is started as a run is, in a folder of its own (b8/, b16/ ...) with log and record. It is
-  in no table of runs and no figure. One that stands, of the same code, data and environment, is not
-  repeated, so that a search that was ended goes on.
+- Each try is started as a run is, in a folder of its own (b8/, b16/ ...) with log and record. It
+  enters no table of runs and no figure. A valid record, of the same code, data and environment, is
+  not repeated, so an interrupted search continues.
 """
 
 import json
@@ -32,11 +33,12 @@ from dlbench.study.runs import Run
 RESERVE = 0.1  # of what there is
 RESOLUTION = 16  # the batch is found to a sixteenth of itself
 MEBIBYTE = 2**20
-# Flags of start_run.py, and one of the trainer, that are of one batch.
+# Flags of start_run.py, and one of the trainer, whose values differ between batches.
 SPEC, LABEL, POSITION = "--spec=", "--label=", "--position="
 LOG = "--log"
 TOO_LARGE_STATUSES = ("oom", "timeout")
-# What tells the memory of a device, the best first: what an allocator keeps in reserve it gives up.
+# Peaks of a device's memory, the best first: reserved bytes include a cache, which the allocator
+# releases when memory runs short.
 DEVICE_PEAKS = (*memory.OF_DEVICES, "peak_used_bytes_per_device")
 MEMORY_FIELDS = (*DEVICE_PEAKS, "peak_memory_bytes", "memory_limit_bytes")
 
@@ -51,7 +53,7 @@ class Try(NamedTuple):
     Attributes:
         share: of the memory that there is, 1: all; None if it is not known.
         message: what its record says.
-        most: items of the dataset for each device; None if it has no end.
+        max_items: items of the dataset for each device; None if it has no end.
     """
 
     batch: int
@@ -62,14 +64,14 @@ class Try(NamedTuple):
 
 
 def largest(attempt: Callable[[int], Try], unit: int = 1) -> tuple[int, str]:
-    """The largest batch that fits, and why none is larger; 0 if not even the least one does.
+    """The largest batch that fits, and the reason that none is larger; 0 if none fits.
 
     Args:
         attempt: tries a batch.
         unit: of which every batch is a multiple.
     """
     fitting: list[Try] = []
-    high: int | None = None  # these three in units
+    high: int | None = None  # low, number and high count units
     low, number = 0, 1
     reason, is_extrapolated = "", False
     while True:
@@ -97,9 +99,9 @@ def largest(attempt: Callable[[int], Try], unit: int = 1) -> tuple[int, str]:
 
 
 def _expected(fitting: Sequence[Try], batch: int) -> str:
-    """Why a batch is too large, extrapolated from the last two that fitted; "" if it is not.
+    """Why a batch is expected not to fit; "" if it may fit.
 
-    Memory grows with the batch, from what weights and programs take.
+    Memory is extrapolated linearly from the last two batches that fitted.
     """
     known = [(one.batch, one.share) for one in fitting[-2:] if one.share is not None]
     if len(known) < 2:
@@ -120,17 +122,17 @@ def find(
     processes: int = 1,
     memory_mb: int | None = None,
 ) -> dict[str, Any]:
-    """Find the largest batch of a search and write what was found.
+    """Find the largest batch of a search and write found.json.
 
     Args:
         output: found.json; the tries lie beside it.
-        words: what follows start_run.py and its files for the try of the least batch.
+        arguments: those of start_run.py, after its files, that try the least batch.
         messages: where the trainers' output goes.
         processes: of the run on each node, copies included.
-        memory_mb: that the tries may take on a node, MiB; None: no such limit.
+        memory_mb: limit of the tries on a node, MiB; None: no such limit.
 
     Returns:
-        What was written.
+        The content of found.json.
 
     Raises:
         Error: a try was ended from outside.
@@ -157,7 +159,7 @@ def find(
 
 
 def skip(search: Search, output: Path, reason: str) -> dict[str, Any]:
-    """Write that nothing was tried, since this machine cannot do it; returns what was written."""
+    """Write found.json of a search that this machine cannot do, and return its content."""
     return _write(search, output, 0, reason, {"skipped": True, "tries": []})
 
 
@@ -191,7 +193,7 @@ def _entry(tried, record):
 
 
 def _max_items(run, log):
-    """Items of the dataset for each device, as the log of a try has them; None: without end."""
+    """Items of the dataset for each device, by the log of a try; None for an endless dataset."""
     for event in progress.head(log):
         if event["event"] == "run_start" and event.get("records"):
             return max(1, event["records"] // run.devices)
@@ -199,7 +201,7 @@ def _max_items(run, log):
 
 
 def node_memory(memory_mb: int | None = None, root: str | Path = "/") -> int | None:
-    """Bytes that are free on this node, or less where a control group or the site allows less."""
+    """Free bytes on this node, or the limit of the control group or the site if that is less."""
     read = hardware.Files(root)
     known = [hardware.present_facts(read)["memory_available_bytes"]]
     known += [limits.read(read)["memory_bytes"], memory_mb and memory_mb * MEBIBYTE]
@@ -207,11 +209,11 @@ def node_memory(memory_mb: int | None = None, root: str | Path = "/") -> int | N
 
 
 def judge(run: Run, record: dict[str, Any], processes: int, free: int | None) -> Try:
-    """What the record of a try says.
+    """Decide by the record of a try whether its batch fits.
 
     Args:
         processes: of the run on a node, which share `free`.
-        free: bytes of the node that there are for it; None if that is not known.
+        free: bytes of memory on the node that the run may use; None if unknown.
 
     Raises:
         Failed: it failed for another reason than memory or time.
@@ -239,10 +241,10 @@ def _share(used, available, times=1):
 
 
 def _record_of_try(run, folder, arguments, messages, number):
-    """The record of a try, which is made unless it stands."""
+    """The record of a try; start_run.py trains the run unless its record is valid."""
     log = folder / "train.jsonl"
     folder.mkdir(parents=True, exist_ok=True)
-    # The last of two attempts: it is recorded whatever happens, and not repeated if it stands.
+    # As the last of two attempts it is recorded whatever happens, and a valid record is kept.
     flags = [f"--log={log}", f"--messages={messages}", "--attempt=2", "--attempts=2"]
     program = str(own_code.PROGRAMS / "start_run.py")
     command = [sys.executable, program, *flags, *arguments_for_batch(arguments, run, log, number)]
@@ -253,10 +255,10 @@ def _record_of_try(run, folder, arguments, messages, number):
 
 
 def arguments_for_batch(arguments: Sequence[str], run: Run, log: Path, number: int) -> list[str]:
-    """The words of the least batch as those of another one.
+    """The arguments of start_run.py that try another batch, from those of the least batch.
 
     Args:
-        words: what follows start_run.py and its files.
+        arguments: after the files.
         run: the try.
         log: its log.
         number: of the try, from 1.

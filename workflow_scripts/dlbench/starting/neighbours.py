@@ -1,13 +1,12 @@
 """What others used of a run's cores and of its node while it was measured.
 
-- Others are all processes but those of the run and of the workflow that started it. Their use is
-  what was busy on the CPUs that the run may use, less what the run's processes used.
-- `Watch` takes a reading a second, in the process that supervises the run; `summarise` compares
-  the readings around the measured steps. A value that is not known is None, with a reason in
-  `unknown`.
-- Whether that is more than the config allows: records/disturbances.py.
+- Others are all processes but those of the run and of the workflow that started it. Their CPU time
+  is the busy time of the CPUs that the run may use, less that of the run's processes.
+- `Watch` takes a reading a second in the process that supervises the run; `summarise` compares the
+  readings around the measured steps. An unknown value is None, with a reason in `unknown`.
+- records/disturbances.py decides whether that is more than the config allows.
 
-Needs the standard library only; Linux only.
+Linux only; needs the standard library only.
 """
 
 import math
@@ -81,27 +80,27 @@ class Watch:
         self._share, self._device_cores = share, device_cores
         self._cpus = frozenset(cpus or os.sched_getaffinity(0))
         self._turn, self._spent_s = 0, 0.0
-        self._own = self._try_read(
+        self._own = self._get(
             "others_cpu_cores",
             lambda: node_use.ProcessTree(
                 self._proc, node_use.workflow_of(self._proc, pid or os.getpid()), mark or {}
             ),
         )
-        self._throttled = self._try_read("cpu_throttle_count", self._throttle_count)
-        self._throttle_files = self._try_read(
+        self._throttled = self._get("cpu_throttle_count", self._throttle_count)
+        self._throttle_files = self._get(
             "quota_throttled_s", lambda: limits.throttle_files(self._files)
         )
         self._load = None
         self._readings = [self._read()]
 
     def set_run(self, mark: dict[str, str], share: float | None, device_cores: int | None) -> None:
-        """Set what was not known yet when the watch began; arguments as for `Watch`."""
+        """Set what was unknown when the watch started; arguments as for `Watch`."""
         self._share, self._device_cores = share, device_cores
         if self._own:
             self._own.mark = mark
 
     def read_if_due(self) -> None:
-        """Take a reading if it is time for one."""
+        """Take a reading if the last one is older than EVERY_S."""
         now = time.monotonic()
         affordable = ALLOWANCE_S + MAX_SHARE * (now - self._readings[0].at_s)
         if now - self._readings[-1].at_s >= EVERY_S and self._spent_s < affordable:
@@ -114,20 +113,19 @@ class Watch:
     def wait_for_quiet(
         self, limit_s: float, stopped: Callable[[], str], report: Callable[[str], None]
     ) -> bool:
-        """Wait until others use less than they may, or the time is over, or `stopped()`.
+        """Wait until others use less than they may, `limit_s` is over, or `stopped()` is true.
 
-        What passed since the watch began is looked at first.
+        The time since the watch started counts as the first look.
 
         Returns:
-            False if the time was over and others still used too much.
+            False if others still used too much after `limit_s`.
         """
         started, quiet = time.monotonic(), None
         if limit_s and self._share is not None and self._own:
-            quiet = self._try_read(
-                "others_cpu_cores", lambda: self._wait(started + limit_s, stopped, report)
-            )
+            end = started + limit_s
+            quiet = self._get("others_cpu_cores", lambda: self._wait(end, stopped, report))
         self.waited_s = time.monotonic() - started
-        self._load = self._try_read(
+        self._load = self._get(
             "load_before_1min", lambda: float(self._files.text("proc/loadavg").split()[0])
         )
         self._readings = [self._read()]
@@ -144,7 +142,7 @@ class Watch:
         )
         if use.others <= limit:
             return True
-        # A look so short is not sure.
+        # The first look is too short to be sure.
         before = node_use.read_processes(self._proc)
         waiting_since = None
         while not stopped():
@@ -169,7 +167,7 @@ class Watch:
         return True
 
     def _busiest(self, before):
-        """Names and numbers of others' processes that used most CPU since then."""
+        """Names and ids of others' processes that used most CPU time since `before`."""
         now = node_use.read_processes(self._proc)
         used = {
             pid: process.own - (before[pid].own if pid in before else 0)
@@ -185,7 +183,7 @@ class Watch:
         Args:
             log: of rank 0, complete; those of other ranks and copies lie beside it.
         """
-        use = self._try_read("neighbours", lambda: self._summary(log)) or {"span_s": 0.0}
+        use = self._get("neighbours", lambda: self._summary(log)) or {"span_s": 0.0}
         use |= {"host": host_name.host()} if "host" not in use else {}
         return {
             "waited_for_quiet_s": self.waited_s,
@@ -195,10 +193,10 @@ class Watch:
 
     def _summary(self, log):
         self._readings.append(self._read())
-        parts = self._try_read("measured", lambda: measured_part.read_parts(log)) or []
+        parts = self._get("measured", lambda: measured_part.read_parts(log)) or []
         use = _Use(*self._around(parts))
         first, last = use.first, use.last
-        throttled = self._try_read("cpu_throttle_count", self._throttle_count)
+        throttled = self._get("cpu_throttle_count", self._throttle_count)
         summary = {
             "span_s": use.span_s,
             "host": host_name.host(),
@@ -249,11 +247,11 @@ class Watch:
             before = [reading for reading in self._readings if reading.utc <= started]
             after = [reading for reading in self._readings if reading.utc >= ended]
             first, last = (before or [first])[-1], (after or [last])[0]
-        # Where a clock was set meanwhile.
+        # All readings, if somebody set the clock meanwhile.
         return (first, last) if first.at_s < last.at_s else (self._readings[0], self._readings[-1])
 
     def _withhold_hidden(self, summary, parts):
-        """Say nothing of others if a part of them may be the run's, or cannot be seen."""
+        """Clear what others used if part of it may be the run's own, or cannot be seen."""
         here = _here(parts, summary["host"])
         logged_s = sum(part.cpu_time_s or 0 for part in here)
         own_s = _difference(self._readings[-1].own_s, self._readings[0].own_s) or 0
@@ -276,7 +274,7 @@ class Watch:
             self.unknown[name] = reason
 
     def _take_busiest_node(self, summary, parts):
-        """Of several nodes the one counts whose others used most."""
+        """Of several nodes, report the one whose others used most."""
         here = _here(parts, summary["host"])
         for host in sorted({part.host for part in parts if part not in here}):
             try:
@@ -289,11 +287,11 @@ class Watch:
                 summary |= {"host": host, "others_cpu_cores": others, "cores": cores}
 
     def _read(self):
-        ours, node = self._try_read(
+        ours, node = self._get(
             "others_cpu_cores", lambda: node_use.cpu_times(self._proc, self._cpus)
         ) or (None, None)
         at_s, utc = time.monotonic(), event_log.utc_now()
-        own = self._own and self._try_read("others_cpu_cores", self._own.look)
+        own = self._own and self._get("others_cpu_cores", self._own.look)
         own_s, disks, moved = own or (None, None, 0)
         own_read_bytes, own_bytes = disks or (None, None)
         return Reading(
@@ -306,21 +304,21 @@ class Watch:
             own_bytes=own_bytes,
             moved=moved,
             pressure_s=tuple(
-                self._try_read(
+                self._get(
                     f"{name}_pressure_percent",
                     lambda name=name: node_use.pressure_s(self._proc, name),
                 )
                 for name in node_use.RESOURCES
             ),
-            disk_bytes=self._try_read(
+            disk_bytes=self._get(
                 "others_disk_bytes_per_s", lambda: node_use.disk_bytes(self._root)
             ),
-            clock_mhz=self._try_read("cpu_clock_mhz", self._clock_mhz),
-            throttled=self._try_read("quota_throttled_s", self._quota_throttled),
+            clock_mhz=self._get("cpu_clock_mhz", self._clock_mhz),
+            throttled=self._get("quota_throttled_s", self._quota_throttled),
         )
 
     def _clock_mhz(self):
-        """Of one CPU after the other: the driver may take 20 ms for each."""
+        """The clock of one CPU, the next one at each call: reading one may take 20 ms."""
         if "cpu_clock_mhz" in self.unknown:
             return None
         self._turn += 1
@@ -333,15 +331,15 @@ class Watch:
         places = self._throttle_files
         return None if places is None else limits.throttled(self._files, places)
 
-    def _try_read(self, name, answer):
-        """As Files.ask: what cannot be read is None, with the reason."""
+    def _get(self, name, answer):
+        """The value of `answer()`; None if it cannot be read, with the reason in `unknown`."""
         value = self._files.ask(name, answer)
         self.unknown |= self._files.unknown
         return value
 
 
 class _Use:
-    """What was used between two readings, in cores; None if a reading lacks it."""
+    """What was used between two readings, in cores; None where a reading lacks the value."""
 
     def __init__(self, first, last):
         self.first, self.last = first, last
@@ -359,10 +357,10 @@ class _Use:
 
     @property
     def resolution(self):
-        """Three standard deviations of what cutting off parts of a tick makes of a number.
+        """Three standard deviations of the error from counting whole ticks, in cores.
 
-        Of each time, the error of a difference has the standard deviation tick / sqrt(6): one for
-        each CPU, and two (user and system) for each process that was at work.
+        The difference of two times has an error with standard deviation tick / sqrt(6). There is
+        one time for each CPU, and two (user and system) for each process that ran.
         """
         if not self.last.ours:
             return None
@@ -373,7 +371,7 @@ class _Use:
         return None if None in (before, after) else times * (after - before) / self.span_s
 
     def _others(self, before, after, own):
-        """What is busy less our own; at least the stolen time, which some kernels count as ours."""
+        """Busy time less that of our processes, and at least the stolen time."""
         if None in (before, after, own):
             return None
         busy = after.count - (after.idle_s - before.idle_s) / self.span_s
@@ -381,7 +379,7 @@ class _Use:
 
 
 def _here(parts, host):
-    """The Parts of this node; all where all are of one, whatever another program calls it."""
+    """The parts of this node; all of them if there is one node, whatever its name in the logs."""
     hosts = {part.host for part in parts} - {None}
     return [part for part in parts if len(hosts) < 2 or part.host in (None, host)]
 

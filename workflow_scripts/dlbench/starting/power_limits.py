@@ -124,8 +124,9 @@ class Limits:
         if not now or not _is_close(now.enforced_w, self._limit_w):
             raise Refused(
                 f"{gpu.uuid} takes from {gpu.least_w:g} to {gpu.most_w:g} W and enforces "
-                f"{_format_watts(now and now.enforced_w)} now; {self._command} said: {output}. Root "
-                "may set it, and whom the site lets by site.power_limit_command (docs/training.md)"
+                f"{_format_watts(now and now.enforced_w)} now; {self._command} said: {output}. "
+                "Root may set it, and whom the site lets by site.power_limit_command "
+                "(docs/training.md)"
             )
         report["enforced_w"] = now.enforced_w
 
@@ -139,8 +140,8 @@ class Limits:
                 report["enforced_last_w"] = now and now.enforced_w
                 if not _is_close(report["enforced_last_w"], report["enforced_w"]):
                     self.changed = (
-                        f"the power limit of {uuid} was {_format_watts(report['enforced_w'])} at the "
-                        f"start and {_format_watts(report['enforced_last_w'])} at the end"
+                        f"the power limit of {uuid} was {_format_watts(report['enforced_w'])} at "
+                        f"the start and {_format_watts(report['enforced_last_w'])} at the end"
                     )
                 report["restored"] = _restored(files.read_json(_note(uuid)) or {}, now)
             except (Error, OSError) as error:

@@ -311,10 +311,8 @@ def _wait_for_exit_codes(links):
         failed = _failed(links)
         if not failed and time.monotonic() > deadline:
             left = [str(index) for index, link in links.items() if link.exit_code is None]
-            failed = (
-                1,
-                f"still there {start_processes.EXIT_TIMEOUT_S:g} s after this pod: {', '.join(left)}",
-            )
+            waited_s = start_processes.EXIT_TIMEOUT_S
+            failed = 1, f"still there {waited_s:g} s after this pod: {', '.join(left)}"
         if failed:
             print(failed[1], file=sys.stderr)
             return failed[0]

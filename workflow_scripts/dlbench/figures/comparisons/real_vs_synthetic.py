@@ -84,7 +84,7 @@ def _row(axes, row, synthetic, drift):
 
 
 def _counterparts(row, synthetic):
-    """(Synthetic runs equal in all settings, in which of FOUND_OUT they differ).
+    """(Synthetic runs equal in all settings, in which of FACTS they differ).
 
     If some of them differ in nothing, only these.
     """
