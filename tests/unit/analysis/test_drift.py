@@ -103,7 +103,7 @@ def test_a_machine_that_slowed_between_sessions_is_no_difference_of_conditions()
     assert known.flags == ("measured apart",)
     assert known.difference.ratio.value == pytest.approx(1)
     assert known.columns["drift"] == pytest.approx(0.5, abs=0.01)
-    assert known.words.startswith("drift -50.")
+    assert known.label.startswith("drift -50.")
 
 
 def test_a_speedup_is_corrected_by_the_drift_of_its_bases_devices():

@@ -71,7 +71,7 @@ def test_secrets_in_what_digests_name_stay_and_are_named(tmp_path):
     assert (chosen, counts) == (files, {})
     assert left == ["trainers/theirs/theirs.py", "own/mine.py", "results/report.html"]
     lines = write_archive.ArchiveSummary(1, 4, counts, left).describe_secrets()
-    assert lines[0].startswith("  a secret stays in trainers/theirs/theirs.py, whose digest")
+    assert lines[0].startswith("  a secret stays in trainers/theirs/theirs.py, since results")
 
 
 def test_of_many_files_the_first_are_named():

@@ -68,12 +68,14 @@ def test_an_archive_of_an_earlier_version_is_made_again_by_our_own_programs(tmp_
     (tmp_path / "new.parquet").write_bytes(content(imported))
     table = pq.read_table(tmp_path / "new.parquet")
     later = ["session", "disturbed", "others_cpu_cores"]
-    assert set(later) <= set(table.column_names) and rederive.LATER.keys() <= settings.keys()
+    assert (
+        set(later) <= set(table.column_names) and rederive.DEFAULTS_SINCE.keys() <= settings.keys()
+    )
     pq.write_table(table.drop_columns(later), tmp_path / "old.parquet")
     # This study has some imports, references and trainers; of data one key is new.
-    later = rederive.LATER.keys() - {"imports", "references", "trainers", "data"}
+    later = rederive.DEFAULTS_SINCE.keys() - {"imports", "references", "trainers", "data"}
     of_before = {name: value for name, value in settings.items() if name not in later}
-    of_data = rederive.LATER["data"].keys()
+    of_data = rederive.DEFAULTS_SINCE["data"].keys()
     of_before["data"] = {k: v for k, v in settings["data"].items() if k not in of_data}
     changes = {
         "config.yaml": yaml.safe_dump(of_before).encode(),

@@ -182,7 +182,7 @@ def test_a_log_that_is_not_its_records_is_refused_and_the_archive_stays(tmp_path
 def test_what_is_missing_is_named(tmp_path, monkeypatch):
     copied(tmp_path, monkeypatch)
     Path("results/report.html").unlink()
-    with pytest.raises(Error, match=r"results/report.html: not there; `snakemake archive` makes"):
+    with pytest.raises(Error, match=r"results/report.html: missing; `snakemake archive` makes"):
         write_archive.write(merged(), ARCHIVE)
     min(Path("results/runs").glob("*/run.json")).unlink()
     with pytest.raises(run_record.RecordError, match="there is no record"):

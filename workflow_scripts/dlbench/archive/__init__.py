@@ -1,6 +1,6 @@
-"""The archive of a study, one zip: written, verified, and its results made again from it.
+"""The archive of a study, one zip file: write it, verify it, and derive its results again.
 
-Programs and rules/archive.smk use it (write_archive, verify_archive, archive_logs, rederive,
-workflow_files); no other room imports it. It imports rooms below; what verifies needs the standard
-library alone.
+Programs and rules/archive.smk use this room (write_archive, verify_archive, archive_logs, rederive,
+workflow_files); no other room imports it. The modules that verify an archive need the standard
+library only.
 """

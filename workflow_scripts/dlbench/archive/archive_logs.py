@@ -1,7 +1,7 @@
-"""Whether the records of an archive say what its logs do: every log is read anew.
+"""Compare the records of an archive with its logs, which are parsed again.
 
-Digests show that no file was changed after the list of them was made. A record that was changed
-before that, and its list with it, is found by its logs; one whose logs were changed with it is not.
+Digests detect changes made after the manifest was written. A record that was changed together with
+its manifest still differs from its logs. Logs that were changed, too, go undetected.
 Needs the standard library only.
 """
 
@@ -16,17 +16,17 @@ from dlbench.archive import verify_archive
 from dlbench.archive.verify_archive import Bag
 from dlbench.records import rereading, run_record
 
-MOST_LOG_BYTES = 1 << 30  # all events of a run are held in memory
+MOST_LOG_BYTES = 1 << 30  # parsing holds all events of a run in memory
 
 
 @dataclass(frozen=True)
 class LogComparison:
-    """What came out.
+    """The result of comparing records with logs.
 
     Attributes:
-        same: how many records say what their logs do.
-        differing: a line for each value that a record has otherwise than its logs.
-        others: {version of the parser: records}, which only that version can compare.
+        same: number of records that agree with their logs.
+        differing: one line for each value in which a record differs from its logs.
+        others: {version of the parser: number of records}; only that version can compare them.
     """
 
     same: int
@@ -38,7 +38,7 @@ def compare(bag: Bag) -> LogComparison:
     """Compare each record of a bag with the logs beside it.
 
     Args:
-        bag: an open one, seen to be sound.
+        bag: an open bag without problems (verify_archive.problems).
     """
     others: Counter[int] = Counter()
     same, differing = 0, []
@@ -58,7 +58,7 @@ def compare(bag: Bag) -> LogComparison:
 
 
 def describe_other_versions(others: dict[int, int]) -> str:
-    """A line about records of other versions of the parser, "" where there are none."""
+    """A sentence about records of other versions of the parser; "" if there are none."""
     if not others:
         return ""
     versions = " and ".join(f"{count} of version {n}" for n, count in sorted(others.items()))
@@ -69,7 +69,7 @@ def describe_other_versions(others: dict[int, int]) -> str:
 
 
 def _differences(bag, name, record):
-    """Lines on what a record says otherwise than its logs."""
+    """One line for each value in which a record differs from its logs."""
     prefix = f"{bags.PAYLOAD}/{name.removesuffix('run.json')}"
     with tempfile.TemporaryDirectory() as folder:
         for log in record["files"]:

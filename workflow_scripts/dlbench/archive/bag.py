@@ -1,9 +1,8 @@
-"""Bags: a zip in which every file's digest is written down, the same bytes for the same files.
+"""Write bags: zip files with the digest of every file in them; the same files give the same bytes.
 
-The format is BagIt 1.0 (RFC 8493): one folder, `archive`, with the files themselves under `data`,
-and beside them manifests with their SHA-256 and tag files about the bag. Files are read and written
-once, in the order given, so neither their number nor their size takes memory. Date and permissions
-of each entry are fixed.
+The format is BagIt 1.0 (RFC 8493): one folder, `archive`, has the payload in `data`, and beside it
+manifests with SHA-256 digests and tag files about the bag. Files are read and written once, in the
+given order, as streams. Date and permissions of each entry are fixed.
 """
 
 import contextlib
@@ -21,9 +20,9 @@ MANIFEST, TAG_MANIFEST = "manifest-sha256.txt", "tagmanifest-sha256.txt"
 DECLARATION = "bagit.txt", "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"
 DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can have
 BLOCK_BYTES = 1 << 20
-_PERMISSIONS = 0o100644 << 16  # a plain file; who unpacks it, decides by the umask
+_PERMISSIONS = 0o100644 << 16  # a plain file; the umask of the user who unpacks it applies
 _UNIX = 3
-# What would need an encoding in manifests, on which readers disagree.
+# Characters that manifests would have to encode, on which readers disagree.
 _UNUSUAL = re.compile(r"[\x00-\x1f\x7f%\\]")
 
 
@@ -33,16 +32,16 @@ def write(
     info: Iterable[tuple[str, str]],
     check: Callable[[dict[str, tuple[int, str]]], None] | None = None,
 ) -> None:
-    """Write a bag, whole or not at all.
+    """Write a bag atomically.
 
     Args:
         files: maps names, relative to the payload, to paths or to the content itself.
         info: (label, value) pairs of bag-info.txt.
-        check: is called with {name: (bytes, sha256)} of the payload before the bag takes its
-            place; where it raises there is none.
+        check: called with {name: (bytes, sha256)} of the payload before the bag gets its name; if
+            it raises, no bag is written.
 
     Raises:
-        Error: a file's name cannot be written down.
+        Error: a file's name has a character that manifests cannot have.
     """
     for name in files:
         if _UNUSUAL.search(name):
@@ -80,7 +79,7 @@ def _add(archive, name, source):
             blocks, entry.file_size = [source], len(source)
         else:
             file = stack.enter_context(open(source, "rb"))
-            # Of large files the entry's header must be of another kind.
+            # zipfile needs the size beforehand: large files have another header.
             entry.file_size = Path(source).stat().st_size
             blocks = iter(lambda: file.read(BLOCK_BYTES), b"")
         target = stack.enter_context(archive.open(entry, "w"))

@@ -1,9 +1,9 @@
-"""The crate: what an archive says of itself, ro-crate-metadata.json, for machines.
+"""ro-crate-metadata.json: the machine-readable description of an archive.
 
-A Provenance Run Crate 0.5 on RO-Crate 1.1: the workflow with its steps and tools, the execution of
-the whole as one action, and one for each run. A run's files are one entity, its folder, so the
-crate grows by some 1.5 kB a run. Sources: the profile,
-https://w3id.org/ro/wfrun/provenance/0.5, and what it rests on.
+A Provenance Run Crate 0.5 on RO-Crate 1.1: the workflow with its steps and tools, one action for
+the execution of the whole study, and one for each run. A run's folder is one entity, without its
+files, so the crate grows by 1.5 kB a run. Sources: the profile
+https://w3id.org/ro/wfrun/provenance/0.5 and the profiles that it extends.
 """
 
 import json
@@ -28,7 +28,7 @@ PROFILES = {
 }
 SNAKEMAKE = {"name": "Snakemake", "url": {"@id": "https://snakemake.readthedocs.io"}}
 RUNS, TRAIN = "results/runs/", "workflow_scripts/train.py"
-# What follows the training: the step, its program's words, what it reads and makes.
+# The steps after training: program, its description, prefix of its inputs, prefix of its outputs.
 DERIVING = (
     ("collect_runs", "Collect all records into tables", RUNS, "results/tables/"),
     ("draw_figure", "Draw the figures", "results/tables/", "results/figures/"),
@@ -59,16 +59,16 @@ def metadata(
     """The content of ro-crate-metadata.json, as bytes.
 
     Args:
-        title: of the study.
-        authors: of the archive, an `author` each.
-        license_id: as SPDX has it.
-        engine_version: Snakemake's.
-        names: of all files in the archive.
-        runs: of each run its `id`, `label`, `status`, `message`, `dataset`, `trainer`, `image` (the
-            digest of what it was in, or None), `started`, `ended` (UTC, None where it never began).
+        title: name of the study.
+        authors: authors of the archive, each from `author`.
+        license_id: SPDX identifier.
+        engine_version: Snakemake's version.
+        names: names of all files in the archive.
+        runs: for each run its `id`, `label`, `status`, `message`, `dataset`, `trainer`, `image` (a
+            digest, or None on bare metal), `started` and `ended` (UTC; None if it never started).
     """
     names = set(names)
-    # A run's files are its folder.
+    # The folder of a run stands for its files.
     singles = sorted(name for name in names if not name.startswith(RUNS))
     steps = list(_steps(singles, runs))
     tools = [tool for _, step_tools, _ in steps for tool in step_tools]
@@ -103,12 +103,12 @@ def metadata(
 
 
 def author(number: int, entry: dict[str, Any]) -> dict[str, Any]:
-    """What the crate says of an author.
+    """The crate's entity for an author.
 
     Args:
-        number: which one it is.
-        entry: as in CITATION.cff: a person's names, or the one name of an entity (Citation File
-            Format 1.2.0).
+        number: position in the list of authors, from 1; part of the id if nothing else is.
+        entry: as in CITATION.cff: the names of a person, or the name of an organisation (Citation
+            File Format 1.2.0).
     """
     names = [entry.get(key) for key in ("given-names", "name-particle", "family-names")]
     return {
@@ -119,12 +119,12 @@ def author(number: int, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def last_date(runs: Sequence[dict[str, Any]]) -> str:
-    """The day of the last run that ended, the date of an archive: it is of no later content."""
+    """The archive's date: the day on which its last run ended."""
     return max((run["ended"] for run in runs if run["ended"]), default="1980-01-01")[:10]
 
 
 def _head(title, authors, license_id, singles, runs):
-    """The crate itself: what it is of, by whom, its licence, the profiles it keeps to."""
+    """Entities for the crate itself: its content, authors, licence and profiles."""
     licence = f"https://spdx.org/licenses/{license_id}"
     yield {
         "@id": METADATA,
@@ -158,7 +158,7 @@ def _head(title, authors, license_id, singles, runs):
 
 
 def _workflow(title, engine_version, steps, tools, singles, runs):
-    """The workflow, its steps, the language it is in, its engine, and its execution as a whole."""
+    """Entities for the workflow, its steps, language and engine, and the study's execution."""
     results = [name for name in singles if any(name.startswith(output) for *_, output in DERIVING)]
     yield {
         "@id": WORKFLOW,
@@ -207,7 +207,7 @@ def _workflow(title, engine_version, steps, tools, singles, runs):
 
 
 def _steps(singles, runs):
-    """(name, tools, actions) of each step that made something; training's actions are the runs'."""
+    """(name, tools, actions) of each step that has outputs; the runs are training's actions."""
     others = sorted({run["trainer"] for run in runs} - {BUILT_IN})
     own_tools = [_program(TRAIN, "Train one combination")] * any(
         run["trainer"] == BUILT_IN for run in runs
@@ -237,7 +237,7 @@ def _steps(singles, runs):
 
 
 def _run_actions(run, names):
-    """A run's folder, what made it, and the step of the workflow that had it made."""
+    """Entities for a run: its folder, the action that trained it, and the step that started it."""
     data = (f"manifests/{run['dataset']}.json", f"adopted/{run['dataset']}/manifest.json")
     completed = run["status"] in ENDED_WELL
     yield {"@id": _run_folder(run), "@type": "Dataset", "name": run["label"]}

@@ -1,9 +1,9 @@
-"""What goes into an archive without the secrets in it: configs, and texts that programs printed.
+"""Hide secrets in the texts of an archive: configs, and what programs printed.
 
-- Hidden is what dlbench/machine/redaction.py knows, and each secret that it finds in the config
-  wherever a text has it again. Nobody can know that this is all.
-- Logs, records, tables and code are as they are, since digests name their content: what is found in
-  them is reported.
+- Hidden are the secrets that dlbench/machine/redaction.py recognises, and each secret of the config
+  wherever it occurs in a text. Other secrets may remain.
+- Logs, records, tables and code stay unchanged, since digests name their content. Secrets in them
+  are reported.
 """
 
 import json
@@ -15,16 +15,16 @@ from typing import Any
 
 from dlbench.machine import redaction
 
-# Nothing is made from these, and no digest names them.
+# Texts in which secrets are hidden: no result depends on them, and no digest names them.
 TEXTS = re.compile(r"as_given/.+|results/(?:runs|batches)/.+/output/.+|results/.+\.log")
-# Of others, whose programs may have a key in them.
+# Code of users, which may contain a key.
 CODE = ("trainers/", "own/", "references/")
-LEAST_SECRET_LETTERS = 6  # of a secret that is looked for as it is: a shorter one is in many words
+LEAST_SECRET_LETTERS = 6  # shorter secrets are not searched for: many words contain them
 BLOCK_BYTES = 1 << 20
 
 
 def secrets_of(*settings: Any) -> list[str]:
-    """The secrets that are found in settings, and those that a start hands on, longest first."""
+    """The secrets in settings and in the environment variable redaction.VARIABLE, longest first."""
     secrets = set(json.loads(os.environ.get(redaction.VARIABLE, "[]")))
 
     def hide(secret):
@@ -44,12 +44,12 @@ def redact_files(
 
     Args:
         files: {name in the archive: path or content}.
-        secrets: known ones, as of `secrets_of`.
-        folder: where redacted copies lie until the archive is written.
+        secrets: known secrets, from `secrets_of`.
+        folder: temporary folder for the redacted copies.
 
     Returns:
-        The files; {name: number of secrets hidden in it}; the names of those that have a secret and
-        stay as they are.
+        The files, with redacted copies; {name: number of secrets hidden in it}; the names of files
+        that contain a secret and stay unchanged.
     """
     known = [secret.encode() for secret in secrets]
     archived, unredacted = dict(files), []
@@ -65,12 +65,12 @@ def redact_files(
 
 
 def _redacted_copy(source, known, copy):
-    """Write a text without its secrets. Returns how many were hidden; 0: there is no copy."""
+    """Write a redacted copy of a text. Returns the number of secrets hidden; 0: no copy is kept."""
     total = 0
     with open(copy, "wb") as file:
         for block in _lines(source):
             if b"\0" in block:
-                total = 0  # no text
+                total = 0  # binary
                 break
             text, count = _redacted(block, known)
             total += count
@@ -81,7 +81,7 @@ def _redacted_copy(source, known, copy):
 
 
 def _redacted(block, known):
-    """(bytes without secrets, how many were hidden)."""
+    """(bytes without secrets, number of secrets hidden)."""
     count = 0
     hidden = redaction.HIDDEN.encode()
     for secret in known:
@@ -108,7 +108,7 @@ def _has_secret(name, source, known):
 
 
 def _lines(source):
-    """The content in blocks of whole lines; a line longer than a block is one."""
+    """Yield the content in blocks of whole lines; a line longer than a block is cut."""
     if isinstance(source, bytes):
         yield from source.splitlines(keepends=True)
         return

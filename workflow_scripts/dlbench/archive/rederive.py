@@ -1,13 +1,14 @@
-"""From an archive alone: all its tables, figures and its report again, compared byte for byte.
+"""Derive the tables, figures and report of an archive again, and compare them byte for byte.
 
-- The archive is checked, then unpacked without them; what is made again cannot be what was there.
-- Tables are made from records, so each record is compared with its logs, which are read anew.
-- The programs are those of the archive, started as its workflow starts them, or our own where its
-  code is not to be trusted: they take what its config does not say yet from LATER. Nothing is
-  trained and nothing is fetched.
-- What differs is named, with what else differs here: the versions of Python and packages.
+- The archive is verified, then unpacked without tables, figures and report, so a file that is
+  there afterwards was derived here.
+- Tables are derived from records, so each record is compared with its logs, which are parsed again.
+- The archive's own programs run, as its workflow starts them; or this checkout's, if the archive's
+  code is not trusted. These take keys that an older config lacks from DEFAULTS_SINCE. Nothing is
+  trained or downloaded.
+- Differing files are named, together with differing versions of Python and packages.
 
-Needs the standard library only; the programs need what tables and figures are made with.
+Needs the standard library only; the programs that it starts need the workflow's packages.
 """
 
 import json
@@ -35,7 +36,7 @@ ABOUT, REPORT = "archive.json", "results/report.html"
 RUN_TABLES = {f"{name}.parquet" for name in table_names.OF_RUN}
 PROGRAMS = Path("workflow_scripts")
 LAST_LINES = 15
-# What a config of an earlier version does not say, as it was before it could be said.
+# Config keys that earlier versions did not have, with the values that give their behaviour.
 DEFAULTS_SINCE = {
     "imports": [],
     "references": [],
@@ -50,13 +51,14 @@ DEFAULTS_SINCE = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of it.
+    """The result of deriving an archive's results again.
 
     Attributes:
-        tables, run_tables, figures: how many there are, identical or not.
-        differing: names of files that came out otherwise, or not at all, or were not there.
-        versions: (name, in the archive, here) of what differs.
-        records: what the records say beside what their logs do.
+        tables, run_tables, figures: numbers of files, identical or not.
+        differing: names of files that differ, that were not derived again, or that the archive
+            lacks.
+        versions: (package, version in the archive, version here) where these differ.
+        records: the comparison of records with their logs.
     """
 
     tables: int
@@ -68,14 +70,14 @@ class Outcome:
 
 
 def rederive(bag: Bag, folder: str | Path, own_code: bool = False) -> Outcome:
-    """Make everything that the archive's logs give again, in a new folder.
+    """Derive everything that follows from an archive's logs again, in a new folder.
 
     Args:
-        bag: an open one.
-        own_code: have our programs do it instead of those in the archive.
+        bag: an open bag.
+        own_code: start this checkout's programs instead of the archive's.
 
     Raises:
-        Error: the archive is not sound, a package is missing, or a program failed.
+        Error: the archive has problems, a package is missing, or a program failed.
     """
     check_sound(bag)
     about = _read_about(bag)
@@ -114,15 +116,19 @@ def rederive(bag: Bag, folder: str | Path, own_code: bool = False) -> Outcome:
 
 
 def check_sound(bag: Bag) -> None:
-    """Raises Error with every problem of an archive."""
+    """Check that an archive has no problems.
+
+    Raises:
+        Error: it has; the message lists them.
+    """
     if problems := verify_archive.problems(bag):
         raise Error("\n".join([f"{bag.path} is not sound:", *verify_archive.summarise(problems)]))
 
 
 def training_plan(bag: Bag) -> Iterator[str]:
-    """Lines that say what would be trained to repeat a study, the longest runs first."""
+    """Yield a line for each run that repeating the study would train, the longest runs first."""
     costs = [_run_cost(bag, name) for name in bag.payload if verify_archive.RECORD.fullmatch(name)]
-    # Sentinels were trained for what was added later.
+    # Sentinels repeat runs whenever a study is extended; a study from scratch needs none.
     todo = [entry for entry in costs if entry[1] != "skipped" and not entry[0].sentinel]
     names = labels([run for run, _, _ in todo])
     for run, status, seconds in sorted(todo, key=lambda entry: -(entry[2] or 0) * entry[0].nodes):
@@ -141,10 +147,10 @@ def training_plan(bag: Bag) -> Iterator[str]:
 
 
 def _run_cost(bag, name):
-    """(Run, how it ended, seconds it took or None) of a record.
+    """(Run, status, duration in seconds or None) of a record.
 
     Raises:
-        Error: it is not one that we know how to read.
+        Error: this version cannot read the record.
     """
     record = json.loads(bag.read(f"data/{name}", verify_archive.MOST_RECORD_BYTES))
     try:
@@ -158,10 +164,10 @@ def _run_cost(bag, name):
 
 
 def _read_about(bag):
-    """What an archive says of how it was made.
+    """The content of archive.json: figures, tables, and the versions that made them.
 
     Raises:
-        Error: it is none of ours.
+        Error: the archive was not written by dlbench.
     """
     try:
         about = json.loads(bag.read(f"data/{ABOUT}"))
@@ -172,7 +178,7 @@ def _read_about(bag):
 
 
 def _is_derived(name, about):
-    """Whether a file of the archive comes from others in it."""
+    """Whether a file of the archive is derived from other files in it."""
     if name == REPORT or name.startswith("results/figures/"):
         return True
     path = Path(name)
@@ -194,7 +200,7 @@ def _run_programs(programs, folder, figures, defaults):
 
 def _run_program(programs, folder, program, *arguments):
     command = [sys.executable, str(programs / program), *arguments]
-    # Of both, what is meant for us would lead the archive's programs to our files.
+    # Our values would make the archive's programs import our files.
     variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
     finished = subprocess.run(
         command,
@@ -213,7 +219,7 @@ def _run_program(programs, folder, program, *arguments):
 
 
 def _versions(made_with):
-    """(name, there, here) where they differ; here is None where it is missing."""
+    """(package, version in the archive, version here or None) where these differ."""
     differing = []
     for name, archived in sorted(made_with.items()):
         try:

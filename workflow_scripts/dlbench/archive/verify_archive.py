@@ -1,11 +1,12 @@
-"""Bags of others, which may be damaged or made to do harm: read in place, checked, unpacked.
+"""Verify and unpack bags, which may be damaged or malicious; they are read in place.
 
-- Before anything is read: names that lead elsewhere or that some system cannot have, links and
-  devices, more files or bytes than the limits, and what would be a decompression bomb are refused.
-- Then every digest is compared, both lists are seen to be complete, and each record with the files
-  beside it. Nothing of the content is run or unpickled; memory does not grow with the files' size.
+- Before any content is read, these are refused: names that lead out of the folder or that some
+  system does not allow, links and devices, more files or bytes than the limits, and decompression
+  bombs.
+- Then every digest is compared, both manifests must list every file, and each record must match the
+  files beside it. No content is executed or unpickled; files are read as streams.
 
-Only the standard library is needed.
+Needs the standard library only.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ from dlbench import Error
 from dlbench.archive.bag import BLOCK_BYTES, DECLARATION, MANIFEST, PAYLOAD, TAG_MANIFEST
 from dlbench.records import run_record
 
-# Deflate reaches 1032; logs of equal steps some 30.
+# Unpacked over packed bytes: deflate reaches 1032, logs with equal steps about 30.
 MOST_RATIO, SMALL_BYTES = 200, 1 << 20
 MOST_FILES, MOST_DIRECTORY_BYTES = 500_000, 200 << 20
 MOST_OF_A_KIND, MOST_LINES = 5, 100  # problems that are printed
@@ -44,9 +45,10 @@ DAMAGE = (
 )
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ENCRYPTED, DESCRIBED = 0x1, 0x8
-# In zip files: after a file that was written as a stream, at the end, before that in large ones.
+# Bytes of zip structures: the descriptor after a file that was written as a stream, the end of the
+# directory, and in large files the ZIP64 end before it.
 DESCRIPTORS, END_BYTES, WIDE_END_BYTES = (12, 16, 20, 24), 22, 56 + 20
-# Names that Windows gives to devices, whatever follows the dot.
+# Windows reserves these names for devices, with any suffix.
 _DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 _FORBIDDEN = re.compile(r'[\x00-\x1f\x7f<>:"|?*\\]')
 _MANIFEST_LINE = re.compile(r"([0-9a-fA-F]{64})[ \t]+\*?(.+)")
@@ -54,7 +56,7 @@ RECORD = re.compile(r"results/runs/([^/]+)/run\.json")
 
 
 class Refused(Error):
-    """A file that is no archive of ours, or that may do harm; the message says why."""
+    """A file is no archive of dlbench, or may do harm; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Bag:
         """The content of a small file.
 
         Raises:
-            Refused: it is not there, damaged, or larger than it may be.
+            Refused: it is missing, damaged, or larger than `most_bytes`.
         """
         if name not in self.entries:
             raise Refused(f"{name}: missing")
@@ -84,10 +86,10 @@ class Bag:
         return b"".join(self.blocks(name))
 
     def blocks(self, name: str) -> Iterator[bytes]:
-        """Yield the content of a file.
+        """Yield the content of a file in blocks.
 
         Raises:
-            Refused: it is damaged.
+            Refused: the file is damaged.
         """
         left = self.entries[name].file_size
         try:
@@ -103,13 +105,13 @@ class Bag:
 
 @contextmanager
 def open_bag(path: str | Path, limit_bytes: float = DEFAULT_LIMIT_BYTES) -> Iterator[Bag]:
-    """Open a bag, having seen that its files may be read and unpacked.
+    """Open a bag whose files are safe to read and unpack.
 
     Args:
-        limit_bytes: that all files together may have.
+        limit_bytes: most bytes that all files together may have when unpacked.
 
     Raises:
-        Refused: they may not, or it is no bag.
+        Refused: the files are not safe, or it is no bag.
     """
     path = Path(path)
     size = path.stat().st_size
@@ -130,16 +132,16 @@ def open_bag(path: str | Path, limit_bytes: float = DEFAULT_LIMIT_BYTES) -> Iter
 
 
 def problems(bag: Bag) -> list[str]:
-    """What is wrong with a bag: one line each, none where all is as it was written.
+    """One line for each problem of a bag; none if every file is as it was written.
 
     Args:
-        bag: from `opened`.
+        bag: from `open_bag`.
     """
     return list(map(printable, _problems(bag)))
 
 
 def summarise(problems: list[str]) -> list[str]:
-    """The same lines; of very many that say the same of other files the first ones, and a count."""
+    """The problems in few lines: of each kind the first MOST_OF_A_KIND files, and how many more."""
     kinds: Counter[str] = Counter()
     lines = []
     for problem in problems:
@@ -154,7 +156,7 @@ def summarise(problems: list[str]) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """A text from an archive for a terminal, which must not obey it."""
+    """A text from an archive, safe to print: control characters are escaped."""
     return text if text.isprintable() else repr(text)
 
 
@@ -162,11 +164,11 @@ def unpack(bag: Bag, folder: str | Path, wanted: Callable[[str], bool]) -> None:
     """Write files of the payload into a new or empty folder.
 
     Args:
-        bag: seen to be sound.
-        wanted: takes a name and says whether to write that file.
+        bag: a bag without problems.
+        wanted: whether to write the file of a name.
 
     Raises:
-        Refused: there is something in the folder, or it has too little space.
+        Refused: the folder is not empty, or its disk has too little space.
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -186,7 +188,7 @@ def unpack(bag: Bag, folder: str | Path, wanted: Callable[[str], bool]) -> None:
 
 
 def digests(bag: Bag) -> dict[str, str]:
-    """{name: SHA-256} of the payload's files, as the bag's list has them."""
+    """{name: SHA-256} of the payload's files, from the bag's manifest."""
     listed = _manifest(bag, MANIFEST, [])
     return {name.removeprefix(f"{PAYLOAD}/"): digest for name, digest in listed.items()}
 
@@ -203,7 +205,9 @@ def _problems(bag):
     for name in sorted(bag.entries):
         if name == TAG_MANIFEST:
             continue
-        listed, manifest = (payload, MANIFEST) if name.startswith(f"{PAYLOAD}/") else (tags, TAG_MANIFEST)
+        listed, manifest = (
+            (payload, MANIFEST) if name.startswith(f"{PAYLOAD}/") else (tags, TAG_MANIFEST)
+        )
         expected = listed.pop(name, None)
         if expected is None:
             lines.append(f"{name}: not in {manifest}: it was added")
@@ -228,7 +232,7 @@ def _problems(bag):
 
 
 def _check_directory(path, size):
-    """Refuse a directory of entries that would fill the memory; zipfile reads it whole."""
+    """Refuse a central directory that would fill the memory, since zipfile reads it at once."""
     with open(path, "rb") as file:
         file.seek(max(0, size - 66_000))
         tail = file.read()
@@ -253,7 +257,7 @@ def _check_entries(entries, path):
             raise Refused(f"{path}: {name!r} is a link or a device, no plain file")
         if entry.flag_bits & ENCRYPTED or entry.compress_type not in METHODS:
             raise Refused(f"{path}: {name!r} is encrypted or packed in a way that is not ours")
-    # On systems that take a.txt and A.txt for the same, one would replace the other.
+    # On systems that ignore case, A.txt would overwrite a.txt.
     counts = Counter(entry.filename.casefold() for entry in entries)
     twice = next((name for name, number in counts.items() if number > 1), None)
     if twice:
@@ -293,7 +297,7 @@ def _check_sizes(entries, size, limit_bytes, path):
 
 
 def _unlisted_bytes(bag):
-    """Yield what a zip file holds beside its files, where no list sees it: bytes and comments."""
+    """Yield a line for each comment, and for bytes between files, which no manifest covers."""
     size, end, spare = bag.path.stat().st_size, 0, ()
     with open(bag.path, "rb") as file:
         for entry in sorted(bag.archive.infolist(), key=lambda entry: entry.header_offset):
@@ -321,7 +325,7 @@ def _unlisted_bytes(bag):
 
 
 def _manifest(bag, name, problems):
-    """{name: digest} of a list of files; lines that are none are added to the `problems`."""
+    """{name: digest} of a manifest; a line for each malformed entry is added to `problems`."""
     listed = {}
     for number, line in enumerate(bag.read(name).decode(errors="replace").splitlines(), start=1):
         match = _MANIFEST_LINE.fullmatch(line)
@@ -333,11 +337,11 @@ def _manifest(bag, name, problems):
 
 
 def _total_problems(bag):
-    """Whether bag-info.txt has another number of bytes and files than there are."""
+    """A line if bag-info.txt states another number of bytes or files than the payload has."""
     try:
         text = bag.read("bag-info.txt").decode(errors="replace")
     except Refused:
-        return []  # said already
+        return []  # reported already
     sizes = [bag.entries[f"{PAYLOAD}/{name}"].file_size for name in bag.payload]
     claimed = re.search(r"^Payload-Oxum: (.*)$", text, re.MULTILINE)
     expected = f"{sum(sizes)}.{len(sizes)}"
@@ -347,7 +351,7 @@ def _total_problems(bag):
 
 
 def _record_problems(bag, name, run_id, sizes):
-    """What is wrong with a run's record, or with the files that it names."""
+    """One line for each problem of a run's record or of the files that it names."""
     try:
         content = bag.read(f"{PAYLOAD}/{name}", MOST_RECORD_BYTES)
         record = run_record.parsed(content, name)

@@ -1,4 +1,4 @@
-"""The files of the workflow itself: all that a copy needs to compute a study again."""
+"""The files of the workflow itself, which a copy needs to compute a study again."""
 
 import os
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ GENERATED = ("__pycache__", "node_modules")
 
 
 def workflow_files() -> list[str]:
-    """Their paths, relative to the workflow's folder; installed environments are none."""
+    """Paths relative to the workflow's folder; installed environments are left out."""
     home = own_code.here(".")
     return sorted(
         path.as_posix()
@@ -33,7 +33,7 @@ def workflow_files() -> list[str]:
 
 
 def files_below(path: Path) -> Iterator[Path]:
-    """The plain files of a folder, or the file itself; links are not followed."""
+    """The plain files below a folder, or the file itself; symbolic links are not followed."""
     if path.is_file():
         yield path
     for root, folders, names in os.walk(path):

@@ -1,14 +1,14 @@
-"""The archive of a study: everything from which others check its numbers, and redo them.
+"""Write the archive of a study: all that others need to check its numbers and to derive them again.
 
-- A bag (dlbench/archive/bag.py) around a crate (dlbench/archive/crate.py); its payload is a
-  project folder as ours is, in which the workflow finds every run done.
-- In it: workflow, environments and images' recipes; the merged config; of each run the record, the
-  logs and the tables; tables, figures, report; imported tables; manifests of datasets.
-- Never in it: datasets, checkpoints, installed environments; images only where asked for.
-- All paths of the config lead into the archive (`portable`), and `auto` is what it was here, so the
-  tables come out the same elsewhere.
-- Secrets that are found in configs and in what programs printed are hidden (`redacted`).
-- Each record is compared with the files beside it as they went into the archive.
+- It is a bag (dlbench/archive/bag.py) with a crate (dlbench/archive/crate.py). Its payload is a
+  project folder in which the workflow finds every run finished.
+- It contains the workflow, recipes of environments and images, the merged config; of each run the
+  record, logs and tables; tables, figures, report; imported tables; manifests of datasets.
+- It never contains datasets, checkpoints or installed environments, and images only on request.
+- The paths in its config lead into the archive (`portable`), and values of `auto` are replaced by
+  the resolved ones, so that others derive the same tables.
+- Secrets in configs and in programs' output are hidden (`redacted`).
+- Each record is compared with the files beside it as they are written to the archive.
 """
 
 import json
@@ -40,14 +40,14 @@ from dlbench.tables import table_names
 from dlbench.trainer.reading.manifest import DIGEST
 
 ABOUT = "archive.json"
-# What tables and figures are made with; another version may give other bytes.
+# Packages that write tables and figures; another version may write other bytes.
 MAKERS = ("python", "numpy", "pandas", "pyarrow", "matplotlib", "scipy", "pillow")
 CHECKPOINT = "checkpoint"
 ORDER = (
     *("results/runs/", "results/batches/", records_list.PATH, "results/imports/"),
     *("results/tables/", "results/figures/", "results/rep"),
 )
-MOST_NAMED = 10  # files with secrets
+MOST_NAMED = 10  # files with secrets that are listed
 SECRETS_HINT = (
     "Only secrets whose name or form is known are found: look through config.yaml, as_given/ and "
     "what programs printed before you publish it."
@@ -57,22 +57,23 @@ HEADER = "# The merged config of the study, as it was computed. Paths are those 
 
 @dataclass(frozen=True)
 class ArchiveSummary:
-    """What is in an archive.
+    """What an archive contains.
 
     Attributes:
-        runs: how many.
-        files: how many.
-        redacted: {name of a file: how many secrets were hidden in it}.
-        left: the names of files that have a secret in them, since digests name their content.
+        runs: number of runs.
+        files: number of files.
+        redacted: {name of a file: number of secrets hidden in it}.
+        unredacted: names of files that contain a secret and are unchanged, since digests name
+            their content.
     """
 
     runs: int
     files: int
     redacted: dict[str, int]
-    left: list[str]
+    unredacted: list[str]
 
     def describe_secrets(self) -> list[str]:
-        """Lines about what was hidden, and what was not."""
+        """Lines about the secrets that were hidden and those that were not."""
         redacted = [*self.redacted.items()]
         lines = [
             f"  {phrases.counted(count, 'secret')} hidden in {name}"
@@ -81,8 +82,8 @@ class ArchiveSummary:
         if len(redacted) > MOST_NAMED:
             lines.append(f"  and in {len(redacted) - MOST_NAMED} more: archive.json has them all")
         lines += [
-            f"  a secret stays in {name}, whose digest the results name: take it out there, and "
-            "have the runs that follow from it made again"
+            f"  a secret stays in {name}, since results name the file's digest: remove the secret "
+            "there, and train the runs that depend on the file again"
             for name in self.unredacted[:MOST_NAMED]
         ]
         if len(self.unredacted) > MOST_NAMED:
@@ -90,15 +91,17 @@ class ArchiveSummary:
         return [*lines, SECRETS_HINT]
 
 
-def write(settings: dict[str, Any], output: str | Path, with_images: bool = False) -> ArchiveSummary:
-    """Write the archive of a study whose runs, tables, figures and report are there.
+def write(
+    settings: dict[str, Any], output: str | Path, with_images: bool = False
+) -> ArchiveSummary:
+    """Write the archive of a study whose runs, tables, figures and report exist.
 
     Args:
         settings: the merged config.
-        with_images: also put images in that lie here as one file or a layout.
+        with_images: also archive images that are one file or an OCI layout.
 
     Raises:
-        Error: something is missing, or a record is not that of the files beside it.
+        Error: a file is missing, or a record does not match the files beside it.
     """
     study = config.study(settings)
     runs, logs = [], {}
@@ -115,7 +118,7 @@ def write(settings: dict[str, Any], output: str | Path, with_images: bool = Fals
         settings, image_files = _with_images(settings, study)
         user_files |= image_files
     files |= user_files
-    # Sorted: as Snakemake hands the config over, and as it was written, are then the same bytes.
+    # Dumped with sorted keys, so that the order in which Snakemake passes the config does not matter.
     hidden = redaction.redact_settings(settings)
     files["config.yaml"] = (HEADER + yaml.safe_dump(hidden)).encode()
     given = [Path(n) for n in ("config.yaml", "site.yaml") if Path(n).is_file()]
@@ -155,7 +158,7 @@ def _trained_runs(study):
 
 
 def versions() -> dict[str, str]:
-    """What made, or would make, tables and figures here."""
+    """The versions of Python and of the packages that write tables and figures here."""
     return {"python": platform.python_version()} | {
         name: metadata.version(name) for name in MAKERS[1:]
     }
@@ -164,10 +167,10 @@ def versions() -> dict[str, str]:
 def portable(
     settings: dict[str, Any], study: config.Study
 ) -> tuple[dict[str, Any], dict[str, Path | bytes]]:
-    """The merged config with its paths leading into the archive, and what lies there.
+    """The merged config with paths into the archive, and the files at these paths.
 
     Raises:
-        Error: a dataset of others is not where the config says.
+        Error: an adopted dataset is not where the config says.
     """
     files: dict[str, Path | bytes] = {}
     changed = dict(settings)
@@ -178,14 +181,20 @@ def portable(
     if settings["model_folder"]:
         changed["model_folder"] = _add_user_file(settings["model_folder"], "own", files)
     changed["trainers"] = {
-        name: entry | {"files": [_add_user_file(f, f"trainers/{name}", files) for f in entry["files"]]}
+        name: entry
+        | {"files": [_add_user_file(f, f"trainers/{name}", files) for f in entry["files"]]}
         if "files" in entry
         else entry
         for name, entry in settings["trainers"].items()
     }
     changed["references"] = [
         # The folder's name is that of the study.
-        entry | {"path": _add_user_file(reference["path"], f"references/{_parent(reference['path'])}", files)}
+        entry
+        | {
+            "path": _add_user_file(
+                reference["path"], f"references/{_parent(reference['path'])}", files
+            )
+        }
         for entry, reference in zip(settings["references"], study.references, strict=True)
     ]
     changed["imports"] = [
@@ -193,13 +202,15 @@ def portable(
     ]
     for entry, inside in zip(settings["imports"], changed["imports"], strict=True):
         path = Path(entry["path"])
-        known = path == Path(inside["path"])  # of an archive that was unpacked
+        known = path == Path(inside["path"])  # in an archive that was unpacked
         files[inside["path"]] = path if known else _json_bytes(_list_files(path))
     adopted = stores.adopted(study)
     for name in sorted({run.dataset for run in study.runs if staleness.has_data(run)}):
         manifest = Path("results/data", name, "manifest.json")
         if name in adopted:
-            files[f"adopted/{name}/manifest.json"] = _adopted_manifest(name, *adopted[name], manifest)
+            files[f"adopted/{name}/manifest.json"] = _adopted_manifest(
+                name, *adopted[name], manifest
+            )
         else:
             files |= _existing_file(f"manifests/{name}.json", manifest)
     changed["data"] = settings["data"] | {
@@ -212,13 +223,16 @@ def portable(
 
 
 def _existing_file(name, path):
-    """A file under a name: the one here, else that of an archive which was unpacked here."""
+    """{name: path}: the file at `path`, or in an unpacked archive the one at `name`; {}: neither."""
     existing = [p for p in (path, Path(name)) if p.is_file()]
     return {name: existing[0]} if existing else {}
 
 
 def _add_user_file(path, folder, files):
-    """Put a file or folder in, at its place in our folder or else in `place`; returns where."""
+    """Add a file or folder to `files`. Returns its path in the archive.
+
+    That is the path relative to the project's folder, or if it is outside of that, in `folder`.
+    """
     path, project = Path(os.path.abspath(path)), Path.cwd()
     target = path.relative_to(project) if path.is_relative_to(project) else Path(folder, path.name)
     for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
@@ -232,7 +246,7 @@ def _parent(path):
 
 
 def _list_files(path):
-    """What an import was read from: names, sizes, digests. The logs themselves stay with others."""
+    """Names, sizes and digests of the logs of an import; the logs themselves are not archived."""
     return [
         {
             "file": str(file.relative_to(path)) if path.is_dir() else file.name,
@@ -244,15 +258,15 @@ def _list_files(path):
 
 
 def _adopted_manifest(name, folder, digest, manifest):
-    """The manifest of a dataset that others converted; its digest is what runs were made from."""
+    """The manifest of an adopted dataset; `digest` is the one in the provenance of its runs."""
     manifest = manifest if manifest.is_file() else folder / "manifest.json"
     content = common_files.read_json(manifest) or {"dataset": name}
-    content.pop(DIGEST, None)  # it is another one
+    content.pop(DIGEST, None)  # the content changes, and with it the digest
     return _json_bytes({**content, "folder": None, "code_sha256": digest})
 
 
 def _results(study, trained):
-    """Tables, figures, report, and of each run all but what is large and no result."""
+    """Tables, figures, report, and the files of each run without checkpoints and partial files."""
     results = run_record.RESULTS
     files = [results / "report.html"]
     files += [results / f"figures/{name}.{end}" for name in study.figures for end in FORMATS]
@@ -273,7 +287,7 @@ def _results(study, trained):
 
 
 def _list_records(trained):
-    """As the workflow lists them, but for those of other studies."""
+    """The list of records, as the workflow writes it, without records of other studies."""
     records = sorted(run_record.folder(run.id) / "run.json" for run in trained)
     return "".join(f"{sha256(record)}  {record}\n" for record in records).encode()
 
@@ -283,7 +297,7 @@ def _is_result(path):
 
 
 def _environments(study):
-    """Lists of what was installed, and what images are made from and named by."""
+    """Lists of installed packages, and the descriptions of images and their forms."""
     results, files = run_record.RESULTS, {}
     for name in {run.environment for run in study.runs}:
         files |= _existing_file(f"environments/{name}.json", results / f"environments/{name}.json")
@@ -293,7 +307,7 @@ def _environments(study):
 
 
 def _with_images(settings, study):
-    """The config with images that lie in the archive, and their files."""
+    """The config with paths of images in the archive, and the images' files."""
     files, chosen = {}, dict(settings["images"])
     contained = [r for r in study.runs if plugins.load("runtimes", r.runtime).CONTAINED]
     for name in sorted({run.environment for run in contained}):
@@ -316,7 +330,7 @@ def _with_images(settings, study):
 
 
 def _crate_run(run, label, record):
-    """What the crate says of a run."""
+    """A run as crate.metadata takes it."""
     container = record["provenance"].get("container") or {}
     return {
         "id": run.id,
@@ -332,10 +346,12 @@ def _crate_run(run, label, record):
 
 
 def _citation():
-    """What CITATION.cff says: the authors, and what the whole may be used under."""
+    """(authors, SPDX name of the licence) from CITATION.cff."""
     try:
         citation = yaml.safe_load(own_code.here("CITATION.cff").read_text(encoding="utf-8"))
-        authors = [crate.author(number, author) for number, author in enumerate(citation["authors"], 1)]
+        authors = [
+            crate.author(number, author) for number, author in enumerate(citation["authors"], 1)
+        ]
         return authors, citation["license"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise Error(
@@ -349,18 +365,24 @@ def _check_all_exist(files):
     )
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise Error(f"{missing[0]}{more}: not there; `snakemake archive` makes all it needs")
+        raise Error(f"{missing[0]}{more}: missing; `snakemake archive` makes all it needs")
 
 
 def _order(name):
-    """What is made from others comes after them: unpacked by programs that forget dates, too, it
-    is newer, so that the workflow does not make it again.
+    """Sort key: files follow those that they are made from.
+
+    Programs that ignore dates write files in this order, so outputs are newer than their inputs
+    and the workflow does not make them again.
     """
     return next((n for n, made in enumerate(ORDER, 1) if name.startswith(made)), 0), name
 
 
 def _check_records(payload, logs):
-    """Compare what went into the archive with what the records say of the files beside them."""
+    """Check that files have the size and digest that their run's record states.
+
+    Raises:
+        RecordError: a file differs.
+    """
     for run_id, files in logs.items():
         folder = run_record.folder(run_id).as_posix()
         for name, expected in files.items():
