@@ -29,7 +29,7 @@ def main():
     # Here, for --help must work where TensorBoard is missing.
     from dlbench.results import export_tensorboard
 
-    folders = args.folder + (export_tensorboard.trained_here(args.table) if args.table else [])
+    folders = args.folder + (export_tensorboard.own_run_folders(args.table) if args.table else [])
     if not folders:
         parser.error("expected folders of runs, or --table with runs that were trained here")
     export_tensorboard.export(folders, args.output)

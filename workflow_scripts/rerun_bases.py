@@ -25,7 +25,7 @@ def main():
     parser.add_argument("--yes", action="store_true", help="forget these runs")
     args = parser.parse_args()
     chosen = rerun_bases.choose(config.study_from_files(args.configfile), args.only)
-    print(*chosen.words, sep="\n")
+    print(*chosen.lines, sep="\n")
     if chosen.run_ids and args.yes:
         forget_runs.refuse_if_at_work()
         forget_runs.forget(chosen.run_ids, dry_run=False)

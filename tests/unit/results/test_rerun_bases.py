@@ -66,23 +66,23 @@ def test_both_sides_are_measured_again_and_what_shares_a_session_with_them():
     found, conditions = again(made)
     assert len(found.links) == 1 and len(found.run_ids) == 9
     assert conditions == {("lenet5", p) for p in ("float32", "tf32", "bfloat16")}
-    assert found.words[0] == "measured apart: 1 comparison"
-    assert found.words[1] == (
+    assert found.lines[0] == "measured apart: 1 comparison"
+    assert found.lines[1] == (
         "  lenet5 synthetic batch 8, single on 1 device, bfloat16 over "
         "lenet5 synthetic batch 8, single on 1 device"
     )
-    assert found.words[2] == (
+    assert found.lines[2] == (
         "to be trained again, in one session: 9 finished runs of 3 conditions, "
         "about 0.15 node-hours"
     )
-    bases = [line for line in found.words if line.endswith(", a base")]
+    bases = [line for line in found.lines if line.endswith(", a base")]
     assert bases == ["  lenet5 synthetic batch 8, single on 1 device (3 runs), a base"]
 
 
 def test_what_was_measured_in_one_session_is_left_alone():
     made = measured(lambda row: "A")
     found, conditions = again(made)
-    assert not conditions and found.words == ["nothing of the study 'test' was measured apart"]
+    assert not conditions and found.lines == ["nothing of the study 'test' was measured apart"]
 
 
 def test_comparisons_are_chosen_by_what_they_are_called():

@@ -94,11 +94,11 @@ def test_a_table_that_is_empty_or_cut_is_named_with_the_command_that_makes_it(
     monkeypatch.chdir(tmp_path)
     for place in (Path(path), Path(path).absolute()):
         with pytest.raises(TableError, match=f"there is no such table; `{command}` makes it"):
-            parquet_files.read_as_it_is(place)
+            parquet_files.read_any(place)
     Path(path).parent.mkdir(parents=True)
     Path(path).write_bytes(content)
     with pytest.raises(TableError, match=f"^{path} cannot be .*; remove it: `{command}` makes it"):
-        parquet_files.read_as_it_is(path)
+        parquet_files.read_any(path)
 
 
 def test_a_damaged_table_from_elsewhere_is_refused_as_runs_of_others_too(tmp_path):

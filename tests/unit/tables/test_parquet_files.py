@@ -115,9 +115,9 @@ def test_a_file_that_is_no_table_is_named(tmp_path):
 
 def test_a_table_knows_the_log_it_was_made_from(tmp_path):
     parquet_files.write(tmp_path / "steps", [STEP], run_columns.STEPS, log_sha256="a")
-    assert parquet_files.made_from(tmp_path / "steps", "a")
-    assert not parquet_files.made_from(tmp_path / "steps", "b")
-    assert not parquet_files.made_from(tmp_path / "absent", "a")
+    assert parquet_files.is_made_from(tmp_path / "steps", "a")
+    assert not parquet_files.is_made_from(tmp_path / "steps", "b")
+    assert not parquet_files.is_made_from(tmp_path / "absent", "a")
 
 
 def test_a_table_that_was_cut_short_or_is_another_file_was_made_from_no_log(tmp_path):
@@ -133,21 +133,21 @@ def test_a_table_that_was_cut_short_or_is_another_file_was_made_from_no_log(tmp_
         content[:-8] + b"\xff" * 4 + b"PAR1",
     ):
         path.write_bytes(damaged)
-        assert not parquet_files.made_from(path, "a")
+        assert not parquet_files.is_made_from(path, "a")
 
 
 def test_a_table_of_another_writer_is_believed_if_its_metadata_says_the_same(tmp_path):
     path = tmp_path / "steps"
     notes = {"log_sha256": "a", "schema_version": str(parquet_files.SCHEMA_VERSION)}
     pq.write_table(pa.table({"x": [1]}).replace_schema_metadata(notes), path)
-    assert parquet_files.made_from(path, "a")
+    assert parquet_files.is_made_from(path, "a")
 
 
 def test_a_digest_among_the_values_is_not_that_of_the_log(tmp_path):
     parquet_files.write(
         tmp_path / "steps", [STEP | {"run_id": "a" * 64}], run_columns.STEPS, log_sha256="b"
     )
-    assert not parquet_files.made_from(tmp_path / "steps", "a" * 64)
+    assert not parquet_files.is_made_from(tmp_path / "steps", "a" * 64)
 
 
 def test_csv_leaves_out_what_is_absent(tmp_path):

@@ -57,7 +57,7 @@ class Engine(engine.Engine):
             gather=lambda values: np.asarray([values], np.float64),
             settings=dict,
             gpus=tuple,
-            joins_steps=True,
+            supports_windows=True,
             binding=None,
         )
 

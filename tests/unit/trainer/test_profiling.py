@@ -24,7 +24,7 @@ class Engine(engine.Engine):
     records, visible_gpu_count = None, 0
 
     def __init__(self, rank=0):
-        self.strategy = types.SimpleNamespace(rank=rank, joins_steps=True)
+        self.strategy = types.SimpleNamespace(rank=rank, supports_windows=True)
         self.taken = []
 
     def window(self, first, last, until):

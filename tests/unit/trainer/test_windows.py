@@ -12,7 +12,7 @@ from dlbench.trainer.schedule import LENGTHS, MOST_WAIT, Windows, shortest_lengt
 
 def made(length=None, gpus=1, warm_up_end=10, total=1000, first=0, others=()):
     """Windows of a run; `others`: what further ranks measured."""
-    strategy = types.SimpleNamespace(joins_steps=True, gather=lambda own: [own, *others])
+    strategy = types.SimpleNamespace(supports_windows=True, gather=lambda own: [own, *others])
     engine = types.SimpleNamespace(strategy=strategy, visible_gpu_count=gpus)
     spec = types.SimpleNamespace(steps_per_sync=length)
     steps = types.SimpleNamespace(spec=spec, total=total, warm_up_end=lambda first: warm_up_end)
@@ -106,7 +106,7 @@ def test_a_window_is_no_longer_than_what_is_measured():
 
 
 def test_a_strategy_that_waits_for_each_step_has_no_windows():
-    strategy = types.SimpleNamespace(joins_steps=False)
+    strategy = types.SimpleNamespace(supports_windows=False)
     run = types.SimpleNamespace(steps_per_sync=2, strategy="parameter_server")
     assert "steps_per_sync must be 1, found 2" in schedule.unsupported(run, strategy)
     run.steps_per_sync = None

@@ -285,7 +285,7 @@ def _tables(place, record, content):
         path = place / f"{name}.parquet"
         if not path.exists():
             continue
-        log_sha256 = parquet_files.notes_of(path).get("log_sha256")
+        log_sha256 = parquet_files.file_metadata(path).get("log_sha256")
         if log_sha256 != record["log_sha256"]:
             what = "made from another log" if log_sha256 else "no table of ours"
         else:

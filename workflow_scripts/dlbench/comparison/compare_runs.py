@@ -298,7 +298,8 @@ def _judged(combinations, metric, margin):
             continue
         compared, shifted = results[index]
         worse = (
-            shifted.p_difference < equivalence.ALPHA and metric.word(shifted.ratio) == metric.worse
+            shifted.p_difference < equivalence.ALPHA
+            and metric.verdict(shifted.ratio) == metric.worse
         )
         if disturbed := _disturbed(a, b):
             yield Pair(values, a, b, compared, False, equivalence.UNDECIDED, disturbed)
@@ -326,7 +327,7 @@ def _verdict(compared, metric):
     if compared.verdict == equivalence.TOO_FEW_RUNS:
         return equivalence.UNDECIDED, f"fewer than {equivalence.FEWEST_RUNS} runs a side"
     if compared.verdict in (equivalence.SLOWER, equivalence.FASTER):
-        return metric.word(compared.ratio), ""
+        return metric.verdict(compared.ratio), ""
     if compared.verdict == equivalence.UNDECIDED:
         needed = compared.repeats_needed
         more = "over " if needed >= equivalence.MOST_REPEATS else ""

@@ -17,7 +17,7 @@ from dlbench import Error
 from dlbench.common import phrases
 from dlbench.tables import table_columns
 
-NAMES = table_columns.GIVEN
+NAMES = table_columns.IMPORTABLE
 
 
 def parse_fields(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def _tables(folder, log_sha256):
             continue
         try:
             parquet_files.check(path)
-            if parquet_files.made_from(path, log_sha256):
+            if parquet_files.is_made_from(path, log_sha256):
                 tables[name] = parquet_files.read(path, schema, earlier=True)
         except parquet_files.TableError:
             from dlbench.analysis import run_tables  # which imports SciPy: slow

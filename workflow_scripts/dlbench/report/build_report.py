@@ -333,7 +333,7 @@ def _tables(tables, rows, folder):
         )
     for name in _extra_tables(folder):
         heading = name.replace("_", " ").capitalize()
-        table = parquet_files.read_as_it_is(folder / f"{name}.parquet")
+        table = parquet_files.read_any(folder / f"{name}.parquet")
         shown.append(report_tables.of_parquet(name, heading, DESCRIPTIONS.get(name, ""), table))
     return [table for table in shown if table.rows]
 

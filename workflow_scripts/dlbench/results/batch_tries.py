@@ -15,15 +15,15 @@ def rows(study: Study) -> Iterator[Row]:
     """The rows, in the order of the searches' ids and of the tries."""
     for search_id, result in sorted(study.search_results.items()):
         search = study.searches[search_id]
-        about = files.read_json(search.output) or {}
+        search_file = files.read_json(search.output) or {}
         common = {name: getattr(search.run, name) for name in _OF_RUN} | {
             "study": study.name,
             "site": study.site["name"],
             "search": search_id,
-            "node_memory_bytes": about.get("node_memory_bytes"),
+            "node_memory_bytes": search_file.get("node_memory_bytes"),
             "found_batch_per_device": result.batch,
             "reason": result.reason,
-            "host": about.get("host"),
+            "host": search_file.get("host"),
         }
-        for one in result.tries:
-            yield common | {name: one[name] for name in TRIES.names if name in one}
+        for batch_try in result.tries:
+            yield common | {name: batch_try[name] for name in TRIES.names if name in batch_try}

@@ -40,16 +40,16 @@ def rows_of(path: Path) -> Iterator[Row]:
         Error: it is not as measure_baselines.py writes it.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        told = found["conditions"]
-        common = {name: found[name] for name in FROM_MACHINE}
-        common["framework_version"] = found["versions"].get(told["framework"])
-        measured_at = found["measured_at"]  # none: imported, from a log without a date
+        content = json.loads(path.read_text(encoding="utf-8"))
+        conditions = content["conditions"]
+        common = {name: content[name] for name in FROM_MACHINE}
+        common["framework_version"] = content["versions"].get(conditions["framework"])
+        measured_at = content["measured_at"]  # none: imported, from a log without a date
         common["measured_at"] = measured_at and datetime.datetime.fromisoformat(measured_at)
-        common["devices"] = told["nodes"] * told["devices_per_node"]
+        common["devices"] = conditions["nodes"] * conditions["devices_per_node"]
         common["baseline"] = path.stem
-        for row in found["rows"]:
-            yield {**_telling(told, row["measure"]), **common, **row}
+        for row in content["rows"]:
+            yield {**_relevant_conditions(conditions, row["measure"]), **common, **row}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Error(
             f"{path}: expected a baseline as measure_baselines.py writes it ({error!r}): delete "
@@ -57,8 +57,8 @@ def rows_of(path: Path) -> Iterator[Row]:
         ) from error
 
 
-def _telling(told, measure):
+def _relevant_conditions(conditions, measure):
     """The conditions that matter for a measure."""
     left_out = OF_PRODUCTS if measure != "matrix_product" else ()
     left_out += OF_EXCHANGE if measure != "all_reduce" else ()
-    return {name: value for name, value in told.items() if name not in left_out}
+    return {name: value for name, value in conditions.items() if name not in left_out}

@@ -51,10 +51,11 @@ def collect(
     recipes = stores.recipes(stores.adopted(study))
     with run_tables.appender(output / "evals.parquet", run_columns.EVALS) as append_evals:
         rows, coverage, parts = _own_runs(study, device_kind, recipes, results, append_evals)
-        of_probes = {run.id for run in study.runs if run.probe}
-        probe_rows = [row for row in rows if row["run_id"] in of_probes]
+        probe_ids = {run.id for run in study.runs if run.probe}
+        probe_rows = [row for row in rows if row["run_id"] in probe_ids]
         rows, coverage = (
-            [row for row in of_all if row["run_id"] not in of_probes] for of_all in (rows, coverage)
+            [row for row in all_rows if row["run_id"] not in probe_ids]
+            for all_rows in (rows, coverage)
         )
         for entry in study.imports:
             imported = _imported_runs(results / "imports" / entry["name"], append_evals)
@@ -66,15 +67,15 @@ def collect(
         ]
         if study.sentinels_are_repeats:
             rows += _repeats_of_bases(repeated, results, append_evals)
-    _say_how_many_are_stale(coverage, len(study.without_probes))
+    _report_stale_runs(coverage, len(study.without_probes))
     rows += map(contradictions.marked, published_beside_own.rows(study))
     derived.add_item_shapes([*rows, *repeated, *probe_rows])
     derived.add_tokens([*rows, *repeated, *probe_rows])
     derived.add_synthetic(rows)
     # What contradicts itself is in the table of runs, and in nothing that is made of it.
-    sound, sound_repeats, sound_probes = (
-        [row for row in of_all if not row.get(contradictions.REASON)]
-        for of_all in (rows, repeated, probe_rows)
+    consistent, consistent_repeats, consistent_probes = (
+        [row for row in all_rows if not row.get(contradictions.REASON)]
+        for all_rows in (rows, repeated, probe_rows)
     )
     numbered = [
         row | {"sentinel": run.sentinel}
@@ -84,14 +85,14 @@ def collect(
         ("runs", rows),
         *parts.items(),
         ("coverage", [*coverage, *excluded(study)]),
-        ("comparisons", comparisons.rows(study, sound, sound_repeats)),
-        ("speedups", speedups.rows(study, sound, sound_repeats)),
-        ("published", published_beside_own.numbers(study, sound)),
+        ("comparisons", comparisons.rows(study, consistent, consistent_repeats)),
+        ("speedups", speedups.rows(study, consistent, consistent_repeats)),
+        ("published", published_beside_own.numbers(study, consistent)),
         ("sentinels", numbered),
-        ("drift", drift.rows(study, sound, sound_repeats)),
-        ("nodes", nodes.rows(study, sound)),
+        ("drift", drift.rows(study, consistent, consistent_repeats)),
+        ("nodes", nodes.rows(study, consistent)),
         ("probes", probe_rows),
-        ("explanations", explanations.rows(study, sound_probes)),
+        ("explanations", explanations.rows(study, consistent_probes)),
         ("tries", list(batch_tries.rows(study))),
     ):
         schema = table_columns.STUDY_TABLES[name]
@@ -111,10 +112,10 @@ def _own_runs(study, device_kind, recipes, results, append_evals):
     parts: dict[str, list[Row]] = {"accounts": [], "operations": []}
     repeats, damaged = fingerprints.Repeats(), {}
     for run in sorted(study.runs, key=lambda run: run.id):
-        place = run_record.folder(run.id, results)
-        record = run_record.read(place / "run.json")
+        folder = run_record.folder(run.id, results)
+        record = run_record.read(folder / "run.json")
         try:
-            run_record.check_files(place, record, content=True)
+            run_record.check_files(folder, record, content=True)
         except run_record.RecordError as error:
             damaged[run.id] = str(error)
             continue
@@ -122,35 +123,35 @@ def _own_runs(study, device_kind, recipes, results, append_evals):
         rows.append(row)
         if not run.probe:
             _append_own_evals(row, results, append_evals)
-            parts["accounts"] += _account(
+            parts["accounts"] += _account_rows(
                 study.name, run.id, record["summary"].get("account_s", {})
             )
-            parts["operations"] += _operations(study.name, run.id, record["summary"])
+            parts["operations"] += _operation_rows(study.name, run.id, record["summary"])
         stale = staleness.outdated(run, record, False, recipes, study.images)
-        coverage.append(_covered(study.labels[run.id], row, stale))
+        coverage.append(_coverage_row(study.labels[run.id], row, stale))
         if record["status"] in event_fields.ENDED_WELL:
             repeats.add(run, record["provenance"])
     if damaged:
         raise run_record.Damaged(damaged)
-    _say_how_repeats_differ(rows, coverage, repeats.differences())
+    _report_differing_repeats(rows, coverage, repeats.differences())
     return rows, coverage, parts
 
 
-def _account(study, run_id, parts_s):
+def _account_rows(study, run_id, seconds_by_part):
     """The rows of a run in the table of accounts."""
-    whole_s = math.fsum(parts_s.values())
+    whole_s = math.fsum(seconds_by_part.values())
     return [
         {"study": study, "run_id": run_id, "part": part, "spent_s": spent_s}
         | {"share": spent_s / whole_s}
-        for part, spent_s in parts_s.items()
+        for part, spent_s in seconds_by_part.items()
         if spent_s > 0
     ]
 
 
-def _operations(study, run_id, summary):
+def _operation_rows(study, run_id, summary):
     """The rows of a run in the table of operations."""
-    told = {"study": study, "run_id": run_id, "steps": summary.get("profiled_steps")}
-    return [told | one for one in summary.get("operations") or []]
+    common = {"study": study, "run_id": run_id, "steps": summary.get("profiled_steps")}
+    return [common | operation for operation in summary.get("operations") or []]
 
 
 def _append_own_evals(row, results, append_evals):
@@ -182,12 +183,16 @@ def _imported_coverage(rows, name):
     return [
         {
             "run_id": row["run_id"],
-            "combination": _called(row),
+            "combination": _import_label(row),
             "status": IMPORTED,
             "reason": "; ".join(
                 filter(
                     None,
-                    (f"import {name}: {row['status']}", row.get("message"), _contradiction(row)),
+                    (
+                        f"import {name}: {row['status']}",
+                        row.get("message"),
+                        _contradiction_text(row),
+                    ),
                 )
             ),
         }
@@ -195,10 +200,10 @@ def _imported_coverage(rows, name):
     ]
 
 
-def _called(row):
+def _import_label(row):
     """What is known of an imported run, as a run is called."""
-    parts = [row.get("site") and f"{row['site']}:", row.get("model"), row.get("dataset")]
-    words = [" ".join(filter(None, parts))]
+    first_part = [row.get("site") and f"{row['site']}:", row.get("model"), row.get("dataset")]
+    parts_of_label = [" ".join(filter(None, first_part))]
     for field, form in (
         ("batch_per_device", "batch {}"),
         ("strategy", "{}"),
@@ -207,8 +212,8 @@ def _called(row):
         ("runtime", "{}"),
         ("repeat", "repeat {}"),
     ):
-        words += [form.format(row[field])] if row.get(field) else []
-    return ", ".join(words)
+        parts_of_label += [form.format(row[field])] if row.get(field) else []
+    return ", ".join(parts_of_label)
 
 
 def excluded(study: Study) -> list[Row]:
@@ -223,38 +228,38 @@ def excluded(study: Study) -> list[Row]:
     ]
 
 
-def _covered(label, row, stale):
+def _coverage_row(label, row, stale):
     """A run's row of the table of coverage; what is amiss though it ended well is also said."""
     missed = row["learning_gate"] if row["learning_gate"] != learning_gates.REACHED else None
-    differs = derived.disagreement(row["epochs_check"]) or _contradiction(row)
-    for words in filter(None, (missed, differs)):
-        print(f"{label}: {words}", file=sys.stderr)
-    was = f"{stale}; it was {row['status']}" if stale else ""
+    differs = derived.disagreement(row["epochs_check"]) or _contradiction_text(row)
+    for message in filter(None, (missed, differs)):
+        print(f"{label}: {message}", file=sys.stderr)
+    stale_reason = f"{stale}; it was {row['status']}" if stale else ""
     return {
         "run_id": row["run_id"],
         "combination": label,
         "status": STALE if stale else row["status"],
-        "reason": "; ".join(filter(None, (was, row["message"], missed, differs))),
+        "reason": "; ".join(filter(None, (stale_reason, row["message"], missed, differs))),
     }
 
 
-def _contradiction(row):
+def _contradiction_text(row):
     """How the numbers of a row contradict one another, in words; "" where they agree."""
     reason = row.get(contradictions.REASON)
     return f"its numbers contradict one another: {reason}" if reason else ""
 
 
-def _say_how_repeats_differ(rows, coverage, differences):
+def _report_differing_repeats(rows, coverage, differences):
     for row, covered in zip(rows, coverage, strict=True):
-        words = differences.get(row["run_id"])
-        if words:
-            row["repeats_differ"] = words
-            reason = f"unlike its first repeat: {words}"
+        difference = differences.get(row["run_id"])
+        if difference:
+            row["repeats_differ"] = difference
+            reason = f"unlike its first repeat: {difference}"
             print(f"{covered['combination']}: {reason}", file=sys.stderr)
             covered["reason"] = "; ".join(filter(None, (covered["reason"], reason)))
 
 
-def _say_how_many_are_stale(coverage, runs):
+def _report_stale_runs(coverage, runs):
     stale = sum(row["status"] == STALE for row in coverage)
     if stale:
         print(f"{stale} of {runs} runs are stale (see the table coverage)", file=sys.stderr)

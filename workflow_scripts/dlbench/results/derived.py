@@ -28,10 +28,10 @@ def energies_per_image_j(run: Run, summary: dict[str, Any]) -> dict[str, float |
     """Joules an item, by column; None if energy is not known, or only since a resumption."""
     steps = 0 if summary.get("resumes") else _steps(summary)
     items = steps * run.global_batch * run.copies_per_node
-    known = {prefix: summary.get(f"{prefix}energy_j") for prefix in energies.OF_WHAT}
+    energies_j = {prefix: summary.get(f"{prefix}energy_j") for prefix in energies.OF_WHAT}
     return {
         f"{prefix}energy_per_image_j": energy_j / items if items and energy_j is not None else None
-        for prefix, energy_j in known.items()
+        for prefix, energy_j in energies_j.items()
     }
 
 
@@ -87,8 +87,8 @@ def training_time_s(
     >>> training_time_s(ranks, steps, np.array([5.0, 1, 1, 4, 2, 9]), until=2)
     6.0
     """
-    wanted = steps <= until
-    by_rank = np.bincount(ranks[wanted], weights=step_times_s[wanted])
+    counted = steps <= until
+    by_rank = np.bincount(ranks[counted], weights=step_times_s[counted])
     return float(by_rank.max(initial=0.0))
 
 
@@ -102,9 +102,9 @@ def add_synthetic(rows: Sequence[Row]) -> None:
     synthetic: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         if _is_measured(row) and _is_synthetic(row["dataset"]) and row.get("item_shape"):
-            synthetic.setdefault(_same(row), []).append(row)
+            synthetic.setdefault(_partner_key(row), []).append(row)
     for row in rows:
-        twins = synthetic.get(_same(row))
+        twins = synthetic.get(_partner_key(row))
         if twins and _is_measured(row) and not _is_synthetic(row["dataset"]):
             partners = run_lengths.of_length(row, twins)
             rates = [partner["images_per_second"] for partner in partners]
@@ -112,15 +112,15 @@ def add_synthetic(rows: Sequence[Row]) -> None:
             row["synthetic_runs"] = len(partners)
 
 
-def _same(row):
+def _partner_key(row):
     names = (*runs.SAME_SPEED, "site", "framework_version", "device_model", "item_shape")
     return tuple(row.get(name) for name in names)
 
 
-def shape_words(shape: Sequence[int] | None) -> str | None:
+def shape_text(shape: Sequence[int] | None) -> str | None:
     """The shape of an item as text; None if it is not known.
 
-    >>> shape_words([224, 224, 3]), shape_words(None)
+    >>> shape_text([224, 224, 3]), shape_text(None)
     ('224x224x3', None)
     """
     return "x".join(map(str, shape)) if shape else None
@@ -131,9 +131,9 @@ def add_item_shapes(rows: Sequence[Row]) -> None:
     known: dict[tuple[Any, ...], set[str]] = {}
     for row in rows:
         if row.get("item_shape"):
-            known.setdefault(_of_one_data(row), set()).add(row["item_shape"])
+            known.setdefault(_data_key(row), set()).add(row["item_shape"])
     for row in rows:
-        shapes = known.get(_of_one_data(row), ())
+        shapes = known.get(_data_key(row), ())
         if not row.get("item_shape") and len(shapes) == 1:
             (row["item_shape"],) = shapes
 
@@ -146,13 +146,13 @@ def add_tokens(rows: Sequence[Row]) -> None:
         )
 
 
-def _of_one_data(row):
+def _data_key(row):
     return tuple(row.get(n) for n in ("model", "dataset", "trainer", "timing_source", "study"))
 
 
 def _is_measured(row):
-    sound = row["status"] in ENDED_WELL and not row.get(contradictions.REASON)
-    return sound and (row.get("images_per_second") or 0) > 0
+    usable = row["status"] in ENDED_WELL and not row.get(contradictions.REASON)
+    return usable and (row.get("images_per_second") or 0) > 0
 
 
 def _is_synthetic(dataset):

@@ -54,19 +54,19 @@ def export(study: Study, output: Path | str) -> None:
     try:
         exported = _write(study, part)
         write_json(part / MARK, {"study": study.name, "runs": exported, "partition": PARTITION})
-        _take_place(part, output)
+        _replace_folder(part, output)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    asked = len(study.without_probes)
-    missing = asked - exported
-    words = f", {missing} without a result that stands" if missing else ""
-    print(f"{output}: {exported} of {asked} runs{words}", file=sys.stderr)
+    planned = len(study.without_probes)
+    missing = planned - exported
+    note = f", {missing} without a result that stands" if missing else ""
+    print(f"{output}: {exported} of {planned} runs{note}", file=sys.stderr)
 
 
 def schema(name: str) -> pa.Schema:
     """The columns of a table's files: those of the table without those that name the folders."""
     fields = [field for field in TABLES[name] if field.name not in PARTITION]
-    return parquet_files.described(pa.schema(fields))
+    return parquet_files.with_metadata(pa.schema(fields))
 
 
 def open_table(folder: Path | str, name: str) -> pyarrow.dataset.Dataset:
@@ -75,12 +75,12 @@ def open_table(folder: Path | str, name: str) -> pyarrow.dataset.Dataset:
     Raises:
         Error: there is no such dataset.
     """
-    place = Path(folder) / name
-    if not place.is_dir():
-        raise Error(f"{place}: no table of an exported dataset")
+    path = Path(folder) / name
+    if not path.is_dir():
+        raise Error(f"{path}: no table of an exported dataset")
     keys = pa.schema([(key, pa.string()) for key in PARTITION])
     return pyarrow.dataset.dataset(
-        place,
+        path,
         schema=pa.schema([*schema(name), *keys]),
         format="parquet",
         partitioning=pyarrow.dataset.partitioning(keys, flavor="hive"),
@@ -92,12 +92,12 @@ def _write(study, part):
     for name in TABLES:
         (part / name).mkdir(parents=True)
     rows = sorted(export_runs.rows(study), key=lambda row: (*_key(row), row["run_id"]))
-    for key, of_one in itertools.groupby(rows, _key):
-        of_one = list(of_one)
+    for key, group in itertools.groupby(rows, _key):
+        group = list(group)
         with _writer(part, "runs", key) as runs:
-            plain = [{k: v for k, v in row.items() if k not in PARTITION} for row in of_one]
+            plain = [{k: v for k, v in row.items() if k not in PARTITION} for row in group]
             runs.write_table(parquet_files.table(plain, schema("runs")))
-        _write_run_tables(part, key, of_one)
+        _write_run_tables(part, key, group)
     return len(rows)
 
 
@@ -108,18 +108,18 @@ def _key(row):
 def _write_run_tables(part, key, rows):
     with contextlib.ExitStack() as stack:
         writers = {
-            name: stack.enter_context(_gathering(part, name, key))
+            name: stack.enter_context(_table_appender(part, name, key))
             for name in run_columns.RUN_TABLES
         }
         for row in rows:
             run_tables.ensure_run_tables(row["run_id"], row["log_sha256"])
-            place = run_record.folder(row["run_id"])
+            folder = run_record.folder(row["run_id"])
             for name, append in writers.items():
-                append(run_tables.run_table(place, name))
+                append(run_tables.run_table(folder, name))
 
 
 @contextlib.contextmanager
-def _gathering(part, name, key):
+def _table_appender(part, name, key):
     """Yield a function that appends a run's table; small ones share a row group."""
     waiting = []
 
@@ -144,12 +144,12 @@ def _writer(part, name, key):
     folders = (
         f"{field}={quote(value, safe='')}" for field, value in zip(PARTITION, key, strict=True)
     )
-    place = part.joinpath(name, *folders)
-    place.mkdir(parents=True)
-    return parquet_files.writer(place / "part-0.parquet", schema(name))
+    path = part.joinpath(name, *folders)
+    path.mkdir(parents=True)
+    return parquet_files.writer(path / "part-0.parquet", schema(name))
 
 
-def _take_place(part, output):
+def _replace_folder(part, output):
     """Move a folder to a place where an earlier one may be; for a moment there is neither."""
     earlier = part.with_name(f"{part.name}.earlier")
     if output.exists():

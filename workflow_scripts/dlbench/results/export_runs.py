@@ -35,14 +35,14 @@ def export(study: Study, output: Path | str, statuses: Collection[str]) -> None:
     Raises:
         Error: the path ends in something else.
     """
-    path = _checked(output)
-    standing_rows, asked = rows(study), len(study.without_probes)
+    path = _checked_path(output)
+    standing_rows, planned = rows(study), len(study.without_probes)
     chosen = [row for row in standing_rows if row["status"] in statuses]
     WRITERS[path.suffix](path, chosen, table_columns.RUNS)
     print(
-        f"{path}: {len(chosen)} of {asked} runs"
-        f"{_count(len(standing_rows) - len(chosen), 'with another status')}"
-        f"{_count(asked - len(standing_rows), 'without a result that stands')}",
+        f"{path}: {len(chosen)} of {planned} runs"
+        f"{_count_note(len(standing_rows) - len(chosen), 'with another status')}"
+        f"{_count_note(planned - len(standing_rows), 'without a result that stands')}",
         file=sys.stderr,
     )
 
@@ -53,7 +53,7 @@ def export_coverage(study: Study, output: Path | str) -> None:
     Raises:
         Error: the path ends in something else.
     """
-    path = _checked(output)
+    path = _checked_path(output)
     covered = coverage(study)
     WRITERS[path.suffix](path, covered, table_columns.COVERAGE)
     print(f"{path}: {len(covered)} combinations", file=sys.stderr)
@@ -74,7 +74,7 @@ def coverage(study: Study) -> list[Row]:
     ] + collect_runs.excluded(study)
 
 
-def _checked(output):
+def _checked_path(output):
     output = Path(output)
     if output.suffix not in WRITERS:
         raise Error(f"{output}: expected a name that ends in {', '.join(WRITERS)}")
@@ -104,8 +104,8 @@ def _rows(study):
         yield run_rows.row(record, study, devices.kind)
 
 
-def _count(number, words):
-    return f", {number} {words}" if number else ""
+def _count_note(number, text):
+    return f", {number} {text}" if number else ""
 
 
 def _write_csv(output, rows, schema):

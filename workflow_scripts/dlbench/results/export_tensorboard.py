@@ -54,7 +54,7 @@ HPARAMS = (
     "repeat",
 )
 QUEUE = 1000  # events between this thread and the writer's
-NO_NUMBERS = ("event", "epoch", "step", "t_s", "split", "gpu", "gpus")
+NOT_SCALARS = ("event", "epoch", "step", "t_s", "split", "gpu", "gpus")
 
 
 def export(folders: Iterable[Path | str], output: Path | str) -> None:
@@ -70,54 +70,54 @@ def export(folders: Iterable[Path | str], output: Path | str) -> None:
         Error: a folder is not that of a run, two have one name, or a log is damaged.
             The runs before the damaged one are exported.
     """
-    places = _places(folders)
+    run_folders = _run_folders(folders)
     output = Path(output)
     output.mkdir(parents=True, exist_ok=True)
-    for run_id, place in places.items():
-        logs = [RankLog(path) for path in event_log.rank_paths(place / LOG)]
+    for run_id, folder in run_folders.items():
+        logs = [RankLog(path) for path in event_log.rank_paths(folder / LOG)]
         if logs[0].start:
-            _write_whole(output / run_id, _events(run_id, logs, _record(place)))
+            _write_file(output / run_id, _events(run_id, logs, _record(folder)))
         else:
             status, message = _status(logs[0], None)
-            print(f"{place}: left out, it did not start ({status}: {message})", file=sys.stderr)
+            print(f"{folder}: left out, it did not start ({status}: {message})", file=sys.stderr)
 
 
-def trained_here(table: Path | str) -> list[Path]:
+def own_run_folders(table: Path | str) -> list[Path]:
     """The folders of the runs in runs.csv; imported and published ones have none."""
     with open(table, newline="", encoding="utf-8") as file:
         ids = [row["run_id"] for row in csv.DictReader(file)]
-    places = [run_record.folder(run_id) for run_id in ids if ID.fullmatch(run_id)]
-    return [place for place in places if (place / LOG).is_file()]
+    run_folders = [run_record.folder(run_id) for run_id in ids if ID.fullmatch(run_id)]
+    return [folder for folder in run_folders if (folder / LOG).is_file()]
 
 
-def _places(folders):
+def _run_folders(folders):
     """The folders by run id, each seen to have a log."""
-    places = {}
-    for place in map(Path, folders):
-        if not (place / LOG).is_file():
+    by_id = {}
+    for folder in map(Path, folders):
+        if not (folder / LOG).is_file():
             raise Error(
-                f"{place}: expected the folder of a run, found no {LOG} in it; "
+                f"{folder}: expected the folder of a run, found no {LOG} in it; "
                 "runs are the folders in results/runs"
             )
-        run_id = place.resolve().name
-        if run_id in places:
-            raise Error(f"{places[run_id]} and {place}: two runs of one name, export them apart")
-        places[run_id] = place
-    return places
+        run_id = folder.resolve().name
+        if run_id in by_id:
+            raise Error(f"{by_id[run_id]} and {folder}: two runs of one name, export them apart")
+        by_id[run_id] = folder
+    return by_id
 
 
-def _record(place):
+def _record(folder):
     """The record of a run; None if it is not one of these logs."""
     try:
-        record = run_record.read(place / "run.json")
-        run_record.check_files(place, record)
+        record = run_record.read(folder / "run.json")
+        run_record.check_files(folder, record)
     except run_record.RecordError as error:
         print(f"{error}; exported without its throughput", file=sys.stderr)
         return None
     return record
 
 
-def _write_whole(folder, events):
+def _write_file(folder, events):
     """Write one event file, whole or not at all."""
     with tempfile.TemporaryDirectory(
         dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"
@@ -136,10 +136,10 @@ def _events(run_id, logs, record):
     first = logs[0]
     run = _run(first)
     clocks = [_Clock(log) for log in logs]
-    begun = clocks[0].date(0.0)
+    started = clocks[0].date(0.0)
     status = _status(first, record)
-    yield _event(begun, 0, text_pb("run", _description(run_id, first, status)))
-    yield _event(begun, 0, _hparams(run_id, run, status[0], begun))
+    yield _event(started, 0, text_pb("run", _description(run_id, first, status)))
+    yield _event(started, 0, _hparams(run_id, run, status[0], started))
     yield from heapq.merge(
         _steps(run, logs, clocks[0]),
         _evals(first, clocks[0]),
@@ -192,10 +192,10 @@ def _status(log, record):
 
 def _description(run_id, log, status):
     """A table in Markdown."""
-    words, message = status
+    status_name, message = status
     rows = {
         "run": run_id,
-        "status": f"{words}: {message}" if message else words,
+        "status": f"{status_name}: {message}" if message else status_name,
         **log.start["spec"],
         **{key: log.start.get(key) for key in ("host", "device_model", "parameters")},
         **log.start.get("versions", {}),
@@ -205,10 +205,10 @@ def _description(run_id, log, status):
     return "\n".join(["| | |", "| --- | --- |", *lines])
 
 
-def _hparams(run_id, run, status, begun):
+def _hparams(run_id, run, status, started):
     """The row of a run on the HParams page, which finds its columns by itself."""
     values = {name: getattr(run, name) for name in HPARAMS} | {"status": status}
-    return hparams.hparams_pb(values, trial_id=run_id, start_time_secs=begun)
+    return hparams.hparams_pb(values, trial_id=run_id, start_time_secs=started)
 
 
 def _steps(run, logs, clock):
@@ -257,7 +257,7 @@ def _numbers(event, prefix):
     return {
         f"{prefix}{key}": float(value)
         for key, value in event.items()
-        if key not in NO_NUMBERS
+        if key not in NOT_SCALARS
         and (isinstance(value, int | float) or value in ("nan", "inf", "-inf"))
     }
 

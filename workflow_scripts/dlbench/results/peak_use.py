@@ -25,20 +25,20 @@ def columns(
     summary: Mapping[str, Any],
     device_model: str | None,
     kind: str | None,
-    of_site: Mapping[str, Any] | None = None,
+    site_peaks: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The columns of one run; None where a number is not known.
 
     Args:
         summary: of its record.
         kind: of its devices, cpu or gpu; None if unknown.
-        of_site: peaks that the site states: see device_peaks.peak.
+        site_peaks: peaks that the site states: see device_peaks.peak.
     """
-    peak = device_peaks.peak(device_model, run.precision, kind, run.threads_per_device, of_site)
+    peak = device_peaks.peak(device_model, run.precision, kind, run.threads_per_device, site_peaks)
     flops, rate = summary.get("model_flops_per_item"), summary.get("images_per_second")
     achieved = flops * rate / run.devices / TERA if flops and rate else None
-    done = summary.get("hardware_flops_per_item")
-    executed = achieved * done / flops if achieved and flops and done else None
+    executed_flops = summary.get("hardware_flops_per_item")
+    executed = achieved * executed_flops / flops if achieved and flops and executed_flops else None
     return {
         "arithmetic_intensity": intensity(run, summary),
         "achieved_tflops_per_device": achieved,
@@ -62,5 +62,5 @@ def intensity(run: Run, summary: Mapping[str, Any]) -> float | None:
     return forward / (width * (run.batch_per_device * values + weights))
 
 
-def _share(achieved, most):
-    return achieved / most if achieved and most else None
+def _share(achieved, peak):
+    return achieved / peak if achieved and peak else None

@@ -79,7 +79,7 @@ def numbers(study: Study, runs: Iterable[Row]) -> list[Row]:
             settings in which own runs must `match` a point where it states them.
         runs: rows of the runs table, dictionaries; those that were published are left out.
     """
-    own = [r for r in runs if r["timing_source"] != PUBLISHED and r["status"] in ENDED_WELL]
+    own_runs = [r for r in runs if r["timing_source"] != PUBLISHED and r["status"] in ENDED_WELL]
     table = []
     for entry in study.references:
         points = read(entry["path"])
@@ -93,7 +93,7 @@ def numbers(study: Study, runs: Iterable[Row]) -> list[Row]:
                         "point": point.name,
                         **point.settings,
                         **_published(point, number, base),
-                        **_own(point, number, base, own, entry["match"]),
+                        **_own(point, number, base, own_runs, entry["match"]),
                     }
                 )
     return table
@@ -159,8 +159,8 @@ def _own(point, number, base, runs, match):
     sides = [_matching(p, runs, match) for p in (point, base) if p]
     metric = number.metric
     column = metric if base is None else _compared(point)
-    known = _is_score if column in SCORES else _is_positive
-    values = [[row[column] for row in side if known(row.get(column))] for side in sides]
+    is_valid = _is_score if column in SCORES else _is_positive
+    values = [[row[column] for row in side if is_valid(row.get(column))] for side in sides]
     if not all(values):
         return {}
     mixed = next((names for names in map(_mixed, sides) if names), None)
@@ -188,8 +188,8 @@ def _own(point, number, base, runs, match):
 
 
 def _matching(point, runs, match):
-    wanted = {name: point.settings[name] for name in match if name in point.settings}
-    return [row for row in runs if all(row.get(name) == v for name, v in wanted.items())]
+    required = {name: point.settings[name] for name in match if name in point.settings}
+    return [row for row in runs if all(row.get(name) == v for name, v in required.items())]
 
 
 def _is_positive(value):

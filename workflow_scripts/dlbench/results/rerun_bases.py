@@ -30,13 +30,13 @@ class Link:
 
     Attributes:
         apart: they were measured apart.
-        asked: the config asks for the comparison, or it is a speedup.
+        requested: the config asks for the comparison, or it is a speedup.
     """
 
     runs: frozenset[str]
     base: frozenset[str]
     apart: bool
-    asked: bool
+    requested: bool
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class Chosen:
     Attributes:
         links: those that were measured apart.
         run_ids: of the runs that the next start trains.
-        words: lines that say so.
+        lines: a summary for people.
     """
 
     links: list[Link]
     run_ids: list[str]
-    words: list[str]
+    lines: list[str]
 
 
 def choose(study: Study, only: Sequence[str] = (), folder: Path | str = TABLES) -> Chosen:
@@ -66,15 +66,15 @@ def choose(study: Study, only: Sequence[str] = (), folder: Path | str = TABLES) 
     rows, sentinels, speedups = (_rows(folder, name) for name in ("runs", "sentinels", "speedups"))
     by_id = {row["run_id"]: row for row in rows}
     links = _links(study, rows, sentinels, speedups)
-    apart = [link for link in links if link.apart and _is_meant(study, link, only)]
+    apart = [link for link in links if link.apart and _is_selected(study, link, only)]
     if only and not apart:
         raise Error(
             f"no comparison that was measured apart has {' or '.join(only)} in its name; "
             "without --only all of them are named"
         )
-    again = _closed({run_id for link in apart for run_id in link.runs | link.base}, links)
-    run_ids = [run.id for run in study.runs if run.id in again]
-    return Chosen(apart, run_ids, list(_words(study, apart, run_ids, by_id)))
+    chosen = _with_partners({run_id for link in apart for run_id in link.runs | link.base}, links)
+    run_ids = [run.id for run in study.runs if run.id in chosen]
+    return Chosen(apart, run_ids, list(_summary_lines(study, apart, run_ids, by_id)))
 
 
 def _rows(folder, name):
@@ -86,7 +86,7 @@ def _links(study, rows, sentinels, speedups):
     """All comparisons of a study's own runs, each pair of sides once."""
     margin = study.equivalence_margin
     drift = Drift(rows, sentinels, margin)
-    asked = {entry["field"] for entry in study.compare}
+    compared_fields = {entry["field"] for entry in study.compare}
     links = [
         _link(a, b, drift.compare(a, b), True)
         for *_, a, b in comparisons.pairs(study, rows)
@@ -97,28 +97,28 @@ def _links(study, rows, sentinels, speedups):
             _of_study(row["run_ids"].split(" ")),
             _of_study(row["base_run_ids"].split(" ")),
             base_flags.APART in row["base_mismatch"].split(", "),
-            asked=True,
+            requested=True,
         )
         for row in speedups
         if row["base_run_ids"] not in (None, row["run_ids"])
     ]
     links += [
         _link(a, b, compared, False)
-        for pairs in contrasts.by_field(rows, asked, margin, sentinels).values()
+        for pairs in contrasts.by_field(rows, compared_fields, margin, sentinels).values()
         for a, b, _, compared in pairs
     ]
-    own = {run.id for run in study.runs}
+    own_ids = {run.id for run in study.runs}
     links_by_ids: dict[tuple[frozenset, frozenset], Link] = {}
     for link in links:
-        if link.runs and link.base and link.runs | link.base <= own:
+        if link.runs and link.base and link.runs | link.base <= own_ids:
             links_by_ids.setdefault((link.runs, link.base), link)
     return list(links_by_ids.values())
 
 
-def _link(a, b, compared, asked):
+def _link(a, b, compared, requested):
     """The Link of two sides that are rows of the table of runs."""
     runs, base = (_of_study(row["run_id"] for row in side) for side in (a, b))
-    return Link(runs, base, base_flags.APART in compared.flags, asked)
+    return Link(runs, base, base_flags.APART in compared.flags, requested)
 
 
 def _of_study(run_ids):
@@ -126,48 +126,48 @@ def _of_study(run_ids):
     return frozenset(run_id for run_id in run_ids if not is_sentinel(run_id))
 
 
-def _closed(again, links):
+def _with_partners(chosen, links):
     """Runs that are measured again, and those that would be measured apart from them otherwise."""
-    links = [link for link in links if link.asked and not link.apart]
+    links = [link for link in links if link.requested and not link.apart]
     before = None
-    while before != len(again):
-        before = len(again)
+    while before != len(chosen):
+        before = len(chosen)
         for link in links:
-            if link.runs <= again or link.base <= again:
-                again = again | link.runs | link.base
-    return again
+            if link.runs <= chosen or link.base <= chosen:
+                chosen = chosen | link.runs | link.base
+    return chosen
 
 
-def _is_meant(study, link, only):
+def _is_selected(study, link, only):
     name = _name(study, link).lower()
     return not only or any(text.lower() in name for text in only)
 
 
 def _name(study, link):
-    return " over ".join(_called(study, min(side)) for side in (link.runs, link.base))
+    return " over ".join(_condition_label(study, min(side)) for side in (link.runs, link.base))
 
 
-def _called(study, run_id):
+def _condition_label(study, run_id):
     return study.labels[run_id].rpartition(", repeat ")[0]
 
 
-def _words(study, apart, run_ids, rows):
+def _summary_lines(study, apart, run_ids, rows):
     if not apart:
         yield f"nothing of the study {study.name!r} was measured apart"
         return
     yield f"measured apart: {phrases.counted(len(apart), 'comparison')}"
-    yield from _shown([_name(study, link) for link in apart])
+    yield from _first_lines([_name(study, link) for link in apart])
     seconds = [_node_s(rows[run_id]) for run_id in run_ids]
     repeats = {}
     for run_id in run_ids:
-        repeats.setdefault(_called(study, run_id), []).append(run_id)
+        repeats.setdefault(_condition_label(study, run_id), []).append(run_id)
     yield (
         f"to be trained again, in one session: {phrases.counted(len(run_ids), 'finished run')} "
         f"of {phrases.counted(len(repeats), 'condition')}, "
         f"about {costs.node_hours(sum(seconds) / 3600)}"
     )
     bases = frozenset().union(*(link.base for link in apart))
-    yield from _shown(
+    yield from _first_lines(
         [
             f"{name} ({phrases.counted(len(ids), 'run')}){', a base' if bases & {*ids} else ''}"
             for name, ids in repeats.items()
@@ -175,7 +175,7 @@ def _words(study, apart, run_ids, rows):
     )
 
 
-def _shown(names):
+def _first_lines(names):
     yield from (f"  {name}" for name in names[:SHOWN])
     if len(names) > SHOWN:
         yield f"  and {len(names) - SHOWN} more"

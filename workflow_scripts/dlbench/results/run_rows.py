@@ -26,12 +26,12 @@ def _time_to_accuracy(run, record, study, results):
     if not must_reach or record["status"] not in event_fields.ENDED_WELL:
         return {}
     run_tables.ensure_run_tables(run.id, record["log_sha256"], results)
-    place = run_record.folder(run.id, results)
-    evals = run_tables.run_table(place, "evals").to_pylist()
+    folder = run_record.folder(run.id, results)
+    evals = run_tables.run_table(folder, "evals").to_pylist()
     first = derived.reached_at(must_reach, evals)
     if first is None:
         return {}
-    steps = run_tables.run_table(place, "steps")
+    steps = run_tables.run_table(folder, "steps")
     steps = steps.filter(pc.is_valid(steps["step_time_s"]))
     windows_s = pc.multiply(steps["step_time_s"], steps["window_steps"].fill_null(1))
     columns = (column.to_numpy() for column in (steps["rank"], steps["step"], windows_s))
@@ -41,7 +41,7 @@ def _time_to_accuracy(run, record, study, results):
     }
 
 
-def _found(run, study):
+def _is_batch_found(run, study):
     """Whether a search found the batch of a run, or of the one that it repeats; None: unknown."""
     ids = study.with_found_batch
     return None if ids is None else bool(ids) and not ids.isdisjoint({run.id, run.combination.id})
@@ -79,13 +79,13 @@ def row(
         fingerprints.unlike_nodes(provenance),
         bound_ranks.caveat(provenance.get("bindings") or ()),
     ]
-    known = {name: getattr(run, name) for name in _KNOWN} | {
+    values = {name: getattr(run, name) for name in _KNOWN} | {
         "run_id": run.id,
         "study": study.name,
         "site": study.site["name"],
         "devices": run.devices,
         "global_batch": run.global_batch,
-        "batch_found": _found(run, study),
+        "batch_found": _is_batch_found(run, study),
         "framework_version": versions.get(run.framework),
         "device_kind": device_kind,
         "device_model": provenance["device_model"],
@@ -99,7 +99,7 @@ def row(
         "host": provenance["host"],
         "session": (provenance.get("session") or {}).get("id"),
         "data_sha256": provenance["data_sha256"],
-        "item_shape": derived.shape_words(provenance.get("item_shape")),
+        "item_shape": derived.shape_text(provenance.get("item_shape")),
         "attention": provenance.get("attention"),
         **{name: (provenance.get("strategy_settings") or {}).get(name) for name in _EXCHANGED},
         **fingerprints.columns(provenance),
@@ -119,4 +119,4 @@ def row(
         ),
         **summary,
     }
-    return contradictions.marked(known)
+    return contradictions.marked(values)

@@ -36,29 +36,31 @@ def with_interval(name: str, unit: str, note: str) -> list[pa.Field]:
     ]
 
 
-def of_run(*names: str, noted: bool = False) -> list[pa.Field]:
+def of_run(*names: str, described: bool = False) -> list[pa.Field]:
     """Columns of fields of a run.
 
     Args:
-        noted: with what they mean, as in the table of runs; other tables refer to that.
+        described: with what they mean, as in the table of runs; other tables refer to that.
     """
-    return [_of_run(name, noted) for name in names]
+    return [_of_run(name, described) for name in names]
 
 
-def with_all(columns: Iterable[pa.Field], names: Iterable[str], noted: bool = False) -> pa.Schema:
+def with_run_fields(
+    columns: Iterable[pa.Field], names: Iterable[str], described: bool = False
+) -> pa.Schema:
     """Columns, and those of fields of a run that are not among them, behind the last that is.
 
     So a table has a field that is declared anew, and its other columns stay where they are.
     """
     columns = list(columns)
-    there = [column.name for column in columns]
-    further = of_run(*(name for name in names if name not in there), noted=noted)
-    end = max(place for place, name in enumerate(there) if name in FIELDS) + 1
+    names_in_order = [column.name for column in columns]
+    further = of_run(*(name for name in names if name not in names_in_order), described=described)
+    end = max(index for index, name in enumerate(names_in_order) if name in FIELDS) + 1
     return pa.schema([*columns[:end], *further, *columns[end:]])
 
 
-def _of_run(name, noted):
+def _of_run(name, described):
     declared = DECLARED[name]
     kinds = {str: NAME, bool: pa.bool_(), float: REAL, int: COUNT}
     type_ = pa.int32() if declared.bits == 32 else kinds[kind_of(FIELDS[name])]
-    return field(name, type_, declared.unit, declared.note if noted else "")
+    return field(name, type_, declared.unit, declared.note if described else "")

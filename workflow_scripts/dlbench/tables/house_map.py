@@ -65,9 +65,9 @@ def _programs_table():
         programs.setdefault(topic(path), []).append(path)
     lines = ["| Topic | Program | What it does |", "| --- | --- | --- |"]
     for room in sorted(programs):
-        for number, path in enumerate(programs[room]):
-            shown = "" if number else room
-            lines.append(f"| {shown} | [{path.name}]({path.name}) | {_first_sentence(path)} |")
+        for index, path in enumerate(programs[room]):
+            topic_cell = "" if index else room
+            lines.append(f"| {topic_cell} | [{path.name}]({path.name}) | {_first_sentence(path)} |")
     return "\n".join(lines)
 
 

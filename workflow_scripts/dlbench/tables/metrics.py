@@ -21,8 +21,8 @@ class Metric:
     worse: str
     better: str
 
-    def word(self, ratio: float) -> str:
-        """The word for a side whose number is `ratio` times that of the other side."""
+    def verdict(self, ratio: float) -> str:
+        """`worse` or `better`: the verdict on a side whose number is `ratio` times the other's."""
         return self.better if (ratio > 1) == self.more_is_better else self.worse
 
 
@@ -62,10 +62,10 @@ def _metrics():
             "peak_used_bytes_per_device",
         ),
     }
-    for (more_is_better, words), names in kinds.items():
+    for (more_is_better, verdicts), names in kinds.items():
         for name in set(names) & set(table_columns.RUNS.names):
             unit = (table_columns.RUNS.field(name).metadata or {}).get(b"unit", b"1").decode()
-            yield Metric(name, unit, more_is_better, *words)
+            yield Metric(name, unit, more_is_better, *verdicts)
 
 
 METRICS = {metric.name: metric for metric in _metrics()}

@@ -34,7 +34,7 @@ ATTRIBUTES = "PANDAS_ATTRS"  # whose value pandas' read_parquet, as of 2.1, take
 DIGEST = "file_sha256"  # of the file, with zeros in its place
 _BLANK = "0" * 64
 # A value of the metadata as Thrift's compact protocol writes it: its field, then its length.
-_PLACE = re.compile(re.escape(DIGEST.encode()) + rb"\x18\x40([0-9a-f]{64})")
+_DIGEST_FIELD = re.compile(re.escape(DIGEST.encode()) + rb"\x18\x40([0-9a-f]{64})")
 _FOOTER_END_BYTES = 8  # its length, and PAR1
 # The beginning of texts that spreadsheets run as formulas, or that have apostrophes already.
 FORMULA = r"'*[=+\-@\t\r]"
@@ -96,8 +96,8 @@ def writer(path: Path | str, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
         yield parquet
         parquet.add_key_value_metadata({DIGEST: _BLANK})
     with open(path, "r+b") as file:
-        place, digest = _digest(file)
-        file.seek(place)
+        offset, digest = _digest(file)
+        file.seek(offset)
         file.write(digest.encode())
 
 
@@ -113,10 +113,10 @@ def table(rows: Iterable[Row], schema: pa.Schema, **notes: str) -> pa.Table:
     unknown = {key for row in rows for key in row} - set(schema.names)
     if unknown:
         raise ValueError(f"columns without a schema: {', '.join(sorted(unknown))}")
-    return pa.Table.from_pylist(rows, schema=described(schema, **notes))
+    return pa.Table.from_pylist(rows, schema=with_metadata(schema, **notes))
 
 
-def described(schema: pa.Schema, **notes: str) -> pa.Schema:
+def with_metadata(schema: pa.Schema, **notes: str) -> pa.Schema:
     """A schema with the metadata of a file: version, units of the columns, and further notes."""
     units = {
         field.name: field.metadata[b"unit"].decode()
@@ -127,7 +127,7 @@ def described(schema: pa.Schema, **notes: str) -> pa.Schema:
     return schema.with_metadata(metadata | notes)
 
 
-def notes_of(path: Path | str) -> dict[str, str]:
+def file_metadata(path: Path | str) -> dict[str, str]:
     """The metadata of a Parquet file as text by key; {} if it cannot be read or has none."""
     try:
         metadata = pq.read_schema(path).metadata or {}
@@ -136,10 +136,10 @@ def notes_of(path: Path | str) -> dict[str, str]:
         return {}
 
 
-def made_from(path: Path | str, log_sha256: str) -> bool:
+def is_made_from(path: Path | str, log_sha256: str) -> bool:
     """Whether a table of this version was made from the log with that digest."""
     notes = {"log_sha256": log_sha256, "schema_version": str(SCHEMA_VERSION)}
-    return notes.items() <= notes_of(path).items()
+    return notes.items() <= file_metadata(path).items()
 
 
 def read(
@@ -154,9 +154,9 @@ def read(
     Raises:
         TableError: it is no Parquet file, is damaged, lacks a column, or is of a newer version.
     """
-    with _opened(path, often=run_id is not None) as file:
-        there = file.schema_arrow.names  # made anew each time it is asked for
-        missing = [name for name in schema.names if name not in there]
+    with _opened(path, cached=run_id is not None) as file:
+        present = file.schema_arrow.names  # made anew each time it is asked for
+        missing = [name for name in schema.names if name not in present]
         if missing and not earlier:
             raise TableError(f"{path}: columns missing: {', '.join(missing)}")
         columns = [name for name in schema.names if name not in missing]
@@ -170,7 +170,7 @@ def read(
         return content.select(schema.names).cast(schema)
 
 
-def read_as_it_is(path: Path | str) -> pa.Table:
+def read_any(path: Path | str) -> pa.Table:
     """A table with the columns that it has, by whomever it was written.
 
     Raises:
@@ -191,17 +191,16 @@ def check(path: Path | str) -> None:
 
 
 @contextlib.contextmanager
-def _opened(path, often=False):
+def _opened(path, cached=False):
     """Yield a Parquet file whose content is what was written; the one reader of all tables.
 
     Args:
-        often: it is opened for each of its runs; its digest is compared once.
+        cached: it is opened for each of its runs; its digest is compared once.
     """
     try:
-        if not (_was_whole(path, os.stat(path).st_mtime_ns) if often else _is_whole(path)):
+        if not (_was_intact(path, os.stat(path).st_mtime_ns) if cached else _is_intact(path)):
             raise TableError(
-                f"{path} is damaged: it is not what was written, by the digest in it"
-                f"{_how_mended(path)}"
+                f"{path} is damaged: it is not what was written, by the digest in it{_remedy(path)}"
             )
         with pq.ParquetFile(path) as file:
             version = int((file.schema_arrow.metadata or {}).get(b"schema_version", b"0"))
@@ -218,20 +217,20 @@ def _opened(path, often=False):
         raise TableError(f"{path}: there is no such table{makes}") from error
     except (OSError, pa.ArrowException, ValueError, MemoryError) as error:
         # Of a file without a digest pyarrow says what is wrong, in many ways.
-        raise TableError(f"{path} cannot be read as Parquet: {error}{_how_mended(path)}") from error
+        raise TableError(f"{path} cannot be read as Parquet: {error}{_remedy(path)}") from error
 
 
 @functools.lru_cache(maxsize=64)
-def _was_whole(path, *_):
-    return _is_whole(path)
+def _was_intact(path, *_):
+    return _is_intact(path)
 
 
-def _is_whole(path):
+def _is_intact(path):
     with open(path, "rb") as file:
-        place, digest = _digest(file)
-        if place is None:
+        offset, digest = _digest(file)
+        if offset is None:
             return True
-        file.seek(place)
+        file.seek(offset)
         return file.read(len(_BLANK)) == digest.encode()
 
 
@@ -248,19 +247,19 @@ def _digest(file):
         memoryview(mapped) as content,
     ):
         footer_bytes = int.from_bytes(mapped[-_FOOTER_END_BYTES:-4], "little")
-        begin = max(0, len(mapped) - footer_bytes - _FOOTER_END_BYTES)
-        found = list(_PLACE.finditer(mapped, begin))
-        if not found:
+        start = max(0, len(mapped) - footer_bytes - _FOOTER_END_BYTES)
+        matches = list(_DIGEST_FIELD.finditer(mapped, start))
+        if not matches:
             return None, ""
-        place, end = found[-1].span(1)
-        del found
-        digest = hashlib.sha256(content[:place])
+        offset, end = matches[-1].span(1)
+        del matches
+        digest = hashlib.sha256(content[:offset])
         digest.update(_BLANK.encode())
         digest.update(content[end:])
-        return place, digest.hexdigest()
+        return offset, digest.hexdigest()
 
 
-def _how_mended(path):
+def _remedy(path):
     """What is to be done about a damaged table, as the end of a message."""
     command = _command(path)
     remedy = f"remove it: `{command}` makes it again" if command else "take it anew from its origin"
@@ -295,7 +294,7 @@ def from_csv(table: pa.Table) -> pa.Table:
     return pa.table(plain)
 
 
-def _harmless(column):
+def _without_formulas(column):
     """A column in which an apostrophe stands before texts that begin like formulas.
 
     Numbers stay as they are.
@@ -321,7 +320,7 @@ def write_csv(path: Path | str, table: pa.Table) -> None:
 
     plain = pa.table(
         {
-            field.name: _harmless(
+            field.name: _without_formulas(
                 column.cast(field.type.value_type) if pa.types.is_dictionary(field.type) else column
             )
             for field, column in zip(table.schema, table.columns, strict=True)

@@ -28,7 +28,7 @@ def table_rows(path: Path) -> list[Row]:
 
 
 def _parquet(path):
-    table = parquet_files.read_as_it_is(path)
+    table = parquet_files.read_any(path)
     if b"schema_version" not in (table.schema.metadata or {}):
         raise Error(f"{path}: not one of our tables: its metadata has no schema_version")
     columns = [name for name in table_columns.RUNS.names if name in table.column_names]

@@ -19,7 +19,7 @@ from dlbench.tables.fields import (
     field,
     fields,
     of_run,
-    with_all,
+    with_run_fields,
     with_interval,
 )
 from dlbench.tables.machine_columns import DRIFT, NODES
@@ -33,7 +33,7 @@ _LEARNING_RATE = ("learning_rate", "learning_rate_batch", "learning_rate_warmup_
 _UPDATE = ("weight_decay", "clip_norm", "accumulate_steps")
 # In the order of earlier releases. A field of a run that none of these tables places comes behind
 # those that they do.
-RUNS = with_all(
+RUNS = with_run_fields(
     [
         field("run_id", TEXT),
         *fields(NAME, "study", "site"),
@@ -62,14 +62,14 @@ RUNS = with_all(
         *PROFILE,
         *of_run("nodes", "devices_per_node"),
         field("devices", pa.int32()),
-        *of_run("threads_per_device", "power_limit_w", "copies_per_node", noted=True),
+        *of_run("threads_per_device", "power_limit_w", "copies_per_node", described=True),
         *of_run("input_workers", "prefetch", "repeat", "seed", "batch_per_device"),
         field("batch_found", pa.bool_(), note="that batch is the largest that fits (max)"),
         field("global_batch", COUNT, "items"),
-        *of_run("sequence_length", *_LEARNING_RATE, *_UPDATE, noted=True),
-        *of_run("steps", "warmup_steps", "steps_per_sync", noted=True),
+        *of_run("sequence_length", *_LEARNING_RATE, *_UPDATE, described=True),
+        *of_run("steps", "warmup_steps", "steps_per_sync", described=True),
         field("window_steps", COUNT, "steps", "timed and waited for as one; 1: each by itself"),
-        *of_run("epochs", noted=True),
+        *of_run("epochs", described=True),
         field("parameters", COUNT),
         field(
             "gathered_bytes_per_step",
@@ -184,14 +184,14 @@ RUNS = with_all(
         field("parser_version", pa.int32()),
     ],
     (name for name in FIELDS if name not in ("sentinel", "probe")),
-    noted=True,
+    described=True,
 )
 # Columns that nobody can give of an imported run: they follow from the log, or name it.
-_OF_A_LOG = (
+_FROM_THE_LOG = (
     *("run_id", "source", "notes", "log_sha256", "parser_version", "timing_source"),
     "contradicts",
 )
-GIVEN = [name for name in RUNS.names if name not in _OF_A_LOG]
+IMPORTABLE = [name for name in RUNS.names if name not in _FROM_THE_LOG]
 
 SENTINELS = RUNS.insert(
     RUNS.get_field_index("repeat") + 1,
@@ -209,7 +209,7 @@ _across_sessions = [
     field("measured_apart", pa.bool_(), note="no session has runs of both sides"),
     *with_interval("drift", "1", "between their sessions, for which it is corrected; else none"),
 ]
-COMPARISONS = with_all(
+COMPARISONS = with_run_fields(
     [
         *fields(NAME, "study", "field"),
         field("condition", NAME, note="value of the field, with the options that go with it"),
@@ -259,7 +259,7 @@ COMPARISONS = with_all(
 )
 # In which the points of a series differ, or that its runs need not share.
 _ONE_EACH = ("devices_per_node", "warmup_steps", "seed")
-SPEEDUPS = with_all(
+SPEEDUPS = with_run_fields(
     [
         field("study", NAME),
         field("scaling", NAME, note="weak: batch per device fixed; strong: global batch; or none"),

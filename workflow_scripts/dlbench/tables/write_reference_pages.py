@@ -29,7 +29,7 @@ from dlbench.tables.meanings import MEANINGS, TABLES
 SCHEMA = "workflow_scripts/dlbench/study/config.schema.json"
 DEFAULT_STUDY = Path(__file__).parents[3] / "config.yaml"
 MADE_BY = "Made by `workflow_scripts/write_reference_pages.py` from"
-OWN_DEFAULTS = {
+DEFAULTS_IN_WORDS = {
     "framework": "tensorflow",
     "environment": "the framework's own",
     "launcher": "the strategy's own",
@@ -91,7 +91,7 @@ def schema_text() -> str:
     top = copy.deepcopy(schema())
     top["$defs"]["axes"]["properties"] = config_axes.axes()
     imports = top["properties"]["imports"]["items"]["properties"]
-    imports["fields"]["propertyNames"]["enum"] = table_columns.GIVEN
+    imports["fields"]["propertyNames"]["enum"] = table_columns.IMPORTABLE
     return json.dumps(top, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -103,7 +103,7 @@ def config_page() -> str:
     for name, part in top["properties"].items():
         sections += _sections(name, part, defaults.get(name))
     axes = config_axes.axes()
-    sections.append(f"{AXES_HEAD}\n{_table(axes, DEFAULTS | OWN_DEFAULTS, of_axis=True)}\n")
+    sections.append(f"{AXES_HEAD}\n{_table(axes, DEFAULTS | DEFAULTS_IN_WORDS, of_axis=True)}\n")
     return "\n".join(sections)
 
 
@@ -112,7 +112,7 @@ def _sections(name, part, default):
     keys, inside = _parts(part), default if isinstance(default, dict) else {}
     if not keys:
         return
-    defaults = inside | (OWN_DEFAULTS if name == "matrix" else {})
+    defaults = inside | (DEFAULTS_IN_WORDS if name == "matrix" else {})
     yield _section(_title(name, part), part["description"], keys, defaults)
     for key, further in keys.items():
         if key not in schema()["properties"]:  # a block's repeats are described already
@@ -134,7 +134,9 @@ def _table(keys, defaults, of_axis=False):
     lines = ["| Key | Value | Default | Meaning |", "| --- | --- | --- | --- |"]
     for name, part in keys.items():
         value = _value(part["items"] if of_axis and "items" in part else part)
-        default = _default("" if _parts(part) else defaults.get(name, ""), name in OWN_DEFAULTS)
+        default = _default(
+            "" if _parts(part) else defaults.get(name, ""), name in DEFAULTS_IN_WORDS
+        )
         lines.append(f"| `{name}` | {value} | {default} | {_cell(part['description'])} |")
     return "\n".join(lines)
 
@@ -168,9 +170,9 @@ def _resolved(part):
 def _value(part):
     """The values that a key takes, in words."""
     if "anyOf" in part:
-        return " or ".join(_value(one) for one in part["anyOf"])
+        return " or ".join(_value(option) for option in part["anyOf"])
     if "const" in part or "enum" in part:
-        return ", ".join(f"`{one}`" for one in part.get("enum", [part.get("const")]))
+        return ", ".join(f"`{option}`" for option in part.get("enum", [part.get("const")]))
     kinds = part.get("type", "object")
     kinds = kinds if isinstance(kinds, list) else [kinds]
     return " or ".join(_kind(kind, part) for kind in kinds if kind != "null") + (
@@ -185,16 +187,16 @@ def _kind(kind, part):
     if kind == "object":
         further = part.get("additionalProperties")
         return f"mapping: {_value(further)}" if _plain(further) else "mapping"
-    word = re.fullmatch(r"\^(\w+)\$", part.get("pattern", ""))
-    if kind == "string" and word:
-        return f"`{word[1]}`"
-    words = {"boolean": "`true`, `false`", "string": "text", "integer": "whole number"}
-    words = [words.get(kind, kind)]
-    words += [f"at least {part['minimum']}"] if part.get("minimum") is not None else []
-    words += [f"above {part['exclusiveMinimum']}"] if "exclusiveMinimum" in part else []
-    words += [f"at most {part['maximum']}"] if "maximum" in part else []
-    words += [f"below {part['exclusiveMaximum']}"] if "exclusiveMaximum" in part else []
-    return ", ".join(words)
+    literal = re.fullmatch(r"\^(\w+)\$", part.get("pattern", ""))
+    if kind == "string" and literal:
+        return f"`{literal[1]}`"
+    phrases = {"boolean": "`true`, `false`", "string": "text", "integer": "whole number"}
+    phrases = [phrases.get(kind, kind)]
+    phrases += [f"at least {part['minimum']}"] if part.get("minimum") is not None else []
+    phrases += [f"above {part['exclusiveMinimum']}"] if "exclusiveMinimum" in part else []
+    phrases += [f"at most {part['maximum']}"] if "maximum" in part else []
+    phrases += [f"below {part['exclusiveMaximum']}"] if "exclusiveMaximum" in part else []
+    return ", ".join(phrases)
 
 
 def _plain(part):
@@ -220,8 +222,8 @@ def tables_page() -> str:
 
 def _as_in_runs(table, column):
     """Whether a column of another table means what it means in `runs`."""
-    told = _noted(column, b"description") or f"{table}.{column.name}" in MEANINGS
-    return table != "runs" and column.name in table_columns.RUNS.names and not told
+    is_described = _metadata(column, b"description") or f"{table}.{column.name}" in MEANINGS
+    return table != "runs" and column.name in table_columns.RUNS.names and not is_described
 
 
 def _listed(column, settings):
@@ -229,7 +231,7 @@ def _listed(column, settings):
 
 
 def _row(table, column):
-    unit = _noted(column, b"unit")
+    unit = _metadata(column, b"unit")
     return f"| `{column.name}` | {_type(column.type)} | {unit} | {_cell(meaning(table, column))} |"
 
 
@@ -237,14 +239,14 @@ def meaning(table: str, column: pa.Field) -> str:
     """What a column of a table means; "" if nothing says it."""
     declared = DECLARED.get(column.name)
     return (
-        _noted(column, b"description")
+        _metadata(column, b"description")
         or MEANINGS.get(f"{table}.{column.name}")
         or MEANINGS.get(column.name)
         or (declared.meaning if declared else "")
     )
 
 
-def _noted(column, key):
+def _metadata(column, key):
     return (column.metadata or {}).get(key, b"").decode()
 
 

@@ -1,4 +1,4 @@
-"""What the engines of JAX and PyTorch share: both call their step with each batch.
+"""The base of the engines of JAX and PyTorch, which call their step with each batch.
 
 TensorFlow's step reads its batches itself.
 """
@@ -20,7 +20,7 @@ from dlbench.trainer.strategy import Spec
 
 
 class Strategy(items.Strategy, Protocol):
-    """What these engines and their items need of a strategy."""
+    """The part of a strategy that these engines and their items use."""
 
     visible_gpu_count: int
 
@@ -28,8 +28,8 @@ class Strategy(items.Strategy, Protocol):
 class ArrayEngine:
     """Reads the batches of a run and calls the step with each.
 
-    See dlbench/trainer/engine.py, which says what each part is for. A subclass sets seeds and
-    precision before it calls this constructor, and defines all methods that are missing here.
+    See dlbench/trainer/engine.py, which documents the methods. A subclass sets seeds and precision
+    before it calls this constructor, and defines all methods that are missing here.
 
     Args:
         model_module: the module of the model.
@@ -70,7 +70,7 @@ class ArrayEngine:
         for index in range(first, last + 1):
             if updates.learning_rate_changes(self._spec, index):
                 self._set_learning_rate(*self._schedule.learning_rates(index, index))
-            losses.append(self._begin_step(*self._batch))
+            losses.append(self._launch_step(*self._batch))
             self._batch = next(self._batches)  # while the devices compute
         return self._wait(losses)
 
@@ -78,20 +78,20 @@ class ArrayEngine:
         totals: collections.Counter[str] = collections.Counter()
         examples, sums = 0, self._sums()
         for inputs, targets in self._source.held_out(engine.EVALUATION_BATCH):
-            totals.update({name: float(part) for name, part in sums(inputs, targets).items()})
+            totals.update({name: float(sum_) for name, sum_ in sums(inputs, targets).items()})
             examples += len(inputs)
         return {**self._task.scores(totals), "examples": examples}
 
-    def _begin_step(self, inputs: Any, targets: Any) -> Any:
-        """Start one step; its loss, an array that the devices may still be computing."""
+    def _launch_step(self, inputs: Any, targets: Any) -> Any:
+        """Launch one step. Returns its loss, an array that the devices may still be computing."""
         raise NotImplementedError
 
     def _wait(self, losses: list[Any]) -> list[float]:
-        """The losses that `_begin_step` gave as numbers, once the devices have computed them."""
+        """Wait for losses that `_launch_step` returned. Returns them as numbers."""
         raise NotImplementedError
 
     def _sums(self) -> Callable[[Any, Any], Mapping[str, Any]]:
-        """A function of a batch: the task's sums over it, with the present weights."""
+        """A function that computes the task's sums over a batch with the present weights."""
         raise NotImplementedError
 
     def _set_learning_rate(self, rate: float) -> None:

@@ -1,4 +1,4 @@
-"""On what a run is trained: devices, host, versions; and all that machine/facts.py gathers."""
+"""What a run is trained on: devices, host, versions; and the facts that machine/facts.py gathers."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ from dlbench.trainer.strategy import Spec
 
 
 def describe(engine: Engine) -> dict[str, Any]:
-    """Plain values for run_start, and for resume if a part goes on elsewhere."""
+    """Plain values for the events run_start and resume."""
     strategy = engine.strategy
     return {
         "devices": strategy.devices,
@@ -38,9 +38,9 @@ def gather(engine: Engine, packages: str | None = None) -> dict[str, Any]:
     """Fields of the event `machine`.
 
     Args:
-        packages: folder where the list of installed packages is kept; None: nowhere.
+        packages: folder where the list of installed packages is saved; None: nowhere.
     """
-    # Packages of the strategy are in the list of installed packages, as all others are.
+    # The strategy's packages are left out here: the list of installed packages has them.
     software = {
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         **engine.versions(),
@@ -53,7 +53,7 @@ def gather(engine: Engine, packages: str | None = None) -> dict[str, Any]:
 
 
 def device_without_peak(spec: Spec, engine: Engine) -> dict[str, Any] | None:
-    """What tells a device whose peak nobody states from others; None if it is stated."""
+    """What identifies a device whose peak is in no table; None if a table has it."""
     described = describe(engine)
     kind = "gpu" if engine.visible_gpu_count else "cpu"
     if device_peaks.peak(described["device_model"], spec.precision, kind).tflops:
@@ -68,7 +68,7 @@ def device_without_peak(spec: Spec, engine: Engine) -> dict[str, Any] | None:
 
 
 def _cpu_name() -> str:
-    """What the CPU is called by its maker."""
+    """Model name of the CPU."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
     return names[0] if names else platform.processor() or "unknown CPU"

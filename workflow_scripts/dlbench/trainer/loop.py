@@ -1,13 +1,12 @@
-"""The training loop: each window of steps timed exactly, logged as it goes.
+"""The training loop: it times each window of steps and logs it at once.
 
-- A window is one step or several (dlbench/trainer/schedule.py). Its time runs from the
-  end of the window before it to its own end, waiting for data and writing the log
-  included; evaluations, and what all ranks do together for a checkpoint, are left out.
-  So the times of a rank's measured windows add up to the time they took.
-- The window ends when its losses have arrived on the host; there is no other
-  synchronisation.
-- The step is traced, and that is timed, before the first step, which compiles it.
-  Warm-up steps are logged and marked; so are as many after a run was resumed.
+- A window is one step or several (dlbench/trainer/schedule.py). It is timed from the end of the
+  previous window to its own end, including the wait for data and the writing of the log, but
+  without evaluations and checkpoints. So the times of a rank's measured windows add up to the time
+  they took.
+- A window ends when its losses have arrived on the host; there is no other synchronisation.
+- The step is traced, and the tracing is timed, before the first step, which compiles it.
+- Warm-up steps are logged and marked. A resumed run warms up again, with as many steps.
 """
 
 import contextlib
@@ -46,12 +45,12 @@ def train(
 
     Args:
         spec: the run's fields as attributes (see runs.Run).
-        engine: that of this process; nothing of it is built yet.
+        engine: that of this process, before `build`.
         copy: which Copy of the run this process is.
-        log: an EventLog, not yet started.
+        log: an EventLog that has no run_start yet.
         checkpointing: {"folder", "every_s", "stop_reason"} of a checkpoints.Checkpointer, or None.
-        sample_every_s: seconds between two samples of what the machine does; 0: none.
-        packages: folder where the list of installed packages is kept; None: nowhere.
+        sample_every_s: seconds between two samples of the machine's use; 0: none.
+        packages: folder where the list of installed packages is saved; None: nowhere.
 
     Returns:
         The fields of run_end: status, message, when the work was done (t_s), digests of the
@@ -63,7 +62,7 @@ def train(
     """
     if engine.visible_gpu_count:
         copy.check_gpus(engine.visible_gpu_count, spec.devices_per_node)
-    identity = _agreed(spec, engine)
+    identity = _check_same_run(spec, engine)
     engine.build()
     checkpointer = None
     if checkpointing:
@@ -87,14 +86,14 @@ def train(
         now = log.now()
         log.write("compile", t_s=round(now, 6), trace_s=round(now - before, 6))
         message = _do_steps(schedule, engine, copy, log, first, checkpointer)
-        done_s = log.now()  # what is left open is closed later, which may take seconds
+        done_s = log.now()  # before the shutdown, which may take seconds
     if checkpointer:
         checkpointer.finish()
     return {
         "status": "failed" if message else "ok",
         "message": message,
         "t_s": round(done_s, 6),
-        # Of a run that failed other ranks may not have come as far, and may have parts of them.
+        # After a failure other ranks, which may hold shards of the weights, may not get here.
         **({} if message else {"weights_sha256": engine.weights_sha256()}),
         **usage,
         **device_memory.fields(engine.peak_memory()),
@@ -109,11 +108,11 @@ def _do_steps(
     first: int,
     checkpointer: checkpoints.Checkpointer | None,
 ) -> str:
-    """Do all steps after `first`. Returns why not all were done: a loss is not a number; or ""."""
+    """Do all steps after `first`. Returns "", or why the run ended early: a loss is not finite."""
     total, rank = schedule.total, engine.strategy.rank
     warm_up_end, windows = schedule.warm_up_end(first), Windows(schedule, engine, first)
     progress = _Progress(schedule, engine.item_shape)
-    # Before training too: there the loss curve begins, and there the evaluation compiles.
+    # Before training too: the loss curve starts there, and the evaluation compiles there.
     if schedule.evaluates and not first:
         _evaluate(engine, log, epoch=0, step=0)
     copy.wait_for_copies(log)
@@ -145,10 +144,10 @@ def _do_steps(
             return _not_a_number(begin, losses)
         last_s = now
         if rank == 0:
-            progress.show(index, now, losses[-1])
+            progress.print_step(index, now, losses[-1])
         if chosen := windows.record(index, len(losses), step_time_s):
             log.write("windows", step=index, **chosen)
-            last_s = log.now()  # ranks have met
+            last_s = log.now()  # the ranks have synchronized
         if index < until:
             continue
         if schedule.evaluates and index in (epoch_end, total):
@@ -165,14 +164,14 @@ def _do_steps(
 
 
 def _not_a_number(begin: int, losses: list[float]) -> str:
-    """What is said of the first loss of a window that is not finite."""
+    """The message for a window that has a loss which is not finite."""
     message = "the loss is not a number"
     place = next(number for number, loss in enumerate(losses) if not math.isfinite(loss))
     return message if len(losses) == 1 else f"{message} from step {begin + place} on"
 
 
 def _evaluate(engine: Engine, log: EventLog, epoch: int, step: int) -> float:
-    """Rank 0 evaluates, the others wait or help. Returns when training goes on."""
+    """Rank 0 evaluates, the others wait or take part. Returns the time at which training goes on."""
     first = engine.strategy.rank == 0
     scores = engine.evaluate() if first or engine.strategy.evaluates_together else {}
     if first:
@@ -182,11 +181,11 @@ def _evaluate(engine: Engine, log: EventLog, epoch: int, step: int) -> float:
     return log.now()
 
 
-def _agreed(spec: Spec, engine: Engine) -> dict[str, Any]:
-    """What says which run this is, seen to be the same on all ranks.
+def _check_same_run(spec: Spec, engine: Engine) -> dict[str, Any]:
+    """Check that all ranks train the same run on the same data. Returns what identifies the run.
 
     Raises:
-        Error: ranks were started for different runs, or see different data.
+        Error: ranks were started for different runs, or have different data.
     """
     identity = {
         "spec": _plain(spec),
@@ -212,7 +211,7 @@ def _plain(spec: Spec) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _sampled(log: EventLog, engine: Engine, copy: Copy, every_s: float) -> Iterator[dict[str, Any]]:
-    """Sample what this process uses; yields a dictionary that has the totals afterwards."""
+    """Sample what this process uses; yields a dictionary that gets the totals at the end."""
     totals: dict[str, Any] = {}
     if not every_s:
         yield totals
@@ -227,31 +226,31 @@ def _sampled(log: EventLog, engine: Engine, copy: Copy, every_s: float) -> Itera
 
 
 class _Progress:
-    """A line on stderr now and then, for those who watch."""
+    """Prints a line of progress on stderr from time to time."""
 
     def __init__(self, schedule: Schedule, item_shape: tuple[int, ...]):
         text = len(item_shape) == 1
-        self._counted = "tokens" if text else "images"
+        self._unit = "tokens" if text else "images"
         self._total = schedule.total
-        self._of_step = schedule.global_batch * (item_shape[0] if text else 1)
+        self._per_step = schedule.global_batch * (item_shape[0] if text else 1)
         self._has_loss = schedule.spec.mode != inputs.ALONE
-        self._shown_s, self._shown_index = 0.0, 0
+        self._printed_s, self._printed_index = 0.0, 0
 
-    def show(self, index: int, now: float, loss: float) -> None:
-        if now - self._shown_s < PROGRESS_INTERVAL_S and index < self._total:
+    def print_step(self, index: int, now: float, loss: float) -> None:
+        if now - self._printed_s < PROGRESS_INTERVAL_S and index < self._total:
             return
-        rate = (index - self._shown_index) * self._of_step / (now - self._shown_s)
-        self._shown_s, self._shown_index = now, index
-        told = f"  loss {loss:.4f}" if self._has_loss else ""
+        rate = (index - self._printed_index) * self._per_step / (now - self._printed_s)
+        self._printed_s, self._printed_index = now, index
+        loss_text = f"  loss {loss:.4f}" if self._has_loss else ""
         print(
-            f"step {index}/{self._total}  {rate:.1f} {self._counted}/s{told}",
+            f"step {index}/{self._total}  {rate:.1f} {self._unit}/s{loss_text}",
             file=sys.stderr,
             flush=True,
         )
 
 
 def _run_start(spec: Spec, engine: Engine, copy: Copy, schedule: Schedule) -> dict[str, Any]:
-    """What run_start says beside the time."""
+    """The fields of run_start, apart from its time."""
     flops = engine.model_flops()
     return {
         "spec": _plain(spec),

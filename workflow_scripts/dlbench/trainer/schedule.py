@@ -1,14 +1,14 @@
-"""Which steps a run has, where its epochs end, which are warm-up, and which are one window.
+"""The schedule of a run: its steps, the ends of its epochs, its warm-up, and its windows.
 
-Windows of steps, `steps_per_sync`, are done and timed as one:
-- Who waits for each loss leaves an accelerator idle from the end of a step until the next one has
-  been launched. In a window it runs ahead: the host waits once, at the window's end.
-- A run says how long its windows are. If it does not, a step is a window on CPUs, where nothing
-  runs ahead. On GPUs the end of the warm-up tells what a wait costs: the time of a step that is
-  waited for, less that of a step in a window. If the warm-up is too short for that, a window has
-  DEFAULT_LENGTH steps.
-- A window ends early where something else comes: the end of the warm-up, of an epoch or of the
-  run, an evaluation, a checkpoint. The first step is a window of its own, for it compiles.
+A window is a group of `steps_per_sync` steps that are timed together:
+- If the host waits for the loss of each step, an accelerator is idle from the end of a step until
+  the next one is launched. In a window the host launches all steps and waits once, at the end.
+- A run may set the length of its windows. If it does not, each step is a window on CPUs, where the
+  host cannot run ahead. On GPUs the cost of a wait is measured at the end of the warm-up: the time
+  of a step that is waited for, less that of a step in a window. If the warm-up is too short for
+  that, a window has DEFAULT_LENGTH steps.
+- A window ends early at the end of the warm-up, of an epoch or of the run, and before an evaluation
+  or a checkpoint. The first step is a window of its own, because it compiles.
 """
 
 import statistics
@@ -19,24 +19,24 @@ from dlbench.trainer.engine import Engine
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
 DEFAULT_LENGTH = 10
-MOST_WAIT = 0.01  # of a window
-# So coarse that repeats of a run find the same one.
+MOST_WAIT = 0.01  # the share of a window's time
+# So coarse that all repeats of a run choose the same length.
 LENGTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 MOST_LENGTH = LENGTHS[-1]
-PROBE_STEPS = 10  # at most, of a window by which a wait is measured
+PROBE_STEPS = 10  # at most, of a window in which the wait is measured
 LEAST_PROBE_STEPS = 2
 
 
 class Schedule:
-    """The steps of one run, which count from 1, as its epochs do.
+    """The steps of one run. Steps and epochs count from 1.
 
     Args:
         spec: the run's fields as attributes.
-        records: of the training split; None if the items are synthetic.
+        records: number of records in the training split; None if the items are synthetic.
 
     Attributes:
         spec: the run's fields.
-        global_batch: items that one step takes from the dataset.
+        global_batch: items of one step, over all devices.
         total: the number of the last step.
         evaluates: whether the run is scored on held-out items, after each epoch and at its end.
     """
@@ -54,24 +54,24 @@ class Schedule:
         )
 
     def epoch_end(self, epoch: int) -> int:
-        """The last step of an epoch; synthetic items are one epoch, however many the steps."""
+        """The last step of an epoch; with synthetic items all steps are one epoch."""
         if not self._records:
             return self.total
         return steps_in(epoch, self._records, self.global_batch)
 
     def epoch_after(self, step: int) -> int:
-        """The epoch that the step after this one belongs to."""
+        """The epoch of the step that follows `step`."""
         epoch = 1
         while self._records and self.epoch_end(epoch) <= step:
             epoch += 1
         return epoch
 
     def warm_up_end(self, first: int) -> int:
-        """The last step that is not measured; later steps are.
+        """The last step of the warm-up; later steps are measured.
 
         Args:
-            first: the step after which a resumed run goes on: it warms up again, with as many
-                steps. 0 if it was not resumed.
+            first: the step after which a run was resumed, whose warm-up is repeated there; 0 if it
+                was not resumed.
         """
         spec, end = self.spec, self.spec.warmup_steps
         if spec.epochs:
@@ -87,12 +87,12 @@ class Schedule:
 
 
 def global_batch(spec: Spec) -> int:
-    """Items that one step takes from the dataset, over all devices."""
+    """Items of one step, over all devices."""
     return spec.batch_per_device * spec.devices_per_node * spec.nodes
 
 
 def steps_in(epochs: int, records: int, global_batch: int) -> int:
-    """The step in which the last record of an epoch is read; batches go across epochs.
+    """The step that reads the last record of an epoch; a batch may span two epochs.
 
     >>> [steps_in(epochs, records=10, global_batch=4) for epochs in (1, 2, 3)]
     [3, 5, 8]
@@ -101,12 +101,12 @@ def steps_in(epochs: int, records: int, global_batch: int) -> int:
 
 
 def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
-    """Why a run cannot have windows of several steps, or None.
+    """Why a run cannot have windows of several steps; None if it can, or has none.
 
     Args:
         strategy: its class.
     """
-    if (run.steps_per_sync or 1) > 1 and not strategy.joins_steps:
+    if (run.steps_per_sync or 1) > 1 and not strategy.supports_windows:
         return (
             f"strategy {run.strategy} waits for each step: steps_per_sync must be 1, found "
             f"{run.steps_per_sync}"
@@ -117,19 +117,19 @@ def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
 def requested_length(
     spec: Spec, strategy: BaseStrategy | type[BaseStrategy], on_gpus: bool
 ) -> int | None:
-    """Steps of a window as the run wants them; None: as many as keep the wait short."""
+    """The steps of a window that a run asks for; None: as many as keep the wait short."""
     if spec.steps_per_sync:
         return spec.steps_per_sync
-    return None if on_gpus and strategy.joins_steps else 1
+    return None if on_gpus and strategy.supports_windows else 1
 
 
 def shortest_length(step_s: float, window_step_s: float, window_steps: int) -> int:
-    """The least of LENGTHS with which the wait is at most MOST_WAIT of a window.
+    """The shortest of LENGTHS for which the wait takes at most MOST_WAIT of a window.
 
     Args:
         step_s: seconds of a step that is waited for.
-        window_step_s: seconds of a step, as the mean over a window that is waited for once.
-        window_steps: how many steps that window has, at least 2.
+        window_step_s: mean seconds of the steps of a window, which is waited for once.
+        window_steps: number of steps in that window, at least 2.
 
     >>> shortest_length(0.0101, 0.01001, window_steps=10)  # a step takes 10 ms, a wait 0.1 ms
     1
@@ -142,15 +142,15 @@ def shortest_length(step_s: float, window_step_s: float, window_steps: int) -> i
 
 
 class Windows:
-    """The windows of one run in one process; each rank has the same.
+    """The windows of one run in one process; they are the same on all ranks.
 
     Args:
         schedule: of the run.
         engine: that of this process.
-        first: the step after which the run begins; above 0 if it was resumed.
+        first: the step after which the run was resumed, 0 if it was not.
 
     Attributes:
-        length: steps of a window, unless something else ends it.
+        length: steps of a window that does not end early.
     """
 
     def __init__(self, schedule: Schedule, engine: Engine, first: int):
@@ -159,13 +159,13 @@ class Windows:
         wanted = requested_length(schedule.spec, engine.strategy, bool(engine.visible_gpu_count))
         self._most = max(1, schedule.total - max(first, warm_up_end))
         self.length = min(wanted or DEFAULT_LENGTH, self._most)
-        # The warm-up ends with a window, which may compile, as many single steps, and a window.
+        # The warm-up ends with a window, which may compile, as many single steps, and another window.
         probe = 0 if wanted else min(PROBE_STEPS, (warm_up_end - first - 1) // 3)
         self._probe = probe if probe >= LEAST_PROBE_STEPS else 0
         self._times: dict[int, list[float]] = {}
 
     def end(self, index: int) -> int:
-        """The last step of the window that begins with a step, if nothing else ends it before."""
+        """The last step of the window that starts with step `index`, unless it ends early."""
         if index == self._first + 1:
             return index
         if index > self._warm_up_end:
@@ -179,15 +179,16 @@ class Windows:
         return index if probe == 1 else index + self._probe - place - 1
 
     def record(self, last: int, steps: int, step_s: float) -> dict[str, float] | None:
-        """Note the time of a window; choose the length after the last one of the warm-up.
+        """Record the time of a window; choose the length after the last window of the warm-up.
 
         Args:
-            last: its last step.
-            steps: how many it has.
-            step_s: seconds, their mean.
+            last: the last step of the window.
+            steps: number of its steps.
+            step_s: mean seconds of a step.
 
         Returns:
-            What was found, for the log, once it is; all ranks then find the same.
+            The fields of the event `windows` once the length is chosen, equal on all ranks; before
+            and after that None.
         """
         if not self._probe or last <= self._warm_up_end - 2 * self._probe:
             return None
@@ -200,13 +201,13 @@ class Windows:
     def _choose(self, probe):
         if not {1, probe} <= self._times.keys():  # a checkpoint cut the windows
             return None
-        own = [statistics.median(self._times[steps]) for steps in (1, probe)]
-        rows: Sequence[Sequence[float]] = self._gather(own)
-        lengths = [shortest_length(float(one), float(many), probe) for one, many in rows]
+        medians_s = [statistics.median(self._times[steps]) for steps in (1, probe)]
+        rows: Sequence[Sequence[float]] = self._gather(medians_s)
+        lengths = [shortest_length(float(single), float(window), probe) for single, window in rows]
         self.length = min(max(lengths), self._most)
         return {
             "steps_per_sync": self.length,
-            "single_step_s": own[0],
-            "window_step_s": own[1],
+            "single_step_s": medians_s[0],
+            "window_step_s": medians_s[1],
             "probe_steps": probe,
         }

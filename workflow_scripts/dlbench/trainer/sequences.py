@@ -1,8 +1,8 @@
 """Items of text: how long they are, and which models can learn from them.
 
-A model file may define POSITIONS, the most tokens of an item; FIXED_CLASSES, that its vocabulary is
-its own whatever the data; RECOMPUTES, that `build` takes `recompute`. A dataset file may define
-VOCABULARY, how many different tokens it has.
+A model file may define POSITIONS, the most tokens of an item; FIXED_CLASSES, that the size of its
+vocabulary does not depend on the data; RECOMPUTES, that `build` takes `recompute`. A dataset file
+may define VOCABULARY, its number of different tokens.
 """
 
 from dlbench.common import plugins
@@ -11,7 +11,7 @@ from dlbench.trainer.strategy import Spec
 
 
 def unsupported(run: Spec) -> str | None:
-    """Why a model cannot have a run's items or be built as it says, or None."""
+    """Why a run's model cannot take its items or be built as its fields say; None if it can."""
     model = plugins.constants(engine.kind(run.framework, "models"), run.model)
     if run.recompute and not model.get("RECOMPUTES"):
         return f"recompute is of models of blocks, as gpt2_small; {run.model} has none"
@@ -23,16 +23,16 @@ def unsupported(run: Spec) -> str | None:
     tokens, most = run.sequence_length or 0, model.get("POSITIONS")
     if most and tokens > most:
         return f"sequence_length {tokens} is more than the {most} positions of {run.model}"
-    return _too_many_words(run, model)
+    return _unsupported_vocabulary(run, model)
 
 
-def _too_many_words(run, model):
-    words = plugins.constants("datasets", run.dataset).get("VOCABULARY", 0)
-    if words and plugins.constants("tasks", model["TASK"]).get("MASKED"):
-        words += 1  # the mask
-    if not model.get("FIXED_CLASSES") or words <= model["CLASSES"]:
+def _unsupported_vocabulary(run, model):
+    tokens = plugins.constants("datasets", run.dataset).get("VOCABULARY", 0)
+    if tokens and plugins.constants("tasks", model["TASK"]).get("MASKED"):
+        tokens += 1  # the mask
+    if not model.get("FIXED_CLASSES") or tokens <= model["CLASSES"]:
         return None
     return (
-        f"{run.dataset} needs a vocabulary of {words} tokens, and that of {run.model} has "
+        f"{run.dataset} needs a vocabulary of {tokens} tokens, and that of {run.model} has "
         f"{model['CLASSES']}"
     )

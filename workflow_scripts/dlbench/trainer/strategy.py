@@ -1,7 +1,7 @@
-"""What every framework's strategies have: the processes of a run, and the cores of each.
+"""The base of all strategies: the processes of a run, and the cores and GPUs of each.
 
-A framework's own base class adds how its devices are set up and how a step is spread over them.
-The workflow reads what a class says about itself; instances live in the trainer.
+The base class of a framework adds how its devices are set up and how a step is distributed over
+them. The workflow reads the attributes of the classes; only the trainer makes instances.
 """
 
 import hashlib
@@ -21,21 +21,28 @@ Spec = Any  # the fields of a run as attributes: a Run, or the flags of train.py
 
 
 class BaseStrategy:
-    """One process on one device: what strategies change.
+    """One process on one device; subclasses change that.
 
     Attributes:
+        packages: what the trainer's environment needs beside the framework.
+        launcher: of runs that name none.
+        OPTIONS: of `strategy_options`: see dlbench/common/options.py.
+        evaluates_together: whether an evaluation needs all ranks.
+        supports_windows: whether several steps can be launched before the host waits.
+        clips_mean: whether gradients are clipped after they are averaged over the devices.
+        first_computes: whether rank 0 computes; otherwise it only schedules the steps.
         devices: names of the devices of this process.
-        cores: numbers of the cores to which it is bound; None if it is not.
+        cores: numbers of the cores to which it is bound; None if it is not bound.
         binding: of a process whose devices are GPUs; None if they are CPUs.
     """
 
-    packages: tuple[str, ...] = ()  # needed beside the framework in the trainer's environment
-    launcher = "none"  # the launcher of runs that name none
-    OPTIONS: dict[str, Any] = {}  # of `strategy_options`: see dlbench/common/options.py
-    evaluates_together = False  # whether rank 0 cannot evaluate without the others
-    joins_steps = True  # whether several steps can be one call, with one wait
-    clips = True  # whether gradients are clipped after their mean over the devices
-    first_computes = True  # whether the first process has a device, or only deals out the steps
+    packages: tuple[str, ...] = ()
+    launcher = "none"
+    OPTIONS: dict[str, Any] = {}
+    evaluates_together = False
+    supports_windows = True
+    clips_mean = True
+    first_computes = True
 
     rank, size = 0, 1  # of this process among all processes
     local_rank = 0  # of this process among those of its node
@@ -43,17 +50,17 @@ class BaseStrategy:
 
     @staticmethod
     def unsupported(run: Spec) -> str | None:
-        """Why this strategy cannot do a run, or None."""
+        """Why this strategy cannot train a run; None if it can."""
         return None
 
     @staticmethod
     def processes_per_node(run: Spec) -> int:
-        """How many processes that compute a run has on each node."""
+        """Number of a run's processes on each node that compute."""
         return 1
 
     @classmethod
     def jobs(cls, run: Spec) -> dict[str, int]:
-        """How many processes of each kind a run has, in the order of their ranks."""
+        """Number of a run's processes of each kind, in the order of their ranks."""
         return {"worker": run.nodes * cls.processes_per_node(run)}
 
     @classmethod
@@ -90,64 +97,64 @@ class BaseStrategy:
         """Set rank, size, local_rank and devices_per_process."""
 
     def serve(self, finished: Callable[[], bool]) -> bool:
-        """Serve other processes until `finished()`, if this one has no other task.
+        """Serve other processes until `finished()`, if that is this process's only task.
 
         Returns:
-            Whether it served.
+            Whether the process served.
         """
         return False
 
     def leave(self) -> None:
-        """Part from the other processes, once all is done and well, or stopped together."""
+        """Leave the process group after all processes have finished, or stopped together."""
 
     def settings(self) -> dict[str, Any]:
-        """What sets this strategy's speed, for the log."""
+        """The settings that decide this strategy's speed, for the log."""
         return dict(self.options)
 
     def gather(self, values: Any) -> "np.ndarray":
-        """The numbers of all processes: from (n,) on each to (size, n) on each, float64.
+        """All-gather numbers: from (n,) on each process to (size, n) on each, float64.
 
-        No process returns before all have called.
+        It is a barrier, too: no process returns before all have called.
         """
         import numpy as np  # late: images are made by Pythons that may lack it
 
         return np.asarray([values], np.float64)
 
     def gpus(self) -> tuple[int | str, ...]:
-        """NVML's selectors of the GPUs of this process, which are sampled."""
+        """NVML selectors of the GPUs of this process, for sampling."""
         if not self.on_gpus:
             return ()
         return gpu_readings.visible_gpus(self._first_gpu(), self.devices_per_process)
 
-    def select_gpus(self, seen: Sequence[Any]) -> list[Any]:
-        """Those of this process among the GPUs that its framework sees.
+    def select_gpus(self, visible: Sequence[Any]) -> list[Any]:
+        """Select the GPUs of this process among those that its framework sees.
 
         Raises:
-            Error: there are fewer.
+            Error: it sees too few.
         """
-        if self.binding and self.binding.first is None and len(seen) == self.devices_per_process:
-            return list(seen)  # it is shown its own alone, as far as is known
+        if self.binding and self.binding.first is None and len(visible) == self.devices_per_process:
+            return list(visible)  # as far as is known, it sees only its own
         first = self._first_gpu()
-        mine = list(seen[first : first + self.devices_per_process])
-        if len(mine) < self.devices_per_process:
+        selected = list(visible[first : first + self.devices_per_process])
+        if len(selected) < self.devices_per_process:
             raise Error(
                 f"rank {self.rank} needs {self.devices_per_process} GPU(s) from number {first} on; "
-                f"its framework sees {len(seen)} in all "
+                f"its framework sees {len(visible)} in all "
                 f"(CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES', 'unset')}): is it "
                 "a build for GPUs, and does the machine have a driver that fits?"
             )
-        return mine
+        return selected
 
     def _first_gpu(self):
         """The number of this process's first GPU among those that it sees."""
         if self.binding and self.binding.first is not None:
             return self.binding.first
         if gpu_readings.count_visible_gpus(os.environ) == self.devices_per_process:
-            return 0  # its own alone
+            return 0  # it sees only its own
         return self.local_rank * self.devices_per_process
 
     def _bind(self, spec: Spec) -> binding.Binding | None:
-        """Choose the GPUs of this process and keep it to cores near them."""
+        """Choose the GPUs of this process and bind it to cores near them."""
         copies = spec.copies_per_node
         bound = binding.bind(
             binding.Request(
@@ -163,21 +170,21 @@ class BaseStrategy:
         return bound
 
     def _pin(self, threads_per_device: int) -> list[int]:
-        """Keep this process to the cores that make up its CPU devices.
+        """Bind this process to the cores that make up its CPU devices.
 
-        So a device is the same thing under every strategy, and a one-device run
-        has no second core for its input pipeline.
+        So a device is the same under every strategy, and a run on one device has no second core for
+        its input pipeline.
         """
         cores = sorted(os.sched_getaffinity(0))
-        wanted = threads_per_device * self.devices_per_process
-        own = cores[self.local_rank * wanted : (self.local_rank + 1) * wanted]
-        if len(own) < wanted:
+        needed = threads_per_device * self.devices_per_process
+        bound = cores[self.local_rank * needed : (self.local_rank + 1) * needed]
+        if len(bound) < needed:
             raise Error(
-                f"rank {self.rank} needs {wanted} cores; {len(cores)} are left to all processes "
+                f"rank {self.rank} needs {needed} cores; {len(cores)} are left to all processes "
                 "of this node: fewer devices or threads_per_device, or a wider CPU mask"
             )
-        binding.set_affinity(own)
-        return own
+        binding.set_affinity(bound)
+        return bound
 
     def _configure(self, device: str, threads_per_device: int) -> list[str]:
         """Make the framework see exactly the devices of this process, and return their names."""
@@ -185,7 +192,7 @@ class BaseStrategy:
 
 
 def _check_single_process(spec):
-    """Check that torchrun, which other frameworks do not look for, started no further process."""
+    """Check that torchrun, whose variables this strategy does not read, started one process."""
     started = int(os.environ.get("WORLD_SIZE", 1)) if "TORCHELASTIC_RUN_ID" in os.environ else 1
     if started > 1:
         raise Error(

@@ -1,11 +1,11 @@
-"""From a step's gradients to new weights: what holds in all frameworks.
+"""The update of the weights from a step's gradients, alike in all frameworks.
 
 - The learning rate is scaled with the global batch (A. Krizhevsky (2014), arXiv:1404.5997,
   section 5: sqrt; P. Goyal et al. (2017), arXiv:1706.02677, section 2.1: linear) and warmed up
   gradually as in section 2.2 there: from the rate before scaling to the scaled one; without
   scaling from zero.
-- It is brought down by I. Loshchilov and F. Hutter (2017), arXiv:1608.03983, equation 5, without
-  restarts: after the warm-up half a cosine, which would be at zero in the step behind the last one.
+- It decays as in I. Loshchilov and F. Hutter (2017), arXiv:1608.03983, equation 5, without
+  restarts: after the warm-up along half a cosine, which reaches zero one step after the last.
 - AdamW: I. Loshchilov and F. Hutter (2019). Decoupled weight decay regularization. ICLR,
   arXiv:1711.05101, algorithm 2: before each update a weight is multiplied by
   1 - learning rate * weight_decay. Weights with fewer than two axes (biases, the gains of
@@ -15,8 +15,8 @@
   over all devices, without the scale that float16 gives the loss.
 - Accumulation: a device computes its batch in equal parts, one after the other; gradient and loss
   are the means over the parts. Batch normalisation normalises each part by itself.
-- In bfloat16 and float16 the weights, and what the optimizer remembers of them, stay float32: a
-  layer computes with copies.
+- In bfloat16 and float16 the weights and the optimizer's state stay float32; a layer computes with
+  copies of lower precision.
 """
 
 import math
@@ -48,7 +48,7 @@ def scaled_learning_rate(spec: Spec, global_batch: int) -> float:
 
 
 def learning_rate_changes(spec: Spec, step: int | None = None) -> bool:
-    """Whether a step may have another rate than the one before; None: whether any step has."""
+    """Whether the rate may change before a step; None: before any step."""
     warms_up = spec.learning_rate_warmup_steps >= (step or 1)
     return warms_up or spec.learning_rate_decay != "none"
 
@@ -75,7 +75,7 @@ def learning_rate_in_step(spec: Spec, global_batch: int, step: int, last: int) -
 
 
 def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
-    """Why a run cannot update its weights as it says, or None.
+    """Why a run cannot update its weights as its fields say; None if it can.
 
     Args:
         strategy: its class.
@@ -94,7 +94,7 @@ def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
         )
     if run.weight_decay and run.optimizer != "adamw":
         return f"weight_decay is of optimizer adamw, and this run has {run.optimizer}"
-    if run.clip_norm and not strategy.clips:
+    if run.clip_norm and not strategy.clips_mean:
         return (
             f"clip_norm does not work with strategy {run.strategy}: there each device's gradients "
             "would be clipped by themselves, before they are added up"

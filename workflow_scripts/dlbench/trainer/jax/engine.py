@@ -158,7 +158,7 @@ class Engine(ArrayEngine):
         """Put another value in the place of an array of the state, on all devices."""
         (self._state[part][number],) = self.strategy.replicated([value])
 
-    def _begin_step(self, inputs: Any, targets: Any) -> Any:
+    def _launch_step(self, inputs: Any, targets: Any) -> Any:
         self._state, loss, _ = self._step(self._state, inputs, targets)
         if self.visible_gpu_count:
             self._started.append(loss)

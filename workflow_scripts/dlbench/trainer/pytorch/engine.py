@@ -121,7 +121,7 @@ class Engine(ArrayEngine):
             }
         }
 
-    def _begin_step(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def _launch_step(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return self._step(inputs, targets)
 
     def _wait(self, losses: list[torch.Tensor]) -> list[float]:

@@ -14,7 +14,7 @@ from dlbench.trainer.tensorflow.strategies import Base, Items, Tensor, Variable,
 
 
 class Strategy(Base):
-    clips = False  # Keras clips before it sums
+    clips_mean = False  # Keras clips before it sums
 
     @staticmethod
     def unsupported(run: Spec) -> str | None:

@@ -29,7 +29,7 @@ from dlbench.trainer.tensorflow.strategies import Base, Items, Tensor, Variable
 class Strategy(Base):
     launcher = "local"
     OPTIONS = {"communication": ("auto", "ring", "nccl"), "pack_mib": 0}
-    clips = False  # Keras clips before it sums
+    clips_mean = False  # Keras clips before it sums
 
     @staticmethod
     def processes_per_node(run: Spec) -> int:

@@ -45,7 +45,7 @@ POLL_S = 0.2
 class Strategy(Base):
     launcher = "local"
     OPTIONS = {"update": ("asynchronous", "barrier", "averaged"), "servers": 1}
-    joins_steps = False  # the chief deals out each
+    supports_windows = False  # the chief deals out each
     first_computes = False
 
     @staticmethod
