@@ -115,7 +115,7 @@ def test_beside_what_cannot_be_ended_nothing_is_started(start, monkeypatch):
     supervisor, trainer, _ = start("stuck")
     kill(supervisor)
     with monkeypatch.context() as stuck:
-        stuck.setattr(leftovers, "PATIENCE_S", 0.1)
+        stuck.setattr(leftovers, "TIMEOUT_S", 0.1)
         stuck.setattr(os, "kill", lambda *_: None)
         with pytest.raises(
             Error, match=rf"{trainer} of a killed attempt \(stuck\) cannot be ended"

@@ -41,7 +41,7 @@ SLEEPS = "ready(); time.sleep(60)"
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     monkeypatch.setattr(start_processes, "POLL_S", 0.01)
-    monkeypatch.setattr(start_processes, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(start_processes, "TERM_TIMEOUT_S", 0.3)
 
 
 def command(folder, python):
@@ -134,7 +134,7 @@ def test_one_that_ignores_the_request_to_end_is_killed(tmp_path):
 def test_those_that_stay_long_after_the_first_has_ended_are_named_and_ended(
     tmp_path, capfd, monkeypatch
 ):
-    monkeypatch.setattr(start_processes, "LAST_S", 0.3)
+    monkeypatch.setattr(start_processes, "EXIT_TIMEOUT_S", 0.3)
     stay = f"if me == 'chief0':\n    there('ready-ps0'); there('ready-ps1'); sys.exit()\n{SLEEPS}"
     assert run(tmp_path, {"chief": 1, "ps": 2}, stay) == 1
     assert capfd.readouterr().err == "still there 0.3 s after the first ended: ps 0, ps 1\n"
@@ -142,7 +142,7 @@ def test_those_that_stay_long_after_the_first_has_ended_are_named_and_ended(
 
 
 def test_the_first_may_outlive_the_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(start_processes, "LAST_S", 0.0)
+    monkeypatch.setattr(start_processes, "EXIT_TIMEOUT_S", 0.0)
     late = "if me == 'chief0':\n    there('worker0'); time.sleep(0.2)\nwrite(me, '')"
     assert run(tmp_path, {"chief": 1, "worker": 1}, late) == 0
     assert (tmp_path / "chief0").exists()
@@ -199,7 +199,7 @@ def written(folder):
 
 
 def test_each_copy_knows_its_number_and_is_waited_for(tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr(start_processes, "LAST_S", 0.0)
+    monkeypatch.setattr(start_processes, "EXIT_TIMEOUT_S", 0.0)
     waits = "there('copy0') if me == 'copy2' else None\ntime.sleep(0.2)\nwrite(me, me)"
     assert start_processes.run_copies(3, copy(tmp_path, waits)) == 0
     assert written(tmp_path) == ["copy0", "copy1", "copy2"]

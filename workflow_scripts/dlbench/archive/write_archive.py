@@ -118,7 +118,7 @@ def write(
         settings, image_files = _with_images(settings, study)
         user_files |= image_files
     files |= user_files
-    # Dumped with sorted keys, so that the order in which Snakemake passes the config does not matter.
+    # Dumped with sorted keys: the order in which Snakemake passes the config does not matter.
     hidden = redaction.redact_settings(settings)
     files["config.yaml"] = (HEADER + yaml.safe_dump(hidden)).encode()
     given = [Path(n) for n in ("config.yaml", "site.yaml") if Path(n).is_file()]
@@ -223,7 +223,7 @@ def portable(
 
 
 def _existing_file(name, path):
-    """{name: path}: the file at `path`, or in an unpacked archive the one at `name`; {}: neither."""
+    """{name: path}: the file at `path`, or in an unpacked archive the one at `name`; or {}."""
     existing = [p for p in (path, Path(name)) if p.is_file()]
     return {name: existing[0]} if existing else {}
 

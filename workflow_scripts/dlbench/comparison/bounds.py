@@ -29,7 +29,7 @@ from dlbench.comparison.comparison_page import runs_of
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.study import yaml_files
 from dlbench.study.runs import DEFAULTS
-from dlbench.study.wording import ALWAYS, short_labels, number
+from dlbench.study.wording import ALWAYS, number, short_labels
 from dlbench.tables.metrics import METRICS, known_metric
 
 KEYS = ("value", "lower", "upper", "unit")

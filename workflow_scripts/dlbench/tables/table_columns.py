@@ -19,8 +19,8 @@ from dlbench.tables.fields import (
     field,
     fields,
     of_run,
-    with_run_fields,
     with_interval,
+    with_run_fields,
 )
 from dlbench.tables.machine_columns import DRIFT, NODES
 from dlbench.tables.operation_columns import OPERATIONS, PROFILE
