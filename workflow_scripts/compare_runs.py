@@ -25,7 +25,7 @@ def main():
     try:
         a = campaigns.read(args.a)
         if args.write_bounds:
-            metric = args.metric or compare_runs.throughput_of(a)
+            metric = args.metric or compare_runs.throughput_metric(a)
             written = bounds.write(args.write_bounds, a, metric, args.tolerance)
             print(f"{args.write_bounds}: {written} bounds", file=sys.stderr)
             failed = False

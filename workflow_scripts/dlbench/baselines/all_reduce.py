@@ -23,12 +23,12 @@ def sizes_bytes(gradients_bytes: Iterable[int]) -> list[int]:
     >>> sizes_bytes([5000])
     [1024, 2048, 4096, 5000]
     """
-    wanted = {LEAST_BYTES, *gradients_bytes}
+    sizes = {LEAST_BYTES, *gradients_bytes}
     size = LEAST_BYTES
-    while size < max(wanted):
-        wanted.add(size)
+    while size < max(sizes):
+        sizes.add(size)
         size *= FACTOR
-    return sorted(size for size in wanted if size >= LEAST_BYTES)
+    return sorted(size for size in sizes if size >= LEAST_BYTES)
 
 
 def bus_bytes(size_bytes: int, devices: int) -> float:
@@ -43,7 +43,7 @@ def bus_bytes(size_bytes: int, devices: int) -> float:
 
 
 def rows(
-    make: Callable[[int], Repeat],
+    make_all_reduce: Callable[[int], Repeat],
     gather: rounds.Gather,
     devices: int,
     gradients_bytes: Iterable[int],
@@ -51,11 +51,11 @@ def rows(
     """Yield a row of the table of baselines for each size; called on all processes alike.
 
     Args:
-        make: gives all-reduces of so many float32 values over all devices.
+        make_all_reduce: gives all-reduces of so many float32 values over all devices.
         gather: of the processes' strategy.
         devices: of all processes.
         gradients_bytes: sizes of the gradients of the models.
     """
     for size in sizes_bytes(gradients_bytes):
-        seconds = rounds.seconds_per_operation(make(size // NUMBER_BYTES), gather)
+        seconds = rounds.seconds_per_operation(make_all_reduce(size // NUMBER_BYTES), gather)
         yield rounds.timed(MEASURE, size, seconds, bus_bytes(size, devices))

@@ -16,7 +16,7 @@ from dlbench.trainer.reading import page_cache
 
 SIZE_BYTES, BLOCK_BYTES = 128 << 20, 1 << 20
 ROUNDS = 3
-MOST_KEPT = 0.01  # of a file that is read cold
+MOST_CACHED = 0.01  # of a file that is read cold
 COLD, WARM = "file_read_cold", "file_read_warm"
 
 
@@ -27,14 +27,14 @@ def rows(folder: Path, size_bytes: int = SIZE_BYTES) -> Iterator[dict[str, Any]]
             file.write(os.urandom(BLOCK_BYTES))  # which no file system makes smaller
         file.flush()
         os.fsync(file.fileno())
-        cold, warm, most_kept = [], [], 0.0
+        cold, warm, cached_share = [], [], 0.0
         for _ in range(ROUNDS):
             page_cache.forget(file.fileno())
-            most_kept = max(most_kept, page_cache.kept_share(file.fileno()))
+            cached_share = max(cached_share, page_cache.kept_share(file.fileno()))
             cold.append(_read_s(file.name))
             warm.append(_read_s(file.name))
-    if most_kept > MOST_KEPT:
-        reason = f"told to drop the file from memory, the file system kept {most_kept:.0%} of it"
+    if cached_share > MOST_CACHED:
+        reason = f"told to drop the file from memory, the file system kept {cached_share:.0%} of it"
         yield {"measure": COLD, "unit": "GB/s", "unknown": reason}
     else:
         yield rounds.timed(COLD, size_bytes, cold, size_bytes)
@@ -44,7 +44,7 @@ def rows(folder: Path, size_bytes: int = SIZE_BYTES) -> Iterator[dict[str, Any]]
 def _read_s(path):
     block = bytearray(BLOCK_BYTES)
     with open(path, "rb", buffering=0) as file:
-        begin = time.perf_counter()
+        start = time.perf_counter()
         while file.readinto(block):
             pass
-        return time.perf_counter() - begin
+        return time.perf_counter() - start

@@ -52,9 +52,9 @@ def _rates(
         next(batches)
     rates = []
     for _ in range(ROUNDS):
-        begin, items = clock(), 0
-        while clock() - begin < ROUND_S:
+        start, items = clock(), 0
+        while clock() - start < ROUND_S:
             next(batches)
             items += batch
-        rates.append(items / (clock() - begin))
+        rates.append(items / (clock() - start))
     return rates

@@ -76,28 +76,28 @@ def main(description: str | None) -> None:
     containment.check(spec.runtime, args.image_id)
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     strategy = engine.strategy_of(spec)(spec, args.device, args.output.parent)
-    made = plugins.load(spec.framework, "engine").Engine(spec, strategy, None)
+    run_engine = plugins.load(spec.framework, "engine").Engine(spec, strategy, None)
     if args.model:
-        rows = list(_of_exchange(spec, made, args.model))
+        rows = list(_exchange_rows(spec, run_engine, args.model))
     else:
         lasting_s = args.calibration_s / CALIBRATIONS
-        rows = list(_of_device(spec, made, args.read, args.output.parent, lasting_s))
+        rows = list(_device_rows(spec, run_engine, args.read, args.output.parent, lasting_s))
     if strategy.rank == 0:
-        told = {name: args.spec[name] for name in CONDITIONS}
-        told |= {"site": args.site, "device_kind": args.device}
-        write_json(args.output, {"conditions": told, **_machine(made), "rows": rows})
-    made = None  # it holds what belongs to all processes
+        conditions = {name: args.spec[name] for name in CONDITIONS}
+        conditions |= {"site": args.site, "device_kind": args.device}
+        write_json(args.output, {"conditions": conditions, **_machine(run_engine), "rows": rows})
+    run_engine = None  # it holds what belongs to all processes
     strategy.leave()
 
 
-def _of_exchange(spec: Spec, first: Any, models: list[str]) -> Iterator[dict[str, Any]]:
-    strategy = first.strategy
+def _exchange_rows(spec: Spec, run_engine: Any, models: list[str]) -> Iterator[dict[str, Any]]:
+    strategy = run_engine.strategy
     sizes = []
     for model in models:
-        one = type(first)(_with(spec, model=model), strategy, None)
-        one.build()
-        sizes.append(all_reduce.NUMBER_BYTES * one.parameters())
-        del one
+        model_engine = type(run_engine)(_with(spec, model=model), strategy, None)
+        model_engine.build()
+        sizes.append(all_reduce.NUMBER_BYTES * model_engine.parameters())
+        del model_engine
     exchange = plugins.load(f"{spec.framework}/exchanges", spec.strategy)
     yield from all_reduce.rows(
         lambda numbers: exchange.all_reduce(strategy, numbers),
@@ -107,19 +107,19 @@ def _of_exchange(spec: Spec, first: Any, models: list[str]) -> Iterator[dict[str
     )
 
 
-def _of_device(
+def _device_rows(
     spec: Spec,
-    made: engine.Engine,
+    run_engine: engine.Engine,
     reads: list[dict[str, Any]],
     folder: Path,
     lasting_s: float,
 ) -> Iterator[dict[str, Any]]:
-    kernels = made.kernels()
+    kernels = run_engine.kernels()
     attained = [calibration.measure(kernels, lasting_s=lasting_s) for _ in range(CALIBRATIONS)]
     yield rounds.summary("matrix_product", "TFLOP/s", [one["tflops"] for one in attained])
     copied = {"size_bytes": attained[0]["copied_bytes"]}
     yield rounds.summary("memory_copy", "GB/s", [one["gb_per_s"] for one in attained], **copied)
-    yield from host_copies(kernels, made.visible_gpu_count)
+    yield from host_copies(kernels, run_engine.visible_gpu_count)
     yield from file_reading.rows(folder)
     cores = len(os.sched_getaffinity(0))
     for changes in reads:
@@ -137,9 +137,9 @@ def host_copies(kernels: calibration.Kernels, gpus: int) -> Iterator[dict[str, A
         yield rounds.timed("host_to_device", size, seconds, size)
 
 
-def _machine(made: engine.Engine) -> dict[str, Any]:
+def _machine(run_engine: engine.Engine) -> dict[str, Any]:
     """Where and when this was measured; the digest is that of the runs of such a machine."""
-    described, facts = description.describe(made), description.gather(made)
+    described, facts = description.describe(run_engine), description.gather(run_engine)
     return {
         "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         **{name: described[name] for name in ("host", "device_model", "versions")},

@@ -25,7 +25,7 @@ from dlbench.common.files import written_whole
 from dlbench.common.phrases import did_you_mean
 from dlbench.comparison.campaigns import FACTS, JOINABLE, Campaign, positive
 from dlbench.comparison.compare_runs import grouped
-from dlbench.comparison.comparison_page import runs_of
+from dlbench.comparison.comparison_page import count_runs
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.study import yaml_files
 from dlbench.study.runs import DEFAULTS
@@ -89,7 +89,7 @@ class Outcome:
         return None if self.measured is None else self.measured.value / self.bound.value - 1
 
     @property
-    def words(self) -> str:
+    def message(self) -> str:
         """By how much it passes or fails."""
         if self.measured is None:
             return f"no run finished: {', '.join(f'{n} {s}' for s, n in self.failed.items())}"
@@ -120,7 +120,7 @@ def read(path: str | Path) -> list[Bound]:
     bounds: list[Bound] = []
     for index, entry in enumerate(entries):
         try:
-            bounds += _entry(entry, f"{path}: references[{index}]")
+            bounds += _read_entry(entry, f"{path}: references[{index}]")
         except Error as error:
             mistakes.append(str(error))
     if mistakes:
@@ -128,7 +128,7 @@ def read(path: str | Path) -> list[Bound]:
     return bounds
 
 
-def _entry(entry, where):
+def _read_entry(entry, where):
     if not isinstance(entry, dict) or not isinstance(entry.get("match"), dict):
         raise Error(f"{where}: expected match with the fields of a run, and metrics")
     for name in entry["match"]:
@@ -141,10 +141,10 @@ def _entry(entry, where):
     if not metrics:
         raise Error(f"{where}: no metric given; there are: {', '.join(sorted(METRICS))}")
     for name, value in metrics.items():
-        yield _bound(entry["match"], name, value, f"{where}.{name}")
+        yield _read_bound(entry["match"], name, value, f"{where}.{name}")
 
 
-def _bound(match, name, entry, where):
+def _read_bound(match, name, entry, where):
     try:
         metric = known_metric(name)
     except Error as error:
@@ -192,7 +192,7 @@ def check(bounds: list[Bound], campaign: Campaign) -> list[Outcome]:
 
 
 def _outcome(bound, campaign):
-    runs = [run for run in campaign.runs if all(_is(run, *item) for item in bound.match.items())]
+    runs = [run for run in campaign.runs if all(_matches(run, *item) for item in bound.match.items())]
     if not runs:
         raise Error(f"{bound.where}: matches no run; {_nearest(bound, campaign.runs)}")
     known = [name for name in JOINABLE if any(name in run.fields for run in runs)]
@@ -211,7 +211,7 @@ def _outcome(bound, campaign):
     return Outcome(bound, estimates.mean(values) if values else None, failed, disturbed)
 
 
-def _is(run, name, wanted):
+def _matches(run, name, wanted):
     value = run.fields.get(name, run.facts.get(name))
     # 1 == True in Python; in a file of bounds it is not.
     return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
@@ -219,11 +219,11 @@ def _is(run, name, wanted):
 
 def _nearest(bound, runs):
     """The run that fits best, and what differs in it."""
-    run = max(runs, key=lambda run: sum(_is(run, *item) for item in bound.match.items()))
+    run = max(runs, key=lambda run: sum(_matches(run, *item) for item in bound.match.items()))
     differing = (
         f"{name} {run.fields.get(name, run.facts.get(name))!s} instead of {wanted!s}"
         for name, wanted in bound.match.items()
-        if not _is(run, name, wanted)
+        if not _matches(run, name, wanted)
     )
     return f"the nearest, {run.run_id}, has {', '.join(differing)}"
 
@@ -243,7 +243,7 @@ def write(path: str | Path, campaign: Campaign, metric_name: str, tolerance: flo
     metric = known_metric(metric_name)
     if not 0 < tolerance < 1:
         raise Error(f"tolerance: expected a share between 0 and 1, as 0.05, found {tolerance:g}")
-    names = [name for name in JOINABLE if campaign.known(name)]
+    names = [name for name in JOINABLE if campaign.knows(name)]
     entries = []
     groups = grouped(campaign.finished(), names, campaign.path)
     varied = _varied(groups, names)
@@ -281,7 +281,7 @@ def _varied(groups, names):
 def page(outcomes: list[Outcome], campaign: Campaign) -> Page:
     """The Page of outcomes; bounds that failed come first."""
     failed = sum(not outcome.passed for outcome in outcomes)
-    outcomes = sorted(outcomes, key=lambda outcome: (outcome.passed, _least(outcome)))
+    outcomes = sorted(outcomes, key=lambda outcome: (outcome.passed, _failure_order(outcome)))
     matched = [outcome.bound.match for outcome in outcomes]
     keys = dict.fromkeys(name for match in matched for name in match)
     names = short_labels([{name: match.get(name) for name in keys} for match in matched])
@@ -291,14 +291,14 @@ def page(outcomes: list[Outcome], campaign: Campaign) -> Page:
         title="Check against bounds",
         lead=f"{len(outcomes) - failed} of {len(outcomes)} bounds passed, {failed} failed.",
         sections=(
-            Section("Campaign", (f"{campaign.path}: {runs_of(campaign)}",)),
+            Section("Campaign", (f"{campaign.path}: {count_runs(campaign)}",)),
             Section("Bounds", (), Table(headings, rows, right=(2, 3, 4))),
         ),
         kind="bad" if failed else "good",
     )
 
 
-def _least(outcome):
+def _failure_order(outcome):
     return -math.inf if outcome.deviation is None else -abs(outcome.deviation)
 
 
@@ -307,14 +307,14 @@ def _row(name, outcome):
     shares = (
         "none" if share is None else f"{100 * share:+g} %" for share in (bound.lower, bound.upper)
     )
-    word, kind = ("pass", "good") if outcome.passed else ("FAIL", "bad")
+    verdict, kind = ("pass", "good") if outcome.passed else ("FAIL", "bad")
     return [
         name,
         bound.metric,
         f"{number(mean.value)} ({mean.runs})" if mean else "-",
         f"{number(bound.value)} {METRICS[bound.metric].unit}",
         " / ".join(shares),
-        Cell(word, kind, outcome.words),
+        Cell(verdict, kind, outcome.message),
     ]
 
 

@@ -23,7 +23,7 @@ from dlbench.tables import runs_table
 REPEATED = ("repeat", "sentinel", "probe", "seed", "profile")
 JOINABLE = tuple(name for name in FIELDS if name not in REPEATED)
 MAY_BE_NONE = ("steps", "epochs")  # of which a run has one
-OF_ITEMS, OF_TEXTS = "images_per_second", "tokens_per_second"  # throughput
+ITEM_RATE, TOKEN_RATE = "images_per_second", "tokens_per_second"  # throughput
 CONTRADICTORY = "contradictory"
 VERSIONS = ("python", "keras", "numpy")
 FACTS = (
@@ -79,7 +79,7 @@ class Campaign:
     def finished(self) -> list[Measured]:
         return [run for run in self.runs if run.finished]
 
-    def known(self, name: str) -> bool:
+    def knows(self, name: str) -> bool:
         """Whether some run here has a value of a field."""
         if name in MAY_BE_NONE:
             return any(name in run.fields for run in self.runs)
@@ -94,41 +94,41 @@ def read(folder_or_table: str | Path) -> Campaign:
     """
     path = Path(folder_or_table)
     if path.is_dir():
-        campaign = _of_folder(path)
+        campaign = _read_folder(path)
     elif path.is_file():
-        campaign = Campaign(str(path), tuple(map(_of_row, runs_table.table_rows(path))))
+        campaign = Campaign(str(path), tuple(map(_from_row, runs_table.table_rows(path))))
     else:
         raise Error(f"{path}: no such folder or file")
     if not campaign.runs:
-        why = f"{campaign.not_ended} have no record yet" if campaign.not_ended else "it is empty"
-        why = campaign.unread[0] if campaign.unread else why
-        raise Error(f"{path}: no run that ended is in it ({why})")
+        reason = f"{campaign.not_ended} have no record yet" if campaign.not_ended else "it is empty"
+        reason = campaign.unread[0] if campaign.unread else reason
+        raise Error(f"{path}: no run that ended is in it ({reason})")
     return campaign
 
 
-def _of_folder(path):
+def _read_folder(path):
     for folder in (path, path / "results"):
         if (folder / "runs").is_dir():
-            return _of_records(path, folder)
+            return _read_records(path, folder)
         for table in (folder / "tables" / "runs.parquet", folder / "runs.parquet"):
             if table.is_file():
-                return Campaign(str(path), tuple(map(_of_row, runs_table.table_rows(table))))
+                return Campaign(str(path), tuple(map(_from_row, runs_table.table_rows(table))))
     raise Error(
         f"{path}: not a results folder: expected runs/*/run.json, tables/runs.parquet or "
         "results/ in it; a table (.parquet, .csv, .json) can be named too"
     )
 
 
-def _of_records(path, folder):
+def _read_records(path, folder):
     runs, unread, not_ended = [], [], 0
-    for place in sorted((folder / "runs").iterdir()):
-        if not is_of_statistics(place.name):
+    for run_folder in sorted((folder / "runs").iterdir()):
+        if not is_of_statistics(run_folder.name):
             continue  # a study has no sentinels and no probes among its runs
-        if not (place / "run.json").is_file():
-            not_ended += place.is_dir()
+        if not (run_folder / "run.json").is_file():
+            not_ended += run_folder.is_dir()
             continue
         try:
-            runs.append(_of_record(run_record.read(place / "run.json")))
+            runs.append(_from_record(run_record.read(run_folder / "run.json")))
         except run_record.RecordError as error:
             unread.append(str(error))
     if not (runs or unread or not_ended):
@@ -136,7 +136,7 @@ def _of_records(path, folder):
     return Campaign(str(path), tuple(runs), not_ended, tuple(unread))
 
 
-def _of_record(record):
+def _from_record(record):
     spec, provenance = record["spec"], record["provenance"]
     unknown = sorted(spec.keys() - FIELDS.keys())
     if unknown:
@@ -160,13 +160,13 @@ def _of_record(record):
     run = Run(**spec)
     summary = {"global_batch": run.global_batch, **record["summary"]}
     summary = contradictions.withheld(contradictions.marked(summary))
-    shape, rate = provenance.get("item_shape"), summary.get(OF_ITEMS)
+    shape, rate = provenance.get("item_shape"), summary.get(ITEM_RATE)
     return Measured(
         run_id=record["run_id"],
         fields={**DEFAULTS, **spec},
         status=_status(record["status"], summary),
-        numbers=_numbers(summary | item_names.columns(shape, rate, run.devices)),
-        facts=_known(facts),
+        numbers=_numeric_values(summary | item_names.columns(shape, rate, run.devices)),
+        facts=_without_none(facts),
         session=(provenance.get("session") or {}).get("id"),
         disturbed=base_flags.is_disturbed(record["summary"]),
     )
@@ -177,20 +177,20 @@ def _status(status, numbers):
     return CONTRADICTORY if contradictory else status
 
 
-def _of_row(row):
+def _from_row(row):
     row = contradictions.withheld(contradictions.marked(row))
     return Measured(
         run_id=row["run_id"],
         fields={name: row[name] for name in FIELDS if name in row},
         status=_status(row["status"], row),
-        numbers=_numbers(row),
-        facts=_known({name: row.get(name) for name in FACTS}),
+        numbers=_numeric_values(row),
+        facts=_without_none({name: row.get(name) for name in FACTS}),
         session=row.get("session"),
         disturbed=base_flags.is_disturbed(row),
     )
 
 
-def _numbers(values):
+def _numeric_values(values):
     return {
         name: value
         for name, value in values.items()
@@ -198,7 +198,7 @@ def _numbers(values):
     }
 
 
-def _known(facts):
+def _without_none(facts):
     return {name: value for name, value in facts.items() if value is not None}
 
 

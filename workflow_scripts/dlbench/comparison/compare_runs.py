@@ -21,8 +21,8 @@ from dlbench.common.phrases import did_you_mean
 from dlbench.comparison.campaigns import (
     FACTS,
     JOINABLE,
-    OF_ITEMS,
-    OF_TEXTS,
+    ITEM_RATE,
+    TOKEN_RATE,
     REPEATED,
     Campaign,
     Measured,
@@ -34,8 +34,8 @@ from dlbench.tables.metrics import Metric, known_metric
 DEFAULT_MARGIN = 0.01
 FAILED, TIMEOUT, SKIPPED = "failed", "timeout", "skipped"
 # What a combination did on a side where no run finished: the first of these that a run has.
-WITHOUT_NUMBERS = {"failed": FAILED, "oom": FAILED, "timeout": TIMEOUT, "skipped": SKIPPED}
-SAID_IF_UNKNOWN = ("site", "device_model", "framework_version", "git_commit")
+VERDICT_BY_STATUS = {"failed": FAILED, "oom": FAILED, "timeout": TIMEOUT, "skipped": SKIPPED}
+NAMED_IF_UNKNOWN = ("site", "device_model", "framework_version", "git_commit")
 MOST_PAIRS = 1_000_000  # of which the nearest partners are looked for
 
 
@@ -67,10 +67,10 @@ class Side:
         )
 
     @property
-    def end(self) -> str:
+    def failure(self) -> str:
         """How it ended if it has no values: failed, timeout or skipped; else ""."""
-        ends = (word for status, word in WITHOUT_NUMBERS.items() if status in self.failed)
-        return "" if self.values else next(ends, "")
+        verdicts = (verdict for status, verdict in VERDICT_BY_STATUS.items() if status in self.failed)
+        return "" if self.values else next(verdicts, "")
 
     @property
     def mean(self) -> estimates.Estimate | None:
@@ -97,12 +97,12 @@ class Pair:
     reason: str
 
     @property
-    def shown(self) -> bool:
+    def is_different(self) -> bool:
         """Whether a difference is shown that is not within the margin."""
         return self.verdict not in (
             equivalence.EQUIVALENT,
             equivalence.UNDECIDED,
-            *WITHOUT_NUMBERS.values(),
+            *VERDICT_BY_STATUS.values(),
         )
 
 
@@ -160,7 +160,7 @@ class Compared:
         return [
             pair
             for pair in self.pairs
-            if ("slower" in kinds and pair.beyond_margin) or (pair.a.values and pair.b.end in kinds)
+            if ("slower" in kinds and pair.beyond_margin) or (pair.a.values and pair.b.failure in kinds)
         ]
 
 
@@ -175,32 +175,32 @@ def compare(
     """Compare campaign B with campaign A.
 
     Args:
-        metric_name: None: throughput, see `throughput_of`.
+        metric_name: None: throughput, see `throughput_metric`.
         on: the fields to join on; None: all but those to `ignore`.
 
     Raises:
         Error: a field or metric does not exist, or there is nothing to compare.
     """
-    metric = known_metric(metric_name or throughput_of(a, b))
+    metric = known_metric(metric_name or throughput_metric(a, b))
     if not 0 < margin < 1:
         raise Error(f"margin: expected a share between 0 and 1, as 0.01, found {margin:g}")
-    wanted = _wanted(on, ignore)
-    joined = tuple(name for name in wanted if a.known(name) and b.known(name))
-    not_joined = tuple(n for n in wanted if n not in joined and (a.known(n) or b.known(n)))
+    join_fields = _join_fields(on, ignore)
+    joined = tuple(name for name in join_fields if a.knows(name) and b.knows(name))
+    not_joined = tuple(n for n in join_fields if n not in joined and (a.knows(n) or b.knows(n)))
     if on and not_joined:
         raise Error(f"--on: not known on both sides: {', '.join(not_joined)}")
     sides = {name: grouped(side.runs, joined, name) for name, side in (("A", a), ("B", b))}
-    both = [key for key in sides["A"] if key in sides["B"]]
-    if not both:
-        raise Error(_nothing_in_common(sides["A"], sides["B"], joined))
+    common_keys = [key for key in sides["A"] if key in sides["B"]]
+    if not common_keys:
+        raise Error(_no_match_message(sides["A"], sides["B"], joined))
     combinations = [
         (
             dict(zip(joined, key, strict=True)),
             *(Side.of_runs(s[key], metric) for s in sides.values()),
         )
-        for key in both
+        for key in common_keys
     ]
-    _check_numbers(metric, combinations)
+    _check_metric(metric, combinations)
     return Compared(
         a=a,
         b=b,
@@ -214,10 +214,10 @@ def compare(
     )
 
 
-def throughput_of(*sides: Campaign) -> str:
+def throughput_metric(*sides: Campaign) -> str:
     """The metric of throughput that all runs of some campaigns have: tokens, or items, a second."""
     runs = [run for side in sides for run in side.finished()]
-    return OF_TEXTS if runs and all(OF_TEXTS in run.numbers for run in runs) else OF_ITEMS
+    return TOKEN_RATE if runs and all(TOKEN_RATE in run.numbers for run in runs) else ITEM_RATE
 
 
 def grouped(
@@ -234,9 +234,9 @@ def grouped(
     groups: dict[tuple[Any, ...], list[Measured]] = {}
     for run in runs:
         groups.setdefault(tuple(run.fields.get(name) for name in names), []).append(run)
-    others = [name for name in JOINABLE if name not in names]
+    other_fields = [name for name in JOINABLE if name not in names]
     for group in groups.values():
-        for name in others:
+        for name in other_fields:
             values = list(dict.fromkeys(str(run.fields.get(name)) for run in group))
             if len(values) > 1:
                 raise Error(
@@ -246,7 +246,7 @@ def grouped(
     return groups
 
 
-def _wanted(on, ignore):
+def _join_fields(on, ignore):
     for name in (*(on or ()), *ignore):
         if name in REPEATED:
             raise Error(f"{name}: repeats differ in it, so it is never joined on")
@@ -258,22 +258,22 @@ def _wanted(on, ignore):
     return [name for name in JOINABLE if (not on or name in on) and name not in ignore]
 
 
-def _nothing_in_common(a, b, joined):
+def _no_match_message(a, b, joined):
     """Why no combination is on both sides: fields that differ everywhere, or the nearest pair."""
-    apart = []
+    lines = []
     for index, name in enumerate(joined):
         values = [list(dict.fromkeys(str(key[index]) for key in side)) for side in (a, b)]
         if not set(values[0]) & set(values[1]):
-            apart.append(f"  {name}: A {list_values(values[0])}; B {list_values(values[1])}")
-    if not apart:
+            lines.append(f"  {name}: A {list_values(values[0])}; B {list_values(values[1])}")
+    if not lines:
         key = next(iter(a))
-        apart = [f"  {n}: A {own}; B {other}" for n, (own, other) in _partner(key, b, joined)]
-        return "\n".join(["no combination in common; the nearest pair differs in", *apart])
+        lines = [f"  {n}: A {value_a}; B {value_b}" for n, (value_a, value_b) in _nearest_differences(key, b, joined)]
+        return "\n".join(["no combination in common; the nearest pair differs in", *lines])
     head = "no combination in common; these differ everywhere (--ignore FIELD joins on the rest)"
-    return "\n".join([head, *apart])
+    return "\n".join([head, *lines])
 
 
-def _check_numbers(metric, combinations):
+def _check_metric(metric, combinations):
     if not any(a.values or b.values for _, a, b in combinations):
         raise Error(
             f"metric {metric.name} is not there: no run in common has it. Some are in runs tables "
@@ -294,7 +294,7 @@ def _judged(combinations, metric, margin):
     results = dict(zip(tested, zip(plain, beyond, strict=True), strict=True))
     for index, (values, a, b) in enumerate(combinations):
         if index not in results:
-            yield Pair(values, a, b, None, False, *_without_numbers(a, b))
+            yield Pair(values, a, b, None, False, *_verdict_without_numbers(a, b))
             continue
         compared, shifted = results[index]
         worse = (
@@ -335,17 +335,17 @@ def _verdict(compared, metric):
     return compared.verdict, ""
 
 
-def _without_numbers(a, b):
+def _verdict_without_numbers(a, b):
     empty = [name for name, side in (("A", a), ("B", b)) if not side.values]
-    for end in WITHOUT_NUMBERS.values():
-        if sides := [name for name, side in (("A", a), ("B", b)) if side.end == end]:
+    for end in VERDICT_BY_STATUS.values():
+        if sides := [name for name, side in (("A", a), ("B", b)) if side.failure == end]:
             return end, f"in {' and '.join(sides)}"
     return equivalence.UNDECIDED, f"no such number in {' and '.join(empty)}"
 
 
 def _importance(pair):
     size = abs(math.log(pair.compared.ratio)) if pair.compared else -1.0
-    return not pair.shown, -size
+    return not pair.is_different, -size
 
 
 def _differs(a, b, joined):
@@ -356,8 +356,8 @@ def _differs(a, b, joined):
             sorted({str(run.fields.get(name, run.facts.get(name))) for run in side.runs} - {"None"})
             for side in (a, b)
         )
-        known = all(values) or (any(values) and name in SAID_IF_UNKNOWN)
-        if known and values[0] != values[1]:
+        comparable = all(values) or (any(values) and name in NAMED_IF_UNKNOWN)
+        if comparable and values[0] != values[1]:
             values_by_name[name] = values
     return values_by_name
 
@@ -367,16 +367,16 @@ def _unmatched(sides, joined):
         keys = [key for key in sides[side] if key not in sides[other]]
         looked_for = len(keys) * len(sides[other]) <= MOST_PAIRS
         for key in keys:
-            partner = dict(_partner(key, sides[other], joined)) if looked_for else None
+            partner = dict(_nearest_differences(key, sides[other], joined)) if looked_for else None
             values = dict(zip(joined, key, strict=True))
             yield Unmatched(side, values, len(sides[side][key]), partner)
 
 
-def _partner(key, others, joined):
+def _nearest_differences(key, candidates, joined):
     """[(field, (own value, the other's)), ...] in which the nearest of the others differs."""
-    other = min(others, key=lambda other: _distance(key, other))
+    nearest = min(candidates, key=lambda nearest: _distance(key, nearest))
     return [
-        (name, (own, its)) for name, own, its in zip(joined, key, other, strict=True) if own != its
+        (name, (value, nearest_value)) for name, value, nearest_value in zip(joined, key, nearest, strict=True) if value != nearest_value
     ]
 
 

@@ -43,12 +43,12 @@ def _count(regressions):
     return phrases.counted(len(regressions), "regression")
 
 
-def runs_of(campaign: Campaign) -> str:
+def count_runs(campaign: Campaign) -> str:
     """How many runs a campaign has, as in `48 runs: 45 ok, 3 oom; 2 not ended`."""
     counts = Counter(run.status for run in campaign.runs)
-    words = f"{len(campaign.runs)} runs: {', '.join(f'{n} {s}' for s, n in counts.most_common())}"
-    words += f"; {campaign.not_ended} not ended" if campaign.not_ended else ""
-    return words + (f"; {len(campaign.unread)} unreadable" if campaign.unread else "")
+    summary = f"{len(campaign.runs)} runs: {', '.join(f'{n} {s}' for s, n in counts.most_common())}"
+    summary += f"; {campaign.not_ended} not ended" if campaign.not_ended else ""
+    return summary + (f"; {len(campaign.unread)} unreadable" if campaign.unread else "")
 
 
 def _lead(comparison):
@@ -56,7 +56,7 @@ def _lead(comparison):
     metric = comparison.metric
     judged = (metric.worse, metric.better, equivalence.EQUIVALENT, equivalence.UNDECIDED)
     order = (*judged, FAILED, TIMEOUT, SKIPPED)
-    verdicts = ", ".join(f"{counts[word]} {word}" for word in order if counts[word])
+    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in order if counts[verdict])
     lead = (
         f"B against A in {comparison.metric.name} ({comparison.metric.unit}), "
         f"{phrases.counted(len(comparison.pairs), 'combination')} in common: {verdicts}."
@@ -66,12 +66,12 @@ def _lead(comparison):
 
 def _sides(comparison):
     sides = {"A": comparison.a, "B": comparison.b}
-    words = [f"{name}: {side.unread[0]}" for name, side in sides.items() if side.unread]
+    paragraphs = [f"{name}: {side.unread[0]}" for name, side in sides.items() if side.unread]
     if comparison.not_joined:
         unknown = ", ".join(comparison.not_joined)
-        words.append(f"not joined on, since one side does not say it: {unknown}")
-    same = _in_common([pair.values for pair in comparison.pairs])
-    words += [f"in common: {', '.join(same)}"] if same else []
+        paragraphs.append(f"not joined on, since one side does not say it: {unknown}")
+    same = _shared_values([pair.values for pair in comparison.pairs])
+    paragraphs += [f"in common: {', '.join(same)}"] if same else []
     differing = [
         [
             f"differs: {wording.field_name(name)}",
@@ -80,15 +80,15 @@ def _sides(comparison):
         for name, both in comparison.differs.items()
     ]
     if not differing:
-        words.append("nothing else is known to differ between the two sides")
+        paragraphs.append("nothing else is known to differ between the two sides")
     table = [
         ["folder or table", *(side.path for side in sides.values())],
-        ["runs", *map(runs_of, sides.values())],
+        ["runs", *map(count_runs, sides.values())],
     ]
-    return Section("The two sides", tuple(words), Table(("", "A", "B"), table + differing))
+    return Section("The two sides", tuple(paragraphs), Table(("", "A", "B"), table + differing))
 
 
-def _in_common(combinations_):
+def _shared_values(combinations_):
     """The values, no defaults, in which all combinations agree and that their names lack."""
     first, *others = combinations_
     return [
@@ -102,8 +102,8 @@ def _in_common(combinations_):
 
 def _short(value):
     digits = value.removeprefix("sha256:")
-    whole = len(digits) >= 40 and all(c in "0123456789abcdef" for c in digits)
-    return digits[:SHORT] if whole else value
+    is_digest = len(digits) >= 40 and all(c in "0123456789abcdef" for c in digits)
+    return digits[:SHORT] if is_digest else value
 
 
 def _pairs(comparison):
@@ -139,8 +139,8 @@ def _method(comparison):
 
 
 def _side(side):
-    words = [f"{wording.number(side.mean.value)} ({len(side.values)})"] if side.values else []
-    return ", ".join(words + [f"{n} {status}" for status, n in side.failed.items()]) or "-"
+    parts = [f"{wording.number(side.mean.value)} ({len(side.values)})"] if side.values else []
+    return ", ".join(parts + [f"{n} {status}" for status, n in side.failed.items()]) or "-"
 
 
 def _ratio(pair):
@@ -174,24 +174,24 @@ def _verdict(pair, metric):
 def _unmatched(comparison):
     """What one side has only, and in which fields its nearest partner differs."""
     for side, other in (("A", "B"), ("B", "A")):
-        alone = [one for one in comparison.unmatched if one.side == side]
-        if not alone:
+        of_side = [combination for combination in comparison.unmatched if combination.side == side]
+        if not of_side:
             continue
-        names = wording.short_labels([one.values for one in alone])
+        names = wording.short_labels([combination.values for combination in of_side])
         rows = [
-            [name, str(one.runs), _partner(one)] for name, one in zip(names, alone, strict=True)
+            [name, str(combination.runs), _partner(combination)] for name, combination in zip(names, of_side, strict=True)
         ]
-        words = (f"and {len(rows) - MOST_UNMATCHED} more",) if len(rows) > MOST_UNMATCHED else ()
+        paragraphs = (f"and {len(rows) - MOST_UNMATCHED} more",) if len(rows) > MOST_UNMATCHED else ()
         headings = ("combination", "runs", f"nearest in {other} differs in")
         table = Table(headings, rows[:MOST_UNMATCHED], right=(1,))
-        yield Section(f"Only in {side} ({len(alone)})", words, table)
+        yield Section(f"Only in {side} ({len(of_side)})", paragraphs, table)
 
 
-def _partner(one):
-    if one.partner is None:
+def _partner(unmatched):
+    if unmatched.partner is None:
         return "too many to look for"
-    differing = ((name, *map(_plain, values)) for name, values in one.partner.items())
-    return "; ".join(f"{name} {own} / {its}" for name, own, its in differing)
+    differing = ((name, *map(_plain, values)) for name, values in unmatched.partner.items())
+    return "; ".join(f"{name} {value} / {nearest_value}" for name, value, nearest_value in differing)
 
 
 def _plain(value):

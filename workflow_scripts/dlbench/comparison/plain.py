@@ -34,7 +34,7 @@ def comparison_values(
             _pair(pair) | {"regression": None if regressions is None else id(pair) in failing}
             for pair in comparison.pairs
         ],
-        "unmatched": [_unmatched(one) for one in comparison.unmatched],
+        "unmatched": [_unmatched(unmatched) for unmatched in comparison.unmatched],
         "regressions": None if regressions is None else len(regressions),
     }
 
@@ -73,12 +73,12 @@ def _side(side):
     }
 
 
-def _unmatched(one):
-    partner = one.partner
+def _unmatched(unmatched):
+    partner = unmatched.partner
     return {
-        "side": one.side,
-        "combination": one.values,
-        "runs": one.runs,
+        "side": unmatched.side,
+        "combination": unmatched.values,
+        "runs": unmatched.runs,
         "nearest_differs": partner and {n: list(values) for n, values in partner.items()},
     }
 

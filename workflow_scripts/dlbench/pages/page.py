@@ -32,7 +32,7 @@ class Section:
     """A heading, paragraphs, and a table below them."""
 
     heading: str
-    words: tuple[str, ...] = ()
+    paragraphs: tuple[str, ...] = ()
     table: Table | None = None
 
 

@@ -23,16 +23,16 @@ def text(page: Page, width: int | None = None) -> str:
     lines = [page.title, "=" * len(page.title), *textwrap.wrap(page.lead, width)]
     for section in page.sections:
         lines += ["", section.heading, "-" * len(section.heading)]
-        for words in section.words:
-            lines += textwrap.wrap(words, width)
+        for paragraph in section.paragraphs:
+            lines += textwrap.wrap(paragraph, width)
         if section.table:
-            lines += [""] if section.words else []
+            lines += [""] if section.paragraphs else []
             lines += _grid(section.table, width)
     return "\n".join(lines) + "\n"
 
 
 def _grid(table: Table, width: int) -> Iterator[str]:
-    rows = [list(table.headings), *([_words(cell) for cell in row] for row in table.rows)]
+    rows = [list(table.headings), *([_cell_text(cell) for cell in row] for row in table.rows)]
     widths = _widths(rows, width)
     for index, row in enumerate(rows):
         cells = [
@@ -53,11 +53,11 @@ def _widths(rows: list[list[str]], width: int) -> list[int]:
     """Widths of the columns: the widest shrinks until all fit; words are broken last."""
     columns = range(len(rows[0]))
     widths = [max(len(row[column]) for row in rows) for column in columns]
-    words = [max(len(w) for row in rows for w in (row[c] or " ").split(" ")) for c in columns]
+    longest_words = [max(len(w) for row in rows for w in (row[c] or " ").split(" ")) for c in columns]
     room = width - 2 * (len(widths) - 1)
-    for least in ([max(FEWEST, min(word, LONGEST)) for word in words], [FEWEST] * len(widths)):
+    for minimum in ([max(FEWEST, min(longest, LONGEST)) for longest in longest_words], [FEWEST] * len(widths)):
         while sum(widths) > room:
-            wider = [column for column in columns if widths[column] > least[column]]
+            wider = [column for column in columns if widths[column] > minimum[column]]
             if not wider:
                 break
             widths[max(wider, key=lambda column: widths[column])] -= 1
@@ -69,8 +69,8 @@ def markdown(page: Page) -> str:
     lines = [f"## {_escaped(page.title)}", "", f"**{_escaped(page.lead)}**"]
     for section in page.sections:
         lines += ["", f"### {_escaped(section.heading)}", ""]
-        for words in section.words:
-            lines += [_escaped(words), ""]
+        for paragraph in section.paragraphs:
+            lines += [_escaped(paragraph), ""]
         if section.table:
             lines += _pipes(section.table)
     return "\n".join(lines) + "\n"
@@ -81,7 +81,7 @@ def _pipes(table: Table) -> Iterator[str]:
     yield _piped(table.headings, [""] * len(table.headings))
     yield "| " + " | ".join("---:" if c in table.right else "---" for c in columns) + " |"
     for row in table.rows:
-        yield _piped(map(_words, row), [_mark(cell) for cell in row])
+        yield _piped(map(_cell_text, row), [_mark(cell) for cell in row])
 
 
 def _piped(cells: Iterable[str], marks: Sequence[str]) -> str:
@@ -94,11 +94,11 @@ def _mark(cell: str | Cell) -> str:
     return "**" if isinstance(cell, Cell) and cell.kind in ("good", "bad") else ""
 
 
-def _escaped(words: str) -> str:
-    return " ".join(words.translate(BREAKING).split())
+def _escaped(text: str) -> str:
+    return " ".join(text.translate(BREAKING).split())
 
 
-def _words(cell: str | Cell) -> str:
+def _cell_text(cell: str | Cell) -> str:
     if isinstance(cell, str):
         return cell
     return f"{cell.text}: {cell.note}" if cell.note else cell.text
