@@ -43,7 +43,7 @@ def outcome(tmp_path, runs, **options):
 )
 def test_a_mean_is_held_against_its_bounds(tmp_path, values, passed, words):
     found = outcome(tmp_path, campaign(measured(values)))
-    assert (found.passed, found.words) == (passed, words)
+    assert (found.passed, found.message) == (passed, words)
 
 
 def test_a_bound_that_is_null_is_none(tmp_path):
@@ -56,12 +56,12 @@ def test_runs_that_others_disturbed_are_said_beside_the_mean(tmp_path):
     runs = [quiet, dataclasses.replace(loud, disturbed=True)]
     found = outcome(tmp_path, campaign(runs))
     assert not found.passed
-    assert found.words.endswith("; others on the machine disturbed 1 of 2 runs")
+    assert found.message.endswith("; others on the machine disturbed 1 of 2 runs")
 
 
 def test_runs_that_all_failed_fail(tmp_path):
     found = outcome(tmp_path, campaign(measured([None, None], "oom")))
-    assert (found.passed, found.words) == (False, "no run finished: 2 oom")
+    assert (found.passed, found.message) == (False, "no run finished: 2 oom")
     page = bounds.page([found], campaign(measured([None], "oom")))
     assert "FAIL: no run finished: 2 oom" in page_text.text(page, 120)
     assert 'class="badge bad"' in page_html.html_page(page)

@@ -168,7 +168,7 @@ def test_what_was_skipped_or_ran_out_of_time_has_not_failed(statuses, verdict):
     others = [one for status in statuses for one in measured([None], status)]
     found = compared([measured(A_RATES)], [others])
     (pair,) = found.pairs
-    assert (pair.verdict, pair.reason, pair.shown) == (verdict, "in B", False)
+    assert (pair.verdict, pair.reason, pair.is_different) == (verdict, "in B", False)
     kinds = ("slower", "failed", "timeout", "skipped")
     assert [k for k in kinds[:3] if found.regressions([k])] == [verdict] * (verdict != "skipped")
     assert f"1 {verdict}." in comparison_page.comparison_page(found).lead

@@ -103,7 +103,11 @@ def test_no_verdict_rests_on_a_run_that_others_disturbed(side, steps):
     assert [pair.verdict for pair in quiet.pairs] == [verdicts[steps]]
     assert len(quiet.regressions(["slower"])) == (steps == -5)
     (pair,) = loud.pairs
-    assert (pair.verdict, pair.shown, loud.regressions(["slower"])) == ("undecided", False, [])
+    assert (pair.verdict, pair.is_different, loud.regressions(["slower"])) == (
+        "undecided",
+        False,
+        [],
+    )
     assert pair.compared == quiet.pairs[0].compared
     words = f"others on the machine disturbed runs: 1 in {'AB'[side]}"
     assert words in " ".join(page_text.text(comparison_page.comparison_page(loud), 200).split())

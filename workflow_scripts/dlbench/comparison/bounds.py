@@ -95,15 +95,15 @@ class Outcome:
             return f"no run finished: {', '.join(f'{n} {s}' for s, n in self.failed.items())}"
         mean = self.measured.value
         least, most = self.bound.limits
-        words = f"{100 * (mean / self.bound.value - 1):+.1f} %"
+        message = f"{100 * (mean / self.bound.value - 1):+.1f} %"
         if mean < least:
-            words += f", {100 * (1 - mean / least):.1f} % below the lower bound"
+            message += f", {100 * (1 - mean / least):.1f} % below the lower bound"
         if mean > most:
-            words += f", {100 * (mean / most - 1):.1f} % above the upper bound"
+            message += f", {100 * (mean / most - 1):.1f} % above the upper bound"
         if self.disturbed:
-            words += f"; others on the machine disturbed {self.disturbed} of {self.measured.runs}"
-            words += " runs"
-        return words
+            message += f"; others on the machine disturbed {self.disturbed} of {self.measured.runs}"
+            message += " runs"
+        return message
 
 
 def read(path: str | Path) -> list[Bound]:
@@ -192,7 +192,8 @@ def check(bounds: list[Bound], campaign: Campaign) -> list[Outcome]:
 
 
 def _outcome(bound, campaign):
-    runs = [run for run in campaign.runs if all(_matches(run, *item) for item in bound.match.items())]
+    wanted = bound.match.items()
+    runs = [run for run in campaign.runs if all(_matches(run, *item) for item in wanted)]
     if not runs:
         raise Error(f"{bound.where}: matches no run; {_nearest(bound, campaign.runs)}")
     known = [name for name in JOINABLE if any(name in run.fields for run in runs)]

@@ -20,10 +20,10 @@ from dlbench.analysis import equivalence, estimates
 from dlbench.common.phrases import did_you_mean
 from dlbench.comparison.campaigns import (
     FACTS,
-    JOINABLE,
     ITEM_RATE,
-    TOKEN_RATE,
+    JOINABLE,
     REPEATED,
+    TOKEN_RATE,
     Campaign,
     Measured,
     positive,
@@ -67,9 +67,9 @@ class Side:
         )
 
     @property
-    def failure(self) -> str:
+    def end(self) -> str:
         """How it ended if it has no values: failed, timeout or skipped; else ""."""
-        verdicts = (verdict for status, verdict in VERDICT_BY_STATUS.items() if status in self.failed)
+        verdicts = (v for status, v in VERDICT_BY_STATUS.items() if status in self.failed)
         return "" if self.values else next(verdicts, "")
 
     @property
@@ -160,7 +160,7 @@ class Compared:
         return [
             pair
             for pair in self.pairs
-            if ("slower" in kinds and pair.beyond_margin) or (pair.a.values and pair.b.failure in kinds)
+            if ("slower" in kinds and pair.beyond_margin) or (pair.a.values and pair.b.end in kinds)
         ]
 
 
@@ -267,7 +267,7 @@ def _no_match_message(a, b, joined):
             lines.append(f"  {name}: A {list_values(values[0])}; B {list_values(values[1])}")
     if not lines:
         key = next(iter(a))
-        lines = [f"  {n}: A {value_a}; B {value_b}" for n, (value_a, value_b) in _nearest_differences(key, b, joined)]
+        lines = [f"  {n}: A {x}; B {y}" for n, (x, y) in _nearest_values(key, b, joined)]
         return "\n".join(["no combination in common; the nearest pair differs in", *lines])
     head = "no combination in common; these differ everywhere (--ignore FIELD joins on the rest)"
     return "\n".join([head, *lines])
@@ -338,7 +338,7 @@ def _verdict(compared, metric):
 def _verdict_without_numbers(a, b):
     empty = [name for name, side in (("A", a), ("B", b)) if not side.values]
     for end in VERDICT_BY_STATUS.values():
-        if sides := [name for name, side in (("A", a), ("B", b)) if side.failure == end]:
+        if sides := [name for name, side in (("A", a), ("B", b)) if side.end == end]:
             return end, f"in {' and '.join(sides)}"
     return equivalence.UNDECIDED, f"no such number in {' and '.join(empty)}"
 
@@ -367,17 +367,15 @@ def _unmatched(sides, joined):
         keys = [key for key in sides[side] if key not in sides[other]]
         looked_for = len(keys) * len(sides[other]) <= MOST_PAIRS
         for key in keys:
-            partner = dict(_nearest_differences(key, sides[other], joined)) if looked_for else None
+            partner = dict(_nearest_values(key, sides[other], joined)) if looked_for else None
             values = dict(zip(joined, key, strict=True))
             yield Unmatched(side, values, len(sides[side][key]), partner)
 
 
-def _nearest_differences(key, candidates, joined):
+def _nearest_values(key, candidates, joined):
     """[(field, (own value, the other's)), ...] in which the nearest of the others differs."""
     nearest = min(candidates, key=lambda nearest: _distance(key, nearest))
-    return [
-        (name, (value, nearest_value)) for name, value, nearest_value in zip(joined, key, nearest, strict=True) if value != nearest_value
-    ]
+    return [(name, (x, y)) for name, x, y in zip(joined, key, nearest, strict=True) if x != y]
 
 
 def _distance(key, other):

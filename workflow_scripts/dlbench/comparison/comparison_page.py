@@ -179,19 +179,19 @@ def _unmatched(comparison):
             continue
         names = wording.short_labels([combination.values for combination in of_side])
         rows = [
-            [name, str(combination.runs), _partner(combination)] for name, combination in zip(names, of_side, strict=True)
+            [name, str(one.runs), _partner(one)] for name, one in zip(names, of_side, strict=True)
         ]
-        paragraphs = (f"and {len(rows) - MOST_UNMATCHED} more",) if len(rows) > MOST_UNMATCHED else ()
+        more = (f"and {len(rows) - MOST_UNMATCHED} more",) if len(rows) > MOST_UNMATCHED else ()
         headings = ("combination", "runs", f"nearest in {other} differs in")
         table = Table(headings, rows[:MOST_UNMATCHED], right=(1,))
-        yield Section(f"Only in {side} ({len(of_side)})", paragraphs, table)
+        yield Section(f"Only in {side} ({len(of_side)})", more, table)
 
 
 def _partner(unmatched):
     if unmatched.partner is None:
         return "too many to look for"
     differing = ((name, *map(_plain, values)) for name, values in unmatched.partner.items())
-    return "; ".join(f"{name} {value} / {nearest_value}" for name, value, nearest_value in differing)
+    return "; ".join(f"{name} {value} / {nearest}" for name, value, nearest in differing)
 
 
 def _plain(value):

@@ -53,11 +53,11 @@ def _widths(rows: list[list[str]], width: int) -> list[int]:
     """Widths of the columns: the widest shrinks until all fit; words are broken last."""
     columns = range(len(rows[0]))
     widths = [max(len(row[column]) for row in rows) for column in columns]
-    longest_words = [max(len(w) for row in rows for w in (row[c] or " ").split(" ")) for c in columns]
+    words = [max(len(w) for row in rows for w in (row[c] or " ").split(" ")) for c in columns]
     room = width - 2 * (len(widths) - 1)
-    for minimum in ([max(FEWEST, min(longest, LONGEST)) for longest in longest_words], [FEWEST] * len(widths)):
+    for least in ([max(FEWEST, min(word, LONGEST)) for word in words], [FEWEST] * len(widths)):
         while sum(widths) > room:
-            wider = [column for column in columns if widths[column] > minimum[column]]
+            wider = [column for column in columns if widths[column] > least[column]]
             if not wider:
                 break
             widths[max(wider, key=lambda column: widths[column])] -= 1
