@@ -53,7 +53,7 @@ onerror:
     if STARTED.is_main:
         recorded.settle()
         if scheduler():
-            cluster_job.cancel_left(scheduler(), patience_s=0)
+            cluster_job.cancel_leftover_jobs(scheduler(), timeout_s=0)
         status = own_code.here("workflow_scripts/status.py")
         print(plan.FAILURE_MESSAGE.format(status=status), file=sys.stderr)
 

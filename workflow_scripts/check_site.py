@@ -27,7 +27,7 @@ def main():
         help="seconds that job may be queued",
     )
     args = parser.parse_args()
-    if not check_site.show(args.profile, args.configfile, not args.no_job, args.timeout):
+    if not check_site.print_remarks(args.profile, args.configfile, not args.no_job, args.timeout):
         sys.exit(1)
 
 

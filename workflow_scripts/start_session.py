@@ -32,7 +32,9 @@ def main():
     args = parser.parse_args()
     # Before it is planned: they may end runs.
     this = args.session["id"]
-    if args.scheduler and (cancelled := cluster_job.cancel_left(args.scheduler, without=this)):
+    if args.scheduler and (
+        cancelled := cluster_job.cancel_leftover_jobs(args.scheduler, except_start=this)
+    ):
         print(f"cancelled jobs that an earlier start left behind: {', '.join(cancelled)}")
     chosen = sentinels.of_values(args.sentinels)
     plan = planning.make_plan(config.read_merged_config(args.config_json), lambda *_: chosen)

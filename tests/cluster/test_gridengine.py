@@ -10,7 +10,7 @@ import time
 import pytest
 
 from dlbench.cluster import cluster_job
-from dlbench.schedulers import Fate, sge
+from dlbench.schedulers import JobState, sge
 from support.campaigns.campaign import Campaign, environment
 
 pytestmark = pytest.mark.usefixtures("grid_engine")
@@ -20,7 +20,7 @@ NEVER_ENDS = 10**6
 PATIENCE_S = 600
 # The jobs share this machine's cores.
 TRAINED = {"ok", "unstable"}
-NOT_YET = Fate("", "running")
+NOT_YET = JobState("", "running")
 
 
 def new_campaign(folder, steps):
@@ -76,7 +76,7 @@ def test_a_deleted_job_is_tried_again_and_an_interrupted_campaign_leaves_no_jobs
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) != 0, said(campaign)
     wait_for(lambda: jobs() == {}, 30, f"the jobs to end: {jobs()}; {said(campaign)}")
-    assert sge.fates({job_id, retried})[job_id].status == "failed"
+    assert sge.job_states({job_id, retried})[job_id].status == "failed"
     # The short run went on beside it, and only what is missing is trained by another start.
     trained = [run_id for run_id in campaign.ids() if (run(campaign, run_id) / "run.json").exists()]
     assert len(trained) == 1 and status(campaign, trained[0]) in TRAINED
@@ -102,7 +102,7 @@ def test_a_job_over_its_time_is_known_as_such(tmp_path, monkeypatch):
     job = script(tmp_path, 2, "sleep 60", extra="-l h_rt=4")
     job_id = program("submit", job)
     assert program("status", job_id) == "running"
-    wait_for(lambda: sge.fates({job_id}).get(job_id, NOT_YET).status == "timeout", 60)
+    wait_for(lambda: sge.job_states({job_id}).get(job_id, NOT_YET).status == "timeout", 60)
     wait_for(lambda: program("status", job_id) == "failed", 10)
     assert cluster_job.watched() == []
 

@@ -111,7 +111,10 @@ def test_a_node_that_does_not_know_itself_is_named_where_jax_would_listen(
     run = Run(nodes=2, **QUICK, strategy="sharded", **JAX)
     assert train(run, log, slurm.variables | variables, before=nameless).returncode != 0
     end = events(log, "run_end")[-1]
-    assert end["before_first_step"] and "has no address behind its own name" in end["message"]
+    assert (
+        end["before_first_step"]
+        and "its host name does not resolve to an address of it" in end["message"]
+    )
 
 
 @pytest.mark.parametrize(

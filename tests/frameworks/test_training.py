@@ -285,6 +285,8 @@ def test_a_port_in_use_is_said(framework, own, tmp_path, monkeypatch):
         command = [own, TRAIN, *run.flags(), "--log", tmp_path / "train.jsonl"]
         finished = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     assert finished.returncode == 1
-    said = f"cannot meet at {address}: port {address.partition(':')[2]} (Address already in use)"
+    said = (
+        f"cannot rendezvous at {address}: port {address.partition(':')[2]} (Address already in use)"
+    )
     assert said in finished.stderr
     assert "Traceback" not in finished.stderr

@@ -105,5 +105,5 @@ def interrupt(urls, path, **known):
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(download, "SHOW_EVERY_S", 0)
-        fetch_file(urls, path, **known, show=stop)
+        fetch_file(urls, path, **known, report=stop)
     return path.with_name("data.bin.part").stat().st_size

@@ -81,7 +81,7 @@ def profile(**changed):
 
 
 def test_a_site_that_is_in_order_has_nothing_to_fix(place, capsys):
-    assert check_site.show("slurm", [], True, 20), capsys.readouterr().out
+    assert check_site.print_remarks("slurm", [], True, 20), capsys.readouterr().out
     printed = capsys.readouterr().out
     assert "fix" not in printed.replace("nothing to fix", "")
     for said in (
@@ -288,7 +288,7 @@ def test_a_job_that_waits_too_long_is_cancelled(place, program):
 
 
 def test_a_job_that_cannot_see_the_folder_is_explained(place, program, monkeypatch):
-    monkeypatch.setattr(node_check, "LATE_S", 0.1)
+    monkeypatch.setattr(node_check, "LATE_FILES_S", 0.1)
     elsewhere = SBATCH.replace('sh "$script"', "sh -c 'echo cd: no such folder; exit 1'")
     program("sbatch", script=elsewhere)
     found = only_fix(with_job=True)

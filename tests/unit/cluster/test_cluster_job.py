@@ -31,8 +31,8 @@ DOWN = "#!/bin/sh\necho unable to contact qmaster >&2\nexit 1\n"
 def folder(tmp_path, monkeypatch, program):
     """A campaign's folder, on a Grid Engine that answers and has no jobs."""
     monkeypatch.chdir(tmp_path)
-    cluster_job.MEMORY.mkdir(parents=True)
-    monkeypatch.setattr(cluster_job, "GOOD_FOR_S", 0)
+    cluster_job.FOLDER.mkdir(parents=True)
+    monkeypatch.setattr(cluster_job, "CACHE_S", 0)
     program("qstat", NONE)
     program("qhost", "<qhost/>")
     program("qacct", script="#!/bin/sh\nexit 1\n")
@@ -47,7 +47,7 @@ def job_script(folder, properties):
 
 
 def ended(job_id, code):
-    (cluster_job.MEMORY / f"{job_id}.end").write_text(f"{code}\n")
+    (cluster_job.FOLDER / f"{job_id}.end").write_text(f"{code}\n")
 
 
 def test_what_a_job_asks_for_is_read_from_its_script(folder):
@@ -133,10 +133,10 @@ def test_no_job_is_lost_while_the_scheduler_does_not_answer_nor_right_after(
 
 
 def test_the_scheduler_is_asked_once_for_all_jobs(folder, program, monkeypatch):
-    monkeypatch.setattr(cluster_job, "GOOD_FOR_S", 60)
+    monkeypatch.setattr(cluster_job, "CACHE_S", 60)
     program("qstat", script=f"#!/bin/sh\necho asked >>count\ncat <<'END'\n{ALIVE}\nEND\n")
     for job_id in ("7", "8"):
-        (cluster_job.MEMORY / job_id).touch()
+        (cluster_job.FOLDER / job_id).touch()
     for job_id in ("7", "8", "7"):
         assert cluster_job.status("sge", job_id) == "running"
     assert Path("count").read_text() == "asked\n"
@@ -199,11 +199,11 @@ def test_a_refusal_is_kept_for_all_runs_that_share_the_job(folder, program, caps
 
 def test_jobs_that_are_left_are_cancelled_and_those_that_have_ended_are_not(folder):
     for job_id in ("4", "5"):
-        (cluster_job.MEMORY / job_id).touch()
+        (cluster_job.FOLDER / job_id).touch()
     ended("4", 0)
-    assert cluster_job.cancel_left("sge") == ["5"]
+    assert cluster_job.cancel_leftover_jobs("sge") == ["5"]
     assert Path("deleted").read_text() == "5\n" and cluster_job.watched() == []
-    assert cluster_job.cancel_left("sge") == []
+    assert cluster_job.cancel_leftover_jobs("sge") == []
 
 
 def test_jobs_of_this_start_are_left_alone(folder, program, monkeypatch):
@@ -214,15 +214,15 @@ def test_jobs_of_this_start_are_left_alone(folder, program, monkeypatch):
         monkeypatch.setenv("NUMBER", number)
         monkeypatch.setenv(cluster_job.START, start_id)
         assert cluster_job.submit("sge", script) == number
-    assert cluster_job.cancel_left("sge", without="this") == ["7"]
+    assert cluster_job.cancel_leftover_jobs("sge", except_start="this") == ["7"]
     assert cluster_job.watched() == ["8"]
 
 
 def test_a_cancelled_job_that_does_not_end_is_named(folder, program):
-    (cluster_job.MEMORY / "7").touch()
+    (cluster_job.FOLDER / "7").touch()
     program("qstat", ALIVE)
     with pytest.raises(Error, match="were cancelled and do not end: 7"):
-        cluster_job.cancel_left("sge", patience_s=0)
+        cluster_job.cancel_leftover_jobs("sge", timeout_s=0)
 
 
 @pytest.mark.parametrize("name", plugins.names("schedulers"))

@@ -128,7 +128,11 @@ def test_only_the_pods_of_a_run_reach_one_another(place):
 
 def test_the_time_limit_is_that_of_the_study_and_what_comes_before(place):
     seconds = pod(manifests(settings()))["activeDeadlineSeconds"]
-    assert 1200 + write_kubernetes_job.MEET_S < seconds <= 1200 + write_kubernetes_job.MEET_S + 900
+    assert (
+        1200 + write_kubernetes_job.RENDEZVOUS_S
+        < seconds
+        <= 1200 + write_kubernetes_job.RENDEZVOUS_S + 900
+    )
 
 
 def test_requests_are_the_limits(place):

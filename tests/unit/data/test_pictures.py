@@ -142,9 +142,9 @@ def test_sixteen_bits_of_grey_are_scaled_and_not_cut_off():
 
 
 @given(st.sampled_from([*GOOD.values()]), st.integers(0, 4000), st.binary(max_size=6))
-def test_no_change_of_some_bytes_is_another_error_than_ours(content, place, put):
-    place %= len(content)
-    changed = content[:place] + put + content[place + len(put) :]
+def test_no_change_of_some_bytes_is_another_error_than_ours(content, location, put):
+    location %= len(content)
+    changed = content[:location] + put + content[location + len(put) :]
     for how in ("header", "decode"):
         try:
             pictures.check(changed, how, "cat.JPEG")

@@ -30,9 +30,9 @@ def queue(program, *jobs):
     """A Slurm with these jobs, (id, run, reason), of the workflow in this folder."""
     for name in slurm.PROGRAMS:
         program(name)
-    cluster_job.MEMORY.mkdir(parents=True, exist_ok=True)
+    cluster_job.FOLDER.mkdir(parents=True, exist_ok=True)
     for job_id, run, _ in jobs:
-        (cluster_job.MEMORY / job_id).write_text(run)
+        (cluster_job.FOLDER / job_id).write_text(run)
     lines = [f"{job_id}|{reason}" for job_id, _, reason in jobs]
     program("squeue", "\n".join([*lines, f"8|{LIMIT}"]))  # one of somebody else's
 
@@ -73,10 +73,10 @@ def test_status_says_what_a_pending_run_waits_for(study, program):
 
 
 def watched(**runs):
-    cluster_job.MEMORY.mkdir(parents=True)
+    cluster_job.FOLDER.mkdir(parents=True)
     for job_id, run in runs.items():
-        (cluster_job.MEMORY / job_id.removeprefix("job")).write_text(run)
-    (cluster_job.MEMORY / "5.end").write_text("")
+        (cluster_job.FOLDER / job_id.removeprefix("job")).write_text(run)
+    (cluster_job.FOLDER / "5.end").write_text("")
 
 
 def test_pbs_says_why_in_a_comment(here, program):
@@ -88,7 +88,7 @@ def test_pbs_says_why_in_a_comment(here, program):
     ]))  # fmt: skip
     reason = "Can Never Run: Insufficient amount of queue resource: ncpus"
     assert pbs.waiting(here) == {"5": Waiting("a", reason), "6": Waiting("", "state H")}
-    assert not reason.startswith(pbs.TURN)
+    assert not reason.startswith(pbs.NORMAL_REASONS)
 
 
 def test_grid_engine_says_why_of_jobs_in_an_error_state(here, program):

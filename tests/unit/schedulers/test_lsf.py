@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from dlbench import Error, schedulers
-from dlbench.schedulers import Fate, lsf
+from dlbench.schedulers import JobState, lsf
 
 QUEUES = """
 QUEUE: normal
@@ -78,7 +78,7 @@ def test_queues_are_read_with_the_limit_that_may_be_asked_for(program):
 )
 def test_how_a_job_stands_or_ended_is_read(line, status, program):
     program("bjobs", line)
-    assert lsf.fates({"7"})["7"].status == status
+    assert lsf.job_states({"7"})["7"].status == status
 
 
 def test_jobs_that_bjobs_has_forgotten_are_looked_up_one_by_one(program):
@@ -88,16 +88,16 @@ def test_jobs_that_bjobs_has_forgotten_are_looked_up_one_by_one(program):
         "*7*) echo 'Job <7> is not found' >&2; exit 255;;\n*) echo '8|DONE|-|-';;\nesac\n",
     )
     program("bhist", REMEMBERED)
-    assert lsf.fates({"7", "8"}) == {
-        "7": Fate("EXIT, TERM_RUNLIMIT", "timeout"),
-        "8": Fate("DONE", "ok"),
+    assert lsf.job_states({"7", "8"}) == {
+        "7": JobState("EXIT, TERM_RUNLIMIT", "timeout"),
+        "8": JobState("DONE", "ok"),
     }
 
 
 def test_nothing_is_known_of_jobs_where_lsf_does_not_answer(program):
     for name in ("bjobs", "bhist"):
         program(name, script="#!/bin/sh\necho LSF is down. Please wait ... >&2\nexit 255\n")
-    assert lsf.fates({"7"}) == {}
+    assert lsf.job_states({"7"}) == {}
 
 
 def test_a_job_asks_for_slots_by_node_and_for_memory_by_slot():

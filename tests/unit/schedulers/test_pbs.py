@@ -80,12 +80,12 @@ def test_queues_are_read_with_the_nodes_that_serve_them(program):
     assert set(found) == {"workq", "gpu"}
     workq, gpu = found["workq"], found["gpu"]
     assert workq.default and workq.up and workq.time_limit_s == 24 * 3600
-    assert (workq.count(), workq.most("cores"), workq.most("gpus")) == (2, 64, 0)
-    assert workq.most("memory_mb") == 262144
+    assert (workq.count(), workq.maximum("cores"), workq.maximum("gpus")) == (2, 64, 0)
+    assert workq.maximum("memory_mb") == 262144
     assert workq.count(up=True) == workq.count(cores=64) == 1
     assert not gpu.up and gpu.time_limit_s is None
-    assert (gpu.count(up=True), gpu.most("cores"), gpu.most("gpus")) == (1, 128, 4)
-    assert gpu.most("memory_mb") is None
+    assert (gpu.count(up=True), gpu.maximum("cores"), gpu.maximum("gpus")) == (1, 128, 4)
+    assert gpu.maximum("memory_mb") is None
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_queues_are_read_with_the_nodes_that_serve_them(program):
 )  # fmt: skip
 def test_how_a_job_stands_or_ended_is_read(fields, status, program):
     program("qstat", script=qstat(jobs=job(**fields)))
-    assert pbs.fates({"7.pbs"})["7.pbs"].status == status
+    assert pbs.job_states({"7.pbs"})["7.pbs"].status == status
 
 
 def test_the_others_are_known_where_one_job_is_not(program):
@@ -120,7 +120,7 @@ def test_the_others_are_known_where_one_job_is_not(program):
         "*9.pbs*) echo qstat: Unknown Job Id 9.pbs >&2; exit 153;;\n"
         f"*) cat <<'END'\n{job(Exit_status=0)}END\nesac\n",
     )
-    assert pbs.fates({"7.pbs", "9.pbs"}) == {"7.pbs": Fate("F, exit status 0", "ok")}
+    assert pbs.job_states({"7.pbs", "9.pbs"}) == {"7.pbs": Fate("F, exit status 0", "ok")}
 
 
 def test_torque_whose_option_x_means_xml_is_asked_again(program):
@@ -129,12 +129,12 @@ def test_torque_whose_option_x_means_xml_is_asked_again(program):
         script="#!/bin/sh\ncase \"$*\" in\n*-x*) echo '<Data><Job></Job></Data>';;\n"
         f"*) cat <<'END'\n{job(state='C', exit_status=1)}END\nesac\n",
     )
-    assert pbs.fates({"7.pbs"}) == {"7.pbs": Fate("C, exit status 1", "failed")}
+    assert pbs.job_states({"7.pbs"}) == {"7.pbs": Fate("C, exit status 1", "failed")}
 
 
 def test_nothing_is_known_of_jobs_where_the_server_does_not_answer(program):
     program("qstat", script="#!/bin/sh\necho cannot connect to server pbs >&2\nexit 1\n")
-    assert pbs.fates({"7.pbs", "8.pbs"}) == {}
+    assert pbs.job_states({"7.pbs", "8.pbs"}) == {}
 
 
 def test_a_job_is_submitted_with_what_it_asks_for():

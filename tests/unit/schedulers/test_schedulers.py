@@ -25,12 +25,12 @@ def test_slurms_partitions_are_read_with_their_limits(program):
         "none|up|infinite|0|0|0|(null)|n/a",
     )
     found = slurm.queues()
-    assert found["cpu"].default and found["cpu"].most("gpus") == 0
+    assert found["cpu"].default and found["cpu"].maximum("gpus") == 0
     assert (found["cpu"].count(), found["cpu"].count(up=True)) == (7, 5)
     assert found["none"].count() == 0
     assert found["cpu"].time_limit_s == 3600
     gpu = found["gpu"]
-    assert (gpu.count(), gpu.most("gpus"), gpu.most("cores")) == (3, 4, 64)
+    assert (gpu.count(), gpu.maximum("gpus"), gpu.maximum("cores")) == (3, 4, 64)
     assert (gpu.count(gpus=4), gpu.count(gpus=2), gpu.count(gpus=4, cores=65)) == (2, 3, 0)
     assert gpu.time_limit_s == 2 * 24 * 3600
     assert not found["old"].up and found["old"].time_limit_s is None
@@ -39,7 +39,7 @@ def test_slurms_partitions_are_read_with_their_limits(program):
 def test_a_job_that_slurm_still_shows_counts_as_it_stands_now(program):
     program("sacct", "7|COMPLETED\n8|CANCELLED by 0\n9|OUT_OF_MEMORY\n11|PENDING")
     program("squeue", "10|TIMEOUT\n11|RUNNING")
-    assert slurm.fates({"7", "8", "9", "10", "11", "12"}) == {
+    assert slurm.job_states({"7", "8", "9", "10", "11", "12"}) == {
         "7": Fate("COMPLETED", "ok"),
         "8": Fate("CANCELLED by 0", "interrupted"),
         "9": Fate("OUT_OF_MEMORY", "oom"),
@@ -51,7 +51,7 @@ def test_a_job_that_slurm_still_shows_counts_as_it_stands_now(program):
 def test_nothing_is_known_of_jobs_where_the_scheduler_does_not_answer(program):
     for name in ("sacct", "squeue"):
         program(name, script="#!/bin/sh\necho slurm_load_jobs error >&2\nexit 1\n")
-    assert slurm.fates({"7"}) == {}
+    assert slurm.job_states({"7"}) == {}
 
 
 def test_a_scheduler_that_does_not_answer_is_named_with_what_it_says(program, monkeypatch):
@@ -59,7 +59,7 @@ def test_a_scheduler_that_does_not_answer_is_named_with_what_it_says(program, mo
     with pytest.raises(Error, match=r"sinfo failed .*Unable to contact slurm controller"):
         slurm.queues()
     program("sinfo", script="#!/bin/sh\nsleep 60\n")
-    monkeypatch.setattr(schedulers, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(schedulers, "TIMEOUT_S", 0.2)
     with pytest.raises(Error, match=r"did not answer within 0\.2 s"):
         slurm.queues()
 
@@ -69,7 +69,8 @@ def test_every_scheduler_defines_what_is_asked_of_it(name):
     module = plugins.load("schedulers", name)
     assert isinstance(module.JOB_ID, str) and isinstance(module.QUEUE, str)
     assert all(
-        callable(getattr(module, asked)) for asked in ("queues", "fates", "hosts", "submission")
+        callable(getattr(module, asked))
+        for asked in ("queues", "job_states", "hosts", "submission")
     )
     assert module.fates(set()) == {} and module.hosts({}) == []
 
@@ -109,7 +110,7 @@ def test_slurm_gives_the_id_of_a_job_after_any_greeting_and_before_its_cluster()
 def test_accounting_is_asked_for_jobs_only_that_the_queue_has_forgotten(program):
     program("squeue", "7|RUNNING")
     program("sacct", script='#!/bin/sh\necho "$*" >asked\necho "8|CANCELLED by 0"\n')
-    assert {job: fate.status for job, fate in slurm.fates({"7", "8"}).items()} == {
+    assert {job: fate.status for job, fate in slurm.job_states({"7", "8"}).items()} == {
         "7": "running",
         "8": "interrupted",
     }

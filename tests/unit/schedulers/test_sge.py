@@ -103,7 +103,7 @@ def test_queues_are_read_over_their_nodes(program):
     )
     found = sge.queues()
     one = found["all.q"]
-    assert (one.count(), one.most("cores"), one.most("memory_mb")) == (2, 16, 24064)
+    assert (one.count(), one.maximum("cores"), one.maximum("memory_mb")) == (2, 16, 24064)
     assert (one.count(up=True), one.count(cores=16, memory_mb=24064)) == (1, 0)
     assert one.up and not one.default and one.time_limit_s == 48 * 3600
     assert not found["old.q"].up and found["old.q"].time_limit_s is None
@@ -112,7 +112,7 @@ def test_queues_are_read_over_their_nodes(program):
 def test_a_job_in_the_queue_runs_unless_it_is_in_an_error_state(program):
     program("qstat", QSTAT)
     program("qacct", script="#!/bin/sh\necho error: job id 9 not found >&2\nexit 1\n")
-    assert sge.fates({"2", "3", "4", "9"}) == {
+    assert sge.job_states({"2", "3", "4", "9"}) == {
         "2": Fate("r", "running"),
         "3": Fate("qw", "running"),
         "4": Fate("Eqw", "failed"),
@@ -138,13 +138,13 @@ def test_a_job_in_the_queue_runs_unless_it_is_in_an_error_state(program):
 def test_how_a_job_ended_is_read_from_the_accounting(record, status, program):
     program("qstat", "<job_info/>")
     program("qacct", accounting(status="0") + "\n" + accounting(**record))
-    assert sge.fates({"7"})["7"].status == status
+    assert sge.job_states({"7"})["7"].status == status
 
 
 def test_nothing_is_known_of_jobs_where_the_master_does_not_answer(program):
     program("qstat", script="#!/bin/sh\necho unable to contact qmaster >&2\nexit 1\n")
     program("qacct", accounting())
-    assert sge.fates({"7"}) == {}
+    assert sge.job_states({"7"}) == {}
 
 
 def test_only_the_users_own_jobs_are_asked_for(program, tmp_path):
@@ -215,17 +215,19 @@ def test_memory_is_asked_for_as_it_is_counted(how, memory, program):
 def test_gpus_that_cannot_be_asked_for_are_told_before_anything_is_submitted(program):
     job = jobs.Job(1, 1, 4, 1000, 2, 60, False, "gpu", "")
     program("qconf", complexes(gpu="YES"))
-    (found,) = sge.unfit([job, replace(job, gpus_per_node=0), replace(job, cores_per_task=2)])
+    (found,) = sge.unsupported_jobs(
+        [job, replace(job, gpus_per_node=0), replace(job, cores_per_task=2)]
+    )
     assert found[1] is job
     assert "2 GPUs and 4 slots a node, and Grid Engine counts gpu by slot" in found[0]
     with pytest.raises(Error, match="counts gpu by slot"):
         sge.submission(replace(ASKED, cores_per_node=4), "logs")
     with pytest.raises(Error, match=r"counts gpu by slot .*: 1 job, as a run"):
-        jobs.check([("a run", job)], {"q": Queue("q")}, "q", sge.unfit)
+        jobs.check([("a run", job)], {"q": Queue("q")}, "q", sge.unsupported_jobs)
     program("qconf", complexes(gpu="JOB"))
-    (found,) = sge.unfit([job, replace(job, nodes=2, tasks=2)])
+    (found,) = sge.unsupported_jobs([job, replace(job, nodes=2, tasks=2)])
     assert "on each of 2 nodes, and Grid Engine counts gpu by job" in found[0]
-    (found,) = sge.unfit([replace(job, gpu_request="gpus:a100")])
+    (found,) = sge.unsupported_jobs([replace(job, gpu_request="gpus:a100")])
     assert "no complex of that name (qconf -sc) (did you mean 'gpu'?)" in found[0]
     assert "correct site.job.gpu_request" in found[0]
 

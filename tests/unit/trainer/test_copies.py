@@ -106,10 +106,10 @@ def test_a_copy_on_cpus_needs_cores_of_its_own():
 
 def test_a_copy_on_gpus_must_see_no_others(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    Copy(1, 4, Path()).check_gpus(seen=2, wanted=2)
-    Copy(0, 1, Path()).check_gpus(seen=8, wanted=1)
+    Copy(1, 4, Path()).check_gpus(visible=2, used=2)
+    Copy(0, 1, Path()).check_gpus(visible=8, used=1)
     with pytest.raises(Error) as error:
-        Copy(1, 4, Path()).check_gpus(seen=8, wanted=2)
+        Copy(1, 4, Path()).check_gpus(visible=8, used=2)
     assert "copy 1 must see 2 GPU(s) of its own and sees 8" in str(error.value)
     assert "CUDA_VISIBLE_DEVICES=unset" in str(error.value)
 

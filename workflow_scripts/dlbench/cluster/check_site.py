@@ -24,10 +24,10 @@ from dlbench.study import config, trainer_environments
 from dlbench.trainer import engine
 
 JOB_MB = 1000
-UNSAID = "this machine"  # site.name in config.yaml
+DEFAULT_SITE_NAME = "this machine"  # site.name in config.yaml
 
 
-def show(name: str, configfiles: list[str], with_job: bool, timeout_s: float) -> bool:
+def print_remarks(name: str, configfiles: list[str], with_job: bool, timeout_s: float) -> bool:
     """Print all remarks. Returns whether there is nothing to fix.
 
     Args:
@@ -59,11 +59,11 @@ def remarks(
     if scheduler is None:
         yield _without_scheduler(profile.executor)
         return
-    here = list(_scheduler(scheduler, profile, study))
-    yield from here
+    checked = list(_scheduler(scheduler, profile, study))
+    yield from checked
     if not with_job:
         yield note("compute nodes: not looked at (--no-job)")
-    elif any(remark.mark == "fix" for remark in here) or queue_check.autos(study):
+    elif any(remark.mark == "fix" for remark in checked) or queue_check.auto_keys(study):
         yield note("compute nodes: not looked at before the above is fixed")
     else:
         yield from _nodes(scheduler, profile, study, timeout_s)
@@ -102,11 +102,13 @@ def _without_scheduler(executor):
 def _site_file(facts, executor):
     if not Path(SITE_FILE).exists() and executor != "local":
         yield fix(f"no {SITE_FILE} in {Path.cwd()}: say there what a node has (docs/clusters.md)")
-    if facts["name"] == UNSAID:
-        yield note(f"site.name is {UNSAID!r}, which readers of the results will not know")
-    unsaid = [f"site.{key}" for key in ("interconnect", "storage") if not facts[key]]
-    if unsaid:
-        yield note(f"{' and '.join(unsaid)} not said; the results are to be read with them")
+    if facts["name"] == DEFAULT_SITE_NAME:
+        yield note(
+            f"site.name is {DEFAULT_SITE_NAME!r}, which readers of the results will not know"
+        )
+    missing_keys = [f"site.{key}" for key in ("interconnect", "storage") if not facts[key]]
+    if missing_keys:
+        yield note(f"{' and '.join(missing_keys)} not said; the results are to be read with them")
 
 
 def _scheduler(name, profile, study):
@@ -169,10 +171,10 @@ def _job(module, profile, study):
     devices = site_devices.devices(facts)
     wanted = queue_check.jobs_of_study(study, study.runs)[0] + queue_check.jobs_of_searches(study)
     cores = [job.cores_per_task * job.tasks_per_node for _, job in wanted]
-    several = facts["nodes"] > 1 and hasattr(module, "on_each_node")
+    on_several_nodes = facts["nodes"] > 1 and hasattr(module, "on_each_node")
     return JobRequest(
         name="check_site",
-        nodes=2 if several else 1,
+        nodes=2 if on_several_nodes else 1,
         tasks_per_node=1,
         cores_per_node=max(cores, default=1),
         memory_mb=JOB_MB,

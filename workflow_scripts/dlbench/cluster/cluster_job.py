@@ -28,17 +28,17 @@ from pathlib import Path
 
 from dlbench import Error
 from dlbench.common import plugins
-from dlbench.schedulers import WATCHED, Fate, JobRequest, ask, watched_runs
+from dlbench.schedulers import WATCHED, JobRequest, JobState, output_of, watched_runs
 from dlbench.starting import refusals
 
-MEMORY = WATCHED
+FOLDER = WATCHED
 LOGS = Path("results/logs/cluster")
 LOST_S = 60.0
-GOOD_FOR_S = 5.0
+CACHE_S = 5.0
 START = "DLBENCH_START"  # the variable with the id of the session of a start
-CANCEL_PATIENCE_S = 180.0  # supervisors may write a last checkpoint
+CANCEL_TIMEOUT_S = 180.0  # supervisors may write a last checkpoint
 # What is of the job in which Snakemake itself runs, if any, and would be taken for options.
-OF_OUR_JOB = re.compile(r"SLURM_(?!CONF$|MPI_TYPE$|CLUSTERS$)|PBS_(?!DEFAULT$)")
+JOB_VARIABLES = re.compile(r"SLURM_(?!CONF$|MPI_TYPE$|CLUSTERS$)|PBS_(?!DEFAULT$)")
 RUNS = re.compile(r"\brun_id=([a-z0-9_.-]+)")  # in the command of a job
 
 
@@ -48,20 +48,20 @@ def submit(scheduler: str, script: str | Path) -> str:
     Raises:
         Error: the scheduler refuses it. The message is kept in the folders of its runs, too.
     """
-    for folder in (MEMORY, LOGS):
+    for folder in (FOLDER, LOGS):
         folder.mkdir(parents=True, exist_ok=True)
     module = plugins.load("schedulers", scheduler)
     request = read_request(script)
-    for name in filter(OF_OUR_JOB.match, list(os.environ)):
+    for name in filter(JOB_VARIABLES.match, list(os.environ)):
         del os.environ[name]
     try:
-        answer = ask([*module.submission(request, LOGS), str(script)]).strip()
-        job_id = module.job_id(answer) if hasattr(module, "job_id") else answer.split()[-1]
+        printed = output_of([*module.submission(request, LOGS), str(script)]).strip()
+        job_id = module.job_id(printed) if hasattr(module, "job_id") else printed.split()[-1]
     except Error as error:
         refusals.record(_run_ids(script), scheduler, str(error))
         raise
     run_id = _properties(script).get("wildcards", {}).get("run_id", "")
-    (MEMORY / job_id).write_text(f"{run_id}\n{os.environ.get(START, '')}\n")
+    (FOLDER / job_id).write_text(f"{run_id}\n{os.environ.get(START, '')}\n")
     return job_id
 
 
@@ -76,7 +76,7 @@ def status(scheduler: str, job_id: str) -> str:
     if code is not None:
         state = "success" if code == 0 else "failed"
     else:
-        state = _status(scheduler, job_id, _answer(scheduler, job_id).get(job_id))
+        state = _status(scheduler, job_id, _job_states(scheduler, job_id).get(job_id))
         if state == "failed":
             # It may wait in an error state, or come back with its node; another job replaces it.
             _cancel(scheduler, [job_id])
@@ -85,8 +85,8 @@ def status(scheduler: str, job_id: str) -> str:
     return state
 
 
-def cancel_left(
-    scheduler: str, patience_s: float = CANCEL_PATIENCE_S, without: str | None = None
+def cancel_leftover_jobs(
+    scheduler: str, timeout_s: float = CANCEL_TIMEOUT_S, except_start: str | None = None
 ) -> list[str]:
     """Cancel the jobs that are watched and have not ended, and wait for their end.
 
@@ -100,18 +100,20 @@ def cancel_left(
     Raises:
         Error: they do not end.
     """
-    old = [job_id for job_id in watched() if without is None or _start_of(job_id) != without]
-    left = [job_id for job_id in old if _exit_code(job_id) is None]
+    earlier = [
+        job_id for job_id in watched() if except_start is None or _start_of(job_id) != except_start
+    ]
+    left = [job_id for job_id in earlier if _exit_code(job_id) is None]
     if left:
         _cancel(scheduler, left)
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + timeout_s
     while running := _running(scheduler, left):
         if time.monotonic() > deadline:
             raise Error(
                 f"jobs of an earlier start were cancelled and do not end: {', '.join(running)}"
             )
         time.sleep(1)
-    for job_id in old:
+    for job_id in earlier:
         _forget(job_id)
     return left
 
@@ -119,14 +121,16 @@ def cancel_left(
 def _start_of(job_id):
     """The id of the session in whose start a job was submitted; "" if unknown."""
     with contextlib.suppress(OSError, IndexError):
-        return (MEMORY / job_id).read_text().split("\n")[1]
+        return (FOLDER / job_id).read_text().split("\n")[1]
     return ""
 
 
 def _running(scheduler, job_ids):
     open_ids = [job_id for job_id in job_ids if _exit_code(job_id) is None]
-    fates = plugins.load("schedulers", scheduler).fates(open_ids)
-    return sorted(job_id for job_id, fate in fates.items() if fate.status == "running")
+    job_states = plugins.load("schedulers", scheduler).job_states(open_ids)
+    return sorted(
+        job_id for job_id, job_state in job_states.items() if job_state.status == "running"
+    )
 
 
 def watched() -> list[str]:
@@ -182,12 +186,12 @@ def _properties(script):
     return json.loads(line.removeprefix(mark))
 
 
-def _status(scheduler, job_id, fate):
-    mark = MEMORY / f"{job_id}.lost"
-    if fate is None:
+def _status(scheduler, job_id, job_state):
+    mark = FOLDER / f"{job_id}.lost"
+    if job_state is None:
         return "failed" if _is_lost(scheduler, mark) else "running"
     mark.unlink(missing_ok=True)
-    return {"running": "running", "ok": "success"}.get(fate.status, "failed")
+    return {"running": "running", "ok": "success"}.get(job_state.status, "failed")
 
 
 def _is_lost(scheduler, mark):
@@ -196,43 +200,46 @@ def _is_lost(scheduler, mark):
         plugins.load("schedulers", scheduler).queues()
         return time.time() - mark.stat().st_mtime > LOST_S
     except (Error, FileNotFoundError):
-        MEMORY.mkdir(parents=True, exist_ok=True)
+        FOLDER.mkdir(parents=True, exist_ok=True)
         mark.touch()
         return False
 
 
-def _answer(scheduler, job_id):
+def _job_states(scheduler, job_id):
     """{job id: Fate} of all jobs that are watched, by a recent answer or a new one."""
-    file = MEMORY / "answer.json"
+    file = FOLDER / "answer.json"
     try:
-        answer = json.loads(file.read_text())
-        fresh = time.time() - file.stat().st_mtime < GOOD_FOR_S and job_id in answer["of"]
+        cached = json.loads(file.read_text())
+        fresh = time.time() - file.stat().st_mtime < CACHE_S and job_id in cached["of"]
     except (OSError, ValueError):
         fresh = False
     if not fresh:
         ids = {job_id, *(one for one in watched() if _exit_code(one) is None)}
-        fates = plugins.load("schedulers", scheduler).fates(ids)
-        answer = {"of": sorted(ids), "fates": {one: asdict(fate) for one, fate in fates.items()}}
-        _write(file, json.dumps(answer))
-    return {one: Fate(**fate) for one, fate in answer["fates"].items()}
+        job_states = plugins.load("schedulers", scheduler).job_states(ids)
+        cached = {
+            "of": sorted(ids),
+            "fates": {one: asdict(job_state) for one, job_state in job_states.items()},
+        }
+        _write(file, json.dumps(cached))
+    return {one: JobState(**job_state) for one, job_state in cached["fates"].items()}
 
 
 def _exit_code(job_id):
     """The exit code that a job wrote; None if it has not ended, or was killed."""
     try:
-        return int((MEMORY / f"{job_id}.end").read_text())
+        return int((FOLDER / f"{job_id}.end").read_text())
     except (OSError, ValueError):
         return None
 
 
 def _cancel(scheduler, job_ids):
     with contextlib.suppress(Error):  # one of them has ended meanwhile
-        ask([plugins.load("schedulers", scheduler).CANCEL, *job_ids])
+        output_of([plugins.load("schedulers", scheduler).CANCEL, *job_ids])
 
 
 def _forget(job_id):
     for name in (job_id, f"{job_id}.lost", f"{job_id}.end"):
-        (MEMORY / name).unlink(missing_ok=True)
+        (FOLDER / name).unlink(missing_ok=True)
 
 
 def _write(file, text):

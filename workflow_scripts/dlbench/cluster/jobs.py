@@ -112,9 +112,9 @@ class Bundle:
     """A job that several runs share: their estimated time and requested time."""
 
     name: str
-    takes_s: float = 0.0
-    asked_s: float = 0.0
-    asked_min: int = 0
+    estimated_s: float = 0.0
+    requested_s: float = 0.0
+    requested_min: int = 0
     ids_bytes: int = 0
 
 
@@ -144,17 +144,18 @@ def bundle_runs(
         shape = _shape(run, job_of(run, 0))
         bundle = last.get(shape)
         full = bundle is not None and (
-            bundle.takes_s >= bundle_min * 60 or bundle.ids_bytes + _id_bytes(run) > MOST_IDS_BYTES
+            bundle.estimated_s >= bundle_min * 60
+            or bundle.ids_bytes + _id_bytes(run) > MOST_IDS_BYTES
         )
         if bundle and limit_min:
-            full |= bundle.asked_min + job_of(run, bundle.asked_s).time_min > limit_min
+            full |= bundle.requested_min + job_of(run, bundle.requested_s).time_min > limit_min
         if not bundle or full:
             bundle = last[shape] = Bundle(f"bundle{next(numbers)}")
-        places[run.id] = bundle.name, bundle.asked_s
-        job = job_of(run, bundle.asked_s)
-        bundle.asked_min += job.time_min
-        bundle.asked_s += job.time_s
-        bundle.takes_s += seconds
+        places[run.id] = bundle.name, bundle.requested_s
+        job = job_of(run, bundle.requested_s)
+        bundle.requested_min += job.time_min
+        bundle.requested_s += job.time_s
+        bundle.estimated_s += seconds
         bundle.ids_bytes += _id_bytes(run)
     return places
 
@@ -165,23 +166,23 @@ def _id_bytes(run):
 
 def limit_memory(job: Job, queue: Queue) -> Job:
     """A job whose memory is limited to that of the nodes with its cores and GPUs."""
-    able = [n for n in queue.nodes if n.have(**{**job.each, "memory_mb": 0})]
-    most = replace(queue, nodes=tuple(able)).most("memory_mb")
-    return replace(job, memory_mb=min(job.memory_mb, most)) if most else job
+    fitting = [n for n in queue.nodes if n.have(**{**job.per_node, "memory_mb": 0})]
+    maximum = replace(queue, nodes=tuple(fitting)).maximum("memory_mb")
+    return replace(job, memory_mb=min(job.memory_mb, maximum)) if maximum else job
 
 
 def check(
     labelled_jobs: Sequence[tuple[str, Job]],
     queues: Mapping[str, Queue],
     queue_name: str | None,
-    unfit: Callable[[Iterable[Job]], Iterable[tuple[str, Job]]] | None = None,
+    unsupported_jobs: Callable[[Iterable[Job]], Iterable[tuple[str, Job]]] | None = None,
 ) -> Queue | None:
     """Check that a queue would accept jobs, before the first is submitted.
 
     Args:
         labelled_jobs: (label for messages, Job) of each.
         queue_name: None for the scheduler's default.
-        unfit: of the scheduler's file, if it has one.
+        unsupported_jobs: of the scheduler's file, if it has one.
 
     Returns:
         The Queue; None if the scheduler chooses one.
@@ -205,7 +206,9 @@ def check(
     for label, job in labelled_jobs:
         for problem in _problems(job, queue):
             labels_by_problem.setdefault(problem, []).append(label)
-    for problem, job in unfit([job for _, job in labelled_jobs]) if unfit else ():
+    for problem, job in (
+        unsupported_jobs([job for _, job in labelled_jobs]) if unsupported_jobs else ()
+    ):
         label = next(label for label, one in labelled_jobs if one is job)
         labels_by_problem.setdefault(problem, []).append(label)
     if labels_by_problem:
@@ -233,17 +236,17 @@ def _shape(run, job):
 
 def _problems(job, queue):
     """Why a queue would not accept a job, in the same words for jobs with the same request."""
-    each = job.each
+    per_node = job.per_node
     limits = (
         ("nodes", job.nodes, queue.count() if queue.nodes else None, "lower site.nodes"),
         (
-            "GPUs per node", each["gpus"], queue.most("gpus"), "correct site.devices_per_node",
+            "GPUs per node", per_node["gpus"], queue.maximum("gpus"), "correct site.devices_per_node",
         ),
         (
-            "cores per node", each["cores"], queue.most("cores"), "correct site.cores_per_node",
+            "cores per node", per_node["cores"], queue.maximum("cores"), "correct site.cores_per_node",
         ),
         (
-            "MiB of memory per node", each["memory_mb"], queue.most("memory_mb"),
+            "MiB of memory per node", per_node["memory_mb"], queue.maximum("memory_mb"),
             "lower site.job.memory_mb_per_device or set site.memory_mb_per_node",
         ),
         (
@@ -251,15 +254,15 @@ def _problems(job, queue):
             "lower time_limit_s or, for jobs that train nothing, the profile's runtime",
         ),
     )  # fmt: skip
-    above = [limit for limit in limits if limit[2] is not None and limit[1] > limit[2]]
-    for what, requested, offered, remedy in above:
+    exceeded = [limit for limit in limits if limit[2] is not None and limit[1] > limit[2]]
+    for resource, requested, offered, remedy in exceeded:
         yield (
-            f"asks for {requested:g} {what}, and {queue.name} has {offered:g} ({remedy}, "
+            f"asks for {requested:g} {resource}, and {queue.name} has {offered:g} ({remedy}, "
             "or leave such runs out)"
         )
-    if queue.nodes and not above and queue.count(**each) < job.nodes:
+    if queue.nodes and not exceeded and queue.count(**per_node) < job.nodes:
         yield (
-            f"asks for {Nodes(job.nodes, **each)}, and {queue.name} has {queue.count(**each)} such "
+            f"asks for {Nodes(job.nodes, **per_node)}, and {queue.name} has {queue.count(**per_node)} such "
             f"({queue.kinds}): say in site.yaml what one kind of node has, "
             "or leave such runs out"
         )

@@ -23,12 +23,12 @@ from dlbench import Error
 from dlbench.cluster.remarks import Remark, fix, note, ok
 from dlbench.common import own_code, plugins, tools
 from dlbench.common.files import write_json
-from dlbench.schedulers import JobRequest, ask
+from dlbench.schedulers import JobRequest, output_of
 
-PLACE = Path("results/site_check")
+FOLDER = Path("results/site_check")
 PROGRAM = "workflow_scripts/check_node.py"
 MINUTES = 5  # limit of the job, which takes seconds
-LATE_S = 5.0  # after the end of the job, until its last files appear
+LATE_FILES_S = 5.0  # after the end of the job, until its last files appear
 SKEW_S = 1.0  # of clocks; with more the times in logs of several nodes mislead
 FREE_MB = 1024
 LAUNCH_FAILED = re.compile(r"launch failed|\bMPI\b", re.IGNORECASE)  # of srun's words
@@ -56,7 +56,7 @@ def run(
         Error: the job was refused, waited too long, or ended without a report.
     """
     module = plugins.load("schedulers", scheduler)
-    folder = PLACE.absolute() / secrets.token_hex(8)
+    folder = FOLDER.absolute() / secrets.token_hex(8)
     write_json(folder / "request.json", {**request, "nodes": job.nodes, "token": folder.name})
     script = folder / "job.sh"
     before = module.on_each_node(job) if job.nodes > 1 or job.speaks_mpi else []
@@ -68,13 +68,13 @@ def run(
         except OSError as error:
             raise Error(f"{command[0]} cannot be started: {error}") from None
     try:
-        reports = _meet(process, folder, job.nodes, timeout_s)
+        reports = _wait_for_reports(process, folder, job.nodes, timeout_s)
         if reports is None:
-            raise Error(_waited(module, scheduler, folder, timeout_s))
+            raise Error(_describe_timeout(module, scheduler, folder, timeout_s))
     finally:
         _end(process, module, folder)
     if not reports:
-        raise Error(_silence(folder, command))
+        raise Error(_describe_missing_report(folder, command))
     shutil.rmtree(folder, ignore_errors=True)
     return reports
 
@@ -105,25 +105,25 @@ def _script(folder, before):
     )
 
 
-def _meet(process, folder, nodes, timeout_s):
+def _wait_for_reports(process, folder, nodes, timeout_s):
     """Reports of all nodes, or fewer if the job has ended; None if it waited for too long."""
-    began, heard, ended_at = time.monotonic(), False, None
+    started, answered, ended_at = time.monotonic(), False, None
     while True:
-        heard = _greet(folder) or heard
+        answered = _answer_nodes(folder) or answered
         reports = _reports(folder)
         if len(reports) == nodes:
             return reports
         now = time.monotonic()
         if process.poll() is not None:
             ended_at = ended_at or now
-            if now - ended_at > LATE_S or not _job_id(folder):
+            if now - ended_at > LATE_FILES_S or not _job_id(folder):
                 return reports
-        if now - began > timeout_s + (MINUTES * 60 if heard else 0):
-            return reports if heard else None
-        time.sleep(0.02 if heard else 0.3)
+        if now - started > timeout_s + (MINUTES * 60 if answered else 0):
+            return reports if answered else None
+        time.sleep(0.02 if answered else 0.3)
 
 
-def _greet(folder):
+def _answer_nodes(folder):
     """Answer new files of the nodes. Returns whether there has been any."""
     hellos = list(folder.glob("hello.*.json"))
     for hello in hellos:
@@ -150,15 +150,15 @@ def _end(process, module, folder):
     job_id = _job_id(folder)
     if job_id:
         with contextlib.suppress(Error):  # it has ended meanwhile
-            ask([module.CANCEL, job_id])
+            output_of([module.CANCEL, job_id])
     process.terminate()
     process.wait()
 
 
-def _waited(module, scheduler, folder, timeout_s):
+def _describe_timeout(module, scheduler, folder, timeout_s):
     job_id = _job_id(folder)
-    fate = module.fates({job_id}).get(job_id) if job_id else None
-    state = f" ({fate.state})" if fate else ""
+    state_of_job = module.job_states({job_id}).get(job_id) if job_id else None
+    state = f" ({state_of_job.state})" if state_of_job else ""
     return (
         f"job {job_id or 'without a number'} of the check waited for more than {timeout_s:g} s in "
         f"the queue{state} and was cancelled: ask {scheduler} why it does not start, or give it "
@@ -166,12 +166,12 @@ def _waited(module, scheduler, folder, timeout_s):
     )
 
 
-def _silence(folder, command):
+def _describe_missing_report(folder, command):
     job_id = _job_id(folder)
     message = _last_lines(folder / "submitted.out")
     if not job_id:
         return f"the job of the check was refused: {message or 'no message'} (by: {command[0]})"
-    printed = " | ".join(filter(None, map(_last_lines, _printed(folder))))
+    printed = " | ".join(filter(None, map(_last_lines, _output_files(folder))))
     if LAUNCH_FAILED.search(printed):
         return (
             f"job {job_id} of the check could not start its processes, as those of runs by srun "
@@ -187,7 +187,7 @@ def _silence(folder, command):
     )
 
 
-def _printed(folder):
+def _output_files(folder):
     """Files in which the job's output may be."""
     ours = ("request.json", "job.sh", "submitted.out")
     names = ("hello.", "answer.", "report.", "listens.", "connected.")
@@ -214,13 +214,13 @@ def _remarks(report, expected):
         yield fix(report["modules"])
     elif expected["modules"]:
         yield ok(f"modules {', '.join(expected['modules'])} are loaded")
-    for python, (version, said) in report["pythons"].items():
-        yield _python(python, version, said, expected["packages"][python])
+    for python, (version, output) in report["pythons"].items():
+        yield _python(python, version, output, expected["packages"][python])
     yield from _devices(report, expected)
     yield from _programs(report, expected["mpi_across"])
-    yield _room(report["tmpdir"])
-    for name, (code, said) in report["images"].items():
-        last = (said.splitlines() or ["no message"])[-1]
+    yield _temporary_folder(report["tmpdir"])
+    for name, (code, output) in report["images"].items():
+        last = (output.splitlines() or ["no message"])[-1]
         if code:
             yield fix(
                 f"image {name} does not start (exit code {code}): {last}; is the runtime set up on "
@@ -254,21 +254,21 @@ def _clock(report):
         return
     offset_s, within_s = fastest["offset_s"], fastest["round_trip_s"] / 2
     apart_s = round(-offset_s, 2) + 0.0  # never -0.0
-    words = f"its clock is {apart_s:+.2f} s from that here (to within {within_s:.2f} s)"
+    text = f"its clock is {apart_s:+.2f} s from that here (to within {within_s:.2f} s)"
     if abs(offset_s) - within_s > SKEW_S:
-        yield fix(f"{words}: ask for its clock to be set (NTP); times in logs would mislead")
+        yield fix(f"{text}: ask for its clock to be set (NTP); times in logs would mislead")
     elif within_s > SKEW_S:
-        yield note(f"{words}: files travel too slowly to say more")
+        yield note(f"{text}: files travel too slowly to say more")
     else:
-        yield ok(words)
+        yield ok(text)
 
 
 def _others(others):
     """Whether processes on several nodes would find one another."""
-    mend = "put the names of all nodes into DNS or /etc/hosts, or say site.node_address"
+    remedy = "put the names of all nodes into DNS or /etc/hosts, or say site.node_address"
     if others["unknown"]:
         names = ", ".join(f"{name} ({why})" for name, why in others["unknown"].items())
-        yield fix(f"does not know {names}: runs across nodes would not start; {mend}")
+        yield fix(f"does not know {names}: runs across nodes would not start; {remedy}")
     elif others["connection"]:
         yield fix(
             f"cannot connect to another node at {others['connection']}: runs across nodes need any "
@@ -283,14 +283,14 @@ def _others(others):
         )
 
 
-def _python(python, version, said, package):
+def _python(python, version, output, package):
     if version is None:
         return fix(
-            f"{python} cannot be started: {said}; where it leads (readlink -f) must be on a file "
+            f"{python} cannot be started: {output}; where it leads (readlink -f) must be on a file "
             "system that compute nodes see, also the Python that uv installed "
             "(UV_PYTHON_INSTALL_DIR)"
         )
-    if not said:
+    if not output:
         return fix(
             f"{python} has no {package}: is its folder seen there as it is here? Or make it anew"
         )
@@ -340,8 +340,8 @@ def _mpi(report, across):
             + tools.uv_command("sync --project envs/train --frozen --extra horovod")
         )
         return
-    path, said, works, components = report["mpi"][0]
-    yield ok(f"{path} is {said}") if works else fix(f"{path} does not work: {said}")
+    path, output, works, components = report["mpi"][0]
+    yield ok(f"{path} is {output}") if works else fix(f"{path} does not work: {output}")
     if not works or not across or not components or across["component"] in components:
         return
     why = f"{path} was not built for the scheduler ({across['component']} of ompi_info)"
@@ -367,13 +367,13 @@ def _srun_mpi(listed, chosen):
     return ok(f"srun speaks {chosen} to MPI")
 
 
-def _room(room):
+def _temporary_folder(room):
     if "error" in room:
         return fix(
             f"temporary files cannot be written: {room['error']}; name a folder of the nodes as "
             "tmpdir in the profile's default-resources"
         )
-    words = f"{room['free_mb']} MiB are free for temporary files in {room['folder']}"
+    text = f"{room['free_mb']} MiB are free for temporary files in {room['folder']}"
     if room["free_mb"] < FREE_MB:
-        return fix(f"{words}: name a larger one as tmpdir in the profile's default-resources")
-    return ok(words)
+        return fix(f"{text}: name a larger one as tmpdir in the profile's default-resources")
+    return ok(text)

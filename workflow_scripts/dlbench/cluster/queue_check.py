@@ -25,7 +25,7 @@ PROMISED = {
     "memory_mb_per_node": "memory_mb",
 }
 # What jobs ask for, by the fields of Limits.
-ASKED = (
+REQUESTED = (
     ("minutes", "min", lambda job: job.time_min),
     ("nodes", "nodes", lambda job: job.nodes),
     ("cores", "cores", lambda job: job.cores_per_task * job.tasks),
@@ -43,49 +43,49 @@ def remarks(
     """
     runs: list[tuple[str, Job]] = []
     searches: list[tuple[str, Job]] = []
-    unfit: dict[str, list[str]] = {}
-    left_open = autos(study)
-    if left_open:
+    labels_by_reason: dict[str, list[str]] = {}
+    unknown_keys = auto_keys(study)
+    if unknown_keys:
         yield fix(
-            f"{', '.join(left_open)}: auto counts what this machine has, and runs are trained on "
+            f"{', '.join(unknown_keys)}: auto counts what this machine has, and runs are trained on "
             f"others; say in {SITE_FILE} what a node has"
         )
     else:
-        runs, unfit = jobs_of_study(study, to_train(study))
+        runs, labels_by_reason = jobs_of_study(study, to_train(study))
         searches = jobs_of_searches(study)
-    wanted = profile.value("train", module.QUEUE)
-    checks = [([*runs, *searches], wanted, getattr(module, "unfit", None))]
+    queue_name = profile.value("train", module.QUEUE)
+    checks = [([*runs, *searches], queue_name, getattr(module, "unsupported_jobs", None))]
     tries = (search.run for search in study.searches.values())
     if any(staleness.has_data(run) for run in (*study.runs, *tries)):
         conversion = [(jobs.CONVERSION, jobs.job_of_conversion(profile.value))]
         checks.append((conversion, profile.value("convert_dataset", module.QUEUE), None))
     problems: dict[str, None] = {}
-    for jobs_of_queue, name, fits in checks:
+    for jobs_of_queue, name, unsupported_jobs in checks:
         try:
-            jobs.check(jobs_of_queue, queues, name, fits)
+            jobs.check(jobs_of_queue, queues, name, unsupported_jobs)
         except Error as error:
             problems |= dict.fromkeys(str(error).splitlines())
     yield from map(fix, problems)
     yield from _limits(module, profile, [*runs, *searches])
-    queue = _named(queues, wanted)
+    queue = _queue_named(queues, queue_name)
     if queue is None:
-        if wanted is None:
+        if queue_name is None:
             yield note("no queue is named in the profile, and the scheduler says no default")
         return
     most_min = f"{queue.time_limit_s // 60:g} min at most" if queue.time_limit_s else ""
     limits = "; ".join(filter(None, [queue.kinds, most_min])) or "no limits it says"
-    yield ok(f"{'' if wanted else 'the default '}queue {queue.name} has {limits}")
+    yield ok(f"{'' if queue_name else 'the default '}queue {queue.name} has {limits}")
     yield from _not_up(queue, runs)
     yield from _against_site(queue, study.site)
-    for reason, labels in unfit.items():
-        yield note(f"{_counted(labels)} left out: {reason}")
+    for reason, labels in labels_by_reason.items():
+        yield note(f"{_count_runs(labels)} left out: {reason}")
     for label, _ in searches:
         yield note(f"to find before the runs that it gives, which are not known yet: {label}")
     if runs:
         longest = max(job.time_min for _, job in runs)
-        yield ok(f"{_counted(runs)} to train, of at most {longest} min")
-    elif not left_open and not unfit and not searches:
-        yield ok(f"nothing to train: {_counted(study.runs)} done")
+        yield ok(f"{_count_runs(runs)} to train, of at most {longest} min")
+    elif not unknown_keys and not labels_by_reason and not searches:
+        yield ok(f"nothing to train: {_count_runs(study.runs)} done")
 
 
 def to_train(study: Study) -> list[Run]:
@@ -109,20 +109,20 @@ def _limits(module, profile, labelled_jobs):
     except Error:
         return  # as the accounts, of which that is noted
     for limit in limits:
-        for name, words, asked in ASKED:
-            most = getattr(limit, name)
-            above = [(label, asked(job)) for label, job in labelled_jobs if most is not None]
-            above = [(label, number) for label, number in above if number > most]
+        for name, text, requested in REQUESTED:
+            maximum = getattr(limit, name)
+            above = [(label, requested(job)) for label, job in labelled_jobs if maximum is not None]
+            above = [(label, number) for label, number in above if number > maximum]
             if above:
                 label, number = max(above, key=lambda one: one[1])
                 yield fix(
-                    f"{limit.source} allows a job {most:g} {words}, and "
+                    f"{limit.source} allows a job {maximum:g} {text}, and "
                     f"{phrases.counted(len(above), 'job')} would ask for more, as {label} for "
                     f"{number:g}: they would be refused, or wait without an end"
                 )
 
 
-def autos(study: Study) -> list[str]:
+def auto_keys(study: Study) -> list[str]:
     """Keys of the site that are auto, though this machine cannot know those of compute nodes."""
     facts = study.site
     keys = ["device", "cores_per_node"]
@@ -136,14 +136,14 @@ def jobs_of_study(
     """((label, Job) of each of its runs that can be trained, {reason: labels} of all others)."""
     devices = site_devices.devices(study.site)
     labelled_jobs: list[tuple[str, Job]] = []
-    unfit: dict[str, list[str]] = {}
+    labels_by_reason: dict[str, list[str]] = {}
     for run in runs:
         reason = skipping.skip_reason(run, devices, study)
         if reason:
-            unfit.setdefault(reason, []).append(study.labels[run.id])
+            labels_by_reason.setdefault(reason, []).append(study.labels[run.id])
         else:
             labelled_jobs.append((study.labels[run.id], _job(run, study, devices)))
-    return labelled_jobs, unfit
+    return labelled_jobs, labels_by_reason
 
 
 def jobs_of_searches(study: Study) -> list[tuple[str, Job]]:
@@ -163,12 +163,12 @@ def _job(run, study, devices):
     return jobs.job_of_run(run, study.site, devices.kind, study.time_limit_s, **limits)
 
 
-def _counted(runs):
+def _count_runs(runs):
     return phrases.counted(len(runs), "run")
 
 
-def _named(queues, wanted):
-    return queues.get(wanted or next((q.name for q in queues.values() if q.default), None))
+def _queue_named(queues, queue_name):
+    return queues.get(queue_name or next((q.name for q in queues.values() if q.default), None))
 
 
 def _not_up(queue, runs):
@@ -176,7 +176,7 @@ def _not_up(queue, runs):
     down = queue.count() - queue.count(up=True)
     if not down:
         return
-    words = (
+    text = (
         f"{down} of the {queue.count()} nodes of {queue.name} start no jobs now (drained or down)"
     )
     waiting = [
@@ -186,24 +186,24 @@ def _not_up(queue, runs):
     ]
     if waiting:
         yield fix(
-            f"{words}: {_counted(waiting)} would wait for them, as {waiting[0]}; lower site.nodes, "
+            f"{text}: {_count_runs(waiting)} would wait for them, as {waiting[0]}; lower site.nodes, "
             "or begin when they are back"
         )
     else:
-        yield note(words)
+        yield note(text)
 
 
 def _against_site(queue, facts):
     """What the site's file says of nodes and the queue does not have, needed by a run or not."""
-    wanted = {key: facts[key] for key in PROMISED if facts[key] not in (None, "auto")}
+    queue_name = {key: facts[key] for key in PROMISED if facts[key] not in (None, "auto")}
     if facts["device"] != "gpu":
-        wanted.pop("devices_per_node", None)
-    each = {PROMISED[key]: number for key, number in wanted.items()}
-    most = {key: queue.most(PROMISED[key]) for key in wanted}
+        queue_name.pop("devices_per_node", None)
+    each = {PROMISED[key]: number for key, number in queue_name.items()}
+    maximum = {key: queue.maximum(PROMISED[key]) for key in queue_name}
     above = [
-        (key, number, most[key])
-        for key, number in wanted.items()
-        if most[key] is not None and number > most[key]
+        (key, number, maximum[key])
+        for key, number in queue_name.items()
+        if maximum[key] is not None and number > maximum[key]
     ]
     if queue.nodes and facts["nodes"] > queue.count():
         above.append(("nodes", facts["nodes"], queue.count()))

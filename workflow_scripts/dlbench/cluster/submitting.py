@@ -99,11 +99,11 @@ class Submitting:
         """
         plan = self._plan
         self._on_cluster = True
-        self._refuse_auto()
+        self._check_no_auto()
         if not name:
             return
         module = plugins.load("schedulers", name)
-        queues, unfit = module.queues(), getattr(module, "unfit", None)
+        queues, unsupported_jobs = module.queues(), getattr(module, "unsupported_jobs", None)
         # With all of the time; the memory of later attempts is limited to that of a node.
         labels = plan.labels
         training = [(labels[run.id], self._request(run, 1, None, None)) for run in plan.to_train]
@@ -112,14 +112,14 @@ class Submitting:
             for search, why_not in plan.searches.values()
             if not why_not
         ]
-        queue = jobs.check(training, queues, profile_value("train", module.QUEUE), unfit)
+        queue = jobs.check(training, queues, profile_value("train", module.QUEUE), unsupported_jobs)
         if plan.datasets:
             conversion = [(jobs.CONVERSION, jobs.job_of_conversion(profile_value))]
             jobs.check(conversion, queues, profile_value("convert_dataset", module.QUEUE))
         self._queue = queue
         waiting_jobs.start_reporting(name, Path.cwd())
 
-    def _refuse_auto(self):
+    def _check_no_auto(self):
         keys = ["device", "cores_per_node"]
         keys += ["devices_per_node"] if self._plan.device_kind == "gpu" else []
         automatic = [f"site.{key}" for key in keys if self._plan.study.site[key] == "auto"]

@@ -31,12 +31,12 @@ from dlbench.trainer import engine
 
 PROGRAMS = "workflow_scripts"
 PORT = 29_400  # any that is free in the pods
-MEET_S = 3600  # for nodes, images and the other pods
+RENDEZVOUS_S = 3600  # for nodes, images and the other pods
 START_S = 300  # for the other pods' processes, once all have met
 LINGER_S = 30  # in which pod 0 writes the record before the Job ends it
 # For a last checkpoint, and for the processes to end: see dlbench/starting/supervisor.py.
 GRACE_S = 90
-KEPT_S = 7 * 24 * 3600  # of a Job that has ended, and of the output of its pods
+TTL_S = 7 * 24 * 3600  # of a Job that has ended, and of the output of its pods
 NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 QUALIFIED = r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?"
 
@@ -67,16 +67,16 @@ class Place:
     environment: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self):
-        _match("namespace", NAME, self.namespace)
-        _match("claim", r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?", self.claim)
+        _check_name("namespace", NAME, self.namespace)
+        _check_name("claim", r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?", self.claim)
         if self.gpu_resource is not None:
-            _match("GPU resource", QUALIFIED, self.gpu_resource)
+            _check_name("GPU resource", QUALIFIED, self.gpu_resource)
         if not self.image or re.search(r"\s", self.image):
             raise Error(
                 f"image: expected a reference as in registry/name:tag, found {self.image!r}"
             )
         for name in self.node_selector:
-            _match("node selector", QUALIFIED, name)
+            _check_name("node selector", QUALIFIED, name)
         for path in (self.mount, self.folder):
             if not PurePosixPath(path).is_absolute():
                 raise Error(f"expected an absolute path in the pods, found {path!r}")
@@ -115,23 +115,23 @@ def manifests(settings: dict[str, Any], run_id: str, place: Place) -> list[dict[
         _check(plan, run, place)
         # There is one attempt: people decide whether to apply the Job again, and when, so that it
         # belongs to no session of the workflow.
-        words = [
+        arguments = [
             word
             for word in run_command.start_run_arguments(plan, run_id, with_secrets=True)
             if not word.startswith(("--attempts=", "--session="))
         ]
-        first = words.index("--") + 1
+        first = arguments.index("--") + 1
         if place.python:
-            words[first] = place.python
-        trainer = words[first:]
+            arguments[first] = place.python
+        trainer = arguments[first:]
         launcher = plugins.load("launchers", run.launcher)
         # All paths are relative to the workflow's folder, where the pods start.
-        others = launcher.command(run, run.command(trainer), None)
+        command_of_others = launcher.command(run, run.command(trainer), None)
     job = jobs.job_of_run(run, plan.study.site, plan.device_kind, plan.study.time_limit_s)
     return [
         _service(run, place),
         _policy(run, place),
-        _job(run, place, job, plan.study, words, others),
+        _job(run, place, job, plan.study, arguments, command_of_others),
     ]
 
 
@@ -240,7 +240,7 @@ def _policy(run, place):
     }
 
 
-def _job(run, place, job, study, supervised, others):
+def _job(run, place, job, study, supervised, command_of_others):
     """The Job.
 
     Args:
@@ -258,23 +258,23 @@ def _job(run, place, job, study, supervised, others):
             "parallelism": run.nodes,
             # A pod that started again would not find the others.
             "backoffLimit": 0,
-            "ttlSecondsAfterFinished": KEPT_S,
+            "ttlSecondsAfterFinished": TTL_S,
             "template": {
                 "metadata": {"labels": _labels(run)},
-                "spec": _pod(run, place, job, study, supervised, others),
+                "spec": _pod(run, place, job, study, supervised, command_of_others),
             },
         },
     }
 
 
-def _pod(run, place, job, study, supervised, others):
+def _pod(run, place, job, study, supervised, command_of_others):
     spec = {
         "subdomain": name(run),
         "restartPolicy": "Never",
         # Of the pod, since the time of the Job includes its wait for nodes. start_run.py ends a run
         # at time_limit_s and records it; this limit is for the case that it cannot.
         "activeDeadlineSeconds": int(
-            MEET_S
+            RENDEZVOUS_S
             + study.wait_for_quiet_s
             + study.time_limit_s
             + study.site["job"]["start_up_min"] * 60
@@ -286,9 +286,9 @@ def _pod(run, place, job, study, supervised, others):
         "shareProcessNamespace": True,
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
-        "affinity": {"podAntiAffinity": _apart(run)},
-        "initContainers": [_meeting(run, place, job)],
-        "containers": [_training(run, place, job, supervised, others)],
+        "affinity": {"podAntiAffinity": _anti_affinity(run)},
+        "initContainers": [_rendezvous_container(run, place, job)],
+        "containers": [_training_container(run, place, job, supervised, command_of_others)],
         "volumes": [
             {"name": "work", "persistentVolumeClaim": {"claimName": place.claim}},
             # For the shared memory of NCCL and data pipelines; the default is 64 MiB.
@@ -310,7 +310,7 @@ def _pod(run, place, job, study, supervised, others):
     return spec
 
 
-def _apart(run):
+def _anti_affinity(run):
     """Rule that no two pods of a run share a node."""
     return {
         "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -322,13 +322,13 @@ def _apart(run):
     }
 
 
-def _meeting(run, place, job):
+def _rendezvous_container(run, place, job):
     """The init container, with the image of the run, so that it is pulled before the run begins."""
     program = [_python(run, place), f"{PROGRAMS}/start_pod.py", "--meet"]
-    return _container("meet", run, place, job, program, MEET_S)
+    return _container("meet", run, place, job, program, RENDEZVOUS_S)
 
 
-def _training(run, place, job, supervised, others):
+def _training_container(run, place, job, supervised, command_of_others):
     log = f"results/runs/{run.id}/train.jsonl"
     messages = f"results/logs/train/{run.id}.log"
     supervisor = [place.workflow_python, f"{PROGRAMS}/start_run.py"]
@@ -338,7 +338,7 @@ def _training(run, place, job, supervised, others):
         f"  mkdir -p {shlex.quote(str(Path(messages).parent))}\n"
         f"  exec {shlex.join(supervisor)}\n"
         "fi\n"
-        f"exec {shlex.join(others)}\n"
+        f"exec {shlex.join(command_of_others)}\n"
     )
     container = _container("train", run, place, job, ["sh", "-c", script], START_S)
     if job.gpus_per_node:
@@ -369,13 +369,13 @@ def _container(title, run, place, job, command, wait_s):
     }
 
 
-def _escaped(words):
+def _escaped(arguments):
     """Words in which Kubernetes, which replaces $(NAME) and $$, leaves everything as it is.
 
     >>> _escaped(["$A $(B) $$"])
     ['$A $$(B) $$$']
     """
-    return [re.sub(r"\$(?=[$(])", "$$", word) for word in words]
+    return [re.sub(r"\$(?=[$(])", "$$", word) for word in arguments]
 
 
 def _python(run, place):
@@ -395,6 +395,6 @@ def _labels(run):
     return {"app.kubernetes.io/name": "dlbench", "app.kubernetes.io/instance": name(run)}
 
 
-def _match(what, pattern, text):
+def _check_name(what, pattern, text):
     if not re.fullmatch(pattern, text):
         raise Error(f"{what}: {text!r} is no name in Kubernetes")

@@ -41,10 +41,10 @@ def gunzipped(path: Path | str, size_bytes: int, start: bytes = b"") -> bytes:
             content = file.read(size_bytes + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise ArchiveError(f"{path}: not a whole gzip file ({error}); fetch it again") from error
-    return _checked(content, str(path), size_bytes, start)
+    return _check_content(content, str(path), size_bytes, start)
 
 
-def _checked(content, name, size_bytes, start=b""):
+def _check_content(content, name, size_bytes, start=b""):
     if len(content) != size_bytes:
         size = f"more than {size_bytes}" if len(content) > size_bytes else len(content)
         raise ArchiveError(f"{name}: expected {size_bytes} bytes, found {size}")
@@ -70,7 +70,7 @@ def tar_gz_members(
     try:
         with tarfile.open(path, "r|gz", tarinfo=Member) as archive:
             for member in archive:
-                _refuse_unsafe(member.name, path)
+                _check_safe(member.name, path)
                 if member.name not in remaining:
                     continue
                 if not member.isreg():
@@ -78,7 +78,7 @@ def tar_gz_members(
                 where, size_bytes = f"{path}: {member.name}", remaining.pop(member.name)
                 if member.size != size_bytes:
                     raise ArchiveError(f"{where}: expected {size_bytes} bytes, found {member.size}")
-                yield member.name, _checked(_content(archive, member), where, size_bytes)
+                yield member.name, _check_content(_content(archive, member), where, size_bytes)
                 if not remaining:
                     return
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
@@ -138,7 +138,7 @@ def tar_index(
                     f"{path}: no tar header at byte {position} ({error}); "
                     "the file is damaged or cut off: fetch it again"
                 ) from error
-            _refuse_unsafe(name, path)
+            _check_safe(name, path)
             if kind in EXTENSIONS:
                 raise ArchiveError(
                     f"{path}: a tar file with headers of the kind {EXTENSIONS[kind]} (at byte "
@@ -182,6 +182,6 @@ def tar_header(block: bytes) -> tuple[str, int, bytes]:
     return name, int(block[124:136].rstrip(b"\0 ") or b"0", 8), block[156:157]
 
 
-def _refuse_unsafe(name, path):
+def _check_safe(name, path):
     if name.startswith("/") or ".." in name.split("/"):
         raise ArchiveError(f"{path}: the member {name!r} leads out of the archive's folder")

@@ -10,7 +10,7 @@ class WrongRecord(Error):
     """A record that would become another one; the message has its number."""
 
 
-def as_bytes(numbers: Any, low: float, high: float) -> Any:
+def as_bytes(array: Any, low: float, high: float) -> Any:
     """Numbers as integers from 0 (`low` or less) to 255 (`high` or more), an array of uint8.
 
     Args:
@@ -21,14 +21,14 @@ def as_bytes(numbers: Any, low: float, high: float) -> Any:
     """
     import numpy as np
 
-    for index in np.flatnonzero(~np.isfinite(numbers).all(axis=tuple(range(1, numbers.ndim)))):
-        values = numbers[index].ravel()
-        place = int(np.flatnonzero(~np.isfinite(values))[0])
+    for index in np.flatnonzero(~np.isfinite(array).all(axis=tuple(range(1, array.ndim)))):
+        values = array[index].ravel()
+        position = int(np.flatnonzero(~np.isfinite(values))[0])
         raise WrongRecord(
-            f"record {index} of {len(numbers)}, counted from 0: expected finite numbers, found "
-            f"{values[place]} as number {place}, counted from 0: is a cell of the file empty?"
+            f"record {index} of {len(array)}, counted from 0: expected finite numbers, found "
+            f"{values[position]} as number {position}, counted from 0: is a cell of the file empty?"
         )
-    return np.rint(255 * (np.clip(numbers, low, high) - low) / (high - low)).astype(np.uint8)
+    return np.rint(255 * (np.clip(array, low, high) - low) / (high - low)).astype(np.uint8)
 
 
 class ArraySource:
@@ -46,7 +46,7 @@ class ArraySource:
     def count(self, split: str) -> int:
         return len(self._splits[split][0])
 
-    def place(self, split: str, index: int) -> str:
+    def location(self, split: str, index: int) -> str:
         return f"{split} record {index}"
 
     def features(self, split: str, index: int) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class ArraySource:
         }
         if target.ndim:
             return features | {"image/mask": target.tobytes()}
-        return features | {"image/class/label": _label(target, self.place(split, index))}
+        return features | {"image/class/label": _label(target, self.location(split, index))}
 
 
 def _label(target, where):

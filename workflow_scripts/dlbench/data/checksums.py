@@ -59,7 +59,7 @@ def check_digests(
     """
     digests = digests or digests_of(path, published)
     with open(path, "rb") as file:
-        impostor = what_instead_of_data(path, file.read(CHUNK_BYTES))
+        impostor = describe_non_data(path, file.read(CHUNK_BYTES))
     equal = all(published[name] in (None, value) for name, value in digests.items())
     if equal and (published["sha256"] or published["md5"] or not impostor):
         return {"bytes": digests["bytes"], "sha256": digests["sha256"]}
@@ -83,8 +83,8 @@ def describe(published: dict[str, Any]) -> str:
     >>> describe({"bytes": 4542, "sha256": None, "md5": "9fb6"})
     'bytes 4542, md5 9fb6'
     """
-    words = [f"{name} {value}" for name, value in published.items() if value is not None]
-    return ", ".join(words) or "of unknown size and digest"
+    parts = [f"{name} {value}" for name, value in published.items() if value is not None]
+    return ", ".join(parts) or "of unknown size and digest"
 
 
 def is_page(path: Path) -> bool:
@@ -92,7 +92,7 @@ def is_page(path: Path) -> bool:
     return _published_name(path).endswith((".html", ".htm"))
 
 
-def what_instead_of_data(path: Path, start: bytes) -> str | None:
+def describe_non_data(path: Path, start: bytes) -> str | None:
     """What a file that begins with `start` is instead of data; None if it may be data."""
     head = start[:256].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if head.startswith((b"<!doctype html", b"<html")) and not is_page(path):

@@ -40,7 +40,7 @@ class ClassFolders:
     def count(self, split: str) -> int:
         return len(self._splits[split])
 
-    def place(self, split: str, index: int) -> str:
+    def location(self, split: str, index: int) -> str:
         return f"{self._path}: {self._splits[split][index][0]}"
 
     def features(self, split: str, index: int) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from dlbench.trainer.reading import manifest
 
 MANIFEST_VERSION = 2
 SEED = 1
-SHOW_EVERY_S = 5.0
+PROGRESS_EVERY_S = 5.0
 
 
 class DataError(Error):
@@ -72,24 +72,24 @@ def convert(
     output.mkdir(parents=True, exist_ok=True)
     for part in output.glob(".*.part"):  # of a conversion that was killed
         part.unlink()
-    opened: Source = dataset.open(Path(source))
+    records_source: Source = dataset.open(Path(source))
     recipe = {
         "code_sha256": code_sha256,
         "seed": SEED,
         "check": check,
         "source": _source_digests(dataset, Path(source)),
     }
-    tasks = _shard_tasks(name, dataset, opened, output, recipe)
+    tasks = _shard_tasks(name, dataset, records_source, output, recipe)
     shards = _write_all(name, tasks, workers or len(os.sched_getaffinity(0)))
     content = {
         **manifest_head(name, dataset),
         "reader": dataset.READER,
-        "features": sorted(opened.features("train", 0)),
+        "features": sorted(records_source.features("train", 0)),
         **recipe,
         "versions": _versions(),
         "splits": {
             split: {
-                "records": opened.count(split),
+                "records": records_source.count(split),
                 "shards": [shards[task.path] for task in tasks if task.split == split],
             }
             for split in dataset.SPLITS
@@ -121,8 +121,8 @@ class _ShardTask:
         expected: what each record must have, as `_expected` returns it.
     """
 
-    def __init__(self, opened, split, indices, path, recipe, reader, expected):
-        self.opened, self.split, self.indices = opened, split, indices
+    def __init__(self, records_source, split, indices, path, recipe, reader, expected):
+        self.source, self.split, self.indices = records_source, split, indices
         self.path, self.recipe, self.check = path, recipe, recipe["check"]
         self.reader, self.expected = reader, expected
         self.note = path.with_name(f".{path.name}.json")
@@ -144,9 +144,9 @@ class _ShardTask:
         # Not forced to disk: after a power cut the manifest's digests tell.
         with written_whole(self.path, force=False) as part, open(part, "wb") as file:
             for index in self.indices:
-                features = self.opened.features(self.split, index)
-                where = self.opened.place(self.split, index)
-                _check(features, self.reader, self.expected, self.check, where)
+                features = self.source.features(self.split, index)
+                where = self.source.location(self.split, index)
+                _check_record(features, self.reader, self.expected, self.check, where)
                 for piece in framed_example(features):
                     file.write(piece)
                     digest.update(piece)
@@ -161,11 +161,11 @@ class _ShardTask:
         return shard
 
 
-def _shard_tasks(name, dataset, opened, output, recipe):
+def _shard_tasks(name, dataset, records_source, output, recipe):
     """The shards of all splits, with the records that each is to have."""
     tasks, expected = [], _expected(dataset.READER)
     for split, declared in dataset.SPLITS.items():
-        records = opened.count(split)
+        records = records_source.count(split)
         if declared not in (None, records):
             raise DataError(
                 f"{name}: expected {declared} {split} records, found {records}: SPLITS in "
@@ -177,7 +177,7 @@ def _shard_tasks(name, dataset, opened, output, recipe):
         for number in range(count):
             indices = order[records * number // count : records * (number + 1) // count]
             path = output / f"{split}-{number:05d}-of-{count:05d}"
-            tasks.append(_ShardTask(opened, split, indices, path, recipe, dataset.READER, expected))
+            tasks.append(_ShardTask(records_source, split, indices, path, recipe, dataset.READER, expected))
     return tasks
 
 
@@ -227,14 +227,14 @@ class _Progress:
 
     def __init__(self, name, total):
         self._name, self._total, self._done = name, total, 0
-        self._started_s = self._shown_s = time.monotonic()
+        self._started_s = self._printed_s = time.monotonic()
 
     def add(self, task):
         self._done += len(task.indices)
         now = time.monotonic()
-        if now - self._shown_s < SHOW_EVERY_S and self._done < self._total:
+        if now - self._printed_s < PROGRESS_EVERY_S and self._done < self._total:
             return
-        self._shown_s = now
+        self._printed_s = now
         rate = self._done / max(now - self._started_s, 1e-9)
         left_s = (self._total - self._done) / rate
         print(
@@ -268,7 +268,7 @@ def _expected(reader):
     return _Expected(size_bytes, labels, floats)
 
 
-def _check(features, reader, expected, check, where):
+def _check_record(features, reader, expected, check, where):
     """Check that the trainer can read a record.
 
     Raises:

@@ -26,11 +26,11 @@ from dlbench.common import plugins
 from dlbench.common.files import add_filename, write_json
 from dlbench.data import checksums
 from dlbench.data.checksums import WrongFile
-from dlbench.data.transports import Answer, TransportError
+from dlbench.data.transports import Response, TransportError
 
 FRUITLESS_ATTEMPTS = 5  # in a row, on one mirror
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 30.0  # after fruitless attempts, doubled each time
-SHOW_EVERY_S = 5.0
+PROGRESS_EVERY_S = 5.0
 MOST_BYTES = 4 << 30  # of a file whose size is not published
 LEAST_BYTES_PER_S, RATE_OVER_S = (
     1000.0,
@@ -43,7 +43,7 @@ class DownloadError(Error):
     """No mirror gives a file; the message says for each mirror why."""
 
 
-def show_line(line: str) -> None:
+def print_line(line: str) -> None:
     """Show a line of progress on stderr."""
     print(line, file=sys.stderr, flush=True)
 
@@ -56,7 +56,7 @@ def fetch_file(
     md5: str | None = None,
     *,
     most_bytes: int = MOST_BYTES,
-    show: Callable[[str], None] = show_line,
+    report: Callable[[str], None] = print_line,
     offline: bool = False,
 ) -> dict[str, Any]:
     """Bring one file to `path`, which is then whole and as published.
@@ -82,20 +82,20 @@ def fetch_file(
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     published = checksums.published_as(size_bytes, sha256, md5)
-    with _alone(path, show):
+    with _locked(path, report):
         if path.is_file():  # another process was faster
-            return {**_checked(path, path, published), "url": None}
+            return {**_check_published(path, path, published), "url": None}
         problems = []
         for url in urls:
             if offline and not url.startswith(LOCAL):
                 continue
             try:
-                arrived = _Transfer(url, path, published, most_bytes, show).run()
+                arrived = _Transfer(url, path, published, most_bytes, report).run()
             except (TransportError, WrongFile, plugins.UnknownName) as error:
                 problems.append(f"- {url}: {error}")
                 continue
-            _part(path).replace(path)
-            _note(path).unlink(missing_ok=True)
+            _part_path(path).replace(path)
+            _note_path(path).unlink(missing_ok=True)
             return {**arrived, "url": url}
     if offline and not problems:
         addresses = " and ".join(urls) or "no URL"
@@ -106,39 +106,39 @@ def fetch_file(
     raise DownloadError("\n".join([f"{path.name} could not be fetched:", *problems]))
 
 
-def _part(path):
+def _part_path(path):
     return path.with_name(f"{path.name}.part")
 
 
-def _note(path):
+def _note_path(path):
     """The file with the server's name for the version of FILE.part."""
     return path.with_name(f"{path.name}.part.json")
 
 
 @contextlib.contextmanager
-def _alone(path, show):
+def _locked(path, report):
     """Let one process fetch a file; a second one waits and finds it there."""
     with open(path.with_name(f".{path.name}.lock"), "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            show(f"{path.name}: waiting for another process that fetches it")
+            report(f"{path.name}: waiting for another process that fetches it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError as error:  # some parallel file systems have none
-            show(f"{path.name}: no locks here ({error.strerror}); fetch it with one process only")
+            report(f"{path.name}: no locks here ({error.strerror}); fetch it with one process only")
         yield
 
 
 class _Transfer:
     """One file from one mirror."""
 
-    def __init__(self, url, path, published, most_bytes, show):
-        self._url, self._path, self._published, self._show_line = url, path, published, show
+    def __init__(self, url, path, published, most_bytes, report):
+        self._url, self._path, self._published, self._report = url, path, published, report
         self._most_bytes = most_bytes
-        self._part, self._note = _part(path), _note(path)
+        self._part, self._note = _part_path(path), _note_path(path)
         self._transport = plugins.load("transports", urlsplit(url).scheme)
-        self._shown_s = time.monotonic()
-        self._rate_from = self._shown_s, 0  # time, and bytes that had arrived
+        self._reported_s = time.monotonic()
+        self._rate_from = self._reported_s, 0  # time, and bytes that had arrived
         self._arrived = 0
 
     def run(self):
@@ -151,7 +151,7 @@ class _Transfer:
                 if not inherited:
                     raise
                 # The part of an earlier process may be damaged, or of another mirror's version.
-                self._show_line(f"{error}; fetched anew")
+                self._report(f"{error}; fetched anew")
                 return self._fetch()
 
     def _fetch(self):
@@ -160,9 +160,9 @@ class _Transfer:
             before = self._furthest
             try:
                 self._attempt()
-                return _checked(self._path, self._part, self._published, self._digests.result())
+                return _check_published(self._path, self._part, self._published, self._digests.result())
             except TransportError as error:
-                if not error.passing:
+                if not error.transient:
                     raise
                 fruitless = 0 if self._furthest > before else fruitless + 1
                 if fruitless == FRUITLESS_ATTEMPTS:
@@ -179,43 +179,43 @@ class _Transfer:
 
     def _attempt(self):
         """Read what the mirror sends into FILE.part until it is whole."""
-        answer = self._open()
-        limit = answer.total_bytes if self._published["bytes"] is None else self._published["bytes"]
-        if answer.total_bytes not in (None, limit):
+        response = self._open()
+        limit = response.total_bytes if self._published["bytes"] is None else self._published["bytes"]
+        if response.total_bytes not in (None, limit):
             raise TransportError(
-                f"offers {answer.total_bytes} bytes, expected {limit}: another file, or a page "
+                f"offers {response.total_bytes} bytes, expected {limit}: another file, or a page "
                 "in its place"
             )
         if self._published["bytes"] is None and (limit or 0) > self._most_bytes:
-            raise TransportError(f"offers {limit} bytes, {self._beyond()}")
-        self._check_space(limit, answer.offset)
-        with open(self._part, "r+b" if answer.offset else "w+b") as file:
-            self._digests.catch_up(file, answer.offset)
+            raise TransportError(f"offers {limit} bytes, {self._limit_message()}")
+        self._check_space(limit, response.offset)
+        with open(self._part, "r+b" if response.offset else "w+b") as file:
+            self._digests.catch_up(file, response.offset)
             # Not before: an older content must not have a newer version's name.
-            version = {"validator": answer.validator, "total_bytes": answer.total_bytes}
+            version = {"validator": response.validator, "total_bytes": response.total_bytes}
             write_json(self._note, {"url": self._url, **version})
-            started = position = answer.offset
+            started = position = response.offset
             started_s = time.monotonic()
-            for chunk in answer.chunks:
+            for chunk in response.chunks:
                 if position == 0 and (
-                    impostor := checksums.what_instead_of_data(self._path, chunk)
+                    impostor := checksums.describe_non_data(self._path, chunk)
                 ):
                     raise TransportError(f"sends {impostor}")
                 position += len(chunk)
                 if limit is not None and position > limit:
                     raise TransportError(f"sends more than the {limit} bytes expected")
                 if self._published["bytes"] is None and position > self._most_bytes:
-                    raise TransportError(f"sends {position} bytes and more, {self._beyond()}")
+                    raise TransportError(f"sends {position} bytes and more, {self._limit_message()}")
                 self._check_rate(len(chunk))
                 file.write(chunk)
                 self._digests.add(chunk)
                 self._furthest = max(self._furthest, position)
-                self._show(position, limit, position - started, started_s)
+                self._report_progress(position, limit, position - started, started_s)
             file.flush()
             os.fsync(file.fileno())
         if limit is not None and position < limit:
             raise TransportError(
-                f"the connection ended at byte {position} of {limit}", passing=True
+                f"the connection ended at byte {position} of {limit}", transient=True
             )
 
     def _open(self):
@@ -223,20 +223,20 @@ class _Transfer:
         offset, validator, total_bytes = self._continuable()
         whole = total_bytes if self._published["bytes"] is None else self._published["bytes"]
         if offset and offset == whole:  # an earlier process ended before the last step
-            return Answer([], offset, whole, validator)
-        answer = self._transport.open(self._url, offset, validator)
-        same_version = validator is None or answer.validator in (None, validator)
-        same_size = None in (total_bytes, answer.total_bytes) or total_bytes == answer.total_bytes
-        if answer.offset and not (answer.offset == offset and same_version and same_size):
+            return Response([], offset, whole, validator)
+        response = self._transport.open(self._url, offset, validator)
+        same_version = validator is None or response.validator in (None, validator)
+        same_size = None in (total_bytes, response.total_bytes) or total_bytes == response.total_bytes
+        if response.offset and not (response.offset == offset and same_version and same_size):
             # It continues another version: the server does not know If-Range.
-            answer = self._transport.open(self._url, 0, None)
-            if answer.offset:
-                raise TransportError(f"was asked for byte 0, sends from byte {answer.offset}")
-        if answer.offset:
-            answer.validator = answer.validator or validator  # servers need not repeat it
-        if answer.content_type == "text/html" and not checksums.is_page(self._path):
+            response = self._transport.open(self._url, 0, None)
+            if response.offset:
+                raise TransportError(f"was asked for byte 0, sends from byte {response.offset}")
+        if response.offset:
+            response.validator = response.validator or validator  # servers need not repeat it
+        if response.content_type == "text/html" and not checksums.is_page(self._path):
             raise TransportError(f"sends {checksums.PAGE}")
-        return answer
+        return response
 
     def _continuable(self):
         """(bytes of FILE.part that can be continued, its version's name, the whole size)."""
@@ -264,7 +264,7 @@ class _Transfer:
                 "free: make room, or let this folder be a link to a larger disk"
             )
 
-    def _beyond(self):
+    def _limit_message(self):
         return (
             f"beyond the {self._most_bytes} that are taken of a file whose size is not published: "
             "give it as `bytes`, or a greater `most_bytes`, in FILES of the dataset's file"
@@ -284,20 +284,20 @@ class _Transfer:
             )
         self._rate_from = now, self._arrived
 
-    def _show(self, position, limit, arrived, started_s):
+    def _report_progress(self, position, limit, arrived, started_s):
         now = time.monotonic()
-        if now - self._shown_s < SHOW_EVERY_S:
+        if now - self._reported_s < PROGRESS_EVERY_S:
             return
-        self._shown_s = now
+        self._reported_s = now
         rate = arrived / (now - started_s)
         of = f" of {limit / 1e6:.0f}" if limit else ""
         left = f", {(limit - position) / rate:.0f} s left" if limit else ""
-        self._show_line(
+        self._report(
             f"{self._path.name}: {position / 1e6:.0f}{of} MB, {rate / 1e6:.1f} MB/s{left}"
         )
 
 
-def _checked(path, content, published, digests=None):
+def _check_published(path, content, published, digests=None):
     """The {"bytes", "sha256"} of a published file; another one is moved to FILE.bad.
 
     Args:
@@ -308,5 +308,5 @@ def _checked(path, content, published, digests=None):
     except WrongFile as error:
         bad = path.with_name(f"{path.name}.bad")
         content.replace(bad)
-        _note(path).unlink(missing_ok=True)
+        _note_path(path).unlink(missing_ok=True)
         raise WrongFile(f"{error}; the file is {bad}") from None

@@ -44,14 +44,14 @@ def fetch(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if not terms_accepted:
-        refuse_terms(name)
+        check_terms(name)
     return {
         file: _fetch_file(name, file, published, folder, manual_dir, offline)
         for file, published in dataset.FILES.items()
     }
 
 
-def refuse_terms(name: str) -> None:
+def check_terms(name: str) -> None:
     """Raise FetchError if the dataset has terms; for datasets whose terms nobody accepted."""
     terms = plugins.load("datasets", name).TERMS
     if terms:
@@ -88,8 +88,8 @@ def _staged_path(name, file, manual_dir):
     """The file that was staged by hand; None if it was not."""
     if manual_dir is None:
         return None
-    places = [Path(manual_dir) / name / file, Path(manual_dir) / file]
-    return next((place for place in places if place.is_file()), None)
+    candidates = [Path(manual_dir) / name / file, Path(manual_dir) / file]
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
 def _check_staged(name, file, staged, size_bytes, digests):

@@ -79,7 +79,7 @@ def decode(content: bytes, where: str) -> "PIL.Image.Image":
     try:
         image = Image.open(io.BytesIO(content))
         height, width = image.height, image.width
-        _see_size(height, width, where)
+        _check_size(height, width, where)
         image.load()
     except Image.DecompressionBombError as error:
         raise PictureError(f"{where}: {error}") from error
@@ -132,11 +132,11 @@ def _frame(marker, fields, where):
             f"{where}: expected a JPEG of 1, 3 or 4 components of 8 bits, baseline or "
             f"progressive, found {components} of {bits} bits, kind {marker:X}"
         )
-    _see_size(height, width, where)
+    _check_size(height, width, where)
     return height, width, components
 
 
-def _see_size(height, width, where):
+def _check_size(height, width, where):
     if not 0 < height * width <= MOST_PIXELS:
         raise PictureError(
             f"{where}: expected 1 to {MOST_PIXELS} pixels, found {width} x {height}: its header "

@@ -51,10 +51,10 @@ def adopted(study: UsesDatasets) -> dict[str, Store]:
     stores = {}
     for name in sorted({run.dataset for run in study.runs}):
         folder = Path(study.data["store"] or "/nonexistent", name)
-        ours = plugins.is_known("datasets", name)
-        from_folder = ours and plugins.constants("datasets", name).get("FROM_FOLDER")
-        if from_folder and (place := _text_folder(name, study.data["text"])):
-            stores[name] = _own_text(name, place)
+        is_known = plugins.is_known("datasets", name)
+        from_folder = is_known and plugins.constants("datasets", name).get("FROM_FOLDER")
+        if from_folder and (text_folder := _text_folder(name, study.data["text"])):
+            stores[name] = _user_text(name, text_folder)
         elif name in study.data["tfrecords"]:
             folder = Path(study.data["tfrecords"][name]).resolve()
             paths = [path for split in SPLIT_NAMES for path in shards(folder, split)]
@@ -63,13 +63,13 @@ def adopted(study: UsesDatasets) -> dict[str, Store]:
             digest = hashlib.sha256("\n".join(listing).encode()).hexdigest()
             stores[name] = Store(folder, digest)
         elif (folder / manifest.NAME).is_file():
-            stores[name] = Store(folder.resolve(), _digest_of(folder))
+            stores[name] = Store(folder.resolve(), _manifest_digest(folder))
         elif from_folder:
-            raise AdoptionError(_no_folder(name, study.data["text"]))
+            raise AdoptionError(_missing_folder_message(name, study.data["text"]))
     return stores
 
 
-def _digest_of(folder):
+def _manifest_digest(folder):
     """What runs on converted data were made from."""
     path = folder / manifest.NAME
     content = read_json(path) or {}
@@ -81,23 +81,23 @@ def _digest_of(folder):
 
 def _text_folder(name, settings):
     """Where a text of the user's lies: `path` is that of text, `folders` has that of text_NAME."""
-    _, _, own = name.partition("_")
-    return settings.get("folders", {}).get(own) if own else settings.get("path")
+    _, _, text_name = name.partition("_")
+    return settings.get("folders", {}).get(text_name) if text_name else settings.get("path")
 
 
-def _no_folder(name, settings):
-    _, _, own = name.partition("_")
+def _missing_folder_message(name, settings):
+    _, _, text_name = name.partition("_")
     folders = settings.get("folders", {})
-    example = f"{{folders: {{{own}: /home/me/{own}}}}}" if own else "{path: /home/me/books}"
+    example = f"{{folders: {{{text_name}: /home/me/{text_name}}}}}" if text_name else "{path: /home/me/books}"
     return (
         f"dataset {name} is text of your own: data.text must say where it lies, as in {example}"
-        f"{phrases.did_you_mean(own, folders)}"
+        f"{phrases.did_you_mean(text_name, folders)}"
     )
 
 
-def _own_text(name, place):
+def _user_text(name, text_folder):
     """A folder of the user's text; its digest is that of what is in it, and of how it is read."""
-    folder = Path(place).resolve()
+    folder = Path(text_folder).resolve()
     try:
         digest = hashlib.sha256(texts.read(folder))
     except Error as error:
@@ -118,15 +118,15 @@ def shards(folder: Path, split: str) -> list[Path]:
         AdoptionError: there are none, or some of the number that their names state are missing.
     """
     if not folder.is_dir():
-        looked = own_code.where_looked(folder)
-        raise AdoptionError(f"{folder}: no such folder, or no permission to read it{looked}")
+        hint = own_code.where_looked(folder)
+        raise AdoptionError(f"{folder}: no such folder, or no permission to read it{hint}")
     for name in SPLIT_NAMES[split]:
         pattern = re.compile(rf"(.*-)?{name}(\.tfrecords?)?-\d{{5}}-of-\d{{5}}(\.tfrecords?)?")
         for place in (folder, folder / name):
             if place.is_dir():
                 paths = sorted(p for p in place.iterdir() if pattern.fullmatch(p.name))
                 if paths:
-                    _see_complete(paths)
+                    _check_complete(paths)
                     return paths
     entries = sorted(path.name for path in folder.iterdir())
     raise AdoptionError(
@@ -135,11 +135,11 @@ def shards(folder: Path, split: str) -> list[Path]:
     )
 
 
-def _see_complete(paths):
+def _check_complete(paths):
     count = int(re.search(r"-of-(\d{5})", paths[0].name)[1])
     if len(paths) != count:
-        numbers = {int(re.search(r"-(\d{5})-of-", path.name)[1]) for path in paths}
-        missing = sorted(set(range(count)) - numbers)
+        existing = {int(re.search(r"-(\d{5})-of-", path.name)[1]) for path in paths}
+        missing = sorted(set(range(count)) - existing)
         raise AdoptionError(
             f"{paths[0].parent}: expected {count} shards by their names, found {len(paths)}; "
             f"missing: {', '.join(f'{number:05d}' for number in missing[:5])}"

@@ -32,7 +32,7 @@ class Pieces:
     def count(self, split: str) -> int:
         return pieces(len(self._texts[split]) // self._token_bytes)
 
-    def place(self, split: str, index: int) -> str:
+    def location(self, split: str, index: int) -> str:
         return f"{split} token {index * PIECE_TOKENS}"
 
     def features(self, split: str, index: int) -> dict[str, Any]:
@@ -72,8 +72,8 @@ def read(folder: Path | str) -> bytes:
     """
     folder, contents = Path(folder), []
     if not folder.is_dir():
-        looked = own_code.where_looked(folder)
-        raise Error(f"{folder}: expected a folder with files *.txt, found none{looked}")
+        hint = own_code.where_looked(folder)
+        raise Error(f"{folder}: expected a folder with files *.txt, found none{hint}")
     for path in sorted(folder.rglob("*.txt")):
         content = path.read_bytes()
         try:

@@ -75,9 +75,9 @@ def _check_record(data, payload):
     inputs, targets = records.parsed(data, [payload])
     known = range(data.classes or 0)
     if len(inputs) != 1 or len(targets) != 1:
-        found = f"{len(inputs)} inputs and {len(targets)} targets in a record"
+        content = f"{len(inputs)} inputs and {len(targets)} targets in a record"
     elif targets.ndim == 1 and data.classes and targets[0] not in known:
-        found = f"label {targets[0] + data.reader.get('first_label', 0)}"
+        content = f"label {targets[0] + data.reader.get('first_label', 0)}"
     else:
         return
-    raise Error(f"its records are not as manifest.json says ({found}): convert the dataset again")
+    raise Error(f"its records are not as manifest.json says ({content}): convert the dataset again")

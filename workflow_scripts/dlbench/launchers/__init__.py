@@ -1,12 +1,12 @@
 """Launchers, one file each: what starts the processes of a run.
 
 A launcher file defines:
-    TAKES_TASKS: whether a scheduler's tasks become its processes; if not, it starts them itself
-        from one task.
-    LOOPBACK_SUFFICES (optional): whether its processes need no other network where all are on
-        one node; where it takes tasks, outside of a scheduler's job.
-    MEETING (optional): the strategies whose processes it lets find one another, each named by its
-        own launcher; if left out, all.
+    TAKES_TASKS: whether its processes are tasks of the scheduler's job; if not, it starts all
+        processes of a node from one task.
+    LOOPBACK_SUFFICES (optional): whether processes on one node need no network but the loopback
+        interface. If it takes tasks, this holds outside of jobs only.
+    RENDEZVOUS (optional): the strategies whose processes find one another under it, each given by
+        its default launcher; all strategies, if left out.
     LISTENS_BY_NAME (optional): whether its processes listen at the address of the machine's own
         name, and abort if it has none.
     ELSEWHERE (optional): whether something other than this workflow starts its runs.
@@ -24,21 +24,21 @@ from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
 
 
-def misfit(run: Spec) -> str | None:
-    """Why the run's launcher never lets its processes find one another, and which do; or None."""
-    if _lets_meet(run):
+def describe_misfit(run: Spec) -> str | None:
+    """Why the run's processes cannot find one another under its launcher; None if they can."""
+    if _supports_rendezvous(run):
         return None
     fitting = [
         name
         for name in plugins.names("launchers")
-        if _lets_meet(other := dataclasses.replace(run, launcher=name))
+        if _supports_rendezvous(other := dataclasses.replace(run, launcher=name))
         and not plugins.load("launchers", name).unsupported(other)
     ]
     others = [
         name
         for name in plugins.names(engine.kind(run.framework, "strategies"))
         if engine.strategy_of(other := dataclasses.replace(run, strategy=name)).launcher != "none"
-        and _lets_meet(other)
+        and _supports_rendezvous(other)
     ]
     on = f"{run.nodes} nodes" if run.nodes > 1 else "one node"
     return (
@@ -53,13 +53,13 @@ def starts_elsewhere(launcher: str) -> bool:
     return bool(plugins.constants("launchers", launcher).get("ELSEWHERE"))
 
 
-def _lets_meet(run):
-    meeting = plugins.constants("launchers", run.launcher).get("MEETING")
-    return meeting is None or engine.strategy_of(run).launcher in ("none", *meeting)
+def _supports_rendezvous(run):
+    supported = plugins.constants("launchers", run.launcher).get("RENDEZVOUS")
+    return supported is None or engine.strategy_of(run).launcher in ("none", *supported)
 
 
-def of_this_machine(run: Spec) -> str | None:
-    """`unsupported` of a launcher that starts processes on this machine only."""
+def unsupported_across_nodes(run: Spec) -> str | None:
+    """Why a launcher that starts processes on this machine only cannot start a run; or None."""
     if run.nodes > 1:
         return (
             f"launcher {run.launcher} starts processes on this machine only, not on "

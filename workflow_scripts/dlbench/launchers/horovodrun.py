@@ -13,11 +13,11 @@ from dlbench.trainer.strategy import Spec
 
 TAKES_TASKS = False
 LOOPBACK_SUFFICES = True
-MEETING = ("horovodrun",)
+RENDEZVOUS = ("horovodrun",)
 LISTENS_BY_NAME = True
 MODULE = "horovod.runner.launch"
 
-unsupported = launchers.of_this_machine
+unsupported = launchers.unsupported_across_nodes
 
 
 def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str]:

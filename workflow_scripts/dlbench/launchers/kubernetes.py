@@ -15,8 +15,8 @@ PROGRAM = "workflow_scripts/start_pod.py"  # as train.py, from the workflow's fo
 TAKES_TASKS = False
 ELSEWHERE = True
 INDEX = "JOB_COMPLETION_INDEX"  # set by Kubernetes in the pods of an indexed Job
-# By the launcher that a strategy has where none is asked for.
-FINDING = {
+# How processes find one another, by the default launcher of their strategy.
+DISCOVERY = {
     "none": "nothing",
     "local": "tf_config",
     "torchrun": "tf_config",
@@ -52,7 +52,7 @@ def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str
         "--jobs",
         jobs,
         "--finding",
-        FINDING[launcher],
+        DISCOVERY[launcher],
         "--",
         *trainer,
     ]

@@ -15,9 +15,9 @@ PROGRAM = Path(__file__).parents[2] / "start_processes.py"
 
 TAKES_TASKS = False
 LOOPBACK_SUFFICES = True
-MEETING = ("local", "torchrun")
+RENDEZVOUS = ("local", "torchrun")
 
-unsupported = launchers.of_this_machine
+unsupported = launchers.unsupported_across_nodes
 
 
 def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str]:

@@ -23,7 +23,7 @@ from dlbench.trainer.strategy import Spec
 
 TAKES_TASKS = True
 LOOPBACK_SUFFICES = True
-MEETING = ("horovodrun", "torchrun")
+RENDEZVOUS = ("horovodrun", "torchrun")
 SSH = "ssh"
 
 

@@ -13,7 +13,7 @@ from dlbench.trainer.strategy import Spec
 
 TAKES_TASKS = False
 LOOPBACK_SUFFICES = True
-MEETING = ("torchrun",)
+RENDEZVOUS = ("torchrun",)
 MODULE = "torch.distributed.run"
 FRAMEWORK = "pytorch"
 # Variables of torchrun's own flags: one that is too old for a flag ignores its variable.
@@ -27,7 +27,7 @@ VARIABLES = {
 def unsupported(run: Spec) -> str | None:
     if run.framework != FRAMEWORK:
         return f"launcher torchrun is {FRAMEWORK}'s; this run is of {run.framework}"
-    return launchers.of_this_machine(run)
+    return launchers.unsupported_across_nodes(run)
 
 
 def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str]:

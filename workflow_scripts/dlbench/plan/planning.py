@@ -226,7 +226,7 @@ def _check_terms_accepted(datasets, study):
     """Check that the user may use the datasets that are yet to be fetched."""
     for name in sorted(datasets - set(study.data["terms_accepted"])):
         if not Path(f"results/data/{name}/source.json").exists():
-            fetch_dataset.refuse_terms(name)
+            fetch_dataset.check_terms(name)
 
 
 def _outdated_data(runs, adopted):

@@ -71,7 +71,7 @@ def examine(study: Study) -> list[Standing]:
     devices = site_devices.devices(study.site)
     recipes = stores.recipes(stores.adopted(study))
     standings = [_standing(run, study, devices, recipes) for run in study.runs]
-    return _with_queue(_with_fates(standings))
+    return _with_queue(_with_job_states(standings))
 
 
 def _with_queue(standings):
@@ -152,17 +152,17 @@ def _attempts(name, place, log):
     return tuple(fates.latest_attempts(place)) if shows_attempts else ()
 
 
-def _with_fates(standings):
+def _with_job_states(standings):
     """The same, with what ended those that have no result; running where their job lives."""
     jobs = {one.job for s in standings for one in s.attempts if one.job}
-    fate_of_job = fates.query_schedulers(jobs)
-    return [_with_fate(one, fate_of_job) if one.attempts else one for one in standings]
+    state_of_job = fates.query_schedulers(jobs)
+    return [_with_job_state(one, state_of_job) if one.attempts else one for one in standings]
 
 
-def _with_fate(standing, fate_of_job):
-    fate = fate_of_job.get(standing.attempts[-1].job)
-    message = fates.describe_all(standing.attempts, fate_of_job)
-    if fate is None or fate.status != "running":
+def _with_job_state(standing, state_of_job):
+    job_state = state_of_job.get(standing.attempts[-1].job)
+    message = fates.describe_all(standing.attempts, state_of_job)
+    if job_state is None or job_state.status != "running":
         return dataclasses.replace(standing, message=message)
     log = run_record.folder(standing.run.id) / "train.jsonl"
     return dataclasses.replace(

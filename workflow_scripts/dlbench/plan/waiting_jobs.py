@@ -57,7 +57,7 @@ def new_reasons(scheduler: str, folder: Path, reported: set[str]) -> list[str]:
     module = plugins.load("schedulers", scheduler)
     jobs_by_reason: dict[str, dict[str, Waiting]] = {}
     for job_id, job in module.waiting(folder).items():
-        if not job.reason.startswith(module.TURN) and job.reason not in reported:
+        if not job.reason.startswith(module.NORMAL_REASONS) and job.reason not in reported:
             jobs_by_reason.setdefault(job.reason, {})[job_id] = job
     reported.update(jobs_by_reason)
     name = schedulers.display_name(scheduler)

@@ -10,7 +10,7 @@ its name. A scheduler's file defines:
     OPEN_MPI: the name of Open MPI's component for it, as `ompi_info` lists them.
     queues(): {name: Queue} of those that users may submit to. Raises Error if the scheduler does
         not answer.
-    fates(job_ids): {job id: Fate} of the jobs that it knows; {} if it does not answer.
+    job_states(job_ids): {job id: JobState} of the jobs that it knows; {} if it does not answer.
     submission(request, logs): the command that submits a JobRequest, without the script.
     wait_command(request, script, folder): the command that submits a script with a JobRequest and
         waits for its end. The job writes its output to `folder`; the first number that the command
@@ -18,17 +18,19 @@ its name. A scheduler's file defines:
     hosts(environ): names of the job's nodes, from its variables; [] if unknown.
 and, if the scheduler has such a thing:
     REMOTE_SHELL: the command that starts another on a node of the job, as rsh and ssh do.
-    job_id(answer): the id of a job in what the submit command prints; the default is its last line.
+    job_id(output): the id of a job in the output of the submit command; the default is its last
+        line.
     on_each_node(request): the words before a command that make it run on each node of such a job.
     accounts(): names of the accounts that this user may use.
-    unfit(jobs): (reason, job) of each Job that cannot be requested from it.
+    unsupported_jobs(jobs): (reason, job) of each Job that cannot be requested from it.
 and may define:
-    queued(job_id): (submission, start) of a running job, each seconds since 1970, or None where the
+    queue_times(job_id): (submission, start) of a running job, each seconds since 1970, or None where the
         scheduler does not say. Raises Error if it does not answer, ValueError if it says something
         else.
     waiting(folder): {job id: Waiting} of the jobs of the workflow in a folder that have not
         started; {} if it does not answer.
-    TURN: beginnings of the reasons of jobs that wait for their turn, which passes by itself.
+    NORMAL_REASONS: beginnings of reasons for waiting that pass by themselves, as for a job whose
+        turn has not come.
     limits(account, qos, queue): the Limits that its accounting sets for jobs. Raises Error if it
         does not answer.
     addresses(names): {name: address} by which the scheduler itself reaches nodes.
@@ -50,11 +52,11 @@ from typing import IO, Any
 from dlbench import Error
 from dlbench.common import plugins
 
-PATIENCE_S = 30.0  # with a program of a scheduler
-MOST_LINES = 8  # of its message, in errors
+TIMEOUT_S = 30.0  # with a program of a scheduler
+MAX_LINES = 8  # of its message, in errors
 # Jobs that cluster_job.py submitted: a file for each, of its id, with the id of its run.
 WATCHED = Path(".snakemake/cluster_jobs")
-OF_WATCHING = (".end", ".lost", ".json")  # further files there
+WATCH_SUFFIXES = (".end", ".lost", ".json")  # further files there
 UTC_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"  # as in training logs
 
 
@@ -90,7 +92,7 @@ class Job:
         return math.ceil(self.tasks / self.nodes)
 
     @property
-    def each(self) -> dict[str, int]:
+    def per_node(self) -> dict[str, int]:
         """The needs on each node, as keyword arguments of Queue.count."""
         cores = self.cores_per_task * self.tasks_per_node
         return {"cores": cores, "memory_mb": self.memory_mb, "gpus": self.gpus_per_node}
@@ -161,18 +163,18 @@ class Queue:
         """Its kinds of nodes in words, up or not."""
         return "; ".join(map(str, group_alike(replace(nodes, up=True) for nodes in self.nodes)))
 
-    def most(self, what: str) -> int | None:
+    def maximum(self, resource: str) -> int | None:
         """The most cores, memory_mb or gpus of any node; None if not known."""
-        amounts = (getattr(nodes, what) for nodes in self.nodes)
+        amounts = (getattr(nodes, resource) for nodes in self.nodes)
         return max((amount for amount in amounts if amount is not None), default=None)
 
-    def count(self, up: bool = False, **each: int) -> int:
+    def count(self, up: bool = False, **per_node: int) -> int:
         """The number of nodes with at least so many cores, memory_mb and gpus.
 
         Args:
             up: count nodes that are up only.
         """
-        return sum(n.count for n in self.nodes if n.have(**each) and (n.up or not up))
+        return sum(n.count for n in self.nodes if n.have(**per_node) and (n.up or not up))
 
 
 def group_alike(nodes: Iterable[Nodes]) -> tuple[Nodes, ...]:
@@ -189,7 +191,7 @@ def group_alike(nodes: Iterable[Nodes]) -> tuple[Nodes, ...]:
 
 
 @dataclass(frozen=True)
-class Fate:
+class JobState:
     """The state of a job, or how it ended.
 
     Attributes:
@@ -265,9 +267,9 @@ def queue_dates(name: str, job_id: str) -> dict[str, str]:
     Args:
         name: of the scheduler.
     """
-    queued = getattr(plugins.load("schedulers", name), "queued", None)
+    queue_times = getattr(plugins.load("schedulers", name), "queue_times", None)
     try:
-        dates = queued(job_id) if queued else None
+        dates = queue_times(job_id) if queue_times else None
     except (Error, ValueError, OverflowError, OSError):
         dates = None  # a run is trained without it
     if not dates or dates[1] < dates[0]:
@@ -294,31 +296,31 @@ def display_name(name: str) -> str:
     return name.upper() if len(name) <= 3 else name.capitalize()
 
 
-def ask(command: Sequence[str]) -> str:
+def output_of(command: Sequence[str]) -> str:
     """The output of a scheduler's program.
 
     Raises:
         Error: it fails, does not exist, or does not answer.
     """
     try:
-        answer = subprocess.run(
-            command, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        completed = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )
     except FileNotFoundError:
         raise Error(f"{command[0]} is not on the path of this machine") from None
     except subprocess.TimeoutExpired:
-        raise Error(f"{command[0]} did not answer within {PATIENCE_S:g} s") from None
-    if answer.returncode:
-        lines = (answer.stderr or answer.stdout).strip().splitlines() or ["no message"]
+        raise Error(f"{command[0]} did not answer within {TIMEOUT_S:g} s") from None
+    if completed.returncode:
+        lines = (completed.stderr or completed.stdout).strip().splitlines() or ["no message"]
         # The reason may be in any line: qsub prints it first, sites print greetings before it.
-        message = "; ".join(line.strip() for line in lines[-MOST_LINES:] if line.strip())
-        raise Error(f"{command[0]} failed (exit code {answer.returncode}): {message}")
-    return answer.stdout
+        message = "; ".join(line.strip() for line in lines[-MAX_LINES:] if line.strip())
+        raise Error(f"{command[0]} failed (exit code {completed.returncode}): {message}")
+    return completed.stdout
 
 
 def watched_runs(folder: Path) -> dict[str, str]:
     """{job id: id of its run, or ""} of the jobs that cluster_job.py submitted and watches."""
-    paths = (path for path in (folder / WATCHED).glob("*") if path.suffix not in OF_WATCHING)
+    paths = (path for path in (folder / WATCHED).glob("*") if path.suffix not in WATCH_SUFFIXES)
     runs = {}
     for path in paths:
         with contextlib.suppress(OSError):  # it has ended meanwhile

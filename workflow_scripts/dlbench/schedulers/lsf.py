@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.schedulers import Fate, JobRequest, Queue, Waiting, ask, watched_runs
+from dlbench.schedulers import JobRequest, JobState, Queue, Waiting, output_of, watched_runs
 
 JOB_ID = "LSB_JOBID"
 PROGRAMS = ("bsub", "bjobs", "bkill", "bhist", "badmin", "lsclusters")
@@ -20,14 +20,18 @@ ENDS = {
     **dict.fromkeys(("TERM_PREEMPT", "TERM_OWNER", "TERM_ADMIN"), "interrupted"),
 }  # fmt: skip
 PENDING = "jobid pend_reason delimiter='|'"
-TURN = ("Job slot limit reached", "Not enough job slot", "New job is waiting for scheduling")
+NORMAL_REASONS = (
+    "Job slot limit reached",
+    "Not enough job slot",
+    "New job is waiting for scheduling",
+)
 FIELDS = "jobid stat exit_code exit_reason delimiter='|'"
 
 
 def queues() -> dict[str, Queue]:
     """The queues that the user may submit to, by name."""
     queues = {}
-    blocks = re.split(r"^QUEUE: ", ask(["bqueues", "-l"]), flags=re.MULTILINE)[1:]
+    blocks = re.split(r"^QUEUE: ", output_of(["bqueues", "-l"]), flags=re.MULTILINE)[1:]
     for block in blocks:
         name = block.split(None, 1)[0]
         # The default limit comes before the maximum.
@@ -41,24 +45,24 @@ def queues() -> dict[str, Queue]:
     return queues
 
 
-def fates(job_ids: Collection[str]) -> dict[str, Fate]:
+def job_states(job_ids: Collection[str]) -> dict[str, JobState]:
     """The fates of the jobs that the scheduler knows, by id."""
-    fates = {
-        job_id: _fate(state, code, reason)
+    job_states = {
+        job_id: _job_state(state, code, reason)
         for job_id, state, code, reason in _jobs(sorted(job_ids))
         if job_id in job_ids
     }
-    for job_id in set(job_ids) - set(fates):
-        if fate := _remembered(job_id):
-            fates[job_id] = fate
-    return fates
+    for job_id in set(job_ids) - set(job_states):
+        if job_state := _remembered(job_id):
+            job_states[job_id] = job_state
+    return job_states
 
 
 def waiting(folder: Path) -> dict[str, Waiting]:
     """The jobs of the workflow in a folder that have not started, and why, by id."""
     runs = watched_runs(folder)
     try:
-        lines = ask(["bjobs", "-p", "-noheader", "-o", PENDING]).splitlines()
+        lines = output_of(["bjobs", "-p", "-noheader", "-o", PENDING]).splitlines()
     except Error:
         return {}
     jobs = (line.split("|", 1) for line in lines if "|" in line)
@@ -90,15 +94,15 @@ def _memory(request):
     return request.memory_mb if by_job else max(1, request.memory_mb // request.cores_per_node)
 
 
-def job_id(answer: str) -> str:
+def job_id(output: str) -> str:
     """The id of a job in what `submission` prints.
 
     >>> job_id("Job <123> is submitted to default queue <normal>.")
     '123'
     """
-    match = re.search(r"Job <(\d+)>", answer)
+    match = re.search(r"Job <(\d+)>", output)
     if not match:
-        raise Error(f"bsub names no job: {answer.strip() or 'it printed nothing'}")
+        raise Error(f"bsub names no job: {output.strip() or 'it printed nothing'}")
     return match[1]
 
 
@@ -124,7 +128,7 @@ def _jobs(job_ids):
     if not job_ids:
         return []
     try:
-        lines = ask(["bjobs", "-a", "-noheader", "-o", FIELDS, *job_ids]).splitlines()
+        lines = output_of(["bjobs", "-a", "-noheader", "-o", FIELDS, *job_ids]).splitlines()
     except Error:
         # It fails for all jobs if one of them is unknown.
         return [] if len(job_ids) == 1 else [job for one in job_ids for job in _jobs([one])]
@@ -134,22 +138,22 @@ def _jobs(job_ids):
 def _remembered(job_id):
     """The Fate of a job that bjobs has forgotten, by default an hour after its end."""
     try:
-        text = re.sub(r"\n\s+", "", ask(["bhist", "-n", "0", "-l", job_id]))
+        text = re.sub(r"\n\s+", "", output_of(["bhist", "-n", "0", "-l", job_id]))
     except Error:
         return None
     if "Done successfully" in text:
-        return _fate("DONE", "-", "-")
+        return _job_state("DONE", "-", "-")
     reason = re.search(r"TERM_\w+", text)
     if reason or "Exited" in text:
-        return _fate("EXIT", "-", reason[0] if reason else "-")
+        return _job_state("EXIT", "-", reason[0] if reason else "-")
     return None
 
 
-def _fate(state, code, reason):
+def _job_state(state, code, reason):
     if state == "DONE":
-        return Fate(state, "ok")
+        return JobState(state, "ok")
     if state not in ("EXIT", "ZOMBI"):
-        return Fate(state, "running")
+        return JobState(state, "running")
     word = re.match(r"\w+", reason)
     end = f"{state}, {reason}" if word else f"{state}, exit code {code}"
-    return Fate(end, ENDS.get(word[0], "failed") if word else "failed")
+    return JobState(end, ENDS.get(word[0], "failed") if word else "failed")

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from dlbench import Error
 from dlbench.schedulers import (
-    Fate,
     JobRequest,
+    JobState,
     Nodes,
     Queue,
     Waiting,
-    ask,
     group_alike,
     local_seconds,
+    output_of,
     watched_runs,
 )
 
@@ -33,7 +33,11 @@ REMOTE_SHELL = "pbs_tmrsh"
 UNUSABLE = {"offline", "down", "stale", "unresolvable", "state-unknown", "unknown"}
 PENDING = ("Q", "H", "W")  # queued, held, waiting for its time
 # PBS says so as it puts a job into the queue, and where others use what it asks for.
-TURN = ("state Q", "Not Running: Insufficient amount of resource", "Not Running: Not enough")
+NORMAL_REASONS = (
+    "state Q",
+    "Not Running: Insufficient amount of resource",
+    "Not Running: Not enough",
+)
 ENDED = ("F", "C", "X")  # finished; completed in Torque; expired
 # Exit statuses of jobs over a limit; if PBS signalled the job, it may give 256 and the signal.
 TIMEOUTS = {-29}
@@ -42,10 +46,12 @@ OUT_OF_MEMORY = {-26, -27}
 
 def queues() -> dict[str, Queue]:
     """The queues that users may submit to, by name."""
-    default = re.search(r"^\s+default_queue = (\S+)", _joined(ask(["qstat", "-B", "-f"])), re.M)
-    nodes = _records(ask(["pbsnodes", "-a"]), r"^(\S+)$")
+    default = re.search(
+        r"^\s+default_queue = (\S+)", _joined(output_of(["qstat", "-B", "-f"])), re.M
+    )
+    nodes = _records(output_of(["pbsnodes", "-a"]), r"^(\S+)$")
     queues = {}
-    for name, queue in _records(ask(["qstat", "-Q", "-f"]), r"^Queue: (\S+)").items():
+    for name, queue in _records(output_of(["qstat", "-Q", "-f"]), r"^Queue: (\S+)").items():
         if queue.get("queue_type") == "Route":
             continue
         # A node that is assigned to a queue serves no other.
@@ -62,10 +68,10 @@ def queues() -> dict[str, Queue]:
     return queues
 
 
-def fates(job_ids: Collection[str]) -> dict[str, Fate]:
+def job_states(job_ids: Collection[str]) -> dict[str, JobState]:
     """The fates of the jobs that the scheduler knows, by id."""
     jobs = _jobs(sorted(job_ids))
-    return {job_id: _fate(job) for job_id, job in jobs.items() if job_id in job_ids}
+    return {job_id: _job_state(job) for job_id, job in jobs.items() if job_id in job_ids}
 
 
 def waiting(folder: Path) -> dict[str, Waiting]:
@@ -78,7 +84,7 @@ def waiting(folder: Path) -> dict[str, Waiting]:
     }
 
 
-def queued(job_id: str) -> tuple[float, float] | None:
+def queue_times(job_id: str) -> tuple[float, float] | None:
     """When a running job was submitted and when it started."""
     fields = _jobs([job_id]).get(job_id, {})
     if not fields.get("qtime") or not fields.get("stime"):
@@ -129,9 +135,9 @@ def _jobs(job_ids):
     if not job_ids:
         return {}
     try:
-        text = ask(["qstat", "-x", "-f", *job_ids])
+        text = output_of(["qstat", "-x", "-f", *job_ids])
         if text.lstrip().startswith("<"):  # -x means XML in Torque, which keeps ended jobs anyway
-            text = ask(["qstat", "-f", *job_ids])
+            text = output_of(["qstat", "-f", *job_ids])
         return _records(text, r"^Job Id: (\S+)")
     except Error:
         # It fails for all jobs if one of them is unknown.
@@ -140,22 +146,22 @@ def _jobs(job_ids):
         return {key: job for one in job_ids for key, job in _jobs([one]).items()}
 
 
-def _fate(job):
+def _job_state(job):
     state = job["job_state"]
     if state not in ENDED:
-        return Fate(state, "running")
+        return JobState(state, "running")
     code = job.get("Exit_status", job.get("exit_status"))
     if code is None:  # deleted before it ran
-        return Fate(f"{state}, no exit status", "failed")
+        return JobState(f"{state}, no exit status", "failed")
     end = f"{state}, exit status {code}"
     comment = job.get("comment", "").lower()
     if int(code) == 0:
-        return Fate(end, "ok")
+        return JobState(end, "ok")
     if int(code) in TIMEOUTS or "walltime" in comment or _overtime(job):
-        return Fate(end, "timeout")
+        return JobState(end, "timeout")
     if int(code) in OUT_OF_MEMORY or re.search(r"\bmem(ory)?\b.*exceed|exceed.*\bmem", comment):
-        return Fate(end, "oom")
-    return Fate(end, "failed")
+        return JobState(end, "oom")
+    return JobState(end, "failed")
 
 
 def _overtime(job):

@@ -10,14 +10,14 @@ from xml.etree import ElementTree
 from dlbench import Error
 from dlbench.common import phrases
 from dlbench.schedulers import (
-    Fate,
     Job,
     JobRequest,
+    JobState,
     Nodes,
     Queue,
     Waiting,
-    ask,
     group_alike,
+    output_of,
     watched_runs,
 )
 
@@ -30,11 +30,11 @@ OPEN_MPI = "gridengine"
 REMOTE_SHELL = "qrsh -inherit -nostdin -V"
 
 QUEUED = ("JB_submission_time", "JAT_start_time")
-MOST_SECONDS = 1e11  # of a date since 1970
+MAX_SECONDS = 1e11  # of a date since 1970
 LIMIT_EXCEEDED = 37  # "qmaster enforced h_rt, h_cpu, or h_vmem limit"
 KILLED = 137
 BY_SLOT, BY_JOB = "YES", "JOB"  # the column consumable of a complex
-TURN = ("state qw", "There are no messages available")
+NORMAL_REASONS = ("state qw", "There are no messages available")
 UNUSABLE = set("acdEosuCDS")  # letters of the states of a queue that starts no jobs
 
 
@@ -55,7 +55,7 @@ def queues() -> dict[str, Queue]:
     }
 
 
-def fates(job_ids: Collection[str]) -> dict[str, Fate]:
+def job_states(job_ids: Collection[str]) -> dict[str, JobState]:
     """The fates of the jobs that the scheduler knows, by id."""
     if not job_ids:
         return {}
@@ -63,8 +63,8 @@ def fates(job_ids: Collection[str]) -> dict[str, Fate]:
         alive = _alive()
     except Error:
         return {}  # a job that qacct does not know may be running
-    fates = {job_id: alive.get(job_id) or _ended(job_id) for job_id in job_ids}
-    return {job_id: fate for job_id, fate in fates.items() if fate}
+    job_states = {job_id: alive.get(job_id) or _ended(job_id) for job_id in job_ids}
+    return {job_id: job_state for job_id, job_state in job_states.items() if job_state}
 
 
 def waiting(folder: Path) -> dict[str, Waiting]:
@@ -74,7 +74,7 @@ def waiting(folder: Path) -> dict[str, Waiting]:
     """
     runs = watched_runs(folder)
     try:
-        listed = _parsed(ask(["qstat", "-u", getpass.getuser(), "-s", "p", "-xml"]))
+        listed = _parsed(output_of(["qstat", "-u", getpass.getuser(), "-s", "p", "-xml"]))
     except Error:
         return {}
     states = {
@@ -89,22 +89,22 @@ def waiting(folder: Path) -> dict[str, Waiting]:
 
 def _reason(job_id):
     try:
-        text = ask(["qstat", "-j", job_id])
+        text = output_of(["qstat", "-j", job_id])
     except Error:
         return ""
     error = re.search(r"^error reason\s+\d+:\s+(.+)$", text, re.MULTILINE)
-    told = error or re.search(r"^scheduling info:\s+(.+)$", text, re.MULTILINE)
-    return told[1].strip() if told and "information is turned off" not in told[1] else ""
+    reason = error or re.search(r"^scheduling info:\s+(.+)$", text, re.MULTILINE)
+    return reason[1].strip() if reason and "information is turned off" not in reason[1] else ""
 
 
-def queued(job_id: str) -> tuple[float, float] | None:
+def queue_times(job_id: str) -> tuple[float, float] | None:
     """When a running job was submitted and when it started."""
-    job = _parsed(ask(["qstat", "-j", job_id, "-xml"]))
+    job = _parsed(output_of(["qstat", "-j", job_id, "-xml"]))
     dates = [date.text or "" for name in QUEUED for date in list(job.iter(name))[:1]]
     if len(dates) < len(QUEUED):
         return None
     submitted, started = map(float, dates)
-    scale = 1e3 if submitted > MOST_SECONDS else 1.0  # Univa counts milliseconds
+    scale = 1e3 if submitted > MAX_SECONDS else 1.0  # Univa counts milliseconds
     return submitted / scale, started / scale
 
 
@@ -149,13 +149,13 @@ def _parallel_environment(request):
     return name
 
 
-def unfit(jobs: Iterable[Job]) -> Iterator[tuple[str, Job]]:
+def unsupported_jobs(jobs: Iterable[Job]) -> Iterator[tuple[str, Job]]:
     """(reason, job) of each job whose GPUs Grid Engine cannot count as requested."""
     with_gpus = [job for job in jobs if job.gpus_per_node]
     consumables = _consumables() if with_gpus else {}
     for job in with_gpus:
         try:
-            _gpus(job.gpu_request, job.gpus_per_node, job.each["cores"], job.nodes, consumables)
+            _gpus(job.gpu_request, job.gpus_per_node, job.per_node["cores"], job.nodes, consumables)
         except Error as error:
             yield str(error), job
 
@@ -169,7 +169,7 @@ def _complexes(request):
     if resources.get("node"):
         yield f"hostname={resources['node']}"
     if memory:
-        by_slot = _counted(memory, consumables, "memory_complex in the profile") == BY_SLOT
+        by_slot = _consumable_of(memory, consumables, "memory_complex in the profile") == BY_SLOT
         yield f"{memory}={math.ceil(request.memory_mb / slots) if by_slot else request.memory_mb}M"
     if request.gpus_per_node:
         name, _, kind = request.gpu_request.partition(":")
@@ -190,24 +190,24 @@ def _gpus(request, gpus, slots, nodes, consumables):
         Error: no number does.
     """
     name = request.partition(":")[0]
-    how = _counted(name, consumables, "site.job.gpu_request")
-    if how == BY_SLOT and gpus % slots:
+    counted_by = _consumable_of(name, consumables, "site.job.gpu_request")
+    if counted_by == BY_SLOT and gpus % slots:
         raise Error(
             f"asks for {gpus} GPUs and {slots} slots a node, and Grid Engine counts {name} by slot "
-            f"(qconf -sc: consumable {how}), of which it gives whole numbers only: say as "
+            f"(qconf -sc: consumable {counted_by}), of which it gives whole numbers only: say as "
             "site.cores_per_node how many slots a node has for its GPUs, as one for each, or have "
             f"{name} counted by job (consumable {BY_JOB})"
         )
-    if how == BY_JOB and nodes > 1:
+    if counted_by == BY_JOB and nodes > 1:
         raise Error(
             f"asks for {gpus} GPUs on each of {nodes} nodes, and Grid Engine counts {name} by job "
-            f"(qconf -sc: consumable {how}), on the first node alone: leave such runs out, or have "
+            f"(qconf -sc: consumable {counted_by}), on the first node alone: leave such runs out, or have "
             f"{name} counted by slot (consumable {BY_SLOT})"
         )
-    return gpus // slots if how == BY_SLOT else gpus
+    return gpus // slots if counted_by == BY_SLOT else gpus
 
 
-def _counted(name, consumables, where):
+def _consumable_of(name, consumables, where):
     if name not in consumables:
         raise Error(
             f"asks for {name}, and Grid Engine has no complex of that name (qconf -sc)"
@@ -219,17 +219,17 @@ def _counted(name, consumables, where):
 def _consumables():
     """{name of a complex, long and short: its column consumable}: BY_SLOT, BY_JOB, HOST or NO."""
     consumables = {}
-    for line in ask(["qconf", "-sc"]).splitlines():
+    for line in output_of(["qconf", "-sc"]).splitlines():
         words = line.split()
         if len(words) == 8 and not line.startswith("#"):
-            long, short, how = words[0], words[1], words[5]
-            consumables[long] = consumables[short] = how
+            long, short, counted_by = words[0], words[1], words[5]
+            consumables[long] = consumables[short] = counted_by
     return consumables
 
 
 def _instances():
     """(name of a queue, one of its nodes) of all queues and nodes."""
-    for host in _parsed(ask(["qhost", "-q", "-xml"])).findall("host"):
+    for host in _parsed(output_of(["qhost", "-q", "-xml"])).findall("host"):
         values = {value.get("name"): value.text or "" for value in host.findall("hostvalue")}
         for queue in host.findall("queue"):
             own = {value.get("name"): value.text or "" for value in queue.findall("queuevalue")}
@@ -242,7 +242,7 @@ def _instances():
 
 def _limit_s(queue):
     """The longest limit of a queue; limits of some of its nodes are in brackets."""
-    text = ask(["qconf", "-sq", queue]).replace("\\\n", " ")
+    text = output_of(["qconf", "-sq", queue]).replace("\\\n", " ")
     match = re.search(r"^h_rt\s+(.+)$", text, re.MULTILINE)
     limits = [_seconds(part) for part in re.split(r"[\s,=\[\]]+", match[1]) if ":" in part]
     if not limits or "INFINITY" in match[1]:
@@ -252,27 +252,27 @@ def _limit_s(queue):
 
 def _alive():
     """Fates of this user's jobs that wait or run."""
-    fates = {}
-    for job in _parsed(ask(["qstat", "-u", getpass.getuser(), "-xml"])).iter("job_list"):
+    job_states = {}
+    for job in _parsed(output_of(["qstat", "-u", getpass.getuser(), "-xml"])).iter("job_list"):
         state = job.findtext("state")
         # A job in an error state waits until someone clears that state.
         status = "failed" if "E" in state else "running"
-        fates[job.findtext("JB_job_number")] = Fate(state, status)
-    return fates
+        job_states[job.findtext("JB_job_number")] = JobState(state, status)
+    return job_states
 
 
 def _ended(job_id):
     """The Fate of a job by the accounting, which lags some seconds; None if it is not in it."""
     try:
-        text = ask(["qacct", "-j", job_id])
+        text = output_of(["qacct", "-j", job_id])
     except Error:
         return None
     # The last record is that of the last start.
     record = text.rpartition("=" * 20)[2]
-    return _fate(dict(re.findall(r"^(\w+) +(.*)$", record, re.MULTILINE)))
+    return _job_state(dict(re.findall(r"^(\w+) +(.*)$", record, re.MULTILINE)))
 
 
-def _fate(fields):
+def _job_state(fields):
     """The Fate by a record of the accounting.
 
     A job over its time limit has failed code 37, or 100 as any killed job, if the daemon of the
@@ -281,16 +281,16 @@ def _fate(fields):
     failed = int(fields["failed"].split()[0])
     code = int(fields["exit_status"].split()[0])
     if failed == 0 and code == 0:
-        return Fate("exit code 0", "ok")
+        return JobState("exit code 0", "ok")
     state = f"exit code {code}" + (f", failed {fields['failed'].strip()}" if failed else "")
     limits = dict(re.findall(r"(h_rt|h_vmem)=([^\s,]+)", fields.get("category", "")))
     if code == KILLED or failed == LIMIT_EXCEEDED:
         lasted_s = float(fields["ru_wallclock"].strip().rstrip("s"))
         if "h_rt" in limits and lasted_s >= _seconds(limits["h_rt"]):
-            return Fate(state, "timeout")
+            return JobState(state, "timeout")
         if failed == LIMIT_EXCEEDED:
-            return Fate(state, "oom" if "h_vmem" in limits else "timeout")
-    return Fate(state, "failed")
+            return JobState(state, "oom" if "h_vmem" in limits else "timeout")
+    return JobState(state, "failed")
 
 
 def _seconds(text):

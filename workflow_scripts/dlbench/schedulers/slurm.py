@@ -9,15 +9,15 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.common import host_lists
 from dlbench.schedulers import (
-    Fate,
     JobRequest,
+    JobState,
     Limits,
     Nodes,
     Queue,
     Waiting,
-    ask,
     group_alike,
     local_seconds,
+    output_of,
     watched_runs,
 )
 
@@ -33,7 +33,7 @@ OPTIONS = {
 }  # fmt: skip
 
 # A BeginTime is what Slurm gives a job that it has queued again.
-TURN = ("None", "Priority", "Resources", "BeginTime", "Cleaning", "Prolog")
+NORMAL_REASONS = ("None", "Priority", "Resources", "BeginTime", "Cleaning", "Prolog")
 
 ALIVE = (
     "PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "RESIZING",
@@ -52,7 +52,7 @@ def queues() -> dict[str, Queue]:
     columns = "--format=%P|%a|%l|%D|%c|%m|%G|%T"
     queues: dict[str, Queue] = {}
     # Without --exact sinfo joins nodes that differ in one line.
-    for line in ask(["sinfo", "--noheader", "--exact", columns]).splitlines():
+    for line in output_of(["sinfo", "--noheader", "--exact", columns]).splitlines():
         name, up, limit, count, cores, memory, gres, state = line.split("|")
         nodes = Nodes(
             count=int(count),
@@ -72,33 +72,33 @@ def queues() -> dict[str, Queue]:
     return {queue.name: queue for queue in queues.values()}
 
 
-def fates(job_ids: Collection[str]) -> dict[str, Fate]:
+def job_states(job_ids: Collection[str]) -> dict[str, JobState]:
     """The fates of the jobs that the scheduler knows, by id."""
     if not job_ids:
         return {}
-    fates: dict[str, Fate] = {}
+    job_states: dict[str, JobState] = {}
     # squeue forgets jobs after a while, and not every site has sacct.
     for command in (
         ["squeue", "--noheader", "--states=all", "--format=%i|%T", "--jobs"],
         ["sacct", "-X", "--noheader", "--parsable2", "--format=JobID,State", "--jobs"],
     ):
-        unknown = sorted(set(job_ids) - fates.keys())
+        unknown = sorted(set(job_ids) - job_states.keys())
         if not unknown:
             break
         try:
-            lines = ask([*command, ",".join(unknown)]).splitlines()
+            lines = output_of([*command, ",".join(unknown)]).splitlines()
         except Error:
             continue
         for line in lines:
             job_id, _, state = line.partition("|")
             if job_id in job_ids and state:
-                fates.setdefault(job_id, _fate(state))
-    return fates
+                job_states.setdefault(job_id, _job_state(state))
+    return job_states
 
 
-def queued(job_id: str) -> tuple[float, float] | None:
+def queue_times(job_id: str) -> tuple[float, float] | None:
     """When a running job was submitted and when it started."""
-    line = ask(["squeue", "--noheader", "--format=%V|%S", "--jobs", job_id]).strip()
+    line = output_of(["squeue", "--noheader", "--format=%V|%S", "--jobs", job_id]).strip()
     if not line:
         return None
     submitted, started = (local_seconds(text, "%Y-%m-%dT%H:%M:%S") for text in line.split("|"))
@@ -110,7 +110,7 @@ def waiting(folder: Path) -> dict[str, Waiting]:
     runs = watched_runs(folder)
     command = ["squeue", "--me", "--noheader", "--states=PENDING", "--format=%i|%r"]
     try:
-        jobs = [line.split("|", 1) for line in ask(command).splitlines() if "|" in line]
+        jobs = [line.split("|", 1) for line in output_of(command).splitlines() if "|" in line]
     except Error:
         return {}
     return {job_id: Waiting(runs[job_id], reason) for job_id, reason in jobs if job_id in runs}
@@ -127,14 +127,16 @@ def limits(account: str | None, qos: str | None, queue: str | None) -> list[Limi
     """
     columns = "format=Account,Partition,DefaultQOS,MaxWall,MaxTRES"
     user = f"user={getpass.getuser()}"
-    lines = ask(["sacctmgr", "--noheader", "--parsable2", "show", "associations", user, columns])
+    lines = output_of(
+        ["sacctmgr", "--noheader", "--parsable2", "show", "associations", user, columns]
+    )
     found, used = [], {qos, _qos_of_partition(queue)}
     for its_account, partition, default, wall, tres in _columns(lines, 5):
         if account in (None, its_account) and partition in ("", queue):
             found.append(_limits(f"the association with account {its_account}", wall, tres))
             used |= set() if qos else {default}
     columns = "format=Name,MaxWall,MaxTRES"
-    lines = ask(["sacctmgr", "--noheader", "--parsable2", "show", "qos", columns])
+    lines = output_of(["sacctmgr", "--noheader", "--parsable2", "show", "qos", columns])
     for name, wall, tres in _columns(lines, 3):
         if name in used:
             found.append(_limits(f"QOS {name}", wall, tres))
@@ -148,16 +150,18 @@ def _columns(text, number):
 def _qos_of_partition(name):
     if not name:
         return None
-    match = re.search(r"\bQoS=(\S+)", ask(["scontrol", "--oneliner", "show", "partition", name]))
+    match = re.search(
+        r"\bQoS=(\S+)", output_of(["scontrol", "--oneliner", "show", "partition", name])
+    )
     return match and match[1]
 
 
 def _limits(source, wall, tres):
-    most = dict(part.split("=", 1) for part in tres.split(",") if "=" in part)
+    maximum = dict(part.split("=", 1) for part in tres.split(",") if "=" in part)
     limit_s = seconds(wall)
 
     def number(name):
-        return int(most[name]) if most.get(name, "").isdigit() else None
+        return int(maximum[name]) if maximum.get(name, "").isdigit() else None
 
     return Limits(
         source,
@@ -192,9 +196,9 @@ def _sbatch(request, output):
     return [*command, *request.extra]
 
 
-def job_id(answer: str) -> str:
+def job_id(output: str) -> str:
     """The id of a job in what `submission` prints: ID, or ID;CLUSTER after a site's greeting."""
-    return answer.split()[-1].partition(";")[0]
+    return output.split()[-1].partition(";")[0]
 
 
 def wait_command(request: JobRequest, script: str | Path, folder: str | Path) -> list[str]:
@@ -222,7 +226,7 @@ def accounts() -> list[str]:
         Error: the accounting does not answer.
     """
     show = ["show", "associations", f"user={getpass.getuser()}", "format=Account"]
-    lines = ask(["sacctmgr", "--noheader", "--parsable2", *show]).splitlines()
+    lines = output_of(["sacctmgr", "--noheader", "--parsable2", *show]).splitlines()
     return sorted({line.strip() for line in lines if line.strip()})
 
 
@@ -239,7 +243,7 @@ def addresses(names: Collection[str]) -> dict[str, str]:
         names: of nodes; none: all.
     """
     try:
-        lines = ask(
+        lines = output_of(
             ["scontrol", "show", "node", "--oneliner", *([",".join(names)] if names else [])]
         )
     except Error:
@@ -261,9 +265,9 @@ def seconds(text: str) -> int | None:
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
 
 
-def _fate(state):
+def _job_state(state):
     word = state.split()[0].rstrip("+")  # e.g. of CANCELLED by 0
-    return Fate(state, "running" if word in ALIVE else ENDS.get(word, "failed"))
+    return JobState(state, "running" if word in ALIVE else ENDS.get(word, "failed"))
 
 
 def _gpus(gres):

@@ -14,7 +14,7 @@ from dlbench import Error, schedulers
 from dlbench.common import plugins
 from dlbench.log import attempts, event_fields, event_log
 from dlbench.records import progress
-from dlbench.schedulers import Fate
+from dlbench.schedulers import JobState
 
 LAUNCH = b'{"event": "launch"'
 Job = tuple[str, str]  # (scheduler, id)
@@ -85,42 +85,46 @@ def _launch(log):
     return last
 
 
-def query_schedulers(jobs: Iterable[Job]) -> dict[Job, Fate]:
+def query_schedulers(jobs: Iterable[Job]) -> dict[Job, JobState]:
     """Query each scheduler once for all its jobs. Jobs that it does not know are left out."""
     ids: dict[str, set[str]] = {}
     for scheduler, job_id in jobs:
         ids.setdefault(scheduler, set()).add(job_id)
-    fate_by_job: dict[Job, Fate] = {}
+    state_by_job: dict[Job, JobState] = {}
     for scheduler, job_ids in ids.items():
         # A scheduler of another machine, or more jobs than fit onto a command line.
         with contextlib.suppress(Error, OSError):
-            fates = plugins.load("schedulers", scheduler).fates(job_ids)
-            fate_by_job |= {(scheduler, job_id): fate for job_id, fate in fates.items()}
-    return fate_by_job
+            job_states = plugins.load("schedulers", scheduler).job_states(job_ids)
+            state_by_job |= {
+                (scheduler, job_id): job_state for job_id, job_state in job_states.items()
+            }
+    return state_by_job
 
 
-def describe_all(attempts: Sequence[Attempt], fates: Mapping[Job, Fate]) -> str:
+def describe_all(attempts: Sequence[Attempt], job_states: Mapping[Job, JobState]) -> str:
     """One sentence on each attempt: why it ended, or the state of its job.
 
     Args:
-        fates: of their jobs; jobs that the scheduler no longer knows are missing.
+        job_states: of their jobs; jobs that the scheduler no longer knows are missing.
     """
-    return "; ".join(describe(one, fates.get(one.job) if one.job else None) for one in attempts)
+    return "; ".join(
+        describe(one, job_states.get(one.job) if one.job else None) for one in attempts
+    )
 
 
-def describe(attempt: Attempt, fate: Fate | None) -> str:
+def describe(attempt: Attempt, job_state: JobState | None) -> str:
     """Why an attempt ended, or the state of its job.
 
     Args:
-        fate: of its job; None if the scheduler no longer knows it.
+        job_state: of its job; None if the scheduler no longer knows it.
     """
     text = attempt.end_message or "its log stops without an end"
-    if fate and attempt.job:
+    if job_state and attempt.job:
         scheduler, job_id = attempt.job
         name = schedulers.display_name(scheduler)
-        if fate.status == "running":
-            return f"{name} still has job {job_id}: {fate.state}"
-        text = f"{name} ended job {job_id}: {fate.state}"
+        if job_state.status == "running":
+            return f"{name} still has job {job_id}: {job_state.state}"
+        text = f"{name} ended job {job_id}: {job_state.state}"
     return text if attempt.number is None else f"attempt {attempt.number}: {text}"
 
 
@@ -136,16 +140,16 @@ class EarlierAttempts:
         found = latest_attempts(place)
         self._place = place
         self._attempts = found if session in (None, *(one.session for one in found)) else []
-        self._fates = query_schedulers(one.job for one in self._attempts if one.job)
+        self._job_states = query_schedulers(one.job for one in self._attempts if one.job)
 
     @property
     def interrupted(self) -> int:
         """How many the scheduler interrupted. These do not count towards the allowed attempts."""
-        return sum(fate.status == "interrupted" for fate in self._fates.values())
+        return sum(job_state.status == "interrupted" for job_state in self._job_states.values())
 
     def describe(self) -> str:
         """Why each of them ended, in order."""
-        return describe_all(self._attempts, self._fates)
+        return describe_all(self._attempts, self._job_states)
 
     def verdict(self, logs_steps: bool = True) -> tuple[str, str, bool] | None:
         """The result that the end of the last attempt's job implies, if any.
@@ -160,11 +164,11 @@ class EarlierAttempts:
             (status, message, before_first_step), or None.
         """
         job = self._attempts[-1].job if self._attempts else None
-        fate = self._fates.get(job) if job else None
-        if not job or fate is None or fate.status not in ("oom", "timeout"):
+        job_state = self._job_states.get(job) if job else None
+        if not job or job_state is None or job_state.status not in ("oom", "timeout"):
             return None
-        message = f"its job {job[1]} was ended: {fate.state} ({self.describe()})"
+        message = f"its job {job[1]} was ended: {job_state.state} ({self.describe()})"
         logs = (path for _, path in attempts.kept_logs(self._place))
-        if fate.status == "timeout" and logs_steps and not any(map(progress.took_step, logs)):
+        if job_state.status == "timeout" and logs_steps and not any(map(progress.took_step, logs)):
             return "failed", f"{message}; no step yet", True
-        return fate.status, message, False
+        return job_state.status, message, False

@@ -161,7 +161,7 @@ def copies_command(run: Run, trainer: list[str], python: str, device: str) -> li
     if device == "gpu":
         each = ["--gpus-each", str(run.devices_per_node)]
     else:
-        each = ["--cores-each", str(copies.cores_of_one(run))]
+        each = ["--cores-each", str(copies.cores_per_copy(run))]
     count = str(run.copies_per_node)
     return [python, os.path.relpath(START_PROCESSES), "--copies", count, *each, "--", *trainer]
 

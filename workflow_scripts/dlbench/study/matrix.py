@@ -218,7 +218,7 @@ def run_from_values(values: dict[str, Any], where: str, images: dict[str, Any]) 
         _check_trainer(run, where)
     else:
         _check_task(run, where)
-        if reason := launchers.misfit(run):
+        if reason := launchers.describe_misfit(run):
             raise ConfigError(f"{where}.launcher: {reason}")
     if run.node and run.nodes > 1:
         raise ConfigError(

@@ -1,12 +1,12 @@
-"""Which processes a run consists of, where they are, and which of them this one is.
+"""The cluster of a run: the addresses of its processes, and the rank of this one.
 
-- TF_CONFIG says it where a launcher has set it (dlbench/launchers/local.py, or a
-  site's own scheduler), whatever the framework.
-- Else Slurm's variables do: the first tasks on each node are its workers, the
-  others what else there is. The ports follow from the job's number, so that two
-  jobs on one node do not meet. On one node they find one another by loopback; on
-  several by the names of the nodes, which are looked up before a framework is
-  imported: that would try for minutes.
+- TF_CONFIG has both if a launcher has set it (dlbench/launchers/local.py, or a site's own
+  scheduler), whatever the framework.
+- Otherwise they follow from Slurm's variables: the first tasks on each node are its workers, the
+  others are of the other kinds. The ports follow from the job's id, so that two jobs on one node
+  use different ones. On one node the processes connect over the loopback interface, on several by
+  the names of the nodes. These are resolved here, before a framework is imported: a framework would
+  retry for minutes.
 """
 
 import itertools
@@ -22,12 +22,12 @@ from dlbench.common import host_lists, networks
 from dlbench.trainer.strategy import Spec
 
 PORTS_PER_JOB = 64
-# Below 32 768, from which Linux gives ports to connections: one of those may be taken at any time.
-# 199 is prime, so that numbers of jobs which are next to each other have other ports.
+# Below 32 768, the first of Linux's ephemeral ports, which any connection may take at any time.
+# 199 is prime, so that jobs with neighbouring ids get different ports.
 PORTS = range(20_000, 20_000 + 199 * PORTS_PER_JOB)
-# For which a process waits for another one in an exchange. Whether a run hangs is for hang_limit_s
-# to say: NCCL under PyTorch would end one after 10 min, Gloo under Horovod after 30 s, as long as
-# another rank compiles, evaluates or writes a checkpoint, too.
+# How long a process waits for the others in a collective. It is this long because hang_limit_s
+# decides whether a run hangs. By default NCCL under PyTorch gives up after 10 min and Gloo under
+# Horovod after 30 s, even if another rank only compiles, evaluates or writes a checkpoint.
 EXCHANGE_TIMEOUT_S = 7 * 24 * 3600
 
 
@@ -36,14 +36,14 @@ NODE_ADDRESSES = "DLBENCH_NODE_ADDRESSES"
 
 
 class Unreachable(Error):
-    """The processes of a run do not find one another, for a reason that may pass."""
+    """The rendezvous of a run's processes failed, for a reason that may be transient."""
 
-    before_first_step = True  # for the end of the log
+    before_first_step = True  # a field of run_end
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Addresses (`host:port`) of all tasks by their kind of job, and which task this one is."""
+    """Addresses (`host:port`) of all tasks by kind of job; `job` and `task` are of this process."""
 
     addresses: dict[str, list[str]]
     job: str
@@ -51,7 +51,7 @@ class Cluster:
 
     @property
     def local_rank(self) -> int:
-        """How many tasks of this kind on this host come before this one."""
+        """Number of tasks of this kind on this host that come before this one."""
         addresses = self.addresses[self.job]
         hosts = [address.rpartition(":")[0] for address in addresses]
         return hosts[: self.task].count(hosts[self.task])
@@ -74,13 +74,13 @@ def find(
 
     Args:
         spec: the run's fields as attributes.
-        wanted: how many tasks of each kind of job the run needs, as in {"worker": 2}.
-        launchers: those by which such a process may be started, for people.
-        first_suffices: the first process tells the others where all are.
+        wanted: number of tasks of each kind of job that the run needs, as in {"worker": 2}.
+        launchers: those that may start such a process, for the message.
+        first_suffices: whether a process needs only the address of the first one.
 
     Raises:
-        Unreachable: this node does not know the name of another.
-        Error: neither TF_CONFIG nor Slurm says, or what they say does not fit.
+        Unreachable: this node cannot resolve the name of another.
+        Error: neither TF_CONFIG nor Slurm's variables are set, or they do not fit the run.
     """
     if "TF_CONFIG" in environ:
         cluster = _from_tf_config(environ["TF_CONFIG"])
@@ -94,7 +94,7 @@ def find(
         )
     counts = {job: len(addresses) for job, addresses in cluster.addresses.items()}
     if counts != wanted:
-        raise Error(f"the run needs the processes {_words(wanted)}, found {_words(counts)}")
+        raise Error(f"the run needs the processes {_listed(wanted)}, found {_listed(counts)}")
     # Otherwise gRPC would connect to them through the proxy.
     os.environ.update(networks.no_proxy_variables(cluster.hosts))
     return cluster
@@ -118,7 +118,7 @@ def _from_tf_config(text):
 def from_slurm(
     wanted: dict[str, int], nodes: int, environ: Mapping[str, str] = os.environ
 ) -> Cluster:
-    """The cluster of the tasks of a Slurm step, as many workers on each node.
+    """The cluster of the tasks of a Slurm step, with equally many workers on each node.
 
     Raises:
         Error: a variable is missing, or there are too few tasks.
@@ -150,23 +150,23 @@ def from_slurm(
         job: workers if job == "worker" else list(itertools.islice(others, count))
         for job, count in wanted.items()
     }
-    # Numbered over all nodes, so that nodes which are one machine (as in tests) do not meet either.
+    # Numbered over all nodes: several nodes may be one machine, as in tests.
     port = {place: base + number % PORTS_PER_JOB for number, place in enumerate(places)}
     addresses = {job: [f"{hosts[place[0]]}:{port[place]}" for place in dealt[job]] for job in dealt}
     for job, mine in dealt.items():
         if here in mine:
             return Cluster(addresses, job, mine.index(here))
     raise Error(
-        f"the run needs the processes {_words(wanted)} on {nodes} node(s), found the Slurm tasks "
+        f"the run needs the processes {_listed(wanted)} on {nodes} node(s), found the Slurm tasks "
         f"{' + '.join(map(str, counts))}"
     )
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Check that this node knows the names by which the processes of a run find one another.
+    """Check that this node can resolve the names of a run's nodes.
 
     Raises:
-        Unreachable: it does not.
+        Unreachable: it cannot resolve one.
     """
     if unknown := networks.unresolved_names(names):
         listed = ", ".join(f"{name} ({why})" for name, why in unknown.items())
@@ -177,15 +177,16 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def check_host_name() -> None:
-    """Check that a server can listen at the address of this node's own name, as Gloo does.
+    """Check that a server can listen at the address of this node's host name, as Gloo does.
 
     Raises:
-        Unreachable: it has none.
+        Unreachable: the name has no such address.
     """
     if not networks.listening_address():
         raise Unreachable(
-            f"node {socket.gethostname()} has no address behind its own name, where Gloo listens: "
-            "have the name put into DNS or /etc/hosts with an address of that node"
+            f"node {socket.gethostname()}: its host name does not resolve to an address of it, "
+            "where Gloo listens: have the name put into DNS or /etc/hosts with an address of that "
+            "node"
         )
 
 
@@ -193,14 +194,14 @@ def check_port_free(address: str) -> None:
     """Check that a server can listen at the port of an address (`host:port`).
 
     Raises:
-        Unreachable: it cannot.
+        Unreachable: the port is taken.
     """
     port = int(address.rpartition(":")[2])
     try:
         socket.create_server(("", port)).close()
     except OSError as error:
         raise Unreachable(
-            f"the processes of the run cannot meet at {address}: port {port} "
+            f"the processes of the run cannot rendezvous at {address}: port {port} "
             f"({os.strerror(error.errno or 0)})"
         ) from error
 
@@ -220,5 +221,5 @@ def expand_tasks(text: str) -> list[int]:
     return counts
 
 
-def _words(counts):
+def _listed(counts):
     return ", ".join(f"{count} {job}" for job, count in counts.items()) or "none"

@@ -1,6 +1,6 @@
-"""Whether the trainer is where its run says: in the image of the run, or in none.
+"""Checks that the trainer runs in the image of its run, or in no image, as the run says.
 
-And there in its environment: what it imported is what the environment's lock file names.
+On bare metal also that it imported the packages which the environment's lock file names.
 """
 
 import importlib.metadata
@@ -23,17 +23,17 @@ INSTALLED = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+)\.dist-info")
 
 
 def check(runtime: str, image_id: str | None) -> dict[str, Any] | None:
-    """Check that this process is where the run says.
+    """Check that this process runs in the image of the run, or outside of any image.
 
     Args:
         runtime: the run's.
-        image_id: what the marker says of the run's image.
+        image_id: the id of the run's image, as its marker file has it.
 
     Returns:
         The content of the image's marker file, as a proof for the log; None on bare metal.
 
     Raises:
-        Error: this process is elsewhere.
+        Error: this process runs in another image, or in one and should not, or the reverse.
     """
     try:
         marker = json.loads(IMAGE_MARKER.read_text(encoding="utf-8"))
@@ -64,19 +64,19 @@ def check(runtime: str, image_id: str | None) -> dict[str, Any] | None:
 
 
 def check_imported(runtime: str, packages: Iterable[str]) -> None:
-    """Check that packages were imported from this Python's environment, as its lock file has them.
+    """Check that packages were imported from this Python's environment, in the locked versions.
 
-    Beside the folder of an environment that uv made lies its lock file; without one nothing is
-    known of what an environment should have. Packages that it does not name may be installed. An
-    image has its digest instead.
+    An environment that uv made has its lock file beside it; without a lock file nothing is checked.
+    Packages that the lock file does not name may be installed. An image is identified by its digest
+    instead.
 
     Args:
         runtime: the run's.
-        packages: names of modules that must be the environment's own, imported or not. All others
-            that it has must be, too, where they were imported.
+        packages: names of modules that must come from the environment. So must all other modules
+            that the environment has, if they were imported.
 
     Raises:
-        Error: a package is another environment's, or has another version.
+        Error: a package comes from another environment, or has another version.
     """
     lock = Path(sys.prefix).parent / LOCK
     if lock.is_file() and not plugins.constants("runtimes", runtime)["CONTAINED"]:
@@ -86,10 +86,10 @@ def check_imported(runtime: str, packages: Iterable[str]) -> None:
 
 
 def _check_places(packages, folders, lock):
-    """Check that what the environment has was not imported from elsewhere."""
-    own = {path.name.partition(".")[0] for folder in folders for path in folder.iterdir()}
+    """Check that no module of the environment was imported from elsewhere."""
+    installed = {path.name.partition(".")[0] for folder in folders for path in folder.iterdir()}
     inside = [str(Path(sys.prefix)), str(Path(sys.prefix).resolve())]
-    for name in sorted((own | packages) & sys.modules.keys() - sys.stdlib_module_names):
+    for name in sorted((installed | packages) & sys.modules.keys() - sys.stdlib_module_names):
         file = getattr(sys.modules[name], "__file__", None)
         if file and not any(Path(file).is_relative_to(prefix) for prefix in inside):
             raise Error(
@@ -100,7 +100,7 @@ def _check_places(packages, folders, lock):
 
 
 def _check_versions(folders, lock):
-    """Check that what is imported has the version that the lock file names."""
+    """Check that imported packages have the versions that the lock file names."""
     locked: dict[str, set[str]] = {}
     for name, version in LOCKED.findall(lock.read_text(encoding="utf-8")):
         locked.setdefault(name, set()).add(version)

@@ -2,11 +2,11 @@
 
 - start_processes.py starts them and gives each its number, as DLBENCH_COPY, and its
   devices.
-- Each writes a log of its own, as a rank does, and trains a model of its own: equal
-  seed, equal data.
-- They meet before their first step, so that all are timed while all others train.
-  They do so in their logs: the event `ready` says who has come. So there is nothing
-  to clean up, and it works across containers.
+- Each copy writes its own log, as a rank does, and trains its own model, with equal
+  seed and equal data.
+- Before its first step each copy waits for the others, so that all are timed while all
+  train. They use their logs as a barrier: the event `ready` says that a copy has reached
+  it. So there is nothing to clean up, and it works across containers.
 """
 
 import os
@@ -20,7 +20,7 @@ from dlbench.log import event_log
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
 POLL_S = 0.005
-PATIENCE_S = 600.0  # for the last copy: on a full node containers and TensorFlow start slowly
+PATIENCE_S = 600.0  # until the last copy is ready: containers start slowly on a full node
 NO_CHECKPOINTS = (
     "copies_per_node and checkpoint_every_min exclude each other: copies that went on from "
     "checkpoints would no longer be timed together"
@@ -28,7 +28,7 @@ NO_CHECKPOINTS = (
 
 
 def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
-    """Why a run cannot be trained as several copies at once, or None.
+    """Why a run cannot be trained as several copies at once; None if it can.
 
     Args:
         strategy: its class.
@@ -47,52 +47,52 @@ def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
 
 @dataclass(frozen=True)
 class Copy:
-    """Which copy of how many this process is; `log` is the path of the first one's log."""
+    """The number of this copy among `count` copies; `log` is the path of the first copy's log."""
 
     number: int
     count: int
     log: Path
 
     def wait_for_copies(self, log: event_log.EventLog) -> None:
-        """Wait until all copies have come here.
+        """Wait until all copies have called this: a barrier.
 
         Args:
-            log: EventLog of this copy; it gets `ready` now and `met` afterwards.
+            log: EventLog of this copy; it gets the event `ready` now and `met` afterwards.
 
         Raises:
-            Error: a copy did not come in time.
+            Error: a copy did not reach it in time.
         """
         if self.count == 1:
             return
-        came_s = log.now()
-        log.write("ready", t_s=round(came_s, 6))
+        ready_s = log.now()
+        log.write("ready", t_s=round(ready_s, 6))
         missing = [number for number in range(self.count) if number != self.number]
         while missing := [number for number in missing if not self._is_ready(number)]:
-            if log.now() - came_s > PATIENCE_S:
+            if log.now() - ready_s > PATIENCE_S:
                 raise Error(
                     f"copy {self.number} waited {PATIENCE_S:g} s before its first step for copy "
                     f"{' and '.join(map(str, missing))}, in vain"
                 )
             time.sleep(POLL_S)
         now = log.now()
-        log.write("met", t_s=round(now, 6), waited_s=round(now - came_s, 6))
+        log.write("met", t_s=round(now, 6), waited_s=round(now - ready_s, 6))
 
-    def check_gpus(self, seen: int, wanted: int) -> None:
-        """Check that this copy has GPUs of its own.
+    def check_gpus(self, visible: int, used: int) -> None:
+        """Check that this copy sees only its own GPUs.
 
         Args:
-            seen: how many the framework sees.
-            wanted: how many the copy uses.
+            visible: number of GPUs that the framework sees.
+            used: number of GPUs that the copy uses.
 
         Raises:
-            Error: it sees other ones too.
+            Error: it sees other GPUs too.
         """
-        if self.count > 1 and seen != wanted:
+        if self.count > 1 and visible != used:
             raise Error(
-                f"copy {self.number} must see {wanted} GPU(s) of its own and sees {seen} "
+                f"copy {self.number} must see {used} GPU(s) of its own and sees {visible} "
                 f"(CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES', 'unset')}): start "
-                f"the trainer by start_processes.py --copies {self.count} --gpus-each {wanted}, "
-                "and see that the container runtime hands the variable on"
+                f"the trainer by start_processes.py --copies {self.count} --gpus-each {used}, "
+                "and check that the container runtime passes the variable on"
             )
 
     def _is_ready(self, number):
@@ -106,7 +106,7 @@ class Copy:
 def this_copy(
     spec: Spec, device: str, log: str | Path, environ: Mapping[str, str] = os.environ
 ) -> Copy:
-    """Which Copy this process is.
+    """The Copy of this process.
 
     Args:
         spec: the run's fields as attributes.
@@ -125,15 +125,15 @@ def this_copy(
             f"trainer by start_processes.py --copies {count}"
         )
     cores = len(os.sched_getaffinity(0))
-    wanted = cores_of_one(spec)
-    if device == "cpu" and cores != wanted:
+    needed = cores_per_copy(spec)
+    if device == "cpu" and cores != needed:
         raise Error(
-            f"copy {text} must have {wanted} core(s) of its own and has {cores}: start the "
-            f"trainer by start_processes.py --copies {count} --cores-each {wanted}"
+            f"copy {text} must have {needed} core(s) of its own and has {cores}: start the "
+            f"trainer by start_processes.py --copies {count} --cores-each {needed}"
         )
     return Copy(int(text), count, Path(log))
 
 
-def cores_of_one(run: Spec) -> int:
-    """Cores that make up the CPU devices of one copy."""
+def cores_per_copy(run: Spec) -> int:
+    """Number of cores that make up the CPU devices of one copy."""
     return run.devices_per_node * run.threads_per_device

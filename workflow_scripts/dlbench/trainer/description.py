@@ -1,4 +1,4 @@
-"""What a run is trained on: devices, host, versions; and the facts that machine/facts.py gathers."""
+"""What a run is trained on: devices, host, versions, and the facts of machine/facts.py."""
 
 import os
 import platform

@@ -1,11 +1,11 @@
-"""How much memory of its devices a framework took at most, by its own count.
+"""The peak memory of devices, as the framework counts it.
 
 - Allocated: by arrays, that is weights, gradients, optimizer state, activations and work space.
-- Reserved: what its allocator took from the device, be it in use or kept for arrays to come.
-- Both are peaks since the process began, evaluations and the choice of kernels included: JAX cannot
-  begin its count anew, and what a process needs anywhere must fit.
-- What a framework does not count is None, with its own word for it. None of the three counts what
-  it takes of a CPU's memory; there the resident set of the process stands (sampling.py).
+- Reserved: by the framework's allocator, whether in use or cached for later arrays.
+- Both are peaks since the process started, evaluations and the choice of kernels included: JAX
+  cannot reset its count, and the peak must fit wherever it occurs.
+- What a framework does not count is None, with the reason. No framework counts what it takes of a
+  CPU's memory; sampling.py records the resident set of the process instead.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 
 from dlbench.common import terminal
 
-MOST_CHARACTERS = 200  # characters of a reason
+MOST_CHARACTERS = 200  # of a reason
 
 
 class Peak(NamedTuple):
     """Peaks in bytes of each device of a process, in the order of its devices.
 
     Attributes:
-        allocated, reserved: None where the framework does not count that of all its devices.
-        unknown: why some of it is not known; None if all is.
-        limit: bytes that the framework takes of a device at most; None where it does not say so.
+        allocated, reserved: None if the framework does not count it on all its devices.
+        unknown: why some of it is not known; None if all is known.
+        limit: the most bytes that the framework takes of a device; None if it has no such limit.
     """
 
     allocated: list[int] | None
@@ -37,11 +37,11 @@ NOT_COUNTED = Peak(None, None, "the framework does not count it")
 def read_peaks(
     devices: Iterable[Any], read: Callable[[Any], tuple[int | None, int | None]]
 ) -> Peak:
-    """The peaks of some devices.
+    """Read the peaks of some devices.
 
     Args:
-        read: gives (allocated, reserved) of a device, None for what it does not count. Whatever it
-            raises is the reason why nothing is known: no run fails for what it took.
+        read: returns (allocated, reserved) of a device, None for what it does not count. If it
+            raises, nothing is known, and the exception is the reason: no run fails because of it.
     """
     try:
         pairs = [read(device) for device in devices]
@@ -69,9 +69,9 @@ def fields(peak: Peak) -> dict[str, Any]:
 
 
 def _whole(values: list[int | None]) -> list[int] | None:
-    """The values if there are some and all were counted.
+    """The values if there are any and all are known; None otherwise.
 
-    Where nobody counted, JAX has -1 of some devices and TensorFlow 0 of a CPU.
+    An unknown value is -1 on some devices under JAX and 0 on a CPU under TensorFlow.
     """
     counts = [int(value) for value in values if value is not None and value > 0]
     return counts if counts and len(counts) == len(values) else None

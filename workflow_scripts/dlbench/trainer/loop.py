@@ -171,7 +171,7 @@ def _not_a_number(begin: int, losses: list[float]) -> str:
 
 
 def _evaluate(engine: Engine, log: EventLog, epoch: int, step: int) -> float:
-    """Rank 0 evaluates, the others wait or take part. Returns the time at which training goes on."""
+    """Rank 0 evaluates, the others wait or take part. Returns the time at its end, in seconds."""
     first = engine.strategy.rank == 0
     scores = engine.evaluate() if first or engine.strategy.evaluates_together else {}
     if first:

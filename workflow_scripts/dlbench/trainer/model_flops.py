@@ -1,20 +1,21 @@
-"""How much a model computes for one item: what the frameworks' counts have in common.
+"""FLOPs of a model for one item: what the counts of all frameworks have in common.
 
 - FLOPs: two for each multiply-add of a product of matrices, of a convolution, of attention and of
   a recurrent cell, in the forward pass of one item. Zeros of padding and of masks count as any
   other value: attention is counted whole, causal or not.
-- Left out: what takes values one by one, as biases, activations, normalisation, pooling, softmax
-  and dropout do; look-ups in embeddings; the loss and the optimizer.
-- A step that learns counts as PASSES["train"] forward passes: each product has a derivative by each
-  of its factors, which is as much work. The first layer's by its items, of which nobody has use, is
-  counted too. As in A. Chowdhery et al. (2022), PaLM: scaling language modeling with pathways,
-  arXiv:2204.02311, appendix B.
-- Values: the numbers that these products read and write, of one item, weights apart: each product
-  on its own, attention as one that keeps its scores.
-- Layers that say `recomputes` compute their activations again in the backward pass: their forward
-  pass counts once more, apart, as the model does not need it. A compiler may leave out parts of it.
-- They follow from the shapes of the layers alone; nothing is computed. Of a model with a layer for
-  which there is no rule nothing is known: a part of the sum would pass for the whole.
+- Left out: elementwise operations, reductions and the like (biases, activations, normalisation,
+  pooling, softmax, dropout); look-ups in embeddings; the loss and the optimizer.
+- A training step counts as PASSES["train"] forward passes: each product has a gradient with respect
+  to each of its two factors, and each gradient is as much work. The gradient of the first layer
+  with respect to the items, which is not needed, is counted too. As in A. Chowdhery et al. (2022),
+  PaLM: scaling language modeling with pathways, arXiv:2204.02311, appendix B.
+- Values: the elements that these products read and write for one item, without weights; each
+  product by itself, attention as one product that does not store its scores.
+- Layers with an attribute `recomputes` compute their activations again in the backward pass: their
+  forward pass is counted once more, separately, because the model itself does not need it. A
+  compiler may leave out parts of it.
+- Both follow from the shapes of the layers alone; nothing is computed. If a layer has no rule, the
+  FLOPs of the whole model are unknown: a partial sum would be taken for the whole.
 
 Each framework's folder has a `flops.py`, which knows its layers.
 """
@@ -27,18 +28,18 @@ from dlbench.common import terminal
 
 # By the mode of a run; without a model there is nothing to compute.
 PASSES = {"forward": 1, "forward_backward": 3, "train": 3, "input": 0}
-MOST_REASONS = 5  # that are kept, as one kind of layer may be there a hundred times
-MOST_CHARACTERS = 120  # characters of a reason
+MOST_REASONS = 5  # are listed: a model may have a hundred layers of one kind
+MOST_CHARACTERS = 120  # of a reason
 
 
 class ModelFlops(NamedTuple):
-    """What a model does for one item in the forward pass.
+    """The work of a model's forward pass for one item.
 
     Attributes:
         forward_per_item: FLOPs; None if a layer has no rule.
-        values_per_item: how many numbers its products read and write, without their weights.
+        values_per_item: elements that its products read and write, without weights.
         unknown: layers that have no rule, each with the reason.
-        recomputed_per_item: FLOPs that the backward pass does again; None if a layer has no rule.
+        recomputed_per_item: FLOPs that the backward pass repeats; None if a layer has no rule.
     """
 
     forward_per_item: int | None
@@ -48,7 +49,7 @@ class ModelFlops(NamedTuple):
 
 
 class Tally:
-    """Adds up the products of a model's layers, of one item."""
+    """Adds up the products of a model's layers for one item."""
 
     def __init__(self) -> None:
         self._multiply_adds = self._values = self._recomputed = 0
@@ -60,29 +61,29 @@ class Tally:
         """Add a product.
 
         Args:
-            values: numbers that it reads and writes, without weights.
-            times: how often it is done.
-            recomputed: whether the backward pass does it once more.
+            values: elements that it reads and writes, without weights.
+            times: how often it is computed.
+            recomputed: whether the backward pass computes it once more.
         """
         self._multiply_adds += times * multiply_adds
         self._recomputed += times * multiply_adds * recomputed
         self._values += times * values
 
     def add_unknown(self, where: str, reason: object) -> None:
-        """Say that a layer has no rule, and why."""
-        said = f"{where}: {terminal.message(str(reason), MOST_CHARACTERS)}"
-        if said not in self._unknown and len(self._unknown) < MOST_REASONS:
-            self._unknown.append(said)
+        """Record that a layer has no rule, and why."""
+        message = f"{where}: {terminal.message(str(reason), MOST_CHARACTERS)}"
+        if message not in self._unknown and len(self._unknown) < MOST_REASONS:
+            self._unknown.append(message)
 
     def include(self, other: "Tally", times: int = 1, recomputed: bool = False) -> None:
-        """Add all that another one has, so many times.
+        """Add all of another tally, so many times.
 
         Args:
-            recomputed: whether the backward pass does all of it once more.
+            recomputed: whether the backward pass computes all of it once more.
         """
         self.add(other._multiply_adds, other._values, times, recomputed)
         self._recomputed += 0 if recomputed else times * other._recomputed
-        self._unknown += [said for said in other._unknown if said not in self._unknown]
+        self._unknown += [text for text in other._unknown if text not in self._unknown]
 
     def total(self) -> ModelFlops:
         if self._unknown:
@@ -90,20 +91,20 @@ class Tally:
         return ModelFlops(2 * self._multiply_adds, self._values, [], 2 * self._recomputed)
 
 
-def attention(batch: int, heads: int, queries: int, keys: int, width: int, of_value: int) -> int:
-    """Multiply-adds of scaled dot-product attention: the scores, and the values they weigh.
+def attention(batch: int, heads: int, queries: int, keys: int, width: int, value_width: int) -> int:
+    """Multiply-adds of scaled dot-product attention: the scores, and the weighted sum of values.
 
     Args:
-        queries, keys: positions.
-        width, of_value: numbers of a query or a key, and of a value, in one head.
+        queries, keys: numbers of positions.
+        width, value_width: elements of a query or a key, and of a value, in one head.
     """
-    return batch * heads * queries * keys * (width + of_value)
+    return batch * heads * queries * keys * (width + value_width)
 
 
 def einsum(equation: str, first: Sequence[int], second: Sequence[int]) -> tuple[int, int]:
-    """Multiply-adds of a sum over two arrays of these shapes, and how many numbers come out.
+    """Multiply-adds of an einsum over two arrays of these shapes, and the elements of its result.
 
-    There is a multiply-add for each value of all indices.
+    There is one multiply-add for each combination of indices.
 
     Raises:
         ValueError: the equation is not one of two arrays of these shapes.

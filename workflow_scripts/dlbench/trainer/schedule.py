@@ -159,7 +159,7 @@ class Windows:
         wanted = requested_length(schedule.spec, engine.strategy, bool(engine.visible_gpu_count))
         self._most = max(1, schedule.total - max(first, warm_up_end))
         self.length = min(wanted or DEFAULT_LENGTH, self._most)
-        # The warm-up ends with a window, which may compile, as many single steps, and another window.
+        # The warm-up ends with a window, which may compile, as many single steps, and a window.
         probe = 0 if wanted else min(PROBE_STEPS, (warm_up_end - first - 1) // 3)
         self._probe = probe if probe >= LEAST_PROBE_STEPS else 0
         self._times: dict[int, list[float]] = {}

@@ -43,6 +43,6 @@ class Source(Protocol):
         """The features of one record: bytes, str, int or a list of ints, by name."""
         ...
 
-    def place(self, split: str, index: int) -> str:
+    def location(self, split: str, index: int) -> str:
         """Where a record lies, for messages."""
         ...

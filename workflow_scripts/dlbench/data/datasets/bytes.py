@@ -46,46 +46,46 @@ def texts() -> dict[str, bytes]:
     """The text of each split."""
     import random
 
-    chance = random.Random(SEED)
+    rng = random.Random(SEED)
     parts, length = [], 0
     while length < sum(TOKENS.values()):
-        parts.append(_sentence(chance))
+        parts.append(_sentence(rng))
         length += len(parts[-1])
     text = "".join(parts).encode("ascii")
     train = TOKENS["train"]
     return {"train": text[:train], "validation": text[train : train + TOKENS["validation"]]}
 
 
-def _sentence(chance):
+def _sentence(rng):
     """One sentence, drawn with a random.Random."""
-    several = chance.random() < 0.5
-    words = [_noun_phrase(chance, several), _verb_phrase(chance, several)]
-    if chance.random() < 0.3:
-        words += ["and", "they" if several else "it", _verb_phrase(chance, several)]
+    plural = rng.random() < 0.5
+    words = [_noun_phrase(rng, plural), _verb_phrase(rng, plural)]
+    if rng.random() < 0.3:
+        words += ["and", "they" if plural else "it", _verb_phrase(rng, plural)]
     text = " ".join(words)
-    return f"{text[0].upper()}{text[1:]}.{chance.choice((' ', ' ', ' ', chr(10)))}"
+    return f"{text[0].upper()}{text[1:]}.{rng.choice((' ', ' ', ' ', chr(10)))}"
 
 
-def _noun_phrase(chance, several, depth=0):
-    words = [chance.choice(("the", "some", "many", "all") if several else ("the", "a", "every"))]
-    if chance.random() < 0.4:
-        words.append(chance.choice(ADJECTIVES))
-    words.append(chance.choice(NOUNS) + "s" * several)
+def _noun_phrase(rng, plural, depth=0):
+    words = [rng.choice(("the", "some", "many", "all") if plural else ("the", "a", "every"))]
+    if rng.random() < 0.4:
+        words.append(rng.choice(ADJECTIVES))
+    words.append(rng.choice(NOUNS) + "s" * plural)
     if words[0] == "a" and words[1][0] in "aeiou":
         words[0] = "an"
-    if depth == 0 and chance.random() < 0.2:  # the verb stands far from its noun
-        other = chance.random() < 0.5
-        words += ["that", _noun_phrase(chance, other, 1), _agreed(chance.choice(LINKS), other)]
+    if depth == 0 and rng.random() < 0.2:  # the verb stands far from its noun
+        other = rng.random() < 0.5
+        words += ["that", _noun_phrase(rng, other, 1), _agreed(rng.choice(LINKS), other)]
     return " ".join(words)
 
 
-def _verb_phrase(chance, several):
-    if chance.random() < 0.5:
-        verb, rest = chance.choice(VERBS), chance.choice(PLACES)
+def _verb_phrase(rng, plural):
+    if rng.random() < 0.5:
+        verb, rest = rng.choice(VERBS), rng.choice(PLACES)
     else:
-        verb, rest = chance.choice(LINKS), _noun_phrase(chance, chance.random() < 0.5, 1)
-    return f"{_agreed(verb, several)} {rest}"
+        verb, rest = rng.choice(LINKS), _noun_phrase(rng, rng.random() < 0.5, 1)
+    return f"{_agreed(verb, plural)} {rest}"
 
 
-def _agreed(verb, several):
-    return verb if several else verb + "s"
+def _agreed(verb, plural):
+    return verb if plural else verb + "s"

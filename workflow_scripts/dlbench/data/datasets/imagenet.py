@@ -97,7 +97,7 @@ class ImageNet:
     def count(self, split: str) -> int:
         return len(self._headers[split])
 
-    def place(self, split: str, index: int) -> str:
+    def location(self, split: str, index: int) -> str:
         return f"{self._paths[split]}, header at byte {self._headers[split][index]}"
 
     def features(self, split: str, index: int) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class ImageNet:
 
     def _index_train(self):
         """Byte offsets of the headers of the training images."""
-        path, headers, seen = self._paths["train"], array("Q"), set()
+        path, headers, found_synsets = self._paths["train"], array("Q"), set()
         for name, offset, size in archives.tar_index(path):
             synset = name.removesuffix(".tar")
             if synset not in self._labels:
@@ -130,12 +130,12 @@ class ImageNet:
                     f"{path}: {name} is none of the {len(self._labels)} classes' archives; "
                     "is this ILSVRC2012_img_train.tar?"
                 )
-            seen.add(synset)
-            for image, place, _ in archives.tar_index(path, offset, offset + size):
+            found_synsets.add(synset)
+            for image, image_offset, _ in archives.tar_index(path, offset, offset + size):
                 if image.partition("_")[0] != synset:
                     raise ArchiveError(f"{path}: {image} lies in {name}")
-                headers.append(place - BLOCK)
-        missing = sorted(set(self._labels) - seen)
+                headers.append(image_offset - BLOCK)
+        missing = sorted(set(self._labels) - found_synsets)
         if missing:
             raise ArchiveError(
                 f"{path}: {len(missing)} of {len(self._labels)} classes are missing, "

@@ -17,13 +17,13 @@ CHUNK_BYTES = 1 << 20
 class TransportError(Error):
     """The other side cannot or will not send; the message says why."""
 
-    def __init__(self, message: str, passing: bool = False) -> None:
+    def __init__(self, message: str, transient: bool = False) -> None:
         super().__init__(message)
-        self.passing = passing
+        self.transient = transient
 
 
 @dataclass
-class Answer:
+class Response:
     """What a transport sends: `chunks` of bytes from `offset` on.
 
     Attributes:

@@ -10,13 +10,13 @@ import re
 import socket
 from urllib.parse import urljoin, urlsplit
 
-from dlbench.data.transports import CHUNK_BYTES, Answer, TransportError
+from dlbench.data.transports import CHUNK_BYTES, Response, TransportError
 
 TIMEOUT_S = (10, 30)  # to connect, and between two packets
-PASSING = {408, 425, 429, 500, 502, 503, 504}
+TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
 
 
-def open(url: str, offset: int, validator: str | None) -> Answer:
+def open(url: str, offset: int, validator: str | None) -> Response:
     import requests
     from requests.exceptions import ConnectionError, RequestException, SSLError, Timeout
 
@@ -32,18 +32,18 @@ def open(url: str, offset: int, validator: str | None) -> Answer:
             headers=headers,
             stream=True,
             timeout=TIMEOUT_S,
-            hooks={"response": lambda answer, **_: _check_redirect(answer, url)},
+            hooks={"response": lambda response, **_: _check_redirect(response, url)},
         )
     except RequestException as error:
-        passing = isinstance(error, ConnectionError | Timeout) and not isinstance(error, SSLError)
-        raise TransportError(f"no connection: {error}", passing) from error
+        transient = isinstance(error, ConnectionError | Timeout) and not isinstance(error, SSLError)
+        raise TransportError(f"no connection: {error}", transient) from error
     if response.status_code == 416 and offset:
         response.close()
         return open(url, 0, None)
     if response.status_code not in (200, 206):
         raise TransportError(
             f"answers {response.status_code} {response.reason}",
-            passing=response.status_code in PASSING,
+            transient=response.status_code in TRANSIENT,
         )
     first, total = 0, response.headers.get("Content-Length", "")
     if response.status_code == 206:
@@ -54,7 +54,7 @@ def open(url: str, offset: int, validator: str | None) -> Answer:
         first, total = int(content_range[1]), content_range[2]
     etag = response.headers.get("ETag", "")
     strong = etag and not etag.startswith("W/")  # a weak ETag does not promise equal bytes
-    return Answer(
+    return Response(
         chunks=_chunks(response),
         offset=first,
         total_bytes=int(total) if total.isdigit() else None,
@@ -63,21 +63,21 @@ def open(url: str, offset: int, validator: str | None) -> Answer:
     )
 
 
-def _check_redirect(response, asked):
+def _check_redirect(response, requested):
     """Refuse to be sent on to an address that is not of the internet."""
     if not response.is_redirect:
         return
     target = urljoin(response.url, response.headers["Location"])
-    host, there = urlsplit(asked), urlsplit(target)
-    if (there.hostname, there.port) == (host.hostname, host.port):
+    origin, location = urlsplit(requested), urlsplit(target)
+    if (location.hostname, location.port) == (origin.hostname, origin.port):
         return
     # Where only a proxy knows the name, it is the proxy that goes there.
     with contextlib.suppress(OSError, UnicodeError):
-        for *_, address in socket.getaddrinfo(there.hostname, None):
+        for *_, address in socket.getaddrinfo(location.hostname, None):
             if not ipaddress.ip_address(address[0].partition("%")[0]).is_global:
                 response.close()
                 raise TransportError(
-                    f"sends us on to {there.hostname} ({address[0]}), an address of this machine "
+                    f"sends us on to {location.hostname} ({address[0]}), an address of this machine "
                     "or of a private network; if the file is there, name that URL"
                 )
 
@@ -90,7 +90,7 @@ def _chunks(response):
         with response:
             # read1 returns what has arrived, so that a broken connection loses nothing of it. The
             # last byte that is announced comes alone: with it, the rest is gone.
-            while chunk := response.raw.read1(_most(left)):
+            while chunk := response.raw.read1(_read_size(left)):
                 yield chunk
                 left = None if left is None else left - len(chunk)
                 if left == 1 and len(response.raw._original_response.peek()) > 1:
@@ -99,8 +99,8 @@ def _chunks(response):
                         "another one, or something on the way changes it"
                     )
     except (urllib3.exceptions.HTTPError, OSError) as error:
-        raise TransportError(f"the connection broke: {error}", passing=True) from error
+        raise TransportError(f"the connection broke: {error}", transient=True) from error
 
 
-def _most(left):
+def _read_size(left):
     return CHUNK_BYTES if left is None else max(1, min(CHUNK_BYTES, left - 1))

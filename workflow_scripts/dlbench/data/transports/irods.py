@@ -10,12 +10,12 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from dlbench.common import tools
-from dlbench.data.transports import CHUNK_BYTES, Answer, TransportError
+from dlbench.data.transports import CHUNK_BYTES, Response, TransportError
 
 ENVIRONMENT_FILE = "~/.irods/irods_environment.json"
 
 
-def open(url: str, offset: int, validator: str | None) -> Answer:
+def open(url: str, offset: int, validator: str | None) -> Response:
     try:
         from irods.exception import NetworkException, PycommandsException, iRODSException
         from irods.session import NonAnonymousLoginWithoutPassword, iRODSSession
@@ -33,14 +33,14 @@ def open(url: str, offset: int, validator: str | None) -> Answer:
         stored = session.data_objects.get(path)
         version = f"{stored.modify_time}-{stored.size}"
         first = offset if validator in (None, version) and offset <= stored.size else 0
-        return Answer(_chunks(session, stored, first), first, stored.size, version)
+        return Response(_chunks(session, stored, first), first, stored.size, version)
     except NonAnonymousLoginWithoutPassword as error:
         raise TransportError(f"no iRODS password ({error}): run iinit first") from error
     except (PycommandsException, iRODSException, OSError, ValueError) as error:
         if session:
             session.cleanup()
-        passing = isinstance(error, NetworkException)
-        raise TransportError(f"iRODS refuses {path}: {error!r}", passing) from error
+        transient = isinstance(error, NetworkException)
+        raise TransportError(f"iRODS refuses {path}: {error!r}", transient) from error
 
 
 def object_path(url: str) -> str:
@@ -67,6 +67,6 @@ def _chunks(session, stored, first):
             while chunk := file.read(CHUNK_BYTES):
                 yield chunk
     except (NetworkException, OSError) as error:
-        raise TransportError(f"the connection broke: {error!r}", passing=True) from error
+        raise TransportError(f"the connection broke: {error!r}", transient=True) from error
     finally:
         session.cleanup()

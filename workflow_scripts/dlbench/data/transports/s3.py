@@ -7,10 +7,10 @@ tools take them. Without credentials the request is not signed, as for public bu
 from urllib.parse import urlsplit
 
 from dlbench.common import tools
-from dlbench.data.transports import CHUNK_BYTES, Answer, TransportError
+from dlbench.data.transports import CHUNK_BYTES, Response, TransportError
 
 
-def open(url: str, offset: int, validator: str | None) -> Answer:
+def open(url: str, offset: int, validator: str | None) -> Response:
     try:
         import boto3
         import botocore
@@ -27,17 +27,17 @@ def open(url: str, offset: int, validator: str | None) -> Answer:
         size_bytes, version = head["ContentLength"], head["ETag"]
         first = offset if validator in (None, version) and offset <= size_bytes else 0
         if first == size_bytes:  # S3 refuses an empty range
-            return Answer([], first, size_bytes, version)
+            return Response([], first, size_bytes, version)
         # IfMatch: S3 refuses a file that changes between the two requests.
-        answer = client.get_object(**request, Range=f"bytes={first}-", IfMatch=version)
+        reply = client.get_object(**request, Range=f"bytes={first}-", IfMatch=version)
     except botocore.exceptions.ClientError as error:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        passing = status >= 500 or status in (412, 429)
-        raise TransportError(f"S3 refuses: {error}", passing) from error
+        transient = status >= 500 or status in (412, 429)
+        raise TransportError(f"S3 refuses: {error}", transient) from error
     except (botocore.exceptions.BotoCoreError, ValueError) as error:  # no region, bad endpoint
-        passing = isinstance(error, botocore.exceptions.HTTPClientError)
-        raise TransportError(f"S3 cannot be asked: {error}", passing) from error
-    return Answer(_chunks(answer["Body"]), first, size_bytes, version)
+        transient = isinstance(error, botocore.exceptions.HTTPClientError)
+        raise TransportError(f"S3 cannot be asked: {error}", transient) from error
+    return Response(_chunks(reply["Body"]), first, size_bytes, version)
 
 
 def _chunks(body):
@@ -46,4 +46,4 @@ def _chunks(body):
     try:
         yield from body.iter_chunks(CHUNK_BYTES)
     except (botocore.exceptions.BotoCoreError, OSError) as error:
-        raise TransportError(f"the connection broke: {error}", passing=True) from error
+        raise TransportError(f"the connection broke: {error}", transient=True) from error
