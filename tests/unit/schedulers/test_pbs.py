@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dlbench.cluster import cluster_job
-from dlbench.schedulers import Fate, pbs
+from dlbench.schedulers import JobState, pbs
 
 ASKED = cluster_job.JobRequest(
     name="smk.convert_dataset",
@@ -120,7 +120,7 @@ def test_the_others_are_known_where_one_job_is_not(program):
         "*9.pbs*) echo qstat: Unknown Job Id 9.pbs >&2; exit 153;;\n"
         f"*) cat <<'END'\n{job(Exit_status=0)}END\nesac\n",
     )
-    assert pbs.job_states({"7.pbs", "9.pbs"}) == {"7.pbs": Fate("F, exit status 0", "ok")}
+    assert pbs.job_states({"7.pbs", "9.pbs"}) == {"7.pbs": JobState("F, exit status 0", "ok")}
 
 
 def test_torque_whose_option_x_means_xml_is_asked_again(program):
@@ -129,7 +129,7 @@ def test_torque_whose_option_x_means_xml_is_asked_again(program):
         script="#!/bin/sh\ncase \"$*\" in\n*-x*) echo '<Data><Job></Job></Data>';;\n"
         f"*) cat <<'END'\n{job(state='C', exit_status=1)}END\nesac\n",
     )
-    assert pbs.job_states({"7.pbs"}) == {"7.pbs": Fate("C, exit status 1", "failed")}
+    assert pbs.job_states({"7.pbs"}) == {"7.pbs": JobState("C, exit status 1", "failed")}
 
 
 def test_nothing_is_known_of_jobs_where_the_server_does_not_answer(program):

@@ -9,7 +9,7 @@ import pytest
 
 from dlbench import Error, schedulers
 from dlbench.common import plugins
-from dlbench.schedulers import Fate, slurm
+from dlbench.schedulers import JobState, slurm
 
 
 def test_slurms_partitions_are_read_with_their_limits(program):
@@ -40,11 +40,11 @@ def test_a_job_that_slurm_still_shows_counts_as_it_stands_now(program):
     program("sacct", "7|COMPLETED\n8|CANCELLED by 0\n9|OUT_OF_MEMORY\n11|PENDING")
     program("squeue", "10|TIMEOUT\n11|RUNNING")
     assert slurm.job_states({"7", "8", "9", "10", "11", "12"}) == {
-        "7": Fate("COMPLETED", "ok"),
-        "8": Fate("CANCELLED by 0", "interrupted"),
-        "9": Fate("OUT_OF_MEMORY", "oom"),
-        "10": Fate("TIMEOUT", "timeout"),
-        "11": Fate("RUNNING", "running"),
+        "7": JobState("COMPLETED", "ok"),
+        "8": JobState("CANCELLED by 0", "interrupted"),
+        "9": JobState("OUT_OF_MEMORY", "oom"),
+        "10": JobState("TIMEOUT", "timeout"),
+        "11": JobState("RUNNING", "running"),
     }
 
 

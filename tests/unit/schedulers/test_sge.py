@@ -7,7 +7,7 @@ import pytest
 
 from dlbench import Error
 from dlbench.cluster import cluster_job, jobs
-from dlbench.schedulers import Fate, Queue, sge
+from dlbench.schedulers import JobState, Queue, sge
 
 ASKED = cluster_job.JobRequest(
     name="smk.train",
@@ -113,9 +113,9 @@ def test_a_job_in_the_queue_runs_unless_it_is_in_an_error_state(program):
     program("qstat", QSTAT)
     program("qacct", script="#!/bin/sh\necho error: job id 9 not found >&2\nexit 1\n")
     assert sge.job_states({"2", "3", "4", "9"}) == {
-        "2": Fate("r", "running"),
-        "3": Fate("qw", "running"),
-        "4": Fate("Eqw", "failed"),
+        "2": JobState("r", "running"),
+        "3": JobState("qw", "running"),
+        "4": JobState("Eqw", "failed"),
     }
 
 

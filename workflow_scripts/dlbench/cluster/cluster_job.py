@@ -4,16 +4,16 @@ The executor (1.0.9) starts a program to submit a job, and one for each job when
 states of jobs.
 - A job writes its exit code to a file (jobscript.sh of a profile). Reading it needs neither the
   scheduler, which may have forgotten the job, nor its accounting, which lags some seconds.
-- Without that file the scheduler is asked, for all jobs at once; its answer is kept for seconds.
-- If it does not answer, jobs count as running. A job that it does not know although it answers is
-  lost after LOST_S.
-- While the executor asks for states, it cancels no jobs; nor does it know the jobs of a Snakemake
-  that was killed. So jobs that are left are cancelled where a start ends in failure, and before
-  the next one trains anything.
+- Without that file the scheduler is queried, for all jobs at once, and its answer is cached for
+  CACHE_S.
+- If it does not answer, jobs count as running. If it answers but does not know a job, the job
+  counts as lost after LOST_S.
+- The executor cancels no jobs while it queries states, and does not know the jobs of a Snakemake
+  that was killed. So leftover jobs are cancelled when a start fails, and before the next one trains.
 
-.snakemake/cluster_jobs has: ID for a job that is watched, with the id of its run and that of the
-start's session, one a line; ID.end with its exit code; ID.lost with the time since when the
-scheduler does not know it; and the last answer of the scheduler.
+.snakemake/cluster_jobs has ID for each watched job, with the id of its run and of the start's
+session, one a line; ID.end with its exit code; ID.lost, whose date is when the scheduler first did
+not know the job; and answer.json, the last answer of the scheduler.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ LOST_S = 60.0
 CACHE_S = 5.0
 START = "DLBENCH_START"  # the variable with the id of the session of a start
 CANCEL_TIMEOUT_S = 180.0  # supervisors may write a last checkpoint
-# What is of the job in which Snakemake itself runs, if any, and would be taken for options.
+# Variables of the job in which Snakemake itself may run, which sbatch or qsub would take for options.
 JOB_VARIABLES = re.compile(r"SLURM_(?!CONF$|MPI_TYPE$|CLUSTERS$)|PBS_(?!DEFAULT$)")
 RUNS = re.compile(r"\brun_id=([a-z0-9_.-]+)")  # in the command of a job
 
@@ -78,7 +78,7 @@ def status(scheduler: str, job_id: str) -> str:
     else:
         state = _status(scheduler, job_id, _job_states(scheduler, job_id).get(job_id))
         if state == "failed":
-            # It may wait in an error state, or come back with its node; another job replaces it.
+            # It may wait in an error state or come back with its node, but another job replaces it.
             _cancel(scheduler, [job_id])
     if state != "running":
         _forget(job_id)
@@ -91,8 +91,8 @@ def cancel_leftover_jobs(
     """Cancel the jobs that are watched and have not ended, and wait for their end.
 
     Args:
-        patience_s: the longest wait.
-        without: a start, by the id of its session, whose jobs are left alone.
+        timeout_s: the longest wait.
+        except_start: session id of a start whose jobs are not cancelled.
 
     Returns:
         The ids of the jobs.

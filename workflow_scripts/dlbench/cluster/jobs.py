@@ -1,13 +1,13 @@
 """The job that a run requests from a cluster's scheduler, and which runs share a job.
 
-- If the launcher takes its processes from the scheduler, they are the tasks of the job; otherwise
-  the job has one task for each node, which starts them.
-- Time: a multiple of what runs like it took (dlbench/records/costs.py), the longest wait for a
-  quiet node, and the start; the whole of time_limit_s for the first run of its kind and for another
-  attempt.
-- Memory: by device; twice as much for each further attempt, at most that of a node.
-- Runs with the same request may share a job, in which they follow one another: its minutes are the
-  sum of their seconds, rounded once.
+- If the launcher's processes are tasks of the scheduler, the job has a task for each; otherwise it
+  has one task for each node, which starts the processes there.
+- Time: a multiple of what similar runs took (dlbench/records/costs.py), plus the longest wait for a
+  quiet node, plus the start. The first run of its kind and further attempts get all of
+  time_limit_s.
+- Memory: an amount for each device, doubled for each further attempt, at most that of a node.
+- Runs with the same request may share a job and are trained one after another. The job's minutes
+  are the sum of their seconds, rounded up once.
 """
 
 import itertools
@@ -44,9 +44,9 @@ def job_of_run(
         site: the config's `site`.
         kind: of devices, cpu or gpu.
         estimate_s: the time that runs like it took; None if none has been trained.
-        begins_s: seconds of the runs before it in a job that runs share; None if it is alone.
-        wait_s: the longest wait for a quiet node before the run starts; in a job that runs share
-            only one of them waits in vain.
+        begins_s: seconds that the runs before it take in a shared job; None if it has its own job.
+        wait_s: the longest wait for a quiet node before the run starts. Only the first run of a
+            shared job is given it.
     """
     settings = site["job"]
     devices = run.devices_per_node * run.copies_per_node
@@ -57,10 +57,10 @@ def job_of_run(
         cores = max(cores, site["cores_per_node"] * devices // site["devices_per_node"])
     memory_mb = WORKFLOW_MB + settings["memory_mb_per_device"] * devices * 2 ** (attempt - 1)
     time_s = time_limit_s
-    # All runs of a shared job are tried again, so that its time suffices.
+    # All runs of a shared job are tried again, so its estimated time still suffices.
     if estimate_s is not None and (attempt == 1 or begins_s is not None):
         time_s = min(time_limit_s, estimate_s * settings["time_margin"])
-    # Of a shared job that is tried again, runs that are done ask for nothing.
+    # When a shared job is tried again, finished runs request no time.
     begins_s, follows = (begins_s if attempt == 1 else 0) or 0, bool(begins_s)
     time_s += 0 if follows else wait_s
     minutes = math.ceil((begins_s + time_s) / 60) - math.ceil(begins_s / 60)
@@ -80,7 +80,7 @@ def job_of_run(
 
 
 def job_of_conversion(profile_value: Callable[[str, str], Any]) -> Job:
-    """The Job of a step that trains nothing, with the memory and time of the profile.
+    """The Job of a step that does not train; the profile has its memory and time.
 
     Args:
         profile_value: (rule, resource) -> the value in the profile.
@@ -125,14 +125,14 @@ def bundle_runs(
     bundle_min: float,
     limit_min: float | None = None,
 ) -> dict[str, tuple[str, float]]:
-    """Which runs share a job: {run id: (name of the bundle, seconds of the runs before it)}.
+    """Put runs into shared jobs: {run id: (name of the bundle, seconds of the runs before it)}.
 
     Args:
         runs: in the order of their execution.
         job_of: (run, begins_s) -> Job; the jobs of a bundle differ in time only.
-        estimate_of: run -> seconds; runs without an estimate, None, share no job.
-        bundle_min: training time that a bundle reaches, if there are enough runs.
-        limit_min: the longest time of a job; None for any.
+        estimate_of: run -> seconds, or None; runs without an estimate share no job.
+        bundle_min: minutes of training after which a bundle is full.
+        limit_min: time limit of jobs; None for no limit.
     """
     places: dict[str, tuple[str, float]] = {}
     last: dict[tuple, Bundle] = {}
@@ -206,9 +206,8 @@ def check(
     for label, job in labelled_jobs:
         for problem in _problems(job, queue):
             labels_by_problem.setdefault(problem, []).append(label)
-    for problem, job in (
-        unsupported_jobs([job for _, job in labelled_jobs]) if unsupported_jobs else ()
-    ):
+    unsupported = unsupported_jobs([job for _, job in labelled_jobs]) if unsupported_jobs else ()
+    for problem, job in unsupported:
         label = next(label for label, one in labelled_jobs if one is job)
         labels_by_problem.setdefault(problem, []).append(label)
     if labels_by_problem:
@@ -235,15 +234,17 @@ def _shape(run, job):
 
 
 def _problems(job, queue):
-    """Why a queue would not accept a job, in the same words for jobs with the same request."""
+    """Why a queue would reject a job. Jobs with the same request get the same message."""
     per_node = job.per_node
     limits = (
         ("nodes", job.nodes, queue.count() if queue.nodes else None, "lower site.nodes"),
         (
-            "GPUs per node", per_node["gpus"], queue.maximum("gpus"), "correct site.devices_per_node",
+            "GPUs per node", per_node["gpus"], queue.maximum("gpus"),
+            "correct site.devices_per_node",
         ),
         (
-            "cores per node", per_node["cores"], queue.maximum("cores"), "correct site.cores_per_node",
+            "cores per node", per_node["cores"], queue.maximum("cores"),
+            "correct site.cores_per_node",
         ),
         (
             "MiB of memory per node", per_node["memory_mb"], queue.maximum("memory_mb"),
@@ -262,7 +263,7 @@ def _problems(job, queue):
         )
     if queue.nodes and not exceeded and queue.count(**per_node) < job.nodes:
         yield (
-            f"asks for {Nodes(job.nodes, **per_node)}, and {queue.name} has {queue.count(**per_node)} such "
-            f"({queue.kinds}): say in site.yaml what one kind of node has, "
-            "or leave such runs out"
+            f"asks for {Nodes(job.nodes, **per_node)}, and {queue.name} has "
+            f"{queue.count(**per_node)} such ({queue.kinds}): say in site.yaml what one kind of "
+            "node has, or leave such runs out"
         )

@@ -18,13 +18,13 @@ from dlbench.study.config import Study
 from dlbench.study.runs import Run
 
 SITE_FILE = "site.yaml"
-# Its keys about a node, and the fields of Nodes.
-PROMISED = {
+# Its keys about a node, and the fields of Nodes that they describe.
+SITE_KEYS = {
     "devices_per_node": "gpus",
     "cores_per_node": "cores",
     "memory_mb_per_node": "memory_mb",
 }
-# What jobs ask for, by the fields of Limits.
+# What jobs request: field of Limits, unit, and the amount of a Job.
 REQUESTED = (
     ("minutes", "min", lambda job: job.time_min),
     ("nodes", "nodes", lambda job: job.nodes),
@@ -36,7 +36,7 @@ REQUESTED = (
 def remarks(
     module: ModuleType, queues: Mapping[str, Queue], profile: Profile, study: Study
 ) -> Iterator[Remark]:
-    """What the queue of the runs, and that of other jobs, offers and would refuse.
+    """What the queues of runs and of other jobs offer, and which jobs they would reject.
 
     Args:
         module: the scheduler's file.
@@ -47,8 +47,8 @@ def remarks(
     unknown_keys = auto_keys(study)
     if unknown_keys:
         yield fix(
-            f"{', '.join(unknown_keys)}: auto counts what this machine has, and runs are trained on "
-            f"others; say in {SITE_FILE} what a node has"
+            f"{', '.join(unknown_keys)}: auto counts what this machine has, and runs are trained "
+            f"on others; say in {SITE_FILE} what a node has"
         )
     else:
         runs, labels_by_reason = jobs_of_study(study, to_train(study))
@@ -89,7 +89,7 @@ def remarks(
 
 
 def to_train(study: Study) -> list[Run]:
-    """The runs whose records do not stand."""
+    """The runs without a valid record."""
     recipes = stores.recipes(stores.adopted(study))
     done = (State.CURRENT, State.UNREAD)
     return [
@@ -100,14 +100,14 @@ def to_train(study: Study) -> list[Run]:
 
 
 def _limits(module, profile, labelled_jobs):
-    """Remarks on jobs that ask for more than accounting allows, and so may wait for ever."""
+    """Remarks on jobs that request more than the accounting allows, and so may wait for ever."""
     if not hasattr(module, "limits"):
         return
     account, qos = (profile.value("train", name) for name in ("slurm_account", "qos"))
     try:
         limits = module.limits(account, qos, profile.value("train", module.QUEUE))
     except Error:
-        return  # as the accounts, of which that is noted
+        return  # a remark on accounts says so already
     for limit in limits:
         for name, text, requested in REQUESTED:
             maximum = getattr(limit, name)
@@ -123,7 +123,7 @@ def _limits(module, profile, labelled_jobs):
 
 
 def auto_keys(study: Study) -> list[str]:
-    """Keys of the site that are auto, though this machine cannot know those of compute nodes."""
+    """Keys under `site` that are auto, which describes this machine and not the compute nodes."""
     facts = study.site
     keys = ["device", "cores_per_node"]
     keys += ["devices_per_node"] if facts["device"] != "cpu" else []
@@ -133,7 +133,11 @@ def auto_keys(study: Study) -> list[str]:
 def jobs_of_study(
     study: Study, runs: Iterable[Run]
 ) -> tuple[list[tuple[str, Job]], dict[str, list[str]]]:
-    """((label, Job) of each of its runs that can be trained, {reason: labels} of all others)."""
+    """The jobs of runs.
+
+    Returns:
+        [(label, Job)] of the runs that can be trained, and {reason: labels} of those that cannot.
+    """
     devices = site_devices.devices(study.site)
     labelled_jobs: list[tuple[str, Job]] = []
     labels_by_reason: dict[str, list[str]] = {}
@@ -147,7 +151,7 @@ def jobs_of_study(
 
 
 def jobs_of_searches(study: Study) -> list[tuple[str, Job]]:
-    """(label, Job) of each search for a largest batch that is to be done and can be."""
+    """[(label, Job)] of the searches for a largest batch that the next start would do."""
     devices = site_devices.devices(study.site)
     to_do = planning.searches_to_do(study, devices).values()
     return [
@@ -186,31 +190,31 @@ def _not_up(queue, runs):
     ]
     if waiting:
         yield fix(
-            f"{text}: {_count_runs(waiting)} would wait for them, as {waiting[0]}; lower site.nodes, "
-            "or begin when they are back"
+            f"{text}: {_count_runs(waiting)} would wait for them, as {waiting[0]}; lower "
+            "site.nodes, or begin when they are back"
         )
     else:
         yield note(text)
 
 
 def _against_site(queue, facts):
-    """What the site's file says of nodes and the queue does not have, needed by a run or not."""
-    queue_name = {key: facts[key] for key in PROMISED if facts[key] not in (None, "auto")}
+    """Remarks where site.yaml promises nodes that the queue does not have."""
+    promised = {key: facts[key] for key in SITE_KEYS if facts[key] not in (None, "auto")}
     if facts["device"] != "gpu":
-        queue_name.pop("devices_per_node", None)
-    each = {PROMISED[key]: number for key, number in queue_name.items()}
-    maximum = {key: queue.maximum(PROMISED[key]) for key in queue_name}
+        promised.pop("devices_per_node", None)
+    per_node = {SITE_KEYS[key]: number for key, number in promised.items()}
+    maximum = {key: queue.maximum(SITE_KEYS[key]) for key in promised}
     above = [
         (key, number, maximum[key])
-        for key, number in queue_name.items()
+        for key, number in promised.items()
         if maximum[key] is not None and number > maximum[key]
     ]
     if queue.nodes and facts["nodes"] > queue.count():
         above.append(("nodes", facts["nodes"], queue.count()))
     for key, number, offered in above:
         yield fix(f"site.{key} is {number}, and {queue.name} has {offered}: correct {SITE_FILE}")
-    if queue.nodes and not above and queue.count(**each) < facts["nodes"]:
+    if queue.nodes and not above and queue.count(**per_node) < facts["nodes"]:
         yield fix(
-            f"{SITE_FILE} promises {Nodes(facts['nodes'], **each)}, and {queue.name} has "
-            f"{queue.count(**each)} such: say there what one kind of node has"
+            f"{SITE_FILE} promises {Nodes(facts['nodes'], **per_node)}, and {queue.name} has "
+            f"{queue.count(**per_node)} such: say there what one kind of node has"
         )

@@ -3,8 +3,8 @@
 - Each node of the run has one pod. Pod 0 supervises the run as on any machine and writes its log
   and its record; start_pod.py starts the processes in each pod.
 - The pods find one another by the names of a headless Service, without an operator or Helm.
-- They meet in an init container first, so that all images are pulled and all nodes are there when
-  the time of the run begins.
+- Their init containers hold a rendezvous first, so that all images are pulled and all nodes are
+  there when the time of the run starts.
 - If one pod fails the Job ends, since the run cannot go on.
 """
 
@@ -246,7 +246,7 @@ def _job(run, place, job, study, supervised, command_of_others):
     Args:
         job: schedulers.Job.
         supervised: arguments of start_run.py in pod 0.
-        others: command of all other pods.
+        command_of_others: what all other pods run.
     """
     return {
         "apiVersion": "batch/v1",
@@ -395,6 +395,6 @@ def _labels(run):
     return {"app.kubernetes.io/name": "dlbench", "app.kubernetes.io/instance": name(run)}
 
 
-def _check_name(what, pattern, text):
+def _check_name(kind, pattern, text):
     if not re.fullmatch(pattern, text):
-        raise Error(f"{what}: {text!r} is no name in Kubernetes")
+        raise Error(f"{kind}: {text!r} is no name in Kubernetes")

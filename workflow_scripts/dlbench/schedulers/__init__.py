@@ -24,9 +24,9 @@ and, if the scheduler has such a thing:
     accounts(): names of the accounts that this user may use.
     unsupported_jobs(jobs): (reason, job) of each Job that cannot be requested from it.
 and may define:
-    queue_times(job_id): (submission, start) of a running job, each seconds since 1970, or None where the
-        scheduler does not say. Raises Error if it does not answer, ValueError if it says something
-        else.
+    queue_times(job_id): (submission, start) of a running job in seconds since 1970; None if the
+        scheduler does not say. Raises Error if it does not answer, ValueError if its output has
+        another form.
     waiting(folder): {job id: Waiting} of the jobs of the workflow in a folder that have not
         started; {} if it does not answer.
     NORMAL_REASONS: beginnings of reasons for waiting that pass by themselves, as for a job whose

@@ -201,8 +201,8 @@ def _gpus(request, gpus, slots, nodes, consumables):
     if counted_by == BY_JOB and nodes > 1:
         raise Error(
             f"asks for {gpus} GPUs on each of {nodes} nodes, and Grid Engine counts {name} by job "
-            f"(qconf -sc: consumable {counted_by}), on the first node alone: leave such runs out, or have "
-            f"{name} counted by slot (consumable {BY_SLOT})"
+            f"(qconf -sc: consumable {counted_by}), on the first node alone: leave such runs out, "
+            f"or have {name} counted by slot (consumable {BY_SLOT})"
         )
     return gpus // slots if counted_by == BY_SLOT else gpus
 
