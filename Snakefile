@@ -12,13 +12,13 @@ min_version("9.17")
 include: "rules/config.smk"
 
 
-# config.yaml, and site.yaml, what a site says of its machine, where there is such a file.
+# config.yaml and, if it exists, site.yaml, which describes the machine of a site.
 for file in CONFIG_FILES:
 
     configfile: file
 
 
-# A study given with --configfile, or to the module, is laid over these, key by key; its matrix
+# A study given with --configfile, or to the module, is merged over these, key by key; its matrix
 # replaces ours.
 if STARTED.is_module:
     config = config_files.laid_over(config)

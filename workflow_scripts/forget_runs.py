@@ -12,15 +12,15 @@ from dlbench.study import config
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    forget_runs.add_choice(parser)
+    forget_runs.add_selection_flags(parser)
     parser.add_argument(
         "--configfile",
         nargs="+",
-        help="only runs of this study, laid over config.yaml, as by the workflow",
+        help="only runs of this study, merged over config.yaml, as by the workflow",
     )
     args = parser.parse_args()
     study = config.study_from_files(args.configfile) if args.configfile else None
-    forget_runs.forget(forget_runs.chosen(args, study), args.dry_run)
+    forget_runs.forget(forget_runs.select(args, study), args.dry_run)
 
 
 if __name__ == "__main__":
