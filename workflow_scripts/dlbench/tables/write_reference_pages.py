@@ -40,8 +40,8 @@ CONFIG_HEAD = f"""# Config
 {MADE_BY} [config.schema.json](../workflow_scripts/dlbench/study/config.schema.json).
 
 Files are merged in this order: `config.yaml`, `site.yaml` if it exists, and those given with
-`--configfile`. A later file replaces mappings key by key and everything else as a whole. Defaults are
-those of `config.yaml`. Unknown keys and impossible values are reported before anything is trained.
+`--configfile`. A later file replaces mappings key by key, and everything else as a whole. Defaults
+are those of `config.yaml`. Unknown keys and impossible values are reported before any training.
 
 A file has at most {yaml_files.MOST_VALUES} values, where each alias (`*`) counts as what it stands
 for, and a study at most {config_schema.MOST_RUNS} runs. More is refused, with number and key,
