@@ -31,7 +31,7 @@ def main():
     look = functools.partial(doctor.examine, study, args.content, args.study)
     problems, tried = look(), []
     if args.repair and problems:
-        tried = doctor.mend(problems)
+        tried = doctor.repair(problems)
         problems = look()
     if args.json:
         print(json.dumps(_plain(problems, tried)))

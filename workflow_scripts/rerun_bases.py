@@ -27,7 +27,7 @@ def main():
     chosen = rerun_bases.choose(config.study_from_files(args.configfile), args.only)
     print(*chosen.lines, sep="\n")
     if chosen.run_ids and args.yes:
-        forget_runs.refuse_if_at_work()
+        forget_runs.check_not_running()
         forget_runs.forget(chosen.run_ids, dry_run=False)
     elif chosen.run_ids:
         print("nothing is forgotten; with --yes these runs are")

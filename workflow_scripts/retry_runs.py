@@ -23,7 +23,7 @@ def main():
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="%(prog)s [OPTIONS] [RUN_ID ...] [-- OPTIONS OF SNAKEMAKE]",
     )
-    forget_runs.add_choice(parser)
+    forget_runs.add_selection_flags(parser)
     add_configfile(parser)
     own, snakemake = _parted(sys.argv[1:])
     args = parser.parse_args(own)
@@ -35,12 +35,12 @@ def main():
     if any(word in DRY for word in snakemake):
         parser.error("expected --dry-run before --, which forgets nothing; found it after --")
     study = config.study_from_files(files)
-    chosen = forget_runs.chosen(args, study)
+    chosen = forget_runs.select(args, study)
     if not chosen:
         print(f"no run of the study {study.name!r} to try again: nothing is started")
         return
     if not args.dry_run:
-        forget_runs.refuse_if_at_work()
+        forget_runs.check_not_running()
     forget_runs.forget(chosen, args.dry_run)
     if not args.dry_run:
         # In our place: signals go to it, and its exit code is ours.

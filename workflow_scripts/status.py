@@ -28,7 +28,7 @@ def main():
     )
     args = parser.parse_args()
     study = config.study_from_files(args.configfile)
-    status.show(study, args.jobs, args.runs, args.json, args.watch)
+    status.print_status(study, args.jobs, args.runs, args.json, args.watch)
 
 
 if __name__ == "__main__":

@@ -104,6 +104,6 @@ def interrupt(urls, path, **known):
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(download, "SHOW_EVERY_S", 0)
+        patch.setattr(download, "PROGRESS_EVERY_S", 0)
         fetch_file(urls, path, **known, report=stop)
     return path.with_name("data.bin.part").stat().st_size

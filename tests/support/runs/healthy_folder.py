@@ -46,7 +46,7 @@ def only(**how):
 
 def mended(**how):
     """Repair; the folder is healthy then."""
-    tried = doctor.mend(doctor.examine(**how))
+    tried = doctor.repair(doctor.examine(**how))
     assert tried and not any(problem for _, problem in tried)
     assert [f.line() for f in doctor.examine(**how)] == []
 

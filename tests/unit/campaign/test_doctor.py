@@ -75,12 +75,12 @@ def test_a_record_or_a_log_of_a_newer_version_is_left_alone(place):
     record.pop("record_sha256")
     path.write_text(json.dumps({**record, "record_sha256": run_record.digest(record)}))
     finding = only()
-    assert "made by a newer dlbench" in finding.what and not finding.mend
+    assert "made by a newer dlbench" in finding.what and not finding.repair_action
     path.unlink()
     log = place / "train.jsonl"
     log.write_text(log.read_text().replace('"log_version": 1', '"log_version": 99'))
     finding = only()
-    assert "version 99, made by a newer dlbench" in finding.what and not finding.mend
+    assert "version 99, made by a newer dlbench" in finding.what and not finding.repair_action
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_the_log_of_an_attempt_that_ended_well_is_rescued(place):
     (place / "run.json").unlink()
     (place / "train.jsonl").rename(place / attempts.OPEN)
     assert "an attempt that came to its end" in only().what
-    doctor.mend(doctor.examine())
+    doctor.repair(doctor.examine())
     assert judgement.state(ONE)[0] is State.UNREAD
     mended()
     assert judgement.state(ONE)[0] is State.CURRENT
@@ -188,11 +188,11 @@ def test_tables_with_a_flipped_bit_are_named_and_made_again(place):
         ("table", str(imported / "evals.parquet")),
         ("table", str(place / "steps.parquet")),
     ]
-    assert {f.what for f in found} == {"it is not what was written, by the digest in it"}
+    assert {f.what for f in found} == {"it does not match the digest in it"}
     mended(content=True)
     assert not (imported / "runs.parquet").exists()  # so that the next start imports again
     (study.parent / "from_papers.parquet").write_bytes(b"PAR1")
-    assert only().mend is None
+    assert only().repair_action is None
 
 
 def test_a_clock_that_was_set_back_is_said_and_the_times_stand(here):

@@ -168,7 +168,7 @@ def test_mnist_is_read_from_its_idx_files(tmp_path, monkeypatch):
     with pytest.raises(ArchiveError, match="expected to begin with 0000080100000007"):
         mnist.open(tmp_path)
     (tmp_path / "t10k-labels-idx1-ubyte.gz").write_bytes(b"<html>")
-    with pytest.raises(ArchiveError, match="not a whole gzip file"):
+    with pytest.raises(ArchiveError, match="not a complete gzip file"):
         mnist.open(tmp_path)
 
 

@@ -65,7 +65,7 @@ def test_an_empty_file_arrives_where_that_is_what_is_published(server, path):
 
 
 def test_progress_is_shown_with_rate_and_time_left(server, path, monkeypatch):
-    monkeypatch.setattr(download, "SHOW_EVERY_S", 0.05)
+    monkeypatch.setattr(download, "PROGRESS_EVERY_S", 0.05)
     server.pause_s = 0.005
     lines = []
     fetch_file([server.url()], path, len(CONTENT), report=lines.append)
@@ -204,7 +204,7 @@ def test_of_a_file_of_unpublished_size_a_limit_is_taken_that_a_dataset_may_raise
     server, path, says_length
 ):
     server.says_length = says_length
-    with pytest.raises(DownloadError, match=r"beyond the 500000 .* a greater `most_bytes`"):
+    with pytest.raises(DownloadError, match=r"more than the 500000 .* a greater `most_bytes`"):
         fetch_file([server.url()], path, sha256=SHA256, most_bytes=500_000)
     assert server.bytes_served < len(CONTENT) or says_length
     assert not path.exists()

@@ -121,7 +121,7 @@ def test_own_text_is_converted_and_another_text_has_another_digest(tmp_path):
     own = tmp_path / "own"
     own.mkdir()
     (own / "a.txt").write_text("abc " * 3000)
-    with pytest.raises(Error, match=r"data\.text must say where it lies"):
+    with pytest.raises(Error, match=r"set its folder in data\.text"):
         adopted()
     before = adopted(path=str(own), tokenizer="bytes")["text"]
     adopt_dataset.adopt("text", before.folder, tmp_path / "converted" / "manifest.json")
@@ -155,7 +155,7 @@ def test_a_study_reads_several_texts_each_from_its_folder_and_names_the_one_that
     folders["letters"].rmdir()
     with pytest.raises(Error, match=r"dataset text_letters: .*/letters: expected a folder"):
         adopted(names, **given)
-    with pytest.raises(Error, match=r"dataset text_book is text of your own.*did you mean 'books'"):
+    with pytest.raises(Error, match=r"dataset text_book is your own text.*did you mean 'books'"):
         adopted("text_book", **given)
     with pytest.raises(Error, match=r"data\.text\.folders"):
         adopted(names, folders={"Books": str(tmp_path)})

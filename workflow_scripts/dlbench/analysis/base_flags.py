@@ -1,22 +1,22 @@
-"""What keeps a comparison from being one of like with like: `base_flags`, `base_mismatch`.
+"""Flags of comparisons whose sides are not alike: the columns `base_flags` and `base_mismatch`.
 
-They name fields and facts in which the two sides differ, APART or NEIGHBOURS. Joined by `, ` they
-are a column of tables.
+A flag is a field or fact in which the two sides differ, or APART, or NEIGHBOURS. The columns join
+them by `, `.
 """
 
 from dlbench.tables.cells import Row, is_absent
 
-# In sessions between which the machine is not known to have stayed the same.
+# In different sessions, between which drift is not excluded.
 APART = "measured apart"
-NEIGHBOURS = "neighbours"  # others disturbed a run of either side
-OTHER_FLAGS = {NEIGHBOURS: "disturbed by others", APART: APART}  # flags beside fields, in few words
+NEIGHBOURS = "neighbours"  # others on the machine disturbed a run of a side
+OTHER_FLAGS = {NEIGHBOURS: "disturbed by others", APART: APART}  # flags that are no fields
 REMEDY = "With workflow_scripts/rerun_bases.py both sides are measured again, in one session."
 
-# Facts in which runs must agree, beside their fields, to be of one condition.
+# Facts in which runs of one condition agree, besides their fields.
 FACTS = ("site", "device_model", "framework_version", "timing_source", "item_shape")
 # Digests of hardware and software of a run.
 FINGERPRINTS = ("hardware_sha256", "software_sha256")
-MAY_BE_UNKNOWN = ("item_shape", *FINGERPRINTS)  # may be unknown of a run, which is no difference
+MAY_BE_UNKNOWN = ("item_shape", *FINGERPRINTS)  # unknown of some runs, which is no difference
 # A speedup compares like with like: these must agree between a point and its base, and the
 # batch per device (weak scaling) or the global batch (strong).
 BASE_KEYS = (
@@ -68,7 +68,7 @@ disturbed some of their runs'
 
 
 def note(flags: str | None) -> str:
-    """Flags in few words, for a row of a figure.
+    """Flags as a short note, for a row of a figure.
 
     >>> note("seed, measured apart"), note("")
     ('differs in seed \u00b7 measured apart', '')

@@ -5,7 +5,7 @@
   compared with the base of that group.
 - Imported runs are compared with those of their own site, device, software, kind of log and
   shape of items.
-- What was measured apart is compared as far as the drift between the sessions is known
+- Sides of different sessions are corrected for the drift between these, where it is known
   (dlbench/analysis/drift.py).
 - All comparisons of a study are one family: their p are adjusted for one another.
 """
@@ -26,7 +26,7 @@ from dlbench.tables.cells import Row
 from dlbench.tables.timing_sources import MEASURED, PUBLISHED
 
 NO_RUNS = "no runs"  # of the condition or of the base that finished
-NO_BASE = "no base"  # the study asks for no run of it
+NO_BASE = "no base"  # the study has no run of it
 GROUP = CONDITION
 # Fields with which the software differs by intent.
 SOFTWARE = {"framework", "environment", "runtime", "trainer"}
@@ -130,7 +130,7 @@ def pairs(study: Study, runs: Iterable[Row]) -> Iterator[Pair]:
                 None,
             )
             if base is None and isinstance(next(iter(conditions.values()))[0], _Imported):
-                continue  # logs that are there for another reason
+                continue  # logs that were imported for another purpose
             b = conditions.pop(base)[1] if base else None
             for name, (run, a) in conditions.items():
                 labels = {"condition": name, "base": base or str(entry["base"])}
@@ -177,7 +177,7 @@ def _order(run, names):
 
 
 def _named(conditions, fields):
-    """The conditions with names: options are in them, other companions where they tell apart."""
+    """[(name, run, repeats), ...]: names have options, other companions only where they must."""
     named = [name for name in fields if name == fields[0] or name.endswith("_options")]
     names = [_text(run, named) for run in conditions]
     if len(set(names)) < len(names):
@@ -225,17 +225,17 @@ def _differing(a, b, fields):
     if not SOFTWARE.isdisjoint(fields):
         differing.discard("software_sha256")
     if "power_limit_w" in fields:
-        differing.discard("hardware_sha256")  # GPUs tell their limit among what they are
+        differing.discard("hardware_sha256")  # which has the power limit of GPUs in it
     owner = next((name for name in ("framework", "environment") if name in fields), None)
     versions = {(row.get(owner), row.get("framework_version")) for row in rows}
     if owner and len(versions) == len({value for value, _ in versions}):
-        differing.discard("framework_version")  # each has one, which is what is compared
+        differing.discard("framework_version")  # each has one version, which is compared with it
     keys = (*base_flags.BASE_KEYS, base_flags.NEIGHBOURS)
     return [key for key in keys if key in differing and key not in fields]
 
 
 def _over(statistic, runs, name):
-    """A number over the runs that have one, or None."""
+    """A statistic over the runs that have the number; None if none has."""
     values = [run[name] for run in runs if not cells.is_absent(run.get(name))]
     return float(statistic(values)) if values else None
 

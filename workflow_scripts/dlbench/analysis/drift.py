@@ -3,19 +3,19 @@
 - Logarithms of throughput are y = mu_c + delta_s + scatter, for each device shape (nodes x devices
   per node) of its own: mu of the condition, delta of the session, nought in one of them. All
   conditions of a shape are taken to drift alike. Groups (condition, session) weigh by their runs.
-- Runs of the study and sentinels (conditions that a later session measured again) tell of drift,
-  but for those beside busy neighbours.
+- Drift is estimated from runs of the study and sentinels (conditions that a later session measured
+  again), but for those that others on the machine disturbed.
   Sessions are comparable where conditions with FEWEST_RUNS runs in either lead from one to the
   other.
-- Two sides measured apart are compared as if in one session: the base, moved to the sessions of the
-  other side by the drift of its own shape; where that is not known, the other side to those of the
-  base. Where a sentinel repeats the base, that is the base as the sentinel measured it.
+- Two sides of different sessions are compared as if of one: the drift of its shape moves the base
+  to the sessions of the other side or, where that drift is unknown, the other side to those of the
+  base. Where sentinels repeat the base, the moved base is what they measured.
 - Everything is a linear combination sum k_g y_g of means of groups. Its variance is
   sum k_g^2 s_g^2 / n_g; its degrees of freedom are (sum v_g)^2 / sum (v_g^2 / (n_g - 1)) with
   v_g = k_g^2 s_g^2 / n_g (F. E. Satterthwaite, Biometrics Bulletin 2, 1946, 110-114; B. L. Welch,
   Biometrika 34, 1947, 28-35). A group of one run has the scatter pooled over its shape's groups.
-- Sides that share a session, but not all of them in like shares, are compared so, too, where the
-  drift is known: sentinels that count as repeats of a base are of the session of what is new.
+- Sides that share sessions, but in unequal shares, are corrected, too, where the drift is known:
+  sentinels that count as repeats of a base belong to the session of the new runs.
 - TOST judges whether a drift is equivalent to none; only then may the two sides be compared.
 """
 
@@ -50,8 +50,8 @@ class Sides:
     """Two sides that are compared.
 
     Attributes:
-        difference: of their throughputs. If the sides have other sessions, or other shares of
-            them, and the drift between these is known, it is corrected for the drift and has its
+        difference: of their throughputs. If the sides differ in their sessions, or in the shares
+            of these, and the drift is known, it is corrected for the drift and includes its
             uncertainty.
         apart: no session has runs of both.
         drift: what the difference is corrected for, of the same sign; None if it is not corrected.
@@ -221,7 +221,7 @@ class _Group:
 
 
 class _Shape:
-    """The sessions of one device shape, with the least squares that tell their drift.
+    """The sessions of one device shape, with the least-squares estimates of their drift.
 
     Eliminating the conditions' means leaves L delta = R y, L the weighted Laplacian of sessions:
     L = sum_c (diag(n_c) - n_c n_c' / N_c), n_c the runs of a condition in each session, N_c in all.
@@ -262,7 +262,7 @@ class _Shape:
                 group.freedom = freedom
 
     def _connected(self):
-        """The part of each session: sessions that conditions with enough runs connect."""
+        """The connected component of each session; conditions with enough runs connect sessions."""
         components = np.arange(len(self.position))
         for counts in self._counts.values():
             (enough,) = np.nonzero(counts >= equivalence.FEWEST_RUNS)

@@ -58,9 +58,9 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """What the adjusted p say.
+        """The verdict by the adjusted p.
 
-        A difference that is there but surely smaller than the margin is `equivalent`. In a
+        A difference that exists but is shown to be smaller than the margin is `equivalent`. In a
         family of one that is the 90 % interval inside the margin, and `slower` or `faster`
         the 95 % interval without 1.
         """

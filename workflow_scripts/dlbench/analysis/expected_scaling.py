@@ -1,13 +1,12 @@
-"""What scaling is to be expected from the baselines of a machine, as a model that can be wrong.
+"""The scaling that the baselines of a machine predict, by a model that can be wrong.
 
-- The step on n devices takes what one device computes and an all-reduce of the model's gradients
-  among n devices, at the time that was measured for so many bytes: nothing overlaps.
-- Where weights are divided among the devices, the run says how many bytes of them are gathered in a
-  step and how many of gradients are reduced and scattered. Each device sends half as much for
-  either as for an all-reduce of so many bytes (NVIDIA/nccl-tests, doc/PERFORMANCE.md), so that an
-  all-reduce of half of both takes as long.
-- What one device computes is the step of the base, less an all-reduce where the base has several
-  devices. In strong scaling it is in proportion to the items of a device.
+- A step on n devices takes the computation of one device plus an all-reduce of the gradients among
+  n devices, whose time was measured for as many bytes. The two do not overlap.
+- With sharded weights, the run records how many bytes of weights a step gathers, and how many of
+  gradients it reduce-scatters. For either, a device sends half as much as for an all-reduce of as
+  many bytes (NVIDIA/nccl-tests, doc/PERFORMANCE.md), so an all-reduce of half of both takes as long.
+- The computation is the step of the base, less an all-reduce if the base has several devices. In
+  strong scaling it is in proportion to the items of a device.
 - Between two sizes the logarithm of the time is linear in that of the bytes; above the largest the
   bandwidth stays, below the smallest the time does.
 - Baselines are of the hardware, the framework's version and the exchange of the runs.
@@ -22,7 +21,7 @@ from dlbench.tables.cells import Row, is_absent
 
 MEASURE = "all_reduce"
 GRADIENT_BYTES = 4  # of a parameter: float32, also where products are of fewer bits
-# In what a baseline agrees with the runs of a point.
+# Columns in which a baseline equals the runs of a point.
 MATCHED = (
     *("framework", "framework_version", "environment", "runtime", "runtime_options"),
     *("threads_per_device", "strategy", "strategy_options", "launcher"),
@@ -32,7 +31,7 @@ MATCHED = (
 
 @dataclass(frozen=True)
 class Expected:
-    """What is expected on so many devices.
+    """The prediction for a number of devices.
 
     Attributes:
         images_per_second: items a second over all devices.
@@ -48,7 +47,7 @@ class Expected:
 
 
 def expected(series: Series, baselines: Sequence[Row]) -> list[Expected]:
-    """What is expected at the points of a series, its base included; [] where that is not known.
+    """The predictions for the points of a series and its base; [] where they are unknown.
 
     Args:
         baselines: rows of the table of that name.

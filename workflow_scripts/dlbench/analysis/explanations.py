@@ -1,13 +1,13 @@
 """What a step of a run is made of: the table of explanations, from its probes.
 
-- Each probe lacks what the one before it lacks, and one thing more (dlbench/study/probes.py). What
-  a thing costs is the difference of the mean times of a step with and without it, with Welch's
-  interval; the unit is the run. The last probe is computation. So the parts add up to the step.
-- What is done beside computation costs nothing here: of the input and the exchange this is the
-  part that a step waits for. Copies exchange nothing, and none waits for the slowest: the wait for
-  stragglers is in the exchange.
-- A part is told apart if its interval is above zero, all its probes are to be relied on, and one
-  session measured them.
+- Each kind of probe leaves out what the one before it leaves out, and one thing more
+  (dlbench/study/probes.py). The thing costs the difference of the mean step times with and without
+  it, with Welch's interval over runs. The last kind is computation alone, so parts add up to a step.
+- What overlaps with computation costs nothing here: of input and exchange a part is the time that a
+  step waits. Copies exchange nothing, and none waits for the slowest, so that waiting for stragglers
+  counts as exchange.
+- A part is resolved (column `told_apart`) if its interval is above zero, all its probes are
+  reliable, and one session measured them.
 """
 
 import math
@@ -104,7 +104,7 @@ def _parts(probes_by_kind: dict[str, list[Row | None]]) -> Iterator[Row]:
 
 
 def _part_name(kind, kinds):
-    """What the next probe is without: neighbours are apart where copies were measured."""
+    """The part that a kind of probe leaves out; `sharing` only if copies were measured."""
     if kind == probes.OTHER_DEVICES:
         return SHARING if probes.EXCHANGE in kinds else EXCHANGE
     return {probes.INPUT: INPUT, probes.EXCHANGE: EXCHANGE, probes.WAITS: WAITS, None: COMPUTATION}[
@@ -133,7 +133,7 @@ def _estimate(times, others=None):
 
 
 def _why_unreliable(rows):
-    """Why a difference of probes is not to be relied on; "" if it is."""
+    """Why a difference of probes is unreliable; "" if it is reliable."""
     unstable = sum(row["status"] == "unstable" for row in rows)
     if unstable:
         return f"{unstable} of {len(rows)} probes were disturbed"

@@ -20,7 +20,7 @@ from dlbench.tables import (
 class Tables:
     """The tables of a study, and of its runs, as pandas data frames; each access reads a file.
 
-    Runs whose numbers contradict one another have none of these.
+    Numbers of a run that contradict one another are left out.
     """
 
     def __init__(self, folder: Path | str, runs_folder: Path | str):

@@ -216,7 +216,7 @@ def _sd(error, ratios, runs):
 
 
 def _is_usable(row):
-    """Whether a run tells of its node: of one node, ended well, by our clock."""
+    """Whether a run is used: it was on one node, ended well, and was timed by our clock."""
     return (
         row.get("status") in ENDED_WELL
         and row.get("nodes") == 1

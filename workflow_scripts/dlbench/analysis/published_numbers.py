@@ -1,7 +1,7 @@
 """Files of published numbers: a CSV with a line for each, as studies/README.md describes them.
 
 Lines of one point state the same settings; a setting that the source does not state is empty.
-What is wrong is said with file and line, what was expected and what was found.
+Errors name file and line, what was expected and what was found.
 """
 
 import csv
@@ -229,7 +229,7 @@ def _real(name, text, where):
 
 
 def _check_together(points, path):
-    """Check that bases are there and that no number is there twice."""
+    """Check that bases exist and that no number occurs twice."""
     first_lines = {}
     for point in points.values():
         for number in point.numbers:
@@ -239,7 +239,7 @@ def _check_together(points, path):
                     f"{where}, base: expected the name of a point of this file, found "
                     f"{number.base!r}{phrases.did_you_mean(number.base, points)}"
                 )
-            # Several numbers of one kind are told apart by their notes; a run has one of each.
+            # Notes distinguish several numbers of a metric; a run has one of each.
             note = "" if number.metric in OF_RUNS else number.note
             key = (point.name, number.metric, number.base, note)
             if key in first_lines:

@@ -1,8 +1,8 @@
 """The tables of a single run: its steps, samples and evaluations.
 
-A stamp beside them says of which log they are and how many bytes each has. It is read for every
-run whenever results are collected, which takes a tenth of the time of opening the tables. What else
-is wrong with a table shows when it is read; then all are made again.
+A stamp file beside them has the digest of their log and the size of each. Whoever collects results
+reads it for every run, in a tenth of the time that opening the tables takes. Other damage to a table
+is noticed when it is read; then all are made again.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ FILES = (*(f"{name}.parquet" for name in RUN_TABLES), STAMP)
 
 
 def ensure_run_tables(run_id: str, log_sha256: str, results: Path = run_record.RESULTS) -> None:
-    """Make a run's tables (RUN_TABLES) from its logs unless all are there and of this log."""
+    """Make a run's tables (RUN_TABLES) from its logs, unless all exist and are of this log."""
     folder = run_record.folder(run_id, results)
     try:
         if read_json(f"{folder}/{STAMP}") == _stamp(folder, log_sha256):
@@ -48,7 +48,7 @@ def _stamp(folder, log_sha256):
 
 
 def run_table(folder: Path, name: str) -> pa.Table:
-    """One of the tables of a run, which are made again from its whole logs if it is damaged.
+    """A table of a run; if it is damaged, all are made again from the logs, if these are intact.
 
     Args:
         folder: the folder of the run, where `ensure_run_tables` has made it.
@@ -70,7 +70,7 @@ def run_table(folder: Path, name: str) -> pa.Table:
 
 
 def table_from_logs(folder: Path, name: str) -> pa.Table:
-    """One of the tables of a run, from its whole logs; nothing is written.
+    """A table of a run, made from its intact logs and not written.
 
     Raises:
         RecordError: the run's record or logs are damaged.
@@ -167,7 +167,7 @@ def _values(event):
 
 @contextlib.contextmanager
 def appender(output: Path, schema: pa.Schema) -> Iterator[Callable[[Iterable[Row]], None]]:
-    """Yield a function that appends rows to a Parquet file, which is whole afterwards."""
+    """Yield a function that appends rows to a Parquet file, which is complete at the end."""
     rows: list[Row] = []
     empty = parquet_files.table(rows, schema)
 

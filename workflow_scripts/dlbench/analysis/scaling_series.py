@@ -2,9 +2,9 @@
 
 - A series has runs that are equal in all but the number of devices and what goes with it:
   weak, the batch per device is fixed; strong, the global batch is.
-- Its base is its own runs on the fewest devices; without any on one device it borrows those of
-  another strategy, where there are some. What differs between a point and its base
-  (base_flags.BASE_KEYS) is named; so is that it was measured apart (dlbench/analysis/drift.py).
+- Its base are its runs on the fewest devices. Without runs on one device it borrows those of another
+  strategy, if there are any. A point has flags for what differs from its base
+  (base_flags.BASE_KEYS), and for different sessions (dlbench/analysis/drift.py).
 - Speedup is the ratio of throughputs to the base, efficiency that times the base's devices
   over the point's. Uncertainty adds on the logarithm (Welch's t, estimates.ratio).
 
@@ -24,7 +24,7 @@ from dlbench.tables.cells import Row
 
 # What is fixed in a kind of scaling.
 FIXED = {"weak": "batch_per_device", "strong": "global_batch"}
-# What a series can borrow a base across.
+# Fields in which a borrowed base may differ.
 STRATEGY = ("strategy", "strategy_options", "launcher")
 _FIRST = (
     "precision",
@@ -36,7 +36,7 @@ _FIRST = (
     "runtime_options",
     "copies_per_node",
 )
-# The seed is seen by the check of the base instead.
+# The check of the base compares the seed.
 _NOT_SHARED = (
     *("model", "dataset", "nodes", "devices_per_node", "batch_per_device", "repeat", "sentinel"),
     *("probe", "warmup_steps", "seed", "profile"),
@@ -45,7 +45,7 @@ FURTHER = (
     *("site", "timing_source", "item_shape"),
     *(name for name in FIELDS if name not in (*_FIRST, *_NOT_SHARED)),
 )
-# What a series is, beside model, dataset and what is fixed.
+# Fields that a series shares, besides model, dataset and the fixed one.
 SERIES = (*_FIRST, *FURTHER)
 ONE_COUNT = "one number of devices"
 MARGIN = 0.01  # of equivalence, where no study says another
@@ -160,7 +160,7 @@ def _run_name(run, study):
 
 
 def series_from_table(points: Sequence[Row], rows: Iterable[Row]) -> list[Series]:
-    """The Series that a table of speedups is of.
+    """The Series behind a table of speedups.
 
     Args:
         points: rows of the table of speedups.
@@ -170,7 +170,7 @@ def series_from_table(points: Sequence[Row], rows: Iterable[Row]) -> list[Series
     runs = {_run_name(row, study): _plain(row) for row in rows}
     series: dict[tuple[Any, ...], list[Row]] = {}
     for point in map(_plain, points):
-        if not point["run_ids"]:  # of a table of before
+        if not point["run_ids"]:  # in a table of an earlier version
             continue
         kind, ids = point["scaling"], point["run_ids"].split(" ")
         # Runs on one number of devices are a series for each of these.
@@ -226,7 +226,7 @@ def _estimate(row, name, runs):
 
 
 def planned_series(rows: Sequence[Row], well: Sequence[Series]) -> list[PlannedSeries]:
-    """The series that there would be if all runs had ended well.
+    """The series that would exist if all runs had ended well.
 
     Args:
         rows: as of `all_series`.

@@ -2,8 +2,8 @@
 
 Series are made once, for this table; figures, report and rerun_bases read them from it.
 
-Laws of scaling (laws.py) are fitted to what speedups are made of: throughputs corrected for the
-drift between the sessions of a point and its base, which must be shown to be equivalent to none.
+Laws of scaling (laws.py) are fitted to the throughputs behind the speedups, corrected for the drift
+between the sessions of a point and its base, which must be shown to be equivalent to none.
 """
 
 from collections.abc import Sequence
@@ -89,7 +89,7 @@ def _rates(prefix, throughput, row):
 
 
 def _note(series, point):
-    """What a number lacks, and why."""
+    """Why a row lacks a number or an interval."""
     notes = []
     if series.base is None:
         notes.append(f"no speedup: {ONE_COUNT}")
@@ -107,7 +107,7 @@ def _note(series, point):
 
 
 def _laws(series):
-    """What the laws of scaling say of a series, or why they are not asked."""
+    """The columns of the laws fitted to a series, or why none is fitted."""
     if series.base is None:
         return {"fit": f"no fit: {ONE_COUNT}"}
     devices = [run["devices"] for run in series.runs]

@@ -1,9 +1,9 @@
-"""What is wrong with a results folder, why it matters, and how it is repaired.
+"""Find what is wrong with a results folder, say why it matters, and repair it.
 
-- Examining changes nothing: it may be done at any time, also while runs are trained.
+- Examining changes nothing, so it may be done at any time, also while runs are trained.
 - Repairing deletes nothing: files that have to go are moved to results/aside, where they keep
   their path.
-- What only a person may decide (ending a process, emptying a disk) is named, not done.
+- What a person must decide (ending a process, emptying a disk) is reported, not done.
 
 doctor_runs.py examines the runs, doctor_batches.py the largest batches that were found,
 doctor_tables.py what was made of them, doctor_surroundings.py everything around them.
@@ -48,7 +48,7 @@ def examine(
     ]
 
 
-def mend(problems: list[Problem]) -> list[tuple[Problem, str]]:
+def repair(problems: list[Problem]) -> list[tuple[Problem, str]]:
     """Repair what can be repaired.
 
     Returns:
@@ -62,16 +62,16 @@ def mend(problems: list[Problem]) -> list[tuple[Problem, str]]:
             f"a workflow is at work here (process {', '.join(map(str, pids))}): nothing is "
             "repaired under it; try again when it has ended"
         )
-    tried = []
+    results = []
     for problem in problems:
-        if problem.mend:
+        if problem.repair_action:
             failure = ""
             try:
-                problem.mend()
+                problem.repair_action()
             except (Error, OSError) as error:
                 failure = str(error)
-            tried.append((problem, failure))
-    return tried
+            results.append((problem, failure))
+    return results
 
 
 def enter_workflow_folder(folder: str | Path) -> Path:

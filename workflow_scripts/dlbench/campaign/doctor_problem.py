@@ -21,8 +21,8 @@ class Problem:
 
     Attributes:
         where: a path relative to the folder of the workflow.
-        repair: what to do, or what --repair does if there is `mend`.
-        mend: repairs it; None if only a person can.
+        repair: what to do, or what --repair does if there is `repair_action`.
+        repair_action: repairs it; None if only a person can.
     """
 
     kind: str
@@ -30,17 +30,19 @@ class Problem:
     what: str
     why: str
     repair: str
-    mend: Callable[[], object] | None = None
+    repair_action: Callable[[], object] | None = None
 
     def line(self) -> str:
         """One line for people; control characters of file names and logs are escaped."""
-        words = f"{self.kind}: {self.where}: {self.what}; {self.why}; repair: {self.repair}"
-        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)
+        text = f"{self.kind}: {self.where}: {self.what}; {self.why}; repair: {self.repair}"
+        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
     def plain(self) -> dict[str, Any]:
         """As plain values, for JSON."""
         names = ("kind", "where", "what", "why", "repair")
-        return {name: getattr(self, name) for name in names} | {"repairable": bool(self.mend)}
+        return {name: getattr(self, name) for name in names} | {
+            "repairable": bool(self.repair_action)
+        }
 
 
 def put_aside(path: str | Path) -> Path:

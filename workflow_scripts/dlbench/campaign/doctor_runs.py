@@ -9,7 +9,7 @@ from datetime import datetime
 
 from dlbench import Error
 from dlbench.campaign.doctor_problem import Problem, put_aside
-from dlbench.campaign.doctor_tables import damage
+from dlbench.campaign.doctor_tables import describe_damage
 from dlbench.log import attempts, event_fields, event_log
 from dlbench.plan import standing
 from dlbench.records import belief, parse_run, progress, rereading, run_record, sentinel_runs
@@ -18,7 +18,7 @@ from dlbench.study.runs import Run, is_sentinel
 from dlbench.tables import parquet_files, run_columns
 
 TRAINED_AGAIN = "the next start trains it again"
-SHOWN = 3  # runs that are named where there are many
+MAX_SHOWN = 3  # runs that are named where there are many
 TRAINED_LATER = "the next start finds it when it makes tables, the one after trains it again"
 READ_AGAIN = "the next start reads its log again, --repair does so now"
 
@@ -38,12 +38,12 @@ def problems(
             yield from _problems(place, study.hang_limit_s if study else 300.0, content)
     others = [place.name for place in places if place.name not in known]
     if study and unknown and others:
-        more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
+        more = f" and {len(others) - MAX_SHOWN} more" if len(others) > MAX_SHOWN else ""
         yield Problem(
             "unknown runs",
             str(run_record.RESULTS / "runs"),
             f"{len(others)} of no run of the study {study.name!r}: "
-            f"{', '.join(others[:SHOWN])}{more}",
+            f"{', '.join(others[:MAX_SHOWN])}{more}",
             "no table or figure of it has them",
             "none needed; another study may have them: move away those that none has",
         )
@@ -54,41 +54,43 @@ def _problems(place, hang_limit_s, content):
     unfinished = not path.exists() and not event_log.final_run_end(log) and progress.head(log)
     if unfinished and standing.is_written(log, hang_limit_s):
         return  # it is being trained
-    spare = log.with_name(attempts.OPEN)
-    if spare.exists():
-        yield _open_attempt(place, log, spare)
+    open_log = log.with_name(attempts.OPEN)
+    if open_log.exists():
+        yield _open_attempt(place, log, open_log)
     try:
         record = run_record.read(path)
-        _see_its_place(place, record)
+        _check_place(place, record)
     except run_record.NewerVersion as error:
         yield Problem(
             "record",
             str(path),
-            _why(error, path),
+            _reason_of(error, path),
             "what it says cannot be known here",
             "update dlbench to at least its version",
         )
         return
     except run_record.RecordError as error:
-        if log.exists() or path.exists() or not spare.exists():
-            yield from _without_record(place, log, path, _why(error, path))
+        if log.exists() or path.exists() or not open_log.exists():
+            yield from _without_record(place, log, path, _reason_of(error, path))
         return
     for digests in (False, True) if content else (False,):
         try:
             run_record.check_files(place, record, digests)
         except (run_record.RecordError, OSError) as error:
             what = str(error).replace(f"{place}/", "")
-            yield _other_files(place, what, TRAINED_LATER if digests else TRAINED_AGAIN)
+            yield _changed_files(place, what, TRAINED_LATER if digests else TRAINED_AGAIN)
             return
-    ours = record["parser_version"] == run_record.PARSER_VERSION  # else it is read again anyway
-    if content and ours and (differs := _differs_from_log(place, record)):
+    same_version = (
+        record["parser_version"] == run_record.PARSER_VERSION
+    )  # else it is read again anyway
+    if content and same_version and (differs := _differs_from_log(place, record)):
         yield Problem(
             "record",
             str(path),
             f"its {differs} is not what its log says",
             "somebody edited it, and the next start would believe it",
             "--repair reads its log again",
-            _reading(place),
+            _reread_action(place),
         )
     yield from _tables(place, record, content)
     yield from _dates(log, content)
@@ -101,27 +103,27 @@ def _of_sentinel(place, content):
         return
     try:
         record = run_record.read(path)
-        _see_its_place(place, record)
+        _check_place(place, record)
         run_record.check_files(place, record, content)
     except (run_record.RecordError, OSError) as error:
         yield Problem(
             "sentinel",
             str(place),
-            _why(error, path),
+            _reason_of(error, path),
             "it is left out of the table sentinels, and of the drift",
             "no start trains it again; --repair moves the folder aside",
             functools.partial(put_aside, place),
         )
 
 
-def _see_its_place(place, record):
+def _check_place(place, record):
     if record["run_id"] != place.name:
         raise run_record.RecordError(f"it is the record of {record['run_id']}")
     if any("/" in name or name.startswith(".") for name in record["files"]):
         raise run_record.RecordError("it names files outside of its folder")
 
 
-def _why(error, path):
+def _reason_of(error, path):
     return str(error).removeprefix(f"{path}: ")
 
 
@@ -149,7 +151,12 @@ def _without_record(place, log, path, why):
         )
     elif state == "whole":
         yield Problem(
-            "record", str(path), why, "its numbers are not believed", READ_AGAIN, _reading(place)
+            "record",
+            str(path),
+            why,
+            "its numbers are not believed",
+            READ_AGAIN,
+            _reread_action(place),
         )
     elif state == "foreign":
         yield Problem(
@@ -162,14 +169,16 @@ def _without_record(place, log, path, why):
         )
     else:
         kept = place / "checkpoint" / "latest.json"
-        again = "the next start goes on from its checkpoint" if kept.exists() else TRAINED_AGAIN
+        consequence = (
+            "the next start goes on from its checkpoint" if kept.exists() else TRAINED_AGAIN
+        )
         kind = "interrupted" if state == "open" else "log"
         yield Problem(
             kind,
             str(log),
             damage,
             "no result was taken from it",
-            f"{again}; --repair moves the log aside",
+            f"{consequence}; --repair moves the log aside",
             functools.partial(_forget, place),
         )
 
@@ -189,7 +198,7 @@ def _log_state(place, log):
             if not event_log.final_run_end(path) and path == log:
                 return "open", "it stops without an end"
     except (event_fields.LogError, OSError, TypeError) as error:
-        return "damaged", _why(error, log)
+        return "damaged", _reason_of(error, log)
     if not made_from:
         return "damaged", "what the run was made from is not in it"
     if not start:
@@ -204,7 +213,7 @@ def _log_state(place, log):
     return ("damaged", damage) if damage else ("whole", "")
 
 
-def _reading(place):
+def _reread_action(place):
     """A function that makes a run's record from its log; None where its log has not what it is."""
     try:
         events = event_log.read(place / "train.jsonl")
@@ -222,44 +231,44 @@ def _reading(place):
     return read
 
 
-def _open_attempt(place, log, spare):
+def _open_attempt(place, log, open_log):
     """An attempt that was killed with its supervisor, before or after its end."""
-    if not log.exists() and event_log.final_run_end(spare):
+    if not log.exists() and event_log.final_run_end(open_log):
         return Problem(
             "interrupted",
-            str(spare),
+            str(open_log),
             "the log of an attempt that came to its end",
             "its result is not taken: its supervisor was killed before that",
             "--repair gives the log its name again",
-            lambda: spare.rename(log),
+            lambda: open_log.rename(log),
         )
-    if log.exists() and log.samefile(spare):
+    if log.exists() and log.samefile(open_log):
         return Problem(
             "interrupted",
-            str(spare),
+            str(open_log),
             "a second name of the run's log is left",
             "its supervisor was killed; another attempt would move the log aside",
             "--repair moves that name aside",
-            functools.partial(put_aside, spare),
+            functools.partial(put_aside, open_log),
         )
     return Problem(
         "interrupted",
-        str(spare),
+        str(open_log),
         "the log of an attempt that was killed",
         "no result was taken from it",
         f"{TRAINED_AGAIN}; --repair moves it aside",
-        functools.partial(put_aside, spare),
+        functools.partial(put_aside, open_log),
     )
 
 
-def _other_files(place, what, again):
+def _changed_files(place, what, consequence):
     """The record is sound, but the log has changed since: neither is known to be right."""
     return Problem(
         "run",
         str(place),
         what,
         "its record and its logs do not belong together",
-        f"{again}; --repair forgets it now, its logs kept aside",
+        f"{consequence}; --repair forgets it now, its logs kept aside",
         functools.partial(_forget, place),
     )
 
@@ -289,7 +298,7 @@ def _tables(place, record, content):
         if log_sha256 != record["log_sha256"]:
             what = "made from another log" if log_sha256 else "no table of ours"
         else:
-            what = damage(path) if content else ""
+            what = describe_damage(path) if content else ""
         if what:
             yield Problem(
                 "table",

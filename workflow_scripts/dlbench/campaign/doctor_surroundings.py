@@ -38,7 +38,7 @@ def problems(content: bool = False) -> Iterator[Problem]:
         yield from _locks()
         yield from _markers()
         yield from _orphans()
-    yield from _parts(run_record.RESULTS)
+    yield from _problems_of_parts(run_record.RESULTS)
     yield from _data(content)
     yield from _images()
 
@@ -75,7 +75,7 @@ def _disk(results):
 def _permissions(results):
     """Where the group may read (or write) the results, it may do so everywhere below."""
     wanted = results.stat().st_mode & (stat.S_IRGRP | stat.S_IWGRP)
-    shut = []
+    closed = []
     for root, folders, files in os.walk(results):
         folders[:] = [name for name in folders if name != ASIDE and not _is_tree(Path(root, name))]
         for name in [*folders, *files]:
@@ -83,16 +83,16 @@ def _permissions(results):
             with contextlib.suppress(OSError):
                 mode = path.lstat().st_mode
                 if not stat.S_ISLNK(mode) and _lacking(mode, wanted):
-                    shut.append((path, mode))
-    if shut:
-        example, _ = shut[0]
+                    closed.append((path, mode))
+    if closed:
+        example, _ = closed[0]
         yield Problem(
             "permissions",
             str(example),
-            f"{len(shut)} files or folders shut out the group that may use {results}",
+            f"{len(closed)} files or folders shut out the group that may use {results}",
             "others of the group cannot read these results or go on with them",
             "--repair gives the group what it has of the results; see your umask",
-            functools.partial(_open_up, shut, wanted),
+            functools.partial(_open_up, closed, wanted),
         )
 
 
@@ -110,8 +110,8 @@ def _lacking(mode, wanted):
     return needed & ~mode
 
 
-def _open_up(shut, wanted):
-    for path, mode in shut:
+def _open_up(closed, wanted):
+    for path, mode in closed:
         path.chmod(stat.S_IMODE(mode) | _lacking(mode, wanted))
 
 
@@ -161,19 +161,19 @@ def _markers():
         path = Path(name or "")
         if not name or not path.exists():
             continue
-        repair, mend = "the next start makes it again", None
+        repair, action = "the next start makes it again", None
         if path.parent.parent == run_record.RESULTS / "runs":
             with contextlib.suppress(run_record.RecordError, OSError):
                 run_record.check_files(path.parent, run_record.read(path.parent / "run.json"))
                 repair = "the next start sees that its record stands; --repair takes the mark away"
-                mend = functools.partial(put_aside, marker)
+                action = functools.partial(put_aside, marker)
         yield Problem(
             "incomplete",
             name,
             "marked as half written by a workflow that is gone",
             "Snakemake would not use it",
             repair,
-            mend,
+            action,
         )
 
 
@@ -181,8 +181,8 @@ def _orphans():
     """Trainers of this folder whose workflow is gone."""
     here = os.path.realpath(".")
     processes = {pid: others for pid, *others in snakemake_files.processes()}
-    for pid, (words, cwd, parent) in sorted(processes.items()):
-        program = next((Path(w).name for w in words[:4] if Path(w).name in TRAINERS), None)
+    for pid, (command, cwd, parent) in sorted(processes.items()):
+        program = next((Path(w).name for w in command[:4] if Path(w).name in TRAINERS), None)
         if cwd != here or not program:
             continue
         if parent in processes and processes[parent][1] == here and _program(processes[parent][0]):
@@ -196,13 +196,13 @@ def _orphans():
         )
 
 
-def _program(words):
-    return any(Path(word).name in TRAINERS for word in words[:4])
+def _program(command):
+    return any(Path(word).name in TRAINERS for word in command[:4])
 
 
-def _parts(results):
+def _problems_of_parts(results):
     """What a write that was killed left behind."""
-    for path in _leftovers(results):
+    for path in _partial_files(results):
         yield Problem(
             "left over",
             str(path),
@@ -213,7 +213,7 @@ def _parts(results):
         )
 
 
-def _leftovers(results):
+def _partial_files(results):
     for root, folders, files in os.walk(results):
         folders[:] = [name for name in folders if name != ASIDE and not _is_tree(Path(root, name))]
         for name in files:
@@ -247,11 +247,11 @@ def _data(content):
 def _of_data(place, adopted, where):
     if adopted:
         return (f"restore the shards in {adopted}, or convert the dataset here (data.store)",)
-    mend = functools.partial(_unmade, place, where)
-    return "the next start converts it again; --repair moves manifest and shard aside", mend
+    action = functools.partial(_remake_shard, place, where)
+    return "the next start converts it again; --repair moves manifest and shard aside", action
 
 
-def _unmade(place, where):
+def _remake_shard(place, where):
     """Have a dataset converted again, and the shard that differs written again."""
     for path in (Path(where), place / "manifest.json"):
         if path.is_file() and path.parent == place:

@@ -12,23 +12,23 @@ from dlbench.tables import parquet_files, table_names
 def problems(content: bool = False) -> Iterator[Problem]:
     """Yield a Problem for each damaged table; those of imports, which may be long, with content."""
     for path in sorted((run_record.RESULTS / "tables").glob("*.parquet")):
-        if what := damage(path):
+        if what := describe_damage(path):
             ours = path.stem in (*table_names.OF_STUDY, *table_names.OF_MACHINES)
             yield _problem(path, what, (path,) if ours else ())
     imports = (run_record.RESULTS / "imports").glob("*/*.parquet") if content else ()
     for path in sorted(imports):
-        if what := damage(path):
+        if what := describe_damage(path):
             # The table of runs is the one that the workflow sees to be missing.
             yield _problem(path, what, {path, path.with_name("runs.parquet")})
 
 
-def damage(path: Path) -> str:
+def describe_damage(path: Path) -> str:
     """What is wrong with a table, by the digest that it has; "" if nothing is known to be."""
     try:
         parquet_files.check(path)
     except parquet_files.TableError as error:
-        words = str(error).partition(";")[0]  # what is to be done about it follows
-        return words.removeprefix(f"{path} is damaged: ").removeprefix(f"{path} ")
+        text = str(error).partition(";")[0]  # what is to be done about it follows
+        return text.removeprefix(f"{path} is damaged: ").removeprefix(f"{path} ")
     return ""
 
 

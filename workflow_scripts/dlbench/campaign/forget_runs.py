@@ -18,7 +18,7 @@ from dlbench.study import batch_searches
 from dlbench.study.config import Study
 
 
-def add_choice(parser: ArgumentParser) -> None:
+def add_selection_flags(parser: ArgumentParser) -> None:
     """Add the flags that choose runs."""
     parser.add_argument(
         "run_id",
@@ -38,27 +38,27 @@ def add_choice(parser: ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only say what would be forgotten")
 
 
-def chosen(args: Namespace, study: Study | None = None) -> list[str]:
+def select(args: Namespace, study: Study | None = None) -> list[str]:
     """The ids of the runs, and of the searches for a largest batch, that a command line chooses.
 
     Args:
-        args: the parsed flags of `add_choice`.
+        args: the parsed flags of `add_selection_flags`.
         study: leave out runs that are not of this Study; None: all runs in the results.
 
     Raises:
         Error: a run that was named has no results, or is not of the study.
     """
-    ours = {run.id for run in study.runs} | study.searches.keys() if study else set()
+    known = {run.id for run in study.runs} | study.searches.keys() if study else set()
     if args.run_id and args.message:
         raise Error(
             "expected either runs or --message, found both: runs that are named are chosen "
             "whatever their message"
         )
     for run_id in args.run_id:
-        if study and run_id not in ours:
+        if study and run_id not in known:
             raise Error(
                 f"no run {run_id!r} in the study {study.name!r}"
-                f"{phrases.did_you_mean(run_id, ours)}; "
+                f"{phrases.did_you_mean(run_id, known)}; "
                 "of which study is it? Name that with --configfile"
             )
         if not run_record.folder(run_id).is_dir() and not _is_search(run_id):
@@ -70,10 +70,10 @@ def chosen(args: Namespace, study: Study | None = None) -> list[str]:
         *run_record.ids_with_status(args.status, args.message),
         *batch_searches.failed_searches(args.status, args.message),
     ]
-    return [run_id for run_id in run_ids if study is None or run_id in ours]
+    return [run_id for run_id in run_ids if study is None or run_id in known]
 
 
-def refuse_if_at_work() -> None:
+def check_not_running() -> None:
     """Raise an Error while Snakemake is at work here.
 
     Another Snakemake would not start beside it, and the runs would be forgotten already.

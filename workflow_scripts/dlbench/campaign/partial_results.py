@@ -53,7 +53,7 @@ def _collect(study, output):
         imports = tuple(e for e in study.imports if (collect_runs.IMPORTS / e["name"]).is_dir())
         done = dataclasses.replace(study, runs=runs, imports=imports)
         try:
-            with _view([*runs, *_sentinels(runs)], output):
+            with _linked_records([*runs, *_sentinels(runs)], output):
                 kind = site_devices.devices(study.site).kind
                 collect_runs.collect(done, kind, output / "tables", results=output)
             return done
@@ -69,7 +69,7 @@ def _sentinels(runs):
 
 
 @contextlib.contextmanager
-def _view(runs, output):
+def _linked_records(runs, output):
     """The records of some runs beside one another in `output`, as in the results.
 
     Logs and traces are links, for so long only; a run's own tables are copied, or are made there.

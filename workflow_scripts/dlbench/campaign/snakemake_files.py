@@ -48,7 +48,7 @@ def _marked(mark):
 def workflows(folder: str | Path = ".") -> list[int]:
     """Process ids of Snakemake at work in a folder, on this machine."""
     here = os.path.realpath(folder)
-    return [pid for pid, words, cwd, _ in processes() if cwd == here and _is_snakemake(words)]
+    return [pid for pid, command, cwd, _ in processes() if cwd == here and _is_snakemake(command)]
 
 
 def processes() -> Iterator[tuple[int, list[str], str, int]]:

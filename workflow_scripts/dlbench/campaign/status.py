@@ -53,7 +53,7 @@ OWN_STEPS = "their own steps"
 DRIFT = Path("results/tables/drift.csv")
 
 
-def show(
+def print_status(
     study: Study,
     at_a_time: int | None = None,
     with_runs: bool = False,
@@ -74,8 +74,8 @@ def show(
 
 def print_report(report: dict[str, Any], as_json: bool = False) -> None:
     """Print a report, without control characters that logs may have."""
-    words = json.dumps(report) if as_json else "\n".join(status_text.lines(report))
-    print(terminal.plain(words), flush=True)
+    text = json.dumps(report) if as_json else "\n".join(status_text.lines(report))
+    print(terminal.plain(text), flush=True)
 
 
 def report(study: Study, at_a_time: int | None = None, with_runs: bool = False) -> dict[str, Any]:
@@ -91,10 +91,10 @@ def report(study: Study, at_a_time: int | None = None, with_runs: bool = False) 
         counts[standing.state] += 1
     taken = {s.run.id: s.duration_s for s in standings if s.ended_well}
     for standing in standings:
-        if (own := _left_by_steps(standing)) is not None:
+        if (own := _remaining_by_steps(standing)) is not None:
             taken[standing.run.id] = standing.duration_s + own
     estimates = costs.Estimates(study.runs, lambda run: taken.get(run.id), costs.stopped_after_s)
-    left = {s.run.id: _left(s, estimates) for s in standings if s.state in LEFT}
+    left = {s.run.id: _remaining(s, estimates) for s in standings if s.state in LEFT}
     return {
         "schema_version": SCHEMA_VERSION,
         "study": study.name,
@@ -125,7 +125,7 @@ def _reasons(study, standings):
         yield "excluded", f"{left_out.block}: {left_out.reason}"
 
 
-def _left_by_steps(standing):
+def _remaining_by_steps(standing):
     """Seconds that the steps of a running run still take; None if it has done too few."""
     going = standing.latest_progress
     if not going or going.step_time_s is None:
@@ -133,9 +133,9 @@ def _left_by_steps(standing):
     return max(0, going.total_steps - going.step) * going.step_time_s
 
 
-def _left(standing, estimates):
+def _remaining(standing, estimates):
     """(seconds that a run still takes, on what that rests)."""
-    own = _left_by_steps(standing)
+    own = _remaining_by_steps(standing)
     if own is not None:
         return own, OWN_STEPS
     seconds, basis = estimates.of(standing.run)

@@ -11,7 +11,7 @@ from dlbench.log.event_log import FAILED
 from dlbench.plan.standing import LEFT
 from dlbench.records import costs, sessions
 
-SHOWN = 8  # reasons and running runs on the screen
+MAX_SHOWN = 8  # reasons and running runs on the screen
 
 
 def lines(report: dict[str, Any]) -> Iterator[str]:
@@ -31,21 +31,22 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
             yield _count(state, counts[state], "")
     if report["running"]:
         yield from ("", "running")
-        for run in report["running"][:SHOWN]:
+        for run in report["running"][:MAX_SHOWN]:
             yield f"  {run['label']}"
-            yield f"    {_going(run)}"
+            yield f"    {_describe_progress(run)}"
         yield from _more(report["running"])
     if report["reasons"]:
         yield from ("", "why")
-        for reason in report["reasons"][:SHOWN]:
+        for reason in report["reasons"][:MAX_SHOWN]:
             why = terminal.message(reason["message"], 200)
             yield f"{reason['runs']:7d}  {reason['state']:<11}  {why}"
         yield from _more(report["reasons"])
     if report["largest_batches"]:
         yield from ("", "largest batches that fit (max)")
         for one in report["largest_batches"]:
+            reason = one["reason"] or _describe_tries(one["tries"])
             yield f"{one['batch_per_device'] or one['state']:>9}  {one['label']}"
-            yield f"           {terminal.message(one['reason'] or _tried(one['tries']), 200)}"
+            yield f"           {terminal.message(reason, 200)}"
     yield ""
     yield from _cost_lines(report["cost"], any(counts[state] for state in LEFT))
     over = report["sessions"]
@@ -76,7 +77,7 @@ def duration(seconds: float) -> str:
     return f"{hours // 24} d {hours % 24} h"
 
 
-def _tried(tries):
+def _describe_tries(tries):
     """How far a search has come."""
     if tries:
         return f"{tries} tried so far; the next start goes on"
@@ -92,25 +93,25 @@ def _split(counts, states):
 
 
 def _more(entries):
-    if len(entries) > SHOWN:
-        yield f"  and {len(entries) - SHOWN} more; --json has them all"
+    if len(entries) > MAX_SHOWN:
+        yield f"  and {len(entries) - MAX_SHOWN} more; --json has them all"
 
 
-def _going(run):
-    words = "no step yet"
+def _describe_progress(run):
+    text = "no step yet"
     if run["step"] is not None:
-        words = f"step {run['step']}/{run['total_steps']}"
+        text = f"step {run['step']}/{run['total_steps']}"
     if run["rate"]:
-        words += f", {run['rate']}"
-    words += f", since {duration(run['elapsed_s'])}"
-    words += f", {run['message']}" if run["message"] else ""
-    return words if run["left_s"] is None else f"{words}, {duration(run['left_s'])} left"
+        text += f", {run['rate']}"
+    text += f", since {duration(run['elapsed_s'])}"
+    text += f", {run['message']}" if run["message"] else ""
+    return text if run["left_s"] is None else f"{text}, {duration(run['left_s'])} left"
 
 
 def _cost_lines(cost, any_left):
     aside = cost["aside_node_hours"]
-    kept = f", of which {costs.node_hours(aside)} in attempts kept aside" if aside else ""
-    yield f"  used  {costs.node_hours(cost['used_node_hours'])}{kept}"
+    aside_text = f", of which {costs.node_hours(aside)} in attempts kept aside" if aside else ""
+    yield f"  used  {costs.node_hours(cost['used_node_hours'])}{aside_text}"
     if not any_left:
         return
     if cost["left_s"] is None:
@@ -118,9 +119,11 @@ def _cost_lines(cost, any_left):
         return
     done_at = datetime.strptime(cost["done_at"], event_fields.UTC_FORMAT)
     done_at = done_at.replace(tzinfo=timezone.utc).astimezone()
-    how = f"{cost['at_a_time']} at a time" if cost["at_a_time"] > 1 else "one after the other"
+    order_text = (
+        f"{cost['at_a_time']} at a time" if cost["at_a_time"] > 1 else "one after the other"
+    )
     yield (
-        f"  left  about {costs.node_hours(cost['left_node_hours'])}; {how} "
+        f"  left  about {costs.node_hours(cost['left_node_hours'])}; {order_text} "
         f"{duration(cost['left_wall_s'])}, until {done_at:%a %d %b %H:%M}"
     )
     yield f"        {costs.describe_bases(cost['estimates'])}"

@@ -9,7 +9,8 @@ states of jobs.
 - If it does not answer, jobs count as running. If it answers but does not know a job, the job
   counts as lost after LOST_S.
 - The executor cancels no jobs while it queries states, and does not know the jobs of a Snakemake
-  that was killed. So leftover jobs are cancelled when a start fails, and before the next one trains.
+  that was killed. So leftover jobs are cancelled when a start fails and before the next one
+  trains anything.
 
 .snakemake/cluster_jobs has ID for each watched job, with the id of its run and of the start's
 session, one a line; ID.end with its exit code; ID.lost, whose date is when the scheduler first did
@@ -37,7 +38,7 @@ LOST_S = 60.0
 CACHE_S = 5.0
 START = "DLBENCH_START"  # the variable with the id of the session of a start
 CANCEL_TIMEOUT_S = 180.0  # supervisors may write a last checkpoint
-# Variables of the job in which Snakemake itself may run, which sbatch or qsub would take for options.
+# Variables of the job in which Snakemake itself may run: sbatch and qsub read options from them.
 JOB_VARIABLES = re.compile(r"SLURM_(?!CONF$|MPI_TYPE$|CLUSTERS$)|PBS_(?!DEFAULT$)")
 RUNS = re.compile(r"\brun_id=([a-z0-9_.-]+)")  # in the command of a job
 

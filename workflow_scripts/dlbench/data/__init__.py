@@ -1,7 +1,7 @@
-"""Datasets: fetched, converted to TFRecords, verified, or adopted from others.
+"""Datasets: download them, convert them to TFRecords, verify them, or adopt existing TFRecords.
 
-- datasets/ and transports/ have one file a dataset and a URL scheme, found by its name.
-- Other rooms use the programs' files (fetch_dataset, convert_dataset, verify_dataset,
-  adopt_dataset, list_datasets), stores and tfrecord.
-- Imports common. What a dataset's file imports at its top is the standard library.
+- datasets/ has one file for each dataset, transports/ one for each URL scheme, found by its name.
+- Other rooms use the modules of the programs (fetch_dataset, convert_dataset, verify_dataset,
+  adopt_dataset, list_datasets) and stores.
+- The file of a dataset imports only the standard library at module level.
 """

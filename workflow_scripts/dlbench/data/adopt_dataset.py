@@ -1,9 +1,9 @@
-"""Adopt TFRecords that others made: another user's store, or shards of other tools.
+"""Adopt existing TFRecords: another user's store, or shards that other tools wrote.
 
-- A folder with our manifest is a store. It is verified once and used where it lies, never copied.
-- Other shards are recognised by the keys of their records: those of tensorflow/models
-  (image/encoded, image/class/label) and of TensorFlow Datasets (image, label).
-- A folder of the user's own text is converted: what is adopted is the text.
+- A folder with our manifest is a store. It is verified once and used in place, never copied.
+- The layout of other shards follows from the keys of their records: tensorflow/models has
+  image/encoded and image/class/label, TensorFlow Datasets has image and label.
+- A folder of text is converted to TFRecords.
 """
 
 from pathlib import Path
@@ -25,9 +25,9 @@ def adopt(name: str, folder: Path | str, output: Path | str, check: str = "heade
     """Write a manifest for the shards of dataset `name` in `folder`.
 
     Args:
-        output: path of the manifest; shards made of a text come beside it.
-        check: `header` (the records are counted, and the first of each shard is parsed and its
-            image's header read) or `decode` (every record is parsed and its image decoded).
+        output: path of the manifest; shards converted from text are written beside it.
+        check: `header`: count the records, parse the first record of each shard and read its
+            image's header. `decode`: parse every record and decode its image.
 
     Raises:
         AdoptionError: the folder has no shards, their layout is unknown, or a label is out of
@@ -47,7 +47,7 @@ def adopt(name: str, folder: Path | str, output: Path | str, check: str = "heade
 
 
 def _store_manifest(name, folder):
-    """The manifest of a store, whose shards are as it says."""
+    """The manifest of a store, after its shards were compared with it."""
     if problems := verify_dataset.verify(folder):
         raise AdoptionError("\n".join([f"the store {folder} is damaged:", *problems]))
     content = manifest.read(folder)
@@ -57,7 +57,7 @@ def _store_manifest(name, folder):
 
 
 def _made_manifest(name, folder, check):
-    """A manifest of other tools' shards."""
+    """A new manifest for shards that other tools wrote."""
     dataset = plugins.load("datasets", name)
     splits = {split: stores.shards(folder, split) for split in stores.SPLIT_NAMES}
     layout, first_label = _layout(splits["train"][0], dataset.READER["encoding"])
@@ -79,10 +79,10 @@ def _made_manifest(name, folder, check):
 
 
 def _layout(path, encoding):
-    """(layout, first label) of a shard, by the keys and the image of its first record.
+    """(layout, first label) of a shard, from the keys and the image of its first record.
 
     Raises:
-        AdoptionError: the layout is unknown, or the image has another encoding than `encoding`.
+        AdoptionError: the layout is unknown, or the image's encoding is not `encoding`.
     """
     with open(path, "rb") as file:
         _, payload = next(payloads(file, path), (0, None))
@@ -120,7 +120,12 @@ def _single_value(features, key, kind, where):
 
 
 def _checked_shard(path, folder, layout, labels, encoding, check):
-    """The manifest's entry of a shard, whose records are as the dataset's reader expects."""
+    """Check the records of a shard against the dataset's reader. Returns its manifest entry.
+
+    Raises:
+        AdoptionError: a label or a feature is not as the reader expects.
+        PictureError: an image cannot be read.
+    """
     image_key, label_key = LAYOUTS[layout]
     count = 0
     with open(path, "rb") as file:

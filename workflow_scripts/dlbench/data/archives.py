@@ -1,8 +1,7 @@
-"""Reading archives in place: nothing is unpacked to disk.
+"""Read archives in place, without unpacking them to disk.
 
-- A tar file is indexed by walking its headers; members are read by position.
-- Compressed files are read as a stream, and no further than the size they must have, which
-  stops a decompression bomb.
+- A tar file is indexed by its headers; members are read by position.
+- Compressed files are read as a stream, up to their expected size, which stops decompression bombs.
 - Members that are links or devices, or whose names lead out of the folder, are refused.
 """
 
@@ -27,7 +26,7 @@ EXTENSIONS = {
 
 
 class ArchiveError(Error):
-    """An archive is damaged or has other content than expected; the message has file and place."""
+    """An archive is damaged or has unexpected content; the message names file and position."""
 
 
 def gunzipped(path: Path | str, size_bytes: int, start: bytes = b"") -> bytes:
@@ -40,7 +39,7 @@ def gunzipped(path: Path | str, size_bytes: int, start: bytes = b"") -> bytes:
         with gzip.open(path, "rb") as file:
             content = file.read(size_bytes + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise ArchiveError(f"{path}: not a whole gzip file ({error}); fetch it again") from error
+        raise ArchiveError(f"{path}: not a complete gzip file ({error}); fetch it again") from error
     return _check_content(content, str(path), size_bytes, start)
 
 
@@ -58,10 +57,10 @@ def _check_content(content, name, size_bytes, start=b""):
 def tar_gz_members(
     path: Path | str, size_bytes_by_name: Mapping[str, int]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of some members of a .tar.gz, in the archive's order.
+    """Yield (name, content) of members of a .tar.gz, in the archive's order.
 
     Args:
-        size_bytes_by_name: the members to read, and the size each must have.
+        size_bytes_by_name: the members to read, with their expected sizes.
 
     Raises:
         ArchiveError: a member is missing, has another size, or is not a plain file.
@@ -118,7 +117,7 @@ def tar_index(
     """Yield (name, offset, size in bytes) of the plain files in an uncompressed tar.
 
     Args:
-        start, end: the bytes of the file that are the tar; a tar within a tar has its own.
+        start, end: the range of bytes that holds the tar, for a tar within a tar.
 
     Raises:
         ArchiveError: a header is damaged, or a member is cut off, unsafe or not a plain file.
@@ -160,7 +159,7 @@ def tar_index(
 
 
 def tar_header(block: bytes) -> tuple[str, int, bytes]:
-    """(name, size in bytes, type) from a member's header, in a tenth of tarfile's time.
+    """Parse a member's header in a tenth of tarfile's time. Returns (name, size in bytes, type).
 
     Source: POSIX.1-1988 ustar. Names of more than 256 bytes and sizes of 8 GiB and more need
     extensions, which do not occur in ImageNet's archives.
@@ -170,7 +169,7 @@ def tar_header(block: bytes) -> tuple[str, int, bytes]:
     """
     if len(block) < BLOCK:
         raise ValueError("truncated")
-    # The checksum counts its own field as blanks.
+    # For the checksum, its field counts as blanks.
     checksum = sum(block) - sum(block[148:156]) + 8 * ord(" ")
     if int(block[148:156].rstrip(b"\0 ") or b"0", 8) != checksum:
         raise ValueError("bad checksum")

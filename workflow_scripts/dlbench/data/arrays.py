@@ -1,4 +1,4 @@
-"""A source whose records are all in arrays, as those of small datasets are."""
+"""A source whose records are in arrays in memory, for small datasets."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,17 +7,17 @@ from dlbench import Error
 
 
 class WrongRecord(Error):
-    """A record that would become another one; the message has its number."""
+    """A record cannot be converted without changing its meaning; the message names it."""
 
 
 def as_bytes(array: Any, low: float, high: float) -> Any:
-    """Numbers as integers from 0 (`low` or less) to 255 (`high` or more), an array of uint8.
+    """Scale values linearly to uint8: `low` or less becomes 0, `high` or more becomes 255.
 
     Args:
-        numbers: an array whose first axis counts records.
+        array: its first axis counts records.
 
     Raises:
-        WrongRecord: a number is not finite, as that of an empty cell.
+        WrongRecord: a value is not finite, e.g. because a cell of the file is empty.
     """
     import numpy as np
 

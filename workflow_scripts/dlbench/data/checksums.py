@@ -1,6 +1,6 @@
-"""Whether a file is the published one: its digests, and the likely cause if they differ.
+"""Compare files with their published size and digests, and tell the likely cause of a difference.
 
-What is published of a file are its `bytes`, `sha256` and `md5`, each None where it is not.
+The published values of a file are a dictionary with `bytes`, `sha256` and `md5`; None: unpublished.
 """
 
 import hashlib
@@ -13,18 +13,18 @@ from typing import Any, BinaryIO
 from dlbench import Error
 from dlbench.data.transports import CHUNK_BYTES
 
-QUEUED_CHUNKS = 8  # to be hashed
+QUEUED_CHUNKS = 8  # that wait to be hashed
 PAGE = "an HTML page, not the file: a login or an error page?"
 
 
 class WrongFile(Error):
-    """A file is not the published one; the message has expected, found and the likely cause."""
+    """A file is not the published one; the message names both digests and the likely cause."""
 
 
 def published_as(
     size_bytes: int | None = None, sha256: str | None = None, md5: str | None = None
 ) -> dict[str, Any]:
-    """What is published of a file, as the functions here take it."""
+    """The published values of a file, as the functions of this module take them."""
     return {"bytes": size_bytes, "sha256": sha256, "md5": md5}
 
 
@@ -35,10 +35,10 @@ def check_file(
     sha256: str | None = None,
     md5: str | None = None,
 ) -> dict[str, Any]:
-    """Compare a file with what is published of it. Returns its {"bytes", "sha256"}.
+    """Compare a file with its published values. Returns its {"bytes", "sha256"}.
 
     Raises:
-        WrongFile: it is another file; it stays where it is.
+        WrongFile: they differ; the file is left in place.
     """
     try:
         return check_digests(Path(path), published_as(size_bytes, sha256, md5))
@@ -52,10 +52,10 @@ def check_digests(
     """Compare a file's size and digests with the published ones. Returns its {"bytes", "sha256"}.
 
     Args:
-        digests: of the file, where they are computed already.
+        digests: size and digests of the file, if they are known.
 
     Raises:
-        WrongFile: they differ, or the file is a page or the like and no digest is published.
+        WrongFile: they differ; or no digest is published and the file is e.g. an HTML page.
     """
     digests = digests or digests_of(path, published)
     with open(path, "rb") as file:
@@ -63,7 +63,7 @@ def check_digests(
     equal = all(published[name] in (None, value) for name, value in digests.items())
     if equal and (published["sha256"] or published["md5"] or not impostor):
         return {"bytes": digests["bytes"], "sha256": digests["sha256"]}
-    # Both digests, if both are published, may help to tell what the file is.
+    # With both digests, if both are published, the message helps to identify the file.
     digests = digests_of(path, published | {"sha256": None})
     comparable = {name: value for name, value in digests.items() if published[name] is not None}
     cause = impostor or _likely_cause(path, digests, published)
@@ -71,7 +71,7 @@ def check_digests(
 
 
 def digests_of(path: Path, published: dict[str, Any]) -> dict[str, Any]:
-    """A file's size and the digests that can be compared with the published ones."""
+    """A file's size, its SHA-256, and its MD5 if that is the only published digest."""
     with StreamDigests(published) as stream, open(path, "rb") as file:
         while chunk := file.read(CHUNK_BYTES):
             stream.add(chunk)
@@ -88,12 +88,12 @@ def describe(published: dict[str, Any]) -> str:
 
 
 def is_page(path: Path) -> bool:
-    """Whether a file is meant to be an HTML page, by its name."""
+    """Whether a file should be an HTML page, by its name."""
     return _published_name(path).endswith((".html", ".htm"))
 
 
 def describe_non_data(path: Path, start: bytes) -> str | None:
-    """What a file that begins with `start` is instead of data; None if it may be data."""
+    """What a file is if its beginning shows that it is no data, e.g. an HTML page; else None."""
     head = start[:256].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if head.startswith((b"<!doctype html", b"<html")) and not is_page(path):
         return PAGE
@@ -105,9 +105,9 @@ def describe_non_data(path: Path, start: bytes) -> str | None:
 
 
 class StreamDigests:
-    """Size and digests of a stream, computed beside it in a thread.
+    """Size and digests of a stream, which a thread computes while the caller goes on.
 
-    SHA-256 always; MD5, which is twice as slow, only if it is the only published digest.
+    SHA-256 always; MD5, which takes twice as long, only if no other digest is published.
     """
 
     def __init__(self, published: dict[str, Any]) -> None:
@@ -133,7 +133,7 @@ class StreamDigests:
         self._chunks.put(chunk)
 
     def catch_up(self, file: BinaryIO, offset: int) -> None:
-        """Digest the file's first `offset` bytes, unless that is done, and leave it at `offset`."""
+        """Hash the file's first `offset` bytes, unless they are hashed, and seek to `offset`."""
         if self._bytes != offset:
             self._restart()
             while chunk := file.read(CHUNK_BYTES):
@@ -141,7 +141,7 @@ class StreamDigests:
         file.seek(offset)
 
     def result(self) -> dict[str, Any]:
-        """The number of bytes, and the digests in hexadecimal."""
+        """The number of bytes and the hexadecimal digests, after waiting for the thread."""
         self._chunks.join()
         return {"bytes": self._bytes, **{n: d.hexdigest() for n, d in self._digests.items()}}
 
@@ -166,10 +166,10 @@ def _likely_cause(path, digests, published):
     if published["bytes"] is not None and digests["bytes"] < published["bytes"]:
         return "cut short"
     if published["bytes"] == digests["bytes"]:
-        return "as long as it should be: damaged, or another version"
+        return "its length is right: damaged, or another version"
     return "another version of the file, or another file, or damaged"
 
 
 def _published_name(path):
-    """The name of a file that may still be a part of it."""
+    """The published name of FILE or FILE.part."""
     return path.name.removesuffix(".part")

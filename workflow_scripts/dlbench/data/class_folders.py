@@ -1,4 +1,4 @@
-"""A source of pictures in an archive that has a folder for each class, as in cat/0001.jpg."""
+"""A source of images in an archive with one folder for each class, as in cat/0001.jpg."""
 
 from pathlib import Path
 from typing import Any
@@ -8,16 +8,16 @@ from dlbench.data.archives import ArchiveError
 
 
 class ClassFolders:
-    """The pictures of an uncompressed tar file, and an index of them; they are read one by one.
+    """The images of an uncompressed tar file, read one by one by means of an index.
 
-    The classes are numbered from 0 in the order of their folders' names.
+    Classes are numbered from 0 in the order of their folders' names.
 
     Args:
-        path: of the tar file.
-        held_out_every: every so manieth picture, in the order of names, is held out for validation.
+        path: path of the tar file.
+        held_out_every: one in so many images, in the order of names, is held out for validation.
 
     Raises:
-        ArchiveError: the file is damaged, or a picture is not in a folder of its class.
+        ArchiveError: the file is damaged, or an image is not in the folder of a class.
     """
 
     def __init__(self, path: Path, held_out_every: int = 5) -> None:
@@ -58,5 +58,5 @@ class ClassFolders:
 
 
 def _class(name):
-    """The folder in which a picture lies: two with one name, in other folders, are one class."""
+    """The name of an image's folder; all folders of one name, wherever they are, are one class."""
     return name.split("/")[-2]

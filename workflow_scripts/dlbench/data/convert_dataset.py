@@ -1,9 +1,9 @@
 """Convert a dataset's source files to TFRecord shards and write their manifest.
 
-- Records are shuffled with a fixed seed and cut into shards of equal length, so that any process
-  can write any shard. The bytes do not depend on the number of workers.
-- A shard takes its name when it is whole. A note beside it keeps its size and digest until the
-  manifest is written, so that a conversion that was killed continues after its last whole shard.
+- Records are shuffled with a fixed seed and divided into shards of equal length, so that any
+  process can write any shard. The bytes do not depend on the number of workers.
+- Each shard is written atomically. A note beside it keeps its size and digest until the manifest
+  is written, so that a conversion that was killed continues after its last complete shard.
 - Source files are read in place (dlbench/data/archives.py).
 """
 
@@ -38,7 +38,7 @@ PROGRESS_EVERY_S = 5.0
 
 
 class DataError(Error):
-    """The records are not those that the dataset's file declares; the message says where."""
+    """Records are not as the dataset's file declares them; the message says which."""
 
 
 def convert(
@@ -56,13 +56,13 @@ def convert(
         source: folder with the fetched files.
         output: folder for `train-00000-of-00004` and so on.
         code_sha256: digest of the converting code, kept in the manifest.
-        workers: processes that write shards; by default one for each core.
-        check: `none`; `header` (an encoded image is a whole JPEG and has a size, a raw one has
-            its number of bytes and finite values, a label is in range); or `decode` (every encoded
-            image is decoded, too).
+        workers: number of processes that write shards; default: one for each core.
+        check: `none`; `header`: an encoded image is a complete JPEG and has a size, a raw image
+            has the right number of bytes and finite values, a label is in range; `decode`: every
+            encoded image is decoded, too.
 
     Raises:
-        DataError: a split has another number of records than declared, or a record fails its
+        DataError: a split does not have the declared number of records, or a record fails its
             check.
         PictureError: an image is not a JPEG or PNG, or does not decode.
         ArchiveError: a source file is damaged.
@@ -101,7 +101,7 @@ def convert(
 
 
 def manifest_head(name: str, dataset: ModuleType) -> dict[str, Any]:
-    """The beginning of a manifest: which dataset it is of."""
+    """The first entries of a manifest: the dataset's name and description."""
     return {
         "manifest_version": MANIFEST_VERSION,
         "dataset": name,
@@ -116,9 +116,9 @@ class _ShardTask:
     """One shard to be written.
 
     Args:
-        indices: the source's records that the shard has, in its order.
-        recipe: of the conversion: a shard of another recipe is written again.
-        expected: what each record must have, as `_expected` returns it.
+        indices: the records of the shard, as the source numbers them, in the shard's order.
+        recipe: the conversion's recipe; a shard with another recipe is written again.
+        expected: what each record must have, from `_expected`.
     """
 
     def __init__(self, records_source, split, indices, path, recipe, reader, expected):
@@ -141,7 +141,7 @@ class _ShardTask:
     def write(self):
         """Write the shard and its note. Returns the manifest's entry."""
         digest, size_bytes = new_sha256(), 0
-        # Not forced to disk: after a power cut the manifest's digests tell.
+        # No fsync: after a power cut the manifest's digests show what is damaged.
         with written_whole(self.path, force=False) as part, open(part, "wb") as file:
             for index in self.indices:
                 features = self.source.features(self.split, index)
@@ -162,7 +162,7 @@ class _ShardTask:
 
 
 def _shard_tasks(name, dataset, records_source, output, recipe):
-    """The shards of all splits, with the records that each is to have."""
+    """A task for each shard of each split, with the records to write."""
     tasks, expected = [], _expected(dataset.READER)
     for split, declared in dataset.SPLITS.items():
         records = records_source.count(split)
@@ -177,12 +177,14 @@ def _shard_tasks(name, dataset, records_source, output, recipe):
         for number in range(count):
             indices = order[records * number // count : records * (number + 1) // count]
             path = output / f"{split}-{number:05d}-of-{count:05d}"
-            tasks.append(_ShardTask(records_source, split, indices, path, recipe, dataset.READER, expected))
+            tasks.append(
+                _ShardTask(records_source, split, indices, path, recipe, dataset.READER, expected)
+            )
     return tasks
 
 
 def _write_all(name, tasks, workers):
-    """Write the shards that no earlier conversion wrote. Returns the manifest's entries by path."""
+    """Write the shards that no earlier conversion finished. Returns manifest entries by path."""
     shards = {task.path: shard for task in tasks if (shard := task.finished())}
     todo = [task for task in tasks if task.path not in shards]
     progress = _Progress(name, sum(len(task.indices) for task in todo))
@@ -191,7 +193,7 @@ def _write_all(name, tasks, workers):
             shards[task.path] = task.write()
             progress.add(task)
         return shards
-    # Forked, so that all workers share what the source holds in memory.
+    # Forked, so that all workers share the memory of the source.
     context = multiprocessing.get_context("fork")
     global _todo
     _todo = todo
@@ -215,7 +217,7 @@ def _write_all(name, tasks, workers):
     return shards
 
 
-_todo: list[_ShardTask] = []  # of this conversion; a forked worker inherits it
+_todo: list[_ShardTask] = []  # the tasks of this conversion, inherited by forked workers
 
 
 def _write_number(number):
@@ -223,7 +225,7 @@ def _write_number(number):
 
 
 class _Progress:
-    """A line on stderr every few seconds: records done, rate, time left."""
+    """Prints a line on stderr every few seconds: records written, rate, time left."""
 
     def __init__(self, name, total):
         self._name, self._total, self._done = name, total, 0
@@ -245,7 +247,7 @@ class _Progress:
 
 
 class _Expected(NamedTuple):
-    """What each record must have: features of some size, and a label in range, if any."""
+    """What each record must have: the sizes of its features, and the range of its label, if any."""
 
     size_bytes: dict[str, int]
     labels: range | None
@@ -253,7 +255,7 @@ class _Expected(NamedTuple):
 
 
 def _expected(reader):
-    """What each record must have so that the trainer can read it as the dataset's READER says."""
+    """What each record must have so that the trainer can read it as READER describes."""
     import numpy as np
 
     size_bytes, floats = {}, None
@@ -313,7 +315,7 @@ def _check_record(features, reader, expected, check, where):
 
 
 def _source_digests(dataset, folder):
-    """Size and SHA-256 of the source files; the digest is computed if none is published."""
+    """Size and SHA-256 of the source files; an unpublished digest is computed."""
     digests = {}
     for name, published in dataset.FILES.items():
         path = folder / name
@@ -327,5 +329,5 @@ def _source_digests(dataset, folder):
 
 
 def _versions():
-    """Versions of the packages that encode images anew."""
+    """Versions of the packages that re-encode images."""
     return {"pillow": metadata.version("pillow")}

@@ -1,12 +1,12 @@
-"""Bring one file from the first mirror that has it, whole and checked.
+"""Download one file from the first mirror that has it, and compare it with its published digests.
 
-- FILE is absent or whole. What has arrived so far is FILE.part, and FILE.part.json has the
-  server's name for that version of the file. A later process continues from both.
-- An attempt makes progress if it gets beyond the furthest byte reached so far. A server that
-  starts anew or sends the same bytes each time is given up after a few attempts without progress.
-- A file that is not the published one is kept as FILE.bad for a look.
-- Of a file whose size is not published a limit of bytes is taken; a mirror that sends too slowly is
-  given up.
+- FILE is absent or complete. FILE.part holds the bytes so far, and FILE.part.json the server's
+  validator (ETag) of that version. A later process resumes from both.
+- An attempt makes progress if it gets beyond the furthest byte so far. After a few attempts without
+  progress, e.g. with a server that always sends the first bytes again, the next mirror is tried.
+- A file that is not the published one is kept as FILE.bad.
+- A file whose size is not published may have MOST_BYTES; a mirror that sends too slowly is given
+  up.
 """
 
 import contextlib
@@ -35,16 +35,16 @@ MOST_BYTES = 4 << 30  # of a file whose size is not published
 LEAST_BYTES_PER_S, RATE_OVER_S = (
     1000.0,
     60.0,
-)  # the least rate, and the time of which it is the mean
+)  # a mirror must send at least this rate, as a mean over this time
 LOCAL = ("file:", "package:")  # URLs that touch no network
 
 
 class DownloadError(Error):
-    """No mirror gives a file; the message says for each mirror why."""
+    """No mirror sent the file; the message has the reason for each mirror."""
 
 
 def print_line(line: str) -> None:
-    """Show a line of progress on stderr."""
+    """Print a line of progress on stderr."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -59,31 +59,32 @@ def fetch_file(
     report: Callable[[str], None] = print_line,
     offline: bool = False,
 ) -> dict[str, Any]:
-    """Bring one file to `path`, which is then whole and as published.
+    """Download one file to `path` and compare it with its published size and digests.
 
     HTTP proxies are taken from the environment: HTTPS_PROXY, HTTP_PROXY, NO_PROXY.
 
     Args:
         urls: mirrors, tried in order.
-        size_bytes, sha256, md5: what is published of the file, None if it is not. A file of
-            which nothing is published is trusted, and the caller records its digest.
-        most_bytes: that are taken of a file whose size is not published.
-        show: called with a line of progress every few seconds.
+        size_bytes, sha256, md5: published values of the file, None if unpublished. A file without
+            published values is trusted, and the caller records its digest.
+        most_bytes: largest size of a file whose size is not published.
+        report: called with a line of progress every few seconds.
         offline: use local mirrors only.
 
     Returns:
-        {"bytes", "sha256", "url"} of the file; url is None if the file was there already.
+        {"bytes", "sha256", "url"} of the file; url is None if the file existed already.
 
     Raises:
         DownloadError: no mirror has the published file; it is missing and `offline` is set; or
             the disk is too small.
-        WrongFile: a file is at `path` already, and it is another one; it is moved to FILE.bad.
+        WrongFile: the file that exists at `path` is not the published one; it is moved to
+            FILE.bad.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     published = checksums.published_as(size_bytes, sha256, md5)
     with _locked(path, report):
-        if path.is_file():  # another process was faster
+        if path.is_file():  # another process has downloaded it
             return {**_check_published(path, path, published), "url": None}
         problems = []
         for url in urls:
@@ -111,13 +112,13 @@ def _part_path(path):
 
 
 def _note_path(path):
-    """The file with the server's name for the version of FILE.part."""
+    """The JSON file with URL, validator and size of the version of FILE.part."""
     return path.with_name(f"{path.name}.part.json")
 
 
 @contextlib.contextmanager
 def _locked(path, report):
-    """Let one process fetch a file; a second one waits and finds it there."""
+    """Lock a file's download: a second process waits until the first has downloaded the file."""
     with open(path.with_name(f".{path.name}.lock"), "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -125,12 +126,15 @@ def _locked(path, report):
             report(f"{path.name}: waiting for another process that fetches it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError as error:  # some parallel file systems have none
-            report(f"{path.name}: no locks here ({error.strerror}); fetch it with one process only")
+            report(
+                f"{path.name}: this file system has no locks ({error.strerror}); download with one "
+                "process only"
+            )
         yield
 
 
 class _Transfer:
-    """One file from one mirror."""
+    """The download of one file from one mirror."""
 
     def __init__(self, url, path, published, most_bytes, report):
         self._url, self._path, self._published, self._report = url, path, published, report
@@ -142,7 +146,7 @@ class _Transfer:
         self._arrived = 0
 
     def run(self):
-        """Fetch until FILE.part is whole and as published. Returns its bytes and sha256."""
+        """Download FILE.part and compare it with the published values. Returns bytes and sha256."""
         inherited = self._part.exists()
         with checksums.StreamDigests(self._published) as self._digests:
             try:
@@ -150,7 +154,7 @@ class _Transfer:
             except WrongFile as error:
                 if not inherited:
                     raise
-                # The part of an earlier process may be damaged, or of another mirror's version.
+                # An earlier process may have left damaged bytes, or those of another version.
                 self._report(f"{error}; fetched anew")
                 return self._fetch()
 
@@ -160,7 +164,9 @@ class _Transfer:
             before = self._furthest
             try:
                 self._attempt()
-                return _check_published(self._path, self._part, self._published, self._digests.result())
+                return _check_published(
+                    self._path, self._part, self._published, self._digests.result()
+                )
             except TransportError as error:
                 if not error.transient:
                     raise
@@ -178,9 +184,11 @@ class _Transfer:
                 raise
 
     def _attempt(self):
-        """Read what the mirror sends into FILE.part until it is whole."""
+        """Write what the mirror sends to FILE.part until the file is complete."""
         response = self._open()
-        limit = response.total_bytes if self._published["bytes"] is None else self._published["bytes"]
+        limit = (
+            response.total_bytes if self._published["bytes"] is None else self._published["bytes"]
+        )
         if response.total_bytes not in (None, limit):
             raise TransportError(
                 f"offers {response.total_bytes} bytes, expected {limit}: another file, or a page "
@@ -191,21 +199,21 @@ class _Transfer:
         self._check_space(limit, response.offset)
         with open(self._part, "r+b" if response.offset else "w+b") as file:
             self._digests.catch_up(file, response.offset)
-            # Not before: an older content must not have a newer version's name.
+            # Written only now: older bytes must not be listed with a newer version's validator.
             version = {"validator": response.validator, "total_bytes": response.total_bytes}
             write_json(self._note, {"url": self._url, **version})
             started = position = response.offset
             started_s = time.monotonic()
             for chunk in response.chunks:
-                if position == 0 and (
-                    impostor := checksums.describe_non_data(self._path, chunk)
-                ):
+                if position == 0 and (impostor := checksums.describe_non_data(self._path, chunk)):
                     raise TransportError(f"sends {impostor}")
                 position += len(chunk)
                 if limit is not None and position > limit:
                     raise TransportError(f"sends more than the {limit} bytes expected")
                 if self._published["bytes"] is None and position > self._most_bytes:
-                    raise TransportError(f"sends {position} bytes and more, {self._limit_message()}")
+                    raise TransportError(
+                        f"sends {position} bytes and more, {self._limit_message()}"
+                    )
                 self._check_rate(len(chunk))
                 file.write(chunk)
                 self._digests.add(chunk)
@@ -219,16 +227,18 @@ class _Transfer:
             )
 
     def _open(self):
-        """The mirror's answer, which continues FILE.part if that is of the same version."""
+        """The mirror's response, which continues FILE.part if both are of the same version."""
         offset, validator, total_bytes = self._continuable()
         whole = total_bytes if self._published["bytes"] is None else self._published["bytes"]
         if offset and offset == whole:  # an earlier process ended before the last step
             return Response([], offset, whole, validator)
         response = self._transport.open(self._url, offset, validator)
         same_version = validator is None or response.validator in (None, validator)
-        same_size = None in (total_bytes, response.total_bytes) or total_bytes == response.total_bytes
+        same_size = (
+            None in (total_bytes, response.total_bytes) or total_bytes == response.total_bytes
+        )
         if response.offset and not (response.offset == offset and same_version and same_size):
-            # It continues another version: the server does not know If-Range.
+            # The server ignored If-Range and continues another version.
             response = self._transport.open(self._url, 0, None)
             if response.offset:
                 raise TransportError(f"was asked for byte 0, sends from byte {response.offset}")
@@ -239,7 +249,7 @@ class _Transfer:
         return response
 
     def _continuable(self):
-        """(bytes of FILE.part that can be continued, its version's name, the whole size)."""
+        """(bytes of FILE.part to resume from, validator or None, size of the file or None)."""
         try:
             size_bytes = self._part.stat().st_size
             note = json.loads(self._note.read_text(encoding="utf-8"))
@@ -251,7 +261,7 @@ class _Transfer:
             return 0, None, None
         if url == self._url and validator:
             return size_bytes, validator, total_bytes
-        # From another mirror, or without a version: only a digest tells that it is the same file.
+        # From another mirror or without validator: only a digest can show that it is the same file.
         if self._published["sha256"] or self._published["md5"]:
             return size_bytes, None, total_bytes
         return 0, None, None
@@ -266,12 +276,12 @@ class _Transfer:
 
     def _limit_message(self):
         return (
-            f"beyond the {self._most_bytes} that are taken of a file whose size is not published: "
-            "give it as `bytes`, or a greater `most_bytes`, in FILES of the dataset's file"
+            f"more than the {self._most_bytes} allowed for a file whose size is not published: "
+            "set `bytes`, or a greater `most_bytes`, in FILES of the dataset's file"
         )
 
     def _check_rate(self, arrived):
-        """Give up a mirror that would take forever; what it sent stays for another start."""
+        """Raise TransportError if the mirror sends too slowly; FILE.part is kept."""
         self._arrived += arrived
         now, (since_s, before) = time.monotonic(), self._rate_from
         if now - since_s < RATE_OVER_S:
@@ -279,8 +289,8 @@ class _Transfer:
         rate = (self._arrived - before) / (now - since_s)
         if rate < LEAST_BYTES_PER_S:
             raise TransportError(
-                f"sent {rate:.0f} bytes a second for {now - since_s:.0f} s, less than the "
-                f"{LEAST_BYTES_PER_S:.0f} that are waited for"
+                f"sent {rate:.0f} bytes a second for {now - since_s:.0f} s, less than the minimum "
+                f"of {LEAST_BYTES_PER_S:.0f}"
             )
         self._rate_from = now, self._arrived
 
@@ -292,16 +302,17 @@ class _Transfer:
         rate = arrived / (now - started_s)
         of = f" of {limit / 1e6:.0f}" if limit else ""
         left = f", {(limit - position) / rate:.0f} s left" if limit else ""
-        self._report(
-            f"{self._path.name}: {position / 1e6:.0f}{of} MB, {rate / 1e6:.1f} MB/s{left}"
-        )
+        self._report(f"{self._path.name}: {position / 1e6:.0f}{of} MB, {rate / 1e6:.1f} MB/s{left}")
 
 
 def _check_published(path, content, published, digests=None):
-    """The {"bytes", "sha256"} of a published file; another one is moved to FILE.bad.
+    """Compare a file with its published values. Returns its {"bytes", "sha256"}.
 
     Args:
-        content: where the content is: FILE itself or FILE.part.
+        content: path of the content: FILE or FILE.part.
+
+    Raises:
+        WrongFile: they differ; the file is moved to FILE.bad.
     """
     try:
         return checksums.check_digests(content, published, digests)

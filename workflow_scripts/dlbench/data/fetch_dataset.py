@@ -1,4 +1,4 @@
-"""Bring the source files of a dataset: those staged by hand, the others from their mirrors."""
+"""Provide the source files of a dataset: staged by the user, or downloaded from mirrors."""
 
 import hashlib
 from pathlib import Path
@@ -22,12 +22,12 @@ def fetch(
     offline: bool = False,
     terms_accepted: bool = False,
 ) -> dict[str, dict[str, Any]]:
-    """Bring the source files of dataset `name` into `folder`, each whole and as published.
+    """Provide the source files of dataset `name` in `folder`, compared with their published values.
 
-    Files staged by hand stay where they are: `folder` gets a link to each.
+    Files that the user staged stay where they are: `folder` gets a symbolic link to each.
 
     Args:
-        manual_dir: folder of the files staged by hand, which lie in it or in its folder `name`.
+        manual_dir: folder of staged files, directly in it or in its subfolder `name`.
         offline: download nothing.
         terms_accepted: whether the user has accepted the dataset's terms.
 
@@ -35,10 +35,10 @@ def fetch(
         The {"bytes", "sha256", "url"} of each file, by its name.
 
     Raises:
-        FetchError: the terms are not accepted, a file is missing and cannot be fetched, or a file
-            staged by hand is another one.
-        WrongFile: a file in `folder` is another one.
-        DownloadError: no mirror has a file as it was published.
+        FetchError: the terms are not accepted, a file is missing and cannot be downloaded, or a
+            staged file is not the published one.
+        WrongFile: a file in `folder` is not the published one.
+        DownloadError: no mirror has the published file.
     """
     dataset = plugins.load("datasets", name)
     folder = Path(folder)
@@ -52,7 +52,11 @@ def fetch(
 
 
 def check_terms(name: str) -> None:
-    """Raise FetchError if the dataset has terms; for datasets whose terms nobody accepted."""
+    """Check that a dataset whose terms the user has not accepted has none.
+
+    Raises:
+        FetchError: it has terms.
+    """
     terms = plugins.load("datasets", name).TERMS
     if terms:
         raise FetchError(
@@ -85,7 +89,7 @@ def _fetch_file(name, file, published, folder, manual_dir, offline):
 
 
 def _staged_path(name, file, manual_dir):
-    """The file that was staged by hand; None if it was not."""
+    """The path of a file that the user staged; None if there is none."""
     if manual_dir is None:
         return None
     candidates = [Path(manual_dir) / name / file, Path(manual_dir) / file]
@@ -104,7 +108,7 @@ def _check_staged(name, file, staged, size_bytes, digests):
 
 
 def _mistaken_for(name, file, staged):
-    """The other archive of a dataset that a file is by its MD5; None if it is none."""
+    """The name of another known file of the dataset with the MD5 of `staged`, or None."""
     dataset = plugins.load("datasets", name)
     sums = {entry["md5"]: other for other, entry in dataset.FILES.items() if other != file}
     sums |= {md5: other for other, md5 in getattr(dataset, "OTHERS", {}).items()}

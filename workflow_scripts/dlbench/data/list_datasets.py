@@ -46,7 +46,7 @@ def entries() -> list[dict[str, Any]]:
 
 
 def _entropy(dataset):
-    """Of the held-out text of a dataset that makes its own; None for others."""
+    """Entropy of the held-out text of a dataset that generates it; None for others."""
     if not hasattr(dataset, "texts"):
         return None
     return round(texts.unigram_entropy(dataset.texts()["validation"]), 6)
@@ -65,7 +65,7 @@ def markdown(datasets: Sequence[dict[str, Any]]) -> str:
     ]
     for entry in datasets:
         counts = [count for count in entry["records"].values() if count is not None]
-        records = " + ".join(map(_with_spaces, counts)) or "any"
+        records = " + ".join(map(_grouped, counts)) or "any"
         name = entry["name"]
         lines.append(
             f"| [{name}](#{name}) | {entry['title']} | {entry['type']} | {records} "
@@ -77,11 +77,11 @@ def markdown(datasets: Sequence[dict[str, Any]]) -> str:
             if entry[key]:
                 lines.append(f"- {key}: {entry[key]}")
         if entry["tokens"]:
-            tokens = " + ".join(map(_with_spaces, entry["tokens"].values()))
+            tokens = " + ".join(map(_grouped, entry["tokens"].values()))
             lines.append(
                 f"- tokens: {tokens} (train + validation), a vocabulary of "
-                f"{_with_spaces(entry['reader']['classes'])}; a record is a piece of the text, from "
-                "which the trainer cuts items of any `sequence_length`"
+                f"{_grouped(entry['reader']['classes'])}; a record is a piece of the text, from which "
+                "the trainer cuts items of any `sequence_length`"
             )
         if entry["unigram_entropy_nats"]:
             lines.append(
@@ -98,15 +98,15 @@ def _bytes(entry):
     sizes = [published["bytes"] for published in entry["files"].values()]
     total = sum(size for size in sizes if size)
     if None in sizes:
-        return f"{_with_spaces(total)} and more" if total else "not published"
-    return _with_spaces(total) if total else "none"
+        return f"{_grouped(total)} and more" if total else "not published"
+    return _grouped(total) if total else "none"
 
 
 def _size(size_bytes):
-    return "size not published" if size_bytes is None else f"{_with_spaces(size_bytes)} bytes"
+    return "size not published" if size_bytes is None else f"{_grouped(size_bytes)} bytes"
 
 
-def _with_spaces(count):
+def _grouped(count):
     return f"{count:,}".replace(",", " ")
 
 

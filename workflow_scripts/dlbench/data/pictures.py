@@ -1,7 +1,7 @@
-"""Encoded images: a conversion checks that trainers can read them.
+"""Check that trainers can read encoded images, during the conversion of a dataset.
 
-Trainers read JPEG. A file that is another format, cut short or no image is named here; a trainer
-would end on it hours later and name no file.
+Trainers read JPEG. A file of another format, a truncated file or no image at all is named here; a
+trainer would fail on it hours later and name no file.
 """
 
 import io
@@ -33,16 +33,16 @@ PAGE = re.compile(rb"\s*<(!doctype|html|\?xml)", re.IGNORECASE)
 
 
 class PictureError(Error):
-    """An image that no trainer can read; the message says which and why."""
+    """No trainer can read an image; the message says which image and why."""
 
 
 def check(content: bytes, level: str, where: str) -> None:
     """Check that trainers can read an encoded image.
 
     Args:
-        level: `none`; `header` (it begins, continues and ends as a JPEG does, and has a size); or
-            `decode` (it is decoded, too).
-        where: the image in messages.
+        level: `none`; `header`: the structure is that of a complete JPEG with a size; `decode`:
+            the image is decoded, too.
+        where: names the image in messages.
 
     Raises:
         PictureError: they cannot.
@@ -55,7 +55,7 @@ def check(content: bytes, level: str, where: str) -> None:
 
 
 def as_jpeg(content: bytes, where: str) -> tuple[bytes, int, int]:
-    """(the image as a JPEG in grey or RGB, height, width); a PNG or a CMYK JPEG is encoded anew.
+    """(the image as a JPEG in grey or RGB, height, width); a PNG or CMYK JPEG is re-encoded.
 
     Raises:
         PictureError: the image is neither JPEG nor PNG, or does not decode.
@@ -83,7 +83,7 @@ def decode(content: bytes, where: str) -> "PIL.Image.Image":
         image.load()
     except Image.DecompressionBombError as error:
         raise PictureError(f"{where}: {error}") from error
-    except Exception as error:  # each of Pillow's decoders has exceptions of its own
+    except Exception as error:  # Pillow's decoders raise many kinds of exceptions
         if isinstance(error, Error | MemoryError):
             raise
         message = f"{where} does not decode: {error}; it is damaged: fetch it again"
@@ -109,7 +109,7 @@ def jpeg_header(content: bytes, where: str) -> tuple[int, int, int]:
         elif marker == 0x01 or 0xD0 <= marker <= 0xD7:  # without a length
             position += 2
         elif marker == SOS and frame:
-            # Between them are coded pixels, which cannot contain this marker.
+            # The coded pixels in between cannot contain this marker.
             if content.rfind(END, position) < 0:
                 raise PictureError(f"{where}: this JPEG has no end: it is cut off")
             return frame
@@ -145,7 +145,7 @@ def _check_size(height, width, where):
 
 
 def _format(content):
-    """In words, the format of content that is no JPEG."""
+    """The format of content that is no JPEG, for messages."""
     if not content:
         return "nothing: it is empty"
     if PAGE.match(content):

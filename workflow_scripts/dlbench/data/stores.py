@@ -1,4 +1,4 @@
-"""Stores: folders of TFRecords that somebody else converted, and which of them a study uses."""
+"""Stores: existing folders of TFRecords, and those that a study uses."""
 
 import hashlib
 import re
@@ -16,11 +16,11 @@ SPLIT_NAMES = {"train": ("train",), "validation": ("validation", "test")}
 
 
 class AdoptionError(Error):
-    """A folder of TFRecords cannot be used; the message says what it has and what is missing."""
+    """A folder of TFRecords cannot be used; the message says what was expected and found."""
 
 
 class UsesDatasets(Protocol):
-    """What is needed of a study (dlbench/study/config.py)."""
+    """The attributes of a study (dlbench/study/config.py) that this module needs."""
 
     @property
     def runs(self) -> Sequence[Any]: ...
@@ -30,12 +30,12 @@ class UsesDatasets(Protocol):
 
 
 class Store(NamedTuple):
-    """A folder of TFRecords that somebody else converted.
+    """An existing folder of TFRecords.
 
     Attributes:
-        digest: stands for the content: the digest of the code that converted it, as for our own
-            conversions, or one of the names and sizes of other tools' shards and of the dataset's
-            file, which says how they are read.
+        digest: identifies the content. For a store that dlbench converted: the digest of the
+            converting code. For shards of other tools: a digest of their names and sizes and of
+            the dataset's file, which describes how to read them.
     """
 
     folder: Path
@@ -43,7 +43,7 @@ class Store(NamedTuple):
 
 
 def adopted(study: UsesDatasets) -> dict[str, Store]:
-    """The stores that a study uses instead of converting the dataset, by the dataset's name.
+    """The stores that a study uses instead of converting datasets, by the dataset's name.
 
     Raises:
         AdoptionError: a folder that the config names has no shards.
@@ -70,17 +70,17 @@ def adopted(study: UsesDatasets) -> dict[str, Store]:
 
 
 def _manifest_digest(folder):
-    """What runs on converted data were made from."""
+    """The digest that identifies a store which dlbench converted."""
     path = folder / manifest.NAME
     content = read_json(path) or {}
-    # That of an archive stands for data that is not there.
+    # In an unpacked archive there is a manifest without data.
     is_of_archive = content.get("folder", "") is None
     content = content if is_of_archive else manifest.read(folder)
     return content.get("code_sha256") or sha256(path)
 
 
 def _text_folder(name, settings):
-    """Where a text of the user's lies: `path` is that of text, `folders` has that of text_NAME."""
+    """The folder of a user's text: `path` for the dataset text, `folders[NAME]` for text_NAME."""
     _, _, text_name = name.partition("_")
     return settings.get("folders", {}).get(text_name) if text_name else settings.get("path")
 
@@ -88,15 +88,19 @@ def _text_folder(name, settings):
 def _missing_folder_message(name, settings):
     _, _, text_name = name.partition("_")
     folders = settings.get("folders", {})
-    example = f"{{folders: {{{text_name}: /home/me/{text_name}}}}}" if text_name else "{path: /home/me/books}"
+    example = (
+        f"{{folders: {{{text_name}: /home/me/{text_name}}}}}"
+        if text_name
+        else "{path: /home/me/books}"
+    )
     return (
-        f"dataset {name} is text of your own: data.text must say where it lies, as in {example}"
+        f"dataset {name} is your own text: set its folder in data.text, as in {example}"
         f"{phrases.did_you_mean(text_name, folders)}"
     )
 
 
 def _user_text(name, text_folder):
-    """A folder of the user's text; its digest is that of what is in it, and of how it is read."""
+    """The store of a user's text; its digest is that of the text and of the dataset's file."""
     folder = Path(text_folder).resolve()
     try:
         digest = hashlib.sha256(texts.read(folder))
@@ -107,15 +111,15 @@ def _user_text(name, text_folder):
 
 
 def recipes(adopted: Mapping[str, Store]) -> dict[str, str]:
-    """The digests of adopted stores by the dataset's name, as a run's record is compared with."""
+    """The digests of adopted stores by the dataset's name, to compare with those in records."""
     return {name: store.digest for name, store in adopted.items()}
 
 
 def shards(folder: Path, split: str) -> list[Path]:
-    """The shards of a split, in `folder` itself or in a folder of the split, in their order.
+    """The shards of a split in order, from `folder` or from its subfolder for the split.
 
     Raises:
-        AdoptionError: there are none, or some of the number that their names state are missing.
+        AdoptionError: there are none, or fewer than their names state.
     """
     if not folder.is_dir():
         hint = own_code.where_looked(folder)

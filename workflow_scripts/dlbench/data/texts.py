@@ -1,7 +1,7 @@
-"""Text as one long row of tokens, stored in pieces of which windows of any length can be cut.
+"""Text as one long sequence of tokens, stored in pieces, from which items of any length are cut.
 
-A record is a piece: its tokens as bytes, and its number, for the shards are shuffled. The trainer
-puts the pieces together again (dlbench/trainer/reading/text.py).
+A record is one piece: its tokens as bytes, and its number, since shards are shuffled. The trainer
+joins the pieces again (dlbench/trainer/reading/text.py).
 """
 
 import codecs
@@ -15,15 +15,15 @@ from dlbench import Error
 from dlbench.common import own_code
 
 PIECE_TOKENS = 4096
-HELD_OUT_SHARE = 10  # one part in so many
+HELD_OUT_SHARE = 10  # one tenth of a text is held out
 
 
 class Pieces:
-    """The Source of texts.
+    """A Source of text.
 
     Args:
         texts: the tokens of each split, as bytes.
-        token_bytes: of one token, as READER's `dtype` says.
+        token_bytes: size of one token, by READER's `dtype`.
     """
 
     def __init__(self, texts: Mapping[str, bytes], token_bytes: int = 1):
@@ -41,7 +41,7 @@ class Pieces:
 
 
 def pieces(tokens: int) -> int:
-    """How many pieces a text of so many tokens has.
+    """The number of pieces of a text with a number of tokens.
 
     >>> pieces(4096), pieces(4097)
     (1, 2)
@@ -52,7 +52,7 @@ def pieces(tokens: int) -> int:
 def unigram_entropy(text: bytes) -> float:
     """Entropy in nats of the distribution of the bytes of a text.
 
-    Who knows how often each byte occurs, and nothing of those before it, has this loss at best.
+    This is the lowest loss of a model that knows only the frequency of each byte.
 
     >>> round(unigram_entropy(b"abab"), 6)
     0.693147
@@ -63,9 +63,9 @@ def unigram_entropy(text: bytes) -> float:
 
 
 def read(folder: Path | str) -> bytes:
-    """The text of all files *.txt of a folder, one after another.
+    """The concatenated text of all files *.txt of a folder.
 
-    Without byte order marks, and with one newline at the end of a line, however it is written.
+    Byte order marks are removed, and ends of lines become newlines.
 
     Raises:
         Error: there is no folder or no text, or a file is not UTF-8.
@@ -92,6 +92,6 @@ def read(folder: Path | str) -> bytes:
 
 
 def held_out(text: bytes) -> dict[str, bytes]:
-    """A text in two splits: its end is held out."""
+    """Split a text: its last tenth is held out for validation."""
     end = len(text) - len(text) // HELD_OUT_SHARE
     return {"train": text[:end], "validation": text[end:]}

@@ -1,7 +1,7 @@
 """Compare the shards of a converted dataset with its manifest.
 
-The manifest itself is checked as training does (dlbench/trainer/reading/manifest.py), and the first
-record of each shard is read as the trainer reads it.
+The manifest is checked by the same code as in training (dlbench/trainer/reading/manifest.py), and
+the first record of each shard is read as the trainer reads it.
 """
 
 from pathlib import Path
@@ -16,10 +16,10 @@ def verify(folder: Path | str, content: bool = True) -> list[str]:
     """Compare the shards in `folder` with its manifest.
 
     Args:
-        content: read every record and compare digests too, not the sizes alone.
+        content: also read every record and compare digests; False: compare sizes only.
 
     Returns:
-        The problems, one line each.
+        One line for each problem.
     """
     if not (Path(folder) / manifest.NAME).exists():
         return [f"{folder}: no manifest.json; is this the folder of a converted dataset?"]
@@ -37,7 +37,7 @@ def verify(folder: Path | str, content: bool = True) -> list[str]:
 
 
 def _problem(data, folder, shard, content):
-    """What is wrong with a shard; None if nothing is."""
+    """The problem of a shard; None if it has none."""
     path = folder / shard["file"]
     if not path.is_file():
         return f"{path}: missing"
@@ -65,7 +65,7 @@ def _problem(data, folder, shard, content):
 
 
 def _check_record(data, payload):
-    """Check that the trainer reads one item of a record, with a label that its model knows.
+    """Check that the trainer reads one item from a record, with a label in the model's range.
 
     Raises:
         Error: it does not.

@@ -46,7 +46,7 @@ class TableError(Error):
 
 
 class _NoPandas:
-    """A finder for sys.meta_path, by which pandas is not installed."""
+    """A finder for sys.meta_path that hides pandas."""
 
     def find_spec(self, name, path=None, target=None):
         if name == "pandas":
@@ -54,11 +54,10 @@ class _NoPandas:
 
 
 def spare_memory() -> None:
-    """Have pyarrow spare memory in this process, for a program that makes no frames.
+    """Reduce the memory of pyarrow in this process, for programs that make no data frames.
 
-    pyarrow looks for pandas once, as it makes its first array, and would load it: 0.2 s and 40 MB.
-    Who imports pandas later still gets it. The system's allocator gives back what is freed;
-    pyarrow's own keeps it.
+    pyarrow imports pandas when it makes its first array, which takes 0.2 s and 40 MB. A later import
+    of pandas still works. The system's allocator returns freed memory; pyarrow's own keeps it.
     """
     pa.set_memory_pool(pa.system_memory_pool())
     finder = _NoPandas()
@@ -155,7 +154,7 @@ def read(
         TableError: it is no Parquet file, is damaged, lacks a column, or is of a newer version.
     """
     with _opened(path, cached=run_id is not None) as file:
-        present = file.schema_arrow.names  # made anew each time it is asked for
+        present = file.schema_arrow.names  # computed at each access
         missing = [name for name in schema.names if name not in present]
         if missing and not earlier:
             raise TableError(f"{path}: columns missing: {', '.join(missing)}")
@@ -171,7 +170,7 @@ def read(
 
 
 def read_any(path: Path | str) -> pa.Table:
-    """A table with the columns that it has, by whomever it was written.
+    """A table with all its columns, whoever wrote it.
 
     Raises:
         TableError: it is no Parquet file, is damaged, or is of a newer version.
@@ -192,7 +191,7 @@ def check(path: Path | str) -> None:
 
 @contextlib.contextmanager
 def _opened(path, cached=False):
-    """Yield a Parquet file whose content is what was written; the one reader of all tables.
+    """Yield a Parquet file whose content matches its digest; all tables are read through this.
 
     Args:
         cached: it is opened for each of its runs; its digest is compared once.
@@ -200,7 +199,7 @@ def _opened(path, cached=False):
     try:
         if not (_was_intact(path, os.stat(path).st_mtime_ns) if cached else _is_intact(path)):
             raise TableError(
-                f"{path} is damaged: it is not what was written, by the digest in it{_remedy(path)}"
+                f"{path} is damaged: it does not match the digest in it{_remedy(path)}"
             )
         with pq.ParquetFile(path) as file:
             version = int((file.schema_arrow.metadata or {}).get(b"schema_version", b"0"))
@@ -260,14 +259,14 @@ def _digest(file):
 
 
 def _remedy(path):
-    """What is to be done about a damaged table, as the end of a message."""
+    """How to replace a damaged table, as the end of a message."""
     command = _command(path)
     remedy = f"remove it: `{command}` makes it again" if command else "take it anew from its origin"
     return f"; {remedy}"
 
 
 def _command(path):
-    """The command that makes a table anew, by its place; "" where that is no place of ours."""
+    """The command that makes a table again, by its path; "" for any other path."""
     parts = Path(path).parts
     if parts[-4:-2] == ("results", "runs"):
         return "snakemake --forcerun collect_runs"
@@ -283,7 +282,7 @@ def _command(path):
 
 def from_csv(table: pa.Table) -> pa.Table:
     """Take away the apostrophes that `write_csv` put before texts like formulas."""
-    import pyarrow.compute as pc  # 9 MB of memory, which few need
+    import pyarrow.compute as pc  # late: it takes 9 MB of memory
 
     plain = {
         name: pc.replace_substring_regex(column, f"^'({FORMULA})", r"\1")

@@ -1,6 +1,6 @@
-"""The flags of train.py: the fields of a run, then where it lies and how it is watched.
+"""The flags of train.py: the fields of a run, then paths, devices and monitoring.
 
-Those of the fields follow from their declarations (dlbench/run_fields/).
+The flags of the fields follow from their declarations (dlbench/run_fields/).
 """
 
 import argparse
@@ -31,15 +31,15 @@ PLACES = (
 
 
 def parse(
-    description: str | None, words: list[str] | None = None
+    description: str | None, arguments: list[str] | None = None
 ) -> tuple[argparse.Namespace, argparse.Namespace]:
-    """The fields of the run, and what no result depends on (PLACES).
+    """The fields of the run, and the flags on which no result depends (PLACES).
 
     Args:
         description: of the program.
-        words: of the command line; None: those of this process.
+        arguments: of the command line; None: those of this process.
     """
-    spec = parser(description).parse_args(words)
+    spec = parser(description).parse_args(arguments)
     spec.environment = spec.environment or engine.environment(spec.framework)
     return spec, argparse.Namespace(**{key: spec.__dict__.pop(key) for key in PLACES})
 
@@ -62,7 +62,7 @@ def _add_run(run: argparse._ArgumentGroup) -> None:
 
 
 def _flag(name):
-    """How the flag of a field is read and described, by its declaration."""
+    """The arguments of add_argument for the flag of a field, from its declaration."""
     field, declared = FIELDS[name], DECLARED[name]
     kind = kind_of(field)
     recorded = "; recorded only" * declared.only_recorded
@@ -77,7 +77,7 @@ def _flag(name):
         return {**how, "choices": declared.choices}
     if declared.folder == "strategies":
         return {**how, "choices": _names(declared.folder)}
-    if declared.folder == "models":  # the folder of the user's own is known later
+    if declared.folder == "models":  # without choices: --model-folder may add models
         return {**how, "metavar": "M", "help": ", ".join(_names(declared.folder))}
     if declared.folder:
         names = ", ".join(plugins.names(declared.folder))
@@ -101,17 +101,17 @@ def _add_places(where: argparse._ArgumentGroup) -> None:
         "--site-binding",
         default=binding.AUTO,
         choices=binding.MODES,
-        help="of processes to cores; auto: near their GPUs; cores: by their numbers alone",
+        help="of processes to cores; auto: near their GPUs; cores: in the order of their numbers",
     )
     where.add_argument(
         "--share-gpus", action="store_true", help="let several processes compute on one GPU"
     )
-    where.add_argument("--image-id", help="what the marker says of the image that this is in")
+    where.add_argument("--image-id", help="id of the run's image, as its marker file has it")
     where.add_argument("--model-folder", help="folder with a file of your own for --model")
     where.add_argument(
         "--checkpoint",
         metavar="FOLDER",
-        help="write checkpoints here, and go on from the newest one; also on SIGTERM and SIGUSR1",
+        help="write checkpoints here, also on SIGTERM and SIGUSR1, and resume from the newest one",
     )
     where.add_argument(
         "--checkpoint-every-min", type=flag_types.real(above=0), default=10.0, metavar="MINUTES"
@@ -124,24 +124,24 @@ def _add_places(where: argparse._ArgumentGroup) -> None:
         help="sample CPU, memory and GPUs; 0: never",
     )
     where.add_argument(
-        "--packages", metavar="FOLDER", help="keep the list of installed packages here"
+        "--packages", metavar="FOLDER", help="save the list of installed packages here"
     )
     where.add_argument(
         "--calibrations",
         metavar="FOLDER",
-        help="measure what a device of no known peak attains, once for each kind, and keep it here",
+        help="measure the rates of a device of no known peak, once for each kind; save them here",
     )
     where.add_argument(
         "--calibration-s",
         type=flag_types.real(above=0),
         default=calibration.SECONDS,
         metavar="SECONDS",
-        help="how long it is measured; in less, what disturbs for seconds counts",
+        help="duration of that measurement; disturbances of some seconds spoil a shorter one",
     )
 
 
 def _names(kind: str) -> list[str]:
-    """The names of a kind that any framework has."""
+    """The names of a kind over all frameworks."""
     return sorted({n for name in engine.names() for n in plugins.names(engine.kind(name, kind))})
 
 

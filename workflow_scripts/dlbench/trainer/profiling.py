@@ -1,13 +1,12 @@
-"""A profile of a run: the trace of a few further steps, after all that is measured.
+"""A profile of a run: the trace of a few more steps, after all that is measured.
 
-- The steps come after run_end, which says how the run ended: whatever goes wrong with a profiler,
-  the run has its result. They are trained as the last ones were; the weights that they change were
-  compared before, and nobody keeps them.
-- All processes take the steps, for they exchange gradients. The first one is traced; of copies
-  (copies_per_node) it is the first copy, and the others take none.
-- `trace.json.gz` beside the log is in the format that dlbench/log/operations.py describes,
-  whichever framework traced. The event `profile` has its digest and its operations, or says why
-  there is none.
+- The steps follow run_end, so the run has its result even if the profiler fails. They are like the
+  last steps of the run. The weights that they change have been compared before and are not saved.
+- All processes do the steps, because they exchange gradients; rank 0 is traced. Of several copies
+  (copies_per_node) the first is traced, and the others do no further steps.
+- `trace.json.gz` beside the log has the format that dlbench/log/operations.py describes, whichever
+  framework traced. The event `profile` has its digest and its operations, or the reason why there
+  is no trace.
 """
 
 import contextlib
@@ -30,36 +29,36 @@ from dlbench.trainer.schedule import Schedule
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
 STEPS = 5
-MOST_CHARACTERS = 300  # of a text that goes with an event
-# An operation of TensorFlow's executor as its profiler names it: of which node, and which kind.
+MOST_CHARACTERS = 300  # of a text value of an event
+# An operation of TensorFlow's executor, as its profiler names it: node:kind.
 _NODE = re.compile(r"[^:\s]+:_?([A-Z]\w*)")
-_NUMBER = re.compile(r"([._]\d+)+$")  # which of the operations of one kind, in names of XLA's
+_NUMBER = re.compile(r"([._]\d+)+$")  # the suffix by which XLA numbers operations of one kind
 _COPY, _SET = "Memcpy", "Memset"
-DEVICE, STREAM, OPERATIONS = "/device:", "Stream", "XLA Ops"  # how names of tracks begin
+DEVICE, STREAM, OPERATIONS = "/device:", "Stream", "XLA Ops"  # prefixes of track names
 
 
 def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
-    """Why a run cannot have a profile, or None.
+    """Why a run cannot have a profile; None if it can.
 
     Args:
         strategy: its class.
     """
     if run.profile and not strategy.first_computes:
         return (
-            f"strategy {run.strategy} has no profile: the process that would be traced computes "
-            "nothing, it deals out the steps; leave profile out"
+            f"strategy {run.strategy} has no profile: rank 0, which would be traced, computes "
+            "nothing, it only schedules the steps; leave profile out"
         )
     return None
 
 
 def profile(spec: Spec, engine: Engine, log: EventLog, folder: Path) -> None:
-    """Take a few further steps; the first process traces them and writes the event `profile`.
+    """Do a few more steps; rank 0 traces them and writes the event `profile`.
 
     Args:
         spec: the run's fields as attributes.
-        engine: that of this process, which has taken all steps of the run.
+        engine: that of this process, which has done all steps of the run.
         log: of this process.
-        folder: where the trace is to lie.
+        folder: in which the trace is saved.
     """
     steps = _Steps(spec, engine)
     if engine.strategy.rank:
@@ -68,19 +67,19 @@ def profile(spec: Spec, engine: Engine, log: EventLog, folder: Path) -> None:
         return
     begin = time.perf_counter()
     try:
-        found = _traced(engine, steps, folder)
+        fields = _traced(engine, steps, folder)
     except Exception as error:
-        found = {"unknown": terminal.message(f"{type(error).__name__}: {error}", 200)}
+        fields = {"unknown": terminal.message(f"{type(error).__name__}: {error}", 200)}
         with contextlib.suppress(Exception):
-            steps()  # those that are left: the other processes wait for this one
-    log.write("profile", spent_s=round(time.perf_counter() - begin, 6), **found)
+            steps()  # the remaining ones: the other processes wait for this one
+    log.write("profile", spent_s=round(time.perf_counter() - begin, 6), **fields)
 
 
 class _Steps:
-    """The further steps, in windows as long as those of the run may be; a call takes what is left.
+    """The additional steps, in windows if the run may have them; a call does all that remain.
 
     Attributes:
-        count: how many there are.
+        count: number of steps.
     """
 
     def __init__(self, spec: Spec, engine: Engine):
@@ -97,7 +96,7 @@ class _Steps:
 
 
 def _traced(engine: Engine, steps: _Steps, folder: Path) -> dict[str, Any]:
-    """Trace the steps and keep that. Returns the fields of the event."""
+    """Trace the steps and save the trace. Returns the fields of the event."""
     path = folder / event_log.TRACE
     with tempfile.TemporaryDirectory(prefix=".profile-", dir=folder) as spare:
         events = engine.profile(steps, Path(spare))
@@ -112,11 +111,11 @@ def _traced(engine: Engine, steps: _Steps, folder: Path) -> dict[str, Any]:
 
 
 class Track(NamedTuple):
-    """What was done on one thread of the host, or on one stream of a device, by XLA's profiler.
+    """The events of one thread of the host, or of one stream of a device, by XLA's profiler.
 
     Attributes:
         process, thread: their names, as in `/host:CPU` and `/device:GPU:0`.
-        events: (name, begin in picoseconds, picoseconds, further values by name) of each.
+        events: (name, start in picoseconds, duration in picoseconds, further values by name).
     """
 
     process: str
@@ -125,18 +124,18 @@ class Track(NamedTuple):
 
 
 def chrome(tracks: Iterable[Track]) -> list[dict[str, Any]]:
-    """The events of a trace from those of XLA's profiler, which TensorFlow and JAX share.
+    """Convert events of XLA's profiler, which TensorFlow and JAX share, to those of a Chrome trace.
 
-    Times count from the first event. Of a device its streams are kept; other tracks there say the
-    same once more, summed up.
+    Times count from the first event. Of a device only its streams are kept: its other tracks are
+    summaries of these.
     """
-    there = [track for track in tracks if track.events]
-    streamed = {track.process for track in there if track.thread.startswith(STREAM)}
-    kept = [track for track in there if _tells(track, track.process in streamed)]
-    zero_ps = min((begin for track in kept for _, begin, _, _ in track.events), default=0)
+    tracks = [track for track in tracks if track.events]
+    streamed = {track.process for track in tracks if track.thread.startswith(STREAM)}
+    relevant = [track for track in tracks if _is_relevant(track, track.process in streamed)]
+    zero_ps = min((begin for track in relevant for _, begin, _, _ in track.events), default=0)
     processes: dict[str, int] = {}
     events: list[dict[str, Any]] = []
-    for tid, track in enumerate(kept, start=1):
+    for tid, track in enumerate(relevant, start=1):
         pid = processes.setdefault(track.process, len(processes) + 1)
         place = {"pid": pid, "tid": tid}
         names = (("process_name", track.process), ("thread_name", track.thread))
@@ -145,8 +144,8 @@ def chrome(tracks: Iterable[Track]) -> list[dict[str, Any]]:
     return events
 
 
-def _tells(track, streamed):
-    """Whether a track is one of a host, or a stream, or the operations of a device without."""
+def _is_relevant(track, streamed):
+    """Whether a track is one of the host, a stream, or the operations of a device without any."""
     if not track.process.startswith(DEVICE):
         return True
     return track.thread.startswith(STREAM) if streamed else track.thread == OPERATIONS
@@ -154,7 +153,7 @@ def _tells(track, streamed):
 
 def _complete(track: Track, place: dict[str, int], zero_ps: int) -> Iterator[dict[str, Any]]:
     on_device = track.process.startswith(DEVICE)
-    for name, begin_ps, took_ps, values in track.events:
+    for name, begin_ps, duration_ps, values in track.events:
         category, operation = _kind(name, values, on_device)
         plain = {key: _short(value) for key, value in values.items() if _is_plain(key, value)}
         yield {
@@ -162,29 +161,29 @@ def _complete(track: Track, place: dict[str, int], zero_ps: int) -> Iterator[dic
             **place,
             "name": _short(name),
             "ts": (begin_ps - zero_ps) / 1e6,
-            "dur": took_ps / 1e6,
+            "dur": duration_ps / 1e6,
             **({"cat": category} if category else {}),
             "args": plain | ({"operation": operation} if operation else {}),
         }
 
 
 def _kind(name, values, on_device):
-    """(category, operation) of an event; "" where it is none or its name says it."""
-    of_xla = values.get("hlo_op")
+    """(category, operation) of an event; "" for no category, and for the event's name itself."""
+    hlo_op = values.get("hlo_op")
     if on_device and name.startswith(_COPY):
         return "gpu_memcpy", ""
     if on_device and name.startswith(_SET):
         return "gpu_memset", ""
     if on_device:
-        return "kernel", _NUMBER.sub("", name) if of_xla else ""
-    if of_xla:
-        return "cpu_op", _NUMBER.sub("", str(of_xla))
+        return "kernel", _NUMBER.sub("", name) if hlo_op else ""
+    if hlo_op:
+        return "cpu_op", _NUMBER.sub("", str(hlo_op))
     node = _NODE.fullmatch(name)
     return ("cpu_op", node[1]) if node else ("", "")
 
 
 def _is_plain(key, value):
-    """Whether a value is one to be kept; a name with an underline is the profiler's own."""
+    """Whether a value is kept; the profiler's internal ones have names with an underscore."""
     return not key.startswith("_") and isinstance(value, str | int | float)
 
 

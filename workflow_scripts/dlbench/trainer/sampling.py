@@ -12,8 +12,8 @@ and, where the process samples its node (local rank 0 does), of the whole node:
     dram_energy_j                 of their memory, where that is counted (rapl.py)
 and, where it uses GPUs, `gpus`, one entry a GPU in the order they were given (gpu_readings.py).
 
-What cannot be read is None and read again at the next sample. Children of the
-process (data loading workers) count for the node, not for the process.
+A value that cannot be read is None, and the next sample tries again. Children of the process (data
+loading workers) count for the node, not for the process.
 """
 
 import contextlib
@@ -28,11 +28,11 @@ from dlbench import Error
 from dlbench.machine import energy, rapl
 from dlbench.machine.gpu_readings import Gpu
 
-PATIENCE_S = 5.0  # for a sample under way when stop() comes: a broken driver may never answer
+PATIENCE_S = 5.0  # stop() waits so long for a running sample: a broken driver may never answer
 
 
 class Log(Protocol):
-    """What a Sampler needs of an event log; threads may share it."""
+    """The part of an event log that a Sampler uses; threads may share it."""
 
     def write(self, event: str, **values: Any) -> None: ...
 
@@ -72,17 +72,17 @@ class Sampler:
         self._coverage = energy.Coverage(energy.LONGEST_GAP * interval_s)
         self._nvml: Any = None
         self._gpus: list[Gpu] = []
-        self._ended = threading.Event()
+        self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._totals: dict[str, Any] | None = None
 
     def start(self) -> dict[str, Any]:
-        """Take the first sample, then go on in the background.
+        """Take the first sample and start the thread that takes the others.
 
         Returns:
             dict: `interval_s`, `node`, `gpus` (the selectors) and `gpus_not_sampled`, the
-            reason why some or all of them gave no first sample, None where all did; where the
-            node is sampled also `energy_domains`, the counters of RAPL that are read.
+            reason why some of them gave no first sample, None if all did; if the node is
+            sampled also `energy_domains`, the counters of RAPL that are read.
         """
         self._reasons = reasons = self._open_gpus()
         self._started_s = self._clock()
@@ -100,23 +100,23 @@ class Sampler:
         }
 
     def stop(self) -> dict[str, Any]:
-        """Take the last sample and end the thread; at once, but for a sample under way.
+        """Take the last sample and end the thread; waits only for a sample that is running.
 
         Returns:
             dict: over the time from start() to now
-            - energy_j: of all given GPUs; None where the first or the last sample lacks one
-              of them, for a part of the energy is no answer
-            - energy_source: "counter" (NVML's, in the driver), or "integrated power" where at
-              least one GPU has no counter, or None where energy_j is None
-            - host_energy_j: of the node's processors and memory, where the node is sampled
-            - what goes with each of the two: see dlbench/machine/energy.py
+            - energy_j: of all given GPUs; None if the first or the last sample lacks one of
+              them, as a partial sum would mislead
+            - energy_source: "counter" (NVML's, in the driver), or "integrated power" if at
+              least one GPU has no counter, or None if energy_j is None
+            - host_energy_j: of the node's processors and memory, if the node is sampled
+            - further fields of the two energies: see dlbench/machine/energy.py
             - cpu_time_s: CPU seconds of this process, all threads, user and system
-            - peak_memory_bytes: highest resident set since the process began (VmHWM)
+            - peak_memory_bytes: highest resident set since the process started (VmHWM)
         """
         if self._thread is None:
             raise Error("stop() before start(): nothing was sampled")
         if self._totals is None:
-            self._ended.set()
+            self._stopped.set()
             self._thread.join(PATIENCE_S)
             hangs = self._thread.is_alive()
             if not hangs:
@@ -138,7 +138,7 @@ class Sampler:
         self.stop()
 
     def _open_gpus(self):
-        """Make NVML ready. Returns reasons why there will be no GPUs in the samples."""
+        """Initialize NVML. Returns the reasons why samples will have no GPUs."""
         if not self._selectors:
             return []
         try:
@@ -158,12 +158,12 @@ class Sampler:
         while True:
             elapsed_s = self._clock() - self._started_s
             number = next_sample(number, elapsed_s, self._interval_s)
-            if self._ended.wait(max(0.0, number * self._interval_s - elapsed_s)):
+            if self._stopped.wait(max(0.0, number * self._interval_s - elapsed_s)):
                 return
             self._sample()
 
     def _sample(self):
-        # Whatever goes wrong, a full disk included: a benchmark does not end for its thermometer.
+        # No failure of a sample, not even a full disk, may end the benchmark.
         with contextlib.suppress(Exception):
             values = {"t_s": round(self._log.now(), 6), **self._process.sample()}
             if self._node:
@@ -177,7 +177,7 @@ class Sampler:
             self._log.write("sample", **values)
 
     def _energy(self, hangs):
-        """The fields of the energy of the GPUs and, where the node is sampled, of the node."""
+        """The energy fields of the GPUs and, if the node is sampled, of the node."""
         if hangs:
             unknown = f"the last sample did not end within {PATIENCE_S:g} s"
             of_node = energy.fields("host_", None, None, unknown) if self._rapl else {}
@@ -206,14 +206,14 @@ class Sampler:
         if self._rapl:
             self._rapl.close()
         if self._nvml:
-            # NVML counts its users: the framework's own NVML stays.
+            # NVML counts its initializations: that of the framework stays valid.
             _reading(self._nvml.nvmlShutdown)
 
 
 def next_sample(number: int, elapsed_s: float, interval_s: float) -> int:
     """Number of the sample to take next; sample n is due n intervals after the start.
 
-    Due dates never move, so a late sample delays no other; those missed are left out.
+    Due times never move, so a late sample delays no other; missed samples are skipped.
 
     >>> next_sample(3, 3.2, 1.0), next_sample(3, 6.9, 1.0), next_sample(3, 2.999999, 1.0)
     (4, 7, 4)
@@ -243,7 +243,7 @@ class _Process:
         return round(time.process_time() - self._cpu_at_start_s, 6)
 
     def peak_memory_bytes(self):
-        # Not ru_maxrss: that one begins with the peak of whoever started this process.
+        # Not ru_maxrss, which starts with the peak of the process that started this one.
         with open("/proc/self/status", "rb") as file:
             return _kibibytes(file.read(), b"VmHWM:")
 
@@ -262,7 +262,7 @@ class _Process:
 
 
 class _Node:
-    """The node as the kernel counts it, beyond our container and control group."""
+    """The whole node as the kernel counts it, not only our container or control group."""
 
     def __init__(self):
         self._cpu = _KernelFile("/proc/stat")
@@ -282,7 +282,7 @@ class _Node:
             file.close()
 
     def _cpu_percent(self):
-        """Of ticks of 10 ms; time that a hypervisor took from us (steal) is busy time."""
+        """From ticks of 10 ms; time that a hypervisor took from us (steal) counts as busy."""
         # user nice system idle iowait irq softirq steal; the guest times after are in user.
         ticks = [int(value) for value in self._cpu.read().split(b"\n", 1)[0].split()[1:9]]
         last, self._last = self._last, (sum(ticks), ticks[3] + ticks[4])
@@ -296,13 +296,13 @@ class _Node:
 
 
 class _KernelFile:
-    """A file of /proc that stays open; the kernel writes it anew for each read at 0."""
+    """A file of /proc that stays open; each read at offset 0 gets the current content."""
 
     def __init__(self, path):
         try:
             self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
-            self._file = -1  # whose reading fails
+            self._file = -1  # reading it fails
 
     def read(self):
         return os.pread(self._file, 1024, 0)
@@ -314,7 +314,7 @@ class _KernelFile:
 
 
 def _reading(read):
-    """What `read()` returns, None where it fails, for whatever reason."""
+    """The result of `read()`; None if it fails for any reason."""
     try:
         return read()
     except Exception:
@@ -323,5 +323,5 @@ def _reading(read):
 
 def _kibibytes(content, name):
     """The value of one line `Name:   1234 kB`, in bytes."""
-    words = content[content.index(name) :].split(maxsplit=2)
-    return int(words[1]) * 1024
+    _, kibibytes, _ = content[content.index(name) :].split(maxsplit=2)
+    return int(kibibytes) * 1024

@@ -36,12 +36,12 @@ from dlbench.trainer.strategy import BaseStrategy, Spec
 
 
 def main(description: str | None) -> None:
-    """Train the run of the command line; the exit code says how it ended.
+    """Train the run that the command line describes; the exit code says how it ended.
 
     Args:
         description: of the program.
     """
-    begun = event_log.utc_now()  # what came before is the start of the container, or of Python
+    started_at = event_log.utc_now()  # before this, the container and Python started
     spec, where = flags.parse(description)
     signals = _StopSignals(end_later=where.checkpoint is not None)
     process = _Process(spec, where, signals)
@@ -52,18 +52,18 @@ def main(description: str | None) -> None:
         os.environ[binding.SHARES_GPUS] = "1"
     stopped = False
     try:
-        end = process.train(begun)
+        end = process.train(started_at)
     except checkpoints.Stopped as reason:
         print(reason, file=sys.stderr)
-        stopped = True  # the exception holds what has to go before the process leaves the others
+        stopped = True  # leave() follows below, when nothing refers to the exception any more
     except BaseException as error:
         expected = process.fail(error)
         if expected:
             sys.exit(1)
         raise
     if stopped:
-        # No end: started again with the same words, the run goes on.
-        signals.ignore()  # a launcher may send one once another process has ended
+        # There is no run_end: started again with the same command, the run resumes.
+        signals.ignore()  # a launcher may send one when another process has ended
         process.leave()
         sys.exit(checkpoints.STOPPED_EXIT_CODE)
     if end is not None:
@@ -72,10 +72,10 @@ def main(description: str | None) -> None:
 
 @contextlib.contextmanager
 def _importing():
-    """While a framework is imported: half a million objects are made, which stay.
+    """Disable garbage collection while a framework is imported.
 
-    Looking for garbage among them would take a fifth of the time of the imports, and a second at
-    the end.
+    The import creates half a million objects that stay. Collecting among them would take a fifth of
+    the import time, and a second at the end of the process.
     """
     gc.disable()
     try:
@@ -86,7 +86,7 @@ def _importing():
 
 
 class _Process:
-    """One process of a run: first alone, then joined with the others, then with a log."""
+    """One process of a run. It gets its strategy, its log and its engine in this order."""
 
     def __init__(self, spec: Spec, where: argparse.Namespace, signals: "_StopSignals"):
         self._spec, self._where, self._signals = spec, where, signals
@@ -95,11 +95,14 @@ class _Process:
         self._log: event_log.EventLog | None = None
         self._engine: engine.Engine | None = None
 
-    def train(self, begun: str) -> dict[str, Any] | None:
-        """Train, and log it but for the end.
+    def train(self, started_at: str) -> dict[str, Any] | None:
+        """Train, and write all events of the log but run_end.
+
+        Args:
+            started_at: when the program started, as event_log.utc_now writes it.
 
         Returns:
-            The fields of run_end; None if this process served others, which wrote the log.
+            The fields of run_end; None if this process only served others, which wrote the log.
         """
         spec, where = self._spec, self._where
         if where.model_folder:
@@ -111,17 +114,17 @@ class _Process:
         self._copy = _copy(spec, where, strategy_class)
         with _importing():
             self._strategy = strategy_class(spec, where.device, Path(where.log).parent)
-        before = event_log.last_run_end(where.log)  # of an earlier part of the run
+        before = event_log.last_run_end(where.log)  # of the run before it was resumed
         if self._strategy.serve(lambda: event_log.last_run_end(where.log) not in (None, before)):
             return None
         resumes = where.checkpoint and checkpoints.latest(where.checkpoint)
-        if not resumes and _holds_run(self._own_log()):
+        if not resumes and _holds_run(self._log_path()):
             raise Error(
-                f"{self._own_log()} holds a run already; move it away or name another --log"
+                f"{self._log_path()} holds a run already; move it away or name another --log"
             )
-        self._log = event_log.EventLog(self._own_log())
-        self._log.write("begin", t_utc=begun, containment=proof)
-        # Loaded late: it imports the framework, which must see the strategy's set-up first.
+        self._log = event_log.EventLog(self._log_path())
+        self._log.write("begin", t_utc=started_at, containment=proof)
+        # Loaded here because it imports the framework, which the strategy sets up before.
         with _importing():
             module = plugins.load(spec.framework, "engine")
         self._log.write("stage", name="imports", t_utc=event_log.utc_now())
@@ -143,7 +146,7 @@ class _Process:
         )
 
     def finish(self, end: dict[str, Any]) -> None:
-        """Write run_end; a run that failed by its own doing ends the program."""
+        """Write run_end; exits with an error if the training failed."""
         self._end_log(**end)
         if end["status"] != "ok":
             sys.exit(f"{end['status']}: {end['message']}")
@@ -152,22 +155,22 @@ class _Process:
         self.leave()
 
     def leave(self) -> None:
-        """Part from the other processes of the run."""
-        self._engine = None  # it holds what belongs to all of them
+        """Leave the process group of the run."""
+        self._engine = None  # it refers to the process group
         if self._strategy:
             self._strategy.leave()
 
     def _prepare_page_cache(self, strategy: BaseStrategy, log: event_log.EventLog) -> None:
-        """Have the dataset's files in memory, or out of it; the others of a node wait for one."""
-        asked, facts, begin = self._spec.page_cache, {}, time.monotonic()
+        """Read the dataset's files into the page cache, or drop them; local rank 0 does it."""
+        state, facts, begin = self._spec.page_cache, {}, time.monotonic()
         if strategy.local_rank == 0 and self._where.data:
-            facts = page_cache.prepare(self._where.data, asked)
-        strategy.gather([0.0])  # nobody reads before
-        log.write("page_cache", asked=asked, spent_s=time.monotonic() - begin, **facts)
+            facts = page_cache.prepare(self._where.data, state)
+        strategy.gather([0.0])  # a barrier: no process reads before
+        log.write("page_cache", asked=state, spent_s=time.monotonic() - begin, **facts)
         log.write("stage", name="other", t_utc=event_log.utc_now())
 
     def _profile(self) -> None:
-        """Trace a few further steps, if the run has a profile."""
+        """Trace a few more steps, if the run has a profile."""
         engine_, copy = self._engine, self._copy
         if not (self._spec.profile and self._log and engine_ and copy) or copy.number:
             return
@@ -175,7 +178,7 @@ class _Process:
             profiling.profile(self._spec, engine_, self._log, Path(self._where.log).parent)
 
     def _calibrate(self) -> None:
-        """Measure what the device attains, once, if nobody states its peak."""
+        """Measure the attainable rates of the device, unless a table has its peak."""
         engine_, copy = self._engine, self._copy
         if not (self._where.calibrations and self._log and engine_ and copy):
             return
@@ -183,23 +186,24 @@ class _Process:
             return
         if machine := description.device_without_peak(self._spec, engine_):
             lasting_s, folder = self._where.calibration_s, self._where.calibrations
-            machine |= {"calibration_s": lasting_s}  # no other run takes a short one for a long one
+            machine |= {"calibration_s": lasting_s}  # short and long calibrations are kept apart
             with contextlib.suppress(_Signal):  # asked to stop: the run is done
                 calibration.calibrate(engine_.kernels, folder, machine, self._log, lasting_s)
 
     def fail(self, error: BaseException) -> bool:
-        """Say in the log and on stderr what ended the run early.
+        """Report in the log and on stderr why the run ended early.
 
         Returns:
-            Whether the message says all; otherwise the traceback is of use, too.
+            Whether the error is an expected one, for which nobody needs a traceback.
         """
-        if self._signals.ended_run:  # of which the framework may have made another exception
+        if self._signals.ended_run:  # the framework may have raised another exception instead
             error = _Signal()
         status, message = _outcome(error, self._spec.framework)
-        # Before they know their ranks all have one log, in which the first end is the cause.
-        follows = message == event_log.STOPPED_BY_SIGNAL and event_log.last_run_end(self._own_log())
-        if self._log is None and not follows and not _holds_run(self._own_log()):
-            self._log = event_log.EventLog(self._own_log())
+        # Until they know their ranks all processes have one log, and its first run_end is the cause.
+        path = self._log_path()
+        follows = message == event_log.STOPPED_BY_SIGNAL and event_log.last_run_end(path)
+        if self._log is None and not follows and not _holds_run(path):
+            self._log = event_log.EventLog(path)
         fields = {"before_first_step": True} if getattr(error, "before_first_step", False) else {}
         self._end_log(status=status, message=message, **fields)
         print(f"{status}: {message}", file=sys.stderr)
@@ -209,8 +213,8 @@ class _Process:
         if self._log:
             self._log.write("run_end", t_utc=event_log.utc_now(), **end)
 
-    def _own_log(self) -> Path:
-        """The log of this process: one that knows neither rank nor copy has the first one's."""
+    def _log_path(self) -> Path:
+        """The log of this process; that of rank 0 until the process knows its rank or copy."""
         rank = self._strategy.rank if self._strategy else 0
         return event_log.rank_path(
             self._where.log, rank or (self._copy.number if self._copy else 0)
@@ -227,10 +231,10 @@ class _Process:
 
 
 def _check_framework(spec: Spec) -> None:
-    """Check that there is all that a run needs of its framework.
+    """Check that the framework is installed and supports the run.
 
     Raises:
-        Error: packages are missing, or it lacks what the run asks for.
+        Error: packages are missing, or the framework does not support the run.
     """
     needed = engine.packages(spec.framework)
     missing = [name for name in needed if not importlib.util.find_spec(name)]
@@ -246,14 +250,15 @@ def _check_framework(spec: Spec) -> None:
 
 
 def _copy(spec: Spec, where: argparse.Namespace, strategy_class: type[BaseStrategy]) -> Copy:
-    """Which of the run's copies this process is.
+    """The run's copy that this process is.
 
     Raises:
-        Error: the run cannot have copies, windows of steps, updates, input or a profile as it says,
-            or was not started as a copy.
+        Error: the strategy does not support the run's copies, windows, updates, input or profile,
+            or the process was not started as a copy.
     """
-    parts = (copies, schedule, updates, inputs, profiling)
-    reason = next(filter(None, (part.unsupported(spec, strategy_class) for part in parts)), None)
+    modules = (copies, schedule, updates, inputs, profiling)
+    reasons = (module.unsupported(spec, strategy_class) for module in modules)
+    reason = next(filter(None, reasons), None)
     if not reason and where.checkpoint and spec.copies_per_node > 1:
         reason = copies.NO_CHECKPOINTS
     if reason:
@@ -266,10 +271,10 @@ def _holds_run(path: Path) -> bool:
 
 
 def _outcome(error: BaseException, framework: str) -> tuple[str, str]:
-    """Status and message of run_end for what ended the run early."""
+    """Status and message of run_end for an exception that ended the run early."""
     out_of_memory = plugins.constants(framework, "engine")["OUT_OF_MEMORY"]
-    said = f"{type(error).__name__}: {error}"
-    if isinstance(error, MemoryError) or said.startswith(tuple(out_of_memory)):
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, MemoryError) or text.startswith(tuple(out_of_memory)):
         return "oom", f"out of memory: {_shortened(error)}"
     if isinstance(error, (KeyboardInterrupt, _Signal)):
         return "failed", event_log.STOPPED_BY_SIGNAL
@@ -279,7 +284,7 @@ def _outcome(error: BaseException, framework: str) -> tuple[str, str]:
 
 
 def _shortened(error: BaseException) -> str:
-    """What an exception says, without secrets, in one line: its beginning and its end."""
+    """The text of an exception in one line, without secrets; the middle of a long one is cut."""
     return terminal.message(redaction.redact(str(error)))
 
 
@@ -288,11 +293,11 @@ class _Signal(BaseException):
 
 
 class _StopSignals:
-    """SIGTERM and SIGUSR1, which ask the run to stop.
+    """Handles SIGTERM and SIGUSR1, which ask the run to stop.
 
     Args:
-        end_later: the first one waits for the run to ask after it, so that a checkpoint can be
-            written; otherwise, and at a second one, the run ends at once.
+        end_later: whether the first signal is only noted, so that the run can write a checkpoint
+            before it stops. Otherwise, and at a second signal, the run ends at once.
 
     Attributes:
         ended_run: a signal ended the run at once.
@@ -305,12 +310,12 @@ class _StopSignals:
             signal.signal(number, self._receive)
 
     def ignore(self) -> None:
-        """Let no further one end this process."""
+        """Ignore all further ones."""
         for number in (signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)
 
     def name(self) -> str:
-        """The signal that asked the run to stop; "" as long as none did."""
+        """Name of the signal that asked the run to stop; "" if none did."""
         return self._name
 
     def _receive(self, number: int, frame: FrameType | None) -> None:

@@ -1,9 +1,9 @@
-"""Transports, one file for each URL scheme: how bytes are read from somewhere else.
+"""Transports, one file for each URL scheme: how to download files.
 
 A transport file defines:
-    open(url, offset, validator): an `Answer`. Its content begins at `offset` if the file is still
-        the version that `validator` names (None: any version), else at 0.
-        Raises TransportError; its `passing` says whether another attempt may succeed.
+    open(url, offset, validator): a `Response`. Its content begins at `offset` if the file is still
+        the version that `validator` identifies (None: any version), else at 0.
+        Raises TransportError; its `transient` says whether another attempt may succeed.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ CHUNK_BYTES = 1 << 20
 
 
 class TransportError(Error):
-    """The other side cannot or will not send; the message says why."""
+    """A server cannot or will not send a file; the message says why."""
 
     def __init__(self, message: str, transient: bool = False) -> None:
         super().__init__(message)
@@ -24,12 +24,12 @@ class TransportError(Error):
 
 @dataclass
 class Response:
-    """What a transport sends: `chunks` of bytes from `offset` on.
+    """A file's content from `offset` on, in `chunks`.
 
     Attributes:
-        total_bytes: size of the whole file, None if unknown.
-        validator: names this version of the file, None if nothing does.
-        content_type: such as "text/html", None if unknown.
+        total_bytes: size of the whole file; None if unknown.
+        validator: identifies the version of the file, as an ETag does; None if nothing does.
+        content_type: e.g. "text/html"; None if unknown.
     """
 
     chunks: Iterable[bytes]

@@ -1,7 +1,7 @@
 """HTTP and HTTPS. Proxies are taken from the environment (HTTPS_PROXY and so on).
 
-A server may send us on to another one, but to none of this machine or of a private network: what is
-there is meant for those inside. Who wants a file from there names it.
+Redirects to addresses of this machine or of a private network are refused, since their servers are
+meant for users inside. A config may name such a URL itself.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ def open(url: str, offset: int, validator: str | None) -> Response:
     import requests
     from requests.exceptions import ConnectionError, RequestException, SSLError, Timeout
 
-    # Not compressed for the transfer, which has other bytes and no ranges.
+    # No compression: it would change the bytes, and ranges would not work.
     headers = {"Accept-Encoding": "identity"}
     if offset:
         headers["Range"] = f"bytes={offset}-"
@@ -64,20 +64,24 @@ def open(url: str, offset: int, validator: str | None) -> Response:
 
 
 def _check_redirect(response, requested):
-    """Refuse to be sent on to an address that is not of the internet."""
+    """Check that a redirect leads to a public address.
+
+    Raises:
+        TransportError: it leads to this machine or to a private network.
+    """
     if not response.is_redirect:
         return
     target = urljoin(response.url, response.headers["Location"])
     origin, location = urlsplit(requested), urlsplit(target)
     if (location.hostname, location.port) == (origin.hostname, origin.port):
         return
-    # Where only a proxy knows the name, it is the proxy that goes there.
+    # A name that only a proxy can resolve is left to the proxy.
     with contextlib.suppress(OSError, UnicodeError):
         for *_, address in socket.getaddrinfo(location.hostname, None):
             if not ipaddress.ip_address(address[0].partition("%")[0]).is_global:
                 response.close()
                 raise TransportError(
-                    f"sends us on to {location.hostname} ({address[0]}), an address of this machine "
+                    f"redirects to {location.hostname} ({address[0]}), an address of this machine "
                     "or of a private network; if the file is there, name that URL"
                 )
 
@@ -88,8 +92,8 @@ def _chunks(response):
     left = announced = response.raw.length_remaining  # None: no length is announced
     try:
         with response:
-            # read1 returns what has arrived, so that a broken connection loses nothing of it. The
-            # last byte that is announced comes alone: with it, the rest is gone.
+            # read1 returns the bytes that have arrived, so a broken connection loses none of them.
+            # The last announced byte is read alone: after it, surplus bytes would be lost.
             while chunk := response.raw.read1(_read_size(left)):
                 yield chunk
                 left = None if left is None else left - len(chunk)

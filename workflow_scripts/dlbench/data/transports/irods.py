@@ -1,8 +1,8 @@
 """iRODS: irods:///zone/collection/object.
 
-Host, user and password are taken from the iRODS environment file and .irodsA,
-as `iinit` writes them. Written after the client's documentation and never run
-against a server.
+Host, user and password come from the iRODS environment file and .irodsA, which
+`iinit` writes. Written from the client's documentation and never run against a
+server.
 """
 
 import os

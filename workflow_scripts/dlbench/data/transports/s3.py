@@ -1,7 +1,7 @@
 """S3: s3://bucket/key.
 
-Credentials, region and endpoint (AWS_ENDPOINT_URL) are taken from where the AWS
-tools take them. Without credentials the request is not signed, as for public buckets.
+boto3 finds credentials, region and endpoint (AWS_ENDPOINT_URL). Without credentials
+the request is not signed, as for public buckets.
 """
 
 from urllib.parse import urlsplit
@@ -36,7 +36,7 @@ def open(url: str, offset: int, validator: str | None) -> Response:
         raise TransportError(f"S3 refuses: {error}", transient) from error
     except (botocore.exceptions.BotoCoreError, ValueError) as error:  # no region, bad endpoint
         transient = isinstance(error, botocore.exceptions.HTTPClientError)
-        raise TransportError(f"S3 cannot be asked: {error}", transient) from error
+        raise TransportError(f"S3 request failed: {error}", transient) from error
     return Response(_chunks(reply["Body"]), first, size_bytes, version)
 
 
