@@ -80,9 +80,8 @@ def _problems(place, hang_limit_s, content):
             what = str(error).replace(f"{place}/", "")
             yield _changed_files(place, what, TRAINED_LATER if digests else TRAINED_AGAIN)
             return
-    same_version = (
-        record["parser_version"] == run_record.PARSER_VERSION
-    )  # else it is read again anyway
+    # The log of a record by another version is read again anyway.
+    same_version = record["parser_version"] == run_record.PARSER_VERSION
     if content and same_version and (differs := _differs_from_log(place, record)):
         yield Problem(
             "record",
