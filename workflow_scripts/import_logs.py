@@ -26,8 +26,8 @@ def main():
         for name in plugins.names(KIND):
             print(f"{name:24} {plugins.load(KIND, name).__doc__.splitlines()[0]}")
         for name in plugins.names(import_baselines.KIND):
-            words = plugins.load(import_baselines.KIND, name).__doc__.splitlines()[0]
-            print(f"{name:24} {words} (--baselines)")
+            summary = plugins.load(import_baselines.KIND, name).__doc__.splitlines()[0]
+            print(f"{name:24} {summary} (--baselines)")
         return
     if args.baselines:
         fields = args.fields or {}
@@ -43,7 +43,7 @@ def main():
         path_fields=args.path_fields,
         name=args.name or default_name(args.paths[0]),
         outputs={name: path for name, path in outputs.items() if path},
-        show=import_logs.show_progress,
+        report_progress=import_logs.print_progress,
         kind=args.kind,
     )
     print(imports.summary(), file=sys.stderr)

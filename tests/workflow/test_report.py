@@ -84,7 +84,7 @@ def test_damaged_tables_are_named_with_what_makes_them_again_and_those_of_runs_a
     assert finished.returncode != 0
     (line,) = [line for line in finished.stdout.splitlines() if line.startswith("error: ")]
     assert line == (
-        "error: results/tables/coverage.parquet is damaged: it is not what was written, by the "
+        "error: results/tables/coverage.parquet is damaged: it does not match the "
         "digest in it; remove it: `snakemake tables` makes it again"
     )
     table.unlink()

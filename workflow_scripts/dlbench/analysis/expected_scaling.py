@@ -1,10 +1,10 @@
 """The scaling that the baselines of a machine predict, by a model that can be wrong.
 
-- A step on n devices takes the computation of one device plus an all-reduce of the gradients among
-  n devices, whose time was measured for as many bytes. The two do not overlap.
+- A step on n devices takes the computation of one device plus an all-reduce of the gradients on n
+  devices, whose time was measured for as many bytes. The two do not overlap.
 - With sharded weights, the run records how many bytes of weights a step gathers, and how many of
   gradients it reduce-scatters. For either, a device sends half as much as for an all-reduce of as
-  many bytes (NVIDIA/nccl-tests, doc/PERFORMANCE.md), so an all-reduce of half of both takes as long.
+  many bytes (NVIDIA/nccl-tests, doc/PERFORMANCE.md): an all-reduce of half of both takes as long.
 - The computation is the step of the base, less an all-reduce if the base has several devices. In
   strong scaling it is in proportion to the items of a device.
 - Between two sizes the logarithm of the time is linear in that of the bytes; above the largest the

@@ -2,10 +2,10 @@
 
 - Each kind of probe leaves out what the one before it leaves out, and one thing more
   (dlbench/study/probes.py). The thing costs the difference of the mean step times with and without
-  it, with Welch's interval over runs. The last kind is computation alone, so parts add up to a step.
+  it, with Welch's interval over runs. The last kind is computation alone: parts add up to a step.
 - What overlaps with computation costs nothing here: of input and exchange a part is the time that a
-  step waits. Copies exchange nothing, and none waits for the slowest, so that waiting for stragglers
-  counts as exchange.
+  step waits. Copies exchange nothing, and none waits for the slowest, so that the wait for
+  stragglers counts as exchange.
 - A part is resolved (column `told_apart`) if its interval is above zero, all its probes are
   reliable, and one session measured them.
 """

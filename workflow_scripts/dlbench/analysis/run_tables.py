@@ -1,8 +1,8 @@
 """The tables of a single run: its steps, samples and evaluations.
 
 A stamp file beside them has the digest of their log and the size of each. Whoever collects results
-reads it for every run, in a tenth of the time that opening the tables takes. Other damage to a table
-is noticed when it is read; then all are made again.
+reads it for every run, in a tenth of the time that opening the tables takes. Other damage is noticed
+when a table is read; then all are made again.
 """
 
 import contextlib

@@ -2,8 +2,8 @@
 
 - A series has runs that are equal in all but the number of devices and what goes with it:
   weak, the batch per device is fixed; strong, the global batch is.
-- Its base are its runs on the fewest devices. Without runs on one device it borrows those of another
-  strategy, if there are any. A point has flags for what differs from its base
+- Its base are its runs on the fewest devices. Without runs on one device it borrows those of
+  another strategy, if there are any. A point has flags for what differs from its base
   (base_flags.BASE_KEYS), and for different sessions (dlbench/analysis/drift.py).
 - Speedup is the ratio of throughputs to the base, efficiency that times the base's devices
   over the point's. Uncertainty adds on the logarithm (Welch's t, estimates.ratio).

@@ -80,8 +80,8 @@ def markdown(datasets: Sequence[dict[str, Any]]) -> str:
             tokens = " + ".join(map(_grouped, entry["tokens"].values()))
             lines.append(
                 f"- tokens: {tokens} (train + validation), a vocabulary of "
-                f"{_grouped(entry['reader']['classes'])}; a record is a piece of the text, from which "
-                "the trainer cuts items of any `sequence_length`"
+                f"{_grouped(entry['reader']['classes'])}; a record is a piece of the text, from "
+                "which the trainer cuts items of any `sequence_length`"
             )
         if entry["unigram_entropy_nats"]:
             lines.append(

@@ -37,7 +37,7 @@ _level = (
     rf"|[IWEF]\d{{4}} {_time} +\d+ [\w./<>-]{{1,80}}:\d+\] "
 )
 PREFIX = re.compile(rf"(?:{_rank}|{_dated}|{_level}){{0,6}}")
-WHOSE_IS_UNKNOWN = (
+UNKNOWN_RANKS_HINT = (
     "which line is whose is unknown: import a log of each, or have the launcher name the rank of "
     "each line (mpirun --tag-output, srun --label)"
 )
@@ -112,11 +112,11 @@ def read(
     if refuse_several and len(runs) > 1:
         several = ", ".join(str(rank) for rank in runs)
         raise log.error(1, f"lines of ranks {several}: {refuse_several}; import a log of each")
-    for alike in itertools.zip_longest(*runs.values()):
-        yield from joined([(rank, run) for rank, run in zip(runs, alike, strict=True) if run])
+    for runs_of_ranks in itertools.zip_longest(*runs.values()):
+        yield from join_ranks([(rank, run) for rank, run in zip(runs, runs_of_ranks, strict=True) if run])
 
 
-def joined(ranks: list[tuple[str | None, Imported]]) -> list[Imported]:
+def join_ranks(ranks: list[tuple[str | None, Imported]]) -> list[Imported]:
     """The runs that several ranks have printed: one if they trained together, else one of each."""
     if len(ranks) == 1:
         return [ranks[0][1]]
@@ -125,9 +125,9 @@ def joined(ranks: list[tuple[str | None, Imported]]) -> list[Imported]:
     agree = not known or max(known) <= (1 + AGREE) * min(known)
     devices = {run.columns.get("devices") for _, run in ranks}
     if devices == {1} or (devices == {None} and not agree):
-        why = "of one device each" if devices == {1} else "whose times do not agree"
+        reason = "of one device each" if devices == {1} else "whose times do not agree"
         for rank, run in ranks:
-            run.notes.append(f"of rank {rank}, one of {len(ranks)} that printed runs {why}")
+            run.notes.append(f"of rank {rank}, one of {len(ranks)} that printed runs {reason}")
         return [run for _, run in ranks]
     rank, run = max(zip(times, ranks, strict=True), key=lambda pair: pair[0] or 0)[1]
     others = [other for _, other in ranks if other is not run]
@@ -156,11 +156,11 @@ def differences(run: Imported, others: list[Imported], times: list[float]) -> st
     """By how much the values that ranks printed of one run differ."""
     spread = max(times) / min(times) - 1 if times else 0
     losses = dict(zip(run.steps.step, run.steps.loss, strict=True))
-    apart = [
+    loss_differences = [
         abs(loss - losses[step])
         for other in others
         for step, loss in zip(other.steps.step, other.steps.loss, strict=True)
         if step in losses and math.isfinite(loss - losses[step])
     ]
-    of_loss = f"losses by up to {max(apart):.4g}" if apart else "none has a loss"
-    return f"their times differ by {spread:.1%}, {of_loss}"
+    losses_differ = f"losses by up to {max(loss_differences):.4g}" if loss_differences else "none has a loss"
+    return f"their times differ by {spread:.1%}, {losses_differ}"

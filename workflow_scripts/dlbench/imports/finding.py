@@ -20,8 +20,8 @@ from dlbench.imports.log_file import LogError, LogFile, is_binary
 
 KIND = "importers"
 KERAS_PARTS = {"train", "validation"}  # the two folders of one run
-LOOKED_AT_BYTES = 64 * 2**20  # of a file that begins with other text: at most a second
-UNKNOWN = f"no importer knows it by its first {LOOKED_AT_BYTES // 2**20} MiB"
+SEARCHED_BYTES = 64 * 2**20  # of a file that begins with other text: at most a second
+UNKNOWN = f"no importer knows it by its first {SEARCHED_BYTES // 2**20} MiB"
 LEADS_OUT = "a link that leads out of the folder; give what it leads to, too"
 
 
@@ -69,44 +69,44 @@ def candidates_by_folder(
     by_folder: dict[str, dict[str, Path]] = {}
     for path in (path for path in given if not path.is_dir()):
         by_folder.setdefault(os.path.realpath(path.parent), {})[path.name] = path
-    for beside in by_folder.values():
-        yield [Candidate(path, name, True) for name, path in sorted(beside.items())]
+    for files_by_name in by_folder.values():
+        yield [Candidate(path, name, True) for name, path in sorted(files_by_name.items())]
     for path in (path for path in given if path.is_dir()):
-        yield from _below(path, is_whole)
+        yield from _candidates_below(path, is_whole)
 
 
-def _below(given, is_whole):
-    seen = set()
+def _candidates_below(given, is_whole):
+    visited = set()
 
-    def look(folder, name):
+    def visit(folder, name):
         real = os.path.realpath(folder)
-        if real in seen:
+        if real in visited:
             return
-        seen.add(real)
+        visited.add(real)
         if is_whole(folder):
             yield [Candidate(folder, name or folder.name, name == "")]
             return
         entries = _entries(folder)
         outside = [entry for entry in entries if not is_below(entry, given)]
         below = [entry for entry in entries if entry.is_dir() and entry not in outside]
-        here = [
+        candidates = [
             Candidate(entry, f"{name}{entry.name}", False, entry in outside)
             for entry in entries
             if entry not in below
         ]
         parts = _keras_parts(below)
-        seen.update(map(os.path.realpath, parts))
-        here += [
+        visited.update(map(os.path.realpath, parts))
+        candidates += [
             Candidate(entry, f"{name}{part.name}/{entry.name}", False, not is_below(entry, given))
             for part in parts
             for entry in _entries(part)
         ]
-        if here:
-            yield here
+        if candidates:
+            yield candidates
         for entry in below:
-            yield from look(entry, f"{name}{entry.name}/")
+            yield from visit(entry, f"{name}{entry.name}/")
 
-    yield from look(given, "")
+    yield from visit(given, "")
 
 
 def _entries(folder):
@@ -165,21 +165,21 @@ def importers_of(log: LogFile, kind: str = KIND) -> list[str]:
         kind: of plug-ins: importers or baseline_importers.
     """
     modules = {name: plugins.load(kind, name) for name in plugins.names(kind)}
-    found = [name for name, module in modules.items() if module.recognise(log)]
-    if found or is_binary(log.head):
-        return found
+    recognised = [name for name, module in modules.items() if module.recognise(log)]
+    if recognised or is_binary(log.head):
+        return recognised
     marks = {name: getattr(module, "LINE_MARKS", ()) for name, module in modules.items()}
-    looked_at = 0
+    searched_bytes = 0
     try:
         for _, block in log.blocks():
             for name, places in marks.items():
                 first = min((at for mark in places if (at := block.find(mark)) >= 0), default=None)
                 if first is not None:
-                    lines = log.from_here(block[block.rfind(b"\n", 0, first) + 1 :])
-                    found += [name] if modules[name].recognise(lines) else []
-            looked_at += len(block)
-            if found or looked_at > LOOKED_AT_BYTES:
+                    lines = log.with_head(block[block.rfind(b"\n", 0, first) + 1 :])
+                    recognised += [name] if modules[name].recognise(lines) else []
+            searched_bytes += len(block)
+            if recognised or searched_bytes > SEARCHED_BYTES:
                 break
     except LogError:  # no text, or damaged: it has no log before that
         pass
-    return found
+    return recognised

@@ -20,11 +20,11 @@ from dlbench.imports.log_file import LogFile
 KIND = "baseline_importers"
 # Columns of baselines that a user may give; the first three must be known.
 NEEDED = ("site", "nodes", "devices_per_node")
-GIVEN = (
+USER_COLUMNS = (
     *(*NEEDED, "measure", "runtime", "runtime_options", "launcher"),
     *("device_kind", "device_model", "host"),
 )
-ELSEWHERE = ("device_model", "host", "measure")  # in a file of baselines not among its conditions
+NOT_CONDITIONS = ("device_model", "host", "measure")  # in a file of baselines not among its conditions
 
 
 def import_baselines(
@@ -41,16 +41,16 @@ def import_baselines(
         Error: no importer knows any of the logs, one cannot be read, or a field is missing or
             another than in the log. Nothing is written then.
     """
-    fields = _parsed(fields)
-    if unknown := sorted(set(fields) - set(GIVEN)):
-        raise Error(f"no field {', '.join(unknown)} of baselines; there are: {', '.join(GIVEN)}")
+    fields = _parse_fields(fields)
+    if unknown := sorted(set(fields) - set(USER_COLUMNS)):
+        raise Error(f"no field {', '.join(unknown)} of baselines; there are: {', '.join(USER_COLUMNS)}")
     contents = {}
     for candidates in finding.candidates_by_folder(paths, lambda below: False):
-        for candidate in filter(lambda found: found.is_readable, candidates):
+        for candidate in filter(lambda measurement: measurement.is_readable, candidates):
             log = LogFile(candidate.path)
-            for number, (kind, found) in enumerate(_measurements(log, fields)):
+            for number, (kind, measurement) in enumerate(_measurements(log, fields)):
                 name = f"{kind}-{log.sha256[:10]}-{number}.json"
-                contents[Path(folder) / name] = _content(found, fields, candidate)
+                contents[Path(folder) / name] = _file_content(measurement, fields, candidate)
     if not contents:
         names = ", ".join(plugins.names(KIND))
         raise Error(f"nothing was imported: no log of {names} in {', '.join(map(str, paths))}")
@@ -60,7 +60,7 @@ def import_baselines(
     return list(contents)
 
 
-def _parsed(fields):
+def _parse_fields(fields):
     """Fields with the types of their columns; `measure` is a column of baselines alone."""
     if not isinstance(fields, dict) or "measure" not in fields:
         return parse_fields(fields)
@@ -73,49 +73,49 @@ def _parsed(fields):
 
 def _measurements(log: LogFile, fields: Mapping[str, Any]) -> Iterator[tuple[str, Measurement]]:
     for kind in finding.importers_of(log, KIND):
-        yield from ((kind, found) for found in plugins.load(KIND, kind).read(log, fields))
+        yield from ((kind, measurement) for measurement in plugins.load(KIND, kind).read(log, fields))
 
 
-def _content(found, fields, candidate):
+def _file_content(measurement, fields, candidate):
     """A file as measure_baselines.py writes it."""
-    for name, value in {"measure": found.measure, **found.conditions}.items():
+    for name, value in {"measure": measurement.measure, **measurement.conditions}.items():
         if fields.get(name, value) != value:
             raise Error(
                 f"{candidate.path}: --fields says {name} is {fields[name]}, the log says {value}"
             )
-    told = found.conditions | fields
-    if missing := [name for name in NEEDED if told.get(name) is None]:
+    conditions = measurement.conditions | fields
+    if missing := [name for name in NEEDED if conditions.get(name) is None]:
         raise Error(
             f"{candidate.path}: the log does not say {', '.join(missing)}: give them, as "
             '--fields \'{"site": "far", "nodes": 2, "devices_per_node": 8}\''
         )
-    devices = told["nodes"] * told["devices_per_node"]
-    source = f"{candidate.name}: {found.meaning}"
+    devices = conditions["nodes"] * conditions["devices_per_node"]
+    source = f"{candidate.name}: {measurement.meaning}"
     return {
         "conditions": {"framework": None, "strategy": "imported"}
-        | {name: value for name, value in told.items() if name not in ELSEWHERE},
+        | {name: value for name, value in conditions.items() if name not in NOT_CONDITIONS},
         "versions": {},
         "measured_at": None,
-        "host": told.get("host"),
-        "device_model": told.get("device_model"),
+        "host": conditions.get("host"),
+        "device_model": conditions.get("device_model"),
         "load_average_1min": None,
         "hardware_sha256": None,
-        "rows": [{**row, "source": source} for row in _rows(found, devices, candidate)],
+        "rows": [{**row, "source": source} for row in _rows(measurement, devices, candidate)],
     }
 
 
-def _rows(found, devices, candidate):
-    for size in sorted({*found.seconds, *found.gb_per_s}):
-        seconds, rates = found.seconds.get(size, []), found.gb_per_s.get(size, [])
-        if found.measure == "all_reduce":
+def _rows(measurement, devices, candidate):
+    for size in sorted({*measurement.seconds, *measurement.gb_per_s}):
+        seconds, rates = measurement.seconds.get(size, []), measurement.gb_per_s.get(size, [])
+        if measurement.measure == "all_reduce":
             if devices < 2:
                 raise Error(f"{candidate.path}: an all-reduce needs two devices, found {devices}")
             yield rounds.timed("all_reduce", size, seconds, all_reduce.bus_bytes(size, devices))
         elif rates:
-            row = rounds.summary(found.measure, "GB/s", rates, size_bytes=size)
+            row = rounds.summary(measurement.measure, "GB/s", rates, size_bytes=size)
             yield row | _times(seconds)
         else:
-            row = {"measure": found.measure, "size_bytes": size, "rounds": len(seconds)}
+            row = {"measure": measurement.measure, "size_bytes": size, "rounds": len(seconds)}
             yield row | _times(seconds) | {"unknown": "the time alone is known"}
 
 

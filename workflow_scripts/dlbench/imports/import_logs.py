@@ -57,9 +57,9 @@ class Imports:
         """The lines that an import ends with."""
         lines = [f"left out: {name}: {why}" for name, why in self.left_out]
         total = f"{phrases.counted(len(self.rows), 'run')} of {self._files()}"
-        opposed = sum(bool(row.get(contradictions.REASON)) for row in self.rows)
-        if opposed:
-            total += f"; numbers of {phrases.counted(opposed, 'run')} contradict one another"
+        contradictory = sum(bool(row.get(contradictions.REASON)) for row in self.rows)
+        if contradictory:
+            total += f"; numbers of {phrases.counted(contradictory, 'run')} contradict one another"
         if self.unread:
             total += f"; {phrases.counted(len(self.unread), 'log')} could not be read"
         return "\n".join([*lines, total])
@@ -78,7 +78,7 @@ def import_paths(
     path_fields: str | None = None,
     name: str | None = None,
     outputs: Mapping[str, Path | str] | None = None,
-    show: Callable[[str], None] | None = None,
+    report_progress: Callable[[str], None] | None = None,
     kind: str | None = None,
 ) -> Imports:
     """Import logs, results folders and runs tables.
@@ -111,8 +111,8 @@ def import_paths(
         job.only_path = len(paths) == 1
         for candidates in finding.candidates_by_folder(paths, own_results.is_results_folder):
             job.import_folder(candidates)
-            if show:
-                show(job.result.progress())
+            if report_progress:
+                report_progress(job.result.progress())
         if runs_output:
             if not job.result.rows:
                 raise Error(f"nothing was imported\n{job.result.summary()}")
@@ -284,7 +284,7 @@ class _Import:
         if self.pattern:
             fields[BY_PATH] = self.pattern.fields(first.path)
         table_rows.complete(run, fields, first.place)
-        run_id = f"{table_rows.run_words(run)}-{digest[:10]}"
+        run_id = f"{table_rows.readable_id(run)}-{digest[:10]}"
         self.result.rows.append(table_rows.run_row(run, run_id, digest, self.name))
         for table, rows in table_rows.run_tables(run, run_id, self.writers):
             self.writers[table](rows)
@@ -349,7 +349,7 @@ def _has_results(run):
     return bool(len(run.steps) or known & MEASURED or scores or run.status != "ok")
 
 
-def show_progress(words: str) -> None:
+def print_progress(text: str) -> None:
     """Show the progress on stderr, on one line, if that is a terminal."""
     if sys.stderr.isatty():
-        print(f"\r{words}", end="\x1b[K", file=sys.stderr, flush=True)
+        print(f"\r{text}", end="\x1b[K", file=sys.stderr, flush=True)

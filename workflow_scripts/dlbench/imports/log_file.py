@@ -69,11 +69,11 @@ class LogFile:
         """`head` as text; bytes that are not UTF-8 become U+FFFD."""
         return self.head.decode("utf-8", "replace")
 
-    def from_here(self, lines: bytes) -> "LogFile":
+    def with_head(self, lines: bytes) -> "LogFile":
         """The same log for `recognise`, as if it began with some of its lines."""
-        later = LogFile(self.path)
-        later.head = lines
-        return later
+        other = LogFile(self.path)
+        other.head = lines
+        return other
 
     @functools.cached_property
     def sha256(self) -> str:

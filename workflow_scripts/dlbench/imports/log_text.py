@@ -19,7 +19,7 @@ BOMS = (  # UTF-32 first: UTF-16's mark is the beginning of its
     (codecs.BOM_UTF16_BE, "utf-16"),
     (codecs.BOM_UTF8, "utf-8-sig"),
 )
-LOOKED_AT = 4096  # bytes at the beginning that tell the encoding
+INSPECTED_BYTES = 4096  # bytes at the beginning that tell the encoding
 ESCAPES = re.compile(
     rb"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,2048}(?:\x07|\x1b\\)"
     rb"|[()*+][0-9A-Z]|[@-Z\\^_=>])"
@@ -41,7 +41,7 @@ def encoding(beginning: bytes) -> str:
     >>> encoding(b"step 1"), encoding(bytes(8))
     ('utf-8', 'utf-8')
     """
-    start = beginning[:LOOKED_AT]
+    start = beginning[:INSPECTED_BYTES]
     half = len(start) // 2
     zeros = [start[offset::2].count(0) for offset in (0, 1)]
     for mark, name in BOMS:

@@ -133,15 +133,15 @@ def group_by_run(logs_by_kind: Mapping[str, list[list[Source]]]) -> list[list[So
     Args:
         logs_by_kind: for each kind of log the logs of it, each a list of the Sources of its runs.
     """
-    every = [source for logs in logs_by_kind.values() for log in logs for source in log]
-    folders = [source.path.rpartition("/")[0].rpartition("/")[2] for source in every]
+    sources = [source for logs in logs_by_kind.values() for log in logs for source in log]
+    folders = [source.path.rpartition("/")[0].rpartition("/")[2] for source in sources]
     if sorted(folders) == sorted(KERAS_PARTS):
-        return [every]
+        return [sources]
     if any(len(logs) > 1 for logs in logs_by_kind.values()):
         if len(logs_by_kind) > 1:
-            for source in every:
+            for source in sources:
                 source.imported.notes.append("which logs of its folder go with it is unknown")
-        return [[source] for source in every]
+        return [[source] for source in sources]
     logs = [log for (log,) in logs_by_kind.values()]
     longest = max(logs, key=len, default=[])
     runs = [[source] for source in longest]

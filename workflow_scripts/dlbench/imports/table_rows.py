@@ -64,9 +64,9 @@ def _fill_in(columns):
     if columns.get("devices") == 1:
         columns.setdefault("nodes", 1)
         columns.setdefault("devices_per_node", 1)
-    began, ended = columns.get("started_at"), columns.get("ended_at")
-    if began and ended and columns.get("duration_s") is None and ended >= began:
-        columns["duration_s"] = (ended - began).total_seconds()
+    started, ended = columns.get("started_at"), columns.get("ended_at")
+    if started and ended and columns.get("duration_s") is None and ended >= started:
+        columns["duration_s"] = (ended - started).total_seconds()
 
 
 def run_row(
@@ -104,21 +104,21 @@ def run_row(
 
 def _places(sources):
     """Files with their lines; the folder is repeated only where it changes."""
-    shown, folder = [], None
+    places, folder = [], None
     for source in sources:
-        here = source.path.rpartition("/")[0]
-        shown.append(source.short_place if here == folder else source.place)
-        folder = here
-    return " + ".join(shown)
+        source_folder = source.path.rpartition("/")[0]
+        places.append(source.short_place if source_folder == folder else source.place)
+        folder = source_folder
+    return " + ".join(places)
 
 
-def run_words(run: MergedRun) -> str:
+def readable_id(run: MergedRun) -> str:
     """Readable words of a run's id, such as resnet50-imagenet-b64-parameter_server-x4-udocker-r1.
 
     Not those of `Run.id` or `Run.label`: a log may lack any field of a run, and an absent one is
     left out rather than taken for its default.
     """
-    columns, words = run.columns, []
+    columns, parts = run.columns, []
     for name, prefix in (
         ("model", ""),
         ("dataset", ""),
@@ -131,8 +131,8 @@ def run_words(run: MergedRun) -> str:
     ):
         value = columns.get(name)
         if value is not None and (name, value) != ("mode", "train"):
-            words.append(f"{prefix}{value}")
-    text = "-".join(words) or run.sources[0].kind
+            parts.append(f"{prefix}{value}")
+    text = "-".join(parts) or run.sources[0].kind
     return "".join(c if c.isalnum() or c in "-_." else "_" for c in text)[:120]
 
 

@@ -26,7 +26,7 @@ from dlbench.study import contradictions, other_trainers
 from dlbench.study.runs import FIELDS, Run
 from dlbench.trainer import engine
 
-POLL_S, SHOW_EVERY_S = 0.2, 5.0
+POLL_S, OUTPUT_EVERY_S = 0.2, 5.0
 LAST_BYTES = 4096
 # What TensorFlow, PyTorch, MXNet and JAX print when a device has no memory left.
 OUT_OF_MEMORY = (
@@ -63,57 +63,57 @@ def train(
         machine["software"] |= {"os": None, "glibc": None}
         machine["unknown"] |= dict.fromkeys(("software.os", "software.glibc"), "those of the image")
     events.write("machine", **machine)
-    began, begun_at = time.perf_counter(), event_log.utc_now()
-    exit_code = _run(command, folder / other_trainers.PRINTED, events, began)
-    seconds = round(time.perf_counter() - began, 6)
+    started_s, started_at = time.perf_counter(), event_log.utc_now()
+    exit_code = _run(command, folder / other_trainers.PRINTED, events, started_s)
+    seconds = round(time.perf_counter() - started_s, 6)
     end = {"t_utc": event_log.utc_now(), "t_s": seconds}
     marker = _marker(folder) if image_id else None
-    events.write("begin", t_utc=begun_at, containment=marker)
+    events.write("begin", t_utc=started_at, containment=marker)
     if image_id and (marker or {}).get("image_id") != image_id:
         actual = (marker or {}).get("image_id", "no image")
         message = f"expected the image {image_id}, was in {actual}"
         events.write("run_end", status="failed", message=message, **end)
         return
-    last = _tail(folder / other_trainers.PRINTED)
+    tail = _tail(folder / other_trainers.PRINTED)
     if exit_code:
-        if any(words in last for words in OUT_OF_MEMORY):
-            events.write("run_end", status="oom", message=_last_line(last), **end)
+        if any(text in tail for text in OUT_OF_MEMORY):
+            events.write("run_end", status="oom", message=_last_line(tail), **end)
             return
-        sys.stderr.write(terminal.plain(last))
-        raise Error(f"{command[0]} ended with exit code {exit_code}: {_last_line(last)}")
+        sys.stderr.write(terminal.plain(tail))
+        raise Error(f"{command[0]} ended with exit code {exit_code}: {_last_line(tail)}")
     try:
         stated = {name: getattr(run, name) for name in other_trainers.COMPARED}
         imported = import_logs.read_run(folder, kind, stated)
     except Error as error:
         events.write("run_end", status="failed", message=f"its log: {error}", **end)
         return
-    _write_run(run, imported, events, begun_at)
+    _write_run(run, imported, events, started_at)
     events.write("run_end", status=imported.status, message=imported.message, **end)
 
 
-def _run(command, printed, events, began):
+def _run(command, printed, events, started_s):
     """Run a command until it ends. Returns its exit code."""
     with open(printed, "ab") as output:
         program = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        size, shown = 0, began
+        size, written_s = 0, started_s
         while program.poll() is None:
             time.sleep(POLL_S)
             now = time.perf_counter()
             written = os.fstat(output.fileno()).st_size
-            if now - shown > SHOW_EVERY_S and written > size:
-                size, shown = written, now
-                events.write("output", t_s=round(now - began, 3), bytes=size)
+            if now - written_s > OUTPUT_EVERY_S and written > size:
+                size, written_s = written, now
+                events.write("output", t_s=round(now - started_s, 3), bytes=size)
     return program.returncode
 
 
-def _write_run(run, imported, events, begun_at):
+def _write_run(run, imported, events, started_at):
     """Write the run that the program's logs describe as events.
 
     Args:
         imported: the MergedRun (dlbench/imports/merging.py) of the logs.
     """
     row = table_rows.run_row(imported, run.id, None, None)
-    numbers = {
+    metrics = {
         name: value
         for name, value in row.items()
         if _is_number(value) and name not in (*FIELDS, "devices", "global_batch")
@@ -121,7 +121,7 @@ def _write_run(run, imported, events, begun_at):
     events.write(
         "run_start",
         log_version=event_log.LOG_VERSION,
-        t_utc=begun_at,
+        t_utc=started_at,
         spec=dataclasses.asdict(run),
         versions={run.framework: row.get("framework_version")},
         device_model=row.get("device_model"),
@@ -150,7 +150,7 @@ def _write_run(run, imported, events, begun_at):
     ]
     reason = row.get(contradictions.REASON)
     contradicts = {contradictions.REASON: reason} if reason else {}
-    events.write("imported", kind=imported.kind, numbers=numbers, notes=notes, **contradicts)
+    events.write("imported", kind=imported.kind, numbers=metrics, notes=notes, **contradicts)
 
 
 def _is_number(value):

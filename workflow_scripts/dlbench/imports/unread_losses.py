@@ -14,23 +14,23 @@ from dlbench.imports.log_file import LogFile
 LOSS = re.compile(
     rb"loss\b[\"']?(?:, ?[\"']value[\"'])?[ \t]?[:=(]?[ \t]{0,4}-?\d{1,12}\.\d", re.IGNORECASE
 )
-WRITTEN = (b"loss", b"Loss", b"LOSS")
-SHOWN = 120  # bytes of a line
+SPELLINGS = (b"loss", b"Loss", b"LOSS")
+SHOWN_BYTES = 120  # bytes of a line
 
 
 def note_unread(log: LogFile, runs: Sequence[Imported]) -> None:
     """Add a note to each run that has no loss, if one stands in its lines."""
-    without = [run for run in runs if not _has_loss(run)]
-    for first, block in log.blocks() if without else ():
-        if not any(word in block for word in WRITTEN):
+    without_loss = [run for run in runs if not _has_loss(run)]
+    for first, block in log.blocks() if without_loss else ():
+        if not any(spelling in block for spelling in SPELLINGS):
             continue
         for match in LOSS.finditer(block):
             number = first + block.count(b"\n", 0, match.start())
-            for run in without:
+            for run in without_loss:
                 if run.lines[0] <= number <= run.lines[1]:
                     run.notes.append(f"a loss that is not read: line {number}, {_line(match)}")
-            without = [run for run in without if not run.lines[0] <= number <= run.lines[1]]
-            if not without:
+            without_loss = [run for run in without_loss if not run.lines[0] <= number <= run.lines[1]]
+            if not without_loss:
                 return
 
 
@@ -42,6 +42,6 @@ def _has_loss(run):
 def _line(match):
     """The line that a loss stands in, or as much as is before and after it."""
     block, start = match.string, match.start()
-    begin = max(block.rfind(b"\n", 0, start) + 1, start - SHOWN // 2)
-    text = block[begin : begin + SHOWN].partition(b"\n")[0]
-    return log_values.printable(text.decode("utf-8", "replace").strip(), SHOWN)
+    begin = max(block.rfind(b"\n", 0, start) + 1, start - SHOWN_BYTES // 2)
+    text = block[begin : begin + SHOWN_BYTES].partition(b"\n")[0]
+    return log_values.printable(text.decode("utf-8", "replace").strip(), SHOWN_BYTES)

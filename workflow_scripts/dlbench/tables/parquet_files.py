@@ -56,8 +56,8 @@ class _NoPandas:
 def spare_memory() -> None:
     """Reduce the memory of pyarrow in this process, for programs that make no data frames.
 
-    pyarrow imports pandas when it makes its first array, which takes 0.2 s and 40 MB. A later import
-    of pandas still works. The system's allocator returns freed memory; pyarrow's own keeps it.
+    pyarrow imports pandas when it makes its first array, which takes 0.2 s and 40 MB. Later imports
+    of pandas still work. The system's allocator returns freed memory; pyarrow's own keeps it.
     """
     pa.set_memory_pool(pa.system_memory_pool())
     finder = _NoPandas()

@@ -1,24 +1,24 @@
 """Datasets, one file each. The file's name is the dataset's name in a config.
 
-A dataset file defines, for people and for what is published:
+A dataset file defines, for the catalogue and for publications:
     TITLE, AUTHOR, DESCRIPTION, KIND (image, mask or text), LICENCE, CITATION, HOMEPAGE.
-    SYNTHETIC: True if nothing is stored, because the trainer makes the items.
+    SYNTHETIC: True if the trainer generates the items and nothing is stored.
 and, if SYNTHETIC is False:
-    FILES: maps each source file to its `bytes`, `sha256`, `md5` and `urls` (mirrors in
-        order). What is not published is None; the digest of the first download is then pinned, and
-        a file of more than 4 GiB is refused unless it has a greater `most_bytes`.
+    FILES: maps each source file to its `bytes`, `sha256`, `md5` and `urls` (mirrors in order).
+        Unpublished values are None. Without a published digest, that of the first download is
+        pinned. Without published size, a file may have `most_bytes`, by default 4 GiB.
     MIRRORS (optional): beginnings of `urls`, if every file has its `sha256`.
-    OTHERS (optional): MD5 of files that are mistaken for these, by name.
-    TERMS: what must be accepted before use; "" if nothing must.
-    SPLITS: number of records in `train` and `validation`; None where only the source knows.
-    FROM_FOLDER (optional): True if the source is a folder of the user's, which the config names;
-        with MANY = True any number of them, each a dataset whose name begins with the file's.
-    VOCABULARY, TOKENS (optional): how many different tokens text has, and how many its splits have.
-        Text has READER's encoding `stream`: the trainer cuts items of any length from it.
+    OTHERS (optional): {name: MD5} of files that users mistake for these.
+    TERMS: what users must accept before use; "" for no terms.
+    SPLITS: number of records in `train` and `validation`; None if only the source knows it.
+    FROM_FOLDER (optional): True if the source is a user's folder, which the config names. With
+        MANY = True each dataset whose name begins with the file's name has a folder.
+    VOCABULARY, TOKENS (optional): number of different tokens of a text, and of tokens in its
+        splits. Text has READER's encoding `stream`: the trainer cuts items of any length from it.
     SHARDS: number of TFRecord files in `train` and `validation`.
-    READER: how records are read, kept in the manifest (see
+    READER: how to read records; part of the manifest (see
         dlbench/trainer/tensorflow/pipelines.py).
-    open(folder): the Source made from the files in `folder`.
+    open(folder): a Source that reads the files in `folder`.
 An edit of TITLE, AUTHOR, DESCRIPTION, LICENCE, CITATION, HOMEPAGE, TERMS, MIRRORS or the `urls` of
 a file with a `sha256` converts and trains nothing again. Any other edit does.
 SYNTHETIC and KIND are literals, because the workflow reads them without running the file.
@@ -36,7 +36,7 @@ class Source(Protocol):
     """
 
     def count(self, split: str) -> int:
-        """How many records a split has."""
+        """The number of records of a split."""
         ...
 
     def features(self, split: str, index: int) -> dict[str, Any]:
@@ -44,5 +44,5 @@ class Source(Protocol):
         ...
 
     def location(self, split: str, index: int) -> str:
-        """Where a record lies, for messages."""
+        """The position of a record in the source, for messages."""
         ...

@@ -1,4 +1,4 @@
-"""What the two CIFAR datasets share: the binary version of their archives.
+"""Read the binary version of the archives of CIFAR-10 and CIFAR-100.
 
 A record is its labels, one byte each (CIFAR-100: coarse, then fine), and 3072
 bytes of pixels: red, green, blue planes of 32 rows of 32.

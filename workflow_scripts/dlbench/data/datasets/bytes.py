@@ -1,11 +1,11 @@
-"""Generated text that can be learned and needs no network; its tokens are bytes.
+"""Generated text that a model can learn, without a download; its tokens are bytes.
 
-- Sentences of a small grammar with a fixed seed: nouns have a number with which their verbs agree,
-  a sentence may hold another one, and what was a subject may come back as a pronoun.
-- Letters, spaces and full stops occur about as often as in English, so that a model that has
-  learned nothing but their frequency has a loss of about three nats a byte (the catalogue says
-  which); to do better it must learn words, and to do best the agreement.
-- Text of training and held-out text are different sentences of the same grammar.
+- Sentences of a small grammar with a fixed seed: verbs agree with their nouns in number, a noun
+  may have a relative clause, and a pronoun may refer to the subject.
+- Letters, spaces and full stops are about as frequent as in English. A model that has learned only
+  their frequency has a loss of about three nats a byte (the catalogue has the value); for a lower
+  loss it must learn words, for the lowest the agreement.
+- The held-out text has other sentences of the same grammar.
 """
 
 from pathlib import Path

@@ -3,9 +3,9 @@
 - 1797 images of 8x8 pixels in 17 grey levels, ten classes.
 - Each pixel counts the ink in a 4x4 block of a 32x32 scan, so every image is
   enlarged fourfold here, back to the size of the scan and of LeNet-5's input.
-- scikit-learn ships the test part of the UCI set only. The held-out split is a fifth of it, drawn
-  with a fixed seed, so that writers occur in both splits. It shows that training learns; its
-  accuracies cannot be compared with published ones.
+- scikit-learn has only the test part of the UCI set. The held-out split is a fifth of it, drawn
+  with a fixed seed, so the same writers occur in both splits. It shows whether training works;
+  its accuracies cannot be compared with published ones.
 """
 
 from pathlib import Path

@@ -2,13 +2,13 @@
 
 - O. Russakovsky et al. (2015). ImageNet large scale visual recognition
   challenge. IJCV 115(3).
-- The archives need a login and accepted terms: they are staged by hand.
-- The training archive is a tar of a thousand tars, one a class. It is indexed by its headers and
-  read in place.
+- Downloading the archives needs a login and accepted terms, so users stage them.
+- The training archive is a tar of a thousand tars, one for each class. It is indexed by its headers
+  and read in place.
 - Labels are 1 .. 1000 in the alphabetical order of the synsets, as in tensorflow/models; 0 is
-  unused. The development kit numbers them in another order; its table maps its ground truth.
-- JPEG bytes are kept. One PNG and 22 CMYK images, found by their content, are encoded anew as RGB
-  JPEG.
+  unused. The development kit numbers the synsets in another order; its table maps its ground truth.
+- JPEG bytes are kept. One PNG and 22 CMYK images, identified by their content, are re-encoded as
+  RGB JPEG.
 """
 
 import functools
@@ -79,7 +79,7 @@ def open(folder: Path) -> Source:
 
 
 class ImageNet:
-    """The two archives and an index of them, which has eight bytes for each image."""
+    """Reads the two archives by means of an index with eight bytes for each image."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

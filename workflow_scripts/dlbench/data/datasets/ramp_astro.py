@@ -4,8 +4,8 @@
   deep learning. MNRAS 491(2).
 - The first 12 000 images of the published training part train, the last 4 000 are held out. The
   published test part is not used.
-- Neither size nor digest is published. The first download is trusted, and its SHA-256 is pinned
-  (source.json, the manifest): compare it with that of others.
+- Neither size nor digest is published. The first download is trusted and its SHA-256 pinned
+  (source.json, the manifest): compare it with that of other users.
 """
 
 from pathlib import Path

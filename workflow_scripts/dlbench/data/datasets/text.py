@@ -1,7 +1,7 @@
-"""Text of the user's own, from a folder that the config names (data.text); tokens are bytes.
+"""The user's text, from a folder that the config names in data.text; tokens are bytes.
 
-- The dataset text lies in the folder data.text.path, text_NAME in that of data.text.folders.NAME.
-- Files *.txt in UTF-8, in the order of their names; folders in the folder are read, too.
+- The dataset text is in the folder data.text.path, text_NAME in data.text.folders.NAME.
+- All files *.txt below the folder are read, in UTF-8 and in the order of their names.
 - The last tenth of the text is held out.
 """
 
@@ -22,8 +22,8 @@ HOMEPAGE = ""
 SYNTHETIC = False
 TERMS = ""
 VOCABULARY = 256
-FROM_FOLDER = True  # of the user: nothing is fetched
-MANY = True  # text_books is another one, read by this file
+FROM_FOLDER = True  # of the user: nothing is downloaded
+MANY = True  # e.g. text_books is one more dataset of this file
 SPLITS = {"train": None, "validation": None}
 SHARDS = {"train": 4, "validation": 1}
 READER = {"encoding": "stream", "dtype": "uint8", "classes": 256}

@@ -52,7 +52,7 @@ def read(log: LogFile, fields: Mapping[str, Any]) -> Iterator[Measurement]:
     tables: dict[str, _Table] = {}  # the test that each process prints, by its label
     columns: list[str] = []
     number = 0
-    found: list[list[Any]] = []  # rows of the tables so far, of this test
+    yielded: list[list[Any]] = []  # rows of the tables so far, of this test
     for number, line in log.lines():
         if number == log.unfinished:
             break
@@ -64,16 +64,16 @@ def read(log: LogFile, fields: Mapping[str, Any]) -> Iterator[Measurement]:
             continue
         table = tables.setdefault(_label(line), _Table())
         if table.rows and (STARTING.match(content[1]) or BEGIN.match(content[1])):
-            if table.rows not in found:
+            if table.rows not in yielded:
                 yield table.measurement(log, number - 1, fields, tables.values())
-                found.append(table.rows)
+                yielded.append(table.rows)
             table = tables[_label(line)] = _Table()
         table.add(log, number, content[1], columns)
     for table in tables.values():
-        if (table.rows or table.wrong) and table.rows not in found:
+        if (table.rows or table.wrong) and table.rows not in yielded:
             yield table.measurement(log, number, fields, tables.values())
-            found.append(table.rows)
-    if not found:
+            yielded.append(table.rows)
+    if not yielded:
         raise log.error(number or 1, "no size with a time in the table")
 
 
@@ -88,7 +88,7 @@ class _Table:
 
     def __init__(self):
         self.name = None
-        self.hosts, self.models, self.told = {}, set(), {}  # by rank
+        self.hosts, self.models, self.rank_lines = {}, set(), {}  # by rank
         self.rows, self.types, self.wrong = [], set(), 0
         self.rooted = False
 
@@ -97,7 +97,7 @@ class _Table:
             self.name = self.name or match[1]
         elif match := RANK.match(text):
             rank = int(match[1])
-            if self.told.setdefault(rank, match[2]) != match[2]:
+            if self.rank_lines.setdefault(rank, match[2]) != match[2]:
                 raise log.error(
                     line,
                     f"rank {rank} is told twice, each time of another process or device: two "
@@ -131,8 +131,8 @@ class _Table:
         if not self.rows:
             wrong = f": {self.wrong} have wrong values" if self.wrong else ""
             raise log.error(last_line or 1, f"no size with a time in the table{wrong}")
-        told = self if self.hosts else next((other for other in tables if other.hosts), self)
-        hosts, given = told.hosts, _devices(fields)
+        with_hosts = self if self.hosts else next((other for other in tables if other.hosts), self)
+        hosts, given = with_hosts.hosts, _devices(fields)
         ranks = len(hosts) if sorted(hosts) == list(range(len(hosts))) else None
         name = self.name or next((other.name for other in tables if other.name), None)
         devices = given or ranks
@@ -140,20 +140,20 @@ class _Table:
         if name == ALL_REDUCE and self._disagrees(devices):
             raise log.error(last_line, self._why_it_disagrees(devices))
         kinds = ", ".join(sorted({f"{type_} {redop}" for type_, redop in self.types}))
-        found = Measurement(name, f"nccl-tests, out-of-place, {kinds}: means over iterations")
+        result = Measurement(name, f"nccl-tests, out-of-place, {kinds}: means over iterations")
         if self.wrong:
-            found.meaning += f"; {self.wrong} sizes with wrong values left out"
+            result.meaning += f"; {self.wrong} sizes with wrong values left out"
         for size, seconds, _, bus in self.rows:
-            found.seconds.setdefault(size, []).append(seconds)
+            result.seconds.setdefault(size, []).append(seconds)
             if name != ALL_REDUCE:
-                found.gb_per_s.setdefault(size, []).append(bus)
-        if told.models:
-            found.conditions["device_model"] = " + ".join(sorted(told.models))
+                result.gb_per_s.setdefault(size, []).append(bus)
+        if with_hosts.models:
+            result.conditions["device_model"] = " + ".join(sorted(with_hosts.models))
         nodes = len(set(hosts.values()))
         cut = name == ALL_REDUCE and given and given != ranks and self._is_all_reduce_of(given)
         if ranks and ranks % nodes == 0 and not cut:
-            found.conditions |= {"nodes": nodes, "devices_per_node": ranks // nodes}
-        return found
+            result.conditions |= {"nodes": nodes, "devices_per_node": ranks // nodes}
+        return result
 
     def _known_by_its_factor(self, log, last_line, devices):
         sums = {redop for _, redop in self.types} == {"sum"} and not self.rooted

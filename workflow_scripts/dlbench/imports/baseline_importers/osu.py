@@ -36,30 +36,30 @@ def recognise(log: LogFile) -> bool:
 
 
 def read(log: LogFile, fields: Mapping[str, Any]) -> Iterator[Measurement]:
-    found, number = None, 0
+    measurement, number = None, 0
     for number, line in log.lines():
         if number == log.unfinished:
             break
         if match := TITLE.search(line):
-            if found and (found.seconds or found.gb_per_s):
-                yield found
-            found = _begun(match[1], match[2])
-        elif found and (match := ROW.match(line)):
+            if measurement and (measurement.seconds or measurement.gb_per_s):
+                yield measurement
+            measurement = _new_measurement(match[1], match[2])
+        elif measurement and (match := ROW.match(line)):
             size, value = count(match[1], high=2**62), real(match[2], 1e-9, MOST_TIME_S)
             if size is None or value is None:
                 continue
-            if found.measure in BANDWIDTHS.values():
-                found.gb_per_s.setdefault(size, []).append(value / 1000)
+            if measurement.measure in BANDWIDTHS.values():
+                measurement.gb_per_s.setdefault(size, []).append(value / 1000)
             else:
-                found.seconds.setdefault(size, []).append(value / 1e6)
-    if not found or not (found.seconds or found.gb_per_s):
+                measurement.seconds.setdefault(size, []).append(value / 1e6)
+    if not measurement or not (measurement.seconds or measurement.gb_per_s):
         raise log.error(number or 1, "no size with a number below the title")
-    yield found
+    yield measurement
 
 
-def _begun(title, version):
+def _new_measurement(title, version):
     measure = BANDWIDTHS.get(title) or TIMES.get(title)
     if not measure:
-        words = title.removesuffix(" Latency").lower()
-        measure = re.sub(r"\W+", "_", words).strip("_") or "unknown"
+        name = title.removesuffix(" Latency").lower()
+        measure = re.sub(r"\W+", "_", name).strip("_") or "unknown"
     return Measurement(measure, f"OSU Micro-Benchmarks {version}, {title}: means over iterations")
