@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-# The beginning of the columns: whose energy it is, in words. The first that a study knows is drawn.
+# {prefix of the columns: whose energy it is}. A figure draws the first that a study has.
 KINDS = {"": "all GPUs", "node_": "the whole node", "host_": "processors and their memory"}
-NO_ENERGY = "no energy was recorded: neither GPUs nor processors nor a meter told it"
+NO_ENERGY = "no energy was recorded: neither GPUs nor processors nor a meter measured it"
 
 
 def kind_of(runs: pd.DataFrame) -> str | None:
@@ -18,6 +18,6 @@ def per_image(kind: str) -> str:
 
 
 def flagged(runs: pd.DataFrame) -> str:
-    """How many runs have an energy that rests on few readings, in words; "" for none."""
+    """As in `2 of 6: few readings`: how many runs have an energy of few readings; "" for none."""
     count = int(runs["energy_remark"].notna().sum())
     return f"{count} of {len(runs)}: few readings" if count else ""

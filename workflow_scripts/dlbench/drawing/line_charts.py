@@ -75,7 +75,7 @@ def draw(
 
 
 def _capped(panels):
-    """The panels and series that are drawn, and what is not, in words."""
+    """(the panels that are drawn, a note on those and the series that are not)."""
     indices = {s.index for s in itertools.chain(*panels.values())}
     shown = {
         key: [s for s in series if s.index < MOST_SERIES]

@@ -16,13 +16,13 @@ from dlbench.drawing import styles
 from dlbench.drawing.line_charts import FAILED
 from dlbench.log.event_fields import ENDED_WELL
 
-MOST_ROWS = 48  # of a figure; further ones are counted in words
+MOST_ROWS = 48  # of a figure; a note counts further ones
 ROW_INCHES, FRAME_INCHES = 0.34, 1.5
 NAME_CHARACTERS = 44
 AXES_INCHES, CHARACTER_INCHES = 4.4, 0.075
 INK, ALARM = "#262626", styles.COLOURS[3]
 
-# (heading, words below it): (name, runs) of each condition.
+# {(heading, subheading): [(name, runs) of each condition, ...]}
 Groups = dict[tuple[str, str], list[tuple[str, pd.DataFrame]]]
 
 
@@ -60,7 +60,7 @@ def figure(
 
     Args:
         groups: from the top; not empty.
-        right_inches: width of the words right of the axes.
+        right_inches: width of the text right of the axes.
     """
     rows, labels, left_out = _laid_out(groups)
     names = [textwrap.fill(name, NAME_CHARACTERS) for _, name, _ in labels]
@@ -77,7 +77,7 @@ def figure(
 
 
 def _laid_out(groups):
-    """(rows, [(y, name, words of a heading or None), ...], what was left out, in words)."""
+    """(rows, [(y, name, subheading or None), ...], a note on what is left out)."""
     lines = []
     for heading, conditions in groups.items():
         lines += [(*heading, None)] if len(groups) > 1 else []

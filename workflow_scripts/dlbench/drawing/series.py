@@ -1,4 +1,4 @@
-"""Runs as the series and rows of figures: what tells them apart, and their names.
+"""Runs as the series and rows of figures, and the settings in their names.
 
 - Runs that agree in all SETTINGS but those along the axis are one series; runs that agree in
   all of them are repeats of one condition.
@@ -23,7 +23,7 @@ from dlbench.study.runs import READING
 from dlbench.tables import timing_sources
 
 LONGEST = 64  # characters of a setting in a name; an importer may bring any text
-MOST_SERIES, MOST_PANELS = 40, 24  # of a figure; further ones are counted in words
+MOST_SERIES, MOST_PANELS = 40, 24  # of a figure; a note counts further ones
 # What makes a condition, in the order of its name; fields that are not placed here come last.
 _PLACED = (
     "model",
@@ -73,10 +73,10 @@ ALONG = {
     "sequence_length": ("sequence_length", "item_shape"),
     None: ("global_batch",),
 }
-# How long runs are, which is no part of what their steps are: it names series only where it tells
-# some of one panel apart.
+# How long runs are, which does not change their steps: in names only where series of a panel differ
+# in it.
 LENGTHS = ("steps", "epochs")
-# What runs are called that leave a setting as it is, beside those that do not.
+# Labels of runs that leave a setting unset, beside those that set it.
 UNSET_LABELS = {"power_limit_w": "limit as found"}
 # Known only once a run trains; missing if it failed earlier.
 KNOWN_LATE = ("device_model", "framework_version")
@@ -137,7 +137,7 @@ class Series:
 
 
 def rate_unit(all_series: Iterable[Series]) -> item_names.Unit:
-    """In what the rates of a panel are told."""
+    """The unit of the rates of a panel."""
     return item_names.unit(
         shape for series in all_series for shape in series.runs["item_shape"].unique()
     )
@@ -152,7 +152,7 @@ def rated(runs: pd.DataFrame, unit: item_names.Unit) -> pd.DataFrame:
 
 
 def started_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """Runs that were begun, with text instead of categories.
+    """Runs that were started, with text instead of categories.
 
     Facts that are known once a run trains (KNOWN_LATE) are filled in from runs of equal settings.
     """
@@ -180,7 +180,7 @@ def series_along(
 
     Args:
         x: a key of ALONG; None for series of repeats only.
-        runs: what `tried` returns.
+        runs: of `started_runs`.
         fewest: series with fewer values of x are left out.
     """
     keys = [name for name in SETTINGS if name not in (*panel, *ALONG[x])]
@@ -213,9 +213,9 @@ def series_along(
 def conditions(
     runs: pd.DataFrame, heading: Sequence[str] = ("model", "dataset")
 ) -> dict[tuple[str, str], list[tuple[str, pd.DataFrame]]]:
-    """Repeats of one condition each, under headings: {(heading, words): [(name, runs), ...]}.
+    """Repeats of one condition each, under headings: {(heading, subheading): [(name, runs), ...]}.
 
-    A condition's name has the settings that differ under its heading; the words have the others.
+    A condition's name has the settings that differ under its heading; the subheading has the others.
     """
     if runs.empty:
         return {}
@@ -246,7 +246,7 @@ def differing_settings(runs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
 
 
 def condition_label(row: pd.Series, names: Iterable[str]) -> str:
-    """Some settings of a run in words.
+    """The label of some settings of a run.
 
     >>> condition_label(pd.Series({"strategy": "mirrored", "xla": True}), ["strategy", "xla"])
     'mirrored, XLA'
@@ -256,11 +256,13 @@ def condition_label(row: pd.Series, names: Iterable[str]) -> str:
     label = ", ".join(
         filter(None, (setting_label(row, name) for name in wording.fields_for_label(names, row)))
     )
-    return label or ("no launcher" if "launcher" in names else "")  # which else goes without saying
+    return label or (
+        "no launcher" if "launcher" in names else ""
+    )  # a label of other settings leaves it out
 
 
 def setting_label(row: pd.Series, name: str) -> str:
-    """One setting of a run in words; "" if it has none."""
+    """The label of one setting of a run; "" if it has none."""
     value = row[name]
     if name in UNSET_LABELS and pd.isna(value) and row.get("device_kind") == "gpu":
         return UNSET_LABELS[name]  # only GPUs have limits
@@ -286,7 +288,7 @@ def setting_label(row: pd.Series, name: str) -> str:
 
 
 def common(tables: Iterable[pd.DataFrame], names: Sequence[str] = HEADING) -> str:
-    """The settings that all runs of some data frames share, in words for a heading."""
+    """The label of the settings that all runs of some data frames share."""
     runs = pd.concat([table[[*names, "device_kind"]] for table in tables])
     return condition_label(
         runs.iloc[0], [name for name in names if name not in differing_settings(runs, names)]
@@ -294,7 +296,7 @@ def common(tables: Iterable[pd.DataFrame], names: Sequence[str] = HEADING) -> st
 
 
 def _differing(runs, keys):
-    """What differs, without what follows from it: the version of a framework that has one only."""
+    """The settings that differ, without a framework's version that follows from the framework."""
     differing = differing_settings(runs, keys)
     if "framework" in differing and "framework_version" in differing:
         versions = runs.groupby("framework", dropna=False)["framework_version"].nunique()

@@ -33,7 +33,7 @@ MOST_APART = 0.35  # share of the axis between ends of lines that are named ther
 NOTE_INCHES = 0.22  # of a line below all panels
 LEGEND_LINES = 15  # of a column beside axes
 NAME_CHARACTERS = 26  # of a line of a series' name
-CHARACTER_EMS, TICK_EMS = 0.65, 0.8  # width of a character, and between the words of two ticks
+CHARACTER_EMS, TICK_EMS = 0.65, 0.8  # width of a character, and between the labels of two ticks
 
 SUPERSCRIPTS = str.maketrans(
     "-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
@@ -87,7 +87,7 @@ STAR_NOTE = f"{STAR} some of its runs are unstable: their steps stalled, or othe
 
 
 def star(axes: Axes, x: Any, y: Any, colour: str) -> None:
-    """Mark a point that rests on unstable runs, which UNSTABLE says in words."""
+    """Mark a point that rests on unstable runs, as STAR_NOTE says."""
     axes.annotate(
         STAR,
         (x, y),
@@ -278,7 +278,7 @@ class RoundTicks(Locator):
 
 
 class FittingTicks(Locator):
-    """Round numbers on a horizontal axis, so few that their words stay apart."""
+    """Round numbers on a horizontal axis, so few that their labels do not touch."""
 
     def __init__(self, most: int):
         self._most = most
@@ -308,7 +308,7 @@ def logarithmic(axis: Any, unit: float = 1.0) -> None:
 
 
 def scale_labels(axis: Any, factor: float) -> None:
-    """Tell the values of a logarithmic axis times a factor: tokens instead of sequences."""
+    """Show the values of a logarithmic axis times a factor: tokens instead of sequences."""
     if factor != 1:
         logarithmic(axis, 1 / factor)
         axis.set_major_formatter(lambda value, _: thousands(factor * value))

@@ -32,13 +32,15 @@ BASELINES = pa.schema(
             note="GB/s, of all_reduce those of the bus: bytes / time x 2 (n - 1) / n; TFLOP/s; "
             "items/s",
         ),
-        field("time_s", REAL, "s", "of one on the slowest process, median over rounds"),
+        field("time_s", REAL, "s", "of one operation on the slowest process, median over rounds"),
         field("time_low_s", REAL, "s", "the shortest of the rounds"),
         field("time_high_s", REAL, "s", "the longest"),
-        field("rounds", COUNT, "rounds", "after one that compiles and connects"),
+        field("rounds", COUNT, "rounds", "timed, after an operation that compiles and connects"),
         field("unknown", TEXT, note="why there is no value"),
-        field("source", TEXT, note="of an imported one: log, and what it has; none: measured here"),
-        field("load_average_1min", REAL, note="of the node, once all was measured"),
+        field(
+            "source", TEXT, note="of an imported baseline: its log, and what that has; none: own"
+        ),
+        field("load_average_1min", REAL, note="of the node, after the measurements"),
         field("measured_at", TIME, note="UTC"),
         field("host", NAME, note="node of the first process"),
         field("hardware_sha256", TEXT, note="as of runs on this machine"),

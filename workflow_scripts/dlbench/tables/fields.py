@@ -48,9 +48,9 @@ def of_run(*names: str, described: bool = False) -> list[pa.Field]:
 def with_run_fields(
     columns: Iterable[pa.Field], names: Iterable[str], described: bool = False
 ) -> pa.Schema:
-    """Columns, and those of fields of a run that are not among them, behind the last that is.
+    """Columns, and those of the fields of a run that they lack, after the last that they have.
 
-    So a table has a field that is declared anew, and its other columns stay where they are.
+    So a table gets a newly declared field, and its other columns stay where they are.
     """
     columns = list(columns)
     names_in_order = [column.name for column in columns]

@@ -1,4 +1,4 @@
-"""What columns mean whose fields (table_columns.py, run_columns.py) say no more than their names.
+"""Meanings of columns whose fields (table_columns.py, run_columns.py) have no description.
 
 A key with a table before its dot is of that table only. Columns that are keys of a matrix block
 are described in config.schema.json. For the page of all columns,
@@ -26,7 +26,7 @@ TABLES = {
     "(`batch_per_device: max`). Tries are no runs, and in no statistics.",
     "sentinels": "One row for each sentinel, a finished run that a later session repeated. It is a "
     "row of `runs` only if `sentinels_are_repeats`.",
-    "probes": "One row for each probe, a short run that tells what a step of others is made of. It "
+    "probes": "One row for each probe, a short run that measures a part of the steps of others. It "
     "is in no other table.",
     "explanations": "What a step is made of: one row for each part of each condition of a block "
     "with `explain`.",

@@ -30,7 +30,7 @@ RATES = (
         "rate_uncertainty",
         REAL,
         "1",
-        "relative, of rate and step time, by the digits or short last batches of an imported log",
+        "relative, of rate and step time, from the digits or short last batches of an imported log",
     ),
     field(
         "contradicts",
@@ -85,19 +85,19 @@ MEMORY = (
         "peak_allocated_bytes_per_device",
         COUNT,
         "B",
-        "of a device, held by the framework's arrays at most, in the whole run",
+        "the most of a device that the framework's arrays held, in the whole run",
     ),
     field(
         "peak_reserved_bytes_per_device",
         COUNT,
         "B",
-        "of a device, taken by the framework's allocator at most, in the whole run",
+        "the most of a device that the framework's allocator took, in the whole run",
     ),
     field(
         "peak_used_bytes_per_device",
         COUNT,
         "B",
-        "of a GPU, in use by whomever, the most that NVML said at the samples",
+        "the most of a GPU that any processes used, by the samples of NVML",
     ),
     field("peak_memory_bytes", COUNT, "B", "resident set of the largest process, in the whole run"),
     field(

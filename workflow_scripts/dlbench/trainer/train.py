@@ -199,7 +199,7 @@ class _Process:
         if self._signals.ended_run:  # the framework may have raised another exception instead
             error = _Signal()
         status, message = _outcome(error, self._spec.framework)
-        # Until they know their ranks all processes have one log, and its first run_end is the cause.
+        # Processes share one log until they know their ranks; its first run_end is the cause.
         path = self._log_path()
         follows = message == event_log.STOPPED_BY_SIGNAL and event_log.last_run_end(path)
         if self._log is None and not follows and not _holds_run(path):

@@ -34,9 +34,9 @@ LOOKS = {
     "failed": ("X", "black", "failed"),
 }
 OTHERS = {"running": "pending", "unread": "pending", "interrupted": "pending"}
-# The same for what was excluded, whose rows do not say it.
+# Facts that all rows share; those of what was excluded do not have them.
 SHARED_FACTS = ("site", "device_kind", *series.KNOWN_LATE, "timing_source")
-# Of runs that never began the length of their items is not known, but what was asked for.
+# Runs that never started have no item shape, but the sequence length of their config.
 SETTINGS = tuple("sequence_length" if n == "item_shape" else n for n in series.SETTINGS)
 COLUMNS = {"devices": "devices", "batch_per_device": "batch per device"}
 MOST_ROWS, MOST_REASONS = 120, 8

@@ -32,8 +32,8 @@ OTHERS = styles.COLOURS[5]
 FIELD = "#f3f3f3"
 MOST_SHAPES, MOST_SESSIONS = 6, 40
 LEAST_SHARE, GAP_SHARE = 0.035, 0.012  # of the width: of a session, and between two
-LABEL_SHARE = 0.2  # of the width, for a drift in words
-VERDICTS = {"none": "no drift"}  # others are words of their own
+LABEL_SHARE = 0.2  # of the width, for the label of a drift
+VERDICTS = {"none": "no drift"}  # others are shown as they are
 WIDTH_INCHES, PANEL_INCHES, OTHERS_INCHES, LABEL_INCHES = 9.0, 2.1, 0.9, 1.25
 
 

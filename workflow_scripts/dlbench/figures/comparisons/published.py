@@ -25,7 +25,7 @@ so is a printed number that does not follow from the others. Own runs agree with
 fields that the config lists under `match`; in what else they differ is said below the heading. The
 numbers are in the table `published`.
 """
-# What tells conditions apart, in the order of their names.
+# Settings in the names of conditions, in this order.
 GROUP = (
     *("site", "device_model", "framework", "framework_version", "strategy", "runtime"),
     *("precision", "mode", "batch_per_device", "epochs"),
@@ -42,14 +42,14 @@ METRIC_LABELS = {
 MARKERS = {"printed": "o", "derived": "D", "read_off": "s"}
 QUALITIES = {"printed": "as printed", "derived": "diamond: derived", "read_off": "square: read off"}
 PUBLISHED_COLOUR, OWN_COLOUR = "#5f5f5f", styles.COLOURS[0]
-MOST_LINES = 24  # of panels; further ones are counted in words
+MOST_LINES = 24  # of panels; a note counts further ones
 COLUMNS = 2  # of panels beside each other
-CHARACTERS = 78  # of a line of words above a panel
+CHARACTERS = 78  # of a line of text above a panel
 ROW_INCHES, FRAME_INCHES, WORDS_INCHES = 0.27, 1.5, 0.18
 PANEL_INCHES, CHARACTER_INCHES = 4.9, 0.085
-# Points right of the axes where the columns of numbers end, if the first has no long words.
+# Points right of the axes where the columns of numbers end, if the first has no long texts.
 PRINTED, MEASURED, RATIO = 54, 102, 154
-GAP_POINTS, CHARACTER_POINTS = 8, 5.2  # between axes and words; of a character
+GAP_POINTS, CHARACTER_POINTS = 8, 5.2  # between axes and text; of a character
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
@@ -120,7 +120,7 @@ class _Line:
     """Panels beside each other that share the names of their rows.
 
     Attributes:
-        labels: [(y, words, whether they are a heading), ...] from the top.
+        labels: [(y, text, whether it is a heading), ...] from the top.
     """
 
     labels: list
@@ -128,7 +128,7 @@ class _Line:
 
     @property
     def subtitle_lines(self):
-        """Further lines of words above the panels, at most."""
+        """The most further lines of text above a panel."""
         return max(panel.subtitle.count("\n") for panel in self.panels)
 
     @property
@@ -181,7 +181,7 @@ def _title(rows):
 
 
 def _subtitle(rows):
-    """Whose numbers these are, and in what own runs are not as the published ones."""
+    """Whose numbers these are, and in what own runs differ from the published ones."""
     sources = ", ".join(dict.fromkeys(rows["source"]))
     qualities = [label for name, label in QUALITIES.items() if (rows["quality"] == name).any()]
     own = " \u00b7 filled: own, 95 % CI" if rows["own"].notna().any() else ""
@@ -244,15 +244,15 @@ def _panel(axes, panel, line):
     orange = [f"the base differs in {_readable(differs)}"] if differs else []
     if any(_is_wrong(row) for _, row in numbers.iterrows()):
         orange.append("in brackets what follows from the source's other numbers")
-    words = METRIC_LABELS.get(panel.metric, panel.metric.replace("_", " "))
-    words = words.replace("images", _counted(numbers)) + over
-    axes.set_xlabel(words + "\n" * bool(orange))
+    label = METRIC_LABELS.get(panel.metric, panel.metric.replace("_", " "))
+    label = label.replace("images", _counted(numbers)) + over
+    axes.set_xlabel(label + "\n" * bool(orange))
     if orange:
         _below(axes, f"orange: {'; '.join(orange)}")
-    for words, x_points in (("published", PRINTED), ("own", MEASURED), ("ratio", RATIO)):
-        if own or words == "published":
+    for text, x_points in (("published", PRINTED), ("own", MEASURED), ("ratio", RATIO)):
+        if own or text == "published":
             y = len(line.labels) - 0.35
-            _annotate(axes, y, words, x_points + shift, color=styles.GREY, fontsize=8)
+            _annotate(axes, y, text, x_points + shift, color=styles.GREY, fontsize=8)
     if panel.title:
         # With the title beside it.
         level = "\n" * (line.subtitle_lines - panel.subtitle.count("\n"))
@@ -267,7 +267,7 @@ def _counted(numbers):
 
 
 def _cell(axes, y, numbers, shift):
-    """The numbers of one point, mostly one; those in words moved right by so many points."""
+    """The numbers of one point, mostly one; texts moved right by so many points."""
     row = numbers.iloc[0]
     alarming = _is_wrong(row) or bool(row["base_mismatch"] and not pd.isna(row["base_mismatch"]))
     colour = row_charts.ALARM if alarming else PUBLISHED_COLOUR

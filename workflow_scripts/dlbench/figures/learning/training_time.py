@@ -54,6 +54,6 @@ def _paint(axes, key, all_series):
     axis.set_ylabel(f"time, {unit}")
     axis.set_xlabel("devices")
     epochs = series.common((s.runs for s in all_series), ("epochs", "batch_per_device"))
-    words = " \u00b7 ".join(filter(None, [epochs, "dashed: in proportion to devices" * few]))
-    styles.heading(axis, f"{model} \u00b7 {dataset}", words)
+    subtitle = " \u00b7 ".join(filter(None, [epochs, "dashed: in proportion to devices" * few]))
+    styles.heading(axis, f"{model} \u00b7 {dataset}", subtitle)
     return ends

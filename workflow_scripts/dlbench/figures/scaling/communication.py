@@ -27,7 +27,7 @@ LINE = (
     *("framework", "framework_version", "environment", "strategy", "strategy_options"),
     *("launcher", "runtime", "runtime_options", "nodes", "devices", "threads_per_device"),
 )
-# What is not told where it follows from what is.
+# {setting: settings that imply it}: left out of a name that has those.
 IMPLIED = {
     "framework_version": ["framework"],
     "environment": ["framework"],

@@ -130,7 +130,7 @@ def _with_interval():
 
 
 def _laws(row):
-    """[(law, its parameters in words, what devices are divided by), ...]"""
+    """[(law, label with its parameters, what devices are divided by), ...]"""
     a, b = row["usl_alpha"], row["usl_beta"]
     label = f"USL: alpha {_parameter(row, 'usl_alpha')}\nbeta {_parameter(row, 'usl_beta')}"
     if row["usl_beta_ci95_low"] > 0 and a < 1:

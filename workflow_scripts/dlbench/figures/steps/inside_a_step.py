@@ -12,15 +12,15 @@ from dlbench.drawing import row_charts, series, styles
 
 CATEGORY = "Utilisation"
 CAPTION = """
-What a step is made of, for each condition whose block has explain: true. Probes tell it: short
-runs, each without one thing (real input, the exchange of gradients, ...). A part is the time by
+What a step is made of, for each condition whose block has explain: true. Probes measure it:
+short runs, each without one thing (real input, the exchange of gradients, ...). A part is the time by
 which a step is longer with that thing than without it; of input and exchange it is the time that a
 step waits for them. Waiting for a slower device counts as exchange. Lines at the ends of parts are
-their 95 % intervals (Welch's t). Hatched is the time of which no part is shown: the intervals of
-the other parts include zero, or their probes were disturbed, measured in several sessions, or did
+their 95 % intervals (Welch's t). Hatched is the time that is not resolved: the intervals of the
+other parts include zero, or their probes were disturbed, measured in several sessions, or did
 not end well. At the right: the mean time of a step, and the least number of probes of a kind.
 """
-# From the left: what it is called, its colour.
+# {part: (label, colour)}, from the left.
 SEGMENTS = {
     explanations.COMPUTATION: ("computation", styles.COLOURS[0]),
     explanations.SHARING: ("devices slowing one another", styles.COLOURS[4]),

@@ -24,7 +24,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.started_runs(tables.runs)
     groups = series.conditions(runs)
     if not groups:
-        styles.draw_message(stem, "no run of this study was begun")
+        styles.draw_message(stem, "no run of this study was started")
         return
     text = "strips from 0 to 100 % \u00b7 line: mean over devices \u00b7 dark: least busy device"
     with row_charts.figure(stem, groups, "Device utilisation", text) as (rows, axes):

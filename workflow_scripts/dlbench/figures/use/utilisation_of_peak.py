@@ -63,7 +63,7 @@ def _paint(axes, key, all_series):
 
 
 def _roof(axis: Any, runs: pd.DataFrame, roof: tuple[str, ...], low: float, high: float) -> str:
-    """Draw one pair of roofs; what it is in words, "" if nobody knows it."""
+    """Draw one pair of roofs. Returns its label, "" if it is unknown."""
     level, slope, looks, source = roof
     tflops = runs[level].median()
     if not tflops > 0:
