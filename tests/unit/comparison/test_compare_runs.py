@@ -223,7 +223,7 @@ def test_what_one_side_does_not_say_is_not_joined_on():
     ("options", "message"),
     [
         ({"metric_name": "image_per_second"}, "did you mean 'images_per_second'"),
-        ({"metric_name": "energy_j"}, "metric energy_j is not there"),
+        ({"metric_name": "energy_j"}, "no run in common has the metric energy_j"),
         ({"margin": 0}, "margin: expected a share between 0 and 1"),
         ({"margin": math.nan}, "margin: expected"),
         ({"on": ["modle"]}, "no field 'modle' .did you mean 'mode'"),

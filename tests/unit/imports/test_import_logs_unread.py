@@ -67,7 +67,7 @@ def test_a_log_that_begins_with_other_text_is_known_if_its_program_prints_it(tmp
 
 
 def test_a_log_is_looked_for_as_far_as_a_stated_limit(logs, monkeypatch):
-    monkeypatch.setattr(finding, "LOOKED_AT_BYTES", 2**20)
+    monkeypatch.setattr(finding, "SEARCHED_BYTES", 2**20)
     for name, lines in (("near", 15_000), ("far", 40_000)):
         (logs / name).mkdir()
         (logs / name / "log").write_text(OUTPUT * lines + tf_cnn_benchmarks(0.125, 5))
@@ -85,7 +85,7 @@ def test_what_is_no_text_is_not_searched(tmp_path, monkeypatch):
 
 
 def test_a_log_that_begins_too_late_is_read_as_the_kind_that_is_asked_for(logs, monkeypatch):
-    monkeypatch.setattr(finding, "LOOKED_AT_BYTES", 2**16)
+    monkeypatch.setattr(finding, "SEARCHED_BYTES", 2**16)
     path = logs / "late"
     path.write_text(OUTPUT * 20_000 + tf_cnn_benchmarks(0.125, 5))
     assert ("late", finding.UNKNOWN) in import_logs.import_paths([logs]).left_out

@@ -157,7 +157,7 @@ def test_an_earlier_export_is_replaced_and_anything_else_is_refused(exported, ma
     assert not (exported / "runs" / "left.txt").exists()
     assert not list(Path().glob(".all*"))
     Path("mine").mkdir()
-    with pytest.raises(Error, match="mine is there and is no dataset that was exported"):
+    with pytest.raises(Error, match="mine exists and is no exported dataset"):
         export_dataset.export(many, "mine")
     with pytest.raises(Error, match="no table of an exported dataset"):
         export_dataset.open_table("mine", "runs")

@@ -1,7 +1,7 @@
 """The tables of a single run: its steps, samples and evaluations.
 
 A stamp file beside them has the digest of their log and the size of each. Whoever collects results
-reads it for every run, in a tenth of the time that opening the tables takes. Other damage is noticed
+reads it for every run, in a tenth of the time that opening the tables takes. Other damage is found
 when a table is read; then all are made again.
 """
 

@@ -1,7 +1,7 @@
 """Reading a file from the disk, and again from the system's memory.
 
-Where the file system keeps in memory what it is to forget (dlbench/trainer/reading/page_cache.py),
-nothing is said of reading it cold.
+Where the file system keeps the file in memory though it should drop it
+(dlbench/trainer/reading/page_cache.py), there is no value for reading it cold.
 """
 
 import os

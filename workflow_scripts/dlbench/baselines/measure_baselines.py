@@ -21,7 +21,7 @@ from dlbench.trainer import calibration, containment, description, engine
 from dlbench.trainer.strategy import Spec
 
 CALIBRATIONS = 3
-# The fields of a run that a baseline is told by.
+# The fields of a run that identify a baseline.
 CONDITIONS = (
     *("framework", "environment", "runtime", "runtime_options", "threads_per_device"),
     *("precision", "strategy", "strategy_options", "launcher", "nodes", "devices_per_node"),
@@ -67,7 +67,7 @@ def main(description: str | None) -> None:
         description: of the program.
 
     Raises:
-        Error: the processes do not meet, a device or a package is missing.
+        Error: the processes do not find one another, a device or a package is missing.
     """
     args = parser(description).parse_args()
     spec = SimpleNamespace(**args.spec)
@@ -86,7 +86,7 @@ def main(description: str | None) -> None:
         conditions = {name: args.spec[name] for name in CONDITIONS}
         conditions |= {"site": args.site, "device_kind": args.device}
         write_json(args.output, {"conditions": conditions, **_machine(run_engine), "rows": rows})
-    run_engine = None  # it holds what belongs to all processes
+    run_engine = None  # it holds resources that the processes share
     strategy.leave()
 
 

@@ -33,7 +33,7 @@ from dlbench.tables.metrics import Metric, known_metric
 
 DEFAULT_MARGIN = 0.01
 FAILED, TIMEOUT, SKIPPED = "failed", "timeout", "skipped"
-# What a combination did on a side where no run finished: the first of these that a run has.
+# The verdict on a combination with a side of which no run finished: the first that a run has.
 VERDICT_BY_STATUS = {"failed": FAILED, "oom": FAILED, "timeout": TIMEOUT, "skipped": SKIPPED}
 NAMED_IF_UNKNOWN = ("site", "device_model", "framework_version", "git_commit")
 MOST_PAIRS = 1_000_000  # of which the nearest partners are looked for
@@ -85,7 +85,7 @@ class Pair:
         values: the fields it was joined on.
         compared: an equivalence.Comparison of B with A; None if a side has no numbers.
         beyond_margin: B is shown to be worse by more than the margin, after Holm's correction.
-        verdict, reason: in words.
+        verdict: of equivalence, or of a metric, or how a side failed; reason: of no verdict.
     """
 
     values: dict[str, Any]
@@ -276,8 +276,8 @@ def _no_match_message(a, b, joined):
 def _check_metric(metric, combinations):
     if not any(a.values or b.values for _, a, b in combinations):
         raise Error(
-            f"metric {metric.name} is not there: no run in common has it. Some are in runs tables "
-            "only (export_runs.py), some need an evaluation"
+            f"no run in common has the metric {metric.name}. Some metrics are in runs tables only "
+            "(export_runs.py), others need an evaluation"
         )
 
 
@@ -349,7 +349,7 @@ def _importance(pair):
 
 
 def _differs(a, b, joined):
-    """What tells the two sides apart beside what was joined on."""
+    """The fields and facts in which the two sides differ, besides those joined on."""
     values_by_name = {}
     for name in (*(n for n in (*JOINABLE, "seed") if n not in joined), *FACTS):
         values = tuple(
@@ -390,6 +390,6 @@ def _distance(key, other):
 
 
 def list_values(values: Sequence[Any], most: int = 3) -> str:
-    """Values in words, as in `8, 16, 32 and 4 more`; `not known` if there are none."""
+    """Values as text, as in `8, 16, 32 and 4 more`; `not known` if there are none."""
     more = f" and {len(values) - most} more" if len(values) > most else ""
     return ", ".join(map(str, values[:most])) + more if values else "not known"

@@ -172,7 +172,7 @@ def _verdict(pair, metric):
 
 
 def _unmatched(comparison):
-    """What one side has only, and in which fields its nearest partner differs."""
+    """Combinations of one side only, and how the nearest of the other side differs."""
     for side, other in (("A", "B"), ("B", "A")):
         of_side = [combination for combination in comparison.unmatched if combination.side == side]
         if not of_side:

@@ -215,7 +215,7 @@ def conditions(
 ) -> dict[tuple[str, str], list[tuple[str, pd.DataFrame]]]:
     """Repeats of one condition each, under headings: {(heading, subheading): [(name, runs), ...]}.
 
-    A condition's name has the settings that differ under its heading; the subheading has the others.
+    The settings that differ under a heading are in the names; the others are in the subheading.
     """
     if runs.empty:
         return {}

@@ -1,6 +1,6 @@
 """The content of a study's report, in no format: plain values, made from results/tables.
 
-- The summary: what was measured, on what, what the numbers carry (findings.py), what failed and
+- The summary: what was measured, on what, the findings (findings.py), what failed and
   why, what is stale.
 - Coverage, tables, figures, machine and software, method, caveats, how to make it again.
 
@@ -62,7 +62,7 @@ TABLES = {
 }  # fmt: skip
 DESCRIPTIONS = {
     "explanations": "What a step of each explained condition is made of, by its probes.",
-    "probes": "Short runs that tell what a step of others is made of; of no statistics.",
+    "probes": "Short runs that measure the parts of a step of other runs; not in any statistics.",
     "operations": "What runs with a profile spent most time on: one row an operation and run.",
     "nodes": "How fast each node is beside the others, by runs on one node; the slowest first.",
     "drift": "How fast the machine was in a session, over an earlier one, by conditions of both.",
@@ -88,17 +88,17 @@ class Report:
     """Everything that is shown, in its order.
 
     Attributes:
-        facts: (term, words) of what was measured, on what.
+        facts: (term, text) of what was measured, on what.
         statuses: (status, runs) of all combinations, those that ended well first.
         fastest: (name, Estimate, what it counts) of the highest throughputs.
         without_rate: models and datasets that have none.
-        findings, further: what the numbers carry; the first three, and all others.
+        findings, further: the first three, and all others.
         limits: what limits each series, and conditions with probes.
         left_out: reasons of skipped and excluded runs.
         groups: (name, {status: runs}); `grouped_by` says what makes a group.
         traces: (run id, path of its trace as a link from the report).
         machine: (fact, [(value, runs), ...]).
-        method: (term, words).
+        method: (term, text).
         made_from: (file, SHA-256).
     """
 
@@ -278,7 +278,7 @@ def _reasons(coverage, statuses):
 
 
 def _combination(text):
-    """A combination in words; that of an excluded one is a JSON object in the table."""
+    """The label of a combination; the table has an excluded one as a JSON object."""
     try:
         values = json.loads(text)
     except ValueError:
@@ -339,7 +339,7 @@ def _tables(tables, rows, folder):
 
 
 def _extra_tables(folder):
-    """Tables that were put beside those of the workflow, as of published numbers."""
+    """Further tables in the folder, as that of published numbers."""
     return sorted(path.stem for path in folder.glob("*.parquet") if path.stem not in REQUIRED)
 
 
@@ -367,7 +367,7 @@ def _cuda(runs, recorded):
 
 
 def _versions(runs, recorded):
-    """{environment: {package: its versions}}, as runs have told them."""
+    """{environment: {package: its versions}}, by the records of their runs."""
     versions = {}
     for row, facts in zip(runs, recorded, strict=True):
         packages = versions.setdefault(row.get("environment"), {})

@@ -1,4 +1,4 @@
-"""Settings, verdicts and numbers of findings in words."""
+"""Settings, verdicts and numbers of findings as text."""
 
 import math
 from collections import Counter
@@ -12,7 +12,7 @@ MINUS, TIMES = "\u2212", "\u00d7"
 
 
 def setting_label(name: str, row: dict[str, Any]) -> str:
-    """What the setting of a row is called, as in `batch 64` or `no XLA`."""
+    """The label of a setting, as in `batch 64` or `no XLA`."""
     value = row[name]
     if name in wording.SWITCHES:
         return wording.switch(name, value)

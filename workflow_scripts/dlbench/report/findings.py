@@ -1,10 +1,10 @@
-"""What the numbers of a study carry: findings, those with the best evidence first.
+"""Findings of a study, those with the best evidence first.
 
 - A finding is a sentence that follows from a table, with its interval, its runs, and the table
   and figure that it is from.
 - Each topic has one: comparisons that the config asked for; scaling; what a batch size, a
   strategy, a precision ... changes where all else is equal; learning gates.
-- `shown`: a test, or an interval over at least three runs of each side, carries it. `indicated`:
+- `shown`: a test, or an interval over at least three runs of each side, supports it. `indicated`:
   the interval is of fewer runs, or something else differs too, or the sides were measured apart.
   `open`: there is no interval, or it is undecided. They are ranked in that order; then come
   comparisons of the config, scaling, the largest effects (by the end of the interval that is
@@ -38,7 +38,7 @@ class Finding:
     """One sentence with its number.
 
     Attributes:
-        number, interval: the number that carries it and its 95 % interval, as texts; "" for none.
+        number, interval: the number behind it and its 95 % interval, as texts; "" for none.
         kind: good, bad, same or open, which gives it a colour.
         tables, figures: names of those that it is from.
         rank: what findings are sorted by, the lowest first.
@@ -89,7 +89,7 @@ def margin_of(comparisons: Sequence[Row]) -> float:
 
 
 def hide_single_site(runs: list[Row], *others: Sequence[Row]) -> list[list[Row]]:
-    """The same rows; their site is None unless runs are of several, so that names have it then."""
+    """The same rows, with their sites if runs are of several, else None: names need none then."""
     several = len({row.get("site") for row in runs} - {None}) > 1
     return [
         list(rows) if several else [{**row, "site": None} for row in rows]
@@ -98,10 +98,10 @@ def hide_single_site(runs: list[Row], *others: Sequence[Row]) -> list[list[Row]]
 
 
 def row_names(rows: list[Row], left_out: Sequence[str] = ()) -> list[str]:
-    """Names of rows: their sites and the fields of a run that tell them apart.
+    """Names of rows: their sites and the fields of a run in which they differ.
 
     Args:
-        left_out: fields that no name has.
+        left_out: fields that names do not have.
 
     >>> same = {"model": "vgg16", "dataset": "digits", "batch_per_device": 8}
     >>> row_names([same | {"precision": "float16"}, same | {"precision": "tf32"}])
@@ -161,7 +161,7 @@ def _comparison_finding(name, group, judged):
 
 
 def _caveats(row):
-    """What keeps a comparison from carrying more."""
+    """Why a comparison is undecided, or why no more than indicated."""
     sentences = []
     if row["verdict"] in (equivalence.UNDECIDED, equivalence.TOO_FEW_RUNS):
         sentences += _not_after_correction(row)
@@ -207,7 +207,7 @@ def _effect(row):
 
 
 def _scaling_findings(rows):
-    """How much of a linear speedup is left of series that go farthest; other bases are flagged."""
+    """The efficiency of series with the largest ratio of devices; flagged points are left out."""
     ends = [row for row in rows if row.get("efficiency") and row["devices"] > row["base_devices"]]
     if not ends:
         return
@@ -233,7 +233,7 @@ def _scaling_findings(rows):
         f"{finding_words.describe_runs(best['runs'], best['base_runs'])}."
     )
     if undecided:
-        text += " Undecided: not even that the more devices are faster is shown."
+        text += " Undecided: it is not even shown that more devices are faster."
     if len(last) > 1:
         share = 100 * worst["efficiency"]
         text += f" The best of {len(last)} series; the worst, {names[-1]}, keeps {share:.3g} %."
@@ -264,7 +264,7 @@ def _unlike_bases_finding(flagged):
     return Finding(
         headline="Every speedup of this study compares unlike runs",
         text=f"Each point differs from its base in more than the devices: {_flag_text(flagged)}. "
-        "What more devices add cannot be told apart from what that difference adds.",
+        "What more devices add cannot be distinguished from what that difference adds.",
         number="",
         interval="",
         evidence=OPEN,
@@ -276,7 +276,7 @@ def _unlike_bases_finding(flagged):
 
 
 def _flag_text(flagged):
-    """Why points are not like their bases, by the flags of each; how many, if not all alike."""
+    """The flags of points as text, with the number of points for each if there are several."""
     counts = Counter(flagged)
     return "; ".join(
         (f"of {count}, " if len(counts) > 1 else "") + base_flags.clause(flags, "point and base")
@@ -343,7 +343,7 @@ def _contrast_finding(name, pairs):
 
 
 def _flags(pair):
-    """What makes the two sides of a contrast unlike."""
+    """The flags of a contrast."""
     a, b, _, sides = pair
     return [*sides.flags, *[base_flags.NEIGHBOURS] * base_flags.is_disturbed(*a, *b)]
 
@@ -357,7 +357,7 @@ def _evidence_of_pair(pair):
 
 
 def _clearness(pair):
-    """What contrasts are sorted by: those with the best evidence first, of them differences."""
+    """The sort key of contrasts: the best evidence first, of these differences."""
     rank = {equivalence.FASTER: 0, equivalence.SLOWER: 1}.get(pair[2].verdict, 2)
     best = EVIDENCE.index(_evidence_of_pair(pair))
     return best, bool(_flags(pair)), rank, -_effect(vars(pair[2]))

@@ -9,7 +9,7 @@ from dlbench.report import finding_words
 from dlbench.report.findings import EVIDENCE, INDICATED, SHOWN, Finding
 from dlbench.tables.cells import Row
 
-MOST_NAMED = 5  # in the words; all are in the table
+MOST_NAMED = 5  # in the text; all are in the table
 
 
 def findings(rows: Iterable[Row]) -> list[Finding]:

@@ -1,6 +1,6 @@
 """Figures of the report, each as a data URI: no file beside the page, no clash of ids.
 
-A figure is its SVG without what is not seen; a large one is a picture in 256 colours.
+A figure is its SVG without invisible parts; a large one is a picture in 256 colours.
 """
 
 import ast

@@ -3,7 +3,7 @@
 - Style and script stand in the file and are allowed by their digests; a policy in the file
   (Content-Security-Policy) forbids all else, so that nothing leaves the page and no text of a
   run becomes a script.
-- Tables are data in the page, drawn by report.js in slices; all else is there without it.
+- Tables are data in the page, drawn by report.js in slices; all else needs no script.
 - report.html.jinja is the page, sections/NAME.html.jinja each of its SECTIONS.
 """
 

@@ -1,6 +1,6 @@
 """Tables of the report: plain columns with units and descriptions of the schemas.
 
-- A column in which all rows agree is listed in words below its table; an empty one is left out.
+- A column in which all rows agree is listed as text below its table; an empty one is left out.
 - A value and the ends of its 95 % interval become two columns: the value and the interval.
 - Numbers have six digits, bytes are MiB; all digits are in results/tables.
 """
@@ -33,10 +33,10 @@ COLUMN_LABELS = {
 SETTINGS = tuple(n for n in (*CONDITION, *base_flags.FACTS) if n != "seed")
 MEBIBYTE = 2**20
 SHORT = 12  # hexadecimal digits of a digest that are shown
-# Columns that are seen though all rows agree in them.
+# Columns that are shown though all rows agree in them.
 PINNED = ("status", "field", "condition", "base", "verdict", "images_per_second", "efficiency")
 DIGESTS = ("_sha256", "_digest", "_commit")
-# Columns that are seen only when they are asked for.
+# Columns that are hidden at first.
 HIDDEN = (
     *("study", "seed", "steps_measured", "burn_in_steps", "step_time_mad_s", "step_time_mean_s"),
     *("copy_sd_images_per_second", "devices_per_node", "parser_version", "started_at", "ended_at"),
@@ -76,7 +76,7 @@ class Column:
         kind: what the values are: number, text, bool, date or interval, which is (low, high).
         values: one a row, None where it has none.
         note: what the column means.
-        shown: whether the column is seen before anybody asks for it.
+        shown: whether the column is visible at first.
     """
 
     name: str
@@ -204,7 +204,7 @@ def _rounded(value):
 
 
 def column_label(name: str, unit: str = "") -> str:
-    """The words of a column's name, without its unit.
+    """The label of a column, without its unit.
 
     >>> column_label("step_time_median_s", "s"), column_label("top1"), column_label("xla")
     ('step time median', 'top 1', 'XLA')
@@ -285,7 +285,7 @@ def _with_mode(name, mode):
 
 
 def _in_unit(values, rate):
-    """A throughput in what it is told in: tokens of texts."""
+    """(a throughput in its unit, the name of the unit): tokens for texts."""
     unit = item_names.unit([values.get("item_shape")])
     return rate.times(unit.per_item), unit.plural
 

@@ -122,7 +122,7 @@ def facts(
     drift: Sequence[Row] = (),
     spent_s: Mapping[str, float] | None = None,
 ) -> list[tuple[str, str]]:
-    """(term, words) of what was measured and on what, as far as it is known.
+    """(term, text) of what was measured and on what, as far as it is known.
 
     Args:
         runs, sentinels, drift: rows of these tables.
@@ -386,7 +386,7 @@ def _on_checks(runs, coverage):
     differs = [row for row in runs if derived.disagreement(row.get("epochs_check"))]
     if differs:
         yield (
-            f"In {phrases.counted(len(differs), 'run')} the clock and the steps tell different "
+            f"In {phrases.counted(len(differs), 'run')} the clock and the steps give different "
             f"throughputs; {derived.disagreement(differs[0]['epochs_check'])}."
         )
     if opposed := [row for row in runs if row.get(contradictions.REASON)]:

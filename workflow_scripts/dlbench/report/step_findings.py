@@ -24,7 +24,7 @@ PART_LABELS = {
 }
 
 
-# In which a run with a model and one of mode input agree, if the first reads as the second does.
+# Fields in which a run with a model and one in mode input agree if they read alike.
 SAME_READING = (
     *("site", "framework", "model", "dataset", "batch_per_device", "sequence_length", "augment"),
     *("cache", *READING, "nodes", "node", "devices_per_node", "threads_per_device", "strategy"),

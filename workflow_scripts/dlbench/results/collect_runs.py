@@ -35,7 +35,7 @@ IMPORTS = run_record.RESULTS / "imports"
 def collect(
     study: Study, device_kind: str, output: Path | str, results: Path = run_record.RESULTS
 ) -> None:
-    """Write the tables of a study, every record checked to the last byte.
+    """Check every record and log of a study in full and write its tables.
 
     Args:
         study: the Study whose runs are collected.
@@ -72,7 +72,7 @@ def collect(
     derived.add_item_shapes([*rows, *repeated, *probe_rows])
     derived.add_tokens([*rows, *repeated, *probe_rows])
     derived.add_synthetic(rows)
-    # What contradicts itself is in the table of runs, and in nothing that is made of it.
+    # Rows whose numbers contradict one another are in the table of runs and in no other.
     consistent, consistent_repeats, consistent_probes = (
         [row for row in all_rows if not row.get(contradictions.REASON)]
         for all_rows in (rows, repeated, probe_rows)
@@ -155,7 +155,7 @@ def _operation_rows(study, run_id, summary):
 
 
 def _append_own_evals(row, results, append_evals):
-    """Check that the tables of a run of ours are there, and append its evaluations."""
+    """Make the tables of an own run if needed, and append its evaluations."""
     run_tables.ensure_run_tables(row["run_id"], row["log_sha256"], results)
     log = run_record.folder(row["run_id"], results) / "train.jsonl"
     append_evals(run_tables.eval_rows(row["run_id"], log))
@@ -201,7 +201,7 @@ def _imported_coverage(rows, name):
 
 
 def _import_label(row):
-    """What is known of an imported run, as a run is called."""
+    """The label of an imported run, of what is known of it."""
     first_part = [row.get("site") and f"{row['site']}:", row.get("model"), row.get("dataset")]
     parts_of_label = [" ".join(filter(None, first_part))]
     for field, form in (
@@ -229,7 +229,7 @@ def excluded(study: Study) -> list[Row]:
 
 
 def _coverage_row(label, row, stale):
-    """A run's row of the table of coverage; what is amiss though it ended well is also said."""
+    """A run's row of the table of coverage; problems of one that ended well are printed, too."""
     missed = row["learning_gate"] if row["learning_gate"] != learning_gates.REACHED else None
     differs = derived.disagreement(row["epochs_check"]) or _contradiction_text(row)
     for message in filter(None, (missed, differs)):
@@ -244,7 +244,7 @@ def _coverage_row(label, row, stale):
 
 
 def _contradiction_text(row):
-    """How the numbers of a row contradict one another, in words; "" where they agree."""
+    """How the numbers of a row contradict one another, as text; "" where they agree."""
     reason = row.get(contradictions.REASON)
     return f"its numbers contradict one another: {reason}" if reason else ""
 

@@ -54,7 +54,7 @@ def epochs_check(run: Run, summary: dict[str, Any]) -> str | None:
 
 
 def disagreement(checked: str | None) -> str:
-    """An `epochs_check` that failed, in words; "" for any other."""
+    """The message of an `epochs_check` that failed; "" for any other."""
     if not checked or checked == AGREES:
         return ""
     return f"throughput by the clock differs by {checked}"
@@ -127,7 +127,7 @@ def shape_text(shape: Sequence[int] | None) -> str | None:
 
 
 def add_item_shapes(rows: Sequence[Row]) -> None:
-    """Add to runs that ended before they knew their item shape that of their model and dataset."""
+    """Fill in missing item shapes, by other runs of the same model and dataset."""
     known: dict[tuple[Any, ...], set[str]] = {}
     for row in rows:
         if row.get("item_shape"):

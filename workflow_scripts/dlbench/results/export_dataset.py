@@ -38,18 +38,18 @@ MARK = "_dlbench.json"  # readers leave out names that begin so
 
 
 def export(study: Study, output: Path | str) -> None:
-    """Write the dataset of a study as far as it is there, whole or not at all.
+    """Write the dataset of a study, of the runs that have results, whole or not at all.
 
     Args:
         study: the Study.
         output: folder of the dataset; an earlier one is replaced.
 
     Raises:
-        Error: something else than an exported dataset lies there.
+        Error: the folder exists and is no exported dataset.
     """
     output = Path(output)
     if output.exists() and not (output / MARK).is_file():
-        raise Error(f"{output} is there and is no dataset that was exported; choose another folder")
+        raise Error(f"{output} exists and is no exported dataset; choose another folder")
     part = output.with_name(f".{output.name}.{os.getpid()}.part")
     try:
         exported = _write(study, part)

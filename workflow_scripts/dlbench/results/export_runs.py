@@ -25,7 +25,7 @@ from dlbench.tables.cells import Row
 
 
 def export(study: Study, output: Path | str, statuses: Collection[str]) -> None:
-    """Write the runs table of a study as far as it is there, whole or not at all.
+    """Write the runs table of a study, of the runs that have results, whole or not at all.
 
     Args:
         study: the Study.
@@ -100,7 +100,7 @@ def _rows(study):
         try:
             record = run_record.read(run_record.folder(run.id) / "run.json")
         except run_record.RecordError:
-            continue  # it went while it was looked at
+            continue  # deleted meanwhile
         yield run_rows.row(record, study, devices.kind)
 
 

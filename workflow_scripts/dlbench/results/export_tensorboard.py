@@ -39,7 +39,7 @@ from dlbench.study.runs import FIELDS, Run
 
 LOG = "train.jsonl"
 ID = re.compile(r"[a-z0-9_-][a-z0-9_.-]*")  # of a run of ours: no path
-FILE = "events.out.tfevents.dlbench"  # always the same, so that a new export takes its place
+FILE = "events.out.tfevents.dlbench"  # always the same, so that a new export replaces it
 THROUGHPUT = "summary/images_per_second"
 HPARAMS = (
     "model",
@@ -91,7 +91,7 @@ def own_run_folders(table: Path | str) -> list[Path]:
 
 
 def _run_folders(folders):
-    """The folders by run id, each seen to have a log."""
+    """{run id: its folder}, each checked to have a log."""
     by_id = {}
     for folder in map(Path, folders):
         if not (folder / LOG).is_file():

@@ -21,7 +21,7 @@ from dlbench.study.runs import is_sentinel
 from dlbench.tables import parquet_files, table_columns
 
 TABLES = Path("results/tables")
-SHOWN = 20  # comparisons that are named
+SHOWN = 20  # lines of a list; a note counts further ones
 
 
 @dataclass(frozen=True)

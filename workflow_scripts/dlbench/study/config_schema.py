@@ -57,9 +57,9 @@ def check(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_size(config: Mapping[str, Any]) -> None:
-    """Check that a config is not too large where lists and mappings in it are unfolded.
+    """Check that a config is not too large once its aliases are expanded.
 
-    A file that dlbench has read is not (yaml_files); others Snakemake has read.
+    yaml_files checks the files that dlbench reads; this check is for those that Snakemake reads.
 
     Raises:
         ConfigError: a key unfolds to too many values.
@@ -88,7 +88,7 @@ def check_size(config: Mapping[str, Any]) -> None:
 
 
 def _check_products(config):
-    """Check the sizes of blocks, whatever else may be wrong with them, by the lengths of lists."""
+    """Check by the lengths of lists that no block has too many combinations."""
     blocks = config.get("matrix")
     for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
         parts = [((), block)]
@@ -106,7 +106,7 @@ def _check_products(config):
 
 
 def check_product(lengths: Mapping[str, int], where: str) -> None:
-    """Check how many combinations there are of so many values of each field.
+    """Check the number of combinations of fields with these numbers of values.
 
     Raises:
         ConfigError: more than MOST_RUNS.
@@ -142,7 +142,7 @@ def check_name(folder: str, name: str, where: str) -> None:
 
 
 def _unusable(value, path, config):
-    """Yield a line for each key, text and number that nothing can be done with."""
+    """Yield a line for each key, text and number that is invalid whatever the schema says."""
     where = _where(path, config)
     if isinstance(value, dict):
         for key, below in value.items():
@@ -158,7 +158,7 @@ def _unusable(value, path, config):
     elif isinstance(value, float) and not math.isfinite(value):
         yield f"{where}: expected a finite number, found {value}"
     elif isinstance(value, str) and ("\0" in value or (not value.isascii() and _surrogates(value))):
-        yield f"{where}: expected text, found {value!r}: a zero byte or half a character is in it"
+        yield f"{where}: expected text, found {value!r}: it has a zero byte or half a character"
 
 
 def _surrogates(text):
@@ -178,11 +178,11 @@ def _messages_of(error, config):
     """Lines for people from one error of jsonschema."""
     rule, allowed, value = error.validator, error.validator_value, error.instance
     if rule == "anyOf" and isinstance(value, dict | list):
-        # Of the alternatives the one that is a mapping, or a list, is meant.
+        # The user chose the alternative that is a mapping or a list, so its errors count.
         kinds = ("type", "enum", "const")
-        meant = [e for e in error.context if e.validator not in kinds or e.instance is not value]
-        if meant:
-            return [line for one in meant for line in _messages_of(one, config)]
+        errors = [e for e in error.context if e.validator not in kinds or e.instance is not value]
+        if errors:
+            return [line for each in errors for line in _messages_of(each, config)]
     where = _where(error.absolute_path, config)
     prefix = f"{where}: " if where else ""
     if rule in ("additionalProperties", "unevaluatedProperties"):
@@ -193,7 +193,7 @@ def _messages_of(error, config):
             for key in itertools.islice((key for key in value if key not in keys), MOST_MISTAKES)
         ]
     if rule == "required":
-        # A key that is misspelt is no second mistake.
+        # A misspelt key is reported once, as unknown, and not as missing too.
         unknown = [
             phrases.did_you_mean(key, allowed) for key in value if key not in _keys(error.schema)
         ]
@@ -213,20 +213,20 @@ def _messages_of(error, config):
 
 def _of_type(allowed, error):
     kinds = allowed if isinstance(allowed, list) else [allowed]
-    words = TYPES | ({"string": "max"} if error.schema.get("pattern") == ONLY_MAX else {})
-    return " or ".join(words[kind] for kind in kinds)
+    labels = TYPES | ({"string": "max"} if error.schema.get("pattern") == ONLY_MAX else {})
+    return " or ".join(labels[kind] for kind in kinds)
 
 
 def _alternatives(allowed, error):
-    """One of several kinds: a number, or the words, mapping or list that may stand for it."""
-    number = next(one for one in allowed if one.get("type") == "integer")
-    words = [*(one["const"] for one in allowed if "const" in one)]
-    words += [", ".join(one["enum"]) for one in allowed if "enum" in one]
-    words += [f"a whole number from {number['minimum']} to {number['maximum']}"]
-    words += [", ".join(one["required"]) for one in allowed if one.get("type") == "object"]
-    if any(one.get("type") == "array" for one in allowed):
-        words.append("a list of mappings, one a condition")
-    return ", or ".join(words)
+    """What `anyOf` allows: a number, or the strings, mapping or list that may stand for it."""
+    number = next(schema for schema in allowed if schema.get("type") == "integer")
+    parts = [*(schema["const"] for schema in allowed if "const" in schema)]
+    parts += [", ".join(schema["enum"]) for schema in allowed if "enum" in schema]
+    parts += [f"a whole number from {number['minimum']} to {number['maximum']}"]
+    parts += [", ".join(schema["required"]) for schema in allowed if schema.get("type") == "object"]
+    if any(schema.get("type") == "array" for schema in allowed):
+        parts.append("a list of mappings, one a condition")
+    return ", or ".join(parts)
 
 
 ONLY_MAX = "^max$"
@@ -241,7 +241,7 @@ PATTERNS = {
     "^gpu(:[A-Za-z0-9_.]+)?$": "gpu, or with a type, as in gpu:a100",
     r"^[A-Za-z0-9._-]*\{node\}[A-Za-z0-9._-]*$": "an address with {node} in it, as in {node}-ib0",
 }
-# What each rule of a JSON schema expects, in words.
+# What each rule of a JSON schema expects, for messages.
 EXPECTED = {
     "enum": lambda allowed, error: (
         f"one of {', '.join(map(str, allowed))}{phrases.did_you_mean(error.instance, allowed)}"
@@ -298,16 +298,16 @@ def _hint(error):
 
 
 def _where(path, config):
-    """The place of an error in words: `matrix[0] (scaling).batch_per_device`."""
-    words, value = "", config
+    """The place of an error, for messages: `matrix[0] (scaling).batch_per_device`."""
+    place, value = "", config
     for part in path:
         value = value[part]
         if isinstance(part, int):
-            words += f"[{part}]"
-            words += f" ({value['name']})" if isinstance(value, dict) and "name" in value else ""
+            place += f"[{part}]"
+            place += f" ({value['name']})" if isinstance(value, dict) and "name" in value else ""
         else:
-            words += f".{part}" if words else str(part)
-    return words
+            place += f".{part}" if place else str(part)
+    return place
 
 
 def _keys(part):

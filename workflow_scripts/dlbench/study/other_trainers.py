@@ -6,11 +6,10 @@
         log: tf_cnn_benchmarks
         files: [tf_cnn_benchmarks.py]
 
-A block of the matrix asks for it by `trainer: tf_cnn`. Framework, model and dataset are words of
-that program then; the strategy is one of ours and says how many processes there are. The command is
-started as ours is (launcher, runtime, scheduler), with no shell in between; what it prints, and
-what it writes into {folder}, is read by the importer of its kind of log
-(dlbench/imports/importers).
+A block of the matrix selects it by `trainer: tf_cnn`. Framework, model and dataset are then names of
+that program; the strategy is one of dlbench's and determines the number of processes. The command
+is started as train.py is (launcher, runtime, scheduler), without a shell. The importer of its kind
+of log (dlbench/imports/importers) reads what it prints and what it writes into {folder}.
 
 Runs inside images too, so it needs the standard library only.
 """
@@ -29,7 +28,7 @@ from dlbench.machine import redaction
 from dlbench.study.runs import DEFAULTS, FIELDS, Run
 
 BUILT_IN = DEFAULTS["trainer"]
-# What a command may name beside the fields of a run.
+# Placeholders in a command beside the fields of a run.
 PLACEHOLDERS = {
     "devices": "nodes x devices_per_node",
     "global_batch": "batch_per_device x devices",
@@ -37,19 +36,19 @@ PLACEHOLDERS = {
     "data": "folder of the converted dataset, where it is one of ours",
     "folder": "where the program may write further logs",
 }
-FREE_NAMES = ("model", "dataset")  # the other program's own, not names of files here
-# What the program's log must not say otherwise than the run.
+FREE_NAMES = ("model", "dataset")  # names of the other program, not of files in dlbench
+# Fields in which the program's log must not contradict the run.
 COMPARED = ("global_batch", "batch_per_device", "devices", "nodes")
 FOLDER, PRINTED, PROOF = "output", "printed.log", "containment.json"  # in a run's folder
-# Of the one study of this process: records and commands ask about a run without its config.
+# Those of the study of this process, for functions that are given a run without its config.
 _trainers: dict[str, dict[str, Any]] = {}
 
 
 def register(trainers: dict[str, dict[str, Any]]) -> None:
-    """Make the config's `trainers` known, in place of those known before.
+    """Register the config's `trainers`, in place of those registered before.
 
     Raises:
-        Error: a command names what there is not, or a file is missing.
+        Error: a command has an unknown placeholder, or a file or importer is missing.
     """
     _trainers.clear()
     digest.cache_clear()
@@ -88,19 +87,19 @@ def trainer(run: Run) -> dict[str, Any]:
         ) from None
 
 
-def needs(run: Run, place: str) -> bool:
+def needs(run: Run, placeholder: str) -> bool:
     """Whether the command of a run's trainer names one of PLACES."""
     where = f"trainers.{run.trainer}.command"
-    return any(place in _placeholders(word, where) for word in trainer(run)["command"])
+    return any(placeholder in _placeholders(word, where) for word in trainer(run)["command"])
 
 
 def command(
-    run: Run, python: str, data: str, folder: str, words: list[str] | None = None
+    run: Run, python: str, data: str, folder: str, template: list[str] | None = None
 ) -> list[str]:
-    """The command that trains a run, one process of it, as a list.
+    """The command of one process that trains a run.
 
     Args:
-        words: the command to be filled in; None: that of the config, as it stands there.
+        template: the command with placeholders; None: that of the config.
     """
     values = {
         **{name: getattr(run, name) for name in FIELDS},
@@ -110,11 +109,11 @@ def command(
         "data": data,
         "folder": folder,
     }
-    return [word.format(**values) for word in words or trainer(run)["command"]]
+    return [word.format(**values) for word in template or trainer(run)["command"]]
 
 
 def check_secrets(run: Run) -> None:
-    """Check that the command that is to train a run has its secrets.
+    """Check that the command of a run's trainer has its secrets.
 
     Raises:
         Error: they are hidden, as in the config of an archive.
@@ -128,29 +127,31 @@ def check_secrets(run: Run) -> None:
 
 @functools.cache
 def digest(name: str) -> str:
-    """Digest of what determines a trainer's results: its command and the content of its files.
+    """Digest of a trainer's command and the content of its files, without secrets.
 
-    Secrets do not: an archive, in which they are hidden, has the same trainer.
+    So the trainer of an archive, in which secrets are hidden, has the same digest.
     """
     entry = _trainers[name]
-    words = redaction.redact_command(entry["command"])
-    total = hashlib.sha256(json.dumps(words).encode())
+    command = redaction.redact_command(entry["command"])
+    total = hashlib.sha256(json.dumps(command).encode())
     for path in map(Path, entry.get("files", [])):
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file():
                 content = hashlib.sha256(file.read_bytes()).hexdigest()
-                # Not where they lie: a copy elsewhere is the same trainer.
+                # Relative paths: a copy in another folder is the same trainer.
                 name = file.relative_to(path.parent).as_posix()
                 total.update(f"\n{name} {content}".encode())
     return total.hexdigest()
 
 
 def unsupported(run: Run) -> str | None:
-    """Why another program cannot train a run, or None, also for runs that we train."""
+    """Why another program cannot train a run; None if it can, or if dlbench trains it."""
     if not run.is_external:
         return None
     if run.copies_per_node > 1:
-        return "copies_per_node is for the trainer dlbench only: others do not meet before a step"
+        return (
+            "copies_per_node is for the trainer dlbench only: others have no barrier before steps"
+        )
     if run.profile:
         return "profile is for the trainer dlbench only: leave it out"
     if run.launcher == "kubernetes":
@@ -162,13 +163,13 @@ def unsupported(run: Run) -> str | None:
 
 
 def with_marker_copied(run: Run, command: list[str], marker: str) -> list[str]:
-    """A command that leaves the image's marker in the run's folder before it trains there."""
+    """A command that copies the image's marker into the run's folder, then trains there."""
     proof = f"results/runs/{run.id}/{FOLDER}/{PROOF}"
     return ["sh", "-c", f'cat /{marker} > "$0" && exec "$@"', proof, *command]
 
 
 def _placeholders(word, where):
-    """The names between braces.
+    """The names in braces.
 
     Raises:
         Error: there is more than a name between them.

@@ -26,10 +26,10 @@ from dlbench.study import wording
 READING = tuple(name for name, field in DECLARED.items() if field.part == declaring.READING)
 # The fields that name a file, and the folder it lies in.
 PLUGIN_FOLDERS = {name: field.folder for name, field in DECLARED.items() if field.folder}
-# What repeats agree in, also those of a later session.
+# Fields in which repeats agree, also those of a later session.
 CONDITION = tuple(name for name, field in DECLARED.items() if field.of_condition)
-# Fields in which a run and the one on synthetic items agree. They may differ in how long they are,
-# how real items are read, and what changes numbers but not the work of a step.
+# Fields in which a run and its counterpart on synthetic items must agree. They may differ in length,
+# in how real items are read, and in what changes numbers but not the work of a step.
 SAME_SPEED = tuple(name for name, field in DECLARED.items() if field.changes_speed)
 FLAGS = "{flags}"  # in a command: the flags of the run that it trains
 _REALS = tuple(name for name, field in FIELDS.items() if field.type is float)
@@ -40,10 +40,10 @@ class Run(RunFields):
     """One combination. Its fields are declared in dlbench/run_fields/; they are the flags of
     `train.py` and the keys of a matrix block.
 
-    A run with a `sentinel` is none of a matrix: it repeats a finished run in a later session. Its
-    number counts the sessions that have sentinels, from 1 (dlbench/plan/sentinels.py). A `probe` is
-    of no statistics: it is a short run that tells what a step of others is made of
-    (dlbench/study/probes.py). A `node` is the name of the only one on which it may be trained.
+    A run with a `sentinel` is not part of a matrix: it repeats a finished run in a later session.
+    The number counts the sessions that have sentinels, from 1 (dlbench/plan/sentinels.py). A
+    `probe` is a short run that shows what the steps of other runs consist of; it enters no
+    statistics (dlbench/study/probes.py). A `node` is the only node on which the run may be trained.
     """
 
     @classmethod
@@ -60,7 +60,7 @@ class Run(RunFields):
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> "Run":
-        """The run that a log names in the `spec` of its run_start.
+        """The run with the values in `spec`, that of a log's run_start.
 
         Raises:
             Error: it names no run: a field is unknown, missing, or of another type.
@@ -78,9 +78,10 @@ class Run(RunFields):
         # 1 and 1.0 are one learning rate and must give one id.
         for name in _REALS:
             object.__setattr__(self, name, float(getattr(self, name)))
-        # The class has the defaults. Of ten thousand runs, each keeps what differs from them alone.
-        own = {name: v for name, v in vars(self).items() if v != FIELDS[name].default}
-        object.__setattr__(self, "__dict__", own)
+        # The class has the defaults, so an instance keeps only the values that differ from them:
+        # a study may have ten thousand runs.
+        changed = {name: v for name, v in vars(self).items() if v != FIELDS[name].default}
+        object.__setattr__(self, "__dict__", changed)
 
     @property
     def is_external(self) -> bool:
@@ -100,8 +101,8 @@ class Run(RunFields):
     def combination(self) -> "Run":
         """The run without its repeat: runs of equal combination are repeats of one another.
 
-        Those of a later session, too: sentinels; and those with a profile, which is made after the
-        measured steps.
+        So are sentinels, which repeat a run in a later session, and runs with a profile, which is
+        taken after the measured steps.
         """
         if (self.repeat, self.sentinel, self.profile) == (1, 0, False):
             return self
@@ -109,20 +110,20 @@ class Run(RunFields):
 
     @functools.cached_property
     def id(self) -> str:
-        words = [self.model, self.dataset, f"b{self.batch_per_device}"]
-        words += [
+        parts = [self.model, self.dataset, f"b{self.batch_per_device}"]
+        parts += [
             getattr(self, name)
             for name in ("precision", "mode")
             if getattr(self, name) != DEFAULTS[name]
         ]
-        words += [word for word in ("xla", "compile") if getattr(self, word)]
-        words += [self.strategy, f"{self.nodes}x{self.devices_per_node}"]
-        words += [f"x{self.copies_per_node}"] if self.copies_per_node > 1 else []
-        words += [self.runtime] if self.runtime != DEFAULTS["runtime"] else []
-        words += [f"s{self.sentinel}"] if self.sentinel else []
-        words += ["probe"] if self.probe else []
-        words += [f"r{self.repeat}", self.digest()]
-        return "-".join(words)
+        parts += [name for name in ("xla", "compile") if getattr(self, name)]
+        parts += [self.strategy, f"{self.nodes}x{self.devices_per_node}"]
+        parts += [f"x{self.copies_per_node}"] if self.copies_per_node > 1 else []
+        parts += [self.runtime] if self.runtime != DEFAULTS["runtime"] else []
+        parts += [f"s{self.sentinel}"] if self.sentinel else []
+        parts += ["probe"] if self.probe else []
+        parts += [f"r{self.repeat}", self.digest()]
+        return "-".join(parts)
 
     def digest(self) -> str:
         """Ten hexadecimal digits over the values that differ from their defaults."""
@@ -140,14 +141,14 @@ class Run(RunFields):
             )
         )
 
-    def command(self, words: Iterable[str]) -> list[str]:
-        """A command in which the flags of this run stand where it says FLAGS.
+    def command(self, template: Iterable[str]) -> list[str]:
+        """A command in which the flags of this run replace FLAGS.
 
-        Those of other programs stay as they are.
+        Commands of other programs are returned unchanged.
         """
         if self.is_external:
-            return list(words)
-        return [part for word in words for part in (self.flags() if word == FLAGS else [word])]
+            return list(template)
+        return [part for word in template for part in (self.flags() if word == FLAGS else [word])]
 
     def label(self, also: Iterable[str] = ()) -> str:
         """One line for people, as in `lenet5 digits batch 64, mirrored on 2 devices, repeat 1`.
@@ -168,9 +169,9 @@ class Run(RunFields):
         extras += [f"{self.copies_per_node} copies at once"] if self.copies_per_node > 1 else []
         extras += [f"sentinel {self.sentinel}"] if self.sentinel else []
         extras += ["probe"] if self.probe else []
-        own = {"framework": self.framework, "environment": self.environment}
-        known = ((name, getattr(self, name)) for name in wording.fields_for_label(also, own))
-        extras += [f"{name} {value}" for name, value in known if value not in (None, "")]
+        values = {"framework": self.framework, "environment": self.environment}
+        named = ((name, getattr(self, name)) for name in wording.fields_for_label(also, values))
+        extras += [f"{name} {value}" for name, value in named if value not in (None, "")]
         return ", ".join(
             [
                 f"{self.model} {self.dataset} batch {self.batch_per_device}",
@@ -185,10 +186,10 @@ def _fits(name, value):
     """Whether a value is of the type that a field of a run has."""
     if name not in FIELDS:
         return False
-    wanted = FIELDS[name].type
-    if isinstance(value, bool) or wanted is bool:
-        return isinstance(value, bool) and wanted is bool
-    return isinstance(value, int | float if wanted is float else wanted)
+    expected = FIELDS[name].type
+    if isinstance(value, bool) or expected is bool:
+        return isinstance(value, bool) and expected is bool
+    return isinstance(value, int | float if expected is float else expected)
 
 
 SENTINEL_ID = re.compile(r"(?P<prefix>.+)-s(?P<sentinel>\d+)-r(?P<repeat>\d+)-[0-9a-f]{10}")
@@ -203,7 +204,7 @@ PROBE_ID = re.compile(r".+-probe-r\d+-[0-9a-f]{10}")
 
 
 def is_of_statistics(run_id: str) -> bool:
-    """Whether an id is that of a run of a study's own, neither a sentinel nor a probe."""
+    """Whether an id is that of a run of the matrix, neither a sentinel nor a probe."""
     return not (SENTINEL_ID.fullmatch(run_id) or PROBE_ID.fullmatch(run_id))
 
 

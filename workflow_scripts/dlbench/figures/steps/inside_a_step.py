@@ -12,8 +12,8 @@ from dlbench.drawing import row_charts, series, styles
 
 CATEGORY = "Utilisation"
 CAPTION = """
-What a step is made of, for each condition whose block has explain: true. Probes measure it:
-short runs, each without one thing (real input, the exchange of gradients, ...). A part is the time by
+What a step is made of, for each condition whose block has explain: true. Probes measure it: short
+runs, each without one thing (real input, the exchange of gradients, ...). A part is the time by
 which a step is longer with that thing than without it; of input and exchange it is the time that a
 step waits for them. Waiting for a slower device counts as exchange. Lines at the ends of parts are
 their 95 % intervals (Welch's t). Hatched is the time that is not resolved: the intervals of the

@@ -22,8 +22,8 @@ class Kernels:
         self._device = strategy.local[0]
 
     def product(self, size: int) -> Repeat:
-        drawn = jax.random.uniform(jax.random.key(1), (size, size), jnp.float32, -1, 1)
-        factor = jax.device_put(drawn.astype(self._dtype), self._device)
+        values = jax.random.uniform(jax.random.key(1), (size, size), jnp.float32, -1, 1)
+        factor = jax.device_put(values.astype(self._dtype), self._device)
         multiply = jax.jit(jnp.matmul)
 
         def repeat(count: int) -> None:

@@ -33,8 +33,8 @@ LEFT_OUT_VARIABLES = ("JAX_COORDINATOR_*",)
 INPUTS = ("dlbench", "grain")
 OUT_OF_MEMORY = ("XlaRuntimeError: RESOURCE_EXHAUSTED", "JaxRuntimeError: RESOURCE_EXHAUSTED")
 BY_DESIGN = "compiles each step as a whole, and decodes JPEGs in processes"
-# JAX would start steps for a whole window of them, each with its batch in the memory of the device.
-STEPS_AHEAD = 2  # on GPUs, of the one that they compute
+# JAX would launch all steps of a window at once, and keep the batch of each in device memory.
+STEPS_AHEAD = 2  # steps launched on a GPU before the host waits for an earlier one
 UNSUPPORTED_FIELDS = {
     "xla": "framework jax compiles every step with XLA: xla true says nothing; leave it out",
     "compile": "compile is a field of framework pytorch; jax compiles every step: leave it out",
@@ -42,7 +42,7 @@ UNSUPPORTED_FIELDS = {
 
 
 class Engine(ArrayEngine):
-    """See dlbench/trainer/engine.py, which says what each part is for."""
+    """See dlbench/trainer/engine.py, which documents the methods."""
 
     strategy: Base
 
@@ -51,7 +51,7 @@ class Engine(ArrayEngine):
         # Ranks have different seeds: if the broadcast of the weights failed, ranks would differ.
         keras.utils.set_random_seed(engine.seed(spec) + 1000 * strategy.rank)
         set_precision(spec, strategy)
-        self._started: collections.deque[jax.Array] = collections.deque()  # losses of steps
+        self._launched: collections.deque[jax.Array] = collections.deque()  # losses of steps
         super().__init__(spec, strategy, plugins.load(MODELS, spec.model), data_folder)
 
     def build(self) -> None:
@@ -68,8 +68,8 @@ class Engine(ArrayEngine):
         )
         self._state = State(
             *(
-                self.strategy.replicated(self.strategy.broadcast([v.value for v in part]))
-                for part in self._variables
+                self.strategy.replicated(self.strategy.broadcast([v.value for v in variables]))
+                for variables in self._variables
             )
         )
         self._set_learning_rate(
@@ -94,7 +94,7 @@ class Engine(ArrayEngine):
         return self._model.count_params()
 
     def attention(self) -> str | None:
-        # Keras asks for cuDNN's kernel where there is a GPU, and for XLA's elsewhere.
+        # Keras asks for cuDNN's kernel on a GPU, and for XLA's elsewhere.
         return building.attention_kind(
             self._model, "cudnn or xla" if self.visible_gpu_count else "xla"
         )
@@ -104,20 +104,21 @@ class Engine(ArrayEngine):
 
     def peak_memory(self) -> device_memory.Peak:
         def read(device):
-            counted = device.memory_stats() or {}  # None of a CPU
-            return counted.get("peak_bytes_in_use"), counted.get("peak_pool_bytes")
+            stats = device.memory_stats() or {}  # None of a CPU
+            return stats.get("peak_bytes_in_use"), stats.get("peak_pool_bytes")
 
         peak = device_memory.read_peaks(self.strategy.local, read)
         if peak.allocated is None:
             return peak
-        limits = [(one.memory_stats() or {}).get("bytes_limit") for one in self.strategy.local]
+        stats = [device.memory_stats() or {} for device in self.strategy.local]
+        limits = [each.get("bytes_limit") for each in stats]
         return peak._replace(limit=min(filter(None, limits), default=None))
 
     def checkpoint_state(self) -> CheckpointState:
         replicated, per_rank = building.named_variables(self._model, self._optimizer)
         return CheckpointState(
             *(
-                {name: [_Place(self, *self._places[id(v)])] for name, v in variables.items()}
+                {name: [_StateArray(self, *self._places[id(v)])] for name, v in variables.items()}
                 for variables in (replicated, per_rank)
             )
         )
@@ -150,20 +151,20 @@ class Engine(ArrayEngine):
     def profile(self, work: Callable[[], None], folder: Path) -> list[dict[str, Any]]:
         return profiling.traced(work, folder)
 
-    def array(self, part: int, number: int) -> jax.Array:
-        """One array of the state."""
-        return self._state[part][number]
+    def array(self, field: int, number: int) -> jax.Array:
+        """One array of the state: that with a number in the list that a field of State is."""
+        return self._state[field][number]
 
-    def set_array(self, part: int, number: int, value: np.ndarray) -> None:
-        """Put another value in the place of an array of the state, on all devices."""
-        (self._state[part][number],) = self.strategy.replicated([value])
+    def set_array(self, field: int, number: int, value: np.ndarray) -> None:
+        """Replace an array of the state on all devices."""
+        (self._state[field][number],) = self.strategy.replicated([value])
 
     def _launch_step(self, inputs: Any, targets: Any) -> Any:
         self._state, loss, _ = self._step(self._state, inputs, targets)
         if self.visible_gpu_count:
-            self._started.append(loss)
-            if len(self._started) > STEPS_AHEAD:
-                self._started.popleft().block_until_ready()
+            self._launched.append(loss)
+            if len(self._launched) > STEPS_AHEAD:
+                self._launched.popleft().block_until_ready()
         return loss
 
     def _wait(self, losses: list[Any]) -> list[float]:
@@ -185,10 +186,10 @@ class Engine(ArrayEngine):
 
     @functools.cached_property
     def _places(self) -> dict[int, tuple[int, int]]:
-        """Where in the state each of Keras's variables is: (part, number), by its identity."""
+        """(field, number) of each of Keras's variables in the state, by the variable's identity."""
         return {
-            id(variable): (part, number)
-            for part, variables in enumerate(self._variables)
+            id(variable): (field, number)
+            for field, variables in enumerate(self._variables)
             for number, variable in enumerate(variables)
         }
 
@@ -199,9 +200,9 @@ class Engine(ArrayEngine):
 
 @contextlib.contextmanager
 def _compiling_quickly():
-    """Compile without most optimizations: for programs that run once, as initial weights do.
+    """Compile without most optimizations, for programs that run once, such as initializers.
 
-    Those of U-Net take 5 s so, and 22 s if they are compiled as a step is.
+    Those of U-Net's weights compile in 5 s this way, and in 22 s with all optimizations.
     """
     jax.config.update("jax_disable_most_optimizations", True)
     try:
@@ -210,18 +211,18 @@ def _compiling_quickly():
         jax.config.update("jax_disable_most_optimizations", False)
 
 
-class _Place:
+class _StateArray:
     """One array of the state, which a checkpoint reads and sets."""
 
-    def __init__(self, engine: Engine, part: int, number: int):
-        self._engine, self._part, self._number = engine, part, number
+    def __init__(self, engine: Engine, field: int, number: int):
+        self._engine, self._field, self._number = engine, field, number
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._engine.array(self._part, self._number).shape
+        return self._engine.array(self._field, self._number).shape
 
     def numpy(self) -> np.ndarray:
-        return np.asarray(self._engine.array(self._part, self._number))
+        return np.asarray(self._engine.array(self._field, self._number))
 
     def assign(self, value: np.ndarray) -> None:
-        self._engine.set_array(self._part, self._number, value)
+        self._engine.set_array(self._field, self._number, value)

@@ -1,4 +1,4 @@
-"""A trace by JAX's profiler, which keeps it in a format of XLA's: see profiling.py."""
+"""A trace by JAX's profiler, which saves it in a format of XLA's: see profiling.py."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,13 +11,13 @@ from dlbench.trainer.profiling import Track
 
 
 def traced(work: Callable[[], None], folder: Path) -> list[dict[str, Any]]:
-    """What is done meanwhile, as Engine.profile gives it.
+    """The trace of `work`, as Engine.profile returns it.
 
     Args:
-        folder: for files of the profiler's.
+        folder: for the profiler's files.
     """
     options = jax.profiler.ProfileOptions()
-    options.python_tracer_level = 0  # calls of Python's functions would be most of the trace
+    options.python_tracer_level = 0  # calls of Python functions would be most of the trace
     with jax.profiler.trace(str(folder), profiler_options=options):
         work()
     (path,) = folder.rglob("*.xplane.pb")

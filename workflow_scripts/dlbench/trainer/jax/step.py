@@ -1,8 +1,8 @@
 """The compiled step: forward and backward pass, exchange of gradients and update are one program.
 
-- The step takes the state and returns the next one; its buffers are donated, so that weights are
-  updated in place.
-- A batch in parts (accumulate_steps) is a loop within the program, jax.lax.scan.
+- The step takes the state and returns the next one. It donates the state's buffers, so that weights
+  are updated in place.
+- Gradient accumulation (accumulate_steps) is a loop within the program, jax.lax.scan.
 - A step of mode forward_backward returns its gradients; otherwise XLA would not compute them.
 """
 
@@ -36,14 +36,14 @@ def set_precision(spec: Spec, strategy: Base) -> None:
     """
     gpu = strategy.local[0] if strategy.on_gpus else None
     # AMD's devices have a name there instead of a version.
-    numbers = str(getattr(gpu, "compute_capability", "")).split(".")
-    known = all(number.isdecimal() for number in numbers)
+    version = str(getattr(gpu, "compute_capability", "")).split(".")
+    known = all(number.isdecimal() for number in version)
     engine.check_precision(
         spec.precision,
         gpu.device_kind if gpu else None,
-        [int(number) for number in numbers] if known else None,
+        [int(number) for number in version] if known else None,
     )
-    # By default JAX uses TF32 where a GPU has it; then float32 would not be float32.
+    # By default JAX uses TF32 on GPUs that have it; then float32 would not be float32.
     precision = "tensorfloat32" if spec.precision == "tf32" else "float32"
     jax.config.update("jax_default_matmul_precision", precision)
     building.set_policy(spec)
@@ -105,17 +105,17 @@ def make_step(
 
 
 def _in_parts(gradients_of, parts):
-    """A function that computes a batch in equal parts and returns the means of `gradients_of`."""
+    """As `gradients_of`, but computes a batch in equal parts and returns the means over them."""
 
     def accumulated(state, *batch):
-        def one(carried, part):
+        def add_part(carried, part):
             others, *sums = carried
-            others, *own = gradients_of(state._replace(others=others), *part)
-            return (others, *jax.tree.map(jnp.add, sums, own)), None
+            others, *of_part = gradients_of(state._replace(others=others), *part)
+            return (others, *jax.tree.map(jnp.add, sums, of_part)), None
 
         zeros = jnp.zeros(()), jax.tree.map(jnp.zeros_like, state.trained)
-        cut = [array.reshape(parts, -1, *array.shape[1:]) for array in batch]
-        (others, *sums), _ = jax.lax.scan(one, (state.others, *zeros), cut)
+        split = [array.reshape(parts, -1, *array.shape[1:]) for array in batch]
+        (others, *sums), _ = jax.lax.scan(add_part, (state.others, *zeros), split)
         return others, *jax.tree.map(lambda total: total / parts, sums)
 
     return accumulated

@@ -9,10 +9,10 @@ import torch
 
 
 def traced(work: Callable[[], None], folder: Path, on_gpu: bool) -> list[dict[str, Any]]:
-    """What is done meanwhile, as Engine.profile gives it.
+    """The trace of `work`, as Engine.profile returns it.
 
     Args:
-        folder: for files of the profiler's.
+        folder: for the profiler's files.
         on_gpu: whether the device of this process is a GPU.
     """
     kinds = torch.profiler.ProfilerActivity

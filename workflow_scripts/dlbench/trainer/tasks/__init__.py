@@ -3,9 +3,9 @@
 A task file defines:
     KIND: the kind of dataset it needs: image, mask or text.
     SCORES: names of its scores beside the loss.
-    logits_shape(input_shape, classes): shape of what the model gives of one item.
+    logits_shape(input_shape, classes): shape of the model's output for one item.
     scores(sums): the scores of an evaluation from the sums over all batches.
-    reader(): of a task of the kind text, the module that cuts it into windows.
+    reader(): for the kind text, the module that cuts the text into windows.
     synthetic(random, batch, input_shape, classes): (inputs, targets), NumPy arrays.
 The loss and the sums are computed on the devices: each framework has them under the task's name in
 its folder `losses`.

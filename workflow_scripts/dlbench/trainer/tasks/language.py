@@ -31,5 +31,5 @@ def scores(sums: Mapping[str, float]) -> dict[str, float]:
 def synthetic(
     random: "np.random.Generator", batch: int, input_shape: tuple[int, ...], classes: int
 ) -> "tuple[np.ndarray, np.ndarray]":
-    words = random.integers(0, classes, (batch, input_shape[0] + 1), "int32")
-    return words[:, :-1], words[:, 1:]
+    tokens = random.integers(0, classes, (batch, input_shape[0] + 1), "int32")
+    return tokens[:, :-1], tokens[:, 1:]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 KIND = "text"
 SCORES = ("perplexity",)
 MASKED = True  # items are windows of which some tokens are masked (reading/text.py)
-# As for texts of which the next word is learned.
+# As for models of the next token.
 reader = language.reader
 logits_shape = language.logits_shape
 scores = language.scores
@@ -21,5 +21,5 @@ def synthetic(
 ) -> "tuple[np.ndarray, np.ndarray]":
     import numpy as np
 
-    words = random.integers(0, classes - 1, (batch, *input_shape), "int32")
-    return reader().masked(words, np.arange(batch), 1, classes - 1)
+    tokens = random.integers(0, classes - 1, (batch, *input_shape), "int32")
+    return reader().masked(tokens, np.arange(batch), 1, classes - 1)

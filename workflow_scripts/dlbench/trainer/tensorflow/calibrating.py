@@ -1,4 +1,4 @@
-"""The product of matrices and the copy by which TensorFlow is measured: see calibration.py."""
+"""The matrix product and the copy that calibration.py times under TensorFlow."""
 
 import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""A trace by TensorFlow's profiler, which keeps it in a format of its own: see profiling.py."""
+"""A trace by TensorFlow's profiler, which saves it in a format of XLA's: see profiling.py."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,10 +12,10 @@ from dlbench.trainer.profiling import Track
 
 
 def traced(work: Callable[[], None], folder: Path) -> list[dict[str, Any]]:
-    """What is done meanwhile, as Engine.profile gives it.
+    """The trace of `work`, as Engine.profile returns it.
 
     Args:
-        folder: for files of the profiler's.
+        folder: for the profiler's files.
     """
     with tf.profiler.experimental.Profile(str(folder)):
         work()

@@ -86,13 +86,13 @@ def counted_intervals(
     [64]
     """
     counted = []
-    for one, after in itertools.zip_longest(intervals, intervals[1:]):
-        if one.items == 0 and after and after.first_count is not None:
-            if any(_contains(one, evaluation) for evaluation in evaluations):
+    for interval, next_ in itertools.zip_longest(intervals, intervals[1:]):
+        if interval.items == 0 and next_ and next_.first_count is not None:
+            if any(_contains(interval, evaluation) for evaluation in evaluations):
                 continue
-            one = dataclasses.replace(one, last_count=after.first_count)
-        if one.items and one.items > 0:
-            counted.append(one)
+            interval = dataclasses.replace(interval, last_count=next_.first_count)
+        if interval.items and interval.items > 0:
+            counted.append(interval)
     return counted
 
 
@@ -170,19 +170,19 @@ def _check_benchmark(benchmark, samples, batch, intervals, train_samples_ms):
     fewest, most = EPOCH_ITEMS[benchmark]
     # The last batch of an epoch may be left out.
     if not fewest - (batch or 0) < samples <= most:
-        numbers = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-        raise Doubt(f"train_samples is {samples}, an epoch of {benchmark} has {numbers} items")
+        expected = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+        raise Doubt(f"train_samples is {samples}, an epoch of {benchmark} has {expected} items")
 
 
 def _check_steps(intervals, samples, batch):
     """Raise a Doubt if the steps between two intervals are not those of their items."""
     if not batch:
         return
-    for one, after in itertools.pairwise(intervals):
-        if one.first_step is None or not after.first_step:
+    for interval, next_ in itertools.pairwise(intervals):
+        if interval.first_step is None or not next_.first_step:
             continue
-        steps = after.first_step - one.first_step
-        items = samples * one.epochs
+        steps = next_.first_step - interval.first_step
+        items = samples * interval.epochs
         if abs(items - steps * batch) > max(batch, MOST_DIFFERENCE * items):
             raise Doubt(
                 f"{items:g} items by epochs and {steps} x {batch} by steps (current_iter_num)"
@@ -204,10 +204,10 @@ def training_ms(
     inside_ms = sum(i.stop_ms - i.start_ms for i in intervals)
     within = [e for e in evaluations if any(_contains(i, e) for i in intervals)]
     training = inside_ms - sum(stop - start for start, stop in within)
-    beside = sum(stop - start for start, stop in evaluations if (start, stop) not in within)
+    outside_ms = sum(stop - start for start, stop in evaluations if (start, stop) not in within)
     if training <= 0:
         raise Doubt("all of the time of the intervals is that of evaluations")
-    rest_ms = run_ms - inside_ms - beside
+    rest_ms = run_ms - inside_ms - outside_ms
     if run_ms and rest_ms > training:
         raise Doubt(
             f"the intervals have {training / 1000:g} s without evaluations, and {rest_ms / 1000:g} "

@@ -78,7 +78,7 @@ class _Reader:
 
     def runs(self):
         if self.steps.step:
-            unended = Imported(
+            unfinished = Imported(
                 {"framework": "tensorflow", "dataset": "synthetic", "devices": 1},
                 steps=self.steps,
                 notes=["the log ends before the result: forward or forward-backward is not said"],
@@ -86,14 +86,14 @@ class _Reader:
                 status="failed",
                 message="the log ends before the result",
             )
-            return [*self.done, unended]
+            return [*self.done, unfinished]
         if not self.done:
             raise self.log.error(self.last_line, "no result and no step could be read")
         return self.done
 
 
 def _imported(log, number, match, steps, fixed):
-    date, what, *printed = match.groups()
+    date, name, *printed = match.groups()
     divisor, mean_s, sd_s = int(printed[0]), float(printed[1]), float(printed[2])
     result = f"{printed[1]} +/- {printed[2]} s a batch"
     if divisor < 3 or not (math.isfinite(mean_s) and math.isfinite(sd_s)) or mean_s == 0:
@@ -106,11 +106,11 @@ def _imported(log, number, match, steps, fixed):
         mean, low, high = _undo(divisor, lost, mean_s, sd_s, halves)
     if high < 0:
         raise log.error(number, f"{result}: no durations of {divisor - lost} steps have these")
-    kept = divisor - lost
+    count = divisor - lost
     variance = _undo(divisor, lost, mean_s, sd_s, (0, 0))[1] if low > 0 else 0.0
     notes = [
         f"{result}, printed {date}, local time",
-        f"undone: {kept} durations were divided by {divisor}"
+        f"undone: {count} durations were divided by {divisor}"
         if lost
         else "as many durations as were divided by: nothing to undo",
     ]
@@ -119,18 +119,18 @@ def _imported(log, number, match, steps, fixed):
     if low <= 0:
         notes.append(
             "the printed digits allow a standard deviation from 0 to "
-            f"{math.sqrt(high * kept / (kept - 1)):.2g} s"
+            f"{math.sqrt(high * count / (count - 1)):.2g} s"
         )
     columns = {
         "framework": "tensorflow",
         "dataset": "synthetic",
-        "mode": "forward" if what == "Forward" else "forward_backward",
+        "mode": "forward" if name == "Forward" else "forward_backward",
         "devices": 1,
         "steps": divisor,
         "warmup_steps": BURN_IN_STEPS,
-        "steps_measured": kept,
+        "steps_measured": count,
         "step_time_mean_s": mean,
-        "step_time_sd_s": math.sqrt(variance * kept / (kept - 1)),
+        "step_time_sd_s": math.sqrt(variance * count / (count - 1)),
     }
     if batch := BATCH.search(match.string):
         columns |= {"batch_per_device": int(batch[1]), "global_batch": int(batch[1])}
@@ -159,11 +159,11 @@ def _undo(divisor, lost, mean_s, sd_s, halves):
     >>> mean, round(low, 12), low == high
     (0.5, 0.0, True)
     """
-    kept = divisor - lost
+    count = divisor - lost
     variances = []
     for m, s in itertools.product(
         (mean_s - halves[0], mean_s + halves[0]), (max(0.0, sd_s - halves[1]), sd_s + halves[1])
     ):
-        mean = divisor * m / kept
-        variances.append(divisor * (s * s + m * m) / kept - mean * mean)
-    return divisor * mean_s / kept, min(variances), max(variances)
+        mean = divisor * m / count
+        variances.append(divisor * (s * s + m * m) / count - mean * mean)
+    return divisor * mean_s / count, min(variances), max(variances)

@@ -21,7 +21,7 @@ from dlbench.study.runs import Run
 from dlbench.tables import parquet_files, run_columns, table_columns
 
 FAMILY = "dlbench"
-BESIDE = re.compile(r"(.+)\.(?:rank|attempt)\d+(?:\.rank\d+)?(\.[^.]+)")
+OTHER_RANK_OR_ATTEMPT = re.compile(r"(.+)\.(?:rank|attempt)\d+(?:\.rank\d+)?(\.[^.]+)")
 BEGINNINGS = tuple(
     b'{"event": "%s"' % name for name in (b"launch", b"begin", b"run_start", b"ready", b"step")
 )
@@ -40,7 +40,7 @@ def recognise(log: LogFile) -> bool:
 
 
 def read(log: LogFile) -> Iterator[Imported]:
-    name = BESIDE.fullmatch(log.path.name)
+    name = OTHER_RANK_OR_ATTEMPT.fullmatch(log.path.name)
     if name and log.path.with_name(f"{name[1]}{name[2]}").is_file():
         return
     with tempfile.TemporaryDirectory() as folder:

@@ -118,7 +118,7 @@ class _Run:
         self.first_line = first_line
         self.starts_ms, self.stops = {}, {}  # by namespace
         self.settings, self.printed_ms = {}, {}  # first value of each key, and when
-        self.begun = {}  # the event that began an open interval, by the interval's name
+        self.open_events = {}  # the event that began an open interval, by the interval's name
         self.intervals = {name: [] for name in INTERVALS}
         self.evaluating = []  # starts of open evaluations, in ms
         self.evaluations = []  # (start, stop) in ms
@@ -129,14 +129,14 @@ class _Run:
     def add(self, line, event):
         key, namespace = event["key"], event["namespace"]
         self.namespaces.add(namespace)
-        name, _, what = key.rpartition("_")
+        name, _, boundary = key.rpartition("_")
         if key == "run_start":
             self.starts_ms[namespace] = event["time_ms"]
         elif key == "run_stop":
             self.stops.setdefault(namespace, event)
-        elif what in ("start", "stop") and name in INTERVALS:
+        elif boundary in ("start", "stop") and name in INTERVALS:
             if self._counts(name, namespace):
-                self._interval(line, name, what, event)
+                self._interval(line, name, boundary, event)
         elif key in ("eval_start", "eval_stop"):
             if self._counts("eval", namespace):
                 self._evaluation(key, event["time_ms"])
@@ -156,24 +156,24 @@ class _Run:
         """Whether events of this kind count: those of the first namespace that has them."""
         return self.namespace_of.setdefault(kind, namespace) == namespace
 
-    def _interval(self, line, name, what, event):
-        if what == "start":
-            if name in self.begun:
+    def _interval(self, line, name, boundary, event):
+        if boundary == "start":
+            if name in self.open_events:
                 self.left_out.add(line, f"an {name} that begins before the last one ended")
-            self.begun[name] = event
+            self.open_events[name] = event
             return
-        begun = self.begun.pop(name, None)
-        if begun is None or event["time_ms"] < begun["time_ms"]:
+        start = self.open_events.pop(name, None)
+        if start is None or event["time_ms"] < start["time_ms"]:
             self.left_out.add(line, f"the end of an {name} that did not begin before it")
             return
-        counts = [count(e["metadata"].get("samples_count"), 0, 2**53) for e in (begun, event)]
+        counts = [count(e["metadata"].get("samples_count"), 0, 2**53) for e in (start, event)]
         if None not in counts and counts[1] < counts[0]:
             self.left_out.add(line, f"an {name} with a negative number of samples")
             return
-        metadata = begun["metadata"]
+        metadata = start["metadata"]
         self.intervals[name].append(
             Interval(
-                begun["time_ms"],
+                start["time_ms"],
                 event["time_ms"],
                 *counts,
                 epochs=real(metadata.get("epoch_count", 1), 0) or 1,

@@ -163,18 +163,18 @@ def worker_columns(
     stated = (positive(settings.get("batch_size")) or 0) / (devices * (per_device or math.inf))
     if stated > 1:
         if not (stated.is_integer() and fewest <= stated <= most):
-            why = (
+            reason = (
                 f"{stated:g} workers by the batch, {ratio:.3g} by the total over the worker's rate"
             )
-            return {}, why
+            return {}, reason
         fewest = most = int(stated)
     if fewest < most:
         return {}, f"{fewest} to {most} workers by the total over the worker's rounded rate"
     known = {"devices": fewest * devices}
     if per_device:
         known["global_batch"] = known["devices"] * per_device
-    why = f"the total is {ratio:.4g} times the rate of this worker: {fewest} workers"
-    return known, why
+    reason = f"the total is {ratio:.4g} times the rate of this worker: {fewest} workers"
+    return known, reason
 
 
 def device_list(text: str) -> list[str]:
@@ -242,7 +242,7 @@ def add_times(steps: Steps, rates: Sequence[float], batch: int, half_digit: floa
             times[row] = batch / rate if same else (took_s - last_s) / (step - last_step)
             ends.append(row)
             last_step, last_s, last_doubt_s, last_rate = step, took_s, doubt_s, rate
-    _close(steps.step, rates, batch, doubt, ends, times, windows)
+    _close_last_window(steps.step, rates, batch, doubt, ends, times, windows)
     return len(steps) - len(ends)
 
 
@@ -252,27 +252,27 @@ def without_times(steps: Steps) -> None:
     steps.window_steps = array("q", [0]) * len(steps)
 
 
-def _close(numbers, rates, batch, doubt, ends, times, windows):
+def _close_last_window(step_numbers, rates, batch, doubt, ends, times, windows):
     """Have the last window end at the last rate; it is joined with as many before as needed."""
-    last = next((row for row in reversed(range(len(numbers))) if 0 < rates[row] < math.inf), None)
+    last = next((row for row in reversed(range(len(step_numbers))) if 0 < rates[row] < math.inf), None)
     if last is None or (ends and ends[-1] == last):
         return
-    took_s = numbers[last] * batch / rates[last]
+    took_s = step_numbers[last] * batch / rates[last]
     while True:
         if ends:
             row = ends.pop()
             times[row], windows[row] = math.nan, 0
-        began = numbers[ends[-1]] if ends else 0
-        began_s = began * batch / rates[ends[-1]] if ends else 0.0
-        began_doubt_s = began_s * doubt / rates[ends[-1]] if ends else 0.0
-        sure = took_s * doubt / rates[last] + began_doubt_s <= took_s - began_s
+        start_step = step_numbers[ends[-1]] if ends else 0
+        start_s = start_step * batch / rates[ends[-1]] if ends else 0.0
+        start_doubt_s = start_s * doubt / rates[ends[-1]] if ends else 0.0
+        sure = took_s * doubt / rates[last] + start_doubt_s <= took_s - start_s
         # The mean of the whole run is as exact as it was printed.
         if sure or not ends:
             same = not ends or rates[ends[-1]] == rates[last]
             times[last] = (
-                batch / rates[last] if same else (took_s - began_s) / (numbers[last] - began)
+                batch / rates[last] if same else (took_s - start_s) / (step_numbers[last] - start_step)
             )
-            windows[last] = numbers[last] - began
+            windows[last] = step_numbers[last] - start_step
             ends.append(last)
             return
 

@@ -106,8 +106,8 @@ def _of_runs(log, ranks):
     """Lists of sections: one if the ranks trained together, else one of each rank."""
     longest, *others = sorted(ranks.values(), key=len, reverse=True) or [[]]
     if others and all(sections[0].is_of_several for sections in ranks.values()):
-        for alike in others:
-            for section, other in zip(longest, alike, strict=False):
+        for sections_of_rank in others:
+            for section, other in zip(longest, sections_of_rank, strict=False):
                 section.merge(other)
         return [longest]
     for rank, sections in ranks.items():
@@ -149,8 +149,8 @@ class _Section:
         return horovod or (bool(devices) and "job:" in devices[0])
 
     def ends_before(self, line):
-        begun = self.steps.step or self.totals or self.evals or self.done
-        return begun and _key(line) in ("version", "model", "mode")
+        has_rows = self.steps.step or self.totals or self.evals or self.done
+        return has_rows and _key(line) in ("version", "model", "mode")
 
     def add_steps(self, rows, last_line, number):
         log_values.append_rows(rows, (self.steps.step, self.rates, self.steps.loss))
@@ -198,7 +198,7 @@ class _Section:
             text = text.partition(" ")[0] if key == "batch_size" else text
             if self.settings.setdefault(key, text) != text and key != "devices":
                 self.notes.append(f"line {number}: another {key}, {text}: of another process?")
-        elif any(words in line for words in OUT_OF_MEMORY):
+        elif any(message in line for message in OUT_OF_MEMORY):
             self.out_of_memory = True
 
     def _add_accuracy(self, number, match):
@@ -250,23 +250,23 @@ class _Section:
             cuts = [0, *(at for at in self.headers if 0 < at < len(steps)), len(steps)]
             parts = [slice(*pair) for pair in itertools.pairwise(cuts)]
             if len(parts) < 2 or not all(_ascend(steps.step[part]) for part in parts):
-                raise self._whose_is_unknown(log)
+                raise self._unknown_ranks_error(log)
             return [(_cut(steps, part), rates[part], self._totals_between(part)) for part in parts]
         ranks = _tf_cnn.merge_ranks(steps, rates, in_order=self.ranks == 1)
         devices = _tf_cnn.device_list(self.settings.get("devices", ""))
         if not ranks or (self.settings.get("variables") == "horovod" and ranks > len(devices)):
-            raise self._whose_is_unknown(log)
+            raise self._unknown_ranks_error(log)
         self.notes.append(f"{ranks} processes printed into this log: the slowest counts")
         return [(steps, rates, totals)]
 
     def _totals_between(self, part):
         return [total for at, total in self.totals if part.start < at <= part.stop]
 
-    def _whose_is_unknown(self, log):
-        what = "steps go back from here on"
+    def _unknown_ranks_error(self, log):
+        reason = "steps go back from here on"
         if self.banners > 1:
-            what = f"{self.banners} programs printed into this log"
-        return log.error(self.first, f"{what}, and {console.WHOSE_IS_UNKNOWN}")
+            reason = f"{self.banners} programs printed into this log"
+        return log.error(self.first, f"{reason}, and {console.UNKNOWN_RANKS_HINT}")
 
     def _evaluation(self, columns):
         notes = [*self.notes, "an evaluation: its total images/sec is no throughput of training"]
@@ -294,7 +294,7 @@ class _Section:
             columns |= of_all
             run.notes.append(why if of_all else f"devices and global_batch are unknown: {why}")
         if not totals and not (is_last and self.done):
-            run.status, run.message = self._why_not_ended(steps, is_last)
+            run.status, run.message = self._failure(steps, is_last)
         run.notes += _scatter(self.last_step_line) if is_last else []
         _tf_cnn.without_times(steps)
         devices = _tf_cnn.device_list(self.settings.get("devices", ""))
@@ -315,12 +315,12 @@ class _Section:
         run.complete = complete
         return run
 
-    def _why_not_ended(self, steps, is_last):
+    def _failure(self, steps, is_last):
         if is_last and self.out_of_memory:
             return "oom", "out of memory, as its log says"
         where = f"after step {steps.step[-1]}" if len(steps) else "before the first step"
-        steps_asked = self.settings.get("num_batches")
-        return "failed", f"its log ends {where}{f' of {steps_asked}' if steps_asked else ''}"
+        planned = self.settings.get("num_batches")
+        return "failed", f"its log ends {where}{f' of {planned}' if planned else ''}"
 
 
 def _with_evaluations(runs):
@@ -357,8 +357,8 @@ def _key(line):
     return BANNER_NAMES.get(match[1]) if match else None
 
 
-def _ascend(numbers):
-    return all(map(operator.lt, numbers, itertools.islice(numbers, 1, None)))
+def _ascend(steps):
+    return all(map(operator.lt, steps, itertools.islice(steps, 1, None)))
 
 
 def _cut(steps, part):

@@ -84,10 +84,10 @@ class _Run:
 
     def ends_before(self, name, step):
         """Whether an event is of the next run."""
-        begun = len(self.steps) or self.total is not None
+        has_rows = len(self.steps) or self.total is not None
         # Equal steps are of other ranks.
         restarted = self.total is not None or (len(self.steps) and step < self.steps.step[-1])
-        return name == RATE and begun and restarted
+        return name == RATE and has_rows and restarted
 
     def add(self, log, number, name, value, step, date, extras):
         self.lines = (self.lines[0], number)
@@ -140,11 +140,11 @@ class _Run:
                 notes.append(
                     "no batch size is known (it is in benchmark.log): no times from rates of steps"
                 )
-            if began := known.get("started_at"):
-                seconds = ((dates[step] - began).total_seconds() for step in steps.step)
+            if started_at := known.get("started_at"):
+                seconds = ((dates[step] - started_at).total_seconds() for step in steps.step)
                 steps.more["t_s"] = array("d", seconds)
                 for row in evals:
-                    row["t_s"] = (self.eval_dates[row["step"]] - began).total_seconds()
+                    row["t_s"] = (self.eval_dates[row["step"]] - started_at).total_seconds()
 
         run.complete = complete
         return run

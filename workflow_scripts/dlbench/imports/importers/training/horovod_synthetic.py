@@ -100,7 +100,7 @@ class _Run:
         self.model = self.batch = self.devices = self.device_kind = None
         self.total = self.mean = self.spread = None
         self.headers = 0
-        self.rates, self.apart = {}, []  # by iteration; how far rates of other ranks are from them
+        self.rates, self.differences = {}, []  # by iteration; how far rates of other ranks are from them
         self.of_all_devices = False  # the rates, as Bagua prints them
         self.left_out = LeftOut()
 
@@ -115,7 +115,7 @@ class _Run:
             self.left_out.add(line, f"a rate of {match[2]} img/sec has no time")
             return
         if (known := self.rates.get(iteration)) is not None:
-            self.apart.append(abs(rate / known - 1))
+            self.differences.append(abs(rate / known - 1))
             self.left_out.add(line, "an iteration that was there before: of another rank")
             rate = min(rate, known)
         self.rates[iteration] = rate
@@ -133,15 +133,15 @@ class _Run:
                 "the log has neither 'Number of GPUs' nor a total: rates are per device, and the "
                 "number of devices is unknown",
             )
-        if self.devices == 1 and (self.headers > 1 or self.apart):
+        if self.devices == 1 and (self.headers > 1 or self.differences):
             raise log.error(
                 self.first_line,
                 "programs of one device each printed into this log, and "
-                + console.WHOSE_IS_UNKNOWN,
+                + console.UNKNOWN_RANKS_HINT,
             )
         if self.of_all_devices:
             self.rates = {number: rate / self.devices for number, rate in self.rates.items()}
-        self.numbers = sorted(self.rates)
+        self.iterations = sorted(self.rates)
         warm_up = self._warm_up()
         columns = {
             "model": self.model,
@@ -158,12 +158,12 @@ class _Run:
             {name: value for name, value in columns.items() if value is not None},
             lines=(self.first_line, self.last_line),
         )
-        measured = [self.rates[number] for number in self.numbers if number != warm_up]
+        measured = [self.rates[number] for number in self.iterations if number != warm_up]
         if not self.rates:
             run.columns["images_per_second"] = self.total
             run.notes.append("the arithmetic mean of rates: no less than items over time")
         elif self.batch:
-            for iteration in self.numbers:
+            for iteration in self.iterations:
                 step = (iteration + 1) * WINDOW_STEPS
                 time_s = self.batch / self.rates[iteration]
                 run.steps.add(step, time_s, None, WINDOW_STEPS, iteration == warm_up)
@@ -176,28 +176,28 @@ class _Run:
             run.columns["images_per_second"] = harmonic * self.devices
             run.notes.append("no batch size in the log: no times of steps")
         self._compare(run, measured, warm_up)
-        if self.apart:
+        if self.differences:
             run.notes.append(
                 "lines of several ranks: the slower of each iteration counts; rates differ by up "
-                f"to {max(self.apart):.1%}"
+                f"to {max(self.differences):.1%}"
             )
         run.notes += self.left_out.notes()
         return run
 
     def _warm_up(self):
         """The iteration that is the program's warm-up; None if each of them is measured."""
-        if len(self.rates) < 2 or self.numbers[0] != 0:
+        if len(self.rates) < 2 or self.iterations[0] != 0:
             return None
         if self.mean is None:
             return 0
-        every = sum(self.rates.values()) / len(self.rates)
+        mean_of_all = sum(self.rates.values()) / len(self.rates)
         later = (sum(self.rates.values()) - self.rates[0]) / (len(self.rates) - 1)
-        return 0 if abs(every - self.mean) > ROUNDING >= abs(later - self.mean) else None
+        return 0 if abs(mean_of_all - self.mean) > ROUNDING >= abs(later - self.mean) else None
 
     def _compare(self, run, measured, warm_up):
         """Compare the printed mean with that of the iterations; they differ if some are missing."""
         if self.total is None:
-            run.status, run.message = "failed", f"its log ends after iteration {self.numbers[-1]}"
+            run.status, run.message = "failed", f"its log ends after iteration {self.iterations[-1]}"
         if warm_up is not None:
             why = "the printed mean leaves it out" if self.mean else "no mean shows what it is"
             run.notes.append(f"iteration 0 is taken as warm-up: {why}")

@@ -56,13 +56,13 @@ def _events(log):
         LogError: something between them is no event.
     """
     # Latin-1 has one character for each byte, so positions are byte offsets.
-    decoder, rest, start, begun = json.JSONDecoder(), "", 0, False
+    decoder, rest, start, in_array = json.JSONDecoder(), "", 0, False
     for chunk in log_text.in_utf8(log.chunks()):
         rest += chunk.decode("latin-1")
         position = 0
         while True:
-            while position < len(rest) and rest[position] in WHITE + ("[" if not begun else ",]"):
-                begun = begun or rest[position] == "["
+            while position < len(rest) and rest[position] in WHITE + ("[" if not in_array else ",]"):
+                in_array = in_array or rest[position] == "["
                 position += 1
             if position == len(rest):
                 break
@@ -104,7 +104,7 @@ class _Timeline:
         self.open = defaultdict(list)  # (name, start) of activities that have not ended, by tensor
         self.tensors = set()
         self.seconds, self.times = Counter(), Counter()
-        self.began = None
+        self.started_at = None
 
     def add(self, offset, event):
         phase, pid = event.get("ph"), event.get("pid")
@@ -114,7 +114,7 @@ class _Timeline:
                 args.get("start_time_since_epoch_in_micros") if isinstance(args, dict) else None
             )
             micros = log_values.real(micros, 0, 1e17)
-            self.began = self.began or (micros and log_values.date(micros / 1e6))
+            self.started_at = self.started_at or (micros and log_values.date(micros / 1e6))
         elif phase in ("B", "E"):
             at_us = log_values.real(event.get("ts"), 0, 1e17)
             if at_us is None or log_values.count(pid, 0) is None:
@@ -133,10 +133,10 @@ class _Timeline:
     def _end(self, offset, event, pid, at_us):
         if not self.open[pid]:
             raise self._error(offset, "an activity ends that did not begin")
-        name, begun_us = self.open[pid].pop()
-        if at_us < begun_us:
+        name, start_us = self.open[pid].pop()
+        if at_us < start_us:
             raise self._error(offset, f"{name} ends before it begins")
-        self.seconds[name] += (at_us - begun_us) / 1e6
+        self.seconds[name] += (at_us - start_us) / 1e6
         self.times[name] += 1
 
     def _error(self, offset, reason):
@@ -146,28 +146,28 @@ class _Timeline:
         if not self.times:
             raise LogError(f"{self.log.path}: no activity in it that ended")
         run = Imported({})
-        if self.began:
-            run.notes.append(f"Horovod's timeline began at {self.began:%Y-%m-%dT%H:%M:%SZ}")
+        if self.started_at:
+            run.notes.append(f"Horovod's timeline began at {self.started_at:%Y-%m-%dT%H:%M:%SZ}")
         sums = ", ".join(
-            f"{_words(name)} {seconds:.6g} s ({self.times[name]} times)"
+            f"{_activity_label(name)} {seconds:.6g} s ({self.times[name]} times)"
             for name, seconds in self.seconds.most_common(log_values.MOST_NAMES)
         )
         run.notes.append(
             f"rank 0's activities summed over {len(self.tensors)} tensors, which overlap: {sums}"
         )
-        if unended := sum(map(len, self.open.values())):
-            run.notes.append(f"{unended} activities left out: they did not end")
+        if unfinished := sum(map(len, self.open.values())):
+            run.notes.append(f"{unfinished} activities left out: they did not end")
         if cut_at is not None:
             run.notes.append(f"the event at byte {cut_at} left out: cut short")
         return run
 
 
-def _words(name):
+def _activity_label(name):
     """
     >>> _words("NEGOTIATE_ALLREDUCE"), _words("MEMCPY_IN_FUSION_BUFFER")
     ('negotiation of allreduce', 'memcpy in fusion buffer')
     """
     name = "".join(c if c.isprintable() else "?" for c in name)
     start, _, rest = name.partition("NEGOTIATE_")
-    words = f"negotiation of {rest}" if not start and rest else name
-    return words.replace("_", " ").lower()
+    label = f"negotiation of {rest}" if not start and rest else name
+    return label.replace("_", " ").lower()

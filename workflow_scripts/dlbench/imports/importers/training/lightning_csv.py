@@ -88,8 +88,8 @@ class _Run:
     def __init__(self, names, first_line):
         self.names, self.first_line = names, first_line
         losses = [(LOSS.fullmatch(name), name) for name in names]
-        found = sorted((m[1] == "_epoch", name) for m, name in losses if m)
-        self.loss = found[0][1] if found else None
+        candidates = sorted((m[1] == "_epoch", name) for m, name in losses if m)
+        self.loss = candidates[0][1] if candidates else None
         self.rows = {}  # loss, time and batches by step
         self.evals, self.epoch, self.samples = {}, 0, None
         self.left_out = LeftOut()

@@ -115,7 +115,7 @@ class _Reader:
         elif match := ARGUMENT.match(line):
             self.arguments.settings[match[1]] = match[2].strip()
         elif match := EVALUATION.search(line):
-            run.evaluated(line, match)
+            run.add_evaluation(line, match)
         run.last_line = number
 
     def _arguments_are_new(self):
@@ -149,7 +149,7 @@ class _Run:
         self.rows, self.by_iteration, self.evals = [], {}, []
         self.total = None
         self.skipped, self.flops = 0, []
-        self.others, self.time_apart, self.loss_apart = 0, 0.0, 0.0  # of lines of other ranks
+        self.repeated_lines, self.time_difference, self.loss_difference = 0, 0.0, 0.0  # of lines of other ranks
         self.losses = set()  # names of those that are left out
         self.left_out = LeftOut()
 
@@ -186,16 +186,16 @@ class _Run:
         known = self.by_iteration.get(row.iteration)
         if known is None:
             return False
-        time_apart = abs(row.elapsed_s / known.elapsed_s - 1)
-        loss_apart = 0.0
+        time_difference = abs(row.elapsed_s / known.elapsed_s - 1)
+        loss_difference = 0.0
         if None not in (row.loss, known.loss) and math.isfinite(row.loss - known.loss):
-            loss_apart = abs(row.loss - known.loss)
-        one_behind = known in self.rows[-2:] and time_apart <= console.AGREE and not loss_apart
+            loss_difference = abs(row.loss - known.loss)
+        one_behind = known in self.rows[-2:] and time_difference <= console.AGREE and not loss_difference
         if known is not self.rows[-1] and known != row and not one_behind:
             return False
-        self.others += 1
-        self.time_apart = max(self.time_apart, time_apart)
-        self.loss_apart = max(self.loss_apart, loss_apart)
+        self.repeated_lines += 1
+        self.time_difference = max(self.time_difference, time_difference)
+        self.loss_difference = max(self.loss_difference, loss_difference)
         return True
 
     def add(self, row):
@@ -206,7 +206,7 @@ class _Run:
         if row.flops is not None:
             self.flops.append(row.flops)
 
-    def evaluated(self, line, match):
+    def add_evaluation(self, line, match):
         loss, perplexity = log_values.loss(match[1]), real(match[2], 0)
         step = re.search(r"iteration (\d+)", line)
         row = {
@@ -234,10 +234,10 @@ class _Run:
                 f"{mean:.1f} TFLOP/s per device by Megatron's own count, mean of {len(self.flops)} "
                 "lines"
             )
-        if self.others:
+        if self.repeated_lines:
             run.notes.append(
-                f"{self.others} lines of other ranks: the first of each iteration counts; times "
-                f"differ by up to {self.time_apart:.1%}, losses by up to {self.loss_apart:.4g}"
+                f"{self.repeated_lines} lines of other ranks: the first of each iteration counts; times "
+                f"differ by up to {self.time_difference:.1%}, losses by up to {self.loss_difference:.4g}"
             )
         if self.losses:
             run.notes.append(f"losses left out: {log_values.list_names(self.losses)}")
@@ -290,14 +290,14 @@ class _Run:
 
     def _interval(self):
         """How many iterations lie between two lines: as the arguments say, or as it looks."""
-        said = count(self.settings.get("log_interval"))
-        if said or len(self.rows) < 2:
-            return said or 1
-        numbers = [row.iteration for row in self.rows]
-        gap = numbers[1] - numbers[0]
-        if len(numbers) == 2:  # the first iteration and the first interval, or two intervals
-            return gap + 1 if numbers[1] % gap and not numbers[1] % (gap + 1) else gap
-        regular = math.gcd(*(b - a for a, b in itertools.pairwise(numbers[1:])))
+        stated = count(self.settings.get("log_interval"))
+        if stated or len(self.rows) < 2:
+            return stated or 1
+        iterations = [row.iteration for row in self.rows]
+        gap = iterations[1] - iterations[0]
+        if len(iterations) == 2:  # the first iteration and the first interval, or two intervals
+            return gap + 1 if iterations[1] % gap and not iterations[1] % (gap + 1) else gap
+        regular = math.gcd(*(b - a for a, b in itertools.pairwise(iterations[1:])))
         return gap if regular % gap == 0 else regular
 
     def _check_samples(self, run):

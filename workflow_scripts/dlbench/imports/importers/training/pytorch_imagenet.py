@@ -81,7 +81,7 @@ class _Reader:
                 self.run = _Run(number)
             self.run.add(number, epoch, match)
         elif match := SCORE.match(line):
-            self.run.scored(number, match)
+            self.run.add_scores(number, match)
         self.run.last_line = number
 
     def runs(self):
@@ -97,7 +97,7 @@ class _Run:
         self.batches = None  # of an epoch
         self.evals, self.data = {}, []
         self.means = {}  # least and largest of the lines of one batch, by epoch and batch
-        self.loss_apart = 0.0  # most that the losses of one batch differ by
+        self.loss_difference = 0.0  # most that the losses of one batch differ by
         self.without_loss = 0
         self.left_out = LeftOut()
 
@@ -124,9 +124,9 @@ class _Run:
         means = (line.mean_s, other.mean_s, *self.means.get((epoch, line.number), ()))
         self.means[epoch, line.number] = (min(means), max(means))
         if None not in (line.loss, other.loss) and math.isfinite(line.loss - other.loss):
-            self.loss_apart = max(self.loss_apart, abs(line.loss - other.loss))
+            self.loss_difference = max(self.loss_difference, abs(line.loss - other.loss))
 
-    def scored(self, line, match):
+    def add_scores(self, line, match):
         scores = [real(match[n], 0, 100) for n in (1, 2)]
         if None in scores:
             self.left_out.add(line, "an accuracy that is not between 0 and 100 %")
@@ -142,12 +142,12 @@ class _Run:
     def imported(self, log):
         if not self.epochs:
             raise log.error(self.last_line, "no batch of an epoch could be read")
-        apart = self._drift()
-        if apart > console.AGREE:
+        drift = self._drift()
+        if drift > console.AGREE:
             raise log.error(
                 self.first_line,
-                f"processes whose times differ by {apart:.0%} printed into this log: they did not "
-                f"wait for one another, and {console.WHOSE_IS_UNKNOWN}",
+                f"processes whose times differ by {drift:.0%} printed into this log: they did not "
+                f"wait for one another, and {console.UNKNOWN_RANKS_HINT}",
             )
         columns = {"framework": "pytorch", "mode": "train"}
         run = Imported(
@@ -175,7 +175,7 @@ class _Run:
         if self.means:
             run.notes.append(
                 "lines of several processes: the slower of each batch counts; their times differ "
-                f"by {apart:.1%}, losses by up to {self.loss_apart:.4g}"
+                f"by {drift:.1%}, losses by up to {self.loss_difference:.4g}"
             )
         if self.without_loss:
             run.notes.append(f"no loss could be read in {self.without_loss} lines")
@@ -239,9 +239,9 @@ class _Run:
 
     def _end(self, run, lines):
         """Say whether the log ends within an epoch; the last lines of one are not all printed."""
-        every = lines[1].number - lines[0].number if len(lines) > 1 else self.batches
+        interval = lines[1].number - lines[0].number if len(lines) > 1 else self.batches
         last = max(self.epochs)
-        if last + 1 not in self.evals and lines[-1].number + every <= self.batches:
+        if last + 1 not in self.evals and lines[-1].number + interval <= self.batches:
             run.status = "failed"
             run.message = (
                 f"the log ends at batch {lines[-1].number} of {self.batches} of epoch {last + 1}"

@@ -88,7 +88,7 @@ class _Run:
 
     def __init__(self):
         self.steps = _Steps()
-        self.began_s = None
+        self.start_s = None
         self.columns, self.description = {}, {}
         self.evals, self.samples, self.notes = [], [], []
         self.epochs, self.held_out = {}, False
@@ -96,7 +96,7 @@ class _Run:
 
     @property
     def has_values(self):
-        return self.began_s is not None
+        return self.start_s is not None
 
     @property
     def is_known(self):
@@ -107,9 +107,9 @@ class _Run:
     def add(self, event):
         if event.is_version or not event.values:
             return
-        if self.began_s is None:
-            self.began_s = event.wall_time_s
-        t_s = real(event.wall_time_s - self.began_s, 0, MOST_TIME_S)
+        if self.start_s is None:
+            self.start_s = event.wall_time_s
+        t_s = real(event.wall_time_s - self.start_s, 0, MOST_TIME_S)
         evaluation, samples = {}, {}
         for tag, value in event.values:
             if isinstance(value, str):
@@ -156,12 +156,12 @@ class _Run:
         warmup_steps = 0 if epochs else self.description.get("warmup_steps", 0)
         run = Imported(
             self.description | self.columns,
-            steps=self.steps.taken(warmup_steps, not self.description),
+            steps=self.steps.finish(warmup_steps, not self.description),
             evals=self.evals,
             samples=self.samples,
         )
-        if not in_validation and (began := log_values.date(self.began_s)):
-            run.columns["started_at"] = began
+        if not in_validation and (start_date := log_values.date(self.start_s)):
+            run.columns["started_at"] = start_date
         if "global_batch" not in run.columns and self.steps.batch:
             run.columns["global_batch"] = self.steps.batch
         self._check_batch(run)
@@ -233,7 +233,7 @@ class _Steps:
         if len(self.notes) < log_values.MOST_NAMES:
             self.notes.append(f"resumed at step {step}: {before - len(rows)} steps do not count")
 
-    def taken(self, warmup_steps, is_by_keras):
+    def finish(self, warmup_steps, is_by_keras):
         """All steps; the first ones are marked as warm-up."""
         self._put()
         for at, step in enumerate(self.rows.step):

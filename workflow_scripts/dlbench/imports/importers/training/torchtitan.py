@@ -81,7 +81,7 @@ def read(log: LogFile) -> Iterator[Imported]:
             continue
         line = COLOURS.sub("", coloured)
         if not (match := STEP.search(line)):
-            run.said(line)
+            run.add_setting(line)
             continue
         rank = (RANK.match(line) or [None, None])[1]
         first_rank = first_rank or rank
@@ -111,7 +111,7 @@ class _Run:
         self.memory_gib, self.share, self.ended = 0.0, None, False
         self.left_out = LeftOut()
 
-    def said(self, line):
+    def add_setting(self, line):
         """Take what a line that is of no step says of the run."""
         if match := SETTINGS.search(line):
             self._settings(match[1])
@@ -142,8 +142,8 @@ class _Run:
             self.columns["devices"] = devices
 
     def _settings(self, text):
-        found = {name: pattern.search(text) for name, pattern in PARTS.items()}
-        values = {name: count(match[1]) for name, match in found.items() if match}
+        matches = {name: pattern.search(text) for name, pattern in PARTS.items()}
+        values = {name: count(match[1]) for name, match in matches.items() if match}
         sequence, tokens = values.get("sequence"), values.get("tokens")
         if sequence:
             self.columns["item_shape"] = str(sequence)

@@ -15,9 +15,9 @@ def loss(labels: jax.Array, logits: jax.Array) -> jax.Array:
 
 def sums(labels: jax.Array, logits: jax.Array) -> dict[str, jax.Array]:
     logits = logits.astype(jnp.float32)
-    own = jnp.take_along_axis(logits, labels[:, None], axis=-1)
-    higher = jnp.sum(logits > own, axis=-1)
-    finite = jnp.isfinite(own[:, 0])
+    of_label = jnp.take_along_axis(logits, labels[:, None], axis=-1)
+    higher = jnp.sum(logits > of_label, axis=-1)
+    finite = jnp.isfinite(of_label[:, 0])
     return {
         "items": jnp.asarray(labels.shape[0]),
         "loss": jnp.sum(_losses(labels, logits)),

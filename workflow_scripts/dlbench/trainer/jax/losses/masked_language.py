@@ -18,5 +18,5 @@ def sums(words: jax.Array, logits: jax.Array) -> dict[str, jax.Array]:
 
 def _losses(words, logits):
     logs = jax.nn.log_softmax(logits.astype(jnp.float32))
-    own = jnp.take_along_axis(logs, jnp.maximum(words, 0)[..., None], axis=-1)[..., 0]
-    return jnp.where(words >= 0, -own, 0.0)
+    of_target = jnp.take_along_axis(logs, jnp.maximum(words, 0)[..., None], axis=-1)[..., 0]
+    return jnp.where(words >= 0, -of_target, 0.0)

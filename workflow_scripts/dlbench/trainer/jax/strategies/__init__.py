@@ -1,8 +1,8 @@
-"""Strategies of JAX, one file each: how the work of a step is spread over devices.
+"""Strategies of JAX, one file each: how the work of a step is distributed over devices.
 
-A strategy file defines a class `Strategy` on `Base` below. What the class says about itself is
-read by the workflow, where JAX is not installed; its instances live in the trainer. So JAX is
-imported inside the methods.
+A strategy file defines a class `Strategy` on `Base` below. The workflow, whose environment lacks
+JAX, reads the attributes of the class; only the trainer makes instances. So JAX is imported inside
+the methods.
 """
 
 import os
@@ -18,12 +18,12 @@ from dlbench import Error
 from dlbench.trainer.strategy import BaseStrategy, Spec, digest
 
 Array = Any  # JAX's own: it is not imported yet
-# Of a device's part of a batch: (state, inputs, targets) -> (state, loss, gradients).
+# For a device's shard of a batch: (state, inputs, targets) -> (state, loss, gradients).
 Function = Callable[..., Any]
 
 
 class Base(BaseStrategy):
-    """One process on one device: what the other strategies change."""
+    """One process on one device; the other strategies change that."""
 
     def __init__(self, spec: Spec, device: str, folder: str | Path = "."):
         os.environ["KERAS_BACKEND"] = "jax"  # read when Keras is imported
@@ -35,7 +35,7 @@ class Base(BaseStrategy):
         super().__init__(spec, device, folder)
 
     def settings(self) -> dict[str, Any]:
-        # JAX's own names. Without the variables it takes 3/4 of a GPU before the first step.
+        # JAX's own names. Without these variables it allocates 3/4 of a GPU before the first step.
         allocates = {
             name: os.environ[name]
             for name in ("XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_CLIENT_MEM_FRACTION")
@@ -48,13 +48,13 @@ class Base(BaseStrategy):
         return list(values)
 
     def replicated(self, values: Sequence[Any]) -> list[Array]:
-        """Arrays on every device of the run, from values that all processes have."""
+        """Replicate values, which all processes have, on every device of the run."""
         import jax
 
         return [jax.device_put(value, self.local[0]) for value in values]
 
     def to_devices(self, values: Any) -> Array:
-        """One array over the devices of the run, from the items of this process."""
+        """An array over the devices of the run: the items of this process, sharded over its own."""
         import jax
 
         return jax.device_put(values, self.local[0])
@@ -62,11 +62,11 @@ class Base(BaseStrategy):
     def prefetch_to_devices(
         self, batches: Iterator[tuple[np.ndarray, ...]]
     ) -> Iterator[tuple[Array, ...]]:
-        """Batches on the devices; JAX copies beside what they compute, and waits for no copy."""
+        """Batches on the devices; JAX copies while they compute, and does not wait for a copy."""
         return (tuple(map(self.to_devices, batch)) for batch in batches)
 
     def parallelize(self, function: Function) -> Function:
-        """A function of a batch, changed so that each device computes its part of the batch."""
+        """Transform a function of a batch so that each device computes its shard of the batch."""
         return function
 
     def mean(self, values: Any) -> Any:
@@ -104,21 +104,21 @@ class Base(BaseStrategy):
                 "GPUs that are there; why a plugin of JAX failed, JAX says before this"
             ) from error
         self.visible_gpu_count = len(seen) if device == "gpu" else 0
-        # Of several processes each has told JAX which GPUs are its own: it sees no others.
+        # If there are several processes, `_connect` gave JAX the GPUs of this one: it sees no others.
         alone = device == "gpu" and self.size == 1
         self.local = self.select_gpus(seen) if alone else seen[: self.devices_per_process]
         jax.config.update("jax_default_device", self.local[0])
-        return [str(one) for one in self.local]
+        return [str(device) for device in self.local]
 
     def _connect(self):
-        """Find the other processes, before JAX looks for devices."""
+        """Connect to the other processes, before JAX looks for devices."""
 
 
 def _xla_flags(spec, device):
-    """Flags of XLA that make a device what it is under other frameworks."""
+    """Flags of XLA that make a device compute as under other frameworks."""
     flags = []
     if device == "cpu" and spec.threads_per_device == 1:
-        # Else each operation waits for a pool that has no other core.
+        # Otherwise each operation waits for a thread pool that has no other core.
         flags.append("--xla_cpu_multi_thread_eigen=false")
     if device == "gpu" and spec.deterministic:
         flags.append("--xla_gpu_deterministic_ops=true")
@@ -126,19 +126,19 @@ def _xla_flags(spec, device):
 
 
 def _check_xla_flags(flags):
-    """Check that XLA accepts the flags that the user has set; it ends the process if it does not.
+    """Check in another process that XLA accepts the user's flags: it aborts if it does not.
 
     Raises:
         Error: XLA does not accept them.
     """
     program = "import jax; jax.devices()"
-    asked = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,
     )
-    if asked.returncode:
-        said = asked.stderr.strip().splitlines() or [f"exit code {asked.returncode}"]
-        reason = next((line for line in said if "XLA_FLAGS" in line), said[-1])
+    if result.returncode:
+        lines = result.stderr.strip().splitlines() or [f"exit code {result.returncode}"]
+        reason = next((line for line in lines if "XLA_FLAGS" in line), lines[-1])
         raise Error(f"XLA does not take XLA_FLAGS={flags}: {reason}")

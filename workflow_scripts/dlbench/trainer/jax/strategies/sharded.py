@@ -1,15 +1,15 @@
-"""All devices of a run form one mesh: each computes its part of the batch and has all weights.
+"""Data parallel over a mesh of all devices: batches are sharded, weights replicated.
 
 - One process drives all devices of its node, or each device has a process of its own. Several
-  processes find one another as under other strategies (dlbench/trainer/cluster.py); jax.distributed
-  joins them, over gloo on CPUs and NCCL on GPUs.
+  processes rendezvous as under other strategies (dlbench/trainer/cluster.py) and are connected by
+  jax.distributed, over gloo on CPUs and NCCL on GPUs.
 - All processes have equal weights and draw equal random numbers.
 
 Options:
     processes   one for each node, or one for each device
     batch_norm  local: moments are those of a device's own items, as under TensorFlow's
-                strategies, and moving statistics are averaged; dropout leaves out the same units
-                on each device. global: as one device with all items would do
+                strategies, and moving statistics are averaged; dropout drops the same units on
+                each device. global: as on one device with all items
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ from dlbench.trainer.jax.strategies import Array, Base, Function
 from dlbench.trainer.strategy import Spec
 
 AXIS = "devices"
-PATIENCE_S = 10  # for which a process that ends waits for the others, which may have failed
-RENDEZVOUS_LAUNCHERS = ("local", "srun", "kubernetes")  # launchers whose processes find one another
+PATIENCE_S = 10  # a process that exits waits so long for the others, which may have failed
+RENDEZVOUS_LAUNCHERS = ("local", "srun", "kubernetes")  # whose processes can rendezvous
 
 
 class Strategy(Base):
@@ -41,7 +41,7 @@ class Strategy(Base):
             )
         if run.accumulate_steps > 1 and cls.parse_options(run)["batch_norm"] == "global":
             return (
-                "strategy sharded computes a batch in parts on each device: accumulate_steps needs "
+                "strategy sharded splits a batch into parts on each device: accumulate_steps needs "
                 "batch_norm=local"
             )
         return super().unsupported(run)
@@ -71,7 +71,8 @@ class Strategy(Base):
         self._mesh = jax.sharding.Mesh(np.asarray(devices), (AXIS,))
         self._replicated = NamedSharding(self._mesh, PartitionSpec())
         self._sharded = NamedSharding(self._mesh, PartitionSpec(AXIS))
-        # The first exchange waits 30 s for the others: here, not after each has compiled.
+        # The first collective waits only 30 s for the others, so it is done here, not after the
+        # compilation, which may take unequally long.
         jax.jit(lambda ones: ones.sum(), out_shardings=self._replicated)(
             self.to_devices(np.ones(self.devices_per_process, np.float32))
         ).block_until_ready()
@@ -96,18 +97,18 @@ class Strategy(Base):
 
         if self.options["batch_norm"] == "global":
 
-            def whole(state, inputs, targets):
+            def replicating(state, inputs, targets):
                 after, *others = function(state, inputs, targets)
                 return jax.lax.with_sharding_constraint(after, self._replicated), *others
 
-            return whole
-        everywhere, parts = PartitionSpec(), PartitionSpec(AXIS)
+            return replicating
+        replicated, sharded = PartitionSpec(), PartitionSpec(AXIS)
         # With check_vma, JAX would add up the gradients of replicated weights itself.
         return jax.shard_map(
             function,
             mesh=self._mesh,
-            in_specs=(everywhere, parts, parts),
-            out_specs=everywhere,
+            in_specs=(replicated, sharded, sharded),
+            out_specs=replicated,
             check_vma=False,
         )
 
@@ -118,7 +119,7 @@ class Strategy(Base):
         if self.options["batch_norm"] == "global":
             return values  # one program computes them over all items
 
-        def mean(value):  # counters of random numbers are equal, and whole
+        def mean(value):  # random-number counters are integers, equal on all devices
             real = jnp.issubdtype(value.dtype, jnp.floating)
             return jax.lax.pmean(value, AXIS) if real else value
 
@@ -130,9 +131,9 @@ class Strategy(Base):
         from jax.experimental import multihost_utils
 
         # As bytes, since JAX would convert them to float32.
-        mine = np.frombuffer(np.asarray(values, np.float64).tobytes(), np.uint8)
-        everyones = np.asarray(multihost_utils.process_allgather(mine))
-        return np.frombuffer(everyones.tobytes(), np.float64).reshape(self.size, -1)
+        content = np.frombuffer(np.asarray(values, np.float64).tobytes(), np.uint8)
+        gathered = np.asarray(multihost_utils.process_allgather(content))
+        return np.frombuffer(gathered.tobytes(), np.float64).reshape(self.size, -1)
 
     def _connect(self):
         if self.size == 1:
@@ -157,12 +158,12 @@ class Strategy(Base):
             )
         except RuntimeError as error:  # among them XLA's own
             raise cluster.Unreachable(
-                f"rank {self.rank} of {self.size} did not meet the others at {self._coordinator}: "
+                f"rank {self.rank} of {self.size}: the rendezvous at {self._coordinator} failed: "
                 f"{terminal.message(str(error), 300)}"
             ) from error
 
     def _gpu_numbers(self):
-        """Of this process's GPUs among those that it sees; how many these are NVML says alone."""
+        """Numbers of this process's GPUs among those that it sees."""
         first = self._first_gpu()
         return list(range(first, first + self.devices_per_process))
 

@@ -20,7 +20,7 @@ def _masked(words):
 
 
 def _losses(words, logits):
-    own = tf.nn.sparse_softmax_cross_entropy_with_logits(
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
         tf.maximum(words, 0), tf.cast(logits, tf.float32)
     )
-    return tf.where(words >= 0, own, 0.0)
+    return tf.where(words >= 0, losses, 0.0)
