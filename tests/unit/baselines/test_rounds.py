@@ -25,7 +25,7 @@ def operation(clock, seconds, done):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "number"), [(0.5, 1), (0.01, 10), (1e-6, rounds.MOST_PER_ROUND)]
+    ("seconds", "number"), [(0.5, 1), (0.01, 10), (1e-6, rounds.MAX_PER_ROUND)]
 )
 def test_a_round_has_as_many_as_fill_its_time_and_no_end_of_short_ones(seconds, number):
     clock, done = Clock(), []

@@ -36,11 +36,11 @@ def test_the_margin_is_a_field_of_equal_length_on_the_logarithm(panels):
 def test_of_many_nodes_the_slowest_are_drawn_and_the_rest_counted(panels):
     rows = [
         made_tables.run(host=f"n{number:03}", repeat=repeat, images_per_second=100.0 + number)
-        for number in range(nodes.MOST_NODES + 5)
+        for number in range(nodes.MAX_NODES + 5)
         for repeat in (1, 2)
     ]
     (axes,) = panels("nodes", rows)
-    assert labels(axes) == [f"n{number:03}" for number in range(nodes.MOST_NODES)]
+    assert labels(axes) == [f"n{number:03}" for number in range(nodes.MAX_NODES)]
     assert "5 faster ones not drawn" in axes.get_title("left") + "".join(
         text.get_text() for text in axes.texts + axes.figure.texts
     )

@@ -162,7 +162,7 @@ def test_names_of_rows_lie_below_one_another_and_headings_beside(drawn):
 def test_what_is_undecided_says_how_many_repeats_it_needs(drawn):
     axes, _ = drawn(found(1.004, 0.012, "undecided", repeats_needed=19))
     assert "19 repeats needed" in words(axes)
-    axes, _ = drawn(found(1.004, 0.3, "undecided", repeats_needed=equivalence.MOST_REPEATS))
+    axes, _ = drawn(found(1.004, 0.3, "undecided", repeats_needed=equivalence.MAX_REPEATS))
     assert "\u2265\u20091\u2009000 repeats needed" in words(axes)
 
 

@@ -184,7 +184,7 @@ def test_coverage_is_grouped_until_it_can_be_taken_in(tmp_path):
         repeats=2,
     )
     found = made(tmp_path, rows)
-    assert 1 < len(found.groups) <= build_report.MOST_GROUPS
+    assert 1 < len(found.groups) <= build_report.MAX_GROUPS
     assert sum(sum(counts.values()) for _, counts in found.groups) == len(rows)
 
 
@@ -268,7 +268,7 @@ def test_figures_have_their_titles_captions_and_sizes(drawn):
 def test_a_figure_that_is_large_becomes_a_picture(drawn, monkeypatch):
     folder, _ = drawn
     whole = report_figures.figure("scaling", folder / "figures")
-    monkeypatch.setattr(report_figures, "MOST_SVG_BYTES", 1000)
+    monkeypatch.setattr(report_figures, "MAX_SVG_BYTES", 1000)
     picture = report_figures.figure("scaling", folder / "figures")
     assert picture.uri.startswith("data:image/webp;base64,")
     assert (picture.width, picture.height) == (whole.width, whole.height)

@@ -123,7 +123,7 @@ def test_names_with_signs_come_back_as_they_are(study):
 )
 def test_small_runs_share_a_row_group(many, monkeypatch, rows, runs, groups):
     monkeypatch.setattr(export_dataset, "ROW_GROUP", rows)
-    monkeypatch.setattr(export_dataset, "MOST_WAITING", runs)
+    monkeypatch.setattr(export_dataset, "MAX_WAITING", runs)
     export_dataset.export(many, "all")
     path = Path("all/steps/site=01/model=cnn12/strategy=single/part-0.parquet")
     assert pq.read_metadata(path).num_row_groups == groups

@@ -62,8 +62,8 @@ disturbed some of their runs'
     predicates += ["were measured apart"] if APART in other_flags else []
     clauses = [f"{sides} {' and '.join(predicates)}"] if predicates else []
     if NEIGHBOURS in other_flags:
-        whose = "of their runs" if predicates else f"runs of {sides}"
-        clauses.append(f"others on the machine disturbed some {whose}")
+        owner = "of their runs" if predicates else f"runs of {sides}"
+        clauses.append(f"others on the machine disturbed some {owner}")
     return ", and ".join(clauses)
 
 

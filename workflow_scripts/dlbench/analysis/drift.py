@@ -5,7 +5,7 @@
   conditions of a shape are taken to drift alike. Groups (condition, session) weigh by their runs.
 - Drift is estimated from runs of the study and sentinels (conditions that a later session measured
   again), but for those that others on the machine disturbed.
-  Sessions are comparable where conditions with FEWEST_RUNS runs in either lead from one to the
+  Sessions are comparable where conditions with MIN_RUNS runs in either lead from one to the
   other.
 - Two sides of different sessions are compared as if of one: the drift of its shape moves the base
   to the sessions of the other side or, where that drift is unknown, the other side to those of the
@@ -254,18 +254,18 @@ class _Shape:
         self._components = self._connected()
 
     def _pool(self):
-        known = [group for group in self.groups if group.freedom]
-        freedom = sum(group.freedom for group in known)
+        with_variance = [group for group in self.groups if group.freedom]
+        freedom = sum(group.freedom for group in with_variance)
         for group in self.groups:
             if freedom and not group.freedom:
-                group.variance = sum(g.variance * g.freedom for g in known) / freedom
+                group.variance = sum(g.variance * g.freedom for g in with_variance) / freedom
                 group.freedom = freedom
 
     def _connected(self):
         """The connected component of each session; conditions with enough runs connect sessions."""
         components = np.arange(len(self.position))
         for counts in self._counts.values():
-            (enough,) = np.nonzero(counts >= equivalence.FEWEST_RUNS)
+            (enough,) = np.nonzero(counts >= equivalence.MIN_RUNS)
             if len(enough) > 1:
                 components[np.isin(components, components[enough])] = components[enough[0]]
         return components

@@ -20,8 +20,8 @@ from dlbench.analysis.estimates import RESOLUTION, Difference
 
 ALPHA = 0.05  # of wrong verdicts of one kind, in a family of comparisons
 POWER = 0.8  # the chance of showing equivalence at which repeats suffice
-FEWEST_RUNS = 3  # of each condition, for a verdict
-MOST_REPEATS = 1000  # stands for any larger number of repeats needed, too
+MIN_RUNS = 3  # of each condition, for a verdict
+MAX_REPEATS = 1000  # stands for any larger number of repeats needed, too
 EQUIVALENT, SLOWER, FASTER, UNDECIDED = "equivalent", "slower", "faster", "undecided"
 TOO_FEW_RUNS = "too few runs"
 
@@ -31,7 +31,7 @@ class Comparison:
     """A condition against its base: the ratio of their throughputs, and what follows from it.
 
     Intervals are Welch's, of this comparison alone, as ratios; nan where a side has one run.
-    Where a side has fewer than FEWEST_RUNS nothing is tested and all p are nan.
+    Where a side has fewer than MIN_RUNS nothing is tested and all p are nan.
 
     Attributes:
         scatter: standard deviation of the logarithms, pooled over both sides; about the
@@ -64,7 +64,7 @@ class Comparison:
         family of one that is the 90 % interval inside the margin, and `slower` or `faster`
         the 95 % interval without 1.
         """
-        if min(self.n_a, self.n_b) < FEWEST_RUNS:
+        if min(self.n_a, self.n_b) < MIN_RUNS:
             return TOO_FEW_RUNS
         if self.p_tost < ALPHA:
             return EQUIVALENT
@@ -79,11 +79,11 @@ class Comparison:
         Where the ratio is within the margin, they show equivalence if there is no difference;
         else they show a difference as large as the one that was found. They are for the scatter
         that was found, itself an estimate, and for the level that suffices in the family whatever
-        the other comparisons show. MOST_REPEATS stands for more, too; too few runs for a verdict
-        need FEWEST_RUNS.
+        the other comparisons show. MAX_REPEATS stands for more, too; too few runs for a verdict
+        need MIN_RUNS.
         """
-        if min(self.n_a, self.n_b) < FEWEST_RUNS:
-            return FEWEST_RUNS
+        if min(self.n_a, self.n_b) < MIN_RUNS:
+            return MIN_RUNS
         alpha, difference = ALPHA / self.family, abs(np.log(self.ratio))
         if difference > np.log1p(self.margin):
             return _fewest_repeats(lambda n: power_to_differ(n, self.scatter, difference, alpha))
@@ -106,7 +106,7 @@ def compare(values: Sequence[float], base: Sequence[float], margin: float) -> Co
 def judge(difference: Difference, margin: float) -> Comparison:
     """The Comparison that follows from a Difference."""
     intervals = np.exp([difference.interval(confidence) for confidence in (0.9, 0.95)])
-    tested = min(difference.runs) >= FEWEST_RUNS
+    tested = min(difference.runs) >= MIN_RUNS
     p_tost, p_difference = difference.tests(np.log1p(margin)) if tested else (np.nan, np.nan)
     (ci90_low, ci90_high), (ci95_low, ci95_high) = intervals.tolist()
     return Comparison(
@@ -168,12 +168,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def repeats_needed(scatter: float, margin: float, alpha: float = ALPHA) -> int:
-    """Runs of each of two conditions at which `power` reaches POWER, up to MOST_REPEATS."""
+    """Runs of each of two conditions at which `power` reaches POWER, up to MAX_REPEATS."""
     return _fewest_repeats(lambda repeats: power(repeats, scatter, margin, alpha))
 
 
 def _fewest_repeats(power_of):
-    return FEWEST_RUNS + bisect.bisect_left(range(FEWEST_RUNS, MOST_REPEATS), POWER, key=power_of)
+    return MIN_RUNS + bisect.bisect_left(range(MIN_RUNS, MAX_REPEATS), POWER, key=power_of)
 
 
 def power_to_differ(repeats: int, scatter: float, difference: float, alpha: float = ALPHA) -> float:

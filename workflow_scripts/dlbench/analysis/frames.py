@@ -110,9 +110,9 @@ class Tables:
         return table.to_pandas()
 
     def _run_table(self, run_id, name, schema):
-        own = self._runs_folder / run_id / f"{name}.parquet"
-        if own.is_file():
-            return run_tables.run_table(own.parent, name).to_pandas()
+        own_path = self._runs_folder / run_id / f"{name}.parquet"
+        if own_path.is_file():
+            return run_tables.run_table(own_path.parent, name).to_pandas()
         for path in sorted(self._runs_folder.parent.glob(f"imports/*/{name}.parquet")):
             table = parquet_files.read(path, schema, run_id, earlier=True)
             if len(table):

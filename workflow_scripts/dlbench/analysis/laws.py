@@ -20,7 +20,7 @@ from scipy import special
 
 from dlbench.analysis.estimates import CONFIDENCE, Estimate
 
-FEWEST_DEVICE_COUNTS = 5
+MIN_DEVICE_COUNTS = 5
 
 
 def amdahl(devices: Sequence[int], throughputs: Sequence[float]) -> Estimate | None:
@@ -44,9 +44,9 @@ def usl(devices: Sequence[int], throughputs: Sequence[float]) -> list[Estimate] 
 def why_no_fit(devices: Sequence[int]) -> str:
     """Why no law is fitted to runs on these numbers of devices; "" if one is."""
     count = len(set(devices))
-    if count >= FEWEST_DEVICE_COUNTS:
+    if count >= MIN_DEVICE_COUNTS:
         return ""
-    return f"needs {FEWEST_DEVICE_COUNTS} numbers of devices, there {_are(count)}"
+    return f"needs {MIN_DEVICE_COUNTS} numbers of devices, there {_are(count)}"
 
 
 def _are(count):

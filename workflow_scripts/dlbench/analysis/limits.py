@@ -187,9 +187,9 @@ def _rows_of_runs(runs, parts_by_run):
 
 def _of_base(name, series, base_rows):
     """(seconds of a part in a step of the base, why they are unreliable or ""); None: unknown."""
-    found = next((row for row in base_rows if row["part"] == name), None)
-    if found:
-        return _time(found), _why_unreliable(found)
+    part_row = next((row for row in base_rows if row["part"] == name), None)
+    if part_row:
+        return _time(part_row), _why_unreliable(part_row)
     if series.base.devices == 1 and name in OF_SEVERAL_DEVICES:
         return Estimate(0.0, 0.0, 0.0, 0), ""
     return None

@@ -38,7 +38,7 @@ SLOWER, NOT_SHOWN = equivalence.SLOWER, "not shown"
 GROUP = ("site", "device_kind", "device_model")
 # In which only the node differs.
 BLOCK = (*(name for name in CONDITION if name != "node"), *base_flags.FACTS, "session")
-LEAST = 1e-9  # of an eigenvalue; less is rounding
+MIN_EIGENVALUE = 1e-9  # of an eigenvalue; less is rounding
 TAIL = (1 - estimates.CONFIDENCE) / 2
 
 
@@ -116,14 +116,16 @@ def effects(runs: Sequence[Row], margin: float) -> Effects | None:
     residuals, projected = _without_means(logs, of_block), _without_means(on_node, of_block)
     matrix, sums = projected.T @ projected, projected.T @ residuals
     values, vectors = np.linalg.eigh(matrix)
-    values, vectors = values[values > LEAST], vectors[:, values > LEAST]
+    values, vectors = values[values > MIN_EIGENVALUE], vectors[:, values > MIN_EIGENVALUE]
     freedom = len(runs) - len(blocks) - len(values)
     if not len(values) or freedom < 1:
         return None
     squares = (vectors.T @ sums) ** 2 / values
     error = max((residuals @ residuals - squares.sum()) / freedom, estimates.RESOLUTION**2)
     inverse = vectors / values @ vectors.T
-    linked = abs(np.eye(len(names)) - inverse @ matrix) > LEAST  # nodes that share conditions
+    linked = (
+        abs(np.eye(len(names)) - inverse @ matrix) > MIN_EIGENVALUE
+    )  # nodes that share conditions
     fit = _Fit(inverse @ sums, inverse * error, freedom, margin)
     counts = on_node.sum(axis=0).astype(int).tolist()
     compared = [_of_node(fit, number, linked[number], counts) for number in range(len(names))]
@@ -171,7 +173,7 @@ def _of_node(fit, number, linked, counts):
     half = special.stdtrit(fit.freedom, 1 - TAIL) * error
     ratio, low, high = np.exp([mean, mean - half, mean + half]).tolist()
     p = float(special.stdtr(fit.freedom, (mean + np.log1p(fit.margin)) / error))
-    tested = counts[number] >= equivalence.FEWEST_RUNS
+    tested = counts[number] >= equivalence.MIN_RUNS
     return estimates.Estimate(ratio, low, high, counts[number]), p if tested else np.nan
 
 

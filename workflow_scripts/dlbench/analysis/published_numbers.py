@@ -117,9 +117,9 @@ def read(path: Path | str) -> dict[str, Point]:
             row = dict(zip(columns, (cell.strip() for cell in cells), strict=True))
             row.setdefault(OPTIONAL, "")
             stated = _settings(row, where)
-            known = settings.setdefault(row["point"], stated)
-            if known != stated:
-                differ = [name for name in SETTINGS if known.get(name) != stated.get(name)]
+            stated_before = settings.setdefault(row["point"], stated)
+            if stated_before != stated:
+                differ = [name for name in SETTINGS if stated_before.get(name) != stated.get(name)]
                 raise Error(
                     f"{where}: expected the settings of point {row['point']} as on its first "
                     f"line, found another {', '.join(differ)}"

@@ -13,7 +13,7 @@ from dlbench.baselines import rounds
 from dlbench.trainer.calibration import Repeat
 
 MEASURE = "all_reduce"
-LEAST_BYTES, FACTOR = 1 << 10, 2
+MIN_BYTES, FACTOR = 1 << 10, 2
 NUMBER_BYTES = 4  # gradients are float32, also where products are of fewer bits
 
 
@@ -23,12 +23,12 @@ def sizes_bytes(gradients_bytes: Iterable[int]) -> list[int]:
     >>> sizes_bytes([5000])
     [1024, 2048, 4096, 5000]
     """
-    sizes = {LEAST_BYTES, *gradients_bytes}
-    size = LEAST_BYTES
+    sizes = {MIN_BYTES, *gradients_bytes}
+    size = MIN_BYTES
     while size < max(sizes):
         sizes.add(size)
         size *= FACTOR
-    return sorted(size for size in sizes if size >= LEAST_BYTES)
+    return sorted(size for size in sizes if size >= MIN_BYTES)
 
 
 def bus_bytes(size_bytes: int, devices: int) -> float:

@@ -16,7 +16,7 @@ from dlbench.trainer.reading import page_cache
 
 SIZE_BYTES, BLOCK_BYTES = 128 << 20, 1 << 20
 ROUNDS = 3
-MOST_CACHED = 0.01  # of a file that is read cold
+MAX_CACHED = 0.01  # of a file that is read cold
 COLD, WARM = "file_read_cold", "file_read_warm"
 
 
@@ -33,7 +33,7 @@ def rows(folder: Path, size_bytes: int = SIZE_BYTES) -> Iterator[dict[str, Any]]
             cached_share = max(cached_share, page_cache.kept_share(file.fileno()))
             cold.append(_read_s(file.name))
             warm.append(_read_s(file.name))
-    if cached_share > MOST_CACHED:
+    if cached_share > MAX_CACHED:
         reason = f"told to drop the file from memory, the file system kept {cached_share:.0%} of it"
         yield {"measure": COLD, "unit": "GB/s", "unknown": reason}
     else:

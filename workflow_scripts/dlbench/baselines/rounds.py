@@ -10,7 +10,7 @@ import numpy as np
 from dlbench.trainer.calibration import Repeat
 
 ROUNDS, ROUND_S = 5, 0.1
-MOST_PER_ROUND = 2000  # operations
+MAX_PER_ROUND = 2000  # operations
 # An all-gather: the numbers of all processes. It is a barrier, too: none returns before all call.
 Gather = Callable[[list[float]], Any]
 
@@ -45,7 +45,7 @@ def seconds_per_operation(
     slowest(1)
     seconds = [slowest(1)]
     for _ in range(ROUNDS):
-        count = min(max(round(ROUND_S / seconds[-1]), 1), MOST_PER_ROUND)
+        count = min(max(round(ROUND_S / seconds[-1]), 1), MAX_PER_ROUND)
         seconds.append(slowest(count))
     return seconds[1:]
 

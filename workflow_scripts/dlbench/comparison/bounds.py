@@ -30,7 +30,7 @@ from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.study import yaml_files
 from dlbench.study.runs import DEFAULTS
 from dlbench.study.wording import ALWAYS, number, short_labels
-from dlbench.tables.metrics import METRICS, known_metric
+from dlbench.tables.metrics import METRICS, find_metric
 
 KEYS = ("value", "lower", "upper", "unit")
 ROUNDING = 1e-9
@@ -146,7 +146,7 @@ def _read_entry(entry, where):
 
 def _read_bound(match, name, entry, where):
     try:
-        metric = known_metric(name)
+        metric = find_metric(name)
     except Error as error:
         raise Error(f"{where}: {error}") from None
     if not isinstance(entry, dict) or set(entry) != set(KEYS):
@@ -241,7 +241,7 @@ def write(path: str | Path, campaign: Campaign, metric_name: str, tolerance: flo
     Raises:
         Error: no run has the metric, or the tolerance is not between 0 and 1.
     """
-    metric = known_metric(metric_name)
+    metric = find_metric(metric_name)
     if not 0 < tolerance < 1:
         raise Error(f"tolerance: expected a share between 0 and 1, as 0.05, found {tolerance:g}")
     names = [name for name in JOINABLE if campaign.knows(name)]

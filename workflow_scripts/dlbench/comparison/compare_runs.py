@@ -29,14 +29,14 @@ from dlbench.comparison.campaigns import (
     positive,
 )
 from dlbench.records import sessions
-from dlbench.tables.metrics import Metric, known_metric
+from dlbench.tables.metrics import Metric, find_metric
 
 DEFAULT_MARGIN = 0.01
 FAILED, TIMEOUT, SKIPPED = "failed", "timeout", "skipped"
 # The verdict on a combination with a side of which no run finished: the first that a run has.
 VERDICT_BY_STATUS = {"failed": FAILED, "oom": FAILED, "timeout": TIMEOUT, "skipped": SKIPPED}
 NAMED_IF_UNKNOWN = ("site", "device_model", "framework_version", "git_commit")
-MOST_PAIRS = 1_000_000  # of which the nearest partners are looked for
+MAX_PAIRS = 1_000_000  # of which the nearest partners are looked for
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def compare(
     Raises:
         Error: a field or metric does not exist, or there is nothing to compare.
     """
-    metric = known_metric(metric_name or throughput_metric(a, b))
+    metric = find_metric(metric_name or throughput_metric(a, b))
     if not 0 < margin < 1:
         raise Error(f"margin: expected a share between 0 and 1, as 0.01, found {margin:g}")
     join_fields = _join_fields(on, ignore)
@@ -325,12 +325,12 @@ def _verdict(compared, metric):
             "one run a side" if both else f"one run in {'B' if compared.n_a == 1 else 'A'}"
         )
     if compared.verdict == equivalence.TOO_FEW_RUNS:
-        return equivalence.UNDECIDED, f"fewer than {equivalence.FEWEST_RUNS} runs a side"
+        return equivalence.UNDECIDED, f"fewer than {equivalence.MIN_RUNS} runs a side"
     if compared.verdict in (equivalence.SLOWER, equivalence.FASTER):
         return metric.verdict(compared.ratio), ""
     if compared.verdict == equivalence.UNDECIDED:
         needed = compared.repeats_needed
-        more = "over " if needed >= equivalence.MOST_REPEATS else ""
+        more = "over " if needed >= equivalence.MAX_REPEATS else ""
         return compared.verdict, f"{more}{needed} repeats needed" if needed > fewest else ""
     return compared.verdict, ""
 
@@ -365,7 +365,7 @@ def _differs(a, b, joined):
 def _unmatched(sides, joined):
     for side, other in (("A", "B"), ("B", "A")):
         keys = [key for key in sides[side] if key not in sides[other]]
-        looked_for = len(keys) * len(sides[other]) <= MOST_PAIRS
+        looked_for = len(keys) * len(sides[other]) <= MAX_PAIRS
         for key in keys:
             partner = dict(_nearest_values(key, sides[other], joined)) if looked_for else None
             values = dict(zip(joined, key, strict=True))

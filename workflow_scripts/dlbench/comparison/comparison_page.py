@@ -12,7 +12,7 @@ from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.study import wording
 from dlbench.study.runs import DEFAULTS
 
-MOST_UNMATCHED = 50  # of each side, on a page
+MAX_UNMATCHED = 50  # of each side, on a page
 SHORT = 12  # hexadecimal digits of a digest that are shown
 APART = (
     " A and B were measured apart, in no session together: whatever changed in between, as what "
@@ -181,9 +181,9 @@ def _unmatched(comparison):
         rows = [
             [name, str(one.runs), _partner(one)] for name, one in zip(names, of_side, strict=True)
         ]
-        more = (f"and {len(rows) - MOST_UNMATCHED} more",) if len(rows) > MOST_UNMATCHED else ()
+        more = (f"and {len(rows) - MAX_UNMATCHED} more",) if len(rows) > MAX_UNMATCHED else ()
         headings = ("combination", "runs", f"nearest in {other} differs in")
-        table = Table(headings, rows[:MOST_UNMATCHED], right=(1,))
+        table = Table(headings, rows[:MAX_UNMATCHED], right=(1,))
         yield Section(f"Only in {side} ({len(of_side)})", more, table)
 
 

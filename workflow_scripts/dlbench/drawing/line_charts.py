@@ -14,11 +14,11 @@ from matplotlib.transforms import offset_copy
 
 from dlbench.analysis.estimates import Estimate
 from dlbench.drawing import styles
-from dlbench.drawing.series import MOST_PANELS, MOST_SERIES, Series
+from dlbench.drawing.series import MAX_PANELS, MAX_SERIES, Series
 
 FAILED = {"oom": "out of\nmemory", "timeout": "time\nlimit"}
 X_ROOM = 1.35  # left and right of the outermost values, a factor
-MOST_CROSSES = 3  # above one another; more are counted
+MAX_CROSSES = 3  # above one another; more are counted
 LEGEND_LINE_INCHES, CHARACTER_INCHES = 0.19, 0.072
 NARROW_INCHES = 6.0  # figures below have their legend beside them
 
@@ -64,7 +64,7 @@ def draw(
         names = {s.name: s for s in itertools.chain(*shown.values())}
         notes = "\n".join(filter(None, (left_out, styles.star_note(figure))))
         if len(names) > 1 or left_out:
-            if len(shown) == 1 and len(names) <= styles.MOST_DIRECT_LABELS and not left_out:
+            if len(shown) == 1 and len(names) <= styles.MAX_DIRECT_LABELS and not left_out:
                 _name_ends(panel_axes[0], ends, names)
             else:
                 legend(figure, names.values(), notes)
@@ -78,15 +78,15 @@ def _capped(panels):
     """(the panels that are drawn, a note on those and the series that are not)."""
     indices = {s.index for s in itertools.chain(*panels.values())}
     shown = {
-        key: [s for s in series if s.index < MOST_SERIES]
-        for key, series in itertools.islice(panels.items(), MOST_PANELS)
+        key: [s for s in series if s.index < MAX_SERIES]
+        for key, series in itertools.islice(panels.items(), MAX_PANELS)
     }
     shown = {key: series for key, series in shown.items() if series}
     not_drawn = []
-    if len(indices) > MOST_SERIES:
-        not_drawn.append(f"{len(indices) - MOST_SERIES} of {len(indices)} series")
-    if len(panels) > MOST_PANELS:
-        not_drawn.append(f"{len(panels) - MOST_PANELS} of {len(panels)} panels")
+    if len(indices) > MAX_SERIES:
+        not_drawn.append(f"{len(indices) - MAX_SERIES} of {len(indices)} series")
+    if len(panels) > MAX_PANELS:
+        not_drawn.append(f"{len(panels) - MAX_PANELS} of {len(panels)} panels")
     return shown, f"{' and '.join(not_drawn)} not drawn: see runs.parquet" if not_drawn else ""
 
 
@@ -163,7 +163,7 @@ def line(
     if not points:
         return []
     looks = marks(series)
-    if position[1] > styles.MOST_DIRECT_LABELS:
+    if position[1] > styles.MAX_DIRECT_LABELS:
         looks |= {"linewidth": 1.2, "markersize": 5}
     x = styles.side_by_side([x for x, _ in points], *position)
     values = [estimate.value for _, estimate in points]
@@ -220,7 +220,7 @@ def failures(axes: Axes, all_series: Iterable[Series]) -> list[float]:
             failed_at.setdefault(x, []).append((colour, status, failed, tried))
     for x, failed_series in failed_at.items():
         colours = [colour for colour, *_ in failed_series]
-        if len(failed_series) > MOST_CROSSES:
+        if len(failed_series) > MAX_CROSSES:
             colours = [styles.GREY]
         for height, colour in enumerate(colours):
             axes.plot(

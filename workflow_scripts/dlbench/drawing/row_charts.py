@@ -16,7 +16,7 @@ from dlbench.drawing import styles
 from dlbench.drawing.line_charts import FAILED
 from dlbench.log.event_fields import ENDED_WELL
 
-MOST_ROWS = 48  # of a figure; a note counts further ones
+MAX_ROWS = 48  # of a figure; a note counts further ones
 ROW_INCHES, FRAME_INCHES = 0.34, 1.5
 NAME_CHARACTERS = 44
 AXES_INCHES, CHARACTER_INCHES = 4.4, 0.075
@@ -82,7 +82,7 @@ def _laid_out(groups):
     for heading, conditions in groups.items():
         lines += [(*heading, None)] if len(groups) > 1 else []
         lines += [(name or "all runs", None, runs) for name, runs in conditions]
-    shown = lines[:MOST_ROWS]
+    shown = lines[:MAX_ROWS]
     rows, labels = [], []
     for y, (name, subheading, runs) in zip(range(len(shown) - 1, -1, -1), shown, strict=True):
         labels.append((y, name, subheading))

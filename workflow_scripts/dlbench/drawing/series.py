@@ -23,7 +23,7 @@ from dlbench.study.runs import READING
 from dlbench.tables import timing_sources
 
 LONGEST = 64  # characters of a setting in a name; an importer may bring any text
-MOST_SERIES, MOST_PANELS = 40, 24  # of a figure; a note counts further ones
+MAX_SERIES, MAX_PANELS = 40, 24  # of a figure; a note counts further ones
 # What makes a condition, in the order of its name; fields that are not placed here come last.
 _PLACED = (
     "model",

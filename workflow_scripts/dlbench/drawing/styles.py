@@ -27,9 +27,9 @@ TEXT_COLOURS = {"#E69F00": "#B37700", "#56B4E9": "#2E86B5"}
 MARKERS = ("o", "s", "^", "D", "v", ">")
 LINES = ("-", "--")
 GREY, LIGHT = "#5f5f5f", "#e2e2e2"
-MOST_DIRECT_LABELS = 6
-MOST_ABOVE = 1.1  # of the axes' height: above it a name would be among those of the next panel
-MOST_APART = 0.35  # share of the axis between ends of lines that are named there
+MAX_DIRECT_LABELS = 6
+MAX_ABOVE = 1.1  # of the axes' height: above it a name would be among those of the next panel
+MAX_APART = 0.35  # share of the axis between ends of lines that are named there
 NOTE_INCHES = 0.22  # of a line below all panels
 LEGEND_LINES = 15  # of a column beside axes
 NAME_CHARACTERS = 26  # of a line of a series' name
@@ -187,8 +187,8 @@ def name_series(axes: Axes, ends: Sequence[tuple[Any, ...]]) -> None:
     Args:
         ends: (x, y, name, colour) of the last point of each series.
     """
-    if len(ends) > MOST_DIRECT_LABELS:
-        _legend_beside(axes, ends)
+    if len(ends) > MAX_DIRECT_LABELS:
+        _legend_right(axes, ends)
         return
     to_fraction = axes.transData + axes.transAxes.inverted()
     height_points = axes.get_window_extent().height * 72 / axes.figure.dpi
@@ -198,8 +198,8 @@ def name_series(axes: Axes, ends: Sequence[tuple[Any, ...]]) -> None:
         for x, y, name, colour in ends
     ]
     rightmost, leftmost = (pick(end[0] for end in placed) for pick in (max, min))
-    if rightmost - leftmost > MOST_APART:
-        _legend_beside(axes, ends)
+    if rightmost - leftmost > MAX_APART:
+        _legend_right(axes, ends)
         return
     placed.sort(key=lambda end: end[1])
     for end in placed:
@@ -208,8 +208,8 @@ def name_series(axes: Axes, ends: Sequence[tuple[Any, ...]]) -> None:
     for below, above in itertools.pairwise(placed):
         lines = 1 + (below[2].count("\n") + above[2].count("\n")) / 2
         above[1] = max(above[1], below[1] + lines * line)
-    if placed and placed[-1][1] + (1 + placed[-1][2].count("\n")) / 2 * line > MOST_ABOVE:
-        _legend_beside(axes, ends)
+    if placed and placed[-1][1] + (1 + placed[-1][2].count("\n")) / 2 * line > MAX_ABOVE:
+        _legend_right(axes, ends)
         return
     for x, y, name, colour in placed:
         axes.annotate(
@@ -225,7 +225,7 @@ def name_series(axes: Axes, ends: Sequence[tuple[Any, ...]]) -> None:
         )
 
 
-def _legend_beside(axes, ends):
+def _legend_right(axes, ends):
     """A legend right of the axes, in columns; the figure grows by the widest of its legends."""
     figure = axes.figure
     columns = math.ceil(len(ends) / LEGEND_LINES)

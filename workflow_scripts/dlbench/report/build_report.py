@@ -33,8 +33,8 @@ from dlbench.study import contradictions, wording
 from dlbench.study.runs import CONDITION, is_sentinel
 from dlbench.tables import baseline_columns, parquet_files, table_columns, timing_sources
 
-MOST_FINDINGS = 3
-MOST_GROUPS = 20  # of the coverage that is seen at once
+MAX_FINDINGS = 3
+MAX_GROUPS = 20  # of the coverage that is seen at once
 ORDER = ("ok", "unstable", "stale", *event_log.FAILED, "skipped", "excluded", "imported")
 REQUIRED = ("runs", "evals", "coverage", "comparisons", "speedups", "sentinels")
 # Tables that are shown as they are: (what a row is, the columns that come first).
@@ -172,8 +172,8 @@ def read(
         statuses=_statuses(coverage),
         fastest=report_tables.fastest(runs),
         without_rate=_workloads_without_rate(runs),
-        findings=all_findings[:MOST_FINDINGS],
-        further=all_findings[MOST_FINDINGS:],
+        findings=all_findings[:MAX_FINDINGS],
+        further=all_findings[MAX_FINDINGS:],
         limits=limit_sentences.sentences(
             runs,
             _rows_of(folder, "explanations"),
@@ -290,7 +290,7 @@ def _combination(text):
 
 
 def _groups(runs, coverage):
-    """([(name, {status: runs}), ...], what makes a group): as fine as MOST_GROUPS allows."""
+    """([(name, {status: runs}), ...], what makes a group): as fine as MAX_GROUPS allows."""
     status = {row["run_id"]: row["status"] for row in coverage}
     fields = [name for name in (*wording.NAMED, *CONDITION) if name != "seed"]
     fields = [
@@ -299,7 +299,7 @@ def _groups(runs, coverage):
         if name in wording.ALWAYS[:2] or len({str(row.get(name)) for row in runs}) > 1
     ]
     groups = _grouped(runs, fields)
-    while len(groups) > MOST_GROUPS and len(fields) > 1:
+    while len(groups) > MAX_GROUPS and len(fields) > 1:
         fields.pop()
         groups = _grouped(runs, fields)
     values = [dict(zip(fields, key, strict=True)) for key in groups]

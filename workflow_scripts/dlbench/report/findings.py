@@ -167,7 +167,7 @@ def _caveats(row):
         sentences += _not_after_correction(row)
         needed = row.get("repeats_needed") or 0
         if needed > min(row["n_a"], row["n_b"]):
-            more = "at least " if needed >= equivalence.MOST_REPEATS else "about "
+            more = "at least " if needed >= equivalence.MAX_REPEATS else "about "
             sentences.append(f"It takes {more}{needed} repeats of each for a verdict.")
     if row.get("base_flags"):
         differences = base_flags.clause(row["base_flags"], "the two sides", "also differ in")
@@ -224,7 +224,7 @@ def _scaling_findings(rows):
     low, high = best.get("efficiency_ci95_low"), best.get("efficiency_ci95_high")
     runs = min(best["runs"], best["base_runs"])
     undecided = low is not None and low * widest <= 1 <= high * widest
-    evidence = SHOWN if runs >= equivalence.FEWEST_RUNS else INDICATED
+    evidence = SHOWN if runs >= equivalence.MIN_RUNS else INDICATED
     evidence = OPEN if low is None or undecided else evidence
     speedup, base_rate = wording.number(best["speedup"]), _base_rate(best)
     text = (

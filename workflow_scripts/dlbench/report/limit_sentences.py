@@ -27,7 +27,7 @@ PART_LABELS = step_findings.PART_LABELS | {
     explanations.SHARING: "devices that slow one another down",
 }
 FEWER_ITEMS = "computing fewer items at once"
-LEAST = 0.005  # of the efficiency, that is named
+MIN_NAMED = 0.005  # of the efficiency, that is named
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _sentence(limit, subject, text):
     is_resolved = limit.is_resolved and limit.agrees and bool(limit.resolved)
     runs = (limit.point.runs, limit.base.runs)
     probes = [part.loss.runs for part in limit.resolved]
-    enough = min(*map(len, runs), *probes) >= equivalence.FEWEST_RUNS
+    enough = min(*map(len, runs), *probes) >= equivalence.MIN_RUNS
     disturbed = base_flags.is_disturbed(*runs[0], *runs[1])
     evidence = SHOWN if is_resolved and enough and not disturbed else INDICATED
     tables = ["speedups"] + ["explanations"] * bool(limit.parts)
@@ -131,7 +131,7 @@ def _sentence_text(limit: Limit) -> str:
     if not limit.agrees:
         resolved = _number(limit.resolved_loss)
         return f"{start}; its probes lose more ({resolved}), so the loss is not split into parts."
-    named = [part for part in limit.resolved if part.loss.value >= LEAST]
+    named = [part for part in limit.resolved if part.loss.value >= MIN_NAMED]
     lost = [f"{_number(part.loss.value)} {_resolved_label(part, limit)}" for part in named]
     if lost and limit.residual.low > 0:
         lost.append(f"{_number(limit.residual.value)} not resolved")
@@ -170,7 +170,7 @@ def _bandwidth_note(part: Part, attained: AllReduce) -> str:
 
 def _expected(attained: AllReduce, loss: Estimate) -> str:
     """A clause that compares a loss with that to an all-reduce at the baselines' speed, or ""."""
-    if attained.loss is None or attained.loss.value < LEAST:
+    if attained.loss is None or attained.loss.value < MIN_NAMED:
         return ""
     speed = _speed(attained.bus_bytes, attained.time.value)
     expected, lost = _number(attained.loss.value), _number(loss.value)
@@ -209,7 +209,7 @@ def _share(estimate):
 
 def _number(share: float) -> str:
     """A share with two digits, as 0.84, 0.004 or -0.02 with a true minus."""
-    text = f"{share:.2f}" if abs(share) >= LEAST or not share else f"{share:.1g}"
+    text = f"{share:.2f}" if abs(share) >= MIN_NAMED or not share else f"{share:.1g}"
     return text.replace("-", "\u2212")
 
 

@@ -9,7 +9,7 @@ from dlbench.report import finding_words
 from dlbench.report.findings import EVIDENCE, INDICATED, SHOWN, Finding
 from dlbench.tables.cells import Row
 
-MOST_NAMED = 5  # in the text; all are in the table
+MAX_NAMED = 5  # in the text; all are in the table
 
 
 def findings(rows: Iterable[Row]) -> list[Finding]:
@@ -34,12 +34,12 @@ def _finding(group, named, several_sites):
     first = named[0]
     evidence = INDICATED if first["disturbed"] else SHOWN
     number, interval = _ratio(first)
-    names = ", ".join(row["node"] for row in named[:MOST_NAMED])
-    names += f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    names = ", ".join(row["node"] for row in named[:MAX_NAMED])
+    names += f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
     headline = f"node {names} is slower than the others"
     if len(named) > 1:
         headline = f"{len(named)} of {len(group)} nodes are slower than the others: {names}"
-    details = "; ".join(map(_evidence, named[:MOST_NAMED]))
+    details = "; ".join(map(_evidence, named[:MAX_NAMED]))
     text = (
         f"{details}. Compared in the same conditions and sessions with the middle half of the "
         f"{phrases.counted(len(group) - 1, 'other')}; p is the chance of such runs of a node that "

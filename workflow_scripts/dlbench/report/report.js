@@ -3,7 +3,7 @@
 "use strict";
 
 const SLICE = 60; // rows that are drawn at a time
-const MOST_CHOICES = 25; // distinct texts of a column that is filtered by a list
+const MAX_CHOICES = 25; // distinct texts of a column that is filtered by a list
 const PRINTED = 9; // columns on paper
 const NONE = "\u2013";
 const KINDS = {
@@ -173,7 +173,7 @@ class Table {
     for (const column of this.seen) {
       const label = `Filter ${column.name}`;
       let input;
-      if (column.levels && column.levels.length <= MOST_CHOICES) {
+      if (column.levels && column.levels.length <= MAX_CHOICES) {
         input = made("select", { "aria-label": label }, made("option", { value: "" }, "all"));
         for (const text of column.sorted) input.append(made("option", { value: text }, text));
       } else {

@@ -16,7 +16,7 @@ from PIL import Image
 from dlbench import Error
 from dlbench.common import plugins
 
-MOST_SVG_BYTES = 200_000
+MAX_SVG_BYTES = 200_000
 INVISIBLE = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", re.DOTALL)
 PATH = re.compile(r'(?<= d=")[^"]*')
 DIGITS = re.compile(r"(\.\d\d)\d+")
@@ -54,7 +54,7 @@ def figure(name: str, folder: Path) -> Figure:
         raise Error(f"{folder / name}.svg: expected an SVG with its size in points")
     width, height = (round(POINTS * float(side)) for side in size.groups())
     svg = _minified(text)
-    is_small = len(svg) <= MOST_SVG_BYTES
+    is_small = len(svg) <= MAX_SVG_BYTES
     return Figure(
         name=name,
         title=docstring.splitlines()[0].rstrip("."),

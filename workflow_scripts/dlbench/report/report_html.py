@@ -25,9 +25,9 @@ from dlbench.report.limit_sentences import Sentence
 
 TEMPLATE, SCRIPT = "report/report.html.jinja", "report/report.js"
 STYLES = ("pages/page.css", "report/report.css")
-MOST_FASTEST = 4
-MOST_LIMITS = 6  # of the sentences on series that are seen at once
-MOST_VALUES = 6  # of a fact about the machine that are seen at once
+MAX_FASTEST = 4
+MAX_LIMITS = 6  # of the sentences on series that are seen at once
+MAX_VALUES = 6  # of a fact about the machine that are seen at once
 SECTIONS = {
     "summary": "Summary",
     "coverage": "Coverage",
@@ -57,9 +57,9 @@ def html_page(report: Report) -> str:
         style=style,
         script=script,
         policy=_policy(style, script),
-        most_fastest=MOST_FASTEST,
-        most_limits=MOST_LIMITS,
-        most_values=MOST_VALUES,
+        most_fastest=MAX_FASTEST,
+        most_limits=MAX_LIMITS,
+        most_values=MAX_VALUES,
         badge_of_evidence=BADGES,
         badge_of_status=_badge_of_status,
         colour=_colour,

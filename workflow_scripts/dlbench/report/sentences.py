@@ -15,10 +15,10 @@ from dlbench.tables import timing_sources
 from dlbench.trainer import engine
 
 Row = dict[str, Any]
-MOST_NOTES = 8
-MOST_PARTS = 3  # of the time of runs that are named
+MAX_NOTES = 8
+MAX_PARTS = 3  # of the time of runs that are named
 CUDA = "CUDA runtime"  # its library cudart, as a fact of a run
-FEWEST_RUNS = 3  # runs of a combination, below which there is no verdict
+MIN_RUNS = 3  # runs of a combination, below which there is no verdict
 # The packages of frameworks, each framework's first one before what some of them share.
 _PACKAGES = sorted(
     {(place, name) for one in engine.names() for place, name in enumerate(engine.packages(one))}
@@ -169,7 +169,7 @@ def time_spent(spent_s: Mapping[str, float]) -> str:
         return ""
     productive = sum(spent_s.get(part, 0.0) for part in account.PRODUCTIVE)
     others = {part: s for part, s in spent_s.items() if part not in account.PRODUCTIVE}
-    largest = sorted(others, key=lambda part: -others[part])[:MOST_PARTS]
+    largest = sorted(others, key=lambda part: -others[part])[:MAX_PARTS]
     shares = {part: round(100 * others[part] / whole_s) for part in largest}
     texts = [f"{share} % {part.replace('_', ' ')}" for part, share in shares.items() if share]
     goodput = f"{100 * productive / whole_s:.0f} % in steps (goodput)"
@@ -236,7 +236,7 @@ def caveats(
 
 def _on_repeats(runs):
     sizes = Counter(
-        min(len(well), FEWEST_RUNS)
+        min(len(well), MIN_RUNS)
         for _, group in report_tables.conditions(runs)
         if (well := [row for row in group if row["status"] in event_fields.ENDED_WELL])
     )
@@ -285,10 +285,10 @@ def _on_sources(runs):
             if note:
                 notes.setdefault(phrases.without_numbers(note), []).append(note)
     commonest = sorted(notes.values(), key=lambda group: (-len(group), group[0]))
-    for group in commonest[:MOST_NOTES]:
+    for group in commonest[:MAX_NOTES]:
         yield f"Note on {phrases.counted(len(group), 'run')}: {phrases.merge(group)}"
-    if len(commonest) > MOST_NOTES:
-        yield f"{len(commonest) - MOST_NOTES} further kinds of notes are in the table of runs."
+    if len(commonest) > MAX_NOTES:
+        yield f"{len(commonest) - MAX_NOTES} further kinds of notes are in the table of runs."
 
 
 def _on_bases(speedups, comparisons):
@@ -395,7 +395,7 @@ def _on_checks(runs, coverage):
             f"nothing is compared with them; {opposed[0][contradictions.REASON]}."
         )
     unlike = Counter(row["repeats_differ"] for row in runs if row.get("repeats_differ"))
-    for difference, count in unlike.most_common(MOST_NOTES):
+    for difference, count in unlike.most_common(MAX_NOTES):
         yield f"{_are(count, 'run')} unlike the first repeat of their combination: {difference}."
     stale = sum(row["status"] == "stale" for row in coverage)
     if stale:

@@ -61,7 +61,7 @@ def _finding(rows, runs):
         headline = f"What a step is made of cannot be resolved: {name}"
     evidence = OPEN
     if first:  # each part has as few probes as the fewest of them
-        enough = min(row["runs"] for row in resolved) >= equivalence.FEWEST_RUNS
+        enough = min(row["runs"] for row in resolved) >= equivalence.MIN_RUNS
         evidence = SHOWN if enough else INDICATED
     return Finding(
         headline=headline,

@@ -33,7 +33,7 @@ from dlbench.tables import parquet_files, run_columns, table_columns
 PARTITION = ("site", "model", "strategy")
 TABLES = {"runs": table_columns.RUNS, **run_columns.RUN_TABLES}
 ROW_GROUP = 100_000  # rows at which a row group is written, if no run has more
-MOST_WAITING = 500  # runs without so many rows
+MAX_WAITING = 500  # runs without so many rows
 MARK = "_dlbench.json"  # readers leave out names that begin so
 
 
@@ -125,7 +125,7 @@ def _table_appender(part, name, key):
 
     def append(table):
         waiting.append(table)
-        if sum(table.num_rows for table in waiting) >= ROW_GROUP or len(waiting) >= MOST_WAITING:
+        if sum(table.num_rows for table in waiting) >= ROW_GROUP or len(waiting) >= MAX_WAITING:
             flush()
 
     def flush():

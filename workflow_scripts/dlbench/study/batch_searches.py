@@ -1,10 +1,9 @@
-"""`batch_per_device: max` in a block: for which combinations the largest batch is found, and where.
+"""Searches for the largest batch, for blocks with `batch_per_device: max`, and their results.
 
-- A search stands for all combinations that take the same memory: they agree in all fields that
-  change it, and evaluate or do not. So repeats, and rates of learning, have one batch.
-- What was found lies in results/batches/{search}/found.json, with the tries beside it, and stays
-  until somebody forgets it (forget_runs.py): code that changes trains runs again, with the batch
-  that they have.
+- Combinations that need the same memory share a search: they agree in all fields that change it,
+  and in whether they evaluate. So repeats and learning rates have one batch.
+- A result is results/batches/{search}/found.json, with the tries beside it. It stays until somebody
+  forgets it (forget_runs.py): when code changes, runs are trained again with the batch they have.
 """
 
 import dataclasses
@@ -31,12 +30,12 @@ NOT_YET = "its largest batch is not found yet; the next start, or `snakemake bat
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
-        batch: items of a device; None if there is none.
-        reason: why no larger one is taken, or none at all.
-        skipped: whether nothing was tried, since the machine could not do it.
+        batch: items per device; None if no batch fits.
+        reason: why no larger batch was taken, or none at all.
+        skipped: whether the machine could not do the search, so that nothing was tried.
         tries: each batch that was tried, as dlbench/starting/find_batch.py writes it.
     """
 
@@ -48,7 +47,7 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class Search:
-    """The search for the largest batch of some combinations; `run` is its try of the least one."""
+    """The search for the largest batch of some combinations; `run` tries the smallest batch."""
 
     run: Run
 
@@ -66,12 +65,12 @@ class Search:
 
     @property
     def output(self) -> Path:
-        """The file that says what was found."""
+        """The file with the result."""
         return self.folder / RESULT_FILE
 
     @property
     def unit(self) -> int:
-        """What the batch is a multiple of: the parts in which a device computes it."""
+        """The batch is a multiple of this: a device accumulates gradients over so many parts."""
         return self.run.accumulate_steps
 
     def attempt(self, batch: int) -> Run:
@@ -80,17 +79,17 @@ class Search:
 
     def label(self) -> str:
         """One line for people."""
-        words = self.attempt(0).label().replace(" batch 0,", ",").removesuffix(", repeat 1")
-        return f"largest batch of {words}"
+        label = self.attempt(0).label().replace(" batch 0,", ",").removesuffix(", repeat 1")
+        return f"largest batch of {label}"
 
 
 class Batches:
-    """The searches that a config asks for, and what they found.
+    """The searches that a config needs, and their results.
 
     Attributes:
         searches: {id: Search}.
-        results: {id: SearchResult} of those that are done.
-        least: of each combination that asks for one its run with the least batch.
+        results: {id: SearchResult} of the finished searches.
+        least: the run with the smallest batch of each combination that has batch_per_device: max.
     """
 
     def __init__(self, images: dict[str, Any]) -> None:
@@ -100,10 +99,10 @@ class Batches:
         self._images = images
 
     def find(self, combination: dict[str, Any], where: str) -> tuple[Search, SearchResult]:
-        """The search for the largest batch of a combination, and what is known of that.
+        """The search for the largest batch of a combination, and its result so far.
 
         Raises:
-            ConfigError: such a combination cannot be, or its largest batch cannot be found.
+            ConfigError: the combination is invalid, or its largest batch cannot be found.
         """
         least = {**combination, "batch_per_device": combination.get("accumulate_steps", 1)}
         run = matrix.run_from_values(least, where, self._images)
@@ -125,8 +124,8 @@ class Batches:
 
     @property
     def none_fits(self) -> str:
-        """Why the searches found nothing, and what to do; "" if there is none that did not."""
-        failed = {key: one.reason for key, one in self.results.items() if one.batch is None}
+        """Why searches failed and what to do about it; "" if none failed."""
+        failed = {key: r.reason for key, r in self.results.items() if r.batch is None}
         if not failed:
             return ""
         reasons = "; ".join(dict.fromkeys(failed.values()))
@@ -134,7 +133,7 @@ class Batches:
 
 
 def search_for(run: Run) -> Search:
-    """The search for the largest batch of a run, whose own batch does not matter."""
+    """The search for the largest batch of a run; the run's batch does not matter."""
     evaluates = run.evaluate == "yes" or bool(run.evaluate == "auto" and run.epochs)
     same = {k: v for k, v in run.values().items() if DECLARED[k].changes_memory}
     return Search(
@@ -150,8 +149,8 @@ def search_for(run: Run) -> Search:
 
 
 def _entered_by_command(run):
-    """The options of the runtime for tries: Snakemake's directive enters an image once for each
-    job, and a search is one job with many tries.
+    """The runtime's options for tries. Snakemake's container directive enters an image once for
+    each job, and a search is one job with many tries, so each try enters it by command.
     """
     known = plugins.constants("runtimes", run.runtime)["OPTIONS"]
     if "start" not in known:
@@ -172,33 +171,33 @@ def unsupported(run: Run) -> str | None:
 
 
 def read_result(search_id: str) -> SearchResult | None:
-    """What was found; None as long as nothing is, or its file does not say what."""
+    """Read the result of a search; None if its file is missing or invalid."""
     content = files.read_json(FOLDER / search_id / RESULT_FILE)
     if content is None or content.get("search") != search_id:
         return None
     batch, reason, tries = (content.get(key) for key in ("batch_per_device", "reason", "tries"))
-    right_batch = batch is None or (type(batch) is int and batch >= 1)
-    if not (right_batch and isinstance(reason, str) and reason and _are_valid_tries(tries)):
+    is_valid_batch = batch is None or (type(batch) is int and batch >= 1)
+    if not (is_valid_batch and isinstance(reason, str) and reason and _are_valid_tries(tries)):
         return None
     return SearchResult(batch, reason, content.get("skipped") is True, tuple(tries or ()))
 
 
 def failed_searches(statuses: Container[str], text: str = "") -> list[str]:
-    """The ids of all searches in the results that found no batch, by how their last try ended.
+    """The ids of all searches that found no batch and whose last try has one of these statuses.
 
     Args:
-        statuses: of that try; where it ended well but took too much of the memory, or is not
-            listed since it failed, `failed`.
-        text: that the reason must have in it, in capitals or not.
+        statuses: `failed` also selects searches whose last try ended well but took too much
+            memory, and those without a listed try.
+        text: must occur in the reason, in capitals or not.
     """
     ids = []
     for path in sorted(FOLDER.glob(f"*/{RESULT_FILE}")):
-        one = read_result(path.parent.name)
-        if one is None or one.batch is not None or one.skipped:
+        result = read_result(path.parent.name)
+        if result is None or result.batch is not None or result.skipped:
             continue  # the next start searches again, or there is a batch
-        status = one.tries[-1]["status"] if one.tries else "failed"
+        status = result.tries[-1]["status"] if result.tries else "failed"
         status = status if status in event_log.FAILED else "failed"
-        if status in statuses and text.lower() in one.reason.lower():
+        if status in statuses and text.lower() in result.reason.lower():
             ids.append(path.parent.name)
     return ids
 

@@ -1,8 +1,8 @@
-"""Whether the numbers of a run agree: its rate, and its batch over the time of a step.
+"""Check that the numbers of a run agree: its rate must be its batch over the time of a step.
 
-One of the three is not what it is taken for where they do not: a rate of all devices beside the
-steps of one, tokens for sequences, a batch of one process. Nobody can say which, so the row says
-it in its column `contradicts`, and is in no mean, speedup, comparison, law or finding.
+If it is not, one of the three was misread: a rate of all devices beside the steps of one, tokens
+taken for sequences, the batch of one process. Nobody can tell which, so the column `contradicts` of
+the row says so, and the row enters no mean, speedup, comparison, law or finding.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ def marked(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def withheld(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row that `marked` made, for means and comparisons: of contradictory numbers it has none.
+    """A row of `marked` for means and comparisons: contradictory numbers are None.
 
     >>> row = marked({"images_per_second": 48.0, "global_batch": 32, "step_time_mean_s": 5.0})
     >>> withheld(row)["images_per_second"], withheld(row)["global_batch"]
@@ -47,8 +47,8 @@ def withheld(row: Mapping[str, Any]) -> dict[str, Any]:
 def describe_contradiction(row: Mapping[str, Any]) -> str:
     """How rate, batch and step time of a row of the runs table differ; "" where they agree.
 
-    They agree if one of them is unknown. Copies that are trained at once have the mean of their
-    rates, which exceeds the rate of their mean time by the square of their scatter, about.
+    They agree if one of them is unknown. For copies that are trained at once the rate is the mean
+    of their rates, which exceeds the rate by the mean time by about the square of their scatter.
 
     >>> describe_contradiction(
     ...     {"images_per_second": 48.05, "global_batch": 32, "step_time_mean_s": 5.33}
@@ -65,13 +65,15 @@ as much, as if one were of a single device or process and the other of 8'
     if 1 / (1 + allowed) <= ratio <= 1 + allowed:
         return ""
     larger = max(ratio, 1 / ratio)
-    words = f"{larger:.3g} times as much" if larger >= 2 else f"{100 * (larger - 1):.3g} % apart"
+    difference = f"{larger:.3g} times as much"
+    if larger < 2:
+        difference = f"{100 * (larger - 1):.3g} % apart"
     whole = round(larger) if larger < MOST_DEVICES else 0
     if whole >= 2 and abs(larger / whole - 1) <= MOST_DIFFERENCE:
-        words += f", as if one were of a single device or process and the other of {whole}"
+        difference += f", as if one were of a single device or process and the other of {whole}"
     return (
         f"images_per_second is {rate:.4g}, global_batch / step_time_mean_s is {batch:g} / "
-        f"{time_s:.4g} s = {batch / time_s:.4g}: {words}"
+        f"{time_s:.4g} s = {batch / time_s:.4g}: {difference}"
     )
 
 

@@ -1,7 +1,7 @@
-"""What the items of runs are, and in what their rates are told: images, or tokens of a text.
+"""What the items of runs are called, and the unit of their rates: images, or tokens of a text.
 
-By the shape of one input: a picture has rows and columns, a text is one line of tokens. An item of
-a text is a sequence; its tokens are what is read of it in a second.
+The shape of one input decides: an image has rows and columns, a sequence is one row of tokens.
+Rates of sequences are given in tokens per second.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ class Unit(NamedTuple):
 
     Attributes:
         plural: its name.
-        per_item: how many of them an item has; of sequences of several lengths the longest's.
+        per_item: how many of them an item has; the most, if sequences differ in length.
         item: what an item is called.
     """
 
@@ -50,13 +50,13 @@ def tokens(shape: Shape) -> int | None:
 
 
 def unit(shapes: Iterable[Shape], one_factor: bool = False) -> Unit:
-    """In what the rates of some runs are told: what all their items have in common.
+    """The unit of the rates of some runs: the one that all their items share.
 
-    Items of unknown shape are taken for images, which most logs of others are about.
+    Items of unknown shape count as images, as most logs of other programs are about images.
 
     Args:
-        one_factor: rates are told by one factor for all, so sequences of several lengths are not
-            told in tokens.
+        one_factor: all rates are converted by one factor, so sequences of several lengths cannot be
+            given in tokens.
 
     >>> unit(["128", "128"]).plural, unit(["32x32x1", None]).plural, unit(["128", None]).plural
     ('tokens', 'images', 'items')
@@ -77,7 +77,7 @@ def unit(shapes: Iterable[Shape], one_factor: bool = False) -> Unit:
 def columns(
     shape: Shape, images_per_second: float | None, devices: int | None = None
 ) -> dict[str, str | float]:
-    """What an item is, and the rates in tokens and of a device, as far as they follow.
+    """Columns of a table: the name of an item, and rates in tokens and per device, if known.
 
     >>> columns("20", 3.0), columns("32x32x1", 3.0), columns(None, 3.0)
     ({'item': 'sequence', 'tokens_per_second': 60.0}, {'item': 'image'}, {})

@@ -1,8 +1,8 @@
-"""The matrix of a config: its blocks expanded into combinations, and those into runs.
+"""The matrix of a config: expand its blocks into combinations, and those into runs.
 
-Checks of one run that a schema cannot express (names of files, values that exclude each other) are
-here. Every error names the block and the key, the value found, what is allowed and the nearest
-valid name.
+Here are the checks of one run that a schema cannot express: names of files, and values that exclude
+each other. Every error names the block, the key, the value, what is allowed and the nearest valid
+name.
 """
 
 import functools
@@ -24,7 +24,7 @@ from dlbench.study.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run
 from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
 
-# Fields that say one thing in several ways.
+# Groups of fields of which a combination has one.
 ALTERNATIVES = ({"batch_per_device", "global_batch"}, {"steps", "epochs"})
 
 
@@ -52,12 +52,12 @@ def expand(
     combinations = _products(axes, where)
     rules = block.get("exclude", [])
     matching = lookup([{k: v for k, v in rule.items() if k != "reason"} for rule in rules])
-    kept, excluded, used = [], [], 0
+    included, excluded, used = [], [], 0
     for combination in combinations:
         matched = matching(functools.partial(_value_of, combination))
         used |= matched
         if not matched:
-            kept.append((where, combination))
+            included.append((where, combination))
         else:
             rule = rules[_lowest_bit(matched)]
             reason = rule.get("reason", "excluded in the config")
@@ -67,11 +67,12 @@ def expand(
     single = {key: values[0] for key, values in axes.items() if len(values) == 1}
     for index, entry in enumerate(block.get("include", [])):
         place = f"{where}.include[{index}]"
-        # What an entry says takes the place of what the block says, also in other words.
-        said = [key for group in ALTERNATIVES if group & entry.keys() for key in group]
-        inherited = {key: value for key, value in single.items() if key not in said}
-        kept += [(place, one) for one in _products(_axes({**inherited, **entry}, place), place)]
-    return kept, excluded
+        # A field of the entry replaces that of the block, and its alternatives too.
+        replaced = [key for group in ALTERNATIVES if group & entry.keys() for key in group]
+        inherited = {key: value for key, value in single.items() if key not in replaced}
+        added = _products(_axes({**inherited, **entry}, place), place)
+        included += [(place, combination) for combination in added]
+    return included, excluded
 
 
 def _products(axes, where):
@@ -80,30 +81,30 @@ def _products(axes, where):
 
 
 def lookup(entries: Sequence[Mapping[str, Any]]) -> Callable[[Callable[[str], Any]], int]:
-    """A function that says which of some entries match a run, without trying one by one.
+    """Index some entries, so that those that match a run are found without trying each.
 
     Args:
-        entries: each gives fields one value or several. One without fields matches nothing.
+        entries: each gives fields one value or several. An entry without fields matches nothing.
 
     Returns:
-        A function of one that gives the value of a field. It returns an integer whose bit n is
-        set if entry n matches.
+        A function. Its argument is a function from the name of a field to its value in a run; it
+        returns an integer whose bit n is set if entry n matches.
     """
     everything = sum(1 << place for place, entry in enumerate(entries) if entry)
     by_value: dict[str, dict[Any, int]] = {}
-    silent: dict[str, int] = {}  # the entries that do not name a field, by the field
+    unnamed: dict[str, int] = {}  # {field: entries that do not name it}
     for place, entry in enumerate(entries):
         for key, values in entry.items():
-            silent[key] = silent.get(key, everything) & ~(1 << place)
+            unnamed[key] = unnamed.get(key, everything) & ~(1 << place)
             places = by_value.setdefault(key, {})
             for value in map(_hashable, as_list(values)):
                 places[value] = places.get(value, 0) | 1 << place
 
     def matching(value_of):
-        found = everything
+        matches = everything
         for key, places in by_value.items():
-            found &= silent[key] | places.get(_hashable(value_of(key)), 0)
-        return found
+            matches &= unnamed[key] | places.get(_hashable(value_of(key)), 0)
+        return matches
 
     return matching
 
@@ -117,7 +118,7 @@ def _lowest_bit(number):
 
 
 def unmatched(entries: Sequence[Mapping[str, Any]], runs: Iterable[Run]) -> int | None:
-    """The place of the first of some entries that matches none of the runs; None if all do."""
+    """The index of the first entry that matches none of the runs; None if all match some."""
     matching, used = lookup(entries), 0
     for run in runs:
         used |= matching(functools.partial(getattr, run))
@@ -126,16 +127,16 @@ def unmatched(entries: Sequence[Mapping[str, Any]], runs: Iterable[Run]) -> int 
 
 
 def _raise_unmatched(rule, combinations, where):
-    """Say why an `exclude` entry leaves nothing out."""
-    wanted = {key: as_list(value) for key, value in rule.items() if key != "reason"}
-    if not wanted:
+    """Raise an error that says why an `exclude` entry excludes nothing."""
+    fields = {key: as_list(value) for key, value in rule.items() if key != "reason"}
+    if not fields:
         raise ConfigError(f"{where}: expected fields of a run beside the reason, found none")
-    for key, values in wanted.items():
-        there = list(dict.fromkeys(_value_of(one, key) for one in combinations))
-        if not set(values) & set(there):
+    for key, values in fields.items():
+        existing = list(dict.fromkeys(_value_of(each, key) for each in combinations))
+        if not set(values) & set(existing):
             raise ConfigError(
                 f"{where}.{key}: no combination of this block has {_joined(values)}"
-                f"{phrases.did_you_mean(values[0], there)}; there are: {_joined(there)}"
+                f"{phrases.did_you_mean(values[0], existing)}; there are: {_joined(existing)}"
             )
     raise ConfigError(
         f"{where}: no combination of this block has all of this together: "
@@ -148,7 +149,7 @@ def _joined(values):
 
 
 def _axes(block, where):
-    """The fields of a run that a block names, each as a list, its names checked."""
+    """The fields of a run that a block has, each as a list; names of add-ons are checked."""
     axes = {
         key: as_list(value)
         for key, value in block.items()
@@ -160,7 +161,7 @@ def _axes(block, where):
         frameworks = axes.get("framework", [engine.DEFAULT])
         kinds = [engine.kind(framework, folder) for framework in frameworks]
         for kind, name in itertools.product(kinds, names):
-            # A strategy that only one of the frameworks has makes the others' runs skipped.
+            # If some of the frameworks have a strategy, the runs of the others are skipped.
             if key != "strategy" or not any(name in plugins.names(other) for other in kinds):
                 check_name(kind, name, f"{where}.{key}")
     if "node" in axes:
@@ -212,8 +213,8 @@ def run_from_values(values: dict[str, Any], where: str, images: dict[str, Any]) 
                 values = {**values, key: options.canonical_text(kind, owner, known, values[key])}
             except Error as error:
                 raise ConfigError(f"{where}.{key}: {error}") from None
-    own = {"launcher": strategy.launcher, "environment": engine.environment(framework)}
-    run = Run(**{**own, **values})
+    defaults = {"launcher": strategy.launcher, "environment": engine.environment(framework)}
+    run = Run(**{**defaults, **values})
     if run.is_external:
         _check_trainer(run, where)
     else:
@@ -233,13 +234,13 @@ def run_from_values(values: dict[str, Any], where: str, images: dict[str, Any]) 
         return run
     if "environment" not in values:
         run = _with_environment(run, images)
-    there, reason = environments(), f"no folder envs/{run.environment}"
+    known, reason = environments(), f"no folder envs/{run.environment}"
     if plugins.constants("runtimes", runtime)["CONTAINED"]:
-        there, reason = sorted({*there, *images}), f"{reason} and no such image under images"
-    if run.environment not in there:
+        known, reason = sorted({*known, *images}), f"{reason} and no such image under images"
+    if run.environment not in known:
         raise ConfigError(
             f"{where}.environment: {reason}"
-            f"{phrases.did_you_mean(run.environment, there)}; there are: {', '.join(there)}"
+            f"{phrases.did_you_mean(run.environment, known)}; there are: {', '.join(known)}"
         )
     if not run.is_external and (runtime == DEFAULTS["runtime"] or run.environment not in images):
         _check_environment(run, where)
@@ -247,10 +248,10 @@ def run_from_values(values: dict[str, Any], where: str, images: dict[str, Any]) 
 
 
 def _with_environment(run, images):
-    """A run whose config names no environment, with the one that a Python of this machine fits.
+    """A run whose config names no environment, with one for which this machine has a Python.
 
-    Left as it is where no Python of this machine trains it: another program's run, one that is
-    started elsewhere, one in an image that the config describes. An image that is built from an
+    The run is unchanged if no Python of this machine trains it: if another program does, if it is
+    started elsewhere, or in an image that the config describes. An image that is built from an
     environment follows the choice.
     """
     elsewhere = launchers.starts_elsewhere(run.launcher)
@@ -304,7 +305,7 @@ def check_gate(must_reach: dict[str, float], run: Run, where: str) -> dict[str, 
 
 
 def _check_trainer(run, where):
-    """Check that there is the other program that is to train a run."""
+    """Check that the config has the other program that is to train a run."""
     try:
         other_trainers.trainer(run)
     except Error as error:
@@ -337,18 +338,18 @@ def _check_task(run, where):
 
 
 def _check_environment(run, where):
-    """Check that a folder in envs/ is not that of another framework.
+    """Check that a folder in envs/ is not the environment of another framework.
 
-    One that locks none of ours is let through: it may have a build under a name of its own.
+    An environment that locks no known framework passes: it may have a build under another name.
     """
     if run.environment == engine.environment(run.framework):
         return
-    there = _frameworks_in(run.environment)
-    if there and run.framework not in there:
+    locked = _frameworks_in(run.environment)
+    if locked and run.framework not in locked:
         fitting = [name for name in environments() if run.framework in _frameworks_in(name)]
         raise ConfigError(
             f"{where}.environment: envs/{run.environment} is an environment of "
-            f"{' and '.join(sorted(there))}, and the run is one of {run.framework}"
+            f"{' and '.join(sorted(locked))}, and the run is one of {run.framework}"
             f"{phrases.did_you_mean(run.environment, fitting)}; environments with {run.framework}: "
             f"{', '.join(fitting)}. Frameworks whose environments differ need a block each"
         )
@@ -356,7 +357,7 @@ def _check_environment(run, where):
 
 @functools.cache
 def _frameworks_in(environment):
-    """The frameworks of ours whose packages a lock file has, under names as tensorflow-cpu."""
+    """The frameworks whose packages a lock file has, also as variants such as tensorflow-cpu."""
     lock = _environments_folder() / environment / "uv.lock"
     text = lock.read_text(encoding="utf-8") if lock.is_file() else ""
     words = {word for name in re.findall(r'^name = "(.+)"', text, re.M) for word in name.split("-")}

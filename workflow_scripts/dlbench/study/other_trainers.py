@@ -6,10 +6,10 @@
         log: tf_cnn_benchmarks
         files: [tf_cnn_benchmarks.py]
 
-A block of the matrix selects it by `trainer: tf_cnn`. Framework, model and dataset are then names of
-that program; the strategy is one of dlbench's and determines the number of processes. The command
-is started as train.py is (launcher, runtime, scheduler), without a shell. The importer of its kind
-of log (dlbench/imports/importers) reads what it prints and what it writes into {folder}.
+A block of the matrix selects it by `trainer: tf_cnn`. Framework, model and dataset are then names
+of that program; the strategy is one of dlbench's and determines the number of processes. The
+command is started as train.py is (launcher, runtime, scheduler), without a shell. The importer of
+its kind of log (dlbench/imports/importers) reads what it prints and what it writes into {folder}.
 
 Runs inside images too, so it needs the standard library only.
 """
@@ -88,7 +88,7 @@ def trainer(run: Run) -> dict[str, Any]:
 
 
 def needs(run: Run, placeholder: str) -> bool:
-    """Whether the command of a run's trainer names one of PLACES."""
+    """Whether the command of a run's trainer has this one of PLACEHOLDERS."""
     where = f"trainers.{run.trainer}.command"
     return any(placeholder in _placeholders(word, where) for word in trainer(run)["command"])
 

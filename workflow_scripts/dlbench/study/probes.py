@@ -1,12 +1,12 @@
-"""Probes: short runs that tell what a step of a run is made of.
+"""Probes: short runs that show what the steps of a run consist of.
 
-- A block with `explain: true` has probes for each of its runs: the run itself in a few steps, then
-  the same without its input, then also without the exchange of gradients, then also without other
-  devices beside it, then also without the wait for each step's loss. The time by which a step gets
-  shorter is what the part left out costs (dlbench/analysis/explanations.py).
-- They are runs as any other, of fields that there are: planned among the others in random order,
-  kept, repeated where missing. They enter no statistics of the study. Probes that are alike are
-  made once, as that on one device is for two strategies.
+- A block with `explain: true` has probes for each of its runs: the run itself for a few steps; the
+  same without its input; then also without the exchange of gradients; then also without other
+  devices beside it; then also without waiting for each step's loss. The time by which a step gets
+  shorter is the cost of what was left out (dlbench/analysis/explanations.py).
+- Probes are ordinary runs with ordinary fields: they are trained in random order among the others,
+  recorded, and repeated if missing. They enter no statistics of the study. Equal probes are trained
+  once: two strategies share the one on one device.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ from dlbench.trainer.reading import inputs
 STORED, SYNTHETIC = DECLARED["probe"].choices  # whose items are
 STEPS = 30  # at most, measured; a run of fewer has as many as it has
 WINDOW_STEPS = 10  # that a device does in a row where none is waited for
-# What is left out, each beside all before it; the first is the run as it is.
+# What is left out, in addition to everything before it; the first is the run as it is.
 KINDS = WHOLE, INPUT, EXCHANGE, OTHER_DEVICES, WAITS = (
     "whole",
     "no_input",
@@ -32,26 +32,26 @@ KINDS = WHOLE, INPUT, EXCHANGE, OTHER_DEVICES, WAITS = (
 
 
 def of(run: Run, copies: bool = True) -> dict[str, Run]:
-    """The probes of a run by what they leave out, in the order of KINDS; some runs lack some.
+    """The probes of a run by what they leave out, in the order of KINDS; not all apply to each run.
 
-    - Without input: made-up items of the same shape, which are there before the first step.
-    - Without exchange: on each device of a node a copy of the run on one device, all at once.
+    - Without input: synthetic items of the same shape, made before the first step.
+    - Without exchange: a single-device copy of the run on each device of a node, all at once.
     - One device: one such copy alone.
     - Without waits: steps in windows, whose losses arrive together.
 
     Args:
-        run: one of ours, no other program's. One that reads items alone, without a model, has none.
+        run: trained by dlbench. A run of mode input, which has no model, has no probes.
         copies: whether runs may be trained as several copies at once.
     """
     if run.mode == inputs.ALONE:
         return {}
     steps = min(run.steps or STEPS, STEPS)
-    own = {name: DEFAULTS[name] for name in ("evaluate", "profile")}
-    last = replace(run, probe=STORED, steps=steps, epochs=None, **own)
+    changes = {name: DEFAULTS[name] for name in ("evaluate", "profile")}
+    last = replace(run, probe=STORED, steps=steps, epochs=None, **changes)
     probes = {WHOLE: last}
     if not plugins.constants("datasets", run.dataset)["SYNTHETIC"]:
-        own = {name: DEFAULTS[name] for name in ("augment", "cache", *READING)}
-        last = probes[INPUT] = replace(last, probe=SYNTHETIC, **own)
+        changes = {name: DEFAULTS[name] for name in ("augment", "cache", *READING)}
+        last = probes[INPUT] = replace(last, probe=SYNTHETIC, **changes)
     if run.devices > 1:
         single = SimpleNamespace(framework=run.framework, strategy="single")
         last = replace(

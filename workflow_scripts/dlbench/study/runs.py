@@ -28,8 +28,8 @@ READING = tuple(name for name, field in DECLARED.items() if field.part == declar
 PLUGIN_FOLDERS = {name: field.folder for name, field in DECLARED.items() if field.folder}
 # Fields in which repeats agree, also those of a later session.
 CONDITION = tuple(name for name, field in DECLARED.items() if field.of_condition)
-# Fields in which a run and its counterpart on synthetic items must agree. They may differ in length,
-# in how real items are read, and in what changes numbers but not the work of a step.
+# Fields in which a run and its counterpart on synthetic items must agree. They may differ in
+# length, in how real items are read, and in what changes numbers but not the work of a step.
 SAME_SPEED = tuple(name for name, field in DECLARED.items() if field.changes_speed)
 FLAGS = "{flags}"  # in a command: the flags of the run that it trains
 _REALS = tuple(name for name, field in FIELDS.items() if field.type is float)

@@ -1,9 +1,9 @@
 """The environments in which runs are trained: their folders, Pythons and packages.
 
-Runs that name no environment have that of their framework, or, where no Python of the machine fits
-it, one that says in its pyproject.toml that it stands in for it (`stands_in_for`). The first start
-keeps the choice in CHOSEN: all who read the results, on this machine or another, then expand the
-config into the same runs.
+Runs that name no environment get that of their framework. If the machine has no Python for it, they
+get an environment whose pyproject.toml names it in `stands_in_for`. The first start writes the
+choice into CHOSEN, so that everybody who reads the results, on any machine, expands the config into
+the same runs.
 """
 
 import functools
@@ -43,7 +43,7 @@ def trainer_python(environment: str) -> Path:
 
 
 def is_installed(environment: str) -> bool:
-    """Whether the Python of an environment is there, for this user."""
+    """Whether the Python of an environment exists and this user can reach it."""
     try:
         return trainer_python(environment).exists()
     except PermissionError:
@@ -51,7 +51,7 @@ def is_installed(environment: str) -> bool:
 
 
 def unreachable_reason(environment: str) -> str | None:
-    """Why this user cannot use an environment that somebody installed; None if it is no such."""
+    """Why this user cannot reach an environment that somebody installed; None if he can."""
     python = os.fspath(trainer_python(environment))
     try:
         os.stat(python)  # Path.exists hides the reason from Python 3.14 on
@@ -91,14 +91,14 @@ def _extras(folder):
 def has_package(package: str, environment: str) -> bool:
     python = trainer_python(environment)
     folders = python.parents[1].glob(f"lib/python3*/site-packages/{package}/__init__.py")
-    # Without its Python it is made anew, without extras.
+    # Without a Python it will be made anew, without extras.
     return is_installed(environment) and any(folders)
 
 
 def read_pyproject(project: Path) -> dict[str, Any]:
     """The content of an environment's pyproject.toml; {} if it is missing or is no TOML.
 
-    What is wrong with it, uv says when it makes the environment.
+    uv reports what is wrong with it when it makes the environment.
     """
     import tomllib  # Python 3.10 lacks it, which may be the Python of an image
 
@@ -116,30 +116,30 @@ def settings(project: Path) -> dict[str, Any]:
 def lock_digest(project: Path) -> str:
     """SHA-256 of an environment's lock file. Runs are trained again when it changes.
 
-    A new lock file may install the same packages as the one before, as when it fits more Pythons.
-    `[tool.dlbench.lock]` then gives its `sha256` and, as `installs_as`, that of the file before,
-    which is returned: what was trained stays valid.
+    A new lock file may install the same packages as the previous one, for example if it only fits
+    more Pythons. `[tool.dlbench.lock]` then has the digest of the new file as `sha256` and that of
+    the previous one as `installs_as`. The latter is returned, so that earlier runs stay valid.
     """
     digest, lock = sha256(project / "uv.lock"), settings(project).get("lock", {})
     return lock["installs_as"] if lock.get("sha256") == digest else digest
 
 
 def chosen(usual: str) -> str:
-    """The environment of runs that name none and whose framework has this one.
+    """The environment of runs that name none, given that of their framework.
 
-    What a start has kept in CHOSEN; before the first start `usual` or what stands in for it,
-    whichever a Python of this machine fits first; `usual` if there is none.
+    The choice in CHOSEN. Before the first start: the first one of `usual` and its stand-ins for
+    which this machine has a Python; `usual` if there is none.
 
     Raises:
-        Error: CHOSEN is damaged, or names an environment that is not there.
+        Error: CHOSEN is damaged, or names an environment that does not exist.
     """
     return _chosen(usual, os.getcwd())
 
 
-@functools.cache  # it is asked for each run
+@functools.cache  # called for each run
 def _chosen(usual, _):
-    if kept := _read_choices().get(usual):
-        return kept
+    if choice := _read_choices().get(usual):
+        return choice
     stand_ins = (
         path.parent.name
         for path in sorted(own_code.here(ENVIRONMENTS).glob("*/pyproject.toml"))
@@ -150,24 +150,24 @@ def _chosen(usual, _):
 
 
 def write_choices(runs: Iterable[Run]) -> None:
-    """Keep in CHOSEN what is chosen for the frameworks of some runs, if it is not there yet.
+    """Add the choices for the frameworks of some runs to CHOSEN.
 
-    Where no Python fits, nothing is kept: one that is installed later decides.
+    A choice without a Python on this machine is not written: a later start may find one.
 
     Raises:
-        Error: as `chosen`, or it cannot be written.
+        Error: as `chosen`, or the file cannot be written.
     """
-    kept = _read_choices()
-    new = {name: chosen(name) for name in sorted(_usual(runs) - kept.keys())}
+    written = _read_choices()
+    new = {name: chosen(name) for name in sorted(_usual(runs) - written.keys())}
     if new := {name: choice for name, choice in new.items() if not lacks_python(choice)}:
         try:
-            write_json(CHOSEN, kept | new)
+            write_json(CHOSEN, written | new)
         except OSError as error:
             raise Error(f"{CHOSEN}: it cannot be written: {error.strerror}") from error
 
 
 def describe_choices(runs: Iterable[Run]) -> Iterator[str]:
-    """Lines that say which of the runs' environments stand in for others."""
+    """Yield a line for each environment of the runs that stands in for another one."""
     runs = list(runs)
     environments = {run.environment for run in runs}
     for usual in sorted(_usual(runs) - environments):
@@ -179,9 +179,9 @@ def describe_choices(runs: Iterable[Run]) -> Iterator[str]:
 
 
 def _usual(runs):
-    """The usual environments of the frameworks of runs, where ours train."""
-    ours = {run.framework for run in runs if not run.is_external}
-    return set(map(engine.environment, ours))
+    """The environments of the frameworks of runs, other programs' runs left out."""
+    frameworks = {run.framework for run in runs if not run.is_external}
+    return set(map(engine.environment, frameworks))
 
 
 def _read_choices():
@@ -207,7 +207,7 @@ def _is_environment(name):
 
 
 def missing_python(run: Run) -> str | None:
-    """Why no Python of this machine trains a run; None if one does, or if it needs none of them."""
+    """Why this machine has no Python for a run; None if it has one, or the run needs none."""
     reason = lacks_python(run.environment)
     if not reason or not has_environment(run):
         return None
@@ -216,12 +216,12 @@ def missing_python(run: Run) -> str | None:
     return None if contained or elsewhere else reason
 
 
-@functools.cache  # it is asked for each run
+@functools.cache  # called for each run
 def lacks_python(environment: str, ours: str = platform.python_version()) -> str | None:
-    """Why an environment cannot be used: no Python of this machine fits it; None if one does.
+    """Why no Python of this machine fits an environment; None if one does or it is installed.
 
     Args:
-        environment: a folder of envs/. One that is installed already has its Python.
+        environment: a folder of envs/.
         ours: version of the Python that runs the workflow.
     """
     if is_installed(environment):
@@ -229,19 +229,19 @@ def lacks_python(environment: str, ours: str = platform.python_version()) -> str
     if hidden := unreachable_reason(environment):
         return hidden
     project = read_pyproject(folder(environment)).get("project", {})
-    wanted = project.get("requires-python", "")
-    if fits(ours, wanted) or _uv_finds_python(wanted):
+    required = project.get("requires-python", "")
+    if fits(ours, required) or _uv_finds_python(required):
         return None
     minors = range(int(ours.split(".")[1]), 0, -1)
-    newest = next((f"3.{minor}" for minor in minors if fits(f"3.{minor}", wanted)), wanted)
+    newest = next((f"3.{minor}" for minor in minors if fits(f"3.{minor}", required)), required)
     install = tools.uv_command(f"python install {newest}")
     return (
-        f"envs/{environment} needs Python {wanted}; uv finds none on this machine (the workflow's "
-        f"is {ours}). Install one, as with `{install}`, or give another environment"
+        f"envs/{environment} needs Python {required}; uv finds none on this machine (the "
+        f"workflow's is {ours}). Install one, as with `{install}`, or give another environment"
     )
 
 
-def fits(version: str, wanted: str) -> bool:
+def fits(version: str, required: str) -> bool:
     """Whether a version of Python is within bounds such as `>=3.11,<3.13`.
 
     Bounds of other kinds (`!=`, `~=`, three numbers) are ignored: uv checks them.
@@ -250,7 +250,7 @@ def fits(version: str, wanted: str) -> bool:
     [False, True, True, False]
     """
     release = _release(*version.split(".")[:2])
-    bounds = re.findall(r"(>=|<)\s*(\d+)\.(\d+)\b(?!\.)", wanted)
+    bounds = re.findall(r"(>=|<)\s*(\d+)\.(\d+)\b(?!\.)", required)
     return all(
         release >= _release(*bound) if sign == ">=" else release < _release(*bound)
         for sign, *bound in bounds
@@ -261,11 +261,11 @@ def _release(major, minor):
     return int(major), int(minor)
 
 
-def _uv_finds_python(wanted):
-    """Whether uv finds a Python that fits. True without uv, whose absence is reported later."""
-    command = ["python", "find", "--no-project", "--system", "--no-python-downloads", wanted]
+def _uv_finds_python(required):
+    """Whether uv finds a Python that fits; True if there is no uv, which is reported later."""
+    command = ["python", "find", "--no-project", "--system", "--no-python-downloads", required]
     try:
-        found = subprocess.run([tools.find_uv(), *command], capture_output=True, check=False)
+        finished = subprocess.run([tools.find_uv(), *command], capture_output=True, check=False)
     except Error:
         return True
-    return found.returncode == 0
+    return finished.returncode == 0

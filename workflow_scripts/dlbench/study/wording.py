@@ -1,4 +1,4 @@
-"""The one vocabulary in which pages, figures and findings name conditions of runs."""
+"""Labels of runs' conditions: the same words on pages, in figures and in findings."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from dlbench.run_fields.fields import DECLARED
 from dlbench.trainer import engine
 
-# How a fact of a run is named with its value, beside its fields.
+# Templates for a fact of a run with its value; fields have theirs in their declarations.
 FACTS = {
     "item_shape": "items of {}",
     "site": "{}",
@@ -19,7 +19,7 @@ FACTS = {
 # Fields that are on or off, by the name of what they switch on.
 SWITCHES = {name: field.switch for name, field in DECLARED.items() if field.switch}
 LABELS = {name: field.label for name, field in DECLARED.items() if field.label}
-# The same of fields and facts, in the order in which a name has them; others are `name value`.
+# Templates of fields and facts, in the order of a label; all others are `name value`.
 _FIRST = (
     *("model", "dataset", "batch_per_device", "strategy", "strategy_options", "launcher"),
     *("runtime", "runtime_options", "mode", "precision", "nodes", "devices_per_node"),
@@ -29,16 +29,16 @@ _FIRST = (
 _KNOWN = FACTS | LABELS | {name: f"{word} {{}}" for name, word in SWITCHES.items()}
 TEMPLATES = {name: _KNOWN[name] for name in dict.fromkeys((*_FIRST, *FACTS, *LABELS))}
 ALWAYS = ("model", "dataset", "batch_per_device")
-# Fields that a name has whenever combinations differ in them.
+# Fields that a label has whenever combinations differ in them.
 NAMED = (*ALWAYS, "strategy", "runtime", "precision", "nodes", "devices_per_node")
 COUNTED = ("nodes", "devices_per_node", "steps", "epochs")
 
 
 def short_labels(values: Sequence[dict[str, Any]]) -> list[str]:
-    """The shortest names that tell combinations apart.
+    """The shortest labels that distinguish combinations.
 
     Args:
-        values: for each its fields, all the same ones.
+        values: the fields of each combination, the same ones for all.
     """
     varied = [name for name in values[0] if len({str(one[name]) for one in values}) > 1]
     names = [name for name in NAMED if name in ALWAYS or name in varied]
@@ -57,9 +57,9 @@ def _name(values, names):
 
 
 def fields_for_label(names: Iterable[str], values: Any) -> list[str]:
-    """The fields that a name needs of those in which runs differ.
+    """The fields that a label needs, of those in which runs differ.
 
-    An environment goes without saying beside the framework whose own it is.
+    An environment is left out beside the framework whose default environment it is.
 
     >>> fields_for_label(["framework", "environment"], {"framework": "jax", "environment": "jax"})
     ['framework']
@@ -90,12 +90,12 @@ def setting(name: str, value: Any) -> str:
     ('1 step', 'rate 0.02', 'seed 3')
     """
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    words = TEMPLATES.get(name, f"{name.replace('_', ' ')} {{}}").format(text)
-    return words.removesuffix("s") if name in COUNTED and text == "1" else words
+    label = TEMPLATES.get(name, f"{name.replace('_', ' ')} {{}}").format(text)
+    return label.removesuffix("s") if name in COUNTED and text == "1" else label
 
 
 def field_name(name: str) -> str:
-    """What a field is called, without value and unit: `batch per device`, `XLA`, `power limit`."""
+    """The name of a field without value and unit: `batch per device`, `XLA`, `power limit`."""
     return SWITCHES.get(name, name.removesuffix("_w").replace("_", " "))
 
 
@@ -109,7 +109,7 @@ def switch(name: str, on: bool) -> str:
 
 
 def device(kind: str | None) -> str:
-    """What one device of a kind is called; "device" where the kind is not known.
+    """The name of one device of a kind; "device" if the kind is not known.
 
     >>> device("cpu"), device("gpu"), device(None)
     ('CPU device', 'GPU', 'device')

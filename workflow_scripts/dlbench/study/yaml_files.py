@@ -1,8 +1,8 @@
 """Read YAML files that a person wrote, and report mistakes in them with file and line.
 
-A key that occurs twice in one mapping is a mistake: YAML alone would silently take the last one. A
-document in which aliases stand for lists of aliases, and so on, is refused before it is unfolded.
-JSON, which Snakemake accepts as a config too, is read as JSON.
+A key that occurs twice in one mapping is an error: YAML alone would silently take the last one. A
+document whose nested aliases expand to too many values is refused before they are expanded. JSON,
+which Snakemake accepts as a config too, is read as JSON.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from dlbench import Error
 
 NUMBER = re.compile(r"\s*[-+]?\d+(\.\d*)?\s*")
 SAFE_DEPTH = 1000  # of nested lists and mappings, for libyaml
-MOST_VALUES = 300_000  # that a document may have, each alias counted as what it stands for
+MOST_VALUES = 300_000  # that a document may have, aliases expanded
 POWER = re.compile(r"([-+]?\d+(?:\.\d*)?)[eE]([-+]?\d+)")
 
 
@@ -49,7 +49,7 @@ def read(path: str | Path) -> Any:
 
 
 def hint(value: Any, wanted: str) -> str:
-    """How YAML understood a value that looks like something else, for messages; else "".
+    """For messages: how YAML read a value that looks like another type; "" for other values.
 
     >>> hint("1e-3", "number")
     '; YAML reads 1e-3 as text: write 1.0e-3'
@@ -57,7 +57,7 @@ def hint(value: Any, wanted: str) -> str:
     '; YAML reads yes, no, on and off as true and false: put it in quotes'
 
     Args:
-        wanted: what it should have been, a type of JSON schema.
+        wanted: the type that was expected, as JSON schema names it.
     """
     if wanted in ("integer", "number") and isinstance(value, str):
         if power := POWER.fullmatch(value):
@@ -90,11 +90,11 @@ def _json(text, path):
 
 
 def _yaml(text, path):
-    # libyaml's loader takes a tenth of the time, but crashes on what is nested too deep. Where the
-    # words of a line begin and all brackets together are a bound of the depth. Yaml's own loader,
-    # which follows, says what is wrong.
-    begins = (len(line) - len(line.lstrip(" \t-?:")) for line in text.splitlines())
-    deepest = max(begins, default=0) + text.count("[") + text.count("{")
+    # libyaml's loader takes a tenth of the time, but crashes on deep nesting. The largest
+    # indentation and the number of brackets bound the depth. PyYAML's own loader follows, which has
+    # the better messages.
+    indentations = (len(line) - len(line.lstrip(" \t-?:")) for line in text.splitlines())
+    deepest = max(indentations, default=0) + text.count("[") + text.count("{")
     if yaml.__with_libyaml__ and deepest < SAFE_DEPTH:
         with contextlib.suppress(yaml.YAMLError, RecursionError, ValueError):
             return _content(yaml.CSafeLoader(text), path)
@@ -129,20 +129,20 @@ def _content(loader, path):
 
 
 def _message_of(error):
-    words = " ".join(filter(None, (error.context, error.problem)))
-    if "\\t" in words or "\t" in words:
-        words += "; YAML is indented with spaces, not with tabs"
-    return words
+    message = " ".join(filter(None, (error.context, error.problem)))
+    if "\\t" in message or "\t" in message:
+        message += "; YAML is indented with spaces, not with tabs"
+    return message
 
 
 def _check_and_count(loader, node, path, sizes):
-    """How many values a node has, aliases unfolded.
+    """Check the keys of a node and return the number of its values, aliases expanded.
 
     Args:
-        sizes: {id of node: values} of those that were counted; none is counted twice.
+        sizes: {id of node: number of values} of the nodes that were counted before.
 
     Raises:
-        Error: a mapping, merged ones (`<<`) apart, has a key twice, or too many values.
+        Error: a mapping, other than one merged by `<<`, has a key twice or too many values.
     """
     if isinstance(node, yaml.ScalarNode):
         return 1
@@ -150,7 +150,7 @@ def _check_and_count(loader, node, path, sizes):
         return sizes[id(node)]
     sizes[id(node)] = 0  # of one that contains itself, which is found later
     if isinstance(node, yaml.SequenceNode):
-        counts = [_check_and_count(loader, one, path, sizes) for one in node.value]
+        counts = [_check_and_count(loader, item, path, sizes) for item in node.value]
     else:
         counts, lines = [], {}
         for key, below in node.value:

@@ -71,7 +71,7 @@ def _metrics():
 METRICS = {metric.name: metric for metric in _metrics()}
 
 
-def known_metric(name: str) -> Metric:
+def find_metric(name: str) -> Metric:
     """The metric of a name.
 
     Raises:

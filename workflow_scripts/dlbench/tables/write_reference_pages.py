@@ -141,8 +141,8 @@ def _table(keys, defaults, of_axis=False):
     return "\n".join(lines)
 
 
-def _default(value, in_words):
-    if value == "" or in_words:
+def _default(value, is_text):
+    if value == "" or is_text:
         return value
     return "none" if value is None else f"`{_cell(json.dumps(value).strip(chr(34)))}`"
 

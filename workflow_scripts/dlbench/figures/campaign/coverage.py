@@ -39,8 +39,8 @@ SHARED_FACTS = ("site", "device_kind", *series.KNOWN_LATE, "timing_source")
 # Runs that never started have no item shape, but the sequence length of their config.
 SETTINGS = tuple("sequence_length" if n == "item_shape" else n for n in series.SETTINGS)
 COLUMNS = {"devices": "devices", "batch_per_device": "batch per device"}
-MOST_ROWS, MOST_REASONS = 120, 8
-CELL_INCHES, ROW_INCHES, LEAST_WIDTH_INCHES = 0.62, 0.27, 7.5
+MAX_ROWS, MAX_REASONS = 120, 8
+CELL_INCHES, ROW_INCHES, MIN_WIDTH_INCHES = 0.62, 0.27, 7.5
 REASON_CHARACTER_INCHES = 0.061
 
 
@@ -54,10 +54,10 @@ def draw(tables: Tables, stem: Path | str) -> None:
     keys = [name for name in keys if name not in (*series.KNOWN_LATE, "launcher")]
     differing = series.differing_settings(cells, [k for k in keys if k not in ("model", "dataset")])
     rows = list(_rows(cells, keys, ["model", "dataset", *differing]))
-    shown, columns = rows[:MOST_ROWS], sorted(cells[column].dropna().unique())
+    shown, columns = rows[:MAX_ROWS], sorted(cells[column].dropna().unique())
     longest = max((len(name) for name, _ in shown))
     width = 1 + row_charts.CHARACTER_INCHES * longest + CELL_INCHES * len(columns)
-    width, height = max(width, LEAST_WIDTH_INCHES), 1.2 + ROW_INCHES * max(3, len(shown))
+    width, height = max(width, MIN_WIDTH_INCHES), 1.2 + ROW_INCHES * max(3, len(shown))
     reasons = _reasons(cells, int(width / REASON_CHARACTER_INCHES))
     with styles.figure(1, width=width, height=height) as (figure, axes):
         axis = axes[0, 0]
@@ -183,10 +183,10 @@ def _reasons(cells, characters):
         explained.groupby(["status", "reason"]).size().sort_values(ascending=False, kind="stable")
     )
     lines = []
-    for (status, reason), count in counts[:MOST_REASONS].items():
+    for (status, reason), count in counts[:MAX_REASONS].items():
         line = f"{count} {_looks(status)[2]}: {reason}"
         lines += textwrap.wrap(line, characters, subsequent_indent="      ")
-    more = len(counts) - MOST_REASONS
+    more = len(counts) - MAX_REASONS
     return [*lines, f"and {more} more reasons"] if more > 0 else lines
 
 

@@ -30,8 +30,8 @@ UNKNOWN = "unknown session"
 REPEATED, SENTINEL, SINGLE = styles.COLOURS[0], styles.COLOURS[3], "#a8a8a8"
 OTHERS = styles.COLOURS[5]
 FIELD = "#f3f3f3"
-MOST_SHAPES, MOST_SESSIONS = 6, 40
-LEAST_SHARE, GAP_SHARE = 0.035, 0.012  # of the width: of a session, and between two
+MAX_SHAPES, MAX_SESSIONS = 6, 40
+MIN_SHARE, GAP_SHARE = 0.035, 0.012  # of the width: of a session, and between two
 LABEL_SHARE = 0.2  # of the width, for the label of a drift
 VERDICTS = {"none": "no drift"}  # others are shown as they are
 WIDTH_INCHES, PANEL_INCHES, OTHERS_INCHES, LABEL_INCHES = 9.0, 2.1, 0.9, 1.25
@@ -62,10 +62,10 @@ def draw(tables: Tables, stem: Path | str) -> None:
     drift = _named(tables.drift)
     rows = rows[rows["session"].isin([session.name for session in sessions])]
     shapes = sorted(set(zip(rows["nodes"], rows["devices_per_node"], strict=True)))
-    left_out += [f"{len(shapes) - MOST_SHAPES} of {len(shapes)} numbers of devices"] * (
-        len(shapes) > MOST_SHAPES
+    left_out += [f"{len(shapes) - MAX_SHAPES} of {len(shapes)} numbers of devices"] * (
+        len(shapes) > MAX_SHAPES
     )
-    shapes = shapes[:MOST_SHAPES]
+    shapes = shapes[:MAX_SHAPES]
     room = max(1.0, 1.1 * rows["relative"].abs().max())
     has_others = bool(rows["others_cpu_cores"].notna().any())
     heights = [PANEL_INCHES] * len(shapes) + [OTHERS_INCHES] * has_others
@@ -125,9 +125,9 @@ def _sessions(rows):
         (group["started_at"].min(), ends[group.index].max(), name)
         for name, group in rows.groupby("session", sort=True)
     ]
-    shown = sorted(spans)[-MOST_SESSIONS:]
+    shown = sorted(spans)[-MAX_SESSIONS:]
     seconds = [max(1.0, (end - start).total_seconds()) for start, end, _ in shown]
-    share = np.maximum(np.array(seconds) / sum(seconds), LEAST_SHARE)
+    share = np.maximum(np.array(seconds) / sum(seconds), MIN_SHARE)
     share *= (1 - GAP_SHARE * (len(shown) - 1)) / share.sum()
     lefts = np.cumsum([0, *share[:-1]]) + GAP_SHARE * np.arange(len(shown))
     sessions = [

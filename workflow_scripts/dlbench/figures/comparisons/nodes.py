@@ -15,7 +15,7 @@ intervals, each of its node alone. The grey field is the margin: a node is slowe
 is shown to be below it (one-sided t test, corrected for the number of nodes). See the table nodes.
 """
 EMPTY_MESSAGE = "no two nodes have repeats of a condition in one session"
-MOST_NODES = 40  # of all groups; the slowest of each are drawn
+MAX_NODES = 40  # of all groups; the slowest of each are drawn
 SLOWER_COLOUR, COLOUR, BAND = row_charts.ALARM, styles.COLOURS[0], "#ececec"
 
 
@@ -25,7 +25,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
         styles.draw_message(stem, EMPTY_MESSAGE)
         return
     groups_of_nodes = list(rows.groupby(list(nodes.GROUP), sort=False, dropna=False, observed=True))
-    most_each = max(1, MOST_NODES // len(groups_of_nodes))
+    most_each = max(1, MAX_NODES // len(groups_of_nodes))
     groups = {
         (f"{site}: {model or kind}", _spread(group)): [
             (name, group[group["node"] == name]) for name in group["node"].head(most_each)

@@ -63,7 +63,7 @@ ROW_INCHES, FRAME_INCHES, CHARACTER_INCHES = 0.44, 1.5, 0.085
 TOKENS = "tokens_per_second_b"
 HEADING_CHARACTERS = 80  # of a line: beside it is the heading of start-up
 LONGEST_PART = 12  # characters by which a line may be longer than half of a name
-MOST_INTERVAL = 1.0  # of what must be seen, to either side
+MAX_INTERVAL = 1.0  # of what must be seen, to either side
 LARGE = 100  # per cent, from which a difference is told without digits behind the point
 
 
@@ -172,7 +172,7 @@ def _columns(axes, y, row, colour):
     notes = []
     if row["verdict"] in (equivalence.UNDECIDED, equivalence.TOO_FEW_RUNS):
         least, needed = min(row["n_a"], row["n_b"]), row["repeats_needed"]
-        more = "\u2265\u2009" if needed == equivalence.MOST_REPEATS else ""
+        more = "\u2265\u2009" if needed == equivalence.MAX_REPEATS else ""
         notes += [f"{more}{styles.thousands(needed)} repeats needed"] if needed > least else []
     if row["verdict"] == comparisons.NO_RUNS:
         notes.append("of the base" if row["n_a"] else "of this condition")
@@ -239,12 +239,12 @@ def _start_up(axes, rows):
     )
 
 
-def _bar(axes, row, side, place, name, alpha, **looks):
+def _bar(axes, row, side, position, name, alpha, **looks):
     """One bar of start-up, its phases side by side and written at its end."""
     times = np.array([row[f"{phase}_{side}_s"] for phase in PHASES])
     if np.isnan(times).all():
         return
-    middle, height = place
+    middle, height = position
     ends = np.nancumsum(times)
     axes.barh(
         middle,
@@ -314,7 +314,7 @@ def _limits(rows):
     ratios = _percent(rows["ratio"].to_numpy(dtype=float))
     needed = [*ratios[np.isfinite(ratios)], -150 * margin, 150 * margin]
     low, high = min(needed), max(needed)
-    room = MOST_INTERVAL * (high - low)
+    room = MAX_INTERVAL * (high - low)
     ends = _percent(rows[["ci95_low", "ci95_high"]].to_numpy(dtype=float))
     drawn = [low, high, *np.clip(ends[np.isfinite(ends)], max(-100, low - room), high + room)]
     low, high = min(drawn), max(drawn)

@@ -42,7 +42,7 @@ METRIC_LABELS = {
 MARKERS = {"printed": "o", "derived": "D", "read_off": "s"}
 QUALITIES = {"printed": "as printed", "derived": "diamond: derived", "read_off": "square: read off"}
 PUBLISHED_COLOUR, OWN_COLOUR = "#5f5f5f", styles.COLOURS[0]
-MOST_LINES = 24  # of panels; a note counts further ones
+MAX_LINES = 24  # of panels; a note counts further ones
 COLUMNS = 2  # of panels beside each other
 CHARACTERS = 78  # of a line of text above a panel
 ROW_INCHES, FRAME_INCHES, WORDS_INCHES = 0.27, 1.5, 0.18
@@ -60,7 +60,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     if not lines:
         styles.draw_message(stem, "no published numbers to draw: see `references` in the config")
         return
-    shown, left_out = lines[:MOST_LINES], len(lines) - MOST_LINES
+    shown, left_out = lines[:MAX_LINES], len(lines) - MAX_LINES
     columns = max(len(line.panels) for line in shown)
     heights = [line.inches for line in shown]
     names = max(len(name) for line in shown for _, name, _ in line.labels)
@@ -184,8 +184,8 @@ def _subtitle(rows):
     """Whose numbers these are, and in what own runs differ from the published ones."""
     sources = ", ".join(dict.fromkeys(rows["source"]))
     qualities = [label for name, label in QUALITIES.items() if (rows["quality"] == name).any()]
-    own = " \u00b7 filled: own, 95 % CI" if rows["own"].notna().any() else ""
-    lines = [f"hollow: published by {sources}, {', '.join(qualities)}{own}"]
+    own_note = " \u00b7 filled: own, 95 % CI" if rows["own"].notna().any() else ""
+    lines = [f"hollow: published by {sources}, {', '.join(qualities)}{own_note}"]
     differs = _distinct(rows["own_differs"])
     lines += [f"own runs differ in {_readable(differs)}"] if differs else []
     lines += [f"no own number: {note}" for note in dict.fromkeys(rows["own_note"].dropna())]

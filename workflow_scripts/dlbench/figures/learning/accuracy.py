@@ -39,10 +39,10 @@ def _paint(axes, key, all_series):
     (axis,) = axes
     model, dataset, score = key
     ends = line_charts.lines(axis, all_series, lambda s: _means(s, score))
-    for number, one in enumerate(all_series):
-        for devices, values in one.repeats(score):
+    for number, line in enumerate(all_series):
+        for devices, values in line.repeats(score):
             x = styles.side_by_side([devices] * len(values), number, len(all_series))
-            marks = line_charts.marks(one) | {"linestyle": "none", "markersize": 3.5, "alpha": 0.6}
+            marks = line_charts.marks(line) | {"linestyle": "none", "markersize": 3.5, "alpha": 0.6}
             axis.plot(x, values, zorder=2, **marks)
     if ends and score != "perplexity":
         axis.yaxis.set_major_formatter(styles.percent)
@@ -54,8 +54,8 @@ def _paint(axes, key, all_series):
     return ends
 
 
-def _means(one, score):
+def _means(line, score):
     return [
         (x, Estimate(float(np.mean(values)), np.nan, np.nan, len(values)))
-        for x, values in one.repeats(score)
+        for x, values in line.repeats(score)
     ]

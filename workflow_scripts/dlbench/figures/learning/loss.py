@@ -22,9 +22,9 @@ from the start of the first step, evaluations included; loading the framework an
 before it.
 """
 AXES = ("steps", "epochs", "time")
-MOST_POINTS = 2000  # of a line
-MOST_RAW = 12  # series whose single steps are drawn
-MOST_PANELS = 8  # models and datasets
+MAX_POINTS = 2000  # of a line
+MAX_RAW = 12  # series whose single steps are drawn
+MAX_PANELS = 8  # models and datasets
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
@@ -34,8 +34,8 @@ def draw(tables: Tables, stem: Path | str) -> None:
     runs = runs[runs["epochs"].notna()] if runs["epochs"].notna().any() else runs
     evals = tables.evals
     evals = evals[evals["run_id"].isin(runs["run_id"])]
-    panels = dict(list(series.series_along(None, runs).items())[:MOST_PANELS])
-    drawn = {k: [s for s in group if s.index < series.MOST_SERIES] for k, group in panels.items()}
+    panels = dict(list(series.series_along(None, runs).items())[:MAX_PANELS])
+    drawn = {k: [s for s in group if s.index < series.MAX_SERIES] for k, group in panels.items()}
     curves = {key: [_training(s, tables) for s in group] for key, group in drawn.items()}
     scored = set(evals[evals["loss"] > 0]["run_id"])
     drawn = {
@@ -72,21 +72,21 @@ def _panel(axes, key, series_and_curves, note, evals, tables):
     """
     held_out = axes[1] if len(axes) > 1 else None
     all_series, curves = zip(*series_and_curves, strict=True)
-    training = [(one, c) for one, c in zip(all_series, curves, strict=True) if c is not None]
+    training = [(line, c) for line, c in zip(all_series, curves, strict=True) if c is not None]
     longest = max((np.nanmax([0, *curve["time"]]) for _, curve in training), default=1.0)
     unit, seconds = styles.time_unit(longest)
-    for one, curve in training:
-        looks = line_charts.marks(one) | {
+    for line, curve in training:
+        looks = line_charts.marks(line) | {
             "marker": "",
             "linewidth": 2 if len(training) <= 6 else 1.2,
         }
         curve["time"] = curve["time"] / seconds
         for axis, name in zip(axes[0], AXES, strict=True):
-            if len(training) <= MOST_RAW:
+            if len(training) <= MAX_RAW:
                 axis.plot(curve[name], curve["loss"], color=looks["color"], alpha=0.2, lw=0.6)
             axis.plot(curve[name], curve["smooth"], **looks)
         if held_out is not None:
-            _held_out(held_out, one, evals, tables, seconds)
+            _held_out(held_out, line, evals, tables, seconds)
     for axis, name in zip(axes[-1], (*AXES[:2], f"wall-clock time, {unit}"), strict=True):
         axis.set_xlabel(name)
     model, dataset = key
@@ -128,12 +128,12 @@ def _has_data(axis):
     return axis.has_data() and bool(np.isfinite(axis.dataLim.get_points()).all())
 
 
-def _training(one, tables):
+def _training(line, tables):
     """Steps, epochs, time and losses of the longest run as arrays; None where no loss is known."""
-    if not len(one.finished):
+    if not len(line.finished):
         return None
     longest = ["steps_measured", "repeat"]
-    run = one.finished.sort_values(longest, ascending=[False, True], kind="stable").iloc[0]
+    run = line.finished.sort_values(longest, ascending=[False, True], kind="stable").iloc[0]
     steps = tables.steps(run["run_id"])
     if not steps["loss"].gt(0).any():
         return None
@@ -141,7 +141,7 @@ def _training(one, tables):
     loss = merged["loss"].where(merged["loss"] > 0)
     window = max(1, len(merged) // 50)
     smooth = np.exp(np.log(loss).rolling(window, min_periods=1, center=True).mean())
-    every = slice(None, None, -(-len(merged) // MOST_POINTS))
+    every = slice(None, None, -(-len(merged) // MAX_POINTS))
     # Of an imported run that ended well the last step is that of the epochs asked for.
     epochs = merged["epoch"].max() if merged["epoch"].notna().any() else run["epochs"]
     columns = {
@@ -158,12 +158,17 @@ def _training(one, tables):
 def _held_out(axes, one, evals, tables, seconds):
     looks = line_charts.marks(one) | {"markersize": 3.5, "linewidth": 0.9, "markeredgewidth": 0}
     for run_id in one.finished["run_id"]:
-        own = evals[(evals["run_id"] == run_id) & (evals["loss"] > 0)]
-        if len(own):
-            own = own[own["split"].isna() | (own["split"] == own["split"].iloc[0])]  # of one set
-            time = (own["t_s"] - _started_s(tables.steps(run_id))) / seconds
-            for axis, x in zip(axes, (own["step"], own["epoch"], time), strict=True):
-                axis.plot(x, own["loss"], **looks)
+        evals_of_run = evals[(evals["run_id"] == run_id) & (evals["loss"] > 0)]
+        if len(evals_of_run):
+            evals_of_run = evals_of_run[
+                evals_of_run["split"].isna()
+                | (evals_of_run["split"] == evals_of_run["split"].iloc[0])
+            ]  # of one set
+            time = (evals_of_run["t_s"] - _started_s(tables.steps(run_id))) / seconds
+            for axis, x in zip(
+                axes, (evals_of_run["step"], evals_of_run["epoch"], time), strict=True
+            ):
+                axis.plot(x, evals_of_run["loss"], **looks)
 
 
 def _started_s(steps):

@@ -34,15 +34,15 @@ def _paint(axes, key, all_series):
     ends = line_charts.lines(axis, all_series, lambda s: s.means("duration_s"))
     longest = max((e.value for s in all_series for _, e in s.means("duration_s")), default=1)
     unit, seconds = styles.time_unit(longest)
-    few = len(all_series) <= styles.MOST_DIRECT_LABELS
-    for number, one in enumerate(all_series):
-        points = one.means("duration_s")
+    few = len(all_series) <= styles.MAX_DIRECT_LABELS
+    for number, line in enumerate(all_series):
+        points = line.means("duration_s")
         if len(points) > 1 and few:
             (first, longest), (most, _) = points[0], points[-1]
             axis.plot(
                 styles.side_by_side([first, most], number, len(all_series)),
                 [longest.value, longest.value * first / most],
-                color=line_charts.marks(one)["color"],
+                color=line_charts.marks(line)["color"],
                 linestyle="--",
                 linewidth=1.2,
                 alpha=0.6,

@@ -33,7 +33,7 @@ IMPLIED = {
     "environment": ["framework"],
     "launcher": ["framework", "strategy"],
 }
-MOST_MACHINES, MOST_LINES = 6, 18
+MAX_MACHINES, MAX_LINES = 6, 18
 UNITS = ("B", "KiB", "MiB", "GiB")
 
 
@@ -46,7 +46,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     texts = [name for name in exchanges if isinstance(exchanges[name].dtype, pd.CategoricalDtype)]
     exchanges = exchanges.astype(dict.fromkeys(texts, object))
     machines = list(exchanges.groupby(list(MACHINE), dropna=False, sort=True))
-    shown = machines[:MOST_MACHINES]
+    shown = machines[:MAX_MACHINES]
     with styles.figure(2, len(shown), width=5.2, height=3.8) as (figure, axes):
         for row, (key, machine_rows) in zip(axes, shown, strict=True):
             copies = baselines[
@@ -67,8 +67,8 @@ def _machine(axes: Any, exchanges: pd.DataFrame, memory: float) -> None:
         memory: bandwidth of copies in a device, GB/s; nan if it was not measured.
     """
     lines = _lines(exchanges)
-    left_out = f" \u00b7 {len(lines) - MOST_LINES} lines not drawn" * (len(lines) > MOST_LINES)
-    lines = lines[:MOST_LINES]
+    left_out = f" \u00b7 {len(lines) - MAX_LINES} lines not drawn" * (len(lines) > MAX_LINES)
+    lines = lines[:MAX_LINES]
     first = exchanges.iloc[0]
     device = first["device_model"] or "unknown device"
     rounds = int(exchanges["rounds"].median())
@@ -77,7 +77,7 @@ def _machine(axes: Any, exchanges: pd.DataFrame, memory: float) -> None:
         (axes[1], ("time_s", "time_low_s", "time_high_s"), 1e3, "time of one, ms"),
     )
     for axis, columns, factor, label in panels:
-        ends = [_line(axis, own, columns, factor, index) for index, (_, own) in enumerate(lines)]
+        ends = [_line(axis, rows, columns, factor, index) for index, (_, rows) in enumerate(lines)]
         styles.logarithmic(axis.yaxis)
         if axis is axes[0] and memory > 0:
             axis.axhline(memory, color=styles.GREY, linestyle="--", linewidth=1.2, zorder=1)

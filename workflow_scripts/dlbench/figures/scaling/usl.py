@@ -21,7 +21,7 @@ Lines are solid where there are runs and dashed beyond: there they are an extrap
 which holds if the law does. Dotted: in proportion to devices. Laws are fitted only to series on
 five numbers of devices or more whose base differs in nothing else.
 """
-MOST_PANELS = 12
+MAX_PANELS = 12
 EXTRAPOLATION = 4  # times as many devices as were measured are drawn
 LAWS = {"USL": (styles.COLOURS[0], 2.0), "Amdahl": (styles.COLOURS[3], 1.6)}
 SERIES = [name for name in series.SETTINGS if name not in ("devices", "nodes", "global_batch")]
@@ -32,7 +32,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     points = points[points["scaling"].notna()]
     fitted = points[points["usl_alpha"].notna()]
     all_series, left_out = _series(fitted), _left_out(points, fitted)
-    shown = all_series[:MOST_PANELS]
+    shown = all_series[:MAX_PANELS]
     left_out += (
         [f"{len(all_series) - len(shown)} not drawn"] if len(all_series) > len(shown) else []
     )

@@ -15,7 +15,9 @@ unstable runs, whose steps stalled or which others disturbed. A cross stands for
 failed, with how many and why. Hollow points are published numbers.
 """
 PANEL = ("mode", "model", "dataset")
-MOST = 2.0  # of the axis, times the highest point: intervals of two runs may reach far beyond
+MAX_OVER_POINTS = (
+    2.0  # of the axis, times the highest point: intervals of two runs may reach far beyond
+)
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
@@ -39,10 +41,10 @@ def _paint(axes, key, all_series):
     mode, model, dataset = key
     unit = series.rate_unit(all_series)
     ends = line_charts.lines(axis, all_series, lambda s: s.rates(unit))
-    values = [estimate.value for one in all_series for _, estimate in one.rates(unit)]
+    values = [estimate.value for line in all_series for _, estimate in line.rates(unit)]
     axis.set_ylim(bottom=0)
     if values:
-        axis.set_ylim(top=min(axis.get_ylim()[1], MOST * max(values)))
+        axis.set_ylim(top=min(axis.get_ylim()[1], MAX_OVER_POINTS * max(values)))
     axis.set_ylabel(f"{unit.plural} / s")
     axis.set_xlabel("batch per device")
     styles.heading(axis, f"{model} \u00b7 {dataset}", _subtitle(mode, all_series))

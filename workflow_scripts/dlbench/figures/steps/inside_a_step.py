@@ -36,8 +36,8 @@ INTERVAL: dict[str, Any] = {
 SUBTITLE = "lines at the end of parts: 95 % intervals"
 HEIGHT = 0.68  # of a bar, where rows are 1 apart
 LEGEND_COLUMNS = 3
-MOST_PERCENT = 130.0  # that is seen of intervals beyond the whole step
-LEAST_PERCENT = 0.05  # of a bar: less cannot be seen
+MAX_PERCENT = 130.0  # that is seen of intervals beyond the whole step
+MIN_PERCENT = 0.05  # of a bar: less cannot be seen
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
@@ -54,7 +54,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     longest_s = max(map(_step_s, by_run.values()))
     with row_charts.figure(stem, groups, "Inside a step", SUBTITLE, 1.3) as (rows, axes):
         drawn = [_bar(axes, row, by_run[row.runs["run_id"].iloc[0]], longest_s) for row in rows]
-        axes.set_xlim(0, min(MOST_PERCENT, max(end for _, end in drawn)))
+        axes.set_xlim(0, min(MAX_PERCENT, max(end for _, end in drawn)))
         axes.set_xlabel("share of a step, %")
         names = {name for names, _ in drawn for name in names}
         handles = [
@@ -106,7 +106,7 @@ def _bar(axes, row, parts, longest_s):
         names.append(name)
         farthest = max(farthest, left, ends[1] + 0.5)
     rest = 100 - left
-    if rest > LEAST_PERCENT:
+    if rest > MIN_PERCENT:
         looks = {"color": UNRESOLVED_COLOUR, "hatch": "////", "edgecolor": "white", "lw": 0.6}
         axes.barh(row.y, rest, HEIGHT, left=left, **looks)
         names.append(UNRESOLVED)

@@ -20,8 +20,8 @@ measured time that was lost to stalls: what those steps took beyond the median.
 """
 STALLED = 2.0  # times the median
 COLOUR, STALL_COLOUR = styles.COLOURS[0], styles.COLOURS[3]
-MOST_RUNS = 20  # of a row
-MOST_STALLS = 200  # points of a run; the longest
+MAX_RUNS = 20  # of a row
+MAX_STALLS = 200  # points of a run; the longest
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
@@ -39,7 +39,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
 
 def _row(axes, row, tables):
     """Draw the runs of a condition. Returns their medians."""
-    runs = row.finished.sort_values("repeat")[:MOST_RUNS]
+    runs = row.finished.sort_values("repeat")[:MAX_RUNS]
     heights = row.y + np.linspace(0.3, -0.3, len(runs)) * (len(runs) > 1)
     stalls, all_s = [], []
     for y, (_, run) in zip(heights, runs.iterrows(), strict=True):
@@ -70,7 +70,7 @@ def _run(axes, y, run, times, width):
     median, p95 = run["step_time_median_s"], run["step_time_p95_s"]
     low = np.percentile(times, 5) if len(times) else median
     stalls = np.sort(times[times > STALLED * median])
-    shown = stalls[-MOST_STALLS:]
+    shown = stalls[-MAX_STALLS:]
     axes.plot([low, p95], [y, y], color=COLOUR, lw=width, alpha=0.55, zorder=2)
     axes.plot(median, y, "o", color=COLOUR, ms=min(4.5, 3 * width), mew=0, zorder=3)
     axes.plot(shown, np.full(len(shown), y), "o", color=STALL_COLOUR, ms=3, mew=0, zorder=3)

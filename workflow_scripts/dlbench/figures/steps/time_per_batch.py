@@ -35,11 +35,11 @@ def _paint(axes, key, all_series, drift):
     times, relative = axes
     model, dataset = key
     ends = line_charts.lines(times, all_series, lambda s: s.means("image_s"))
-    points = [_relative(one, drift) for one in all_series]
+    points = [_relative(line, drift) for line in all_series]
     values = {
-        one.name: [pair[:2] for pair in own] for one, own in zip(all_series, points, strict=True)
+        line.name: [pair[:2] for pair in own] for line, own in zip(all_series, points, strict=True)
     }
-    line_charts.lines(relative, all_series, lambda one: values[one.name])
+    line_charts.lines(relative, all_series, lambda line: values[line.name])
     apart = sum(_mark_apart(relative, all_series, points))
     for axis in axes:
         axis.set_xlabel("batch per device")
@@ -64,17 +64,17 @@ def _paint(axes, key, all_series, drift):
 
 def _mark_apart(axes, all_series, points):
     """Mark points that may not be compared with the smallest batch. Yields how many of a series."""
-    for number, (one, own) in enumerate(zip(all_series, points, strict=True)):
+    for number, (line, own) in enumerate(zip(all_series, points, strict=True)):
         apart = [(x, estimate.value) for x, estimate, sides in own if sides and sides.flags]
         for x, value in apart:
             at = styles.side_by_side([x], number, len(all_series))
-            styles.half(axes, at, [value], styles.looks(one.index), zorder=3.5)
+            styles.half(axes, at, [value], styles.looks(line.index), zorder=3.5)
         yield len(apart)
 
 
-def _relative(one, drift):
+def _relative(line, drift):
     """[(x, Estimate of the time over that of the smallest, Sides or None for it itself), ...]"""
-    rows = one.finished.dropna(subset="image_s").groupby(one.x)
+    rows = line.finished.dropna(subset="image_s").groupby(line.x)
     repeats = [(x, runs.to_dict("records")) for x, runs in rows]
     if not repeats:
         return []

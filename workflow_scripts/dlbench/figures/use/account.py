@@ -33,7 +33,7 @@ SEGMENTS = {
 }
 HEIGHT = 0.62  # of a bar, where rows are 1 apart
 LEGEND_COLUMNS = 4
-LEAST_PERCENT = 0.05  # of a bar: less cannot be seen
+MIN_PERCENT = 0.05  # of a bar: less cannot be seen
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
@@ -94,4 +94,4 @@ def _bar(axes, row, shares, longest):
     wall = styles.significant(finished["wall_s"].mean() / seconds)
     text = f"{wall} {unit}, goodput {100 * finished['goodput'].mean():.0f} %"
     row_charts.annotate_row(axes, row, text, fontweight="bold")
-    return [name for name, share in mean.items() if share > LEAST_PERCENT]
+    return [name for name, share in mean.items() if share > MIN_PERCENT]

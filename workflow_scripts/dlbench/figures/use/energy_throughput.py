@@ -54,12 +54,12 @@ def _paint(axes: list[Any], key: Any, all_series: list[series.Series]) -> list[l
     (axis,) = axes
     unit = series.rate_unit(all_series)
     ends, drawn = [], []
-    several = len({count for one in all_series for count in one.runs["devices"]}) > 1
-    for one in all_series:
-        points = _points(one, unit)
+    several = len({count for line in all_series for count in line.runs["devices"]}) > 1
+    for line in all_series:
+        points = _points(line, unit)
         if not points:
             continue
-        looks = line_charts.marks(one) | {"lw": 1.2}
+        looks = line_charts.marks(line) | {"lw": 1.2}
         for _, rate, joules in points:
             axis.plot([rate.low, rate.high], [joules.value] * 2, color=looks["color"], lw=1)
             axis.plot([rate.value] * 2, [joules.low, joules.high], color=looks["color"], lw=1)
@@ -76,8 +76,8 @@ def _paint(axes: list[Any], key: Any, all_series: list[series.Series]) -> list[l
                     path_effects=[withStroke(linewidth=2.5, foreground="white")],
                 )
         drawn += positions
-        ends.append((*positions[-1], one))
-    runs = pd.concat([one.finished for one in all_series])
+        ends.append((*positions[-1], line))
+    runs = pd.concat([line.finished for line in all_series])
     styles.logarithmic(axis.xaxis)
     styles.logarithmic(axis.yaxis)
     _limits(axis, drawn)
@@ -93,9 +93,9 @@ def _paint(axes: list[Any], key: Any, all_series: list[series.Series]) -> list[l
     return ends
 
 
-def _points(one, unit):
+def _points(line, unit):
     """[(devices, throughput, energy), ...], both as Estimates."""
-    runs = series.rated(one.finished, unit)
+    runs = series.rated(line.finished, unit)
     scale = runs["images_per_second"] / runs["rate"]  # of items to what they are told in
     runs = runs.assign(energy=runs["energy"] * scale)
     return [

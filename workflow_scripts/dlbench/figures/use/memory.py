@@ -54,19 +54,19 @@ def _named(panels):
     if not panels:
         return panels
     axes = {name for x in AXES for name in series.ALONG[x]}
-    runs = pd.concat([one.runs for all_series in panels.values() for one in all_series])
+    runs = pd.concat([line.runs for all_series in panels.values() for line in all_series])
     settings = [name for name in series.SETTINGS if name not in {*PANEL, *axes}]
     differing = series.differing_settings(runs, settings)
     indices: dict[str, int] = {}
     named = {}
     for key, all_series in panels.items():
-        first = pd.DataFrame([one.runs.iloc[0] for one in all_series])
+        first = pd.DataFrame([line.runs.iloc[0] for line in all_series])
         other = [n for n in ("batch_per_device", "item_shape") if n not in series.ALONG[key[-1]]]
         settings_named = [*differing, *series.differing_settings(first, other)]
         names = [series.condition_label(row, settings_named) for _, row in first.iterrows()]
         named[key] = [
-            replace(one, name=name, index=indices.setdefault(name, len(indices)))
-            for one, name in zip(all_series, names, strict=True)
+            replace(line, name=name, index=indices.setdefault(name, len(indices)))
+            for line, name in zip(all_series, names, strict=True)
         ]
     return named
 
@@ -83,11 +83,11 @@ def _with_memory(runs: pd.DataFrame) -> pd.DataFrame:
 def _paint(axes, key, all_series):
     (axis,) = axes
     model, dataset, kind, x = key
-    runs = pd.concat([one.runs for one in all_series])
-    finished = pd.concat([one.finished for one in all_series])
+    runs = pd.concat([line.runs for line in all_series])
+    finished = pd.concat([line.finished for line in all_series])
     order = GPU_ORDER if kind == "gpu" else CPU_ORDER
     column, label = next((c for c in order if finished[c[0]].notna().any()), order[0])
-    ends = line_charts.lines(axis, all_series, lambda one: one.means(column), stars=False)
+    ends = line_charts.lines(axis, all_series, lambda line: line.means(column), stars=False)
     limit = runs[LIMIT].dropna().unique()
     largest = finished[column].max()
     drawn = len(limit) == 1 and column != USED[0] and largest < limit[0] < NEAR * largest
@@ -99,7 +99,7 @@ def _paint(axes, key, all_series):
         axis.yaxis.set_major_formatter(lambda value, _: styles.significant(value / size))
     axis.set_ylabel(f"{label}, {unit}")
     axis.set_xlabel(AXES[x])
-    shared = series.common((one.runs for one in all_series), ("mode", "devices", "precision"))
+    shared = series.common((line.runs for line in all_series), ("mode", "devices", "precision"))
     note = (
         f"dashed: the {styles.significant(limit[0] / size)} {unit} that there are" if drawn else ""
     )

@@ -44,12 +44,12 @@ def _paint(axes, key, all_series):
     device, precision = key
     runs = pd.concat([s.finished for s in all_series])
     ends = []
-    for one in all_series:
-        x, y = (one.finished[name].to_numpy(dtype=float) for name in (X, Y))
-        looks = line_charts.marks(one) | {"linestyle": "none", "markersize": 6, "alpha": 0.8}
+    for line in all_series:
+        x, y = (line.finished[name].to_numpy(dtype=float) for name in (X, Y))
+        looks = line_charts.marks(line) | {"linestyle": "none", "markersize": 6, "alpha": 0.8}
         axis.plot(x, y, zorder=3, **looks)
         if len(x):
-            ends.append((x[-1], y[-1], one))
+            ends.append((x[-1], y[-1], line))
     low, high = runs[X].min() / ROOM, runs[X].max() * ROOM
     drawn = [label for roof in ROOFS if (label := _roof(axis, runs, roof, low, high))]
     styles.logarithmic(axis.xaxis)
