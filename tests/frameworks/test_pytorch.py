@@ -275,4 +275,4 @@ def test_the_time_after_which_an_exchange_ends_is_that_of_the_process_group(torc
 
 
 def test_a_rank_that_finds_no_other_says_so_after_the_time_for_meeting(torch):
-    assert "rank 0 of 2 did not meet the others at 127.0.0.1:" in ranks_of(torch, 1, 0, [0])[0]
+    assert "rank 0 of 2: the rendezvous at 127.0.0.1:" in ranks_of(torch, 1, 0, [0])[0]

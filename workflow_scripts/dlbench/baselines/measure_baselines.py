@@ -116,11 +116,9 @@ def _device_rows(
 ) -> Iterator[dict[str, Any]]:
     kernels = run_engine.kernels()
     attained = [calibration.measure(kernels, lasting_s=lasting_s) for _ in range(CALIBRATIONS)]
-    yield rounds.summary("matrix_product", "TFLOP/s", [result["tflops"] for result in attained])
+    yield rounds.summary("matrix_product", "TFLOP/s", [each["tflops"] for each in attained])
     copied = {"size_bytes": attained[0]["copied_bytes"]}
-    yield rounds.summary(
-        "memory_copy", "GB/s", [result["gb_per_s"] for result in attained], **copied
-    )
+    yield rounds.summary("memory_copy", "GB/s", [each["gb_per_s"] for each in attained], **copied)
     yield from host_copies(kernels, run_engine.visible_gpu_count)
     yield from file_reading.rows(folder)
     cores = len(os.sched_getaffinity(0))

@@ -8,7 +8,7 @@ from dlbench.pages.page import Cell, Page, Table
 
 NARROWEST, WIDEST = 80, 120  # columns of a text
 LONGEST = 24  # characters of a word, up to which words are not broken where there is room
-MIN_CHARACTERS = 12  # characters that a column is not made narrower than
+MIN_WIDTH = 12  # characters that a column is not made narrower than
 BREAKING = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~"})
 
 
@@ -55,10 +55,7 @@ def _widths(rows: list[list[str]], width: int) -> list[int]:
     widths = [max(len(row[column]) for row in rows) for column in columns]
     words = [max(len(w) for row in rows for w in (row[c] or " ").split(" ")) for c in columns]
     room = width - 2 * (len(widths) - 1)
-    for least in (
-        [max(MIN_CHARACTERS, min(word, LONGEST)) for word in words],
-        [MIN_CHARACTERS] * len(widths),
-    ):
+    for least in ([max(MIN_WIDTH, min(w, LONGEST)) for w in words], [MIN_WIDTH] * len(widths)):
         while sum(widths) > room:
             wider = [column for column in columns if widths[column] > least[column]]
             if not wider:

@@ -28,7 +28,7 @@ from dlbench.study import config, matrix
 from dlbench.study.runs import CONDITION, Run, shuffled
 
 SHARE = 0.2  # of a session's time that those of `auto` may take
-FEWEST = 3  # repeats of a condition, without which drift is not judged (statistics.FEWEST_RUNS)
+FEWEST = 3  # repeats of a condition, without which drift is not judged (equivalence.MIN_RUNS)
 UNRELATED = 4  # rank of conditions that nothing new is compared with
 _NONE_OF: dict[type, str] = {str: "the new conditions are compared with", list: "`sentinels` means"}
 PLANNED = "a sentinel: it repeats a finished run, to see how the machine drifted"

@@ -158,17 +158,12 @@ def _training(line, tables):
 def _held_out(axes, one, evals, tables, seconds):
     looks = line_charts.marks(one) | {"markersize": 3.5, "linewidth": 0.9, "markeredgewidth": 0}
     for run_id in one.finished["run_id"]:
-        evals_of_run = evals[(evals["run_id"] == run_id) & (evals["loss"] > 0)]
-        if len(evals_of_run):
-            evals_of_run = evals_of_run[
-                evals_of_run["split"].isna()
-                | (evals_of_run["split"] == evals_of_run["split"].iloc[0])
-            ]  # of one set
-            time = (evals_of_run["t_s"] - _started_s(tables.steps(run_id))) / seconds
-            for axis, x in zip(
-                axes, (evals_of_run["step"], evals_of_run["epoch"], time), strict=True
-            ):
-                axis.plot(x, evals_of_run["loss"], **looks)
+        own = evals[(evals["run_id"] == run_id) & (evals["loss"] > 0)]
+        if len(own):
+            own = own[own["split"].isna() | (own["split"] == own["split"].iloc[0])]  # of one set
+            time = (own["t_s"] - _started_s(tables.steps(run_id))) / seconds
+            for axis, x in zip(axes, (own["step"], own["epoch"], time), strict=True):
+                axis.plot(x, own["loss"], **looks)
 
 
 def _started_s(steps):

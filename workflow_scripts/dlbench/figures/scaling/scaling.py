@@ -166,16 +166,16 @@ def _panel(axes, panel, baselines):
 
 def _line_legend(series):
     """What the dashed and the dotted lines are."""
-    if not any(line.points for line in series):
+    if not any(drawn.points for drawn in series):
         return NONE_WELL
-    if any(line.expected for line in series):
+    if any(drawn.expected for drawn in series):
         return "\n".join(("dashed: linear from the base", EXPECTED))
     return "dashed: linear from the base"
 
 
 def _notes(series):
     """Words on the efficiencies: whose base differs, and how many series have none."""
-    mismatches = [(line.own.name, line.series.mismatch) for line in series if line.series]
+    mismatches = [(drawn.own.name, drawn.series.mismatch) for drawn in series if drawn.series]
     names_by_clause = {}
     for name, keys in mismatches:
         differs = [key for key in keys if key != base_flags.APART]
@@ -189,14 +189,14 @@ def _notes(series):
     notes = notes or ["speedup / devices \u00b7 bars: 95 % CI"]
     if any(base_flags.APART in keys for _, keys in mismatches):
         notes.append("half-filled: measured apart from the base")
-    alone = sum(line.series.base is None for line in series if line.series)
+    alone = sum(drawn.series.base is None for drawn in series if drawn.series)
     if alone:
         notes.append(f"no efficiency of {alone} series: {scaling_series.ONE_COUNT} ended well")
     return "\n".join(notes)
 
 
 def _throughputs(axes, series, unit):
-    ends = [_throughput(axes, line) for line in series]
+    ends = [_throughput(axes, drawn) for drawn in series]
     _devices(axes, series)
     styles.logarithmic(axes.yaxis)
     styles.scale_labels(axes.yaxis, unit.per_item)
@@ -207,16 +207,16 @@ def _throughputs(axes, series, unit):
     # What has crosses only is named beside them.
     corner = axes.get_xlim()[1], axes.get_ylim()[0]
     names = [
-        (*(end or corner), line.own.name, line.color)
-        for line, end in zip(series, ends, strict=True)
+        (*(end or corner), drawn.own.name, drawn.color)
+        for drawn, end in zip(series, ends, strict=True)
     ]
     styles.name_series(axes, names)
 
 
 def _leave_out_far_ends(axes, series):
     """Let intervals that reach far beyond points and dashed lines go on outside."""
-    rates = [point.throughput.value for line in series for point in line.points]
-    rates += [line.linear[1] for line in series if line.linear]
+    rates = [point.throughput.value for drawn in series for point in drawn.points]
+    rates += [drawn.linear[1] for drawn in series if drawn.linear]
     if rates:
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, min(rates) / MAX_INTERVAL), min(high, MAX_INTERVAL * max(rates)))
@@ -242,14 +242,14 @@ def _throughput(axes, drawn):
 
 
 def _efficiencies(axes, series):
-    for line in series:
-        line.draw_expected(axes, "efficiency")
-        line.line(axes, [(point, point.efficiency) for point in line.points if point.efficiency])
+    for drawn in series:
+        drawn.draw_expected(axes, "efficiency")
+        drawn.line(axes, [(point, point.efficiency) for point in drawn.points if point.efficiency])
     axes.axhline(1, color=styles.GREY, linestyle="--", linewidth=1.2, zorder=1)
     _devices(axes, series)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     values = [
-        point.efficiency.value for line in series for point in line.points if point.efficiency
+        point.efficiency.value for drawn in series for point in drawn.points if point.efficiency
     ]
     low, high = axes.get_ylim()
     most = MAX_INTERVAL * max(values, default=1.0)
@@ -258,8 +258,8 @@ def _efficiencies(axes, series):
 
 def _devices(axes, series):
     """Crosses where runs failed, and a tick at every number of devices."""
-    failed = line_charts.failures(axes, [line.own for line in series])
-    values = [1, *(point.devices for line in series for point in line.points), *failed]
+    failed = line_charts.failures(axes, [drawn.own for drawn in series])
+    values = [1, *(point.devices for drawn in series for point in drawn.points), *failed]
     styles.powers(axes.xaxis, values)
     if failed:
         axes.set_xlim(min(values) / line_charts.X_ROOM, max(values) * line_charts.X_ROOM)

@@ -15,9 +15,8 @@ unstable runs, whose steps stalled or which others disturbed. A cross stands for
 failed, with how many and why. Hollow points are published numbers.
 """
 PANEL = ("mode", "model", "dataset")
-MAX_OVER_POINTS = (
-    2.0  # of the axis, times the highest point: intervals of two runs may reach far beyond
-)
+# The axis ends at so many times the highest point: intervals of two runs may reach far beyond.
+MAX_OVER_POINTS = 2.0
 
 
 def draw(tables: Tables, stem: Path | str) -> None:

@@ -1,6 +1,6 @@
 """The model of a run and its optimizer.
 
-- The model must take the run's items and give what its task learns from.
+- The model must accept the run's items and return the logits of its task.
 - Weights and items have the memory format channels_last, which PyTorch's documentation recommends
   for convolutions.
 """
@@ -17,7 +17,7 @@ from dlbench.trainer import engine, updates
 from dlbench.trainer.reading.converted import Source
 from dlbench.trainer.strategy import Spec
 
-# As Keras has them, where they differ from PyTorch's own.
+# Keras's defaults, where they differ from PyTorch's.
 MOMENTUM = 0.9
 RMSPROP_DECAY = 0.9
 INITIAL_SCALE = 2.0**15
@@ -26,7 +26,7 @@ INITIAL_SCALE = 2.0**15
 def build_model(
     spec: Spec, model_module: ModuleType, task: ModuleType, source: Source, device: torch.device
 ) -> nn.Module:
-    """Build the model of a run on a device, and check that it fits the module of its task.
+    """Build the model of a run on a device, and check the shapes of its inputs and outputs.
 
     Raises:
         Error: it cannot be built, or its inputs or outputs do not fit the task.
@@ -38,7 +38,7 @@ def build_model(
 
 
 def named_weights(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Names and tensors of all that a model's state consists of: parameters, then buffers."""
+    """Names and tensors of a model's state: parameters, then buffers."""
     yield from model.named_parameters()
     saved = model.state_dict(keep_vars=True)
     yield from ((name, buffer) for name, buffer in model.named_buffers() if name in saved)
@@ -47,14 +47,14 @@ def named_weights(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 def make_optimizer(
     spec: Spec, parameters: Iterable[nn.Parameter], sharded: bool = False
 ) -> torch.optim.Optimizer:
-    """The optimizer of a run: one call updates all weights, where PyTorch has such a kernel.
+    """The optimizer of a run, with a fused kernel for all weights if PyTorch has one.
 
     Args:
-        sharded: whether the weights are sharded over the devices. Of those PyTorch has such kernels
-            for Adam and AdamW; with the others each operation takes all weights.
+        sharded: whether the weights are sharded over the devices. For sharded weights PyTorch has
+            fused kernels of Adam and AdamW only; the other optimizers use foreach.
     """
     weights = list(parameters)
-    fused, foreach = (None, True) if sharded else (True, None)  # None: as PyTorch thinks best
+    fused, foreach = (None, True) if sharded else (True, None)  # None: as PyTorch chooses
     decaying = [weight for weight in weights if updates.decays(weight.ndim)]
     others = [weight for weight in weights if not updates.decays(weight.ndim)]
     return {
@@ -84,44 +84,44 @@ def make_optimizer(
 
 
 def initialize_state(optimizer: torch.optim.Optimizer) -> None:
-    """Create the optimizer's state of each weight, all zeros, which PyTorch does at the first step.
+    """Create the optimizer's state of each weight, all zeros, which PyTorch does in the first step.
 
     So a checkpoint can restore it before the first step.
     """
     for group in optimizer.param_groups:
-        group["lr"] = 0.0  # else weights would decay; each step sets its own
+        group["lr"] = 0.0  # otherwise weights would decay; each step sets its own
         for weight in group["params"]:
             weight.grad = torch.zeros_like(weight)
-    optimizer.step()  # by nothing: gradients are zero
+    optimizer.step()  # changes no weight: gradients are zero
     optimizer.zero_grad()
-    for remembered in optimizer.state.values():
-        for tensor in remembered.values():
+    for state in optimizer.state.values():
+        for tensor in state.values():
             if isinstance(tensor, torch.Tensor):
                 tensor.zero_()
 
 
 def _check_shapes(model, spec, task_name, task, source, device):
-    """Check that a model takes one item of a source, and returns logits of its task."""
+    """Check that a model accepts one item of a source, and returns the logits of its task."""
     where = f"models/{spec.model}.py: build"
-    words = len(source.item_shape) == 1
+    is_text = len(source.item_shape) == 1
     item = torch.zeros((1, *source.item_shape), device=device)
     try:
         with torch.no_grad():
-            logits = model.train(False)(item.long() if words else channels_first(item))
+            logits = model.train(False)(item.long() if is_text else channels_first(item))
     except RuntimeError as error:
         raise Error(
             f"{where}: expected a model that takes one item of {spec.dataset}, of shape "
             f"{source.item_shape}: {terminal.message(str(error), 300)}"
         ) from error
-    wanted = task.logits_shape(source.item_shape, source.classes)
+    expected = task.logits_shape(source.item_shape, source.classes)
     returned = f"an object of type {type(logits).__name__}"
     if isinstance(logits, torch.Tensor):
         shape = tuple((logits.permute(0, 2, 3, 1) if logits.ndim == 4 else logits).shape[1:])
-        if shape == wanted:
+        if shape == expected:
             return
         returned = f"{shape}{', with channels last' if logits.ndim == 4 else ''}"
     raise Error(
-        f"{where}: expected a model with one output of shape {wanted}, the logits of {task_name} "
+        f"{where}: expected a model with one output of shape {expected}, the logits of {task_name} "
         f"in {source.classes} classes; found {returned}"
     )
 

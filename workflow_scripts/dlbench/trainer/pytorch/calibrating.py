@@ -40,7 +40,7 @@ class Kernels:
 
     def from_host(self, elements: int) -> Repeat:
         source, copied = torch.zeros(elements), torch.zeros(elements, device=self._device)
-        if copied.is_cuda:  # else the copy is by way of another one in the host
+        if copied.is_cuda:  # from pageable memory CUDA would copy through a staging buffer
             source = source.pin_memory()
 
         def repeat(count: int) -> None:

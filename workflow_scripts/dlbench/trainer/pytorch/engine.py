@@ -41,7 +41,7 @@ UNSUPPORTED_FIELDS = {
 
 
 class Engine(ArrayEngine):
-    """See dlbench/trainer/engine.py, which says what each part is for."""
+    """See dlbench/trainer/engine.py, which documents the methods."""
 
     READERS = {**ArrayEngine.READERS, "torch": Loaded}
     strategy: Base
@@ -59,11 +59,12 @@ class Engine(ArrayEngine):
         model = building.build_model(
             self._spec, self._model_module, self._task, self._source, self.strategy.device
         )
-        # Counted before a strategy divides the weights among the devices.
+        # Counted before a strategy shards the weights.
         self._flops = flops.count(model, self.item_shape)
         self._parameters = sum(tensor.numel() for _, tensor in building.named_weights(model))
         dtype = AUTOCAST.get(self._spec.precision, torch.float32)
-        layer = next((part for part in model.modules() if hasattr(part, "attention_kernel")), None)
+        layers = (layer for layer in model.modules() if hasattr(layer, "attention_kernel"))
+        layer = next(layers, None)
         tokens = self.item_shape[0]  # of text; the kernel for images does not depend on it
         self._attention = layer and layer.attention_kernel(tokens, dtype, self.strategy.device)
         self._step = Step(self._spec, self.strategy, self._losses, model, self._source.scaled)
@@ -72,7 +73,7 @@ class Engine(ArrayEngine):
         )
 
     def trace(self) -> None:
-        """Nothing: torch.compile compiles a function when it is first called."""
+        """Do nothing: torch.compile compiles a function in its first call."""
 
     def parameters(self) -> int:
         return self._parameters
@@ -143,7 +144,7 @@ class Engine(ArrayEngine):
 
 
 def _model_file(spec: Spec) -> Any:
-    """The file of a run's model, as a module.
+    """The module of a run's model.
 
     Raises:
         Error: it imports a package that is not installed.
@@ -152,8 +153,8 @@ def _model_file(spec: Spec) -> Any:
         return plugins.load("pytorch/models", spec.model)
     except ModuleNotFoundError as error:
         raise Error(
-            f"models/{spec.model}.py needs the package {error.name}, which is not there: a model "
-            "of framework pytorch is a torch.nn.Module, see docs/adding.md"
+            f"models/{spec.model}.py needs the package {error.name}, which is not installed: a "
+            "model of framework pytorch is a torch.nn.Module, see docs/adding.md"
         ) from error
 
 

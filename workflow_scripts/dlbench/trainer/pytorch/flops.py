@@ -1,7 +1,7 @@
-"""How much a PyTorch model computes for one item, by rules for PyTorch's operations.
+"""FLOPs of a PyTorch model for one item, by rules for PyTorch's operations.
 
-- A copy of the model whose weights have shapes and no values (device `meta`) is called on such an
-  item. Whatever layers it has, PyTorch takes them apart into few operations, which are counted.
+- A copy of the model on the device `meta`, whose tensors have shapes and no values, is called on
+  such an item. PyTorch decomposes all layers into few operations, and these are counted.
 - An operation that is not PyTorch's own, or that hides products, has no rule.
 """
 
@@ -21,8 +21,8 @@ from dlbench.trainer.model_flops import ModelFlops, Tally
 from dlbench.trainer.pytorch import building
 
 OWN = ("aten", "prim")  # PyTorch's namespaces
-# How the names of operations begin that are more than value by value and for which there is no
-# rule; a layer whose kernel does all in one is taken apart where weights can learn, as here.
+# Prefixes of operations that are not elementwise and have no rule. A layer with a fused kernel is
+# decomposed if its weights require gradients, as here.
 NO_RULE = (
     *("linalg_", "_linalg", "fft_", "_fft", "_cdist", "_trilinear", "cholesky", "triangular"),
     *("_transformer_encoder", "_native_multi_head", "mkldnn_rnn", "_cudnn_rnn", "miopen_rnn"),
@@ -33,7 +33,7 @@ ATTENTION = "_scaled_dot_product"
 
 
 def count(model: nn.Module, item_shape: tuple[int, ...]) -> ModelFlops:
-    """What a model does for an item of a shape, channels last, in the forward pass."""
+    """The work of a model's forward pass for an item of a shape, channels last."""
     tally = Tally()
     try:
         item = torch.empty((1, *item_shape), device="meta")
@@ -43,13 +43,13 @@ def count(model: nn.Module, item_shape: tuple[int, ...]) -> ModelFlops:
             places = _Places(without_values)
             with _Operations(tally, places), _Attention(tally, places):
                 without_values(item)
-    except Exception as error:  # whatever a model's own code makes of an array without values
+    except Exception as error:  # anything that the model's code may raise for a meta tensor
         tally.add_unknown("the model", f"{type(error).__name__}: {error}")
     return tally.total()
 
 
 def _copy(model):
-    """The model with weights that have shapes and no values."""
+    """The model on the device `meta`."""
     arrays: dict[int, torch.Tensor] = {}
     for weight in model.parameters():
         empty = torch.empty_like(weight, device="meta")
@@ -60,7 +60,7 @@ def _copy(model):
 
 
 class _Places:
-    """The layers that are being called, the innermost last."""
+    """A stack of the layers that are being called."""
 
     def __init__(self, model: nn.Module):
         self._names: list[str] = []
@@ -74,7 +74,7 @@ class _Places:
         return self._names[-1] if self._names else "the model"
 
     def recomputed(self) -> bool:
-        """Whether the backward pass does what is being called once more."""
+        """Whether the backward pass computes the present layer once more."""
         return self._recomputing > 0
 
     def _enter(self, label: str, module: nn.Module, *_: Any) -> None:
@@ -87,7 +87,7 @@ class _Places:
 
 
 class _Operations(TorchDispatchMode):
-    """Counts the operations that layers come down to."""
+    """Counts the operations into which layers are decomposed."""
 
     def __init__(self, tally: Tally, places: _Places):
         super().__init__()
@@ -106,13 +106,13 @@ class _Operations(TorchDispatchMode):
         elif rule:
             factors = [args[number] for number in FACTORS.get(name.rstrip("_"), (0, 1))]
             values = sum(factor.numel() for factor in factors if not _is_weight(factor))
-            found = rule(result, args, *factors)
-            self._tally.add(found, values + result.numel(), recomputed=self._places.recomputed())
+            multiply_adds, all_values = rule(result, args, *factors), values + result.numel()
+            self._tally.add(multiply_adds, all_values, recomputed=self._places.recomputed())
         return result
 
 
 class _Attention(TorchFunctionMode):
-    """Counts attention as a whole, which without values would be taken apart."""
+    """Counts attention as one operation, which PyTorch would decompose on the device `meta`."""
 
     def __init__(self, tally: Tally, places: _Places):
         super().__init__()
@@ -129,19 +129,19 @@ class _Attention(TorchFunctionMode):
 
 
 def _count_attention(tally, query, key, value, recomputed):
-    """Add attention over arrays of shape (..., heads, positions, numbers)."""
+    """Add attention over arrays of shape (..., heads, positions, width)."""
     *batch, heads, queries, width = query.shape
-    keys, of_value = value.shape[-2:]
-    result = math.prod(query.shape[:-1]) * of_value
+    keys, value_width = value.shape[-2:]
+    result = math.prod(query.shape[:-1]) * value_width
     tally.add(
-        model_flops.attention(math.prod(batch), heads, queries, keys, width, of_value),
+        model_flops.attention(math.prod(batch), heads, queries, keys, width, value_width),
         query.numel() + key.numel() + value.numel() + result,
         recomputed=recomputed,
     )
 
 
 def _is_weight(array):
-    """Whether an array is a weight, or a view of one, as its transpose."""
+    """Whether an array is a weight, or a view of one such as its transpose."""
     base = array._base if array._is_view() else array
     return isinstance(base, nn.Parameter)
 
@@ -159,7 +159,7 @@ def _convolution(result, args, inputs, weight):
     return (inputs if transposed else result).numel() * weight.numel() // weight.shape[0]
 
 
-# Which arguments the factors are, where they are not the first two.
+# The positions of the factors among the arguments, if they are not the first two.
 FACTORS = dict.fromkeys(("addmm", "baddbmm", "addmv"), (1, 2))
 # Multiply-adds by (result, arguments, the two factors).
 RULES: dict[str, Callable[..., int]] = {

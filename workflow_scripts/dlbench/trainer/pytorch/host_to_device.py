@@ -1,10 +1,10 @@
-"""Batches of the host on a device of its own memory, each copied beside the step before it.
+"""Prefetching to a device: each batch is copied from the host while the step before it computes.
 
-- A copy runs beside kernels only from pinned memory and on another stream than theirs. Pinning
-  takes longer than a copy does, so a few buffers are pinned once and used in turn, and so are those
-  of the device: no step allocates any.
-- Batch n is copied into the buffers of batch n - 2, once step n - 2 has ended, and so beside step
-  n - 1. The host waits for no step but that.
+- A copy overlaps with kernels only if it is from pinned memory and on another stream. Pinning takes
+  longer than a copy, so a few buffers are pinned once and used in turn. So are buffers on the
+  device: no step allocates any.
+- Batch n is copied into the buffers of batch n - 2, once step n - 2 has finished, and so during step
+  n - 1. The host waits for step n - 2 only.
 - V. Moens. A guide on good usage of non_blocking and pin_memory() in PyTorch.
   docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
 """
@@ -19,11 +19,11 @@ import torch
 
 from dlbench.trainer.pytorch.building import channels_first
 
-AT_ONCE = 2  # batches on the device: that of a step, and the next
+AT_ONCE = 2  # batches on the device: that of the present step, and the next
 
 
 def tensor_of(values: np.ndarray) -> torch.Tensor:
-    """A tensor in the memory of an array; whole numbers but those of pixels are int64."""
+    """A tensor in the memory of an array; integers other than pixels become int64."""
     with warnings.catch_warnings():  # nothing writes to it
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         tensor = torch.from_numpy(values)
@@ -33,20 +33,21 @@ def tensor_of(values: np.ndarray) -> torch.Tensor:
 def ahead(
     batches: Iterable[tuple[np.ndarray, ...]], device: torch.device
 ) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Batches on a device, of images with channels first.
+    """Batches on a device; images have channels first.
 
-    Each may be used by what is launched on the current stream before the next one is asked for.
+    A batch is valid for all work that is launched on the current stream before the caller asks for
+    the next batch.
     """
-    of_device: Any = torch.get_device_module(device)
-    stream = of_device.Stream()
-    buffers = [_Buffers(device, stream) for _ in range(AT_ONCE)]
-    for own, batch in zip(itertools.cycle(buffers), batches, strict=False):
-        yield own.copied(batch)
-        own.used.record(of_device.current_stream())
+    device_module: Any = torch.get_device_module(device)
+    stream = device_module.Stream()
+    all_buffers = [_Buffers(device, stream) for _ in range(AT_ONCE)]
+    for buffers, batch in zip(itertools.cycle(all_buffers), batches, strict=False):
+        yield buffers.copy(batch)
+        buffers.used.record(device_module.current_stream())
 
 
 class _Buffers:
-    """Where one batch is pinned in the host, and where it lies on the device.
+    """The pinned buffers of one batch in host memory, and its buffers on the device.
 
     Args:
         stream: of the copies.
@@ -56,34 +57,34 @@ class _Buffers:
     """
 
     def __init__(self, device: torch.device, stream: Any):
-        self._of_device: Any = torch.get_device_module(device)
+        self._device_module: Any = torch.get_device_module(device)
         self._device, self._stream = device, stream
-        self.used, self._copied = self._of_device.Event(), self._of_device.Event()
+        self.used, self._copied = self._device_module.Event(), self._device_module.Event()
         self._host: list[torch.Tensor] = []
 
-    def copied(self, batch: tuple[np.ndarray, ...]) -> tuple[torch.Tensor, ...]:
-        """The batch on the device, for the current stream."""
+    def copy(self, batch: tuple[np.ndarray, ...]) -> tuple[torch.Tensor, ...]:
+        """Copy a batch to the device. Returns its tensors there, for the current stream."""
         tensors = list(map(tensor_of, batch))
-        current = self._of_device.current_stream()
+        current = self._device_module.current_stream()
         if [tensor.shape for tensor in tensors] != [tensor.shape for tensor in self._host]:
             self._allocate(tensors)
-        self._copied.synchronize()  # what was pinned there before has been read
+        self._copied.synchronize()  # until the previous copy has read the pinned buffers
         for host, tensor in zip(self._host, tensors, strict=True):
             host.copy_(tensor)
         self._stream.wait_event(self.used)
-        with self._of_device.stream(self._stream):
-            for there, host in zip(self._there, self._host, strict=True):
-                there.copy_(host, non_blocking=True)
+        with self._device_module.stream(self._stream):
+            for on_device, host in zip(self._on_device, self._host, strict=True):
+                on_device.copy_(host, non_blocking=True)
         self._copied.record(self._stream)
         current.wait_event(self._copied)
-        return tuple(map(channels_first, self._there))
+        return tuple(map(channels_first, self._on_device))
 
     def _allocate(self, tensors):
         pinned = self._device.type != "cpu"
         self._host = [torch.empty_like(tensor, pin_memory=pinned) for tensor in tensors]
-        self._there = [torch.empty_like(tensor, device=self._device) for tensor in tensors]
-        # What had this memory before may still be computing with it on the current stream.
-        self._stream.wait_stream(self._of_device.current_stream())
+        self._on_device = [torch.empty_like(tensor, device=self._device) for tensor in tensors]
+        # Earlier work on the current stream may still use this memory.
+        self._stream.wait_stream(self._device_module.current_stream())
         if pinned:
-            for there in self._there:
-                there.record_stream(self._stream)
+            for on_device in self._on_device:
+                on_device.record_stream(self._stream)

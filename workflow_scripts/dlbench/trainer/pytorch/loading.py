@@ -1,9 +1,9 @@
-"""PyTorch's DataLoader in front of our datasets: `input: torch`.
+"""PyTorch's DataLoader over our datasets: `input: torch`.
 
-- Its worker processes make whole batches: worker w of n those with the numbers w, w + n, w + 2n ...
-  The loader asks the workers in turn, so that the order of items is that of all other readers.
-- Of a dataset that is not kept in memory each worker reads all records, and decodes those of its
-  batches. Of one that is, each worker keeps it in its own memory.
+- Its worker processes prepare whole batches: worker w of n the batches w, w + n, w + 2n ... The
+  loader takes them from the workers in turn, so that the order of items is that of all readers.
+- If the dataset is kept in memory, each worker has a copy of it. If not, each worker reads all
+  records and decodes those of its batches.
 - Held-out items are read as by our own reader.
 """
 
@@ -32,15 +32,15 @@ class Loaded(Stored):
             num_workers=workers,
             prefetch_factor=self.prefetch,
             multiprocessing_context="spawn",  # a fork would copy the threads' locks
-            worker_init_fn=_Obeying(os.getpid()),
-            generator=torch.Generator(),  # it draws a number, which would change dropout
+            worker_init_fn=_WorkerInit(os.getpid()),
+            generator=torch.Generator(),  # drawing from the default one would change dropout
         )
         for inputs, targets in loader:
             yield inputs.numpy(), targets.numpy()
 
 
 class _Batches(IterableDataset):
-    """In a worker: its part of the batches."""
+    """The batches of a worker."""
 
     def __init__(self, data: Stored, order: tuple[int, ...]):
         self._data, self._order = data, order
@@ -48,20 +48,22 @@ class _Batches(IterableDataset):
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         worker = get_worker_info()
         torch.set_num_threads(1)
-        for inputs, targets in self._data.every(worker.num_workers, worker.id, self._order):
+        for inputs, targets in self._data.batches_of_worker(
+            worker.num_workers, worker.id, self._order
+        ):
             yield _tensor(inputs), _tensor(targets)
 
 
 def _tensor(array):
-    """A tensor of an array, which may be a view of bytes that nobody may write."""
+    """A tensor of an array, which may be a view of read-only bytes."""
     return torch.from_numpy(np.require(array, requirements="CW"))
 
 
-class _Obeying:
-    """What a worker does first: see `obey`."""
+class _WorkerInit:
+    """Called in a worker before its first batch: see `initialize_worker`."""
 
     def __init__(self, parent: int):
         self._parent = parent
 
     def __call__(self, worker: int) -> None:
-        obey(self._parent)
+        initialize_worker(self._parent)

@@ -32,7 +32,7 @@ OPEN_MPI = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "LOCAL_RANK", "S
 
 
 class Place(NamedTuple):
-    """Which process this is, and the address (`host:port`) at which rank 0 listens."""
+    """The ranks of this process, and the address (`host:port`) at which rank 0 listens."""
 
     rank: int
     local_rank: int
@@ -70,8 +70,8 @@ class Joined(Base):
     def leave(self) -> None:
         from torch import distributed
 
-        # Threads of gloo's that outlive Python end the process with an error (pytorch#190489). A
-        # model that fully_shard made holds the group with its threads: it goes first.
+        # If gloo's threads outlive Python, the process ends with an error (pytorch#190489). A model
+        # that fully_shard made refers to the group with its threads, so it is collected first.
         gc.collect()
         distributed.destroy_process_group()
 
@@ -97,15 +97,15 @@ class Joined(Base):
         # torchrun listens there itself.
         if self.rank == 0 and "TORCHELASTIC_RUN_ID" not in os.environ:
             cluster.check_port_free(self._address)
-        meeting, exchange = (
+        rendezvous, exchange = (
             datetime.timedelta(seconds=seconds)
             for seconds in (RENDEZVOUS_TIMEOUT_S, cluster.EXCHANGE_TIMEOUT_S)
         )
         try:
-            found = distributed.rendezvous(
-                f"tcp://{self._address}", self.rank, self.size, timeout=meeting
+            stores = distributed.rendezvous(
+                f"tcp://{self._address}", self.rank, self.size, timeout=rendezvous
             )
-            store, *_ = next(found)
+            store, *_ = next(stores)
             store.set_timeout(exchange)
             distributed.init_process_group(
                 self._backend(),
@@ -117,7 +117,7 @@ class Joined(Base):
             )
         except RuntimeError as error:
             raise cluster.Unreachable(
-                f"rank {self.rank} of {self.size} did not meet the others at {self._address}: "
+                f"rank {self.rank} of {self.size}: the rendezvous at {self._address} failed: "
                 f"{terminal.message(str(error), 300)}"
             ) from error
 
@@ -127,7 +127,7 @@ def find(spec: Spec, jobs: dict[str, int], environ: Mapping[str, str] = os.envir
 
     Args:
         spec: the run's fields as attributes.
-        jobs: how many processes of each kind the run has.
+        jobs: number of the run's processes of each kind.
 
     Raises:
         Error: the variables of the run's launcher are missing, or contradict the run.
@@ -146,7 +146,7 @@ def find(spec: Spec, jobs: dict[str, int], environ: Mapping[str, str] = os.envir
     if spec.launcher == "mpirun":
         rank, local_rank = _numbers(OPEN_MPI, spec, jobs["worker"], environ)
         host = environ.get("MASTER_ADDR", LOOPBACK)
-        # Two jobs of Open MPI that meet on one node have other names.
+        # Two jobs of Open MPI on one node have different namespaces, and so different ports.
         job = zlib.crc32(environ.get("PMIX_NAMESPACE", "").encode())
         port = environ.get("MASTER_PORT", cluster.PORTS[job % len(cluster.PORTS)])
         return Place(rank, local_rank, f"{host}:{port}")
@@ -158,9 +158,9 @@ def find(spec: Spec, jobs: dict[str, int], environ: Mapping[str, str] = os.envir
 
 
 def _choose_interface(known):
-    """Have Gloo listen where other nodes reach it, if that is not where this one's name leads."""
-    own, _, _ = known.addresses["worker"][known.task].rpartition(":")
-    others = [host for host in known.hosts if host != own]
+    """Make Gloo listen on the interface to the other nodes, if this node's name gives another."""
+    host, _, _ = known.addresses["worker"][known.task].rpartition(":")
+    others = [other for other in known.hosts if other != host]
     if others and (networks.listening_address() or networks.LOOPBACK).startswith("127."):
         interface = networks.interface_towards(others[0])
         if interface and "GLOO_SOCKET_IFNAME" not in os.environ:
@@ -168,7 +168,7 @@ def _choose_interface(known):
 
 
 def _numbers(names, spec, size, environ):
-    """(rank, local rank) of this process, which must be one of those that the run has."""
+    """(rank, local rank) of this process, checked against the run's number of processes."""
     each = spec.devices_per_node
     texts = {name: environ.get(name, "unset") for name in names}
     variables = ", ".join(f"{name}={text}" for name, text in texts.items())

@@ -2,10 +2,10 @@
 
 - `compile: true` compiles forward and backward pass by torch.compile, but neither the update nor
   the exchange of gradients.
-- With bfloat16 and float16, torch.autocast chooses which operations compute in them, unless the
+- With bfloat16 and float16, torch.autocast chooses the operations that compute in them, unless the
   strategy casts weights and inputs itself; weights stay float32. With float16,
-  torch.amp.GradScaler scales the loss, from the same first scale as Keras.
-- If a batch is computed in parts, gradients are exchanged after the last part.
+  torch.amp.GradScaler scales the loss, with the same initial scale as Keras.
+- With gradient accumulation, gradients are exchanged after the last part of the batch.
 """
 
 import functools
@@ -46,7 +46,7 @@ def set_precision(spec: Spec, strategy: Base) -> None:
     for backend in (torch.backends, torch.backends.cuda.matmul, torch.backends.cudnn.conv):
         backend.fp32_precision = fp32_precision
     torch.use_deterministic_algorithms(spec.deterministic)
-    # As TensorFlow does: the first step tries out convolutions, and the fastest is kept.
+    # As under TensorFlow: the first step tries convolution algorithms and chooses the fastest.
     torch.backends.cudnn.benchmark = not spec.deterministic
 
 

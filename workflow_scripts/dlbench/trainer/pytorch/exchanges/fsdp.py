@@ -1,3 +1,3 @@
-"""As under ddp. Expected scaling takes it for gathers and scatters, which take half as long."""
+"""As under ddp. Expected scaling uses it for all-gathers and reduce-scatters, each of half its time."""
 
 from dlbench.trainer.pytorch.exchanges.ddp import all_reduce as all_reduce

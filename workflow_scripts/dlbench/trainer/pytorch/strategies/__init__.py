@@ -1,8 +1,8 @@
-"""Strategies of PyTorch, one file each: how the work of a step is spread over devices.
+"""Strategies of PyTorch, one file each: how the work of a step is distributed over devices.
 
-A strategy file defines a class `Strategy` on `Base` below. What the class says about itself is
-read by the workflow, where PyTorch is not installed; its instances live in the trainer. So PyTorch
-is imported inside the methods.
+A strategy file defines a class `Strategy` on `Base` below. The workflow, whose environment lacks
+PyTorch, reads the attributes of the class; only the trainer makes instances. So PyTorch is imported
+inside the methods.
 """
 
 import contextlib
@@ -18,22 +18,23 @@ import numpy as np
 from dlbench.machine import limits
 from dlbench.trainer.strategy import BaseStrategy, Spec, digest
 
-# Of glibc's malloc.h, with the largest values that it takes.
-KEEPING = {"M_MMAP_THRESHOLD": (-3, 32 << 20), "M_TRIM_THRESHOLD": (-1, (1 << 31) - 1)}
+# Parameters of mallopt(3) by their numbers in glibc's malloc.h, with their largest values.
+MALLOPT = {"M_MMAP_THRESHOLD": (-3, 32 << 20), "M_TRIM_THRESHOLD": (-1, (1 << 31) - 1)}
 Tensor = Any  # PyTorch's own, as are modules: it is not imported yet
 Module = Any
 Batch = tuple[np.ndarray, ...]  # in the memory of the host: inputs and targets
 
 
 class Base(BaseStrategy):
-    """One process on one device: what the other strategies change.
+    """One process on one device; the other strategies change that.
 
     Attributes:
         device: of this process, a torch.device.
         visible_gpu_count: how many GPUs PyTorch sees; 0 if the devices are CPUs.
-        replicates_weights: whether each device has all weights, as others have them.
-        uses_autocast: whether autocast chooses what is computed in bfloat16 or float16; otherwise
-            the model as `parallelize` returns it computes in the precision of the run.
+        replicates_weights: whether the weights are replicated on each device; if not, they are
+            sharded.
+        uses_autocast: whether torch.autocast chooses the operations in bfloat16 or float16; if not,
+            the model that `parallelize` returns computes in the precision of the run.
     """
 
     replicates_weights = True
@@ -47,27 +48,28 @@ class Base(BaseStrategy):
         super().__init__(spec, device, folder)
 
     def local_shard(self, tensor: Tensor) -> Tensor:
-        """The part of a weight, or of its optimizer's state, that this process holds."""
+        """This process's shard of a weight, of its gradient, or of its optimizer's state."""
         return tensor
 
     def parallelize(self, model: Module) -> Module:
-        """The model as a training step calls it.
+        """Wrap the model for a training step.
 
-        All devices get the weights of rank 0. After a backward pass through what it returns,
-        gradients are means over all devices.
+        Rank 0 broadcasts its weights. A backward pass through the wrapped model averages the
+        gradients over all devices.
         """
         return model
 
     def gradient_sync(self, model: Module, enabled: bool) -> AbstractContextManager[Any]:
-        """The context of a forward and backward pass, which exchanges gradients if wanted.
+        """The context of a forward and backward pass.
 
         Args:
-            model: what `parallelize` returned.
+            model: as `parallelize` returned it.
+            enabled: whether the backward pass exchanges the gradients.
         """
         return contextlib.nullcontext()
 
     def to_devices(self, values: np.ndarray) -> Tensor:
-        """A tensor on the device of this process: images with channels first, numbers as int64.
+        """A tensor on the device of this process: images with channels first, labels as int64.
 
         Images keep their layout in memory, which is PyTorch's channels_last.
         """
@@ -76,7 +78,7 @@ class Base(BaseStrategy):
         return building.channels_first(host_to_device.tensor_of(values).to(self.device))
 
     def prefetch_to_devices(self, batches: Iterator[Batch]) -> Iterator[tuple[Tensor, ...]]:
-        """Batches on the device of this process; GPUs copy them beside what they compute."""
+        """Batches on the device of this process; on GPUs the copies overlap with the steps."""
         if not self.on_gpus:
             return (tuple(map(self.to_devices, batch)) for batch in batches)
         from dlbench.trainer.pytorch import host_to_device
@@ -88,7 +90,7 @@ class Base(BaseStrategy):
         return [digest(weight.detach().cpu().numpy() for weight in weights)]
 
     def _configure(self, device, threads_per_device):
-        """Make PyTorch use exactly the device of this process, and return its name."""
+        """Make PyTorch use only the device of this process, and return its name."""
         import torch
 
         if device == "gpu":
@@ -100,7 +102,7 @@ class Base(BaseStrategy):
         else:
             self.visible_gpu_count = 0
             self.device = torch.device("cpu")
-            _keep_memory()
+            _keep_freed_memory()
             torch.set_num_threads(threads_per_device)
             if torch.get_num_interop_threads() > 1:  # it can be set once a process
                 torch.set_num_interop_threads(1)
@@ -108,17 +110,17 @@ class Base(BaseStrategy):
         return [str(self.device) if self.on_gpus else f"cpu:{self.local_rank}"]
 
     def _connect(self):
-        """Find the other processes."""
+        """Connect to the other processes."""
 
 
-def _keep_memory():
-    """Have the C library keep the memory that a step frees, as PyTorch itself does on GPUs.
+def _keep_freed_memory():
+    """Make the C library keep the memory that a step frees, as PyTorch itself does on GPUs.
 
     Otherwise glibc returns it to the system, which clears each page before the next step gets it:
-    with LeNet-5 that took a fifth of a step. Settings of the user for glibc are respected.
+    with LeNet-5 that took a fifth of a step. The user's settings for glibc take precedence.
     """
-    set_already = [name for name in os.environ if name.startswith("MALLOC_")]
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other libraries have none
-    if mallopt and not set_already and "GLIBC_TUNABLES" not in os.environ:
-        for parameter, value in KEEPING.values():
+    set_by_user = [name for name in os.environ if name.startswith("MALLOC_")]
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
+    if mallopt and not set_by_user and "GLIBC_TUNABLES" not in os.environ:
+        for parameter, value in MALLOPT.values():
             mallopt(parameter, value)

@@ -2,11 +2,11 @@
 
 - S. Li et al. (2020). PyTorch Distributed: experiences on accelerating data parallel training.
   VLDB 13(12), arXiv:2006.15704.
-- Each device normalises its own items and keeps moving statistics of its own; those of rank 0 are
-  evaluated.
+- Batch normalisation is local to each device, and so are its moving statistics; evaluations use
+  those of rank 0.
 
 Options, PyTorch's own name in brackets:
-    bucket_mib  size of a bucket: gradients that are sent together [bucket_cap_mb, 25]
+    bucket_mib  size of a bucket of gradients that are reduced together [bucket_cap_mb, 25]
 """
 
 import warnings

@@ -1,25 +1,25 @@
-"""Fully sharded: each device keeps a part of the weights and gathers the others when it needs them.
+"""Fully sharded data parallel: each device holds a shard of each weight and gathers it when needed.
 
 - torch.distributed.fsdp.fully_shard; the design is that of Y. Zhao et al. (2023), PyTorch FSDP:
   experiences on scaling fully sharded data parallel, VLDB 16(12), arXiv:2304.11277.
-- Each block of a transformer is gathered by itself, and so is any other layer or block of at least
-  `unit_parameters`; the remaining weights are gathered together, among them those of embeddings and
-  those that layers share, since another layer may use them, too. Each device gets the means of the
-  gradients of its own part, and updates that.
-- In bfloat16 and float16 weights are gathered in this format, layers compute in it, and gradients
-  are reduced in float32 (MixedPrecisionPolicy, without autocast); each device's part of the weights
-  is float32. Weights of batch normalisation are gathered by themselves, in float32, as its kernels
-  take them. What is gathered and reduced in a step is stated, see exchanged_bytes.
-- Weights are channels first, the only layout that fully_shard takes; items are channels last.
+- Each block of a transformer is a unit that is all-gathered by itself, and so is any other layer or
+  block with at least `unit_parameters`. All other weights form one more unit; among them are those
+  of embeddings and those that layers share, because another layer may use them, too. Gradients are
+  reduce-scattered: each device gets the means for its own shard, and updates that.
+- In bfloat16 and float16 weights are gathered and layers compute in this dtype, and gradients are
+  reduced in float32 (MixedPrecisionPolicy, without autocast); shards are float32. Weights of batch
+  normalisation are gathered separately, in float32, which its kernels need. The log has the bytes
+  that a step gathers and reduces, see exchanged_bytes.
+- Weights are channels first, the only layout that fully_shard accepts; items are channels last.
 - Every forward pass gathers, so all devices take part in an evaluation, which rank 0 logs.
-- In a checkpoint each rank keeps its own part. The digest of the weights is that of all of them,
-  gathered on each device.
+- In a checkpoint each rank saves its shards. The digest of the weights is that of the whole
+  weights, gathered on each device.
 - Moving statistics are as under ddp.
 
 Options:
-    unit_parameters        the fewest parameters of a layer that is gathered by itself, and of a
-                           block that is none of a transformer
-    reshard_after_forward  false: gathered weights stay until the backward pass
+    unit_parameters        the fewest parameters of a layer, or of a block outside of transformers,
+                           that is a unit
+    reshard_after_forward  false: gathered weights stay gathered until the backward pass
 """
 
 import collections
@@ -38,12 +38,12 @@ FLOAT32_BYTES = 4
 
 
 class Unit(NamedTuple):
-    """What is gathered and reduced at once.
+    """Weights that are gathered together, and whose gradients are reduced together.
 
     Attributes:
         shapes: of its weights.
-        element_bytes: of a weight as it is gathered.
-        stays: whether it stays from the forward to the backward pass, once it is gathered.
+        element_bytes: bytes of an element as it is gathered.
+        stays: whether gathered weights stay gathered from the forward to the backward pass.
     """
 
     shapes: Sequence[Sequence[int]]
@@ -65,8 +65,8 @@ class Strategy(Joined):
     def settings(self) -> dict[str, Any]:
         parts, mode = self._spec.accumulate_steps, self._spec.mode
         gathered, reduced = exchanged_bytes(self._units, self.size, parts, mode)
-        stated = {"gathered_bytes_per_step": gathered, "reduced_bytes_per_step": reduced}
-        return {**super().settings(), **stated}
+        exchanged = {"gathered_bytes_per_step": gathered, "reduced_bytes_per_step": reduced}
+        return {**super().settings(), **exchanged}
 
     def parallelize(self, model: Module) -> Module:
         import torch
@@ -90,8 +90,8 @@ class Strategy(Joined):
         if dtype and (normalising := list(_normalising(model))):
             inner.insert(0, (normalising, MixedPrecisionPolicy()))
         self._units = list(_described([*inner, (model, policy)], reshard))
-        for unit, own in inner:
-            fully_shard(unit, mesh=mesh, reshard_after_forward=reshard, mp_policy=own)
+        for unit, unit_policy in inner:
+            fully_shard(unit, mesh=mesh, reshard_after_forward=reshard, mp_policy=unit_policy)
         fully_shard(model, mesh=mesh, mp_policy=policy)
         for module in model.modules():
             if isinstance(module, FSDPModule) and not self.on_gpus:
@@ -116,14 +116,15 @@ def exchanged_bytes(
 ) -> tuple[int, int]:
     """The bytes of the weights that are gathered in a step, and of the gradients that are reduced.
 
-    - A weight is cut along its first axis; the last parts are filled up to the length of the first.
-    - A unit is gathered before its forward pass, and before its backward pass unless it stays. The
-      whole of it arrives at each rank, which sends (ranks - 1) / ranks as many bytes.
+    - A weight is sharded along its first axis; the last shards are padded to the size of the first.
+    - A unit is gathered before its forward pass, and before its backward pass unless it stays
+      gathered. Each rank then has all of it; it sends (ranks - 1) / ranks as many bytes.
     - Gradients are reduced once, in float32, after the last part of the batch.
 
     Args:
-        parts: in which a batch is computed, one after the other.
-        mode: of the run. Of mode `forward` what stays is gathered before the first step alone.
+        parts: number of parts of a batch, as in accumulate_steps.
+        mode: of the run. In mode `forward` a unit that stays gathered is gathered before the first
+            step only.
 
     >>> unit = Unit(shapes=[(3, 5), (4,)], element_bytes=2, stays=False)
     >>> exchanged_bytes([unit], ranks=2)  # 4 x 5 and 4 elements, twice
@@ -143,26 +144,26 @@ def exchanged_bytes(
 
 
 def _described(modules: Sequence[tuple[Any, Any]], reshard: bool) -> Iterator[Unit]:
-    """The Unit of each (module or list of modules, policy), the whole model last; none is divided.
+    """The Unit of each (module or list of modules, policy), the whole model last.
 
-    A weight is in the first unit of which it is a part.
+    Called before the weights are sharded. A weight belongs to the first unit that contains it.
     """
     known: set[int] = set()
     for module, policy in modules:
-        parts = module if isinstance(module, list) else [module]
-        own = {id(w): w for part in parts for w in part.parameters() if id(w) not in known}
-        known |= own.keys()
+        members = module if isinstance(module, list) else [module]
+        new = {id(w): w for member in members for w in member.parameters() if id(w) not in known}
+        known |= new.keys()
         element_bytes = policy.param_dtype.itemsize if policy.param_dtype else FLOAT32_BYTES
         stays = not reshard or module is modules[-1][0]
-        yield Unit([tuple(weight.shape) for weight in own.values()], element_bytes, stays)
+        yield Unit([tuple(weight.shape) for weight in new.values()], element_bytes, stays)
 
 
 def _check_axes(model: Module) -> None:
-    """Check that each weight has an axis along which it can be divided."""
+    """Check that each weight has an axis along which it can be sharded."""
     scalars = [name for name, weight in model.named_parameters() if not weight.ndim]
     if scalars:
         raise Error(
-            f"strategy fsdp divides each weight along its first axis, and {scalars[0]} has none: "
+            f"strategy fsdp shards each weight along its first axis, and {scalars[0]} has none: "
             "give it one, as torch.nn.Parameter(torch.ones(1)) has, or choose strategy ddp"
         )
 
@@ -177,15 +178,15 @@ def _normalising(model: Module) -> Iterator[Module]:
 
 
 def _units(model: Module, least: int) -> list[Module]:
-    """The modules that are gathered by themselves: blocks, and those with so many parameters.
+    """The modules that are units: blocks, and modules with at least `least` parameters.
 
-    Each is called, and nothing outside of it uses its weights.
+    Each has a forward method, and no module outside of it uses its weights.
     """
     from torch import nn
 
     from dlbench.trainer.pytorch import blocks
 
-    everywhere, all_blocks = _uses(model), set(blocks.of_model(model))
+    everywhere, all_blocks = _uses(model), set(blocks.find_blocks(model))
 
     def units(module):
         for child in module.children():
@@ -197,7 +198,7 @@ def _units(model: Module, least: int) -> list[Module]:
             is_called = type(child).forward is not nn.Module.forward
             has_embedding = any(isinstance(part, nn.Embedding) for part in child.modules())
             shares = any(everywhere[weight] > count for weight, count in _uses(child).items())
-            # What has blocks is gathered block by block.
+            # A module with blocks is gathered block by block.
             is_whole = child in all_blocks or not has_blocks
             if is_called and is_whole and not (is_list or has_embedding or shares):
                 yield child
@@ -208,6 +209,6 @@ def _units(model: Module, least: int) -> list[Module]:
 
 
 def _uses(module: Module) -> collections.Counter[int]:
-    """How many layers of a module have each weight, by its identity."""
-    parts = (part.parameters(recurse=False) for part in module.modules())
-    return collections.Counter(id(weight) for weights in parts for weight in weights)
+    """Number of layers of a module that use a weight, by the weight's identity."""
+    layers = (layer.parameters(recurse=False) for layer in module.modules())
+    return collections.Counter(id(weight) for weights in layers for weight in weights)
