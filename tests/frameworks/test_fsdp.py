@@ -105,7 +105,7 @@ def test_a_scalar_parameter_is_refused_by_its_name_with_what_to_do(torch, tmp_pa
     (tmp_path / "scaled.py").write_text(SCALED)
     flags = ["--model-folder", str(tmp_path)]
     said = PYTORCH.refused(tmp_path / "train.jsonl", torch, flags, model="scaled", **FSDP)
-    assert "strategy fsdp divides each weight along its first axis, and gain has none" in said
+    assert "strategy fsdp shards each weight along its first axis, and gain has none" in said
     assert "torch.ones(1)" in said
 
 

@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from dlbench.machine import limits
-from dlbench.trainer.reading.stored import Batch, Stored, obey
+from dlbench.trainer.reading.stored import Batch, Stored, initialize_worker
 
 
 class Loaded(Stored):

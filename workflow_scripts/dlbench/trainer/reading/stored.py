@@ -64,7 +64,7 @@ class Stored(Converted):
             for what, positions in stream:
                 yield self._made(what, positions, seed)
 
-    def every(self, stride: int, first: int, order: tuple[int, ...]) -> Iterator[Batch]:
+    def batches_of_worker(self, stride: int, first: int, order: tuple[int, ...]) -> Iterator[Batch]:
         """Every `stride`-th of the batches, made in this process alone.
 
         For those who start processes of their own: all of these read all records, and each decodes
@@ -245,7 +245,7 @@ class Stored(Converted):
             self._processes = ProcessPoolExecutor(
                 count,
                 multiprocessing.get_context("spawn"),
-                initializer=obey,
+                initializer=initialize_worker,
                 initargs=[os.getpid()],
             )
         size, each = self.item_shape[:2], -(-len(encoded) // count)
@@ -268,7 +268,7 @@ def _decode(encoded: list[bytes], seed: int, positions: Any, size: tuple[int, in
     return pictures.cropped(encoded, seed, positions, size)
 
 
-def obey(parent: int) -> None:
+def initialize_worker(parent: int) -> None:
     """In a worker: ignore signals, which the trainer handles, and end when the trainer ends."""
     ignore_signals()
     orphans.end_with_parent(parent, signal.SIGKILL)

@@ -1,21 +1,21 @@
-"""Softmax cross-entropy of each word."""
+"""Softmax cross-entropy of each token."""
 
 import jax
 import jax.numpy as jnp
 
 
-def scaled(words: jax.Array) -> jax.Array:
-    return words
+def scaled(tokens: jax.Array) -> jax.Array:
+    return tokens
 
 
-def loss(words: jax.Array, logits: jax.Array) -> jax.Array:
-    return jnp.mean(_losses(words, logits))
+def loss(tokens: jax.Array, logits: jax.Array) -> jax.Array:
+    return jnp.mean(_losses(tokens, logits))
 
 
-def sums(words: jax.Array, logits: jax.Array) -> dict[str, jax.Array]:
-    return {"items": jnp.asarray(words.size), "loss": jnp.sum(_losses(words, logits))}
+def sums(tokens: jax.Array, logits: jax.Array) -> dict[str, jax.Array]:
+    return {"items": jnp.asarray(tokens.size), "loss": jnp.sum(_losses(tokens, logits))}
 
 
-def _losses(words, logits):
+def _losses(tokens, logits):
     logs = jax.nn.log_softmax(logits.astype(jnp.float32))
-    return -jnp.take_along_axis(logs, words[..., None], axis=-1)[..., 0]
+    return -jnp.take_along_axis(logs, tokens[..., None], axis=-1)[..., 0]

@@ -1,3 +1,3 @@
-"""As under ddp. Expected scaling uses it for all-gathers and reduce-scatters, each of half its time."""
+"""As under ddp: half of its time is that of an all-gather, and of a reduce-scatter."""
 
 from dlbench.trainer.pytorch.exchanges.ddp import all_reduce as all_reduce

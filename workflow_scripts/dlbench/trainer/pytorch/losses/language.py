@@ -1,4 +1,4 @@
-"""Softmax cross-entropy of each word."""
+"""Softmax cross-entropy of each token."""
 
 from typing import Any
 
@@ -6,19 +6,19 @@ import torch
 from torch.nn import functional
 
 
-def scaled(words: Any) -> torch.Tensor:
-    return torch.as_tensor(words)
+def scaled(tokens: Any) -> torch.Tensor:
+    return torch.as_tensor(tokens)
 
 
-def loss(words: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-    return _cross_entropy(words, logits, "mean")
+def loss(tokens: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+    return _cross_entropy(tokens, logits, "mean")
 
 
-def sums(words: torch.Tensor, logits: torch.Tensor) -> dict[str, Any]:
-    return {"items": words.numel(), "loss": _cross_entropy(words, logits, "sum")}
+def sums(tokens: torch.Tensor, logits: torch.Tensor) -> dict[str, Any]:
+    return {"items": tokens.numel(), "loss": _cross_entropy(tokens, logits, "sum")}
 
 
-def _cross_entropy(words, logits, reduction):
+def _cross_entropy(tokens, logits, reduction):
     return functional.cross_entropy(
-        logits.float().flatten(0, 1), words.flatten(), reduction=reduction
+        logits.float().flatten(0, 1), tokens.flatten(), reduction=reduction
     )

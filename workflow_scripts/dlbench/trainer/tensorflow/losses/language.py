@@ -1,19 +1,19 @@
-"""Softmax cross-entropy of each word."""
+"""Softmax cross-entropy of each token."""
 
 import tensorflow as tf
 
 
-def scaled(words: tf.Tensor) -> tf.Tensor:
-    return words
+def scaled(tokens: tf.Tensor) -> tf.Tensor:
+    return tokens
 
 
-def loss(words: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_mean(_losses(words, logits))
+def loss(tokens: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_mean(_losses(tokens, logits))
 
 
-def sums(words: tf.Tensor, logits: tf.Tensor) -> dict[str, tf.Tensor]:
-    return {"items": tf.size(words), "loss": tf.reduce_sum(_losses(words, logits))}
+def sums(tokens: tf.Tensor, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+    return {"items": tf.size(tokens), "loss": tf.reduce_sum(_losses(tokens, logits))}
 
 
-def _losses(words, logits):
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(words, tf.cast(logits, tf.float32))
+def _losses(tokens, logits):
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(tokens, tf.cast(logits, tf.float32))

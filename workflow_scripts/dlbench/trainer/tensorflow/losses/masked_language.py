@@ -3,24 +3,24 @@
 import tensorflow as tf
 
 
-def scaled(words: tf.Tensor) -> tf.Tensor:
-    return words
+def scaled(tokens: tf.Tensor) -> tf.Tensor:
+    return tokens
 
 
-def loss(words: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(_losses(words, logits)) / tf.cast(_masked(words), tf.float32)
+def loss(tokens: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(_losses(tokens, logits)) / tf.cast(_masked(tokens), tf.float32)
 
 
-def sums(words: tf.Tensor, logits: tf.Tensor) -> dict[str, tf.Tensor]:
-    return {"items": _masked(words), "loss": tf.reduce_sum(_losses(words, logits))}
+def sums(tokens: tf.Tensor, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+    return {"items": _masked(tokens), "loss": tf.reduce_sum(_losses(tokens, logits))}
 
 
-def _masked(words):
-    return tf.math.count_nonzero(words >= 0)
+def _masked(tokens):
+    return tf.math.count_nonzero(tokens >= 0)
 
 
-def _losses(words, logits):
+def _losses(tokens, logits):
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-        tf.maximum(words, 0), tf.cast(logits, tf.float32)
+        tf.maximum(tokens, 0), tf.cast(logits, tf.float32)
     )
-    return tf.where(words >= 0, losses, 0.0)
+    return tf.where(tokens >= 0, losses, 0.0)
