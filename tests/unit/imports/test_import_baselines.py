@@ -185,7 +185,7 @@ def test_processes_that_all_print_are_told_apart_by_what_launchers_write(rows, l
 
 def test_two_programs_that_print_into_one_log_are_refused(rows):
     other = RANKS.replace("Pid 2002", "Pid 2003")
-    with pytest.raises(Error, match="rank 0 is told twice"):
+    with pytest.raises(Error, match="rank 0 is listed twice"):
         rows(RANKS + other + TITLE + DSTACK, site="far")
 
 

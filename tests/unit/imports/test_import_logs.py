@@ -163,8 +163,8 @@ def test_what_ran_beside_a_run_joins_it_and_no_other(tmp_path):
     samples = pq.read_table(outputs["samples"])
     assert set(samples["run_id"].to_pylist()) == {first["run_id"]}
     assert [(name, why.rpartition("; ")[2]) for name, why in made.left_out] == [
-        ("gpus.csv", "here is 2 runs, and it is unknown of which"),
-        ("gpus.csv", "here is no run"),
+        ("gpus.csv", "the folder has 2 runs"),
+        ("gpus.csv", "the folder has no runs"),
     ]
 
 
@@ -214,7 +214,7 @@ def test_fields_are_taken_from_paths(tmp_path):
     ("pattern", "words"),
     [
         ("{modell}", "did you mean 'model'"),
-        ("{model}/{model}", "model stands twice"),
+        ("{model}/{model}", "model occurs twice"),
         ("{model", "a brace lacks its partner"),
     ],
 )

@@ -75,7 +75,10 @@ def test_a_log_of_ours_has_the_numbers_of_its_record(tmp_path, packed):
     made = import_logs.import_paths([logs], outputs={"steps": steps})
     (row,) = made.rows
     assert made.left_out == [
-        ("train.rank1.jsonl", "no run of its own: it is of the run of a log beside it")
+        (
+            "train.rank1.jsonl",
+            "no run of its own: it belongs to the run of another log in the folder",
+        )
     ]
     assert {name: row[name] for name in SUMMED_UP} == {name: summary[name] for name in SUMMED_UP}
     assert (row["model"], row["devices"], row["global_batch"]) == ("lenet5", 2, 64)

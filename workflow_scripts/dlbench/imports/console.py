@@ -1,11 +1,11 @@
-"""What launchers and loggers write before the lines of processes, and which lines are whose.
+"""Read console output: split off the prefixes of launchers and loggers, and separate the ranks.
 
-- Launchers name the rank: `[1,0]<stdout>:` (mpirun), `0: ` (srun -l), `[rank0]:` (torchrun), `[0] `
-  (mpiexec -l). Dates and levels stand before it or after it.
-- The lines of each rank are read apart. Where several ranks have a run, they trained it together,
-  or each of them trained its own: with one device each, or at speeds that do not agree.
-- Ranks that train together wait for one another. The lines of the slower one are taken, and the
-  notes have by how much the values of the others differ.
+- Launchers print the rank: `[1,0]<stdout>:` (mpirun), `0: ` (srun -l), `[rank0]:` (torchrun), `[0] `
+  (mpiexec -l). Dates and log levels come before or after it.
+- Each rank's lines go to a reader of its own. If several ranks have a run, they trained it
+  together; or each trained its own, which has one device, or a speed that differs from the others.
+- Ranks that train together wait for one another. The slowest rank's lines count, and the notes say
+  by how much the other ranks' values differ.
 """
 
 import itertools
@@ -38,28 +38,28 @@ _level = (
 )
 PREFIX = re.compile(rf"(?:{_rank}|{_dated}|{_level}){{0,6}}")
 UNKNOWN_RANKS_HINT = (
-    "which line is whose is unknown: import a log of each, or have the launcher name the rank of "
-    "each line (mpirun --tag-output, srun --label)"
+    "which rank printed which line is unknown: import a log of each rank, or have the launcher "
+    "print the rank before each line (mpirun --tag-output, srun --label)"
 )
 AGREE = 0.1  # relative difference of the times of ranks that wait for one another
 
 
 class Reader(Protocol):
-    """What an importer makes of the lines of one process."""
+    """An importer's parser for the lines of one process."""
 
     def add(self, number: int, line: str, is_cut: bool) -> None:
-        """Take a line without its prefix; `is_cut`: it has no newline at its end."""
+        """Parse a line without its prefix; `is_cut`: the line has no newline at its end."""
 
     def runs(self) -> list[Imported]:
         """The runs of all lines.
 
         Raises:
-            LogError: there are none, or they cannot be understood.
+            LogError: there are none, or the lines contradict one another.
         """
 
 
 def split(line: str) -> tuple[str | None, str]:
-    """(the rank that printed a line or None, the line without what is written before it).
+    """Split a line into (rank or None, text without the prefixes of launcher and logger).
 
     >>> split("[1,3]<stdout>:Model: vgg16"), split("2: 2024-05-02 10:00:05,123 INFO:root:Iter #0")
     (('3', 'Model: vgg16'), ('2', 'Iter #0'))
@@ -73,7 +73,7 @@ def split(line: str) -> tuple[str | None, str]:
 
 
 def head(log: LogFile) -> str:
-    """The head of a log without what is written before its lines."""
+    """The head of a log without the prefixes of its lines."""
     return "\n".join(split(line)[1] for line in log.head_text.split("\n"))
 
 
@@ -86,9 +86,9 @@ def read(
     """The runs of a log that one process or several printed.
 
     Args:
-        reader: makes a reader of the lines of one process.
-        dates: whether the reader needs the dates before its lines: it has them whole.
-        refuse_several: why a log in which several ranks have runs cannot be understood.
+        reader: called for each process; returns a Reader of its lines.
+        dates: pass lines with their prefixes, because the reader needs the dates.
+        refuse_several: why a log with runs of several ranks is refused; "": it is not.
 
     Raises:
         LogError: that of the reader with most lines, if no reader has a run.
@@ -113,11 +113,13 @@ def read(
         several = ", ".join(str(rank) for rank in runs)
         raise log.error(1, f"lines of ranks {several}: {refuse_several}; import a log of each")
     for runs_of_ranks in itertools.zip_longest(*runs.values()):
-        yield from join_ranks([(rank, run) for rank, run in zip(runs, runs_of_ranks, strict=True) if run])
+        yield from join_ranks(
+            [(rank, run) for rank, run in zip(runs, runs_of_ranks, strict=True) if run]
+        )
 
 
 def join_ranks(ranks: list[tuple[str | None, Imported]]) -> list[Imported]:
-    """The runs that several ranks have printed: one if they trained together, else one of each."""
+    """One run if the ranks trained together, else the run of each rank."""
     if len(ranks) == 1:
         return [ranks[0][1]]
     times = [mean_time_s(run) for _, run in ranks]
@@ -143,7 +145,7 @@ def join_ranks(ranks: list[tuple[str | None, Imported]]) -> list[Imported]:
 
 
 def mean_time_s(run: Imported) -> float | None:
-    """The mean time of the measured steps, or what is proportional to it; None if unknown."""
+    """The mean time of the measured steps, or a value proportional to it; None if unknown."""
     times, windows = np.asarray(run.steps.step_time_s), np.asarray(run.steps.window_steps)
     measured = np.isfinite(times) & (windows > 0) & (np.asarray(run.steps.warm_up) == 0)
     if measured.any():
@@ -153,7 +155,7 @@ def mean_time_s(run: Imported) -> float | None:
 
 
 def differences(run: Imported, others: list[Imported], times: list[float]) -> str:
-    """By how much the values that ranks printed of one run differ."""
+    """A sentence on how much the times and losses of the ranks of one run differ."""
     spread = max(times) / min(times) - 1 if times else 0
     losses = dict(zip(run.steps.step, run.steps.loss, strict=True))
     loss_differences = [
@@ -162,5 +164,7 @@ def differences(run: Imported, others: list[Imported], times: list[float]) -> st
         for step, loss in zip(other.steps.step, other.steps.loss, strict=True)
         if step in losses and math.isfinite(loss - losses[step])
     ]
-    losses_differ = f"losses by up to {max(loss_differences):.4g}" if loss_differences else "none has a loss"
+    losses_differ = (
+        f"losses by up to {max(loss_differences):.4g}" if loss_differences else "none has a loss"
+    )
     return f"their times differ by {spread:.1%}, {losses_differ}"

@@ -1,9 +1,8 @@
-"""Find logs in folders, and tell by its content which importer can read each.
+"""Find logs in folders, and choose the importer for each by its content.
 
-Hidden files and folders are skipped; links are followed, each folder once, but for those that lead
-out of the folder that was given: nobody knows what is there (/proc/kmsg never ends). The event
-files that Keras writes into train/ and validation/ are of one run: they count as files of one
-folder.
+Hidden files and folders are skipped. Symbolic links are followed, each folder once; but not links
+that lead out of the given folder, since the target may never end (/proc/kmsg). The event files that
+Keras writes into train/ and validation/ belong to one run: they count as files of one folder.
 """
 
 import os
@@ -20,9 +19,9 @@ from dlbench.imports.log_file import LogError, LogFile, is_binary
 
 KIND = "importers"
 KERAS_PARTS = {"train", "validation"}  # the two folders of one run
-SEARCHED_BYTES = 64 * 2**20  # of a file that begins with other text: at most a second
+SEARCHED_BYTES = 64 * 2**20  # of a file whose beginning no importer knows; takes up to a second
 UNKNOWN = f"no importer knows it by its first {SEARCHED_BYTES // 2**20} MiB"
-LEADS_OUT = "a link that leads out of the folder; give what it leads to, too"
+LEADS_OUT = "a symbolic link out of the folder; give its target as another path"
 
 
 @dataclass(frozen=True)
@@ -30,9 +29,9 @@ class Candidate:
     """A file that may be a log, or a results folder.
 
     Attributes:
-        name: the path relative to the given folder.
+        name: path relative to the folder that the user gave.
         is_given: whether the user gave this path itself, not a folder above it.
-        leads_out: whether it is a link that leads out of the folder that the user gave.
+        leads_out: whether it is a symbolic link out of the folder that the user gave.
     """
 
     path: Path
@@ -42,25 +41,25 @@ class Candidate:
 
     @property
     def is_readable(self) -> bool:
-        """Whether it is a plain file; others may never end."""
+        """Whether it is a plain file; reading a device or a pipe may never end."""
         return not self.leads_out and stat.S_ISREG(os.stat(self.path).st_mode)
 
 
 class Ambiguous(LogError):
-    """A log that several importers know."""
+    """Several importers recognise a log."""
 
 
 def candidates_by_folder(
     paths: Sequence[Path | str], is_whole: Callable[[Path], bool]
 ) -> Iterator[list[Candidate]]:
-    """Yield the candidates of each folder, as a list in the order of their names.
+    """Yield a list of candidates for each folder, sorted by name.
 
     Args:
-        paths: given by the user. Files come first, then folders.
-        is_whole: whether a folder is one candidate, which is yielded in a list of its own.
+        paths: the user's paths. Files come first, then folders.
+        is_whole: whether a folder is one candidate, and its files are none.
 
     Raises:
-        Error: there is no such path.
+        Error: a path does not exist.
     """
     given = [Path(path) for path in paths]
     for path in given:
@@ -114,7 +113,7 @@ def _entries(folder):
 
 
 def _keras_parts(folders):
-    """The two of these folders that Keras wrote for one run: they have event files and no other."""
+    """The folders train and validation, if both have only event files, as Keras writes; else []."""
     parts = [folder for folder in folders if folder.name in KERAS_PARTS]
     if len(parts) < len(KERAS_PARTS):
         return []
@@ -128,14 +127,14 @@ def _is_events(path):
 def choose_importer(
     candidate: Candidate, wanted: str | None = None
 ) -> tuple[LogFile | None, str | None, str]:
-    """(the file as a LogFile, the importer for it or None, why none recognises it).
+    """(the file as a LogFile, name of its importer or None, why no importer recognises it).
 
     Args:
-        wanted: the user's importer for files that several recognise, or none. It is also for any
-            file that the user gave itself.
+        wanted: the user's importer. It reads files that several importers or none recognise, and
+            every file that the user gave by its own path.
 
     Raises:
-        Ambiguous: several importers recognise the file, and none of them is wanted.
+        Ambiguous: several importers recognise the file, and `wanted` is none of them.
     """
     path = candidate.path
     if candidate.leads_out:
@@ -159,10 +158,10 @@ def choose_importer(
 
 
 def importers_of(log: LogFile, kind: str = KIND) -> list[str]:
-    """The importers that know a log by its head, else by the first lines that one of them knows.
+    """Names of the importers that recognise a log, by its head or else by a later line.
 
     Args:
-        kind: of plug-ins: importers or baseline_importers.
+        kind: kind of plug-ins: importers or baseline_importers.
     """
     modules = {name: plugins.load(kind, name) for name in plugins.names(kind)}
     recognised = [name for name, module in modules.items() if module.recognise(log)]
@@ -180,6 +179,6 @@ def importers_of(log: LogFile, kind: str = KIND) -> list[str]:
             searched_bytes += len(block)
             if recognised or searched_bytes > SEARCHED_BYTES:
                 break
-    except LogError:  # no text, or damaged: it has no log before that
+    except LogError:  # binary, or damaged, and no log before that position
         pass
     return recognised

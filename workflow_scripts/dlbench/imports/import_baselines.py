@@ -1,7 +1,7 @@
-"""Measurements of a machine by other programs become baselines, beside those of our own.
+"""Import measurements of a machine by other programs as baselines, beside our own.
 
-A table of a log becomes a file as measure_baselines.py writes it, which collect_baselines.py and
-`snakemake baselines` put into the table of baselines. Its column `source` tells it from our own.
+Each table in a log becomes a file like those of measure_baselines.py, which collect_baselines.py
+and `snakemake baselines` add to the table of baselines. The column `source` names the program.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,32 +18,35 @@ from dlbench.imports.import_fields import parse_fields
 from dlbench.imports.log_file import LogFile
 
 KIND = "baseline_importers"
-# Columns of baselines that a user may give; the first three must be known.
+# Columns of baselines that users may give. The log or the user must give the first three.
 NEEDED = ("site", "nodes", "devices_per_node")
 USER_COLUMNS = (
     *(*NEEDED, "measure", "runtime", "runtime_options", "launcher"),
     *("device_kind", "device_model", "host"),
 )
-NOT_CONDITIONS = ("device_model", "host", "measure")  # in a file of baselines not among its conditions
+NOT_CONDITIONS = ("device_model", "host", "measure")  # elsewhere in a file of baselines
 
 
 def import_baselines(
     paths: Sequence[Path | str], folder: Path | str, fields: Mapping[str, Any]
 ) -> list[Path]:
-    """Write a file for each table in the logs. Returns their paths.
+    """Write a file for each table in the logs. Returns the paths of these files.
 
     Args:
-        paths: of logs, or of folders of them.
-        folder: of the files: one for each machine, as results/baselines/far.
-        fields: columns that the logs lack; of them site, nodes and devices_per_node must be known.
+        paths: logs, or folders with logs.
+        folder: output folder, one for each machine, e.g. results/baselines/far.
+        fields: the user's values for columns that the logs lack; site, nodes and devices_per_node
+            are required.
 
     Raises:
-        Error: no importer knows any of the logs, one cannot be read, or a field is missing or
-            another than in the log. Nothing is written then.
+        Error: no importer recognises a log, a log cannot be read, or a field is missing or differs
+            from the log. Nothing is written then.
     """
     fields = _parse_fields(fields)
     if unknown := sorted(set(fields) - set(USER_COLUMNS)):
-        raise Error(f"no field {', '.join(unknown)} of baselines; there are: {', '.join(USER_COLUMNS)}")
+        raise Error(
+            f"no field {', '.join(unknown)} of baselines; there are: {', '.join(USER_COLUMNS)}"
+        )
     contents = {}
     for candidates in finding.candidates_by_folder(paths, lambda below: False):
         for candidate in filter(lambda measurement: measurement.is_readable, candidates):
@@ -61,7 +64,7 @@ def import_baselines(
 
 
 def _parse_fields(fields):
-    """Fields with the types of their columns; `measure` is a column of baselines alone."""
+    """The fields, converted to the types of their columns; `measure` is no column of runs."""
     if not isinstance(fields, dict) or "measure" not in fields:
         return parse_fields(fields)
     measure = fields["measure"]
@@ -73,11 +76,13 @@ def _parse_fields(fields):
 
 def _measurements(log: LogFile, fields: Mapping[str, Any]) -> Iterator[tuple[str, Measurement]]:
     for kind in finding.importers_of(log, KIND):
-        yield from ((kind, measurement) for measurement in plugins.load(KIND, kind).read(log, fields))
+        yield from (
+            (kind, measurement) for measurement in plugins.load(KIND, kind).read(log, fields)
+        )
 
 
 def _file_content(measurement, fields, candidate):
-    """A file as measure_baselines.py writes it."""
+    """The content of a file like those of measure_baselines.py."""
     for name, value in {"measure": measurement.measure, **measurement.conditions}.items():
         if fields.get(name, value) != value:
             raise Error(

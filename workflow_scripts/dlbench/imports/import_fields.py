@@ -1,9 +1,9 @@
-"""Columns that the user gives for imported runs, because their logs lack them.
+"""Columns that the user gives for imported runs, because the logs lack them.
 
-They are given as values, or as a pattern of paths such as
-`{runtime}_{_}/{dataset}_{model}_{devices}_gpu/{repeat}`, which is compared with the beginning of a
-path. A name of a column between braces takes its value from the path; `_` is ignored. It matches
-as little as possible, within one part of the path; a column of whole numbers matches digits.
+The user gives values, or a pattern of paths such as
+`{runtime}_{_}/{dataset}_{model}_{devices}_gpu/{repeat}`, which must match the beginning of a path.
+A column's name in braces takes its value from the path; `_` is ignored. A name matches as little as
+possible, within one part of the path; an integer column matches digits only.
 """
 
 import re
@@ -21,13 +21,13 @@ NAMES = table_columns.IMPORTABLE
 
 
 def parse_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields with the types of their columns.
+    """Convert fields to the types of their columns.
 
     >>> parse_fields({"repeat": "3", "site": "far"})
     {'repeat': 3, 'site': 'far'}
 
     Raises:
-        Error: a name is no column that can be given, or a value does not have its type.
+        Error: a name is no column that users may give, or a value has the wrong type.
     """
     if not isinstance(fields, dict):
         raise Error(f"fields: expected a JSON object of columns, found {fields!r}")
@@ -41,7 +41,7 @@ class PathPattern:
     {'model': 'resnet50', 'devices': 4}
 
     Raises:
-        Error: a name is no column or stands twice, or a brace lacks its partner.
+        Error: a name is no column or occurs twice, or a brace is not closed or opened.
     """
 
     def __init__(self, text: str) -> None:
@@ -52,18 +52,18 @@ class PathPattern:
             raise Error(f"path fields {text!r}: a brace lacks its partner")
         twice = [name for name in self.names if self.names.count(name) > 1]
         if twice:
-            raise Error(f"path fields {text!r}: {twice[0]} stands twice")
+            raise Error(f"path fields {text!r}: {twice[0]} occurs twice")
         for name in self.names:
             _column(name)
         groups = ("[^/]+?" if name == "_" else _group(name) for name in pieces[1::2])
-        # Literals and groups take turns.
+        # Literals and groups alternate.
         parts = [re.escape(literals[0])]
         for group, literal in zip(groups, literals[1:], strict=True):
             parts += [group, re.escape(literal)]
         self._pattern = re.compile(f"{''.join(parts)}(?:/|$)")
 
     def fields(self, path: str) -> dict[str, Any]:
-        """Fields from the beginning of a path, whose parts are joined by `/`.
+        """The fields in the beginning of a path with `/` as separator.
 
         Raises:
             Error: the path does not match, or a value does not have its column's type.

@@ -1,13 +1,13 @@
 """Import logs of other programs, results folders and runs tables as rows of our tables.
 
-- Importers (dlbench/imports/importers) recognise logs by their content. Other files are left out
-  and named; it is an error if the only given file is one of them.
-- A log that cannot be read is named, and all others are imported. If no log can be read, no table
-  is written.
-- Logs of different kinds that one program wrote into one folder are of one run. The same log in
-  another place, or packed, is the same run.
-- Folders are imported one after the other, and a run's steps are written when it is complete, so
-  that memory holds the logs of one folder.
+- Importers (dlbench/imports/importers) recognise logs by their content. Files that none recognises
+  are left out and listed; if such a file is the only given path, that is an error.
+- A log that cannot be read is listed, and all others are imported. If none can be read, no table is
+  written.
+- Logs of different kinds that one program wrote into one folder belong to one run. A copy of a log,
+  also a compressed one, is the same run.
+- Folders are imported one after the other, and the steps of a run are written as soon as the run is
+  complete, so memory holds the logs of one folder.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from dlbench.study import contradictions
 from dlbench.tables import parquet_files, run_columns, table_columns
 
 BY_FIELDS, BY_PATH = "--fields", "--path-fields"
-# Columns of results, not of settings.
+# Columns of results; the others are settings.
 MEASURED = {f.name for f in table_columns.RUNS if pa.types.is_floating(f.type)} - {"learning_rate"}
 
 
@@ -42,10 +42,10 @@ class Imports:
 
     Attributes:
         rows: of the runs table.
-        left_out: (file, why) of each file that is in no row.
-        unread: those of these files that are logs, but cannot be read or contradict the user's
+        left_out: (file, reason) for each file that is part of no row.
+        unread: files in left_out that are logs, but cannot be read or contradict the user's
             columns.
-        files: how many files were examined.
+        files: number of files examined.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Imports:
     files: int = 0
 
     def summary(self) -> str:
-        """The lines that an import ends with."""
+        """The lines to print at the end of an import."""
         lines = [f"left out: {name}: {why}" for name, why in self.left_out]
         total = f"{phrases.counted(len(self.rows), 'run')} of {self._files()}"
         contradictory = sum(bool(row.get(contradictions.REASON)) for row in self.rows)
@@ -65,7 +65,7 @@ class Imports:
         return "\n".join([*lines, total])
 
     def progress(self) -> str:
-        """How many files were examined so far, and how many runs they have."""
+        """The numbers of files examined and of runs found so far."""
         return f"{self._files()}, {phrases.counted(len(self.rows), 'run')}"
 
     def _files(self):
@@ -85,13 +85,13 @@ def import_paths(
 
     Args:
         paths: files and folders.
-        fields: columns of the runs table that the logs lack, for all runs.
-        path_fields: a pattern that takes more columns from paths
+        fields: values for columns of the runs table that the logs lack, for all runs.
+        path_fields: a pattern that takes further columns from paths
             (dlbench/imports/import_fields.py).
-        name: of the import; it is the study of its runs.
-        outputs: where to write the tables, by their names: runs, steps, evals, samples.
-        show: called with the progress, in words, after each folder.
-        kind: the importer for files that several importers recognise, or none.
+        name: name of the import, used as the study of its runs.
+        outputs: paths of the tables to write, by name: runs, steps, evals, samples.
+        report_progress: called with a text after each folder.
+        kind: the importer for files that several importers or none recognise.
 
     Raises:
         Error: a path or importer does not exist, a field is no column, the only file cannot be
@@ -123,12 +123,12 @@ def import_paths(
 def read_run(
     folder: Path | str, kind: str = "auto", fields: Mapping[str, Any] | None = None
 ) -> MergedRun:
-    """Read the one run whose logs are in a folder, and complete it.
+    """Read the one run whose logs are in a folder.
 
     Args:
-        folder: of the logs; folders in it are not searched.
+        folder: folder of the logs; its subfolders are not searched.
         kind: an importer that must recognise one of the logs; auto: any importer.
-        fields: columns of the runs table that the run must have.
+        fields: values that the run's columns must have.
 
     Raises:
         Error: the folder has no run or several, or a log contradicts `fields`.
@@ -151,21 +151,21 @@ def read_run(
 
 @contextlib.contextmanager
 def _open_writer(kind: str, output: Path | str) -> Iterator[Callable[[pa.Table], None]]:
-    """Yield a function that appends tables to a file, which is whole afterwards."""
+    """Yield a function that appends tables to a file; the file is written atomically."""
     schema = parquet_files.table([], run_columns.RUN_TABLES[kind]).schema
     with written_whole(output) as part, parquet_files.writer(part, schema) as parquet:
         yield lambda rows: parquet.write_table(rows) if len(rows) else None
 
 
 class _Import:
-    """An import that is going on.
+    """The state of an import.
 
     Attributes:
-        kind: the user's importer for files that several importers recognise, or none.
-        only_path: whether the user gave one path alone; an error of that file then is the user's.
-        logs: the name under which a log was first met, by (its SHA-256, the folder if its
+        kind: the importer for files that several importers or none recognise.
+        only_path: whether the user gave a single path; then an error in that file is raised.
+        logs: name of the first file with a log's content, by (its SHA-256, the folder if its
             importer ATTACHES).
-        digests: SHA-256 of the logs of each run, by its id.
+        digests: SHA-256 of the logs of each run, by the run's id.
     """
 
     def __init__(self, fields, pattern, name, writers, kind=None):
@@ -187,7 +187,7 @@ class _Import:
                 self._leave_unread(sources[0].path, error)
 
     def read_folder(self, candidates):
-        """(Sources, digest) of each run of which the files of one folder are logs."""
+        """(Sources, digest) of each run that has logs among the files of one folder."""
         logs, attached = {}, []  # lists of the runs in a log, by program and kind
         for candidate in candidates:
             if candidate.path.is_dir() and not candidate.leads_out:
@@ -219,7 +219,7 @@ class _Import:
                     self._leave_unknown(candidate, why_unknown)
                 return None, []
             module = plugins.load(finding.KIND, kind)
-            # Two runs may have equal logs of what was beside them, each in its folder.
+            # Runs in different folders may have equal logs of what ran beside them.
             attaches = getattr(module, "ATTACHES", False)
             folder = os.path.realpath(candidate.path.parent) if attaches else None
             if (log.sha256, folder) in self.logs:
@@ -236,13 +236,13 @@ class _Import:
             if sources:
                 self.logs[log.sha256, folder] = candidate.name
             else:
-                why = "no run of its own: it is of the run of a log beside it"
+                why = "no run of its own: it belongs to the run of another log in the folder"
                 self.result.left_out.append((candidate.name, why))
             return kind, sources
         except (Error, OSError) as error:
             if candidate.is_given and self.only_path:
                 raise
-            if why_unknown and not candidate.is_given:  # not a log of the user's kind
+            if why_unknown and not candidate.is_given:  # no log that the user's importer reads
                 self._leave_unknown(candidate, why_unknown)
             else:
                 self._leave_unread(candidate.name, error, candidate.path)
@@ -257,27 +257,27 @@ class _Import:
             self.result.unread.append(candidate.name)
 
     def _leave_unread(self, name, error, path=""):
-        """Leave out a log that cannot be read, with the error but for the path it begins with."""
+        """Leave out a log that cannot be read, with the error's text without the path."""
         why = str(error).removeprefix(str(path or name)).lstrip(":, ")
         self.result.left_out.append((name, why))
         self.result.unread.append(name)
 
     def _attach(self, runs, attached):
-        """Add logs of what was beside a run to the run of their folder, if that is one."""
+        """Add logs that ATTACH to the run of their folder, if the folder has exactly one."""
         for source in (source for sources in attached for source in sources):
             if len(runs) == 1:
                 runs[0].append(source)
             else:
-                why = "no run" if not runs else f"{len(runs)} runs, and it is unknown of which"
+                why = f"the folder has {len(runs) or 'no'} runs"
                 self.result.left_out.append(
-                    (source.path, f"{source.kind} is of a run; here is {why}")
+                    (source.path, f"{source.kind} belongs to one run; {why}")
                 )
 
     def _add_run(self, sources, digest):
         run = merge(sources)
         first = run.sources[0]
         if not _has_results(run):
-            why = "has the settings of a run, and no log of that folder has its results"
+            why = "has the settings of a run, but no log in the folder has its results"
             self.result.left_out += [(source.path, why) for source in run.sources]
             return
         fields = {BY_FIELDS: self.fields}
@@ -304,7 +304,7 @@ class _Import:
             self._add_row(row, file, {})
 
     def _add_row(self, row, file, run_tables):
-        """Add a row as it is, under another id if another run has its id."""
+        """Add a row unchanged, except for its id if another run has the same."""
         row = contradictions.marked({k: value for k, value in row.items() if value is not None})
         run_id = row["run_id"]
         digest = row.get("log_sha256") or digest_of([run_id, repr(sorted(row.items()))])
@@ -332,7 +332,11 @@ class _Import:
 
 
 def _read(module, kind, log):
-    """Yield the Imported of each run; an importer that fails is an error of this log."""
+    """Yield the Imported of each run.
+
+    Raises:
+        LogError: the importer failed.
+    """
     try:
         yield from module.read(log)
     except (Error, OSError):
@@ -343,13 +347,13 @@ def _read(module, kind, log):
 
 
 def _has_results(run):
-    """Whether logs have more of a run than its settings."""
+    """Whether the logs have results of a run, not only its settings."""
     scores = any(row.keys() & set(event_log.SCORES) for row in run.evals)
     known = {name for name, value in run.columns.items() if value is not None}
     return bool(len(run.steps) or known & MEASURED or scores or run.status != "ok")
 
 
 def print_progress(text: str) -> None:
-    """Show the progress on stderr, on one line, if that is a terminal."""
+    """Print the progress on stderr, always on the same line, if that is a terminal."""
     if sys.stderr.isatty():
         print(f"\r{text}", end="\x1b[K", file=sys.stderr, flush=True)

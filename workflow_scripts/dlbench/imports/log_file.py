@@ -1,6 +1,6 @@
-"""A log of another program, plain or gzip-ed. Its size, encoding and end are never trusted.
+"""Read a log of another program, plain or gzip-ed; size, encoding and end are checked.
 
-Importers of text see it as `log_text` makes it: UTF-8, without colours and progress bars.
+Importers of text get the text that `log_text` returns: UTF-8, without colours and progress bars.
 """
 
 import functools
@@ -16,29 +16,29 @@ from dlbench.imports import log_text
 HEAD_BYTES = 65_536
 BLOCK_BYTES = 2**18
 MOST_LINE_BYTES = 16 * 2**20
-MOST_BYTES = 8 * 2**30  # of a log once it is unpacked
-MOST_RATIO = 200  # of unpacked to packed bytes; text of numbers has 5 to 30
-ANY_RATIO_BYTES = 64 * 2**20  # the ratio of smaller logs is not checked
+MOST_BYTES = 8 * 2**30  # of an unpacked log
+MOST_RATIO = 200  # of unpacked to packed bytes; text with numbers has 5 to 30
+ANY_RATIO_BYTES = 64 * 2**20  # smaller logs may have any ratio
 CONTROLS = bytes({*range(32)} - {*b"\t\n\r\f\b\x1b"})
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def is_binary(content: bytes) -> bool:
-    """Whether a content is no text: it has zeros at once, or control characters throughout."""
+    """Whether content is binary: zeros at the beginning, or over 1 % control characters."""
     controls = len(content) - len(content.translate(None, CONTROLS))
     return b"\0" in content[:64] or controls > len(content) // 100
 
 
 class LogError(Error):
-    """A log that cannot be used; the message has file, line and reason."""
+    """A log cannot be used; the message has file, line and reason."""
 
 
 class LogFile:
-    """One file, whose content is unpacked if it is gzip-ed.
+    """One file; gzip-ed content is unpacked.
 
     Attributes:
-        unfinished: number of the last line if it has no newline at its end, else None. Known once
-            the lines were read. Such a line may be a write that was cut short.
+        unfinished: number of the last line if it does not end with a newline, else None; set after
+            all lines were read. The program may have been writing that line.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -48,7 +48,7 @@ class LogFile:
 
     @functools.cached_property
     def beginning(self) -> bytes:
-        """The first HEAD_BYTES of the content; of a damaged file, as much as can be unpacked."""
+        """The first HEAD_BYTES of the content; fewer if a damaged file cannot be unpacked."""
         start = b""
         try:
             with self._opened() as file:
@@ -60,7 +60,7 @@ class LogFile:
 
     @functools.cached_property
     def head(self) -> bytes:
-        """The `beginning`, if it is text as in `blocks`."""
+        """The `beginning`; if it is text, cleaned as in `blocks`."""
         text = b"".join(log_text.in_utf8([self.beginning]))
         return self.beginning if is_binary(text) else log_text.plain(text)
 
@@ -70,7 +70,7 @@ class LogFile:
         return self.head.decode("utf-8", "replace")
 
     def with_head(self, lines: bytes) -> "LogFile":
-        """The same log for `recognise`, as if it began with some of its lines."""
+        """The same log with other lines as its `head`, for `recognise`."""
         other = LogFile(self.path)
         other.head = lines
         return other
@@ -88,7 +88,7 @@ class LogFile:
         return digest.hexdigest()
 
     def chunks(self) -> Iterator[bytes]:
-        """The content in pieces as they lie, for formats that are no text.
+        """Yield the raw content in pieces, for binary formats.
 
         Raises:
             LogError: the file cannot be read to its end.
@@ -107,11 +107,10 @@ class LogFile:
             yield self.unfinished, self._last.decode("utf-8", "replace")
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (number of the first line, whole lines as `log_text.plain` leaves them).
+        """Yield (number of the first line, complete lines, cleaned by `log_text.plain`).
 
-        A block has about BLOCK_BYTES. For logs of many lines: a pattern finds its lines in a block
-        many times faster than `lines` yields them. A last line without a newline is left out; see
-        `unfinished`.
+        A block has about BLOCK_BYTES. Searching blocks with a pattern is many times faster than
+        `lines`. A last line without a newline is left out; see `unfinished`.
 
         Raises:
             LogError: the file cannot be read to its end, or a line is too long.
@@ -135,7 +134,7 @@ class LogFile:
             self.unfinished = number
 
     def text(self) -> Iterator[bytes]:
-        """The content in pieces, each as in `blocks`, with the last line if it has no newline.
+        """Yield the content in pieces like `blocks`, including a last line without newline.
 
         Raises:
             LogError: the file cannot be read to its end, or a line is too long.

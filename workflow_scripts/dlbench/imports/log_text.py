@@ -1,10 +1,10 @@
-"""The text of a log as its program wrote it: in UTF-8, without what terminals and encodings add.
+"""Clean the text of a log: convert it to UTF-8, and remove what is meant for terminals.
 
-- UTF-16 and UTF-32, as PowerShell's `>` writes, are known by their byte order mark; UTF-16 without
-  one by the zeros that every other byte of its text has.
-- Escape sequences (colours, movements of the cursor) are left out.
-- Of a line that carriage returns wrote over the last writing is taken, as a terminal shows it.
-- A progress bar (tqdm's) before the text of a line is left out.
+- UTF-16 and UTF-32, which PowerShell's `>` writes, are recognised by their byte order mark; UTF-16
+  without one by the zeros in every other byte.
+- Escape sequences (colours, movements of the cursor) are removed.
+- Of a line that carriage returns overwrote, the last text counts, as on a terminal.
+- A progress bar (tqdm's) before the text of a line is removed.
 """
 
 import codecs
@@ -12,14 +12,14 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator
 
-BOMS = (  # UTF-32 first: UTF-16's mark is the beginning of its
+BOMS = (  # UTF-32 first: its mark begins with that of UTF-16
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
     (codecs.BOM_UTF8, "utf-8-sig"),
 )
-INSPECTED_BYTES = 4096  # bytes at the beginning that tell the encoding
+INSPECTED_BYTES = 4096  # at the beginning, to detect the encoding
 ESCAPES = re.compile(
     rb"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,2048}(?:\x07|\x1b\\)"
     rb"|[()*+][0-9A-Z]|[@-Z\\^_=>])"
@@ -34,7 +34,7 @@ BAR = re.compile(
 
 
 def encoding(beginning: bytes) -> str:
-    """The encoding of a text by its first bytes, as Python names it; UTF-8 if nothing says other.
+    """Python's name of a text's encoding, detected in its first bytes; UTF-8 by default.
 
     >>> encoding("step 1".encode("utf-16")), encoding("step 1".encode("utf-16-be"))
     ('utf-16', 'utf-16-be')
@@ -45,19 +45,19 @@ def encoding(beginning: bytes) -> str:
     half = len(start) // 2
     zeros = [start[offset::2].count(0) for offset in (0, 1)]
     for mark, name in BOMS:
-        # Text of logs has zeros in both; a stray pair of bytes is no mark.
+        # UTF-16 and UTF-32 text of logs has zeros; a mark without zeros is a coincidence.
         if start.startswith(mark) and (name.startswith("utf-8") or max(zeros) > half // 4):
             return name
-    # Bytes that are never zero beside bytes that mostly are: no other text and no binary has that.
+    # Every other byte is mostly zero and the rest never: only UTF-16 looks like this.
     if half > 2 and min(zeros) == 0 and max(zeros) > 0.7 * half:
         return "utf-16-be" if zeros[0] else "utf-16-le"
     return "utf-8"
 
 
 def in_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the chunks of a text in UTF-8 and without its byte order mark.
+    """Yield the chunks of a text, converted to UTF-8, without byte order mark.
 
-    What is not valid becomes U+FFFD, unless the text is in UTF-8 already.
+    Invalid bytes become U+FFFD; text that is UTF-8 already is not checked.
     """
     chunks = iter(chunks)
     first = next(chunks, b"")
@@ -73,7 +73,7 @@ def in_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def plain(block: bytes) -> bytes:
-    r"""Whole lines without escape sequences, without what was written over, without progress bars.
+    r"""Remove escape sequences, overwritten text and progress bars from complete lines.
 
     >>> plain(b"\x1b[32mstep\x1b[0m 1\r\n 10%|#  | 1/9 [00:01]\r 20%|## | 2/9 [00:02]step 2\n")
     b'step 1\nstep 2\n'
@@ -90,7 +90,7 @@ def plain(block: bytes) -> bytes:
 
 
 def last_writing(line: bytes) -> bytes:
-    """The end of a line without its newline, from where it was written over for the last time.
+    """The end of an incomplete line, from the last carriage return that overwrote it.
 
     >>> last_writing(b"10%\\r20%\\r"), last_writing(b"10%")
     (b'20%\\r', b'10%')

@@ -1,4 +1,4 @@
-"""Values in logs of other programs: parsed, checked against plausible ranges, and shown safely."""
+"""Parse values in logs of other programs, check that they are plausible, and print them safely."""
 
 import json
 import math
@@ -18,7 +18,7 @@ MOST_NAMES = 20  # listed in one note
 
 
 def real(value: Any, low: float = -math.inf, high: float = math.inf) -> float | None:
-    """The value as a float from `low` to `high`; None if it is no such number or nan.
+    """The value as a float from `low` to `high`; None if it is nan or no such number.
 
     >>> real("0.5"), real(3), real("nan"), real(True), real("5 W"), real(-1, low=0)
     (0.5, 3.0, None, None, None, None)
@@ -49,11 +49,11 @@ def loss(value: Any) -> float | None:
 
 
 def append_rows(rows: Sequence[Sequence[bytes]], columns: Sequence[array]) -> None:
-    """Append to each column its numbers of many rows, parsed by Arrow; a few are dearer so.
+    """Parse many rows of numbers with Arrow and append them to columns; slow for a few rows.
 
     Args:
-        rows: of numbers as texts, one for each column. Real numbers may be nan and inf.
-        columns: arrays of a type that Arrow and NumPy have.
+        rows: texts of numbers, one for each column. Real numbers may be nan and inf.
+        columns: arrays of a type that Arrow and NumPy share.
 
     >>> steps, losses = array("q"), array("d")
     >>> append_rows([(b"1", b"6.25"), (b"2", b"nan")], (steps, losses))
@@ -87,7 +87,7 @@ def date(seconds: float) -> datetime | None:
 
 
 def from_json(text: str) -> Any:
-    """The value of a JSON text; None if it is not JSON or nested too deep."""
+    """The value of a JSON text; None if it is no JSON or nested too deeply."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -95,7 +95,7 @@ def from_json(text: str) -> Any:
 
 
 def printable(text: str, most: int = 80) -> str:
-    """A piece of a log for a message: one short line without control characters.
+    """A part of a log for a message, as one short line without control characters.
 
     >>> printable("a\\tb\\x1b"), printable("x" * 9, most=4)
     ("'a\\\\tb\\\\x1b'", "'xxxx'...")
@@ -115,7 +115,7 @@ def list_names(names: Iterable[str]) -> str:
 
 
 class LeftOut:
-    """The lines that an importer leaves out of a log, counted by the reason."""
+    """Counts the lines that an importer leaves out, by reason."""
 
     def __init__(self) -> None:
         self._lines_by_reason: dict[str, tuple[int, int, int]] = {}  # first, last, how many

@@ -1,12 +1,11 @@
-"""Group the logs of one program by run, and merge what they say of each.
+"""Group the logs of one program by run, and merge the logs of each run.
 
-- Logs of different kinds in one folder are of the same run; if they have several runs each, these
-  are paired from the last one backwards. If one kind has several logs in the folder, each log is a
-  run of its own.
-- A column is taken from the log that has it. Of two numbers that differ by rounding only, the one
-  with more digits is taken. Of two different values the first log's is taken, and the notes have
-  both.
-- Steps are taken from the log with the times of most windows; of equal ones, from the log that has
+- Logs of different kinds in one folder belong to the same run; if each has several runs, these are
+  paired from the last run backwards. If the folder has several logs of one kind, each log is a run
+  of its own.
+- A column comes from the log that has it. Of two numbers that differ by rounding only, the one with
+  more digits counts. Of two different values the first log's counts, and the notes have both.
+- Steps come from the log with times of the most windows; if several have as many, from the log with
   the throughput.
 """
 
@@ -22,12 +21,12 @@ from dlbench.imports.importers import Imported, Steps
 
 @dataclass
 class Source:
-    """What one log has of a run.
+    """A run as one log has it.
 
     Attributes:
-        kind: the importer that read it.
-        path: of the log, relative to the given folder.
-        identity: `SHA-256 of the log:number of the run in it`, from 0.
+        kind: name of the importer that read the log.
+        path: path of the log, relative to the given folder.
+        identity: `SHA-256 of the log:index of the run in the log`.
     """
 
     imported: Imported
@@ -37,7 +36,7 @@ class Source:
 
     @property
     def place(self) -> str:
-        """The log with the first and last line of the run."""
+        """The path of the log with the first and last line of the run, as in log.txt:3-70."""
         first, last = self.imported.lines
         return f"{self.path}:{first}" if first == last else f"{self.path}:{first}-{last}"
 
@@ -48,12 +47,12 @@ class Source:
 
 @dataclass
 class MergedRun:
-    """One run, by all its logs.
+    """One run, merged from all its logs.
 
     Attributes:
-        columns: of the runs table.
+        columns: values for columns of the runs table.
         source_of: the Source of each column.
-        differences: columns for which two logs have different values, in words.
+        differences: a sentence for each column in which two logs differ.
     """
 
     sources: list[Source]
@@ -67,7 +66,7 @@ class MergedRun:
 
     @property
     def kind(self) -> str:
-        """The kind of the log that the throughput is from, else of that with the steps."""
+        """The kind of the log with the throughput; if no log has it, of the log with the steps."""
         return (self.source_of.get("images_per_second") or self._steps_source).kind
 
     @property
@@ -80,7 +79,7 @@ class MergedRun:
 
     @property
     def evals(self) -> list[dict[str, Any]]:
-        """Rows of evaluations, of the log with most; rows of logs with as many are merged."""
+        """Rows of evaluations from the log with the most; equally many of other logs are merged."""
         rows_by_log = [s.imported.evals for s in self.sources if s.imported.evals]
         most = max(rows_by_log, key=len, default=[])
         merged = [dict(row) for row in most]
@@ -105,7 +104,7 @@ class MergedRun:
 
     @property
     def _steps_source(self):
-        """The log with the times of most windows; of equal ones that with the exact throughput."""
+        """The log with times of the most windows; if several, the one with the throughput."""
         if len(self.sources) == 1:
             return self.sources[0]
         exact = self.source_of.get("images_per_second")
@@ -117,7 +116,7 @@ class MergedRun:
 
     @property
     def _status_source(self):
-        """The log that says how the run ended: a whole log of the training, if there is one."""
+        """The log whose status counts: if possible one of the training that ended well."""
 
         def order(source):
             imported = source.imported
@@ -128,10 +127,10 @@ class MergedRun:
 
 
 def group_by_run(logs_by_kind: Mapping[str, list[list[Source]]]) -> list[list[Source]]:
-    """The Sources of each run, of the logs that one program wrote into one folder.
+    """Group the logs that one program wrote into one folder. Returns the Sources of each run.
 
     Args:
-        logs_by_kind: for each kind of log the logs of it, each a list of the Sources of its runs.
+        logs_by_kind: for each kind a list of logs; a log is the list of the Sources of its runs.
     """
     sources = [source for logs in logs_by_kind.values() for log in logs for source in log]
     folders = [source.path.rpartition("/")[0].rpartition("/")[2] for source in sources]
@@ -151,14 +150,14 @@ def group_by_run(logs_by_kind: Mapping[str, list[list[Source]]]) -> list[list[So
         if 0 < len(log) < len(longest):
             note = f"taken for the last of {len(longest)} runs of this folder"
             log[-1].imported.notes.append(note)
-        # A log that each run overwrites is of the last runs.
+        # A log that each run overwrites belongs to the last runs.
         for source, run in zip(reversed(log), reversed(runs), strict=False):
             run.append(source)
     return [sorted(run, key=lambda source: source.kind) for run in runs]
 
 
 def digest_of(identities: Sequence[str]) -> str:
-    """SHA-256 of a run: that of its log if it is the first run of one log, else of identities."""
+    """SHA-256 of a run: its log's if it is the first run of a single log, else of `identities`."""
     if len(identities) == 1 and identities[0].endswith(":0"):
         return identities[0].removesuffix(":0")
     return hashlib.sha256("\n".join(sorted(identities)).encode()).hexdigest()
@@ -186,7 +185,7 @@ def _take(run, name, value, source):
 
 
 def is_rounded(exact: Any, value: Any) -> bool:
-    """Whether a value equals an exact one, or is it with fewer digits.
+    """Whether a value equals an exact one, or rounds it to fewer digits.
 
     >>> is_rounded(205.53464, 205.53), is_rounded("1.10.0", "1.10"), is_rounded(64, 65)
     (True, True, False)
@@ -202,7 +201,7 @@ def is_rounded(exact: Any, value: Any) -> bool:
 
 
 def is_more_exact(value: Any, other: Any) -> bool:
-    """Whether a value is another one with more digits.
+    """Whether a value has more digits than another one, which it rounds to.
 
     >>> is_more_exact("1.10.0", "1.10"), is_more_exact(205.53464, 205.53), is_more_exact(1.5, 2.5)
     (True, True, False)
@@ -217,7 +216,7 @@ def _is_number(value):
 
 
 def _decimals(number):
-    """Digits after the decimal point in the shortest text of a number, at most 15."""
+    """The number of decimals in the shortest text of a number, at most 15."""
     text = repr(float(number))
     mantissa, _, exponent = text.partition("e")
     digits = len(mantissa.partition(".")[2].rstrip("0")) - int(exponent or 0)

@@ -1,7 +1,7 @@
-"""dlbench's own results folders and runs tables, whose rows are imported as they are.
+"""Read dlbench's results folders and runs tables, whose rows are imported unchanged.
 
-A results folder has runs/*/run.json; damaged records are left out and named. A runs table is that
-of results/tables, of export_runs.py or of import_logs.py (.parquet, .csv or .json).
+A results folder has runs/*/run.json; damaged records are left out and listed. A runs table is a
+file of results/tables, export_runs.py or import_logs.py (.parquet, .csv or .json).
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ SUFFIXES = (".parquet", ".csv", ".json")
 
 
 def is_results_folder(folder: Path) -> bool:
-    """Whether a folder has records as results/ and unpacked archives have them."""
+    """Whether a folder has records, like results/ and unpacked archives."""
     return next((folder / "runs").glob("*/run.json"), None) is not None
 
 
@@ -45,7 +45,7 @@ def read_folder(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, pa.Tab
 
 
 def record_row(record: dict[str, Any]) -> dict[str, Any]:
-    """The row of the runs table of a record. Its study and learning gate are unknown.
+    """The row of the runs table for a record; study and learning gate are unknown.
 
     Raises:
         TypeError, KeyError, Error: the record lacks a field or has one of another type.

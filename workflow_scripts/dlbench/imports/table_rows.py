@@ -1,10 +1,10 @@
 """Rows of our tables from the merged logs of a run.
 
-- Throughput is of all devices, over all measured steps. A value that the log states itself, such
-  as a total by the clock, takes precedence over the one that follows from steps.
-- Median, percentile and scatter of step times are known if every step has a row of its own.
-- A third number that follows from two of devices, nodes and batches is filled in.
-- A row whose numbers contradict one another says so (dlbench/study/contradictions.py).
+- Throughput is of all devices, over all measured steps. A value that the log states, e.g. a total
+  by the clock, takes precedence over the one computed from steps.
+- Median, percentile and spread of step times are computed if every step has a row of its own.
+- Missing numbers of devices, nodes and batches are computed from the others.
+- A row with contradictory numbers is marked (dlbench/study/contradictions.py).
 """
 
 import math
@@ -22,15 +22,15 @@ from dlbench.records import step_times
 from dlbench.study import contradictions, item_names
 from dlbench.tables import parquet_files, run_columns, table_columns, table_names
 
-ROWS_AT_ONCE = 2**14  # of steps in a row group: no table of a long run lies beside its columns
+ROWS_AT_ONCE = 2**14  # steps in a row group, so that a long run is never in memory twice
 
 
 def complete(run: MergedRun, fields: Mapping[str, Mapping[str, Any]], where: str) -> None:
-    """Add to a run the user's columns and those that follow, then let its importers complete it.
+    """Add the user's columns to a run, compute missing ones, and let its importers complete it.
 
     Args:
-        fields: the user's columns by their origin, as {"--fields": {"site": "far"}}; parsed.
-        where: the run in error messages.
+        fields: the user's parsed columns by origin, e.g. {"--fields": {"site": "far"}}.
+        where: names the run in error messages.
 
     Raises:
         Error: a user's column differs from the log's, or from that of another origin.
@@ -47,7 +47,7 @@ def complete(run: MergedRun, fields: Mapping[str, Mapping[str, Any]], where: str
     for source in run.sources:
         if source.imported.complete:
             source.imported.complete(run.columns)
-            source.imported.complete = None  # with what it holds of the log
+            source.imported.complete = None  # frees the parts of the log that it refers to
 
 
 def _fill_in(columns):
@@ -72,11 +72,11 @@ def _fill_in(columns):
 def run_row(
     run: MergedRun, run_id: str, digest: str | None, import_name: str | None
 ) -> dict[str, Any]:
-    """The row of the runs table of a completed run.
+    """The row of the runs table for a completed run.
 
     Args:
-        digest: SHA-256 of its logs.
-        import_name: the study, unless a log or the user names another.
+        digest: SHA-256 of the run's logs.
+        import_name: the study, unless a log or the user gives another one.
     """
     notes = run.notes
     row = _from_steps(run) | _from_evals(run.evals) | run.columns
@@ -103,7 +103,7 @@ def run_row(
 
 
 def _places(sources):
-    """Files with their lines; the folder is repeated only where it changes."""
+    """Paths of logs with lines; a folder is repeated only where it changes."""
     places, folder = [], None
     for source in sources:
         source_folder = source.path.rpartition("/")[0]
@@ -113,10 +113,10 @@ def _places(sources):
 
 
 def readable_id(run: MergedRun) -> str:
-    """Readable words of a run's id, such as resnet50-imagenet-b64-parameter_server-x4-udocker-r1.
+    """The readable part of a run's id, e.g. resnet50-imagenet-b64-parameter_server-x4-udocker-r1.
 
-    Not those of `Run.id` or `Run.label`: a log may lack any field of a run, and an absent one is
-    left out rather than taken for its default.
+    It differs from `Run.id` and `Run.label`: a log may lack any field of a run, and a missing field
+    is left out instead of replaced by its default.
     """
     columns, parts = run.columns, []
     for name, prefix in (
@@ -137,7 +137,7 @@ def readable_id(run: MergedRun) -> str:
 
 
 def _from_steps(run):
-    """Columns that follow from the rows of steps."""
+    """Columns computed from the rows of steps."""
     steps, columns = run.steps, {}
     if len(steps) == 0:
         return columns
@@ -177,7 +177,7 @@ def _from_evals(evals):
 
 
 def parse_item_shape(text: str | None) -> list[int] | None:
-    """The numbers of an `item_shape`; None if it is unknown or another text.
+    """The numbers of an `item_shape`; None if it is unknown or no shape.
 
     >>> parse_item_shape("224x224x3"), parse_item_shape(None)
     ([224, 224, 3], None)
@@ -190,10 +190,10 @@ def parse_item_shape(text: str | None) -> list[int] | None:
 def run_tables(
     run: MergedRun, run_id: str, names: Container[str] = table_names.OF_RUN
 ) -> Iterator[tuple[str, pa.Table]]:
-    """Yield (name, rows) of the tables of a run that have rows, the steps ROWS_AT_ONCE at a time.
+    """Yield (name, rows) of the run's tables with rows; ROWS_AT_ONCE steps at a time.
 
     Args:
-        names: of the tables that are wanted.
+        names: names of the tables to yield.
     """
     if "steps" in names:
         for first in range(0, len(run.steps), ROWS_AT_ONCE):
@@ -208,7 +208,7 @@ def run_tables(
 
 
 def _steps_table(steps, piece):
-    """A slice of the steps; all of its columns but run_id."""
+    """A slice of the steps as a table, without values of run_id."""
     arrays = {
         "step": steps.step,
         "step_time_s": steps.step_time_s,
@@ -233,7 +233,7 @@ def _steps_table(steps, piece):
 
 
 def with_run_id(table: pa.Table, run_id: str) -> pa.Table:
-    """A table of steps, evaluations or samples with the id of the run that all its rows are of."""
+    """A table of steps, evaluations or samples with the run's id in all rows."""
     indices = pa.repeat(pa.scalar(0, pa.int32()), len(table))
     column = pa.DictionaryArray.from_arrays(indices, pa.array([run_id]))
     place = table.schema.get_field_index("run_id")

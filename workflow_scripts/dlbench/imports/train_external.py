@@ -1,8 +1,8 @@
-"""Another program trains a run: start it, keep its output, read its log, write our event log.
+"""Train a run with another program: start it, keep its output, parse its log, write our event log.
 
-Such an event log has these events beside those of dlbench/log/event_log.py:
+Such an event log has these events in addition to those of dlbench/log/event_log.py:
     machine     facts of the machine, gathered before the program starts
-    output      t_s, bytes: how much the program has printed, every few seconds, as a sign of life
+    output      t_s, bytes: size of the program's output, every few seconds, as a sign of life
     imported    kind, notes; numbers: columns of the runs table; contradicts: how they differ
 """
 
@@ -43,23 +43,23 @@ def train(
     image_id: str | None = None,
     gpus: Sequence[str] = (),
 ) -> None:
-    """Have a command train a run to its end.
+    """Train a run with a command.
 
     Args:
-        kind: name of the importer for its log, or auto.
-        log: path of the event log. The program's own log is in other_trainers.FOLDER beside it.
-        image_id: of the image in which the program must run; None on bare metal.
-        gpus: selectors of the GPUs of this node that it will use.
+        kind: name of the importer for the program's log, or auto.
+        log: path of the event log. The program's log is in other_trainers.FOLDER beside it.
+        image_id: id of the image in which the program must run; None on bare metal.
+        gpus: selectors of the GPUs of this node that the program uses.
 
     Raises:
-        Error: the program failed for a reason that may pass.
+        Error: the program failed, for a reason that may be transient.
     """
     folder = log.parent / other_trainers.FOLDER
     _make_empty(folder)
     events = event_log.EventLog(log)
     machine = facts.gather(gpus, variables=engine.variables())
     if image_id:
-        # This process is outside the image and shares only the kernel with the program.
+        # This process runs outside the image and shares only the kernel with the program.
         machine["software"] |= {"os": None, "glibc": None}
         machine["unknown"] |= dict.fromkeys(("software.os", "software.glibc"), "those of the image")
     events.write("machine", **machine)
@@ -92,7 +92,7 @@ def train(
 
 
 def _run(command, printed, events, started_s):
-    """Run a command until it ends. Returns its exit code."""
+    """Run a command to its end. Returns its exit code."""
     with open(printed, "ab") as output:
         program = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         size, written_s = 0, started_s
@@ -107,7 +107,7 @@ def _run(command, printed, events, started_s):
 
 
 def _write_run(run, imported, events, started_at):
-    """Write the run that the program's logs describe as events.
+    """Write the run in the program's logs as events.
 
     Args:
         imported: the MergedRun (dlbench/imports/merging.py) of the logs.
@@ -137,7 +137,7 @@ def _write_run(run, imported, events, started_at):
             if kind == "step":
                 values = {"step_time_s": math.nan, "loss": math.nan, **values}
             events.write(kind, **values)
-    # What must agree is checked by read_run; the model may have another name in the log.
+    # read_run checks the fields that must agree; the log may name the model differently.
     notes = [
         *imported.notes,
         *(
@@ -158,7 +158,7 @@ def _is_number(value):
 
 
 def _make_empty(folder):
-    """Remove an earlier attempt's logs, so that they are not read for this one's."""
+    """Create a folder, or remove the logs of an earlier attempt from it."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
         if path.is_file():
@@ -166,7 +166,7 @@ def _make_empty(folder):
 
 
 def _marker(folder):
-    """What the image in which the program ran says of itself; None if it ran in none."""
+    """The marker of the image in which the program ran; None if it ran in none."""
     try:
         return json.loads((folder / other_trainers.PROOF).read_text())
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
-"""Losses that a log has and its importer does not read: a note of the run shows the first of them.
+"""Find losses that a log has and its importer does not read, and note the first one in the run.
 
-Importers read the losses that their programs print; users and forks print others.
+Importers know the losses that their programs print; users and forks print others.
 """
 
 import math
@@ -19,7 +19,7 @@ SHOWN_BYTES = 120  # bytes of a line
 
 
 def note_unread(log: LogFile, runs: Sequence[Imported]) -> None:
-    """Add a note to each run that has no loss, if one stands in its lines."""
+    """Add a note to each run without loss whose lines contain one."""
     without_loss = [run for run in runs if not _has_loss(run)]
     for first, block in log.blocks() if without_loss else ():
         if not any(spelling in block for spelling in SPELLINGS):
@@ -29,7 +29,9 @@ def note_unread(log: LogFile, runs: Sequence[Imported]) -> None:
             for run in without_loss:
                 if run.lines[0] <= number <= run.lines[1]:
                     run.notes.append(f"a loss that is not read: line {number}, {_line(match)}")
-            without_loss = [run for run in without_loss if not run.lines[0] <= number <= run.lines[1]]
+            without_loss = [
+                run for run in without_loss if not run.lines[0] <= number <= run.lines[1]
+            ]
             if not without_loss:
                 return
 
@@ -40,7 +42,7 @@ def _has_loss(run):
 
 
 def _line(match):
-    """The line that a loss stands in, or as much as is before and after it."""
+    """The line of a loss; of a long line SHOWN_BYTES around the loss."""
     block, start = match.string, match.start()
     begin = max(block.rfind(b"\n", 0, start) + 1, start - SHOWN_BYTES // 2)
     text = block[begin : begin + SHOWN_BYTES].partition(b"\n")[0]

@@ -1,9 +1,11 @@
-"""Which baselines a study asks for, under which names, and by which commands they are measured.
+"""The baselines of a study: their names, inputs and commands.
 
-- Of each way in which runs exchange gradients: all-reduce up to the gradients of their models.
-- Of each kind of device as runs use it: products, copies, files, and the reader of each dataset.
-- They are kept for each machine, known by its hardware; on a cluster, whose nodes are not this one,
-  for the site.
+- One for each way in which runs exchange gradients: all-reduce, up to the size of their models'
+  gradients.
+- One for each kind of device as runs use it: matrix products, copies, files, and the reader of each
+  dataset.
+- Results are kept for each machine, identified by its hardware; on a cluster, whose nodes are other
+  machines, for the site.
 """
 
 import contextlib
@@ -27,7 +29,7 @@ from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
 
 FOLDER, TABLE = Path("results/baselines"), "results/tables/baselines.parquet"
-# The fields that make it another baseline.
+# The fields by which baselines differ.
 OF_BOTH = ("framework", "environment", "runtime", "runtime_options", "threads_per_device")
 OF_EXCHANGE = (
     *OF_BOTH,
@@ -35,7 +37,8 @@ OF_EXCHANGE = (
 )
 OF_DEVICE = (*OF_BOTH, "precision")
 READING = ("model", "dataset", "batch_per_device", "sequence_length")  # of a run that reads
-# Of a figure: it has no other table, or draws baselines where there are some.
+# What a figure's BASELINES says: baselines are its only table, or are drawn beside others if there
+# are any.
 ALONE, BESIDE = "alone", "beside"
 
 
@@ -44,9 +47,9 @@ class Baseline:
     """One start of measure_baselines.py.
 
     Attributes:
-        run: one step of such a run would be started in the same way.
-        models: whose gradients are the largest messages; () of a single device.
-        reads: runs of the study, one for each dataset that is read.
+        run: the baseline is started as one step of this run would be.
+        models: whose gradients are the largest messages; () for baselines of a single device.
+        reads: runs of the study, one for each dataset whose reader is measured.
     """
 
     run: Run
@@ -55,39 +58,39 @@ class Baseline:
 
     @functools.cached_property
     def name(self) -> str:
-        """Readable words and a digest of all that it depends on."""
+        """A readable prefix and a digest of everything that the baseline depends on."""
         run = self.run
-        what = f"device-{run.precision}"
+        subject = f"device-{run.precision}"
         if self.models:
-            what = f"{run.strategy}-{run.nodes}x{run.devices_per_node}"
-        depends = [run.values(), self.models, [reading(one) for one in self.reads]]
-        return f"{run.framework}-{what}-{json_digest(depends)[:10]}"
+            subject = f"{run.strategy}-{run.nodes}x{run.devices_per_node}"
+        depends = [run.values(), self.models, [reading(read) for read in self.reads]]
+        return f"{run.framework}-{subject}-{json_digest(depends)[:10]}"
 
 
 def of_plan(plan: Plan) -> dict[str, Baseline]:
-    """The baselines of a study's runs that this machine can do, by their names."""
-    own = plan.study.without_probes
-    done = [run for run in own if run.id not in plan.skipped and not run.is_external]
+    """{name: Baseline} for the runs of a study that this machine can do."""
+    runs_of_study = plan.study.without_probes
+    done = [run for run in runs_of_study if run.id not in plan.skipped and not run.is_external]
     exchanges: dict[Any, list[Run]] = {}
     devices: dict[Any, list[Run]] = {}
     for run in sorted(done, key=lambda run: run.id):
         devices.setdefault(_key(run, OF_DEVICE), []).append(run)
         if exchanges_gradients(run):
             exchanges.setdefault(_key(run, OF_EXCHANGE), []).append(run)
-    found = []
+    baselines = []
     for key, runs in exchanges.items():
         models = tuple(sorted({run.model for run in runs}))
-        found.append(Baseline(_run_like(key, runs), models=models))
+        baselines.append(Baseline(_run_like(key, runs), models=models))
     for key, runs in devices.items():
         reads = {run.dataset: run for run in reversed(runs) if staleness.has_data(run)}
         of_each = tuple(reads[dataset] for dataset in sorted(reads))
-        found.append(Baseline(_run_like(key, runs), reads=of_each))
-    return {baseline.name: baseline for baseline in found}
+        baselines.append(Baseline(_run_like(key, runs), reads=of_each))
+    return {baseline.name: baseline for baseline in baselines}
 
 
 def exchanges_gradients(run: Run) -> bool:
-    """Whether a run's devices add up their gradients in a way that can be measured by itself."""
-    with contextlib.suppress(Error):  # a framework of one's own has no such folder
+    """Whether the exchange of a run's gradients can be measured by itself."""
+    with contextlib.suppress(Error):  # a framework of the user's has no such folder
         ways = plugins.names(f"{run.framework}/exchanges")
         return run.devices > 1 and run.copies_per_node == 1 and run.strategy in ways
     return False
@@ -97,7 +100,7 @@ def machine_folder(plan: Plan, submits: bool) -> str:
     """The folder of this machine's baselines.
 
     Args:
-        submits: whether they are jobs of a scheduler, on nodes other than this one.
+        submits: whether baselines are jobs of a scheduler, on other nodes than this one.
     """
     if submits:
         return "site-" + re.sub(r"[^A-Za-z0-9_.-]+", "-", plan.study.site["name"])
@@ -123,7 +126,7 @@ def find(plan: Plan, name: str) -> Baseline:
 
 
 def inputs(plan: Plan, name: str) -> list[str]:
-    """What a baseline needs: the trainer's environment, or its image, and the datasets it reads."""
+    """The inputs of a baseline: its environment or image, and the datasets that it reads."""
     baseline = find(plan, name)
     stamp = environment_stamp(baseline.run)
     manifests = [f"results/data/{run.dataset}/manifest.json" for run in baseline.reads]
@@ -131,10 +134,10 @@ def inputs(plan: Plan, name: str) -> list[str]:
 
 
 def arguments(plan: Plan, name: str, output: str) -> str:
-    """What follows start_baseline.py and its files: flags and the command, quoted for the shell.
+    """The arguments of start_baseline.py after its files: flags and the command, shell-quoted.
 
     Args:
-        output: the file that is written.
+        output: the file to write.
     """
     baseline, site = find(plan, name), plan.study.site
     run = baseline.run
@@ -162,34 +165,34 @@ def arguments(plan: Plan, name: str, output: str) -> str:
 
 
 def reading(run: Run) -> dict[str, Any]:
-    """The fields of a run on which it depends how items are read."""
+    """The fields of a run that determine how items are read."""
     return {name: getattr(run, name) for name in READING}
 
 
 def for_figure(name: str, figures: tuple[str, ...]) -> list[str]:
-    """The table of baselines if a figure has them measured, else [].
+    """[the table of baselines] if drawing a figure requires it, else [].
 
     Args:
-        figures: those of the study; one that has no other table has baselines measured for all
-            that draw them.
+        figures: of the study. If baselines are the only table of one of them, they are measured,
+            and then also drawn by the figures that draw them beside others.
     """
     use = plugins.constants("figures", name).get("BASELINES")
     return [TABLE] if use == ALONE or (use == BESIDE and any(map(is_alone, figures))) else []
 
 
 def digest_if_beside(name: str, figures: tuple[str, ...]) -> str:
-    """The digest of a table that a figure draws where there is one, but does not ask for; or ""."""
+    """The digest of the table if a figure draws it when it exists but does not require it; or ""."""
     beside = plugins.constants("figures", name).get("BASELINES") == BESIDE
     return "" if not beside or for_figure(name, figures) else digest()
 
 
 def digest() -> str:
-    """The digest of the table, "" where there is none: for what has it if it is there."""
+    """The digest of the table of baselines; "" if there is none."""
     return sha256(TABLE) if Path(TABLE).exists() else ""
 
 
 def is_alone(figure: str) -> bool:
-    """Whether a figure has no table but that of baselines."""
+    """Whether baselines are the only table of a figure."""
     return plugins.constants("figures", figure).get("BASELINES") == ALONE
 
 

@@ -1,6 +1,6 @@
-"""A study on this machine: its runs, how each stands, and what the rules ask of it.
+"""The plan of a start: the runs of a study on this machine, the state of each, and what is to do.
 
-The rules take inputs, flags and priorities from a Plan; nothing in here knows Snakemake.
+The rules take inputs, flags and priorities from a Plan, which does not import Snakemake.
 """
 
 import functools
@@ -26,7 +26,7 @@ from dlbench.starting import start_command
 from dlbench.study import batch_searches, config, trainer_environments
 from dlbench.study.runs import DEFAULTS, Run
 
-ATTEMPTS = 2  # a run that fails for a passing reason is tried once more
+ATTEMPTS = 2  # a run that fails for a reason that may pass is tried once more
 TO_DO = {
     State.MISSING: "to train",
     State.STALE: "to train again",
@@ -44,11 +44,17 @@ MOST_REASONS = 8  # on the screen
 class Plan:
     """A study on this machine.
 
-    `runs` are those of the study and the session's sentinels. `pending` maps the ids of runs to be
-    done to (State, why); `adopted` maps the datasets that others converted to their Store;
-    `searches` maps the ids of searches for largest batches to be done to (Search, why not, or "");
-    `remade` are files that exist and must be made again before its runs; `new_session` is that of
-    this start, should it have something to do; `reported` are names of what was printed of it.
+    Attributes:
+        runs: {run id: run} of the study and of the session's sentinels.
+        skipped: {run id: why this machine cannot do the run}.
+        pending: {run id: (State, reason)} of the runs to be done.
+        remade: files that exist and must be made again before the runs.
+        adopted: {dataset: Store} of the datasets that others converted.
+        searches: {search id: (Search, why this machine cannot do it, or "")} of those to be done.
+        new_session: the session of this start, if it has something to do.
+        attempts: how often a run is tried that fails for a reason that may pass.
+        tries: the same with attempts that are preempted, cancelled, or lose their node.
+        reported: names of the functions of rules that have printed or checked already.
     """
 
     study: config.Study
@@ -63,7 +69,7 @@ class Plan:
     searches: dict[str, tuple[batch_searches.Search, str]]
     new_session: dict[str, str] | None = None
     attempts: int = ATTEMPTS
-    tries: int = 2 * ATTEMPTS  # with those that are preempted, cancelled, or lose their node
+    tries: int = 2 * ATTEMPTS
     reported: set[str] = field(default_factory=set, compare=False)
 
     def config_file(self, write: bool = True) -> str:
@@ -86,12 +92,12 @@ class Plan:
 
     @property
     def datasets(self) -> list[str]:
-        """The datasets of the study that are stored."""
+        """The datasets of the study that are stored as shards."""
         return sorted({run.dataset for run in self.with_tries if staleness.has_data(run)})
 
     @property
     def to_train(self) -> list[Run]:
-        """The runs that are to be trained, in the order of their execution."""
+        """The runs to be trained, in the order of their execution."""
         return [
             self.runs[run_id]
             for run_id, (state, _) in self.pending.items()
@@ -100,7 +106,7 @@ class Plan:
 
     @functools.cached_property
     def labels(self) -> dict[str, str]:
-        """{run id: label}, each another."""
+        """{run id: label}; no two labels are equal."""
         return self.study.labels | {run.id: run.label() for run in self.sentinels.runs}
 
     @functools.cached_property
@@ -116,7 +122,7 @@ class Plan:
 
     @property
     def has_work(self) -> bool:
-        """Whether something is to be done before the tables of the study are as its records are."""
+        """Whether this start has to do anything before it can make the tables."""
         return bool(
             self.pending
             or self.remade
@@ -126,7 +132,7 @@ class Plan:
         )
 
     def record_code_digests(self) -> None:
-        """Keep lists of the files that are executed, so that those that change can be named."""
+        """Record digests of the files that runs execute, to name those that change later."""
         executed = [staleness.training_code(run) for run in self.to_train]
         executed += [staleness.data_code(dataset) for dataset in self.datasets]
         for files in set(map(tuple, executed)):
@@ -134,7 +140,7 @@ class Plan:
 
     @property
     def summary_lines(self) -> Iterator[str]:
-        """Lines that say how many runs are to be done, and why: which files changed, say."""
+        """Lines that say how many runs are to be done and why, as which files changed."""
         if self.searches:
             yield f"to find before the runs that they give: {len(self.searches)}"
             yield from (search.label() for search, _ in self.searches.values())
@@ -154,12 +160,12 @@ class Plan:
         return f"{TO_DO[state]}: {reason.replace(f'{run_record.folder(run_id)}/', '')}"
 
     def move_logs_aside(self) -> None:
-        """Put the logs of runs aside that are trained again; those of damaged runs are named."""
+        """Move aside the logs of runs that are trained again; print which of them are damaged."""
         for run_id, (state, reason) in self.pending.items():
             log = run_record.folder(run_id) / "train.jsonl"
             if state is State.DAMAGED and log.is_file():
-                kept = event_log.keep_aside(log)
-                print(f"{run_id}: {reason}; kept as {kept}, trained again", file=sys.stderr)
+                aside = event_log.keep_aside(log)
+                print(f"{run_id}: {reason}; kept as {aside}, trained again", file=sys.stderr)
             elif state is State.STALE:
                 attempts.put_measured_aside(log)
 
@@ -168,61 +174,61 @@ class Plan:
         return [str(run_record.folder(run_id) / name) for name in ("train.jsonl", "run.json")]
 
     def training_inputs(self, run_id: str) -> list[str]:
-        """What a run that is to be done waits for: its session, and what it needs to be trained.
+        """The inputs of a run to be done: the file of the session, and what training needs.
 
-        Its code is not among them: the record knows its digest.
+        Its code is no input: the record has the digest of the code.
         """
         run = self.run(run_id)
         if run_id in self.skipped:
             return self.session_files.file
         inputs = [*self.session_files.file, *inputs_of_run(run)]
         if run_id in self.study.targets:
-            # They decide whether this one is needed.
+            # Earlier repeats decide whether this one is needed.
             inputs += [
                 f"results/runs/{earlier}/run.json" for earlier in enough.earlier_repeats(run)
             ]
         return inputs
 
     def inputs_of_trained(self, run_id: str) -> list[str]:
-        """What `training_inputs` returned as a run was trained whose record stands."""
+        """What `training_inputs` returned when a run with a valid record was trained."""
         record = run_record.read(run_record.folder(run_id) / "run.json")
         session = record["provenance"].get("session")
-        before = [str(sessions.file(session["id"]))] if session else []
+        session_file = [str(sessions.file(session["id"]))] if session else []
         if record["status"] == "skipped":
-            return before
-        return [*before, *self.training_inputs(run_id)[len(self.session_files.file) :]]
+            return session_file
+        return [*session_file, *self.training_inputs(run_id)[len(self.session_files.file) :]]
 
     @property
     def with_tries(self) -> list[Run]:
-        """The runs, and what each search for a largest batch that is to be done tries."""
+        """The runs, and the first try of each search for a largest batch to be done."""
         tries = [search.run for search, why_not in self.searches.values() if not why_not]
         return [*self.runs.values(), *tries]
 
     @property
     def search_pattern(self) -> str:
-        """A pattern that matches the searches that are to be done."""
+        """A pattern that matches the ids of the searches to be done."""
         return name_patterns.any_of([*self.searches])
 
     @property
     def unread_pattern(self) -> str:
-        """A pattern that matches the runs whose logs stand but whose records do not."""
+        """A pattern that matches the ids of runs with a valid log but no valid record."""
         ids = [run_id for run_id, (state, _) in self.pending.items() if state is State.UNREAD]
         return name_patterns.any_of(ids)
 
     @property
     def skip_pattern(self) -> str:
-        """A pattern that matches the runs that are to be recorded as skipped, and not trained."""
+        """A pattern that matches the ids of runs to be recorded as skipped."""
         states = ((run_id, state) for run_id, (state, _) in self.pending.items())
-        ids = [one for one, state in states if state is not State.UNREAD and one in self.skipped]
+        ids = [key for key, state in states if state is not State.UNREAD and key in self.skipped]
         return name_patterns.any_of(ids)
 
     @property
     def adoptable_pattern(self) -> str:
-        """A pattern that matches the datasets that are there already."""
+        """A pattern that matches the names of the datasets that others converted."""
         return name_patterns.any_of([*self.adopted])
 
     def fetch_flags(self, dataset: str) -> str:
-        """Flags of fetch_dataset.py that say where files may come from, quoted for the shell."""
+        """Flags of fetch_dataset.py: where files may come from, quoted for the shell."""
         data = self.study.data
         flags = [f"--manual-dir={data['manual_dir']}"] if data["manual_dir"] else []
         flags += ["--offline"] if data["offline"] else []
@@ -230,7 +236,7 @@ class Plan:
         return shlex.join(flags)
 
     def code(self, program: str, *named: Path) -> list[str]:
-        """The files that a program executes, with those that it finds by name."""
+        """The files that a program executes, including add-ons that it loads by name."""
         return [str(own_code.here(file)) for file in own_code.executed_files(program, *named)]
 
     def figure(self, name: str) -> dict[str, Any]:
@@ -242,12 +248,12 @@ class Plan:
 
     @property
     def export_environment(self) -> str:
-        """What says that the environment of `export_python` is installed."""
+        """The stamp file of the environment of `export_python`."""
         return f"results/environments/{self._export_environment}.json"
 
     @property
     def export_python(self) -> str:
-        """The Python that exports runs to TensorBoard, which comes with TensorFlow."""
+        """The Python that exports runs to TensorBoard, from an environment with TensorFlow."""
         return str(trainer_environments.trainer_python(self._export_environment))
 
     def recipe_digest(self, dataset: str) -> str:
@@ -262,28 +268,28 @@ class Plan:
 
     @property
     def environments(self) -> list[str]:
-        """What says that the environments and images of the runs are there."""
-        done = [run for run in self.with_tries if run.id not in self.skipped]
-        return sorted(stamp for stamp in set(map(environment_stamp, done)) if stamp)
+        """The stamp files of the runs' environments and images."""
+        runs = [run for run in self.with_tries if run.id not in self.skipped]
+        return sorted(stamp for stamp in set(map(environment_stamp, runs)) if stamp)
 
     def image_json(self, name: str) -> str:
         """The config's entry of an image, as JSON."""
         return json.dumps(self.study.images.get(name, {}), sort_keys=True)
 
     def is_by_directive(self, run_id: str) -> bool:
-        """Whether a run is to be done, and Snakemake's container directive enters its image."""
+        """Whether a run is to be trained, in an image that the container directive enters."""
         is_to_train = run_id in self.pending and run_id not in self.skipped
         return is_to_train and start_command.by_directive(self.run(run_id))
 
     def image_form(self, run_id: str) -> dict[str, str]:
-        """The image of a run and the form that it takes, as wildcards of prepare_image."""
+        """The image of a run and its form, as wildcards of rule prepare_image."""
         run = self.run(run_id)
         return {"image": run.environment, "form": trainer_image.form_name(run)}
 
     def directive_image(self, run_id: str) -> str | None:
         """The image that Snakemake's container directive enters for a run, or None.
 
-        None also where it could not be made: start_run.py records why.
+        None also if the image could not be made: start_run.py records why.
         """
         return (
             trainer_image.directive_image(self.run(run_id))
@@ -299,7 +305,7 @@ class Plan:
 
     @property
     def directive_environment(self) -> dict[str, str]:
-        """Variables that give the container directive what it has no words for."""
+        """Environment variables for what the container directive cannot express."""
         variables: dict[str, str] = {}
         binds = dict.fromkeys(bind for run in self.by_directive for bind in self.binds(run))
         for runtime in {run.runtime for run in self.by_directive}:
@@ -308,7 +314,7 @@ class Plan:
         return variables
 
     def binds(self, run: Run) -> list[str]:
-        """What a run's container must see of this machine beside the workflow's folder."""
+        """The paths to bind into a run's container beside the workflow's folder."""
         store = self.adopted[run.dataset].folder if run.dataset in self.adopted else None
         here = Path.cwd()
         # The results may be a link to a larger disk.
@@ -320,15 +326,15 @@ class Plan:
 
     @property
     def _export_environment(self):
-        ours = DEFAULTS["framework"]  # the only one that has TensorBoard in its environment
-        names = {run.environment for run in self.runs.values() if run.framework == ours}
+        framework = DEFAULTS["framework"]  # the only one with TensorBoard in its environment
+        names = {run.environment for run in self.runs.values() if run.framework == framework}
         folders = ((name, trainer_environments.folder(name)) for name in names)
         installed = (name for name, folder in folders if (folder / "uv.lock").is_file())
         return min(installed, default=trainer_environments.chosen(DEFAULTS["environment"]))
 
     @functools.cached_property
     def facts(self) -> dict[str, Any]:
-        """What the log of each run says of the workflow and of the site."""
+        """The facts of the workflow and the site that go into the log of each run."""
         facts = {key: self.study.site[key] for key in ("name", "interconnect", "storage")}
         return {**own_code.git_state(), "site": facts}
 
@@ -342,21 +348,21 @@ class Plan:
         return {run_id: index for index, run_id in enumerate(self.runs)}
 
     def position(self, run_id: str) -> str:
-        """As in 3/36: which run of the study, after those that are done; or sentinel 1/3."""
+        """The place of a run, finished ones counted: 3/36 in the study, or sentinel 1/3."""
         repeated = [run.id for run in self.sentinels.runs]
         if run_id in repeated:
             return f"sentinel {repeated.index(run_id) + 1}/{len(repeated)}"
-        own, all_ = self._pending_positions, len(self.study.runs)
-        return f"{all_ - len(own) + own.get(run_id, 0) + 1}/{all_}"
+        positions, total = self._pending_positions, len(self.study.runs)
+        return f"{total - len(positions) + positions.get(run_id, 0) + 1}/{total}"
 
     def runs_after(self, run_id: str) -> int:
-        """How many runs and sentinels are to be done after one."""
+        """The number of runs and sentinels to be done after a run."""
         return self._pending_after[run_id]
 
     def train_again(self, run_ids: Iterable[str]) -> None:
-        """Have runs trained though their records stand, as the command line asks for."""
-        asked = dict.fromkeys(run_ids, (State.STALE, "the command line asks for it"))
-        pending = asked | self.pending
+        """Have runs trained whose records are valid, as the command line asks for."""
+        forced = dict.fromkeys(run_ids, (State.STALE, "the command line asks for it"))
+        pending = forced | self.pending
         self.pending.clear()
         self.pending.update((run_id, pending[run_id]) for run_id in self.runs if run_id in pending)
 
@@ -371,19 +377,19 @@ class Plan:
     @functools.cached_property
     def _pending_positions(self):
         repeated = {run.id for run in self.sentinels.runs}
-        ordered = (one for one in self.runs if one in self.pending and one not in repeated)
+        ordered = (key for key in self.runs if key in self.pending and key not in repeated)
         return {run_id: index for index, run_id in enumerate(ordered)}
 
 
 def environment_stamp(run: Run) -> str | None:
-    """What says that a run's environment, or its image in the form it takes, is there, if any."""
+    """The stamp file of a run's environment or of its image's form; None if it needs neither."""
     if start_command.contained(run):
         return trainer_image.form_path(run)
-    there = trainer_environments.has_environment(run)
-    return f"results/environments/{run.environment}.json" if there else None
+    needed = trainer_environments.has_environment(run)
+    return f"results/environments/{run.environment}.json" if needed else None
 
 
 def inputs_of_run(run: Run) -> list[str]:
-    """What must be there before a run starts: its environment or image, and its data."""
+    """The files that must exist before a run starts: of its environment or image, and its data."""
     data = [f"results/data/{run.dataset}/manifest.json"] if staleness.has_data(run) else []
     return [*filter(None, [environment_stamp(run)]), *data]

@@ -1,4 +1,4 @@
-"""From a config to a Plan: the study's runs, their states, and what must be made again."""
+"""Make a Plan from a config: the study's runs, their states, and what must be made again."""
 
 import dataclasses
 import json
@@ -28,24 +28,24 @@ from dlbench.study import (
 from dlbench.study.runs import Run
 from dlbench.trainer.reading import manifest
 
-# Less than any start leaves behind: its session, its lock, the tables of a small study.
+# The least that any start writes: its session, its lock, the tables of a small study.
 LEAST_FREE_BYTES, LEAST_FREE_FILES = 1 << 20, 50
 _plan_by_settings: dict[str, plan.Plan] = {}
 
 
 def no_sentinels(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -> Chosen:
-    """The sentinels of what trains nothing: none."""
+    """The choice of sentinels for programs that train nothing: none."""
     return Chosen()
 
 
 def check_folders(writes: bool) -> None:
-    """Check that Snakemake, and what it is to start, can write the folders that they use.
+    """Check that Snakemake and its jobs can write into their folders.
 
     Args:
-        writes: whether anything is to be made; a dry run needs a place for its lock alone.
+        writes: whether results will be written; a dry run only writes its lock.
 
     Raises:
-        Error: one belongs to somebody else, or its disk is full.
+        Error: a folder is not writable for this user, or its disk is full.
     """
     places = [Path(".snakemake"), *([run_record.RESULTS] if writes else [])]
     for place in (place if place.exists() else Path() for place in places):
@@ -74,9 +74,9 @@ def plan_of_start(settings: dict[str, Any], is_start: bool) -> plan.Plan:
     """The Plan of a start of Snakemake or of one of its jobs, made once in a process.
 
     Args:
-        is_start: this process is what a user started, and not one of its jobs.
+        is_start: whether a user started this process; False in jobs.
     """
-    config_schema.check_size(settings)  # before it is unfolded here
+    config_schema.check_size(settings)  # before `repr` expands its aliases
     key = repr(settings)
     if key not in _plan_by_settings:
         choose = sentinels.choose if is_start else sentinels.sentinels_of_session
@@ -88,21 +88,21 @@ def plan_of_start(settings: dict[str, Any], is_start: bool) -> plan.Plan:
 
 
 def plan_found_batches(settings: dict[str, Any], before: plan.Plan) -> None:
-    """Put the runs of the largest batches that were found into a Plan, whose session goes on.
+    """Add the runs whose batches were found to the Plan of this start, and keep its session.
 
     Args:
-        before: the Plan of a start, which has the searches.
+        before: the Plan with the searches; it is changed in place.
     """
     after = make_plan(settings, sentinels.choose)
     _check_secrets(after)
     after = dataclasses.replace(after, new_session=before.new_session)
-    # In place: whoever reads the Snakefile has this one.
+    # In place, since the Snakefile holds this object.
     vars(before).clear()
     vars(before).update(vars(after))
 
 
 def _check_secrets(new_plan):
-    """Check that commands have what the config that is kept hides."""
+    """Check that the commands of other trainers have their secrets."""
     for run in new_plan.to_train:
         if run.is_external:
             other_trainers.check_secrets(run)
@@ -112,11 +112,11 @@ def make_plan(
     settings: dict[str, Any],
     choose_sentinels: Callable[[config.Study, list[Run], dict[str, float]], Chosen] = no_sentinels,
 ) -> plan.Plan:
-    """Expand a merged config, look at the records, and say what is to be done.
+    """Expand a merged config, read the records, and decide what is to be done.
 
     Args:
-        choose_sentinels: gives the session's sentinels: sentinels.choose for a start that begins
-            one, sentinels.sentinels_of_session for its jobs.
+        choose_sentinels: chooses the session's sentinels: sentinels.choose for a start,
+            sentinels.sentinels_of_session for its jobs.
 
     Raises:
         Error: the config has mistakes; the message has all of them.
@@ -136,7 +136,7 @@ def make_plan(
     recipes = stores.recipes(adopted)
     pending, took_s, done = {}, {}, False
     for run in study.runs:
-        staleness.training_code(run)  # a file with a syntax error is named here, before any work
+        staleness.training_code(run)  # reports a syntax error in a file before any work is done
         state, reason, record = judgement.state_and_record(
             run, run.id not in skipped, recipes, study.images, study.time_limit_s
         )
@@ -156,7 +156,7 @@ def make_plan(
     read = {run.dataset for run in [*to_train, *tried] if staleness.has_data(run)}
     _check_terms_accepted(read - {*adopted}, study)
     not_trained = [run for run in to_train if pending[run.id][0] is not State.UNREAD]
-    # Where batches are to be found first, the session begins with the start after that.
+    # If batches must be found first, the plan that follows their search chooses the sentinels.
     repeated = Chosen() if searches else choose_sentinels(study, not_trained, took_s)
     if repeated.runs:
         runs, pending = _with_sentinels(repeated.runs, study, to_train, pending, settings["seed"])
@@ -171,7 +171,7 @@ def make_plan(
             {
                 *_to_be_remade(runs, pending, study.images),
                 *_missing_environments(tried),
-                *(str(one.output) for one, _ in searches.values() if one.output.exists()),
+                *(str(search.output) for search, _ in searches.values() if search.output.exists()),
                 *_outdated_data([*runs.values(), *tried], adopted),
             }
         ),
@@ -182,7 +182,7 @@ def make_plan(
 
 
 def _with_sentinels(repeated, study, to_train, pending, seed):
-    """(all runs, what of them is to be done), both in the order of execution."""
+    """Add the sentinels. Returns all runs and the pending ones, both in order of execution."""
     runs = {run.id: run for run in sentinels.order(study.runs, to_train, repeated, seed)}
     missing = [run.id for run in repeated if not (run_record.folder(run.id) / "run.json").exists()]
     pending = pending | dict.fromkeys(missing, (State.MISSING, sentinels.PLANNED))
@@ -190,7 +190,7 @@ def _with_sentinels(repeated, study, to_train, pending, seed):
 
 
 def _check_remains(study, skipped, searches):
-    """Check that some run can be done here, where none has been."""
+    """Check that this machine can do some of the runs, when none has a result yet."""
     can_search = any(not why_not for _, why_not in searches.values())
     elsewhere = any(launchers.starts_elsewhere(run.launcher) for run in study.runs)
     if len(skipped) < len(study.runs) or can_search or elsewhere:
@@ -204,7 +204,7 @@ def _check_remains(study, skipped, searches):
 
 
 def _check_data_folders(study):
-    """Check that folders of data that the config names are there."""
+    """Check that the data folders in the config exist."""
     for key in ("manual_dir", "store"):
         place = study.data[key]
         if place and not Path(place).is_dir():
@@ -215,7 +215,7 @@ def _check_data_folders(study):
 
 
 def _check_references(study):
-    """Check that the files of published numbers are as they must be."""
+    """Check that the files of published numbers are valid."""
     for entry in study.references:
         from dlbench.analysis import published_numbers  # late: it imports pyarrow
 
@@ -223,14 +223,14 @@ def _check_references(study):
 
 
 def _check_terms_accepted(datasets, study):
-    """Check that the user may use the datasets that are yet to be fetched."""
+    """Check that the user accepted the terms of the datasets that are still to be fetched."""
     for name in sorted(datasets - set(study.data["terms_accepted"])):
         if not Path(f"results/data/{name}/source.json").exists():
             fetch_dataset.check_terms(name)
 
 
 def _outdated_data(runs, adopted):
-    """Manifests that are damaged, or of datasets converted from other files, or by other code."""
+    """Yield manifests that are damaged, or of datasets that other code converted."""
     names = {run.dataset for run in runs if staleness.has_data(run)}
     for name in sorted(names - adopted.keys()):
         path = Path("results/data", name, manifest.NAME)
@@ -258,24 +258,24 @@ def _to_be_remade(runs, pending, image_settings):
 
 
 def _missing_environments(runs):
-    """Lists of what is installed that were copied without it, or to where its Python is not."""
+    """Stamp files of environments that are not installed, as in a copy of the results folder."""
     bare = [run for run in runs if not start_command.contained(run)]
     names = {run.environment for run in bare}
-    gone = {
+    missing = {
         name
         for name in names
         if not (
             trainer_environments.is_installed(name) or trainer_environments.unreachable_reason(name)
         )
     }
-    stamps = {plan.environment_stamp(run) for run in bare if run.environment in gone}
+    stamps = {plan.environment_stamp(run) for run in bare if run.environment in missing}
     return {stamp for stamp in stamps if stamp and Path(stamp).exists()}
 
 
 def searches_to_do(
     study: config.Study, devices: site_devices.Devices
 ) -> dict[str, tuple[batch_searches.Search, str]]:
-    """{id: (Search, why this machine cannot do it, or "")} of those that are to be done."""
+    """{id: (Search, why this machine cannot do it, or "")} of the searches to be done."""
     cannot = {
         key: skipping.skip_reason(search.run, devices, study) or ""
         for key, search in study.searches.items()
@@ -283,7 +283,7 @@ def searches_to_do(
     return {
         key: (search, cannot[key])
         for key, search in study.searches.items()
-        # What was skipped is done where it can be now.
+        # A search that was skipped is done once this machine can do it.
         if key not in study.search_results
         or (study.search_results[key].skipped and not cannot[key])
     }

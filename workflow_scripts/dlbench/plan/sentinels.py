@@ -1,18 +1,19 @@
-"""Sentinels: finished runs that a start repeats among those that it adds.
+"""Sentinels: finished runs that a start repeats among the new ones.
 
-What is added later is measured at another time than what it is compared with. A finished condition
-that is measured again beside it shows how the machine drifted in between
+Runs that are added later are measured at another time than those that they are compared with. A
+finished condition that is measured again beside them shows how the machine drifted in between
 (dlbench/analysis/drift.py).
 
-- `auto`: of the finished conditions that the new ones are compared with, one for each number of
-  nodes and devices: first bases of `compare`, then bases of speedups, then the shortest. As many
-  repeats as are finished of it, of all at most SHARE of the session's time.
-- Only conditions of which no run is to be trained: others are measured again anyway. And only for
-  conditions that are new: further repeats of one share a session with what it is compared with.
-- They are interleaved with the runs to be trained, and are runs of their own: none of the study's,
-  and never again of a later start.
-- In numbers they tell of drift; as repeats of their conditions they count where
-  `sentinels_are_repeats` says so, and only if they ended well.
+- `auto` chooses, of the finished conditions that new ones are compared with, one for each number of
+  nodes and devices: first bases of `compare`, then bases of speedups, then the shortest. It takes
+  as many repeats as the condition has finished, within SHARE of the session's time in all.
+- Only conditions without a run to be trained are chosen, since others are measured again anyway;
+  and only if some conditions are new, since further repeats of a condition share a session with
+  what it is compared with.
+- Sentinels are interleaved with the runs to be trained. They are not part of the study, and no
+  later start repeats them.
+- They measure drift. They also count as repeats of their conditions if `sentinels_are_repeats` is
+  set and they ended well.
 """
 
 import functools
@@ -36,19 +37,18 @@ PLANNED = "a sentinel: it repeats a finished run, to see how the machine drifted
 
 @dataclass(frozen=True)
 class Chosen:
-    """The sentinels of a session, and which they are and what they cost, or why none, in words."""
+    """The sentinels of a session, and a message: which they are and their cost, or why none."""
 
     runs: tuple = ()
     message: str = ""
 
 
 def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -> Chosen:
-    """The sentinels of a session that is to begin.
+    """Choose the sentinels of a new session.
 
     Args:
-        study: the Study.
-        to_train: its runs that are to be trained.
-        took_s: {run id: seconds} of its runs that stand, ended well and could be done again here.
+        to_train: the runs of the study to be trained.
+        took_s: {run id: seconds} of its valid runs that ended well and could be repeated here.
     """
     to_train = [run for run in to_train if not run.probe]
     if study.sentinels == "none" or not to_train or not took_s:
@@ -59,13 +59,21 @@ def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -
     if study.sentinels == "auto":
         if not new:
             return _none("each condition to be trained has finished runs")
-        ordered = [one for one in _first_of_each_shape(ordered) if one.rank < UNRELATED]
+        ordered = [
+            condition for condition in _first_of_each_shape(ordered) if condition.rank < UNRELATED
+        ]
     elif isinstance(study.sentinels, int):
         first = _first_of_each_shape(ordered)
-        ordered = [*first, *(one for one in ordered if one not in first)][: study.sentinels]
+        ordered = [*first, *(condition for condition in ordered if condition not in first)][
+            : study.sentinels
+        ]
     elif isinstance(study.sentinels, list):
         matching = matrix.lookup(study.sentinels)
-        ordered = [one for one in ordered if matching(functools.partial(getattr, one.runs[0]))]
+        ordered = [
+            condition
+            for condition in ordered
+            if matching(functools.partial(getattr, condition.runs[0]))
+        ]
     if not ordered:
         return _none(
             f"{_NONE_OF.get(type(study.sentinels), 'there is')} no condition that has {fewest} "
@@ -73,7 +81,7 @@ def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -
         )
     estimates = costs.Estimates(study.runs, lambda run: took_s.get(run.id))
     new_s = _node_s(to_train, estimates)
-    chosen = [run for one in ordered for run in one.runs]
+    chosen = [run for condition in ordered for run in condition.runs]
     if study.sentinels == "auto":
         chosen = _affordable(chosen, estimates, SHARE / (1 - SHARE) * new_s)
     if not chosen:
@@ -98,19 +106,19 @@ def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -
 def sentinels_of_session(
     study: config.Study, to_train: list[Run], took_s: dict[str, float]
 ) -> Chosen:
-    """Those of the session that was started; arguments as `choose` has them, for its jobs."""
+    """The sentinels that the current session's start chose, for its jobs; signature of `choose`."""
     return of_values(sessions.sentinels())
 
 
 def of_values(sentinels: Iterable[dict[str, Any]]) -> Chosen:
-    """The sentinels that have these values, as `Run.values` returns them."""
+    """The sentinels with these values, as `Run.values` returns them."""
     return Chosen(tuple(Run(**values) for values in sentinels))
 
 
 def order(
     runs: Iterable[Run], to_train: Iterable[Run], sentinels: Iterable[Run], seed: int
 ) -> list[Run]:
-    """All runs in the order of execution, sentinels evenly among those that are to be trained."""
+    """All runs in order of execution, the sentinels spread evenly over those to be trained."""
     blocks = sorted({run.repeat for run in to_train}) or [1]
     of_condition: dict[Run, list[Run]] = {}
     for run in sentinels:
@@ -126,9 +134,9 @@ def order(
 def finished(
     study: config.Study, recipes: dict[str, str], results: Path = run_record.RESULTS
 ) -> Iterator[tuple[Run, dict[str, Any]]]:
-    """Yield (Run, record) of each sentinel of a study that has a result which stands.
+    """Yield (Run, record) of each sentinel of a study with a valid record.
 
-    Others are left out: unfinished ones without a word, damaged and outdated ones with one.
+    Unfinished ones are left out silently, damaged and outdated ones with a message on stderr.
 
     Args:
         recipes: digests of adopted datasets, as staleness.made_from takes them.
@@ -150,7 +158,7 @@ def finished(
 
 
 def _read(run, place):
-    """The record of a sentinel, to the last byte; made again where it is of another parser."""
+    """The record of a sentinel, with its files checked; parsed again if another version made it."""
     record = run_record.read(place / "run.json")
     if record["run_id"] != run.id:
         raise run_record.RecordError(f"{place}: the record is that of {record['run_id']}")
@@ -173,7 +181,7 @@ def _none(why):
 
 @dataclass(frozen=True)
 class _Condition:
-    """A finished condition: how near it is to the new ones (0: a base of theirs), and its runs."""
+    """A finished condition: its rank (0: a base of new conditions), mean cost and runs."""
 
     rank: int
     seconds: float
@@ -185,21 +193,21 @@ class _Condition:
 
 
 def _conditions(runs, to_train, took_s, fewest):
-    """(finished conditions of which nothing is to be trained, conditions that are new).
-
-    The first as {combination: its finished runs}, the second as their combinations.
+    """{combination: its finished runs} of conditions with no run to be trained, and the new
+    conditions as a list of combinations.
     """
-    due = {run.combination for run in to_train}
+    to_do = {run.combination for run in to_train}
     finished = {}
     for run in runs:
         if run.id in took_s:
             finished.setdefault(run.combination, []).append(run)
-    new = [combination for combination in due if combination not in finished]
-    return {c: own for c, own in finished.items() if c not in due and len(own) >= fewest}, new
+    new = [combination for combination in to_do if combination not in finished]
+    chosen = {c: r for c, r in finished.items() if c not in to_do and len(r) >= fewest}
+    return chosen, new
 
 
 def _ordered(study, finished, new, took_s):
-    """The finished conditions, those that the new ones need most first."""
+    """The finished conditions, sorted by rank and cost."""
     ranks = _ranks(study, finished, new)
     conditions = [
         _Condition(
@@ -209,18 +217,20 @@ def _ordered(study, finished, new, took_s):
         )
         for combination, runs in finished.items()
     ]
-    return sorted(conditions, key=lambda one: (one.rank, one.seconds, one.runs[0].id))
+    return sorted(
+        conditions, key=lambda condition: (condition.rank, condition.seconds, condition.runs[0].id)
+    )
 
 
 def _ranks(study, finished, new):
-    """How near each finished condition is to the new ones, 0 the nearest."""
+    """{finished condition: rank}; the lower, the more it says about the new conditions."""
     tasks = {(c.model, c.dataset) for c in new}
     fewest = {}
     for c in finished:
         task = c.model, c.dataset
         fewest[task] = min(c.devices, fewest.get(task, c.devices))
     ranks = dict.fromkeys(finished, UNRELATED)
-    # From the last to the first, which has the last word.
+    # From the weakest relation to the strongest, which overwrites the others.
     for field in ("model", "dataset"):
         alike = {_key(c, (field,)) for c in new}
         ranks |= {c: 3 for c in finished if _key(c, (field,)) in alike}
@@ -241,19 +251,19 @@ def _key(run, left_out):
 
 def _first_of_each_shape(conditions):
     firsts = {}
-    for one in conditions:
-        firsts.setdefault(one.shape, one)
+    for condition in conditions:
+        firsts.setdefault(condition.shape, condition)
     return list(firsts.values())
 
 
 def _affordable(runs, estimates, limit_s):
-    """Those of some sentinels that take no longer than a limit; the last ones go first."""
-    kept = list(runs)
-    while kept and _node_s(kept, estimates) > limit_s:
-        last = kept.pop().combination
-        if sum(run.combination == last for run in kept) < FEWEST:
-            kept = [run for run in kept if run.combination != last]
-    return kept
+    """The first sentinels that together take no longer than a limit."""
+    affordable = list(runs)
+    while affordable and _node_s(affordable, estimates) > limit_s:
+        last = affordable.pop().combination
+        if sum(run.combination == last for run in affordable) < FEWEST:
+            affordable = [run for run in affordable if run.combination != last]
+    return affordable
 
 
 def _node_s(runs, estimates):
@@ -261,5 +271,5 @@ def _node_s(runs, estimates):
 
 
 def _condition_label(run, study):
-    """What a run's condition is called in its study."""
+    """The label of a run's condition."""
     return study.labels[run.id].rpartition(", repeat ")[0]

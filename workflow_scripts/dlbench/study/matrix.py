@@ -140,7 +140,7 @@ def _raise_unmatched(rule, combinations, where):
             )
     raise ConfigError(
         f"{where}: no combination of this block has all of this together: "
-        + "; ".join(f"{key} {_joined(values)}" for key, values in wanted.items())
+        + "; ".join(f"{key} {_joined(values)}" for key, values in fields.items())
     )
 
 

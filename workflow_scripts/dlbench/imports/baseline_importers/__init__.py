@@ -1,12 +1,12 @@
-"""Importers of other programs' measurements of a machine, one file each, as rows of baselines.
+"""Importers of other programs' measurements of a machine as baselines, one file each.
 
-A file's docstring says what the program's numbers mean. It defines:
-    recognise(log): whether a LogFile (dlbench/imports/log_file.py) is of this kind, from
+A file's docstring explains the program's numbers. It defines:
+    recognise(log): whether a LogFile (dlbench/imports/log_file.py) is of this kind, judged by
         `log.head_text` alone.
     read(log, fields): yields a Measurement for each table in the log. `fields` are the user's
-        columns, for what does not follow from the log.
-        Raises LogError, with the line, if the log is of this kind but cannot be understood.
-and may define LINE_MARKS, as other importers do.
+        columns, for values that the log lacks.
+        Raises LogError, with the line, if the log is of this kind but cannot be parsed.
+and may define LINE_MARKS, like other importers.
 """
 
 from dataclasses import dataclass, field
@@ -17,12 +17,11 @@ class Measurement:
     """One table of a program.
 
     Attributes:
-        measure: as the table of baselines calls it.
-        meaning: what the numbers are, for its column `source`.
-        seconds: of one, in each round, by the size of the message in bytes.
-        gb_per_s: the same for bandwidths that are printed, which take the place of those that
-            would follow from the time.
-        conditions: that the log states: nodes, devices_per_node, device_model, ...
+        measure: name of the measure in the table of baselines.
+        meaning: what the numbers are, for the column `source`.
+        seconds: {message size in bytes: time of one operation in each round}.
+        gb_per_s: the same for printed bandwidths, which replace those computed from the time.
+        conditions: conditions that the log states: nodes, devices_per_node, device_model, ...
     """
 
     measure: str

@@ -78,7 +78,7 @@ def read(log: LogFile, fields: Mapping[str, Any]) -> Iterator[Measurement]:
 
 
 def _label(line):
-    """What tells the process that printed a line from others; "" if nothing does."""
+    """The launcher's label of the process that printed a line; "" if there is none."""
     match = LABEL.match(line)
     return (match[1] or match[2]) if match else ""
 
@@ -100,8 +100,8 @@ class _Table:
             if self.rank_lines.setdefault(rank, match[2]) != match[2]:
                 raise log.error(
                     line,
-                    f"rank {rank} is told twice, each time of another process or device: two "
-                    "programs print into this log, and whose lines are whose is unknown",
+                    f"rank {rank} is listed twice, with different processes or devices: two "
+                    "programs printed into this log, and which of them printed a line is unknown",
                 )
             self.hosts[rank] = match[3]
             self.models.add(match[4])
@@ -125,8 +125,8 @@ class _Table:
         """The Measurement of the test.
 
         Args:
-            fields: the user's.
-            tables: of all processes, one of which may print what this one does not.
+            fields: the user's columns.
+            tables: tables of all processes, since only one may print ranks and name.
         """
         if not self.rows:
             wrong = f": {self.wrong} have wrong values" if self.wrong else ""

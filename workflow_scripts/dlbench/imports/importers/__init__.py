@@ -1,23 +1,23 @@
 """Importers of other programs' logs, one file each. The file's name is the name of a kind of log.
 
-Each lies in the folder of its topic; one of another topic may lie here, or in a new folder.
+Each file is in the folder of its topic; a new topic may have a new folder, or a file here.
 
-A file's docstring says what the program's numbers mean (what "+-" is; per step or cumulative; of
-one rank or of all) and how they are converted to the meaning of the columns in
-dlbench/tables/table_columns.py. It defines:
-    FAMILY: the program. Logs of one family in one folder, but of different kinds, are of one run.
-        None for what another program writes beside a run (ATTACHES).
-    recognise(log): whether a LogFile (dlbench/imports/log_file.py) is of this kind, from
-        `log.head` alone, not from its name.
+A file's docstring explains the program's numbers (what "+-" is; per step or cumulative; of one rank
+or of all) and how they are converted to the columns in dlbench/tables/table_columns.py. It defines:
+    FAMILY: name of the program. Logs of one family in one folder, but of different kinds, belong
+        to one run. None if ATTACHES.
+    recognise(log): whether a LogFile (dlbench/imports/log_file.py) is of this kind, judged by
+        `log.head` alone, not by its name.
     read(log): yields an Imported for each run in the log.
-        Raises LogError, with the line, if the log is of this kind but cannot be understood.
+        Raises LogError, with the line, if the log is of this kind but cannot be parsed.
 and may define:
-    ATTACHES = True: the log is about a run of the same folder and has no run of its own.
-    LINE_MARKS: bytes of which each line that shows the kind has one. Where other output comes
-        first, `recognise` is asked again with the lines from the first of them on as `log.head`.
+    ATTACHES = True: the log is of another program that ran beside a run of the same folder.
+    LINE_MARKS: byte strings; every line by which `recognise` knows the kind contains one. If other
+        output comes first, `recognise` is called again with the first such line as the beginning
+        of `log.head`.
 
-What a program prints on a console is read by dlbench/imports/console.py, which takes off what
-launchers write before lines and reads the lines of each rank apart.
+dlbench/imports/console.py reads console output: it removes the launchers' prefixes and separates
+the lines of ranks.
 An importer notes everything that it leaves out of a log, with line and reason.
 """
 
@@ -30,11 +30,11 @@ from typing import Any
 
 @dataclass
 class Steps:
-    """Steps in the order of the log, as columns; what the log does not say is nan.
+    """Steps in the order of the log, as columns; unknown values are nan.
 
     Most programs print one line every N steps. Such a row is a window: `step` is its last step,
-    `window_steps` the number of its steps, `step_time_s` the mean over them, and `loss` what the
-    log prints for the window. A row of which only the loss is known has a window of 0.
+    `window_steps` the number of its steps, `step_time_s` their mean time, and `loss` the loss that
+    the log prints for the window. A row with a loss and without time has a window of 0.
 
     `more` has further columns of the table of steps by name, each as long as `step`.
     """
@@ -67,20 +67,21 @@ class Steps:
 
 @dataclass
 class Imported:
-    """One run as a log has it.
+    """One run in a log.
 
     Attributes:
-        columns: of the runs table that the log states: settings (model, global_batch, devices,
-            ...) and results. Results that follow from `steps` are absent, unless the log has them
-            more exactly. `rate_uncertainty` is what printed digits leave open of them, and
-            `contradicts` says in words which of the log's own numbers do not agree.
+        columns: columns of the runs table that the log states: settings (model, global_batch,
+            devices, ...) and results. Results that can be computed from `steps` are left out,
+            unless the log has them with more digits. `rate_uncertainty` is the relative error of
+            results by their printed digits; `contradicts` is a sentence about numbers of the log
+            that contradict one another.
         steps: empty if the log has none.
-        evals, samples: rows of those tables without their run_id.
-        notes: what was converted, undone, unknown or left out, with its line.
+        evals, samples: rows of those tables without run_id.
+        notes: what was converted, corrected, unknown or left out, with its line.
         lines: first and last line of the run in the log, from 1.
-        complete: called with the columns of the run after those of its other logs, of the user
-            and those that follow from them are added. It fills in what needs one of them, such as
-            a time from a rate and the batch, and may add notes.
+        complete: called with the run's columns when those of its other logs, of the user and
+            computed ones are added. It computes values that need them, e.g. a time from a rate
+            and the batch, and may add notes.
     """
 
     columns: dict[str, Any]

@@ -254,7 +254,9 @@ def without_times(steps: Steps) -> None:
 
 def _close_last_window(step_numbers, rates, batch, doubt, ends, times, windows):
     """Have the last window end at the last rate; it is joined with as many before as needed."""
-    last = next((row for row in reversed(range(len(step_numbers))) if 0 < rates[row] < math.inf), None)
+    last = next(
+        (row for row in reversed(range(len(step_numbers))) if 0 < rates[row] < math.inf), None
+    )
     if last is None or (ends and ends[-1] == last):
         return
     took_s = step_numbers[last] * batch / rates[last]
@@ -270,7 +272,9 @@ def _close_last_window(step_numbers, rates, batch, doubt, ends, times, windows):
         if sure or not ends:
             same = not ends or rates[ends[-1]] == rates[last]
             times[last] = (
-                batch / rates[last] if same else (took_s - start_s) / (step_numbers[last] - start_step)
+                batch / rates[last]
+                if same
+                else (took_s - start_s) / (step_numbers[last] - start_step)
             )
             windows[last] = step_numbers[last] - start_step
             ends.append(last)

@@ -100,7 +100,10 @@ class _Run:
         self.model = self.batch = self.devices = self.device_kind = None
         self.total = self.mean = self.spread = None
         self.headers = 0
-        self.rates, self.differences = {}, []  # by iteration; how far rates of other ranks are from them
+        self.rates, self.differences = (
+            {},
+            [],
+        )  # by iteration; how far rates of other ranks are from them
         self.of_all_devices = False  # the rates, as Bagua prints them
         self.left_out = LeftOut()
 
@@ -197,7 +200,10 @@ class _Run:
     def _compare(self, run, measured, warm_up):
         """Compare the printed mean with that of the iterations; they differ if some are missing."""
         if self.total is None:
-            run.status, run.message = "failed", f"its log ends after iteration {self.iterations[-1]}"
+            run.status, run.message = (
+                "failed",
+                f"its log ends after iteration {self.iterations[-1]}",
+            )
         if warm_up is not None:
             why = "the printed mean leaves it out" if self.mean else "no mean shows what it is"
             run.notes.append(f"iteration 0 is taken as warm-up: {why}")

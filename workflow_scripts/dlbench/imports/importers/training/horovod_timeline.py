@@ -61,7 +61,9 @@ def _events(log):
         rest += chunk.decode("latin-1")
         position = 0
         while True:
-            while position < len(rest) and rest[position] in WHITE + ("[" if not in_array else ",]"):
+            while position < len(rest) and rest[position] in WHITE + (
+                "[" if not in_array else ",]"
+            ):
                 in_array = in_array or rest[position] == "["
                 position += 1
             if position == len(rest):
@@ -164,7 +166,7 @@ class _Timeline:
 
 def _activity_label(name):
     """
-    >>> _words("NEGOTIATE_ALLREDUCE"), _words("MEMCPY_IN_FUSION_BUFFER")
+    >>> _activity_label("NEGOTIATE_ALLREDUCE"), _activity_label("MEMCPY_IN_FUSION_BUFFER")
     ('negotiation of allreduce', 'memcpy in fusion buffer')
     """
     name = "".join(c if c.isprintable() else "?" for c in name)

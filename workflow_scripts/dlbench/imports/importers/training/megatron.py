@@ -149,7 +149,11 @@ class _Run:
         self.rows, self.by_iteration, self.evals = [], {}, []
         self.total = None
         self.skipped, self.flops = 0, []
-        self.repeated_lines, self.time_difference, self.loss_difference = 0, 0.0, 0.0  # of lines of other ranks
+        self.repeated_lines, self.time_difference, self.loss_difference = (
+            0,
+            0.0,
+            0.0,
+        )  # of lines of other ranks
         self.losses = set()  # names of those that are left out
         self.left_out = LeftOut()
 
@@ -190,7 +194,9 @@ class _Run:
         loss_difference = 0.0
         if None not in (row.loss, known.loss) and math.isfinite(row.loss - known.loss):
             loss_difference = abs(row.loss - known.loss)
-        one_behind = known in self.rows[-2:] and time_difference <= console.AGREE and not loss_difference
+        one_behind = (
+            known in self.rows[-2:] and time_difference <= console.AGREE and not loss_difference
+        )
         if known is not self.rows[-1] and known != row and not one_behind:
             return False
         self.repeated_lines += 1

@@ -110,12 +110,12 @@ class _Run:
         self.batches = self.batches or batches
         loss = LOSS.search(match[6])
         self.without_loss += not loss and "loss" in match[6].lower()
-        found = _Line(batch, time_s, mean_s, log_values.loss(loss[1]) if loss else None)
+        parsed = _Line(batch, time_s, mean_s, log_values.loss(loss[1]) if loss else None)
         lines = self.epochs.setdefault(epoch, {})
         if batch in lines:
-            self._compare(epoch, found, lines[batch])
+            self._compare(epoch, parsed, lines[batch])
         if batch not in lines or mean_s > lines[batch].mean_s:
-            lines[batch] = found
+            lines[batch] = parsed
         if data := DATA.search(match[6]):
             self.data.append(real(data[1], 0) or 0)
 

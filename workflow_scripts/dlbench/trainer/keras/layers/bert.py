@@ -10,27 +10,27 @@ def network(
     name: str,
     size: transformer.Size,
     input_shape: tuple[int, ...],
-    words: int,
+    vocabulary: int,
     positions: int,
     recompute: bool,
 ) -> keras.Model:
     """A model of the token at each position of an item.
 
     Args:
-        words: size of the vocabulary.
+        vocabulary: size of the vocabulary.
         positions: the most tokens of an item.
         recompute: whether activations of a block are computed again in the backward pass.
     """
-    form = transformer.Form(
+    config = transformer.BlockConfig(
         *size, False, False, 1e-12, keras.activations.gelu, transformer.truncated
     )
     tokens = keras.Input(input_shape, dtype="int32")
-    words_layer = transformer.Words(words, size.width, form.begin, name="words")
-    x = transformer.Positions(positions, form.begin, name="positions")(words_layer(tokens))
-    x = transformer.Segments(2, form.begin, name="segments")(x)
-    x = layers.LayerNormalization(epsilon=form.epsilon)(x)
-    x = transformer.blocks(x, form, recompute)
-    x = transformer.dense(size.width, form, activation=form.activation)(x)
-    x = layers.LayerNormalization(epsilon=form.epsilon)(x)
-    logits = transformer.Bias(name="logits")(words_layer(x, reverse=True))
+    embedding = transformer.TokenEmbedding(vocabulary, size.width, config.initializer, name="words")
+    x = transformer.Positions(positions, config.initializer, name="positions")(embedding(tokens))
+    x = transformer.Segments(2, config.initializer, name="segments")(x)
+    x = layers.LayerNormalization(epsilon=config.epsilon)(x)
+    x = transformer.blocks(x, config, recompute)
+    x = transformer.dense(size.width, config, activation=config.activation)(x)
+    x = layers.LayerNormalization(epsilon=config.epsilon)(x)
+    logits = transformer.Bias(name="logits")(embedding(x, reverse=True))
     return keras.Model(tokens, logits, name=name)

@@ -11,7 +11,7 @@ from keras import layers
 from dlbench.trainer.keras.layers.normalisation import BatchNormalization
 
 
-def rectified(
+def conv_relu(
     x: keras.KerasTensor,
     maps: int,
     kernel: int | tuple[int, int],
@@ -29,7 +29,7 @@ def rectified(
     )(x)
 
 
-def normalised(
+def conv_bn_relu(
     x: keras.KerasTensor,
     maps: int,
     kernel: int | tuple[int, int],

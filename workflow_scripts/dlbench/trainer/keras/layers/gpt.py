@@ -10,21 +10,23 @@ def network(
     name: str,
     size: transformer.Size,
     input_shape: tuple[int, ...],
-    words: int,
+    vocabulary: int,
     positions: int,
     recompute: bool,
 ) -> keras.Model:
     """A model of the next token at each position of an item.
 
     Args:
-        words: size of the vocabulary.
+        vocabulary: size of the vocabulary.
         positions: the most tokens of an item.
         recompute: whether activations of a block are computed again in the backward pass.
     """
-    form = transformer.Form(*size, True, True, 1e-5, transformer.gelu_tanh, transformer.normal)
+    config = transformer.BlockConfig(
+        *size, True, True, 1e-5, transformer.gelu_tanh, transformer.normal
+    )
     tokens = keras.Input(input_shape, dtype="int32")
-    words_layer = transformer.Words(words, size.width, form.begin, name="words")
-    x = transformer.Positions(positions, form.begin, name="positions")(words_layer(tokens))
-    x = transformer.blocks(x, form, recompute)
-    x = layers.LayerNormalization(epsilon=form.epsilon)(x)
-    return keras.Model(tokens, words_layer(x, reverse=True), name=name)
+    embedding = transformer.TokenEmbedding(vocabulary, size.width, config.initializer, name="words")
+    x = transformer.Positions(positions, config.initializer, name="positions")(embedding(tokens))
+    x = transformer.blocks(x, config, recompute)
+    x = layers.LayerNormalization(epsilon=config.epsilon)(x)
+    return keras.Model(tokens, embedding(x, reverse=True), name=name)

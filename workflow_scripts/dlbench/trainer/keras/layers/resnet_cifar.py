@@ -19,7 +19,7 @@ MOMENTS: dict[str, Any] = {"momentum": 0.9, "epsilon": 1e-5}
 def network(name: str, n: int, input_shape: tuple[int, ...], classes: int) -> keras.Model:
     """The network of 6n + 2 layers."""
     inputs = keras.Input(input_shape)
-    x = convolution.normalised(inputs, 16, 3, **MOMENTS)
+    x = convolution.conv_bn_relu(inputs, 16, 3, **MOMENTS)
     for maps in (16, 32, 64):
         for block in range(n):
             x = _block(x, maps, stride=2 if block == 0 and maps > 16 else 1)
@@ -28,8 +28,8 @@ def network(name: str, n: int, input_shape: tuple[int, ...], classes: int) -> ke
 
 
 def _block(x, maps, stride):
-    y = convolution.normalised(x, maps, 3, stride, **MOMENTS)
-    y = convolution.normalised(y, maps, 3, activation=None, **MOMENTS)
+    y = convolution.conv_bn_relu(x, maps, 3, stride, **MOMENTS)
+    y = convolution.conv_bn_relu(y, maps, 3, activation=None, **MOMENTS)
     if stride > 1:
         x = ops.pad(x[:, ::stride, ::stride], ((0, 0), (0, 0), (0, 0), (0, maps - x.shape[-1])))
     return layers.Activation("relu")(layers.Add()([x, y]))

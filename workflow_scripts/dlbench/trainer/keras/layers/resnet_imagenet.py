@@ -48,4 +48,4 @@ def _bottleneck(x, maps, stride, version):
 
 
 def _convolution(x, maps, kernel, stride=1, activation="relu"):
-    return convolution.normalised(x, maps, kernel, stride, "centred", activation, **MOMENTS)
+    return convolution.conv_bn_relu(x, maps, kernel, stride, "centred", activation, **MOMENTS)

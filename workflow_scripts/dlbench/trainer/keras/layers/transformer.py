@@ -16,7 +16,7 @@ import keras
 from keras import layers, ops
 
 DEVIATION = 0.02  # standard deviation of initial weights
-Begin = Callable[[], keras.initializers.Initializer]
+Initializer = Callable[[], keras.initializers.Initializer]
 
 
 class Size(NamedTuple):
@@ -33,7 +33,7 @@ class Size(NamedTuple):
     depth: int
 
 
-class Form(NamedTuple):
+class BlockConfig(NamedTuple):
     """What the blocks of a model have in common.
 
     Attributes:
@@ -42,7 +42,7 @@ class Form(NamedTuple):
         norm_first: whether a block normalises its inputs, instead of its outputs.
         epsilon: of layer normalisation, added to the variance.
         activation: after the first dense layer of a block, which is four times as wide.
-        begin: makes the initialiser of weights.
+        initializer: makes the initialiser of weights.
     """
 
     width: int
@@ -52,7 +52,7 @@ class Form(NamedTuple):
     norm_first: bool
     epsilon: float
     activation: Callable[[Any], Any]
-    begin: Begin
+    initializer: Initializer
 
 
 def normal() -> keras.initializers.Initializer:
@@ -69,21 +69,21 @@ def gelu_tanh(x: Any) -> Any:
     return keras.activations.gelu(x, approximate=True)
 
 
-class Words(layers.Layer):
+class TokenEmbedding(layers.Layer):
     """The embedding of tokens; called with `reverse=True`, it gives logits by the same weights.
 
     Args:
-        words: size of the vocabulary.
+        vocabulary: size of the vocabulary.
         width: of a token's vector.
     """
 
-    def __init__(self, words: int, width: int, begin: Begin, **named: Any):
+    def __init__(self, vocabulary: int, width: int, initializer: Initializer, **named: Any):
         super().__init__(**named)
-        self.words, self.width, self._begin = words, width, begin
+        self.vocabulary, self.width, self._initializer = vocabulary, width, initializer
 
     def build(self, input_shape: Any) -> None:
         self.embeddings = self.add_weight(
-            (self.words, self.width), initializer=self._begin(), name="embeddings"
+            (self.vocabulary, self.width), initializer=self._initializer(), name="embeddings"
         )
 
     def call(self, x: Any, reverse: bool = False) -> Any:
@@ -92,20 +92,20 @@ class Words(layers.Layer):
         return ops.take(self.embeddings, x, axis=0)
 
     def compute_output_spec(self, x: Any, reverse: bool = False) -> keras.KerasTensor:
-        shape = (*x.shape[:-1], self.words) if reverse else (*x.shape, self.width)
+        shape = (*x.shape[:-1], self.vocabulary) if reverse else (*x.shape, self.width)
         return keras.KerasTensor(shape, self.compute_dtype)
 
 
 class _Rows(layers.Layer):
     """Rows of weights that are learned."""
 
-    def __init__(self, rows: int, begin: Begin, **named: Any):
+    def __init__(self, rows: int, initializer: Initializer, **named: Any):
         super().__init__(**named)
-        self._rows, self._begin = rows, begin
+        self._rows, self._initializer = rows, initializer
 
     def build(self, input_shape: Any) -> None:
         self.embeddings = self.add_weight(
-            (self._rows, input_shape[-1]), initializer=self._begin(), name="embeddings"
+            (self._rows, input_shape[-1]), initializer=self._initializer(), name="embeddings"
         )
 
     def compute_output_shape(self, input_shape: Any) -> Any:
@@ -129,8 +129,8 @@ class Segments(_Rows):
 class ClassToken(_Rows):
     """Puts a learned class token before the others."""
 
-    def __init__(self, begin: Begin, **named: Any):
-        super().__init__(1, begin, **named)
+    def __init__(self, initializer: Initializer, **named: Any):
+        super().__init__(1, initializer, **named)
 
     def call(self, x: Any) -> Any:
         token = ops.convert_to_tensor(self.embeddings)[None]
@@ -230,40 +230,40 @@ def check_heads(width: int, heads: int) -> None:
         raise ValueError(f"the heads must divide the width: {width} in {heads} parts")
 
 
-def blocks(x: keras.KerasTensor, form: Form, recompute: bool) -> keras.KerasTensor:
-    """All blocks of a form."""
-    for number in range(form.depth):
+def blocks(x: keras.KerasTensor, config: BlockConfig, recompute: bool) -> keras.KerasTensor:
+    """All blocks of a config."""
+    for number in range(config.depth):
         if recompute:
             inside = keras.Input(x.shape[1:], dtype=x.dtype)
-            made = keras.Model(inside, _block(inside, form), name=f"block{number}")
+            made = keras.Model(inside, _block(inside, config), name=f"block{number}")
             x = Recomputed(made, name=f"recomputed{number}")(x)
         else:
-            x = _block(x, form)
+            x = _block(x, config)
     return x
 
 
-def dense(units: int, form: Form, **named: Any) -> keras.layers.Dense:
-    """A dense layer with the initial weights of the form."""
-    return layers.Dense(units, kernel_initializer=form.begin(), **named)
+def dense(units: int, config: BlockConfig, **named: Any) -> keras.layers.Dense:
+    """A dense layer with the initial weights of the config."""
+    return layers.Dense(units, kernel_initializer=config.initializer(), **named)
 
 
-def _block(x, form):
-    x = _residual(x, form, lambda y: _attention(y, form))
-    return _residual(x, form, lambda y: _two_layers(y, form))
+def _block(x, config):
+    x = _residual(x, config, lambda y: _attention(y, config))
+    return _residual(x, config, lambda y: _two_layers(y, config))
 
 
-def _residual(x, form, inner):
-    norm = layers.LayerNormalization(epsilon=form.epsilon)
-    if form.norm_first:
+def _residual(x, config, inner):
+    norm = layers.LayerNormalization(epsilon=config.epsilon)
+    if config.norm_first:
         return layers.Add()([x, inner(norm(x))])
     return norm(layers.Add()([x, inner(x)]))
 
 
-def _attention(x, form):
-    x = dense(3 * form.width, form)(x)
-    return dense(form.width, form)(Attention(form.heads, form.causal)(x))
+def _attention(x, config):
+    x = dense(3 * config.width, config)(x)
+    return dense(config.width, config)(Attention(config.heads, config.causal)(x))
 
 
-def _two_layers(x, form):
-    x = dense(4 * form.width, form, activation=form.activation)(x)
-    return dense(form.width, form)(x)
+def _two_layers(x, config):
+    x = dense(4 * config.width, config, activation=config.activation)(x)
+    return dense(config.width, config)(x)

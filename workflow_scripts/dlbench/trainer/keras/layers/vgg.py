@@ -20,6 +20,6 @@ def network(
     inputs = x = keras.Input(input_shape)
     for maps, count in zip(MAPS, convolutions, strict=True):
         for _ in range(count):
-            x = convolution.rectified(x, maps, 3)
+            x = convolution.conv_relu(x, maps, 3)
         x = layers.MaxPooling2D(2)(x)
     return keras.Model(inputs, classifier.dense(x, (4096, 4096), classes), name=name)

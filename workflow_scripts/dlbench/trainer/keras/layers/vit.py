@@ -26,12 +26,18 @@ def network(
     height, wide = input_shape[:2]
     if height % patch or wide % patch:
         raise ValueError(f"patches of {patch} pixels do not fill {height} x {wide}")
-    form = transformer.Form(*size, False, True, 1e-6, keras.activations.gelu, transformer.truncated)
+    config = transformer.BlockConfig(
+        *size, False, True, 1e-6, keras.activations.gelu, transformer.truncated
+    )
     images = keras.Input(input_shape)
-    x = layers.Conv2D(size.width, patch, strides=patch, kernel_initializer=form.begin())(images)
+    x = layers.Conv2D(size.width, patch, strides=patch, kernel_initializer=config.initializer())(
+        images
+    )
     tokens = (height // patch) * (wide // patch)
-    x = transformer.ClassToken(form.begin, name="class")(layers.Reshape((tokens, size.width))(x))
-    x = transformer.Positions(tokens + 1, form.begin, name="positions")(x)
-    x = transformer.blocks(x, form, recompute)
-    x = transformer.FirstToken()(layers.LayerNormalization(epsilon=form.epsilon)(x))
-    return keras.Model(images, transformer.dense(classes, form)(x), name=name)
+    x = transformer.ClassToken(config.initializer, name="class")(
+        layers.Reshape((tokens, size.width))(x)
+    )
+    x = transformer.Positions(tokens + 1, config.initializer, name="positions")(x)
+    x = transformer.blocks(x, config, recompute)
+    x = transformer.FirstToken()(layers.LayerNormalization(epsilon=config.epsilon)(x))
+    return keras.Model(images, transformer.dense(classes, config)(x), name=name)

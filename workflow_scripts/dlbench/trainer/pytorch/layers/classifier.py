@@ -16,7 +16,7 @@ def with_classifier(
     Raises:
         ValueError: an input is too small for the layers.
     """
-    layers = [*features, pooling.Flat()]
+    layers = [*features, pooling.Flatten()]
     (inputs,) = shapes.after(nn.Sequential(*layers), input_shape)
     for width in units:
         layers += [initial.dense(inputs, width, initial.he_normal), nn.ReLU(inplace=True)]

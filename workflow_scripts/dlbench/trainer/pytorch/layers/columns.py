@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 
-class Columns(nn.Module):
+class Branches(nn.Module):
     """The maps of all columns, one column after the other."""
 
     def __init__(self, *columns: Iterable[nn.Module]):

@@ -12,31 +12,31 @@ from dlbench.trainer.pytorch.layers import initial
 from dlbench.trainer.pytorch.layers.normalisation import BatchNorm2d
 
 
-class Uneven(nn.Conv2d):
+class SamePaddedConv2d(nn.Conv2d):
     """A convolution that strides, padded as TensorFlow does: one zero more at right and bottom."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         rows, columns = (
-            zeros(size, kernel, stride)
+            same_padding(size, kernel, stride)
             for size, kernel, stride in zip(x.shape[2:], self.kernel_size, self.stride, strict=True)
         )
         return super().forward(nn.functional.pad(x, (*columns, *rows)))
 
 
-def zeros(size: int, kernel: int, stride: int) -> tuple[int, int]:
+def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
     """How many go before and after `size` values, so that ceil(size / stride) come out."""
     both = max((-(-size // stride) - 1) * stride + kernel - size, 0)
     return both // 2, both - both // 2
 
 
-def plain(
+def conv(
     maps_in: int,
     maps: int,
     kernel: int | tuple[int, int],
     stride: int = 1,
     padding: str = "same",
     bias: bool = True,
-    begin: initial.Begin = initial.he_normal,
+    initializer: initial.Initializer = initial.he_normal,
 ) -> nn.Module:
     """A convolution with nothing after it.
 
@@ -46,27 +46,27 @@ def plain(
     """
     uneven = padding == "same" and stride > 1
     if padding == "centred" and stride > 1:
-        zeros_each: Any = tuple(size // 2 for size in _pair(kernel))
+        padding_each: Any = tuple(size // 2 for size in _pair(kernel))
     else:
-        zeros_each = 0 if uneven or padding == "valid" else "same"
+        padding_each = 0 if uneven or padding == "valid" else "same"
     return initial.layer(
-        Uneven if uneven else nn.Conv2d,
+        SamePaddedConv2d if uneven else nn.Conv2d,
         maps_in,
         maps,
         kernel,
         stride=stride,
-        padding=zeros_each,
+        padding=padding_each,
         bias=bias,
-        begin=begin,
+        initializer=initializer,
     )
 
 
-def rectified(*arguments: Any, **named: Any) -> list[nn.Module]:
-    """A convolution with biases, and ReLU; the arguments are those of `plain`."""
-    return [plain(*arguments, **named), nn.ReLU(inplace=True)]
+def conv_relu(*arguments: Any, **named: Any) -> list[nn.Module]:
+    """A convolution with biases, and ReLU; the arguments are those of `conv`."""
+    return [conv(*arguments, **named), nn.ReLU(inplace=True)]
 
 
-def normalised(
+def conv_bn_relu(
     maps_in: int,
     maps: int,
     kernel: int | tuple[int, int],
@@ -78,11 +78,11 @@ def normalised(
     """A convolution without biases, batch normalisation, and ReLU unless told otherwise.
 
     Args:
-        padding: as in `plain`.
+        padding: as in `conv`.
         moments: arguments of the normalisation.
     """
     return [
-        plain(maps_in, maps, kernel, stride, padding, bias=False),
+        conv(maps_in, maps, kernel, stride, padding, bias=False),
         BatchNorm2d(maps, **moments),
         *([nn.ReLU(inplace=True)] if rectify else []),
     ]

@@ -9,14 +9,18 @@ from dlbench.trainer.pytorch.layers import initial, transformer
 
 
 class Model(nn.Module):
-    """The next token at each position: from (batch, tokens) to (batch, tokens, words)."""
+    """The next token at each position: from (batch, tokens) to (batch, tokens, vocabulary)."""
 
-    def __init__(self, words: int, positions: int, form: transformer.Form, recompute: bool):
+    def __init__(
+        self, vocabulary: int, positions: int, config: transformer.BlockConfig, recompute: bool
+    ):
         super().__init__()
-        self.words = initial.layer(nn.Embedding, words, form.width, begin=form.begin)
-        self.positions = transformer.Positions(positions, form.width, form.begin)
-        self.blocks = transformer.Blocks(form, recompute)
-        self.norm = transformer.norm(form)
+        self.words = initial.layer(
+            nn.Embedding, vocabulary, config.width, initializer=config.initializer
+        )
+        self.positions = transformer.Positions(positions, config.width, config.initializer)
+        self.blocks = transformer.Blocks(config, recompute)
+        self.norm = transformer.norm(config)
         self.logits = transformer.TiedLogits()
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -24,7 +28,7 @@ class Model(nn.Module):
         return self.logits(self.norm(x), self.words.weight)
 
 
-def network(size: transformer.Size, words: int, positions: int, recompute: bool) -> nn.Module:
+def network(size: transformer.Size, vocabulary: int, positions: int, recompute: bool) -> nn.Module:
     gelu = functools.partial(nn.GELU, approximate="tanh")
-    form = transformer.Form(*size, True, True, 1e-5, gelu, transformer.normal)
-    return Model(words, positions, form, recompute)
+    config = transformer.BlockConfig(*size, True, True, 1e-5, gelu, transformer.normal)
+    return Model(vocabulary, positions, config, recompute)

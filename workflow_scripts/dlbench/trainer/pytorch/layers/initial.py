@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
-Begin = Callable[[torch.Tensor], Any]
-glorot_uniform: Begin = nn.init.xavier_uniform_
+Initializer = Callable[[torch.Tensor], Any]
+glorot_uniform: Initializer = nn.init.xavier_uniform_
 # The standard deviation of a normal one, of which all beyond two of its deviations is cut off.
 TRUNCATED = 0.87962566103423978
 
@@ -26,14 +26,16 @@ def he_normal(weight: torch.Tensor) -> torch.Tensor:
     return nn.init.trunc_normal_(weight, std=deviation, a=-2 * deviation, b=2 * deviation)
 
 
-def layer(kind: type[nn.Module], *arguments: Any, begin: Begin, **named: Any) -> nn.Module:
+def layer(
+    kind: type[nn.Module], *arguments: Any, initializer: Initializer, **named: Any
+) -> nn.Module:
     """A layer of torch.nn on the default device; its weight begins as said."""
     made = nn.utils.skip_init(kind, *arguments, device=torch.get_default_device(), **named)
-    begin(made.weight)
+    initializer(made.weight)
     if getattr(made, "bias", None) is not None:
         nn.init.zeros_(made.bias)
     return made
 
 
-def dense(inputs: int, units: int, begin: Begin = glorot_uniform) -> nn.Module:
-    return layer(nn.Linear, inputs, units, begin=begin)
+def dense(inputs: int, units: int, initializer: Initializer = glorot_uniform) -> nn.Module:
+    return layer(nn.Linear, inputs, units, initializer=initializer)

@@ -12,13 +12,13 @@ MOMENTS: dict[str, Any] = {"momentum": 0.9, "epsilon": 1e-5}
 
 def network(n: int, input_shape: tuple[int, ...], classes: int) -> nn.Module:
     """The network of 6n + 2 layers."""
-    layers = convolution.normalised(input_shape[-1], 16, 3, **MOMENTS)
+    layers = convolution.conv_bn_relu(input_shape[-1], 16, 3, **MOMENTS)
     maps_in = 16
     for maps in (16, 32, 64):
         for block in range(n):
             layers.append(Block(maps_in, maps, stride=2 if block == 0 and maps > 16 else 1))
             maps_in = maps
-    return nn.Sequential(*layers, pooling.Average(), initial.dense(maps_in, classes))
+    return nn.Sequential(*layers, pooling.GlobalAveragePool(), initial.dense(maps_in, classes))
 
 
 class Block(nn.Module):
@@ -27,8 +27,8 @@ class Block(nn.Module):
     def __init__(self, maps_in: int, maps: int, stride: int):
         super().__init__()
         self.residual = nn.Sequential(
-            *convolution.normalised(maps_in, maps, 3, stride, **MOMENTS),
-            *convolution.normalised(maps, maps, 3, rectify=False, **MOMENTS),
+            *convolution.conv_bn_relu(maps_in, maps, 3, stride, **MOMENTS),
+            *convolution.conv_bn_relu(maps, maps, 3, rectify=False, **MOMENTS),
         )
         self.stride, self.new_maps = stride, maps - maps_in
 

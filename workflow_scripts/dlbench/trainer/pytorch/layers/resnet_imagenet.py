@@ -16,14 +16,14 @@ def network(
     blocks: tuple[int, ...], input_shape: tuple[int, ...], classes: int, version: str = "v1"
 ) -> nn.Module:
     """The network with so many blocks in each of its four stages."""
-    layers = [*_convolution(input_shape[-1], 64, 7, 2), pooling.HalvingMaximum()]
+    layers = [*_convolution(input_shape[-1], 64, 7, 2), pooling.SamePaddedMaxPool()]
     maps_in = 64
     for maps, count in zip(MAPS, blocks, strict=True):
         for block in range(count):
             stride = 2 if block == 0 and maps > MAPS[0] else 1
             layers.append(Bottleneck(maps_in, maps, stride, version))
             maps_in = EXPANSION * maps
-    return nn.Sequential(*layers, pooling.Average(), initial.dense(maps_in, classes))
+    return nn.Sequential(*layers, pooling.GlobalAveragePool(), initial.dense(maps_in, classes))
 
 
 class Bottleneck(nn.Module):
@@ -47,4 +47,4 @@ class Bottleneck(nn.Module):
 
 
 def _convolution(maps_in, maps, kernel, stride=1, rectify=True):
-    return convolution.normalised(maps_in, maps, kernel, stride, "centred", rectify, **MOMENTS)
+    return convolution.conv_bn_relu(maps_in, maps, kernel, stride, "centred", rectify, **MOMENTS)

@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.utils import checkpoint
 
 from dlbench.trainer.pytorch.layers import initial
-from dlbench.trainer.pytorch.layers.initial import Begin
+from dlbench.trainer.pytorch.layers.initial import Initializer
 
 DEVIATION = 0.02  # standard deviation of initial weights
 
@@ -26,7 +26,7 @@ class Size(NamedTuple):
     depth: int
 
 
-class Form(NamedTuple):
+class BlockConfig(NamedTuple):
     """What the blocks of a model have in common: see the file for Keras."""
 
     width: int
@@ -36,7 +36,7 @@ class Form(NamedTuple):
     norm_first: bool
     epsilon: float
     activation: Callable[[], nn.Module]
-    begin: Begin
+    initializer: Initializer
 
 
 def normal(weight: torch.Tensor) -> torch.Tensor:
@@ -58,8 +58,8 @@ class TiedLogits(nn.Module):
 class _Rows(nn.Embedding):
     """Rows of weights that are learned; unlike an embedding, its inputs are no numbers of rows."""
 
-    def __init__(self, rows: int, width: int, begin: Begin):
-        made = initial.layer(nn.Embedding, rows, width, begin=begin)
+    def __init__(self, rows: int, width: int, initializer: Initializer):
+        made = initial.layer(nn.Embedding, rows, width, initializer=initializer)
         super().__init__(rows, width, _weight=made.weight.detach())
 
 
@@ -80,8 +80,8 @@ class Segments(_Rows):
 class ClassToken(_Rows):
     """Puts a learned class token before the others."""
 
-    def __init__(self, width: int, begin: Begin):
-        super().__init__(1, width, begin)
+    def __init__(self, width: int, initializer: Initializer):
+        super().__init__(1, width, initializer)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         token = self.weight.to(x.dtype)[None].expand(len(x), -1, -1)
@@ -135,18 +135,18 @@ class Attention(nn.Module):
 class Block(nn.Module):
     """Attention and two dense layers, each with a residual connection."""
 
-    def __init__(self, form: Form):
+    def __init__(self, config: BlockConfig):
         super().__init__()
-        self.norm_first = form.norm_first
+        self.norm_first = config.norm_first
         # In the order in which Keras's layers are made.
-        self.norm1 = norm(form)
-        self.qkv = initial.dense(form.width, 3 * form.width, form.begin)
-        self.attention = Attention(form.width, form.heads, form.causal)
-        self.out = initial.dense(form.width, form.width, form.begin)
-        self.norm2 = norm(form)
-        self.up = initial.dense(form.width, 4 * form.width, form.begin)
-        self.activation = form.activation()
-        self.down = initial.dense(4 * form.width, form.width, form.begin)
+        self.norm1 = norm(config)
+        self.qkv = initial.dense(config.width, 3 * config.width, config.initializer)
+        self.attention = Attention(config.width, config.heads, config.causal)
+        self.out = initial.dense(config.width, config.width, config.initializer)
+        self.norm2 = norm(config)
+        self.up = initial.dense(config.width, 4 * config.width, config.initializer)
+        self.activation = config.activation()
+        self.down = initial.dense(4 * config.width, config.width, config.initializer)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.norm_first:
@@ -163,14 +163,14 @@ class Block(nn.Module):
 
 
 class Blocks(nn.ModuleList):
-    """All blocks of a form.
+    """All blocks of a config.
 
     Args:
         recompute: whether activations of a block are computed again in the backward pass.
     """
 
-    def __init__(self, form: Form, recompute: bool):
-        super().__init__(Block(form) for _ in range(form.depth))
+    def __init__(self, config: BlockConfig, recompute: bool):
+        super().__init__(Block(config) for _ in range(config.depth))
         self._recompute = recompute
         for block in self:
             block.recomputes = recompute  # its products count once more: model_flops.py
@@ -184,6 +184,6 @@ class Blocks(nn.ModuleList):
         return x
 
 
-def norm(form: Form) -> nn.LayerNorm:
-    """A layer normalisation with the epsilon of the form."""
-    return nn.LayerNorm(form.width, eps=form.epsilon)
+def norm(config: BlockConfig) -> nn.LayerNorm:
+    """A layer normalisation with the epsilon of the config."""
+    return nn.LayerNorm(config.width, eps=config.epsilon)

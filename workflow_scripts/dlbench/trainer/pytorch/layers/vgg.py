@@ -13,7 +13,7 @@ def network(convolutions: tuple[int, ...], input_shape: tuple[int, ...], classes
     maps_in = input_shape[-1]
     for maps, count in zip(MAPS, convolutions, strict=True):
         for _ in range(count):
-            layers += convolution.rectified(maps_in, maps, 3)
+            layers += convolution.conv_relu(maps_in, maps, 3)
             maps_in = maps
         layers.append(nn.MaxPool2d(2))
     return classifier.with_classifier(layers, input_shape, (4096, 4096), classes)

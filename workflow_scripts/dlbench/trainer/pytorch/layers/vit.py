@@ -14,7 +14,7 @@ class Model(nn.Module):
         input_shape: tuple[int, ...],
         classes: int,
         patch: int,
-        form: transformer.Form,
+        config: transformer.BlockConfig,
         recompute: bool,
     ):
         super().__init__()
@@ -23,13 +23,13 @@ class Model(nn.Module):
             raise ValueError(f"patches of {patch} pixels do not fill {height} x {wide}")
         tokens = (height // patch) * (wide // patch)
         self.patches = initial.layer(
-            nn.Conv2d, channels, form.width, patch, stride=patch, begin=form.begin
+            nn.Conv2d, channels, config.width, patch, stride=patch, initializer=config.initializer
         )
-        self.token = transformer.ClassToken(form.width, form.begin)
-        self.positions = transformer.Positions(tokens + 1, form.width, form.begin)
-        self.blocks = transformer.Blocks(form, recompute)
-        self.norm = transformer.norm(form)
-        self.head = initial.dense(form.width, classes, form.begin)
+        self.token = transformer.ClassToken(config.width, config.initializer)
+        self.positions = transformer.Positions(tokens + 1, config.width, config.initializer)
+        self.blocks = transformer.Blocks(config, recompute)
+        self.norm = transformer.norm(config)
+        self.head = initial.dense(config.width, classes, config.initializer)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         x = self.patches(images).flatten(2).transpose(1, 2)
@@ -44,5 +44,5 @@ def network(
     classes: int,
     recompute: bool,
 ) -> nn.Module:
-    form = transformer.Form(*size, False, True, 1e-6, nn.GELU, transformer.truncated)
-    return Model(input_shape, classes, patch, form, recompute)
+    config = transformer.BlockConfig(*size, False, True, 1e-6, nn.GELU, transformer.truncated)
+    return Model(input_shape, classes, patch, config, recompute)

@@ -24,11 +24,11 @@ CLASSES = 1000
 def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> keras.Model:
     inputs = keras.Input(input_shape)
     x = layers.ZeroPadding2D(((1, 2), (1, 2)))(inputs)
-    x = convolution.rectified(x, 64, 11, stride=4, padding="valid")
+    x = convolution.conv_relu(x, 64, 11, stride=4, padding="valid")
     x = layers.MaxPooling2D(3, strides=2)(x)
-    x = convolution.rectified(x, 192, 5)
+    x = convolution.conv_relu(x, 192, 5)
     x = layers.MaxPooling2D(3, strides=2)(x)
     for maps in (384, 384, 256):
-        x = convolution.rectified(x, maps, 3)
+        x = convolution.conv_relu(x, maps, 3)
     x = layers.MaxPooling2D(3, strides=2)(x)
     return keras.Model(inputs, classifier.dense(x, (4096, 4096), classes), name="alexnet")

@@ -12,7 +12,7 @@
 import keras
 from keras import layers
 
-from dlbench.trainer.keras.layers.convolution import rectified
+from dlbench.trainer.keras.layers.convolution import conv_relu
 
 TASK = "classification"
 INPUT_SHAPE = (224, 224, 3)
@@ -35,8 +35,8 @@ STAGES = (
 
 def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> keras.Model:
     inputs = keras.Input(input_shape)
-    x = _halved(rectified(inputs, 64, 7, stride=2))
-    x = rectified(rectified(x, 64, 1), 192, 3)
+    x = _halved(conv_relu(inputs, 64, 7, stride=2))
+    x = conv_relu(conv_relu(x, 64, 1), 192, 3)
     for stage in STAGES:
         x = _halved(x)
         for maps in stage:
@@ -51,9 +51,9 @@ def _halved(x):
 
 def _module(x, one, to_three, three, to_five, five, pooled):
     columns = [
-        rectified(x, one, 1),
-        rectified(rectified(x, to_three, 1), three, 3),
-        rectified(rectified(x, to_five, 1), five, 5),
-        rectified(layers.MaxPooling2D(3, strides=1, padding="same")(x), pooled, 1),
+        conv_relu(x, one, 1),
+        conv_relu(conv_relu(x, to_three, 1), three, 3),
+        conv_relu(conv_relu(x, to_five, 1), five, 5),
+        conv_relu(layers.MaxPooling2D(3, strides=1, padding="same")(x), pooled, 1),
     ]
     return layers.Concatenate()(columns)

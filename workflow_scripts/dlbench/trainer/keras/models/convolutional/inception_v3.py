@@ -88,7 +88,7 @@ def _wide_module(x):
 def _column(x, *convolutions):
     """Convolutions one after another, each (maps, kernel[, stride[, padding]])."""
     for arguments in convolutions:
-        x = convolution.normalised(x, *arguments, scale=False, epsilon=1e-3, momentum=0.999)
+        x = convolution.conv_bn_relu(x, *arguments, scale=False, epsilon=1e-3, momentum=0.999)
     return x
 
 

@@ -20,11 +20,11 @@ CLASSES = 1000
 
 def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> keras.Model:
     inputs = keras.Input(input_shape)
-    x = convolution.rectified(inputs, 96, 11, stride=4, padding="valid")
+    x = convolution.conv_relu(inputs, 96, 11, stride=4, padding="valid")
     x = layers.MaxPooling2D(2)(x)
-    x = convolution.rectified(x, 256, 5, padding="valid")
+    x = convolution.conv_relu(x, 256, 5, padding="valid")
     x = layers.MaxPooling2D(2)(x)
     for maps in (512, 1024, 1024):
-        x = convolution.rectified(x, maps, 3)
+        x = convolution.conv_relu(x, maps, 3)
     x = layers.MaxPooling2D(2)(x)
     return keras.Model(inputs, classifier.dense(x, (3072, 4096), classes), name="overfeat")

@@ -10,16 +10,16 @@ CLASSES = 1000
 
 
 def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> nn.Module:
-    rectified = convolution.rectified
+    conv_relu = convolution.conv_relu
     layers = [
         nn.ZeroPad2d((1, 2, 1, 2)),
-        *rectified(input_shape[-1], 64, 11, stride=4, padding="valid"),
+        *conv_relu(input_shape[-1], 64, 11, stride=4, padding="valid"),
         nn.MaxPool2d(3, 2),
-        *rectified(64, 192, 5),
+        *conv_relu(64, 192, 5),
         nn.MaxPool2d(3, 2),
-        *rectified(192, 384, 3),
-        *rectified(384, 384, 3),
-        *rectified(384, 256, 3),
+        *conv_relu(192, 384, 3),
+        *conv_relu(384, 384, 3),
+        *conv_relu(384, 256, 3),
         nn.MaxPool2d(3, 2),
     ]
     return classifier.with_classifier(layers, input_shape, (4096, 4096), classes)

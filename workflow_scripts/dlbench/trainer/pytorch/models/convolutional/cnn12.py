@@ -17,12 +17,12 @@ def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) ->
         layers += _rectified(maps, maps, "valid")
         layers += [nn.MaxPool2d(2), nn.Dropout(0.25)]
         maps_in = maps
-    layers.append(pooling.Flat())
+    layers.append(pooling.Flatten())
     (inputs,) = shapes.after(nn.Sequential(*layers), input_shape)
     layers += [initial.dense(inputs, 512), nn.ReLU(inplace=True), nn.Dropout(0.5)]
     return nn.Sequential(*layers, initial.dense(512, classes))
 
 
 def _rectified(maps_in, maps, padding):
-    begin = initial.glorot_uniform
-    return convolution.rectified(maps_in, maps, 3, padding=padding, begin=begin)
+    initializer = initial.glorot_uniform
+    return convolution.conv_relu(maps_in, maps, 3, padding=padding, initializer=initializer)

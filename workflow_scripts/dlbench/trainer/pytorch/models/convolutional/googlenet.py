@@ -3,8 +3,8 @@
 from torch import nn
 
 from dlbench.trainer.pytorch.layers import initial, pooling
-from dlbench.trainer.pytorch.layers.columns import Columns
-from dlbench.trainer.pytorch.layers.convolution import rectified
+from dlbench.trainer.pytorch.layers.columns import Branches
+from dlbench.trainer.pytorch.layers.convolution import conv_relu
 
 TASK = "classification"
 INPUT_SHAPE = (224, 224, 3)
@@ -26,19 +26,19 @@ STAGES = (
 
 
 def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> nn.Module:
-    layers = [*rectified(input_shape[-1], 64, 7, stride=2), pooling.HalvingMaximum()]
-    layers += [*rectified(64, 64, 1), *rectified(64, 192, 3)]
+    layers = [*conv_relu(input_shape[-1], 64, 7, stride=2), pooling.SamePaddedMaxPool()]
+    layers += [*conv_relu(64, 64, 1), *conv_relu(64, 192, 3)]
     maps_in = 192
     for stage in STAGES:
-        layers.append(pooling.HalvingMaximum())
+        layers.append(pooling.SamePaddedMaxPool())
         for one, to_three, three, to_five, five, pooled in stage:
             layers.append(
-                Columns(
-                    rectified(maps_in, one, 1),
-                    rectified(maps_in, to_three, 1) + rectified(to_three, three, 3),
-                    rectified(maps_in, to_five, 1) + rectified(to_five, five, 5),
-                    [nn.MaxPool2d(3, 1, padding=1), *rectified(maps_in, pooled, 1)],
+                Branches(
+                    conv_relu(maps_in, one, 1),
+                    conv_relu(maps_in, to_three, 1) + conv_relu(to_three, three, 3),
+                    conv_relu(maps_in, to_five, 1) + conv_relu(to_five, five, 5),
+                    [nn.MaxPool2d(3, 1, padding=1), *conv_relu(maps_in, pooled, 1)],
                 )
             )
             maps_in = one + three + five + pooled
-    return nn.Sequential(*layers, pooling.Average(), initial.dense(maps_in, classes))
+    return nn.Sequential(*layers, pooling.GlobalAveragePool(), initial.dense(maps_in, classes))

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from dlbench.trainer.pytorch.layers import convolution, initial, pooling
-from dlbench.trainer.pytorch.layers.columns import Columns
+from dlbench.trainer.pytorch.layers.columns import Branches
 
 TASK = "classification"
 INPUT_SHAPE = (299, 299, 3)
@@ -21,12 +21,12 @@ def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) ->
     layers += [_module_of_7x7(768, maps) for maps in (128, 160, 160, 192)]
     layers.append(_reduced_to_8(768))
     layers += [_WideModule(1280), _WideModule(2048)]
-    return nn.Sequential(*layers, pooling.Average(), initial.dense(2048, classes))
+    return nn.Sequential(*layers, pooling.GlobalAveragePool(), initial.dense(2048, classes))
 
 
 def _module_of_5x5(maps_in, pooled):
     """Figure 5, with one 5x5 convolution kept."""
-    return Columns(
+    return Branches(
         _column(maps_in, (64, 1)),
         _column(maps_in, (48, 1), (64, 5)),
         _column(maps_in, (64, 1), (96, 3), (96, 3)),
@@ -36,7 +36,7 @@ def _module_of_5x5(maps_in, pooled):
 
 def _reduced_to_17(maps_in):
     """Figure 10."""
-    return Columns(
+    return Branches(
         _column(maps_in, (384, 3, 2, "valid")),
         _column(maps_in, (64, 1), (96, 3), (96, 3, 2, "valid")),
         [nn.MaxPool2d(3, 2)],
@@ -47,7 +47,7 @@ def _module_of_7x7(maps_in, maps):
     """Figure 6 with n = 7."""
     across, upright = (1, 7), (7, 1)
     doubled = ((maps, upright), (maps, across), (maps, upright), (192, across))
-    return Columns(
+    return Branches(
         _column(maps_in, (192, 1)),
         _column(maps_in, (maps, 1), (maps, across), (192, upright)),
         _column(maps_in, (maps, 1), *doubled),
@@ -56,7 +56,7 @@ def _module_of_7x7(maps_in, maps):
 
 
 def _reduced_to_8(maps_in):
-    return Columns(
+    return Branches(
         _column(maps_in, (192, 1), (320, 3, 2, "valid")),
         _column(maps_in, (192, 1), (192, (1, 7)), (192, (7, 1)), (192, 3, 2, "valid")),
         [nn.MaxPool2d(3, 2)],
@@ -91,7 +91,7 @@ def _column(maps_in, *convolutions):
     layers = []
     for maps, *others in convolutions:
         moments = {"scale": False, "epsilon": 1e-3, "momentum": 0.999}
-        layers += convolution.normalised(maps_in, maps, *others, **moments)
+        layers += convolution.conv_bn_relu(maps_in, maps, *others, **moments)
         maps_in = maps
     return layers
 

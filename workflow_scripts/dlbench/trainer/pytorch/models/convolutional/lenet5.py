@@ -16,12 +16,12 @@ def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) ->
         *_c(6, 16),
         nn.AvgPool2d(2),
         *_c(16, 120),
-        pooling.Flat(),
+        pooling.Flatten(),
     ]
     (inputs,) = shapes.after(nn.Sequential(*layers), input_shape)
     return nn.Sequential(*layers, initial.dense(inputs, 84), nn.Tanh(), initial.dense(84, classes))
 
 
 def _c(maps_in, maps):
-    begin = initial.glorot_uniform
-    return [convolution.plain(maps_in, maps, 5, padding="valid", begin=begin), nn.Tanh()]
+    initializer = initial.glorot_uniform
+    return [convolution.conv(maps_in, maps, 5, padding="valid", initializer=initializer), nn.Tanh()]

@@ -10,15 +10,15 @@ CLASSES = 1000
 
 
 def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> nn.Module:
-    rectified = convolution.rectified
+    conv_relu = convolution.conv_relu
     layers = [
-        *rectified(input_shape[-1], 96, 11, stride=4, padding="valid"),
+        *conv_relu(input_shape[-1], 96, 11, stride=4, padding="valid"),
         nn.MaxPool2d(2),
-        *rectified(96, 256, 5, padding="valid"),
+        *conv_relu(96, 256, 5, padding="valid"),
         nn.MaxPool2d(2),
-        *rectified(256, 512, 3),
-        *rectified(512, 1024, 3),
-        *rectified(1024, 1024, 3),
+        *conv_relu(256, 512, 3),
+        *conv_relu(512, 1024, 3),
+        *conv_relu(1024, 1024, 3),
         nn.MaxPool2d(2),
     ]
     return classifier.with_classifier(layers, input_shape, (3072, 4096), classes)

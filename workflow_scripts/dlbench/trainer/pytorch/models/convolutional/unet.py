@@ -20,16 +20,18 @@ class UNet(nn.Module):
 
     def __init__(self, maps_in: int, classes: int):
         super().__init__()
-        begin = initial.glorot_uniform
+        initializer = initial.glorot_uniform
         self.down, self.up, self.joined = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
         for maps in MAPS:
             self.down.append(_two_convolutions(maps_in, maps))
             maps_in = maps
         for maps in MAPS[-2::-1]:
-            twice = initial.layer(nn.ConvTranspose2d, 2 * maps, maps, 2, stride=2, begin=begin)
+            twice = initial.layer(
+                nn.ConvTranspose2d, 2 * maps, maps, 2, stride=2, initializer=initializer
+            )
             self.up.append(twice)
             self.joined.append(_two_convolutions(2 * maps, maps))
-        self.logits = convolution.plain(MAPS[0], classes, 1, begin=begin)
+        self.logits = convolution.conv(MAPS[0], classes, 1, initializer=initializer)
         self.halved = nn.MaxPool2d(2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -46,5 +48,5 @@ class UNet(nn.Module):
 
 
 def _two_convolutions(maps_in, maps):
-    first = convolution.rectified(maps_in, maps, 3)
-    return nn.Sequential(*first, *convolution.rectified(maps, maps, 3))
+    first = convolution.conv_relu(maps_in, maps, 3)
+    return nn.Sequential(*first, *convolution.conv_relu(maps, maps, 3))

@@ -12,7 +12,7 @@ UNITS = 200
 
 def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> nn.Module:
     return nn.Sequential(
-        initial.layer(nn.Embedding, classes, UNITS, begin=_uniform),
+        initial.layer(nn.Embedding, classes, UNITS, initializer=_uniform),
         recurrent.LSTM(UNITS, UNITS, layers=2),
         initial.dense(UNITS, classes),
     )
