@@ -76,7 +76,7 @@ def test_runs_with_a_profile_are_repeats_as_others_are():
     assert named(compared(runs, RUNTIME)) == [("x", "bare", "too few runs", 2, 2)]
 
 
-def test_rates_of_texts_are_told_in_tokens_too():
+def test_rates_of_texts_are_in_tokens_too():
     runs = [*repeats([100, 121]), *repeats([50, 50], runtime="apptainer")]
     rows = [row(*run, tokens_per_second=20.0 * run[1]) for run in runs]
     (of_texts,) = compared(runs, RUNTIME, rows=rows)

@@ -71,7 +71,7 @@ def test_the_interval_of_a_part_is_that_of_a_difference_of_two_means():
     assert row["step_time_ci95_high"] == pytest.approx(0.001 + half, abs=1e-8)
 
 
-def test_a_part_within_the_scatter_is_not_told_apart():
+def test_a_part_within_the_scatter_is_not_resolved():
     parts, rows = explained(STEP_S | {"one_device": 0.04003})
     assert not parts["waits"]["told_apart"]
     assert parts["waits"]["note"] == "its interval includes zero"
@@ -88,7 +88,7 @@ def test_a_part_within_the_scatter_is_not_told_apart():
     ],
     ids=["disturbed", "another session", "failed"],
 )
-def test_parts_of_probes_in_doubt_are_not_told_apart(change, note):
+def test_parts_of_probes_in_doubt_are_not_resolved(change, note):
     parts, rows = explained(no_input=change)
     assert {name for name, row in parts.items() if not row["told_apart"]} == {"input", "exchange"}
     assert parts["input"]["note"] == parts["exchange"]["note"] == note
@@ -107,7 +107,7 @@ def test_one_repeat_gives_parts_without_intervals():
     assert finding.headline.startswith("What a step is made of cannot be resolved")
 
 
-def test_the_finding_names_the_largest_part_beside_computation_and_all_that_is_told():
+def test_the_finding_names_the_largest_part_beside_computation_and_all_resolved_parts():
     _, rows = explained()
     (finding,) = step_findings.findings(rows)
     assert finding.headline == (
@@ -147,7 +147,7 @@ def test_the_finding_says_nothing_of_reading_that_is_another_or_failed(changes):
     assert "Reading alone" not in finding.text
 
 
-def test_where_nothing_but_computation_is_told_the_finding_says_what_is_shown_of_it():
+def test_where_only_computation_is_resolved_the_finding_says_what_is_shown_of_it():
     """That something takes no time is not shown; how much computation takes is."""
     _, rows = explained(dict.fromkeys(STEP_S, 0.04))
     (finding,) = step_findings.findings(rows)

@@ -328,7 +328,7 @@ def test_series_are_called_by_what_they_differ_in(change, labels):
     assert [label.strip(", ") for label in made] == labels
 
 
-def test_throughputs_of_texts_are_told_in_tokens_too():
+def test_throughputs_of_texts_are_in_tokens_too():
     rows = runs((1, 8, {"item_shape": "20"}), (2, 8, {"item_shape": "20"}))
     for row in speedups.rows(Named, rows):
         for whose in ("", "base_"):

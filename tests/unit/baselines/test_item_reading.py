@@ -7,7 +7,7 @@ import pytest
 from dlbench.baselines import item_reading
 
 
-def test_the_rate_is_items_over_time_once_the_reader_has_begun():
+def test_the_rate_is_items_over_time_once_the_reader_has_started():
     now, taken = [0.0], []
 
     def batches():

@@ -34,7 +34,7 @@ def test_a_round_has_as_many_as_fill_its_time_and_no_end_of_short_ones(seconds, 
     np.testing.assert_allclose(found, [seconds] * rounds.ROUNDS)
 
 
-def test_what_takes_longer_than_it_told_fills_one_round_with_too_many():
+def test_what_takes_longer_than_expected_fills_one_round_with_too_many():
     clock, done = Clock(), []
 
     def slower(number):

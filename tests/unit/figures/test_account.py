@@ -49,7 +49,7 @@ def test_only_what_took_time_is_in_the_legend(drawn):
     assert "lost by restarts" not in names
 
 
-def test_runs_whose_time_is_not_known_are_left_out_in_words(drawn):
+def test_runs_whose_time_is_not_known_are_left_out_with_a_note(drawn):
     rows = made_tables.study(repeats=1)
     for row in rows:
         del row["wall_s"], row["goodput"]

@@ -58,7 +58,7 @@ def test_runs_whose_energy_rests_on_few_readings_are_counted_beside_their_row(pa
     assert f"1 of {len(made)}: few readings" in words(axes)
 
 
-def test_conditions_of_a_sweep_over_power_limits_are_told_apart(panels):
+def test_conditions_of_a_sweep_over_power_limits_have_different_labels(panels):
     made = [
         row | {"power_limit_w": limit, "run_id": f"{row['run_id']}-{limit}"}
         for limit in (200, 300, None)
@@ -79,7 +79,7 @@ def test_the_front_has_what_nothing_beats_in_both():
     assert energy_throughput.pareto([]) == []
 
 
-def test_energy_that_nobody_told_is_said(tmp_path, monkeypatch):
+def test_energy_that_nobody_measured_is_a_message(tmp_path, monkeypatch):
     said = []
     monkeypatch.setattr(styles, "draw_message", lambda stem, text: said.append(text))
     tables = made_tables.write(tmp_path, made_tables.study(), steps_each=0)

@@ -207,7 +207,7 @@ def test_losses_are_those_of_the_logs(drawn, made):
     assert [axis.get_xlabel() for axis in held_out] == ["steps", "epochs", "wall-clock time, s"]
 
 
-def test_coverage_says_each_reason_to_its_end_and_statuses_in_words(panels):
+def test_coverage_says_each_reason_to_its_end_and_statuses_with_labels(panels):
     why = "trained by the medium of the study, " + "which goes on and on " * 12 + "to its end"
     rows = [row | {"message": why} for row in made_tables.study(status="failed")]
     rows += made_tables.study(model="vgg16", steps=7, status="timeout")

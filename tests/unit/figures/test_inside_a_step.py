@@ -36,7 +36,7 @@ def legend(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_parts_that_are_told_are_drawn_as_shares_and_what_remains_as_not_told_apart(drawn):
+def test_resolved_parts_are_drawn_as_shares_and_the_rest_as_not_resolved(drawn):
     figure = drawn(explained(halves_ms={"sharing": 3.0}))
     assert widths(figure) == pytest.approx([70, 20, 10])
     assert legend(figure) == ["computation", "exposed exchange of gradients", "waiting for input"]

@@ -270,13 +270,13 @@ def test_intervals_of_two_runs_do_not_take_the_scale_from_those_of_many(drawn):
     assert -20 < low < -2 and 10 < high < 30
 
 
-def test_large_differences_are_told_in_whole_per_cents_with_thousands_apart(drawn):
+def test_large_differences_are_in_whole_per_cents_with_thousands_apart(drawn):
     axes, _ = drawn(found(13.1234, 0.4, "faster"))
     assert "+1\u2009212 %" in words(axes)
     assert "+1\u2009000" in {text for *_, text in shown_ticks(axes)}
 
 
-def test_the_throughput_of_a_base_of_texts_is_told_in_tokens(drawn):
+def test_the_throughput_of_a_base_of_texts_is_in_tokens(drawn):
     axes, _ = drawn(found(1, 0.003, "equivalent", tokens_per_second_b=157_996.2))
     assert "of 157\u2009996/s" in words(axes)
     assert "throughput of the base in tokens / s" in axes.get_xlabel()

@@ -35,6 +35,6 @@ def test_no_published_number_is_written_over_its_points(drawn):
         assert all(text.get_window_extent().x0 > right for text in beside)
 
 
-def test_without_published_numbers_words_say_so(drawn):
+def test_without_published_numbers_a_message_says_so(drawn):
     (axes,) = drawn("published", "one repeat")
     assert words(axes) == ["no published numbers to draw: see `references` in the config"]

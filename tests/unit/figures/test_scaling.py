@@ -80,7 +80,7 @@ def test_published_points_of_scaling_are_hollow(drawn):
 
 
 @pytest.mark.parametrize("case", ["nothing", "all skipped", "one device count"])
-def test_scaling_without_a_series_is_a_line_of_words(case, drawn):
+def test_scaling_without_a_series_is_a_message(case, drawn):
     (axes,) = drawn("scaling", case)
     assert words(axes) == ["no series on more than one device"]
     assert axes.figure.get_figheight() < 1

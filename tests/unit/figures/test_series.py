@@ -17,7 +17,7 @@ def test_failures_are_crosses_with_their_number_and_reason(drawn):
         assert "4 of 6 runs\nout of\nmemory" in words(axes)
 
 
-def test_what_is_not_drawn_is_counted_in_words(drawn):
+def test_what_is_not_drawn_is_counted_in_a_note(drawn):
     axes = drawn("time_per_batch", "40 series")[0]
     title = axes.figure.legends[0].get_title().get_text()
     assert title == "10 of 50 series not drawn: see runs.parquet"

@@ -18,7 +18,7 @@ def test_the_share_that_stalled_steps_took_is_said_to_be_one_of_the_time(tmp_pat
     assert re.search(r"\d+ of \d+ steps stalled: [\d.]+ % of the time lost$", words)
 
 
-def test_where_no_step_stalled_no_share_is_told():
+def test_where_no_step_stalled_there_is_no_share():
     assert step_times._stalled(0, 1281, 0.0) == "none of 1\u2009281 steps stalled"
     assert step_times._stalled(10, 1281, 0.0104) == (
         "10 of 1\u2009281 steps stalled: 1.0 % of the time lost"

@@ -168,7 +168,7 @@ def test_groups_of_the_coverage_are_named_by_what_tells_them_apart(tmp_path):
     assert names == ["resnet50, synthetic, batch 16", "resnet50, synthetic, batch 32"]
 
 
-def test_an_excluded_combination_is_words_not_json(tmp_path):
+def test_an_excluded_combination_is_a_label_not_json(tmp_path):
     values = json.dumps({"model": "vgg16", "batch_per_device": 512})
     excluded = {"combination": values, "status": "excluded", "reason": "made: too big"}
     found = made(tmp_path, [], coverage=[excluded])

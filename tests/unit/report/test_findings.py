@@ -1,4 +1,4 @@
-"""What a study's numbers carry, from tables whose outcome is known by hand."""
+"""What a study's numbers show, from tables whose outcome is known by hand."""
 
 import math
 
@@ -87,7 +87,7 @@ def test_the_best_of_the_series_that_go_farthest_is_named_with_its_interval():
     assert "The best of 2 series; the worst, resnet50, synthetic, batch 64, horovod" in finding.text
 
 
-def test_the_base_of_texts_is_told_in_tokens():
+def test_the_base_of_texts_is_in_tokens():
     (finding,) = found(speedups=[speedup(2, 0.99, 0.98, 1.0, base_tokens_per_second=2560.0)])
     assert "1.98 times the base of 1 GPU (2560 tokens/s)" in finding.text
 

@@ -54,14 +54,12 @@ def test_resolved_parts_are_named_with_their_shares_the_largest_first():
     ],
     ids=["slower", "as fast", "overlaps"],
 )
-def test_an_exposed_all_reduce_is_told_beside_what_the_baselines_attain(
-    exchange_ms, time_s, expected
-):
+def test_an_exposed_all_reduce_is_beside_what_the_baselines_attain(exchange_ms, time_s, expected):
     found = words(PARTS | {"exchange": exchange_ms}, baselines=[baseline(OWN[0], time_s)])
     assert expected in found
 
 
-def test_bandwidth_is_not_told_without_baselines_nor_where_the_exchange_has_more_in_it():
+def test_no_bandwidth_without_baselines_nor_where_the_exchange_has_more_in_it():
     assert "GB/s" not in words()
     own = [row | {"devices_per_node": 2} for row in OWN]
     both = {name: time for name, time in PARTS.items() if name != "sharing"}

@@ -32,7 +32,7 @@ def test_each_size_is_a_row_with_where_and_how_it_was_measured(tmp_path):
     assert (tmp_path / "baselines.csv").read_text().count("\n") == len(rows) + 1
 
 
-def test_of_one_device_strategy_and_launcher_are_not_told_and_reasons_are_kept(tmp_path):
+def test_of_one_device_strategy_and_launcher_are_left_out_and_reasons_stay(tmp_path):
     rows = collected(tmp_path, made_baselines.device())
     by_measure = {row["measure"]: row for row in rows}
     assert by_measure["matrix_product"]["precision"] == "float32"

@@ -43,7 +43,7 @@ def test_a_clock_within_five_percent_and_a_batch_agrees(clock):
 
 
 @pytest.mark.parametrize(("clock", "shown"), [(80.0, "-20.0 %"), (125.0, "+25.0 %")])
-def test_a_clock_that_tells_another_story_is_said(clock, shown):
+def test_a_clock_that_differs_is_named(clock, shown):
     found = derived.epochs_check(RUN, SUMMARY | {"epochs_images_per_second": clock})
     assert found == (
         f"{shown}: epochs x images / time is {clock:.4g} items/s, the steps say 100; "
@@ -187,7 +187,7 @@ def test_a_run_that_failed_early_has_the_shape_of_others_of_its_model_and_datase
     assert [row["item_shape"] for row in made] == ["32x32x1", "32x32x1", None]
 
 
-def test_throughput_of_texts_is_told_in_tokens_too():
+def test_throughput_of_texts_is_in_tokens_too():
     shapes = ["128", "32x32x1", None, "128"]
     rates = [10.0, 10.0, 10.0, None]
     rows = [

@@ -104,7 +104,7 @@ def start(*arguments):
     return forked.run([sys.executable, PROGRAM, *arguments], forked.OF_TABLES)
 
 
-def test_the_program_forgets_nothing_unless_told_to():
+def test_the_program_forgets_nothing_without_its_flag():
     made = measured(later("bfloat16"))
     Path("config.yaml").write_text(json.dumps(STUDY))
     asked = start()

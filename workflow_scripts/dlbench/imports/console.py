@@ -1,7 +1,7 @@
 """Read console output: split off the prefixes of launchers and loggers, and separate the ranks.
 
-- Launchers print the rank: `[1,0]<stdout>:` (mpirun), `0: ` (srun -l), `[rank0]:` (torchrun), `[0] `
-  (mpiexec -l). Dates and log levels come before or after it.
+- Launchers print the rank: `[1,0]<stdout>:` (mpirun), `0: ` (srun -l), `[rank0]:` (torchrun),
+  `[0] ` (mpiexec -l). Dates and log levels come before or after it.
 - Each rank's lines go to a reader of its own. If several ranks have a run, they trained it
   together; or each trained its own, which has one device, or a speed that differs from the others.
 - Ranks that train together wait for one another. The slowest rank's lines count, and the notes say

@@ -1,5 +1,6 @@
 """Parse values in logs of other programs, check that they are plausible, and print them safely."""
 
+import csv
 import json
 import math
 from array import array
@@ -15,6 +16,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MOST_COUNT = 2**31 - 1  # of devices, items in a batch, steps in a window
 MOST_TIME_S = 1e9  # of a run: 32 years
 MOST_NAMES = 20  # listed in one note
+CUT_SHORT = "no newline at its end, so it may be cut short"  # reason to leave a last line out
 
 
 def real(value: Any, low: float = -math.inf, high: float = math.inf) -> float | None:
@@ -101,6 +103,18 @@ def printable(text: str, most: int = 80) -> str:
     ("'a\\\\tb\\\\x1b'", "'xxxx'...")
     """
     return repr(text[:most]) + ("..." if len(text) > most else "")
+
+
+def csv_cells(line: str, separator: str = ",") -> list[str]:
+    """The cells of a line of CSV; none if it is no CSV, e.g. with a cell of over 131072 characters.
+
+    >>> csv_cells('1,"a,b"\\r'), csv_cells("1;2", ";")
+    (['1', 'a,b'], ['1', '2'])
+    """
+    try:
+        return next(csv.reader([line.rstrip("\r")], delimiter=separator), [])
+    except csv.Error:
+        return []
 
 
 def list_names(names: Iterable[str]) -> str:

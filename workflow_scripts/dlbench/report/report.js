@@ -67,13 +67,13 @@ class Column {
     return typeof value === "boolean" ? Number(value) : value;
   }
 
-  /* A function of a row, or null where nothing is asked for. */
-  filter(asked) {
-    const words = asked.trim().toLowerCase();
-    if (!words) return null;
+  /* A predicate of rows from the text of a filter, or null if that is empty. */
+  filter(input) {
+    const text = input.trim().toLowerCase();
+    if (!text) return null;
     const number = "(-?[\\d.]+(?:e[+-]?\\d+)?)";
-    const span = new RegExp(`^${number}\\s*(?:\\.\\.|to)\\s*${number}$`).exec(words);
-    const bound = new RegExp(`^(<=|>=|<|>|=)?\\s*${number}$`).exec(words);
+    const span = new RegExp(`^${number}\\s*(?:\\.\\.|to)\\s*${number}$`).exec(text);
+    const bound = new RegExp(`^(<=|>=|<|>|=)?\\s*${number}$`).exec(text);
     if (this.numeric && (span || bound)) {
       const low = span ? Number(span[1]) : Number(bound[2]);
       const passes = span ? (v) => v >= low && v <= Number(span[2]) : {
@@ -81,7 +81,7 @@ class Column {
       }[bound[1]] || ((v) => v === low || digits(v) === digits(low));
       return (row) => typeof this.key(row) === "number" && passes(this.key(row));
     }
-    return (row) => this.text(row).toLowerCase().includes(words);
+    return (row) => this.text(row).toLowerCase().includes(text);
   }
 }
 
@@ -92,7 +92,7 @@ class Table {
     this.columns = plain.columns.map((column, place) => new Column(column, place));
     this.all = Array.from({ length: plain.rows }, (_, row) => row);
     this.heading = place.dataset.heading;
-    this.asked = new Map(); // of each column that is filtered, a function of a row
+    this.columnFilters = new Map(); // column: a predicate of rows
     this.words = [];
     this.sort = null;
     this.frame = place.querySelector(".frame");
@@ -115,7 +115,7 @@ class Table {
     this.by.addEventListener("click", () => {
       const open = this.by.getAttribute("aria-expanded") !== "true";
       this.by.setAttribute("aria-expanded", open);
-      if (!open) this.asked.clear();
+      if (!open) this.columnFilters.clear();
       this.look();
       if (open) this.frame.querySelector(".filters :is(input, select)")?.focus();
     });
@@ -130,7 +130,7 @@ class Table {
       tick.checked = column.shown;
       tick.addEventListener("change", () => {
         column.shown = tick.checked;
-        if (!tick.checked) this.asked.delete(column);
+        if (!tick.checked) this.columnFilters.delete(column);
         this.look();
       });
       box.append(made("label", {}, tick, ` ${column.name}`));
@@ -180,13 +180,13 @@ class Table {
         const hint = column.numeric ? "> 1, 2..8" : "";
         input = made("input", { type: "search", "aria-label": label, placeholder: hint });
       }
-      input.value = column.wanted && this.asked.has(column) ? column.wanted : "";
+      input.value = column.wanted && this.columnFilters.has(column) ? column.wanted : "";
       input.addEventListener("input", () => {
         column.wanted = input.value;
         const exact = input.tagName === "SELECT" && input.value;
         const passes = exact ? (r) => column.text(r) === input.value : column.filter(input.value);
-        if (passes) this.asked.set(column, passes);
-        else this.asked.delete(column);
+        if (passes) this.columnFilters.set(column, passes);
+        else this.columnFilters.delete(column);
         this.rows();
       });
       row.append(made("td", {}, input));
@@ -212,7 +212,7 @@ class Table {
 
   /* Choose and sort the rows; what has no value comes last either way. */
   rows() {
-    const filters = [...this.asked.values()];
+    const filters = [...this.columnFilters.values()];
     if (this.words.length) filters.push((row) => this.words.every((w) => this.line(row).includes(w)));
     let chosen = this.all.filter((row) => filters.every((passes) => passes(row)));
     if (this.sort) {
@@ -267,7 +267,7 @@ class Table {
 
   cell(column, row) {
     const text = column.text(row);
-    const looks = column.numeric ? "num" : column.long ? "words" : null;
+    const looks = column.numeric ? "num" : column.long ? "text" : null;
     if (text === "") return made("td", { class: `${looks || ""} none` }, NONE);
     const kind = ["status", "verdict"].includes(column.name) ? KINDS[text] : undefined;
     if (kind === undefined) return made("td", { class: looks }, text);

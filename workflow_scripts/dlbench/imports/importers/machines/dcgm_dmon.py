@@ -26,7 +26,7 @@ from datetime import datetime
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import LeftOut, real
+from dlbench.imports.log_values import CUT_SHORT, LeftOut, real
 
 FAMILY = None
 ATTACHES = True
@@ -58,7 +58,7 @@ def read(log: LogFile) -> Iterator[Imported]:
     samples, number = _Samples(log), 0
     for number, line in log.lines():
         if number == log.unfinished:
-            samples.left_out.add(number, "no newline at its end, so it may be cut short")
+            samples.left_out.add(number, CUT_SHORT)
         elif match := HEADER.match(line):
             samples.header(number, match[2].split())
         elif not UNITS.match(line) and (match := ROW.match(line)):

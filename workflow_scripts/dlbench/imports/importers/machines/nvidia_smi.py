@@ -25,7 +25,7 @@ from datetime import datetime
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import LeftOut, real
+from dlbench.imports.log_values import CUT_SHORT, LeftOut, real
 from dlbench.machine.gpu_readings import throttle_reasons
 
 FAMILY = None
@@ -76,7 +76,7 @@ def read(log: LogFile) -> Iterator[Imported]:
     samples, number = _Samples(log), 0
     for number, line in log.lines():
         if number == log.unfinished:
-            samples.left_out.add(number, "no newline at its end, so it may be cut short")
+            samples.left_out.add(number, CUT_SHORT)
         elif _is_header(names := _names(line)):
             samples.header(number, names)
         elif line.strip():

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import MOST_TIME_S, LeftOut, real
+from dlbench.imports.log_values import CUT_SHORT, MOST_TIME_S, LeftOut, real
 
 FAMILY = None
 ATTACHES = True
@@ -43,7 +43,7 @@ def read(log: LogFile) -> Iterator[Imported]:
     left_out, runs, number = LeftOut(), [], 0
     for number, line in log.lines():
         if number == log.unfinished:
-            left_out.add(number, "no newline at its end, so it may be cut short")
+            left_out.add(number, CUT_SHORT)
         elif line.startswith(HEADER):
             if names:
                 left_out.add(number, "the header again")

@@ -24,7 +24,7 @@ from dlbench.imports import console, log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.importers.tf_cnn import tf_cnn_benchmarks
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import MOST_TIME_S, LeftOut, count, real
+from dlbench.imports.log_values import CUT_SHORT, MOST_TIME_S, LeftOut, count, real
 from dlbench.study import contradictions
 
 FAMILY = "dlbs"
@@ -66,7 +66,7 @@ class _Reader:
         key, text = match[1], match[2].strip()
         value = log_values.from_json(text)
         if is_cut:
-            run.left_out.add(number, "no newline at its end, so it may be cut short")
+            run.left_out.add(number, CUT_SHORT)
         elif value is None and text != "null":
             run.left_out.add(number, "a value that is no JSON")
         else:

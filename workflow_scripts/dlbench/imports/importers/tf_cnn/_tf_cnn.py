@@ -17,6 +17,7 @@ import math
 import re
 from array import array
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from itertools import accumulate
 from typing import Any
 
@@ -317,6 +318,16 @@ def merge_ranks(steps: Steps, rates: array, in_order: bool = True) -> int:
         "d", (math.fsum(loss for _, loss in prints[step]) / ranks for step in ordered)
     )
     return ranks
+
+
+def utc_date(text: str) -> datetime:
+    """A date in ISO 8601, in UTC; a date without time zone is UTC.
+
+    Raises:
+        ValueError, AttributeError, OverflowError: it is no date.
+    """
+    date = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return (date if date.tzinfo else date.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
 
 
 def version(text: str) -> str | None:

@@ -13,7 +13,7 @@ Source: tensorflow/models, official/utils/logs/logger.py; benchmark_cnn.py of te
 
 import json
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 from dlbench.imports.importers import Imported
@@ -94,9 +94,7 @@ def started_at(log: LogFile, number: int, info: dict[str, Any]) -> datetime | No
     if text is None:
         return None
     try:
-        date = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        # Python's dates without a zone would be local ones.
-        return (date if date.tzinfo else date.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
+        return _tf_cnn.utc_date(text)
     except (ValueError, AttributeError, OverflowError) as error:
         raise log.error(number, f"run_date is no date: {error}"[:300]) from error
 

@@ -17,7 +17,6 @@ import math
 import re
 from array import array
 from collections.abc import Iterator
-from datetime import datetime, timezone
 
 from dlbench.imports.importers import Imported, Steps
 from dlbench.imports.importers.tf_cnn import _tf_cnn
@@ -57,8 +56,7 @@ def _event(log, number, line):
         event = json.loads(line)
         extras = {extra["name"]: extra["value"] for extra in event.get("extras") or ()}
         step = event["global_step"]
-        date = datetime.fromisoformat(event["timestamp"].replace("Z", "+00:00"))
-        date = (date if date.tzinfo else date.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
+        date = _tf_cnn.utc_date(event["timestamp"])
         if not 0 <= step < 2**62 or int(step) != step:
             raise ValueError(f"step {step}")
         return str(event["name"]), float(event["value"]), int(step), date, extras

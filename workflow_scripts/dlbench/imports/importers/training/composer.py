@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from dlbench.imports import console, log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import LeftOut, count, real
+from dlbench.imports.log_values import CUT_SHORT, LeftOut, count, real
 
 FAMILY = "composer"
 LINE_MARKS = (b"[metric][batch=", b" Train time/batch", b" Train loss/", b" Train throughput/")
@@ -80,7 +80,7 @@ class _Run:
     def add(self, number, line, is_cut):
         self.last_line = number
         if is_cut:
-            self.left_out.add(number, "no newline at its end, so it may be cut short")
+            self.left_out.add(number, CUT_SHORT)
         elif match := METRIC.match(line):
             self.metric(number, count(match[1], 0), match[2], match[3])
         elif match := CONSOLE.match(line):

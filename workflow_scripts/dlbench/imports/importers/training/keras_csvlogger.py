@@ -14,13 +14,12 @@
 Source: keras/src/callbacks/csv_logger.py, Keras 2 and 3.
 """
 
-import csv
 from collections.abc import Iterator
 
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import LeftOut, count, real
+from dlbench.imports.log_values import CUT_SHORT, LeftOut, count, csv_cells, real
 
 FAMILY = "keras"
 SEPARATORS = ",;\t"
@@ -59,9 +58,9 @@ def read(log: LogFile) -> Iterator[Imported]:
     run = _Run(names, 1)
     last = 1
     for last, line in lines:
-        cells = _cells(line, separator)
+        cells = csv_cells(line, separator)
         if last == log.unfinished:
-            run.left_out.add(last, "no newline at its end, so it may be cut short")
+            run.left_out.add(last, CUT_SHORT)
         elif cells == names:
             run.left_out.add(last, "the header again")
         elif len(cells) != len(names) or (epoch := count(cells[0], 0)) is None:
@@ -76,13 +75,6 @@ def read(log: LogFile) -> Iterator[Imported]:
                 run = _Run(names, last)
             run.add(last, epoch, dict(zip(names, cells, strict=True)))
     yield run.imported(log, last)
-
-
-def _cells(line, separator):
-    try:
-        return next(csv.reader([line], delimiter=separator), [])
-    except csv.Error:  # such as a cell of more than 131072 characters
-        return []
 
 
 class _Run:

@@ -17,7 +17,6 @@ Source: Lightning-AI/pytorch-lightning, fabric/loggers/csv_logs.py, pytorch/call
 throughput_monitor.py of 2026. Public files have the columns in any order.
 """
 
-import csv
 import math
 import re
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from collections.abc import Iterator
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import MOST_TIME_S, LeftOut, count, real
+from dlbench.imports.log_values import CUT_SHORT, MOST_TIME_S, LeftOut, count, csv_cells, real
 
 FAMILY = "lightning_csv"
 LOSS = re.compile(r"(?:train(?:ing)?[_/])?loss(_step|_epoch)?")
@@ -35,7 +34,7 @@ TIME, BATCHES, SAMPLES = "train/time", "train/batches", "train/samples"
 
 def recognise(log: LogFile) -> bool:
     header, newline, _ = log.head_text.partition("\n")
-    return bool(newline) and _is_header(_cells(header))
+    return bool(newline) and _is_header(csv_cells(header))
 
 
 def _is_header(names):
@@ -44,24 +43,17 @@ def _is_header(names):
     return TIME in names or any(LOSS.fullmatch(n) or HELD_OUT.fullmatch(n) for n in names)
 
 
-def _cells(line):
-    try:
-        return next(csv.reader([line.rstrip("\r")]), [])
-    except csv.Error:  # such as a cell of more than 131072 characters
-        return []
-
-
 def read(log: LogFile) -> Iterator[Imported]:
     lines = log.lines()
     _, header = next(lines, (1, ""))
-    names = _cells(header)
+    names = csv_cells(header)
     if not _is_header(names):
         raise log.error(1, "expected a header with epoch, step and a loss, found none")
     run, last = _Run(names, 1), 1
     for last, line in lines:
-        cells = _cells(line)
+        cells = csv_cells(line)
         if last == log.unfinished:
-            run.left_out.add(last, "no newline at its end, so it may be cut short")
+            run.left_out.add(last, CUT_SHORT)
         elif not line.strip():
             continue
         elif len(cells) != len(names):

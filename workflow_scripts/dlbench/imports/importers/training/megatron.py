@@ -32,7 +32,7 @@ from typing import NamedTuple
 from dlbench.imports import console, log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import MOST_TIME_S, LeftOut, count, real
+from dlbench.imports.log_values import CUT_SHORT, MOST_TIME_S, LeftOut, count, real
 from dlbench.study import contradictions
 
 FAMILY = "megatron"
@@ -98,7 +98,7 @@ class _Reader:
     def add(self, number, line, is_cut):
         run = self.run
         if is_cut:
-            run.left_out.add(number, "no newline at its end, so it may be cut short")
+            run.left_out.add(number, CUT_SHORT)
         elif match := LINE.search(line):
             row = run.row(number, match)
             if row and not run.is_of_another_rank(row):
@@ -242,8 +242,9 @@ class _Run:
             )
         if self.repeated_lines:
             run.notes.append(
-                f"{self.repeated_lines} lines of other ranks: the first of each iteration counts; times "
-                f"differ by up to {self.time_difference:.1%}, losses by up to {self.loss_difference:.4g}"
+                f"{self.repeated_lines} lines of other ranks: the first of each iteration counts; "
+                f"times differ by up to {self.time_difference:.1%}, losses by up to "
+                f"{self.loss_difference:.4g}"
             )
         if self.losses:
             run.notes.append(f"losses left out: {log_values.list_names(self.losses)}")

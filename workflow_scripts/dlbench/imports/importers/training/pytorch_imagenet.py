@@ -36,7 +36,7 @@ from typing import NamedTuple
 from dlbench.imports import console, log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import MOST_TIME_S, LeftOut, count, real
+from dlbench.imports.log_values import CUT_SHORT, MOST_TIME_S, LeftOut, count, real
 
 FAMILY = "pytorch_imagenet"
 LINE_MARKS = (b"Epoch: [",)
@@ -73,7 +73,7 @@ class _Reader:
 
     def add(self, number, line, is_cut):
         if is_cut:
-            self.run.left_out.add(number, "no newline at its end, so it may be cut short")
+            self.run.left_out.add(number, CUT_SHORT)
         elif match := LINE.search(line):
             epoch = count(match[1], 0)
             if self.run.epochs and epoch is not None and epoch < max(self.run.epochs):

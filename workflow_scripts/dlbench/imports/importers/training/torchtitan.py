@@ -35,7 +35,7 @@ from datetime import datetime
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import LeftOut, count, real
+from dlbench.imports.log_values import CUT_SHORT, LeftOut, count, real
 from dlbench.study import contradictions, item_names
 
 FAMILY = "torchtitan"
@@ -77,7 +77,7 @@ def read(log: LogFile) -> Iterator[Imported]:
     run, number, first_rank = _Run(1), 0, None
     for number, coloured in log.lines():
         if number == log.unfinished:
-            run.left_out.add(number, "no newline at its end, so it may be cut short")
+            run.left_out.add(number, CUT_SHORT)
             continue
         line = COLOURS.sub("", coloured)
         if not (match := STEP.search(line)):
