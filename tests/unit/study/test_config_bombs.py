@@ -95,7 +95,7 @@ def test_products_and_ranges_are_refused_with_their_number_and_key(change, messa
 
 
 def test_repeats_count_and_so_do_the_blocks_before(monkeypatch):
-    monkeypatch.setattr(config_schema, "MOST_RUNS", 100)
+    monkeypatch.setattr(config_schema, "MAX_RUNS", 100)
     other = RUN | {"name": "other", "seed": [*range(2, 12)]}
     assert len(study(RUN, other, repeats=9).runs) == 99
     with pytest.raises(ConfigError, match=r"repeats: 10 of 10 .* before, 110 runs; .* most 100"):
@@ -128,7 +128,7 @@ def test_many_mistakes_are_not_all_said_and_many_keys_not_compared_in_pairs(tmp_
     (tmp_path / "many.json").write_text(json.dumps(keys))
     with pytest.raises(ConfigError) as error:
         config_schema.check(STUDY | config_files.read(tmp_path / "many.json"))
-    assert len(str(error.value).splitlines()) == config_schema.MOST_MISTAKES
+    assert len(str(error.value).splitlines()) == config_schema.MAX_MISTAKES
 
 
 def test_a_long_list_on_one_line_is_read_as_fast_as_on_many(tmp_path, monkeypatch):

@@ -22,8 +22,8 @@ from dlbench.data import verify_dataset
 from dlbench.images import trainer_image
 from dlbench.records import run_record
 
-LEAST_FREE_BYTES = 1 << 30
-LEAST_FREE_FILES = 1000
+MIN_FREE_BYTES = 1 << 30
+MIN_FREE_FILES = 1000
 OLD_S = 3600.0  # a temporary folder that was not touched for so long has no owner
 SHARED = re.compile(r"nfs|lustre|gpfs|beegfs|ceph|cifs|smb|afs|9p|fuse|pvfs|glusterfs|panfs|wekafs")
 PART = re.compile(r"\..+\.(\d+)\.part")  # of files.written_whole
@@ -54,7 +54,7 @@ def _disk(results):
             "nothing can be trained here",
             "mount it for writing, or ask for permission; copies elsewhere can be read",
         )
-    elif free < LEAST_FREE_BYTES:
+    elif free < MIN_FREE_BYTES:
         yield Problem(
             "disk",
             str(results),
@@ -62,7 +62,7 @@ def _disk(results):
             "a run whose log cannot be written fails",
             "make room, then start again: what was cut short is trained again",
         )
-    elif file_system.f_files and file_system.f_favail < LEAST_FREE_FILES:
+    elif file_system.f_files and file_system.f_favail < MIN_FREE_FILES:
         yield Problem(
             "disk",
             str(results),

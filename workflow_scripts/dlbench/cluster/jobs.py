@@ -24,7 +24,7 @@ from dlbench.trainer import engine
 
 CONVERSION = "conversion of data"
 # sbatch gets the ids of all runs of a job in one argument, for which Linux allows 128 KiB.
-MOST_IDS_BYTES = 100_000
+MAX_IDS_BYTES = 100_000
 WORKFLOW_MB = 1000  # for two Snakemakes (400 MB measured) and the supervisor of the run
 
 
@@ -145,7 +145,7 @@ def bundle_runs(
         bundle = last.get(shape)
         full = bundle is not None and (
             bundle.estimated_s >= bundle_min * 60
-            or bundle.ids_bytes + _id_bytes(run) > MOST_IDS_BYTES
+            or bundle.ids_bytes + _id_bytes(run) > MAX_IDS_BYTES
         )
         if bundle and limit_min:
             full |= bundle.requested_min + job_of(run, bundle.requested_s).time_min > limit_min

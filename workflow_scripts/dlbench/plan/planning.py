@@ -29,7 +29,7 @@ from dlbench.study.runs import Run
 from dlbench.trainer.reading import manifest
 
 # The least that any start writes: its session, its lock, the tables of a small study.
-LEAST_FREE_BYTES, LEAST_FREE_FILES = 1 << 20, 50
+MIN_FREE_BYTES, MIN_FREE_FILES = 1 << 20, 50
 _plan_by_settings: dict[str, plan.Plan] = {}
 
 
@@ -57,8 +57,8 @@ def check_folders(writes: bool) -> None:
             )
         disk = os.statvfs(place)
         free_bytes = disk.f_bavail * disk.f_frsize
-        few_files = disk.f_files and disk.f_favail < LEAST_FREE_FILES  # some disks count none
-        if few_files or free_bytes < LEAST_FREE_BYTES:
+        few_files = disk.f_files and disk.f_favail < MIN_FREE_FILES  # some disks count none
+        if few_files or free_bytes < MIN_FREE_BYTES:
             left = (
                 f"{disk.f_favail} more files can be made (df -i)"
                 if few_files

@@ -160,10 +160,10 @@ def study(config: dict[str, Any]) -> Study:
         excluded += left_out
         most, target = repeats.read_repeats(block.get("repeats", config["repeats"]))
         planned += len(combinations) * most
-        if planned > config_schema.MOST_RUNS:
+        if planned > config_schema.MAX_RUNS:
             raise ConfigError(
                 f"{where}.repeats: {most} of {len(combinations)} combinations are, with the blocks "
-                f"before, {planned} runs; expected at most {config_schema.MOST_RUNS}"
+                f"before, {planned} runs; expected at most {config_schema.MAX_RUNS}"
             )
         if target and target.fewest > most:
             raise ConfigError(f"{where}.repeats: min {target.fewest} is above max {most}")

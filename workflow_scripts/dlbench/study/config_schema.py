@@ -20,9 +20,9 @@ from dlbench.study import yaml_files
 from dlbench.study.runs import FIELDS, PLUGIN_FOLDERS
 from dlbench.trainer import engine
 
-MOST_SHOWN = 200  # characters of a value
-MOST_MISTAKES = 50  # that are said at once
-MOST_RUNS = 100_000  # of a study, and combinations of a block
+MAX_SHOWN = 200  # characters of a value
+MAX_MISTAKES = 50  # that are said at once
+MAX_RUNS = 100_000  # of a study, and combinations of a block
 SCHEMA_FILE = Path(__file__).with_name("config.schema.json")
 
 
@@ -81,9 +81,9 @@ def check_size(config: Mapping[str, Any]) -> None:
             count = size(value)
         except RecursionError as error:
             raise ConfigError(f"{key}: lists or mappings that are nested too deep") from error
-        if count > yaml_files.MOST_VALUES:
+        if count > yaml_files.MAX_VALUES:
             raise ConfigError(
-                f"{key}: it unfolds to {count} values; expected at most {yaml_files.MOST_VALUES}"
+                f"{key}: it unfolds to {count} values; expected at most {yaml_files.MAX_VALUES}"
             )
 
 
@@ -109,13 +109,13 @@ def check_product(lengths: Mapping[str, int], where: str) -> None:
     """Check the number of combinations of fields with these numbers of values.
 
     Raises:
-        ConfigError: more than MOST_RUNS.
+        ConfigError: more than MAX_RUNS.
     """
     count = math.prod(lengths.values())
-    if count > MOST_RUNS:
+    if count > MAX_RUNS:
         factors = [f"{length} values of {key}" for key, length in lengths.items() if length > 1]
         raise ConfigError(
-            f"{where}: {' x '.join(factors)} are {count} combinations; expected at most {MOST_RUNS}"
+            f"{where}: {' x '.join(factors)} are {count} combinations; expected at most {MAX_RUNS}"
         )
 
 
@@ -123,7 +123,7 @@ def _violations(config):
     """A line for each breach of the schema."""
     validator = jsonschema.Draft202012Validator(schema())
     errors = sorted(
-        itertools.islice(validator.iter_errors(config), MOST_MISTAKES),
+        itertools.islice(validator.iter_errors(config), MAX_MISTAKES),
         key=lambda e: (list(map(str, e.path)), e.message),
     )
     return [line for error in errors for line in _messages_of(error, config)]
@@ -190,7 +190,7 @@ def _messages_of(error, config):
         return [
             f"{prefix}unknown key {key!r}{phrases.did_you_mean(key, keys)}; "
             f"there are: {', '.join(sorted(keys))}"
-            for key in itertools.islice((key for key in value if key not in keys), MOST_MISTAKES)
+            for key in itertools.islice((key for key in value if key not in keys), MAX_MISTAKES)
         ]
     if rule == "required":
         # A misspelt key is reported once, as unknown, and not as missing too.
@@ -207,7 +207,7 @@ def _messages_of(error, config):
         rule, allowed = "enum", error.schema["then"]["enum"]
     expected = EXPECTED.get(rule, lambda *_: error.message)(allowed, error)
     shown = json.dumps(value, default=str)
-    shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]} ..."
+    shown = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]} ..."
     return [f"{prefix}expected {expected}, found {shown}{_hint(error)}"]
 
 

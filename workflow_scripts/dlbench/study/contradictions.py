@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MOST_DIFFERENCE = 0.02  # relative, beyond what `rate_uncertainty` allows
-MOST_DEVICES = 2**20  # by which a ratio may be explained
+MAX_DEVICES = 2**20  # by which a ratio may be explained
 REASON = "contradicts"
 COMPARED = ("images_per_second", "step_time_mean_s", "global_batch")
 WITHHELD = {
@@ -68,7 +68,7 @@ as much, as if one were of a single device or process and the other of 8'
     difference = f"{larger:.3g} times as much"
     if larger < 2:
         difference = f"{100 * (larger - 1):.3g} % apart"
-    whole = round(larger) if larger < MOST_DEVICES else 0
+    whole = round(larger) if larger < MAX_DEVICES else 0
     if whole >= 2 and abs(larger / whole - 1) <= MOST_DIFFERENCE:
         difference += f", as if one were of a single device or process and the other of {whole}"
     return (

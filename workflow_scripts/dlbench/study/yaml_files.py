@@ -19,7 +19,7 @@ from dlbench import Error
 
 NUMBER = re.compile(r"\s*[-+]?\d+(\.\d*)?\s*")
 SAFE_DEPTH = 1000  # of nested lists and mappings, for libyaml
-MOST_VALUES = 300_000  # that a document may have, aliases expanded
+MAX_VALUES = 300_000  # that a document may have, aliases expanded
 POWER = re.compile(r"([-+]?\d+(?:\.\d*)?)[eE]([-+]?\d+)")
 
 
@@ -155,10 +155,10 @@ def _check_and_count(loader, node, path, sizes):
         counts, lines = [], {}
         for key, below in node.value:
             count, line = _check_and_count(loader, below, path, sizes), key.start_mark.line + 1
-            if count > MOST_VALUES:
+            if count > MAX_VALUES:
                 raise Error(
                     f"{path}, line {line}: {getattr(key, 'value', 'a key')} unfolds to {count} "
-                    f"values (by & and *); expected at most {MOST_VALUES}"
+                    f"values (by & and *); expected at most {MAX_VALUES}"
                 )
             counts += [count, _check_and_count(loader, key, path, sizes)]
             if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":

@@ -43,8 +43,8 @@ Files are merged in this order: `config.yaml`, `site.yaml` if it exists, and tho
 `--configfile`. A later file replaces mappings key by key, and everything else as a whole. Defaults
 are those of `config.yaml`. Unknown keys and impossible values are reported before any training.
 
-A file has at most {yaml_files.MOST_VALUES} values, where each alias (`*`) counts as what it stands
-for, and a study at most {config_schema.MOST_RUNS} runs. More is refused, with number and key,
+A file has at most {yaml_files.MAX_VALUES} values, where each alias (`*`) counts as what it stands
+for, and a study at most {config_schema.MAX_RUNS} runs. More is refused, with number and key,
 before it is unfolded; of a file given with `--configfile` once Snakemake has read it.
 """
 AXES_HEAD = """## Axes
