@@ -20,7 +20,7 @@ from dlbench.common.files import read_json
 from . import REPOSITORY, checks, device, page, suite
 from .suite import ALONE, BESIDE, CHECKS, FAILED, LAST
 
-BESIDE_CORES, MOST_BESIDE = 2, 8  # cores for each check that may run beside others; most of these
+BESIDE_CORES, MAX_BESIDE = 2, 8  # cores for each check that may run beside others; most of these
 
 
 def main() -> None:
@@ -77,7 +77,7 @@ def run(names, there, minutes, file, options=()):
     for name in (name for name in names if CHECKS[name].when == ALONE):
         one(name)
         keep()
-    workers = max(1, min(MOST_BESIDE, len(os.sched_getaffinity(0)) // BESIDE_CORES))
+    workers = max(1, min(MAX_BESIDE, len(os.sched_getaffinity(0)) // BESIDE_CORES))
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         beside = [pool.submit(one, name) for name in names if CHECKS[name].when == BESIDE]
         for future in concurrent.futures.as_completed(beside):

@@ -26,7 +26,7 @@ from .device import Device
 
 PASSED, FAILED, NOT_POSSIBLE = STATUSES = ("passed", "failed", "not possible")
 ALONE, BESIDE, LAST = "alone", "beside", "last"
-MOST_LETTERS = 400  # of a message
+MAX_LETTERS = 400  # of a message
 SLOWER = 5  # limits of checks on CPUs, which may have others to compute for
 
 
@@ -196,7 +196,7 @@ def _ended_late(process, limit_s):
 def _message(text):
     """A text for the results: one line, without secrets and without the names of single GPUs."""
     plain = _UUID.sub("GPU-(uuid)", redaction.redact(" ".join(text.split())))
-    return terminal.message(plain, MOST_LETTERS)
+    return terminal.message(plain, MAX_LETTERS)
 
 
 def frameworks() -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from .figure import Figure
 from .programs import FILES, PROGRAMS
 
 FILE, PAGE = REPOSITORY / "docs/performance.json", REPOSITORY / "docs/performance.md"
-MOST_OTHERS = 0.05  # of the cores: beyond it a machine was not quiet
+MAX_OTHERS = 0.05  # of the cores: beyond it a machine was not quiet
 HEAD = """# Performance
 
 How fast dlbench itself is: what it adds to a training, and its programs beside those of others and
@@ -66,7 +66,7 @@ def page(results: dict[str, Any]) -> str:
     """The page as Markdown."""
     programs = results["programs"]
     minutes = sum(program.minutes for program in PROGRAMS.values() if not program.needs)
-    parts = [HEAD.format(minutes=minutes, quiet=round(100 * MOST_OTHERS)), _summary(programs)]
+    parts = [HEAD.format(minutes=minutes, quiet=round(100 * MAX_OTHERS)), _summary(programs)]
     parts += [_section(name, programs.get(name)) for name in PROGRAMS]
     parts.append(_sessions(results["sessions"]))
     return "\n".join(parts)
@@ -117,7 +117,7 @@ def _section(name, program):
 def quiet(program: dict[str, Any]) -> bool:
     """Whether others left the machine alone while a program ran, as far as that was seen."""
     others = program["others_cpu_cores"]
-    return others is not None and others <= MOST_OTHERS * program["cores"]
+    return others is not None and others <= MAX_OTHERS * program["cores"]
 
 
 def _subject(name):

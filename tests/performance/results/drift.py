@@ -24,7 +24,7 @@ from support.comparisons.simulated_drift import MARGIN, SHARED, drawn, outcome
 from .. import bench
 
 DRIFTS, SCATTERS, REPEATS = (0, 0.01, 0.03, 0.1), (0.005, 0.01, 0.02, 0.03), (3, 5, 10)
-LEAST, MOST, MOST_FALSE = 0.92, 0.97, 0.06
+LEAST, MOST, MAX_FALSE = 0.92, 0.97, 0.06
 
 
 def main():
@@ -47,7 +47,7 @@ def main():
         worst = max(list(found.values())[:2], key=lambda one: one["false"])
         told = found[math.log1p(0.05)]
         out = _beyond(covered, 3 * studies, LEAST, MOST)
-        out |= _beyond(worst["false"], studies, 0, MOST_FALSE)
+        out |= _beyond(worst["false"], studies, 0, MAX_FALSE)
         beyond += out
         covers.append(covered)
         falses.append(worst["false"])

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import traceback
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 
 
 def main(number, *modules):
@@ -34,7 +34,7 @@ def main(number, *modules):
     gc.freeze()
     gc.enable()
     while True:
-        message, ends, *_ = socket.recv_fds(connection, MOST_BYTES, 2)
+        message, ends, *_ = socket.recv_fds(connection, MAX_BYTES, 2)
         if not message:
             return
         pid = os.fork()

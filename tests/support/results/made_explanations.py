@@ -109,5 +109,5 @@ def of_conditions():
 def baseline(run, time_s, **changes):
     """The baseline of an all-reduce of the gradients of a run, as a row of their table."""
     made = {name: run[name] for name in expected_scaling.MATCHED}
-    made |= {"measure": expected_scaling.MEASURE, "size_bytes": GRADIENT_BYTES, "time_s": time_s}
+    made |= {"measure": all_reduce.MEASURE, "size_bytes": GRADIENT_BYTES, "time_s": time_s}
     return made | {"time_low_s": 0.9 * time_s, "time_high_s": 1.1 * time_s} | changes

@@ -6,7 +6,7 @@ import pytest
 
 from dlbench.records import run_record
 
-MOST_APART = 0.005  # of the whole
+MAX_APART = 0.005  # of the whole
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -21,6 +21,6 @@ def accounts_add_up(tmp_path_factory):
             continue  # damaged by a test
         if parts_s := summary.get("account_s"):
             told_s, wall_s = math.fsum(parts_s.values()), summary["wall_s"]
-            if abs(told_s - wall_s) > MOST_APART * wall_s:
+            if abs(told_s - wall_s) > MAX_APART * wall_s:
                 apart[str(path)] = (told_s, wall_s, parts_s)
     assert not apart

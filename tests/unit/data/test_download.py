@@ -218,7 +218,7 @@ def test_a_server_that_sends_too_slowly_is_given_up_also_where_connections_break
     server, path, monkeypatch, drop_after
 ):
     monkeypatch.setattr(download, "RATE_OVER_S", 0.3)
-    monkeypatch.setattr(download, "LEAST_BYTES_PER_S", 1e6)
+    monkeypatch.setattr(download, "MIN_BYTES_PER_S", 1e6)
     server.pause_s, server.drop_after = 0.1, drop_after
     with pytest.raises(DownloadError, match=r"sent \d+ bytes a second for \d+ s, less than"):
         fetch_file([server.url()], path)

@@ -51,7 +51,7 @@ def test_a_dataset_may_raise_the_limit_of_what_is_fetched(tmp_path, monkeypatch)
     source.write_bytes(bytes(9))
     entry = {"bytes": None, "sha256": None, "md5": None, "urls": [source.as_uri()]}
     dataset = plugins.load("datasets", "cifar10")
-    monkeypatch.setattr(fetch_dataset.download, "MOST_BYTES", 5)
+    monkeypatch.setattr(fetch_dataset.download, "MAX_BYTES", 5)
     for more, fits in (({}, False), ({"most_bytes": 8}, False), ({"most_bytes": 9}, True)):
         monkeypatch.setattr(dataset, "FILES", {"x.bin": entry | more})
         fetched = contextlib.nullcontext() if fits else pytest.raises(DownloadError, match="beyond")

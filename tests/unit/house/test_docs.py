@@ -38,8 +38,8 @@ FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 ABSOLUTE = re.compile(r"(?<![\w:/.<{}~$*+)\]-])/([A-Za-z_][\w.-]*)/[\w.-]")
 OF_EVERY_LINUX = {"bin", "dev", "etc", "opt", "proc", "sys", "usr", "var"}
 OF_EXAMPLES = {"apps", "data", "home", "scratch", "study"}
-MOST_IMAGE_BYTES = 300_000
-MOST_README_LINES = 180
+MAX_IMAGE_BYTES = 300_000
+MAX_README_LINES = 180
 # Files of the reader's own in commands and configs.
 THEIRS = ("my_study.yaml", "study.yaml", "mine", "ours", "oursite", "my_models", "theirs", "FOLDER")
 # Programs of others that code blocks start.
@@ -105,7 +105,7 @@ def test_every_page_is_reached_from_the_readme_and_those_of_the_docs_are_listed(
 def test_images_are_small_and_all_of_them_are_shown():
     shown = {t for page in PAGES for t, _ in links(page) if t.suffix in (".png", ".svg")}
     assert shown == set((REPOSITORY / "docs").rglob("*.png"))
-    assert max(image.stat().st_size for image in shown) < MOST_IMAGE_BYTES
+    assert max(image.stat().st_size for image in shown) < MAX_IMAGE_BYTES
 
 
 def absolute(text):
@@ -129,7 +129,7 @@ def test_paths_of_a_particular_machine_would_be_noticed():
 
 
 def test_the_readme_is_short():
-    assert len((REPOSITORY / "README.md").read_text().splitlines()) <= MOST_README_LINES
+    assert len((REPOSITORY / "README.md").read_text().splitlines()) <= MAX_README_LINES
 
 
 def test_the_pages_made_from_the_code_are_current():

@@ -17,7 +17,7 @@ from support.machines.paths import REPOSITORY
 LIBRARY = plugins.LIBRARY
 FILES = sorted(path.relative_to(LIBRARY).as_posix() for path in LIBRARY.rglob("*.py"))
 ROOMS = sorted({file.split("/")[0] for file in FILES} - {"__init__.py"})
-MOST_FILES, MOST_LINES = 20, 400
+MAX_FILES, MAX_LINES = 20, 400
 FRAMEWORKS = {"tensorflow", "keras", "jax", "torch"}
 # Rooms and files that a Python which has the standard library and NumPy alone must import.
 ALONE = (
@@ -77,7 +77,7 @@ def test_every_room_has_a_floor_and_the_library_holds_nothing_beside_rooms():
 def test_no_folder_has_more_files_than_one_overlooks():
     for folder in {path.parent for path in LIBRARY.rglob("*.py")}:
         files = [path for path in folder.iterdir() if path.is_file()]
-        assert len(files) <= MOST_FILES, folder
+        assert len(files) <= MAX_FILES, folder
 
 
 @pytest.mark.parametrize("folder", [PROGRAMS, TESTS], ids=lambda folder: folder.name)
@@ -86,7 +86,7 @@ def test_no_file_is_longer_than_one_reads_at_once(folder):
         path.relative_to(folder).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
         for path in folder.rglob("*.py")
     }
-    assert not {file: count for file, count in lines.items() if count > MOST_LINES}
+    assert not {file: count for file, count in lines.items() if count > MAX_LINES}
 
 
 def test_every_file_that_tests_share_is_in_the_folder_of_its_topic_and_listed():

@@ -34,7 +34,7 @@ RUNS_CODE = {
 }  # fmt: skip
 CODE_IN_DATA = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
 MORE_ADDRESSES_BYTES = 2 << 30
-MOST_GROWN_BYTES = 200 << 20
+MAX_GROWN_BYTES = 200 << 20
 FORK = multiprocessing.get_context("fork")
 
 
@@ -129,7 +129,7 @@ def say_what_it_comes_to(call, told):
     except Error as error:
         said = f"refused: {error}"
     grown = most_resident() - before
-    told.send(said if grown < MOST_GROWN_BYTES else f"it took {grown} bytes; {said}")
+    told.send(said if grown < MAX_GROWN_BYTES else f"it took {grown} bytes; {said}")
 
 
 def most_resident():

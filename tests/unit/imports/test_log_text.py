@@ -4,7 +4,7 @@ import pytest
 
 from dlbench.common import plugins
 from dlbench.imports import import_logs, log_text
-from dlbench.imports.log_file import MOST_LINE_BYTES, LogFile
+from dlbench.imports.log_file import MAX_LINE_BYTES, LogFile
 from support.logs import rewritten_logs
 from support.logs.log_samples import KINDS
 from support.logs.reading_logs import described
@@ -30,7 +30,7 @@ def test_a_log_reads_alike_however_it_was_written(tmp_path, kind, writing):
 
 def test_a_line_that_is_written_over_for_hours_does_not_fill_memory(tmp_path):
     bar = b"\r 50%|#####     | 5/10 [00:01<00:01]"
-    (tmp_path / "log").write_bytes(bar * (2 * MOST_LINE_BYTES // len(bar)) + b"the end\nmore\n")
+    (tmp_path / "log").write_bytes(bar * (2 * MAX_LINE_BYTES // len(bar)) + b"the end\nmore\n")
     assert list(LogFile(tmp_path / "log").lines()) == [(1, "the end"), (2, "more")]
 
 

@@ -17,10 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlbench.analysis.scaling_series import Point, Series
+from dlbench.baselines import all_reduce
 from dlbench.tables.cells import Row, is_absent
 
-MEASURE = "all_reduce"
-GRADIENT_BYTES = 4  # of a parameter: float32, also where products are of fewer bits
 # Columns in which a baseline equals the runs of a point.
 MATCHED = (
     *("framework", "framework_version", "environment", "runtime", "runtime_options"),
@@ -102,7 +101,9 @@ def all_reduced_bytes(run: Row) -> int | None:
     if gathered is not None and reduced is not None and not is_absent(gathered + reduced):
         return int(gathered + reduced) // 2
     parameters = run.get("parameters")
-    return None if is_absent(parameters) or not parameters else GRADIENT_BYTES * int(parameters)
+    if is_absent(parameters) or not parameters:
+        return None
+    return all_reduce.NUMBER_BYTES * int(parameters)
 
 
 def exchange_s(run: Row, baselines: Sequence[Row], column: str = "time_s") -> float | None:
@@ -115,7 +116,7 @@ def exchange_s(run: Row, baselines: Sequence[Row], column: str = "time_s") -> fl
     size_bytes = all_reduced_bytes(run)
     if size_bytes is None:
         return None
-    matching = [row for row in baselines if row["measure"] == MEASURE and _matches(row, run)]
+    matching = [row for row in baselines if row["measure"] == all_reduce.MEASURE and _matches(row, run)]
     times_s = {row["size_bytes"]: row[column] for row in matching if not is_absent(row.get(column))}
     return interpolated_s(times_s, size_bytes) if times_s else None
 

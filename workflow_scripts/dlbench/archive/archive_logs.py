@@ -16,7 +16,7 @@ from dlbench.archive import verify_archive
 from dlbench.archive.verify_archive import Bag
 from dlbench.records import rereading, run_record
 
-MOST_LOG_BYTES = 1 << 30  # parsing holds all events of a run in memory
+MAX_LOG_BYTES = 1 << 30  # parsing holds all events of a run in memory
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def compare(bag: Bag) -> LogComparison:
         if not verify_archive.RECORD.fullmatch(name):
             continue
         record = run_record.parsed(
-            bag.read(f"{bags.PAYLOAD}/{name}", verify_archive.MOST_RECORD_BYTES), name
+            bag.read(f"{bags.PAYLOAD}/{name}", verify_archive.MAX_RECORD_BYTES), name
         )
         if record["parser_version"] != run_record.PARSER_VERSION:
             others[record["parser_version"]] += 1
@@ -74,7 +74,7 @@ def _differences(bag, name, record):
     with tempfile.TemporaryDirectory() as folder:
         for log in record["files"]:
             size = bag.entries[f"{prefix}{log}"].file_size
-            if size > MOST_LOG_BYTES:
+            if size > MAX_LOG_BYTES:
                 return [f"{name}: {log} has {size} bytes: too many to be read"]
             with open(Path(folder, log), "wb") as file:
                 file.writelines(bag.blocks(f"{prefix}{log}"))

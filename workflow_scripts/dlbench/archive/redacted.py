@@ -19,7 +19,7 @@ from dlbench.machine import redaction
 TEXTS = re.compile(r"as_given/.+|results/(?:runs|batches)/.+/output/.+|results/.+\.log")
 # Code of users, which may contain a key.
 CODE = ("trainers/", "own/", "references/")
-LEAST_SECRET_LETTERS = 6  # shorter secrets are not searched for: many words contain them
+MIN_SECRET_LETTERS = 6  # shorter secrets are not searched for: many words contain them
 BLOCK_BYTES = 1 << 20
 
 
@@ -34,7 +34,7 @@ def secrets_of(*settings: Any) -> list[str]:
     for content in settings:
         redaction.redact_settings(content, hide)
     texts = {secret.strip("\"'") for secret in secrets} - {redaction.HIDDEN}
-    return sorted((n for n in texts if len(n) >= LEAST_SECRET_LETTERS), key=lambda n: (-len(n), n))
+    return sorted((n for n in texts if len(n) >= MIN_SECRET_LETTERS), key=lambda n: (-len(n), n))
 
 
 def redact_files(

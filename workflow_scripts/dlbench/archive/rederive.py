@@ -152,7 +152,7 @@ def _run_cost(bag, name):
     Raises:
         Error: this version cannot read the record.
     """
-    record = json.loads(bag.read(f"data/{name}", verify_archive.MOST_RECORD_BYTES))
+    record = json.loads(bag.read(f"data/{name}", verify_archive.MAX_RECORD_BYTES))
     try:
         run, seconds = Run(**record["spec"]), record["summary"].get("duration_s")
         numbers = (run.nodes, run.devices_per_node, run.repeat, seconds or 0)

@@ -27,10 +27,10 @@ from dlbench.archive.bag import BLOCK_BYTES, DECLARATION, MANIFEST, PAYLOAD, TAG
 from dlbench.records import run_record
 
 # Unpacked over packed bytes: deflate reaches 1032, logs with equal steps about 30.
-MOST_RATIO, SMALL_BYTES = 200, 1 << 20
-MOST_FILES, MOST_DIRECTORY_BYTES = 500_000, 200 << 20
-MOST_OF_A_KIND, MOST_LINES = 5, 100  # problems that are printed
-MOST_TAG_BYTES, MOST_RECORD_BYTES = 200 << 20, 16 << 20
+MAX_RATIO, SMALL_BYTES = 200, 1 << 20
+MAX_FILES, MAX_DIRECTORY_BYTES = 500_000, 200 << 20
+MAX_OF_A_KIND, MAX_LINES = 5, 100  # problems that are printed
+MAX_TAG_BYTES, MAX_RECORD_BYTES = 200 << 20, 16 << 20
 DEFAULT_LIMIT_BYTES = 100 * 10**9
 DAMAGE = (
     zipfile.BadZipFile,
@@ -73,7 +73,7 @@ class Bag:
         prefix = f"{PAYLOAD}/"
         return sorted(n.removeprefix(prefix) for n in self.entries if n.startswith(prefix))
 
-    def read(self, name: str, most_bytes: int = MOST_TAG_BYTES) -> bytes:
+    def read(self, name: str, most_bytes: int = MAX_TAG_BYTES) -> bytes:
         """The content of a small file.
 
         Raises:
@@ -141,17 +141,17 @@ def problems(bag: Bag) -> list[str]:
 
 
 def summarise(problems: list[str]) -> list[str]:
-    """The problems in few lines: of each kind the first MOST_OF_A_KIND files, and how many more."""
+    """The problems in few lines: of each kind the first MAX_OF_A_KIND files, and how many more."""
     kinds: Counter[str] = Counter()
     lines = []
     for problem in problems:
         kind = problem.partition(": ")[2]
         kinds[kind] += 1
-        if kinds[kind] <= MOST_OF_A_KIND:
+        if kinds[kind] <= MAX_OF_A_KIND:
             lines.append(problem)
-    more = {kind: count - MOST_OF_A_KIND for kind, count in kinds.items() if count > MOST_OF_A_KIND}
-    lines = lines[:MOST_LINES] + [f"and {count} more: {kind}" for kind, count in more.items()]
-    left = len(problems) - sum(more.values()) - MOST_LINES
+    more = {kind: count - MAX_OF_A_KIND for kind, count in kinds.items() if count > MAX_OF_A_KIND}
+    lines = lines[:MAX_LINES] + [f"and {count} more: {kind}" for kind, count in more.items()]
+    left = len(problems) - sum(more.values()) - MAX_LINES
     return lines + ([f"and {left} more problems"] if left > 0 else [])
 
 
@@ -243,8 +243,8 @@ def _check_directory(path, size):
     if length == 0xFFFFFFFF:
         wide = tail.rfind(b"PK\x06\x06", 0, at)
         length = struct.unpack_from("<Q", tail, wide + 40)[0] if wide >= 0 else size
-    if length > MOST_DIRECTORY_BYTES:
-        raise Refused(f"{path}: its directory has {length} bytes; expected {MOST_DIRECTORY_BYTES}")
+    if length > MAX_DIRECTORY_BYTES:
+        raise Refused(f"{path}: its directory has {length} bytes; expected {MAX_DIRECTORY_BYTES}")
 
 
 def _check_entries(entries, path):
@@ -281,12 +281,12 @@ def _unsafe(name):
 
 
 def _check_sizes(entries, size, limit_bytes, path):
-    if len(entries) > MOST_FILES:
-        raise Refused(f"{path}: {len(entries)} files; expected up to {MOST_FILES}")
+    if len(entries) > MAX_FILES:
+        raise Refused(f"{path}: {len(entries)} files; expected up to {MAX_FILES}")
     total = sum(entry.file_size for entry in entries)
     if total > limit_bytes:
         raise Refused(f"{path}: {total} bytes unpacked; the limit is {limit_bytes} (--limit-gb)")
-    if total > MOST_RATIO * size + SMALL_BYTES:
+    if total > MAX_RATIO * size + SMALL_BYTES:
         raise Refused(f"{path}: {total} bytes packed into {size}: a decompression bomb")
     # Entries that share bytes are the other kind of bomb.
     end = 0
@@ -353,7 +353,7 @@ def _total_problems(bag):
 def _record_problems(bag, name, run_id, sizes):
     """One line for each problem of a run's record or of the files that it names."""
     try:
-        content = bag.read(f"{PAYLOAD}/{name}", MOST_RECORD_BYTES)
+        content = bag.read(f"{PAYLOAD}/{name}", MAX_RECORD_BYTES)
         record = run_record.parsed(content, name)
         if record["run_id"] != run_id:
             return [f"{name}: the record of {record['run_id']}, in the folder of {run_id}"]

@@ -47,7 +47,7 @@ ORDER = (
     *("results/runs/", "results/batches/", records_list.PATH, "results/imports/"),
     *("results/tables/", "results/figures/", "results/rep"),
 )
-MOST_NAMED = 10  # files with secrets that are listed
+MAX_NAMED = 10  # files with secrets that are listed
 SECRETS_HINT = (
     "Only secrets whose name or form is known are found: look through config.yaml, as_given/ and "
     "what programs printed before you publish it."
@@ -77,17 +77,17 @@ class ArchiveSummary:
         redacted = [*self.redacted.items()]
         lines = [
             f"  {phrases.counted(count, 'secret')} hidden in {name}"
-            for name, count in redacted[:MOST_NAMED]
+            for name, count in redacted[:MAX_NAMED]
         ]
-        if len(redacted) > MOST_NAMED:
-            lines.append(f"  and in {len(redacted) - MOST_NAMED} more: archive.json has them all")
+        if len(redacted) > MAX_NAMED:
+            lines.append(f"  and in {len(redacted) - MAX_NAMED} more: archive.json has them all")
         lines += [
             f"  a secret stays in {name}, since results name the file's digest: remove the secret "
             "there, and train the runs that depend on the file again"
-            for name in self.unredacted[:MOST_NAMED]
+            for name in self.unredacted[:MAX_NAMED]
         ]
-        if len(self.unredacted) > MOST_NAMED:
-            lines.append(f"  and in {len(self.unredacted) - MOST_NAMED} more")
+        if len(self.unredacted) > MAX_NAMED:
+            lines.append(f"  and in {len(self.unredacted) - MAX_NAMED} more")
         return [*lines, SECRETS_HINT]
 
 

@@ -5,7 +5,7 @@
 - An attempt makes progress if it gets beyond the furthest byte so far. After a few attempts without
   progress, e.g. with a server that always sends the first bytes again, the next mirror is tried.
 - A file that is not the published one is kept as FILE.bad.
-- A file whose size is not published may have MOST_BYTES; a mirror that sends too slowly is given
+- A file whose size is not published may have MAX_BYTES; a mirror that sends too slowly is given
   up.
 """
 
@@ -31,8 +31,8 @@ from dlbench.data.transports import Response, TransportError
 FRUITLESS_ATTEMPTS = 5  # in a row, on one mirror
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 30.0  # after fruitless attempts, doubled each time
 PROGRESS_EVERY_S = 5.0
-MOST_BYTES = 4 << 30  # of a file whose size is not published
-LEAST_BYTES_PER_S, RATE_OVER_S = (
+MAX_BYTES = 4 << 30  # of a file whose size is not published
+MIN_BYTES_PER_S, RATE_OVER_S = (
     1000.0,
     60.0,
 )  # a mirror must send at least this rate, as a mean over this time
@@ -55,7 +55,7 @@ def fetch_file(
     sha256: str | None = None,
     md5: str | None = None,
     *,
-    most_bytes: int = MOST_BYTES,
+    most_bytes: int = MAX_BYTES,
     report: Callable[[str], None] = print_line,
     offline: bool = False,
 ) -> dict[str, Any]:
@@ -287,10 +287,10 @@ class _Transfer:
         if now - since_s < RATE_OVER_S:
             return
         rate = (self._arrived - before) / (now - since_s)
-        if rate < LEAST_BYTES_PER_S:
+        if rate < MIN_BYTES_PER_S:
             raise TransportError(
                 f"sent {rate:.0f} bytes a second for {now - since_s:.0f} s, less than the minimum "
-                f"of {LEAST_BYTES_PER_S:.0f}"
+                f"of {MIN_BYTES_PER_S:.0f}"
             )
         self._rate_from = now, self._arrived
 

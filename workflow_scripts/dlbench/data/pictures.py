@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import PIL.Image
 
 CHECKS = ("none", "header", "decode")
-MOST_PIXELS = 178_956_970  # twice Pillow's limit, beyond which it suspects an attack
+MAX_PIXELS = 178_956_970  # twice Pillow's limit, beyond which it suspects an attack
 START, END = b"\xff\xd8", b"\xff\xd9"
 SOS = 0xDA  # start of scan
 # Baseline, extended and progressive; TensorFlow decodes no lossless or arithmetic coding.
@@ -137,9 +137,9 @@ def _frame(marker, fields, where):
 
 
 def _check_size(height, width, where):
-    if not 0 < height * width <= MOST_PIXELS:
+    if not 0 < height * width <= MAX_PIXELS:
         raise PictureError(
-            f"{where}: expected 1 to {MOST_PIXELS} pixels, found {width} x {height}: its header "
+            f"{where}: expected 1 to {MAX_PIXELS} pixels, found {width} x {height}: its header "
             "is damaged, or it is made to exhaust memory"
         )
 

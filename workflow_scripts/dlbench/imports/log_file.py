@@ -15,9 +15,9 @@ from dlbench.imports import log_text
 
 HEAD_BYTES = 65_536
 BLOCK_BYTES = 2**18
-MOST_LINE_BYTES = 16 * 2**20
-MOST_BYTES = 8 * 2**30  # of an unpacked log
-MOST_RATIO = 200  # of unpacked to packed bytes; text with numbers has 5 to 30
+MAX_LINE_BYTES = 16 * 2**20
+MAX_BYTES = 8 * 2**30  # of an unpacked log
+MAX_RATIO = 200  # of unpacked to packed bytes; text with numbers has 5 to 30
 ANY_RATIO_BYTES = 64 * 2**20  # smaller logs may have any ratio
 CONTROLS = bytes({*range(32)} - {*b"\t\n\r\f\b\x1b"})
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
@@ -122,7 +122,7 @@ class LogFile:
             rest += chunk[:end] if end else chunk
             if not end:
                 rest = log_text.last_writing(rest)
-            if len(rest) > MOST_LINE_BYTES:
+            if len(rest) > MAX_LINE_BYTES:
                 raise self._too_long(number)
             if not end:
                 continue
@@ -148,7 +148,7 @@ class LogFile:
         return LogError(f"{self.path}, line {line}: {reason}")
 
     def _too_long(self, line):
-        return self.error(line, f"longer than {MOST_LINE_BYTES} bytes: is this a log?")
+        return self.error(line, f"longer than {MAX_LINE_BYTES} bytes: is this a log?")
 
     def _opened(self):
         file = open(self.path, "rb")  # noqa: SIM115
@@ -163,11 +163,11 @@ class LogFile:
             with self._opened() as file:
                 for part in parts(file):
                     total += len(part)
-                    if total > MOST_BYTES:
-                        raise LogError(f"{self.path}: more than {MOST_BYTES} bytes of log")
-                    if total > max(ANY_RATIO_BYTES, MOST_RATIO * size):
+                    if total > MAX_BYTES:
+                        raise LogError(f"{self.path}: more than {MAX_BYTES} bytes of log")
+                    if total > max(ANY_RATIO_BYTES, MAX_RATIO * size):
                         raise LogError(
-                            f"{self.path}: unpacks to more than {MOST_RATIO} times its "
+                            f"{self.path}: unpacks to more than {MAX_RATIO} times its "
                             f"{size} bytes: is this a log?"
                         )
                     yield part

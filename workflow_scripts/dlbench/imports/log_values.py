@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.csv
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-MOST_COUNT = 2**31 - 1  # of devices, items in a batch, steps in a window
-MOST_TIME_S = 1e9  # of a run: 32 years
-MOST_NAMES = 20  # listed in one note
+MAX_COUNT = 2**31 - 1  # of devices, items in a batch, steps in a window
+MAX_TIME_S = 1e9  # of a run: 32 years
+MAX_NAMES = 20  # listed in one note
 CUT_SHORT = "no newline at its end, so it may be cut short"  # reason to leave a last line out
 
 
@@ -34,7 +34,7 @@ def real(value: Any, low: float = -math.inf, high: float = math.inf) -> float | 
     return number if low <= number <= high else None
 
 
-def count(value: Any, low: int = 1, high: int = MOST_COUNT) -> int | None:
+def count(value: Any, low: int = 1, high: int = MAX_COUNT) -> int | None:
     """The value as an int from `low` to `high`; None if it is no such whole number.
 
     >>> count("64"), count(64.0), count(0), count("6.5"), count("9" * 5000), count(None)
@@ -118,14 +118,14 @@ def csv_cells(line: str, separator: str = ",") -> list[str]:
 
 
 def list_names(names: Iterable[str]) -> str:
-    """Names in alphabetical order, at most MOST_NAMES of them.
+    """Names in alphabetical order, at most MAX_NAMES of them.
 
     >>> list_names(["b", "a"])
     'a, b'
     """
     names = sorted(names)
-    more = [f"and {len(names) - MOST_NAMES} more"] if len(names) > MOST_NAMES else []
-    return ", ".join(names[:MOST_NAMES] + more)
+    more = [f"and {len(names) - MAX_NAMES} more"] if len(names) > MAX_NAMES else []
+    return ", ".join(names[:MAX_NAMES] + more)
 
 
 class LeftOut:

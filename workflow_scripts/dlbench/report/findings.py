@@ -26,8 +26,8 @@ from dlbench.report import finding_words
 from dlbench.study import contradictions, learning_gates, wording
 from dlbench.study.runs import CONDITION
 from dlbench.tables import timing_sources
+from dlbench.tables.cells import Row
 
-Row = dict[str, Any]
 SHOWN, INDICATED, OPEN = "shown", "indicated", "open"
 EVIDENCE = (SHOWN, INDICATED, OPEN)
 MARGIN = 0.01  # of equivalence, where no comparison of the study says another

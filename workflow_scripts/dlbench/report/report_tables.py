@@ -18,8 +18,8 @@ from dlbench.report import findings
 from dlbench.study import contradictions, item_names, wording
 from dlbench.study.runs import CONDITION
 from dlbench.tables import cells, table_columns, timing_sources
+from dlbench.tables.cells import Row
 
-Row = dict[str, Any]
 LOW, HIGH = "_ci95_low", "_ci95_high"
 COLUMN_LABELS = {
     "top1": "top 1",

@@ -12,9 +12,9 @@ from dlbench.report import report_tables
 from dlbench.results import derived
 from dlbench.study import contradictions, wording
 from dlbench.tables import timing_sources
+from dlbench.tables.cells import Row
 from dlbench.trainer import engine
 
-Row = dict[str, Any]
 MAX_NOTES = 8
 MAX_PARTS = 3  # of the time of runs that are named
 CUDA = "CUDA runtime"  # its library cudart, as a fact of a run

@@ -27,7 +27,7 @@ from typing import Any
 
 from dlbench.imports.baseline_importers import Measurement
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import MOST_TIME_S, count, real
+from dlbench.imports.log_values import MAX_TIME_S, count, real
 
 LINE_MARKS = (b" busbw",)
 NAMED = re.compile(r"# Collective test (?:starting|concluded): (?:\S*/)?(\w+?)(?:_perf\w*)?\s*$")
@@ -38,10 +38,10 @@ HEADER = re.compile(r"#\s+(size\s+count\s+type\s.*?\btime\s+algbw\s+busbw\s+(?:#
 LABEL = re.compile(r"^(?:\[\d+,(\d+)\]<std(?:out|err)>:|\[?(\d{1,6})\]?:)")
 CONTENT = re.compile(r"^(?:.*?(?:>:|: ))??\s*(#.*|\d+\s+\d+\s.*)$")
 ALL_REDUCE = "all_reduce"
-MOST_DOUBT = 0.002  # of the factor by which an all-reduce is known, beyond printed digits
-LEAST_EXACT = 0.01  # digits that leave more open prove nothing
+MAX_DOUBT = 0.002  # of the factor by which an all-reduce is known, beyond printed digits
+MIN_EXACT = 0.01  # digits that leave more open prove nothing
 HALF_DIGIT = 0.005  # of bandwidths, GB/s
-MOST_ERROR = {"half": 1e-2, "float16": 1e-2, "bfloat16": 1e-2, "float": 1e-5, "double": 1e-12}
+MAX_ERROR = {"half": 1e-2, "float16": 1e-2, "bfloat16": 1e-2, "float": 1e-5, "double": 1e-12}
 
 
 def recognise(log: LogFile) -> bool:
@@ -109,11 +109,11 @@ class _Table:
             self._add_row(dict(zip(columns, text.split(), strict=False)), columns[-1])
 
     def _add_row(self, row, last):
-        size, seconds = count(row["size"], high=2**62), real(row.get("time"), 1e-6, MOST_TIME_S)
+        size, seconds = count(row["size"], high=2**62), real(row.get("time"), 1e-6, MAX_TIME_S)
         rates = [real(row.get(name), 0) for name in ("algbw", "busbw")]
         if None in (size, seconds, *rates, row.get(last)):
             return
-        allowed = MOST_ERROR.get(row["type"], 0.0) if last == "error" else 0.0
+        allowed = MAX_ERROR.get(row["type"], 0.0) if last == "error" else 0.0
         if row[last] != "N/A" and real(row[last], 0, allowed) is None:
             self.wrong += 1
             return
@@ -177,10 +177,10 @@ class _Table:
     def _is_all_reduce_of(self, devices):
         factor, doubt = self._factor()
         expected = 2 * (devices - 1) / devices
-        return abs(factor - expected) <= (MOST_DOUBT + doubt) * expected
+        return abs(factor - expected) <= (MAX_DOUBT + doubt) * expected
 
     def _disagrees(self, devices):
-        if not devices or devices < 2 or self._factor()[1] > LEAST_EXACT:
+        if not devices or devices < 2 or self._factor()[1] > MIN_EXACT:
             return False
         return not self._is_all_reduce_of(devices)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from dlbench.imports.baseline_importers import Measurement
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import MOST_TIME_S, count, real
+from dlbench.imports.log_values import MAX_TIME_S, count, real
 
 LINE_MARKS = (b"OSU MPI",)
 TITLE = re.compile(r"#\s*OSU MPI(?:-\w+)? (.+?)(?: Test)? v(\d[\w.]*)\s*$")
@@ -45,7 +45,7 @@ def read(log: LogFile, fields: Mapping[str, Any]) -> Iterator[Measurement]:
                 yield measurement
             measurement = _new_measurement(match[1], match[2])
         elif measurement and (match := ROW.match(line)):
-            size, value = count(match[1], high=2**62), real(match[2], 1e-9, MOST_TIME_S)
+            size, value = count(match[1], high=2**62), real(match[2], 1e-9, MAX_TIME_S)
             if size is None or value is None:
                 continue
             if measurement.measure in BANDWIDTHS.values():

@@ -1,9 +1,9 @@
-"""How much a Keras model computes for one item, by rules for its layers and Keras's operations.
+"""FLOPs of a Keras model for one item, by rules for its layers and Keras's operations.
 
-- The model is called on a symbol of one item, so that each layer is told shapes and computes
-  nothing. A layer without a rule of its own is what its `call` does, in the same way: layers,
-  operations of `keras.ops`.
-- A layer that calls the backend itself cannot be followed: it has no rule.
+- The model is called on a symbolic tensor (keras.KerasTensor) of one item, so that layers see shapes
+  and compute nothing. A layer without a rule counts as the layers and operations of `keras.ops` that
+  its `call` calls.
+- A layer that calls the backend directly cannot be followed: it has no rule.
 """
 
 import math
@@ -16,7 +16,7 @@ from keras import layers
 from dlbench.trainer import model_flops
 from dlbench.trainer.model_flops import ModelFlops, Tally
 
-# Layers that take values one by one, whatever they do with them.
+# Layers without matrix products, which count as nothing.
 ELEMENTWISE = tuple(
     getattr(layers, name)
     for name in (
@@ -27,7 +27,7 @@ ELEMENTWISE = tuple(
     )
     if hasattr(layers, name)  # some are newer than some Keras 3 in images
 )
-# Operations of Keras's that are more than value by value, for which there is no rule.
+# Keras operations that are not elementwise and have no rule.
 NO_RULE = {
     *("Outer", "Kron", "Correlate", "Vdot", "Corrcoef", "Cross"),
     *("Map", "Scan", "AssociativeScan", "WhileLoop", "ForiLoop", "Cond", "Switch"),
@@ -40,8 +40,8 @@ Shape = tuple[int, ...]
 
 
 def count(model: keras.Model, item_shape: tuple[int, ...]) -> ModelFlops:
-    """What a model that was built does for an item of a shape, in the forward pass."""
-    inputs = getattr(model, "inputs", None)  # one of a class of the user's own has none
+    """The work of a built model's forward pass for an item of a shape."""
+    inputs = getattr(model, "inputs", None)  # a subclass of keras.Model has none
     item = keras.KerasTensor((1, *item_shape), inputs[0].dtype if inputs else "float32")
     tally = Tally()
     _follow(tally, model, (item,), {})
@@ -49,11 +49,11 @@ def count(model: keras.Model, item_shape: tuple[int, ...]) -> ModelFlops:
 
 
 def _follow(tally, operation, arguments, named):
-    """Add what an operation's `call` does with symbols of these shapes."""
+    """Add the work of an operation's `call` on symbolic tensors of these shapes."""
     arguments, named = keras.tree.map_structure(_without_history, (tuple(arguments), dict(named)))
     try:
         calls = list(_calls(operation.call(*arguments, **named)))
-    except Exception as error:  # whatever a layer's own code makes of a symbol
+    except Exception as error:  # anything that the layer's code may raise for a symbolic tensor
         tally.add_unknown(_label(operation), f"{type(error).__name__}: {error}")
         return
     for call in calls:
@@ -64,14 +64,14 @@ def _follow(tally, operation, arguments, named):
 
 
 def _without_history(value):
-    """A symbol of the same shape with no history: where it is followed to, `_calls` ends."""
+    """A symbolic tensor of the same shape without history: `_calls` does not go beyond it."""
     if not isinstance(value, keras.KerasTensor):
         return value
     return keras.KerasTensor(value.shape, value.dtype)
 
 
 def _calls(outputs: Any) -> Iterator[Any]:
-    """All calls that led to symbols, each once: Keras's nodes."""
+    """All calls that led to symbolic tensors, each once: Keras's nodes."""
     waiting, seen = keras.tree.flatten(outputs), set()
     while waiting:
         history = getattr(waiting.pop(), "_keras_history", None)
@@ -85,7 +85,7 @@ def _calls(outputs: Any) -> Iterator[Any]:
 
 
 def _add(tally, call):
-    """Add what one call of a layer or an operation does."""
+    """Add the work of one call of a layer or an operation."""
     operation, arguments = call.operation, call.arguments.args
     if isinstance(operation, (keras.layers.Layer, keras.Function)):
         _add_layer(tally, operation, call)
@@ -120,7 +120,7 @@ def _add_layer(tally, layer, call):
     elif kind.call is layers.Bidirectional.call:
         for one in (layer.forward_layer, layer.backward_layer):
             _follow_called(tally, one, items)
-    elif kind.call is layers.EinsumDense.call:  # whose symbols may leave sizes open
+    elif kind.call is layers.EinsumDense.call:  # its outputs may have sizes that are None
         shape = _shape(items)
         multiply_adds, out = model_flops.einsum(layer.equation, shape, _shape(layer.kernel))
         tally.add(multiply_adds, math.prod(shape) + out)
@@ -133,7 +133,7 @@ def _add_layer(tally, layer, call):
         _follow_called(inner, layer.layer, keras.KerasTensor((1, *items.shape[2:]), items.dtype))
         tally.include(inner, items.shape[1])
     else:
-        # A class that is derived from one of Keras's may call more than that one does.
+        # A rule holds only if a subclass has not overridden `call`.
         for rules_kind, rule in LAYERS.items():
             if isinstance(layer, rules_kind) and kind.call is rules_kind.call:
                 shape, out = _shape(items), _shape(call.outputs[0])
@@ -146,36 +146,36 @@ def _attend(tally, layer, query, value, key):
     """Add attention with its four projections."""
     query, value = _shape(query), _shape(value)
     key = value if key is None else _shape(key)
-    given = layer.get_config()
-    heads, width = given["num_heads"], given["key_dim"]
-    of_value = given["value_dim"] or width
-    asked, kept = math.prod(query[:-1]), math.prod(value[:-1])
-    wide, of_values = heads * width, heads * of_value
-    shape = given["output_shape"] or query[-1]
+    config = layer.get_config()
+    heads, width = config["num_heads"], config["key_dim"]
+    value_width = config["value_dim"] or width
+    queries, keys = math.prod(query[:-1]), math.prod(value[:-1])
+    all_width, all_value_width = heads * width, heads * value_width
+    shape = config["output_shape"] or query[-1]
     out = math.prod(shape) if isinstance(shape, (list, tuple)) else shape
-    for places, before, after in (
-        (asked, query[-1], wide),
-        (kept, key[-1], wide),
-        (kept, value[-1], of_values),
-        (asked, of_values, out),
+    for positions, before, after in (
+        (queries, query[-1], all_width),
+        (keys, key[-1], all_width),
+        (keys, value[-1], all_value_width),
+        (queries, all_value_width, out),
     ):
-        tally.add(places * before * after, places * (before + after))
+        tally.add(positions * before * after, positions * (before + after))
     tally.add(
-        model_flops.attention(1, heads, asked, kept, width, of_value),
-        (asked + kept) * (wide + of_values),
+        model_flops.attention(1, heads, queries, keys, width, value_width),
+        (queries + keys) * (all_width + all_value_width),
     )
 
 
 def _add_per_timestep(tally, cell, sequences, states):
-    """Add what a cell does with each part of a sequence."""
+    """Add the work of a cell for all timesteps of a sequence."""
     inner = Tally()
-    part = keras.KerasTensor((1, *sequences.shape[2:]), sequences.dtype)
-    _follow(inner, cell, (part, states), {})
+    timestep = keras.KerasTensor((1, *sequences.shape[2:]), sequences.dtype)
+    _follow(inner, cell, (timestep, states), {})
     tally.include(inner, sequences.shape[1])
 
 
 def _follow_called(tally, layer, item):
-    """Add what a layer within a layer does, by its own rule if it has one."""
+    """Add the work of a layer within a layer, by its own rule if it has one."""
     for call in _calls(layer(_without_history(item))):
         _add(tally, call)
 
@@ -185,10 +185,10 @@ def _state(size):
 
 
 def _shape(array: Any) -> Shape:
-    """The shape of a symbol, a weight or an array.
+    """The shape of a symbolic tensor, a weight or an array.
 
     Raises:
-        ValueError: a size is open.
+        ValueError: a size is None.
     """
     shape = tuple(array.shape)
     if None in shape:
@@ -197,7 +197,7 @@ def _shape(array: Any) -> Shape:
 
 
 def _of_keras(operation):
-    """The name of an operation of Keras's own; "" for one of others."""
+    """The class name of an operation of Keras; "" if it is not Keras's."""
     kind = type(operation)
     return kind.__name__ if kind.__module__.split(".")[0] == "keras" else ""
 
@@ -243,7 +243,7 @@ LAYERS: dict[Any, Callable[[Any, Shape, Shape], int]] = {
     **dict.fromkeys((layers.DepthwiseConv1D, layers.DepthwiseConv2D), _depthwise),
     **dict.fromkeys((layers.SeparableConv1D, layers.SeparableConv2D), _separable),
 }
-# Each of these hands over to that of RNN, which asks the cell once for each part.
+# Each of these calls RNN.call, which calls the cell once for each timestep.
 _CALLS_OF_RNN = {kind.call for kind in (layers.RNN, layers.LSTM, layers.GRU, layers.SimpleRNN)}
 
 
@@ -253,9 +253,9 @@ def _matrix_product(_operation, shapes, out):
 
 
 def _contraction(_operation, shapes, out):
-    """Of two arrays without an index that all three have: the root of the product of their sizes.
+    """For two factors and a result without a common batch index: the root of their sizes' product.
 
-    What is summed over is in both factors, every other index in one of them and in the result.
+    An index that is summed over is in both factors; any other is in one factor and in the result.
     """
     first, second = shapes
     return math.isqrt(math.prod(first) * math.prod(second) * math.prod(out))
@@ -288,12 +288,12 @@ def _transposed_kernel(_operation, shapes, out):
 
 
 def _attention(_operation, shapes, out):
-    """Of queries, keys and values of shape (batch, positions, heads, numbers)."""
-    (batch, queries, heads, width), (_, keys, *_), (*_, of_value) = shapes[:3]
-    return model_flops.attention(batch, heads, queries, keys, width, of_value)
+    """Of queries, keys and values of shape (batch, positions, heads, width)."""
+    (batch, queries, heads, width), (_, keys, *_), (*_, value_width) = shapes[:3]
+    return model_flops.attention(batch, heads, queries, keys, width, value_width)
 
 
-# Multiply-adds of an operation by (operation, shapes of what it takes, shape of what it gives).
+# Multiply-adds of an operation by (operation, shapes of its inputs, shape of its output).
 OPERATIONS: dict[str, Callable[[Any, list[Shape], Shape], int]] = {
     "Matmul": _matrix_product,
     "Dot": _contraction,

@@ -3,8 +3,8 @@
 - A copy overlaps with kernels only if it is from pinned memory and on another stream. Pinning takes
   longer than a copy, so a few buffers are pinned once and used in turn. So are buffers on the
   device: no step allocates any.
-- Batch n is copied into the buffers of batch n - 2, once step n - 2 has finished, and so during step
-  n - 1. The host waits for step n - 2 only.
+- Batch n is copied into the buffers of batch n - 2, once step n - 2 has finished, and so during
+  step n - 1. The host waits for step n - 2 only.
 - V. Moens. A guide on good usage of non_blocking and pin_memory() in PyTorch.
   docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
 """

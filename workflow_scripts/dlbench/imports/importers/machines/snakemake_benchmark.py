@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import CUT_SHORT, MOST_TIME_S, LeftOut, real
+from dlbench.imports.log_values import CUT_SHORT, MAX_TIME_S, LeftOut, real
 
 FAMILY = None
 ATTACHES = True
@@ -76,14 +76,14 @@ def _run(log, number, line, names):
         raise log.error(
             number, f"expected a row of a benchmark, found {log_values.printable(line)}"
         )
-    duration_s = real(row.get("s"), 0, MOST_TIME_S)
+    duration_s = real(row.get("s"), 0, MAX_TIME_S)
     if duration_s is None:
         raise log.error(
             number, f"expected seconds, found {log_values.printable(str(row.get('s')))}"
         )
     values = {
         "duration_s": duration_s,
-        "cpu_time_s": _measured(log, number, row, "cpu_time", MOST_TIME_S),
+        "cpu_time_s": _measured(log, number, row, "cpu_time", MAX_TIME_S),
         "peak_memory_bytes": _measured(log, number, row, "max_rss", 2**32),
     }
     if values["peak_memory_bytes"] is not None:

@@ -38,8 +38,8 @@ EPOCH_ITEMS = {
     "gnmt": (3_400_000, 4_100_000),
     "dlrm": (4_195_197_692, 4_195_197_692),
 }
-MOST = 2**53
-MOST_DIFFERENCE = 0.05  # between items and steps times batch; last batches are filled or left out
+MAX_ITEMS = 2**53
+MAX_DIFFERENCE = 0.05  # between items and steps times batch; last batches are filled or left out
 
 
 class Doubt(Error):
@@ -124,12 +124,12 @@ def count_items(
     Raises:
         Doubt: they cannot be counted for sure.
     """
-    samples = count(settings.get("train_samples"), 1, MOST)
+    samples = count(settings.get("train_samples"), 1, MAX_ITEMS)
     batch = count(settings.get("global_batch_size"))
     if not samples:
         raise Doubt("no train_samples, and no samples_count that grows")
     epochs = sum(interval.epochs for interval in intervals)
-    schedule = count(settings.get("opt_learning_rate_training_steps"), 1, MOST)
+    schedule = count(settings.get("opt_learning_rate_training_steps"), 1, MAX_ITEMS)
     if batch and schedule and samples == batch * schedule and 1 < epochs <= schedule:
         return epochs * batch, "epoch_count, which is of steps here, x global_batch_size"
     benchmark = settings.get("submission_benchmark")
@@ -140,7 +140,7 @@ def count_items(
         raise Doubt("an epoch was evaluated and perhaps left before its end")
     each = samples * batch if batch and of_batches else samples
     _check_steps(intervals, each, batch)
-    if batch and schedule and each * epochs > batch * schedule * (1 + MOST_DIFFERENCE):
+    if batch and schedule and each * epochs > batch * schedule * (1 + MAX_DIFFERENCE):
         raise Doubt(
             f"{epochs:g} x {samples} train_samples are more than the schedule's {schedule} steps "
             f"of {batch}"
@@ -183,7 +183,7 @@ def _check_steps(intervals, samples, batch):
             continue
         steps = next_.first_step - interval.first_step
         items = samples * interval.epochs
-        if abs(items - steps * batch) > max(batch, MOST_DIFFERENCE * items):
+        if abs(items - steps * batch) > max(batch, MAX_DIFFERENCE * items):
             raise Doubt(
                 f"{items:g} items by epochs and {steps} x {batch} by steps (current_iter_num)"
             )

@@ -33,7 +33,7 @@ from dlbench.imports.log_file import LogFile
 FAMILY = "convnet_benchmarks"
 LINE_MARKS = (b" sec / batch", b", duration = ")
 BURN_IN_STEPS = 10
-MOST_DOUBT = 0.05  # relative error of a mean by its last printed digit
+MAX_DOUBT = 0.05  # relative error of a mean by its last printed digit
 _date = r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?): "
 # All three decimals must be there: a number that was cut short would be another one.
 STEP = re.compile(_date + r"step (\d{1,9}), duration = (\d{1,9}\.\d{3}|nan|inf)\s*$")
@@ -136,9 +136,9 @@ def _imported(log, number, match, steps, fixed):
         columns |= {"batch_per_device": int(batch[1]), "global_batch": int(batch[1])}
 
     def complete(known):
-        if doubt > MOST_DOUBT:
+        if doubt > MAX_DOUBT:
             notes.append(
-                f"no items per second: the printed digits leave over {MOST_DOUBT:.0%} open"
+                f"no items per second: the printed digits leave over {MAX_DOUBT:.0%} open"
             )
         elif known.get("global_batch"):
             known.setdefault("images_per_second", known["global_batch"] / mean)

@@ -24,7 +24,7 @@ from dlbench.imports import console, log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.importers.tf_cnn import tf_cnn_benchmarks
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import CUT_SHORT, MOST_TIME_S, LeftOut, count, real
+from dlbench.imports.log_values import CUT_SHORT, MAX_TIME_S, LeftOut, count, real
 from dlbench.study import contradictions
 
 FAMILY = "dlbs"
@@ -92,7 +92,7 @@ class _Run:
         if not any(key.startswith(("exp.", "results.")) for key in self.values):
             raise log.error(self.last_line, "no value of exp.* or results.* could be read")
         run = Imported(self._settings(), lines=(self.first_line, self.last_line))
-        time_ms = real(self.values.get("results.time"), 0, MOST_TIME_S * 1000)
+        time_ms = real(self.values.get("results.time"), 0, MAX_TIME_S * 1000)
         times_ms = self._times_ms()
         if times_ms:
             for step, step_time_ms in enumerate(times_ms, run.columns.get("warmup_steps", 0) + 1):
@@ -161,7 +161,7 @@ class _Run:
         data = self.values.get("results.time_data")
         if not isinstance(data, list):
             return []
-        times = [real(value, 0, MOST_TIME_S * 1000) for value in data]
+        times = [real(value, 0, MAX_TIME_S * 1000) for value in data]
         if None in times or 0 in times:
             self.left_out.add(self.first_line, "results.time_data, where a value is no time")
             return []

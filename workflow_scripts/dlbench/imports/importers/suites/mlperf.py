@@ -66,8 +66,8 @@ LOSSES = {
     "llama31_8b": "log perplexity",
 }
 PACKED = LOSSES.keys() - {"flux1"}
-MOST_TIME_MS = 1e14  # the year 5138
-MOST_EPOCHS = 9999
+MAX_TIME_MS = 1e14  # the year 5138
+MAX_EPOCHS = 9999
 
 
 def recognise(log: LogFile) -> bool:
@@ -98,7 +98,7 @@ def _event(line):
         return None, "not an event: cut short, or mixed with another rank's"
     if not (isinstance(event, dict) and isinstance(event.get("key"), str)):
         return None, "an event without a key"
-    time_ms = real(event.get("time_ms"), 0, MOST_TIME_MS)
+    time_ms = real(event.get("time_ms"), 0, MAX_TIME_MS)
     if time_ms is None:
         return None, f"{log_values.printable(event['key'])} without a time"
     metadata = event.get("metadata")
@@ -315,7 +315,7 @@ class _Run:
             elif benchmark in LOSSES:
                 row["loss"] = score
             # Where it is larger, it counts samples, as in bert.
-            epoch = count(metadata.get("epoch_num"), 1, MOST_EPOCHS)
+            epoch = count(metadata.get("epoch_num"), 1, MAX_EPOCHS)
             if epoch is not None:
                 row["epoch"] = epoch
             samples = count(metadata.get("samples_count"), high=2**53)

@@ -26,7 +26,7 @@ from dlbench.imports.importers import Steps
 
 FAMILY = "tf_cnn_benchmarks"
 WORKERS_DOUBT = 0.02  # relative: the total is by the clock, with what is between steps
-MOST_DOUBT = 0.01  # relative error of a window's time by the last printed digit
+MAX_DOUBT = 0.01  # relative error of a window's time by the last printed digit
 SYNTHETIC = " (synthetic)"
 MODES = {
     "training": "train",
@@ -215,7 +215,7 @@ def positive(value: Any) -> int | None:
 def add_times(steps: Steps, rates: Sequence[float], batch: int, half_digit: float = 0.0) -> int:
     """Fill in the times of windows from cumulative rates.
 
-    A window whose time the last printed digit leaves in doubt by more than MOST_DOUBT is joined
+    A window whose time the last printed digit leaves in doubt by more than MAX_DOUBT is joined
     with the next one: at step 1000, prints of `47.3` every 10 steps do not tell the time of 10.
 
     Args:
@@ -228,7 +228,7 @@ def add_times(steps: Steps, rates: Sequence[float], batch: int, half_digit: floa
         How many rows have no time of their own.
     """
     times, windows = steps.step_time_s, steps.window_steps
-    doubt = half_digit / MOST_DOUBT
+    doubt = half_digit / MAX_DOUBT
     ends = array("q")  # rows at which windows end
     last_step, last_s, last_doubt_s, last_rate = 0, 0.0, 0.0, None
     for row, (step, rate) in enumerate(zip(steps.step, rates, strict=True)):

@@ -309,7 +309,7 @@ class _Section:
                 if joined:
                     run.notes.append(
                         f"{joined} of {len(steps)} windows joined with the next: one decimal "
-                        f"of a mean leaves their times in doubt by over {_tf_cnn.MOST_DOUBT:.0%}"
+                        f"of a mean leaves their times in doubt by over {_tf_cnn.MAX_DOUBT:.0%}"
                     )
 
         run.complete = complete

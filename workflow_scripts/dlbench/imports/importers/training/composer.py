@@ -188,7 +188,7 @@ def _settings(rows):
 
 def _near(ratio):
     """The whole number that a ratio of printed numbers is within 1 %; None if there is none."""
-    near = round(ratio) if ratio < log_values.MOST_COUNT else 0
+    near = round(ratio) if ratio < log_values.MAX_COUNT else 0
     return near if near and abs(ratio - near) <= 0.01 * near else None
 
 

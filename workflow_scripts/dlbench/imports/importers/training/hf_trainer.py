@@ -31,12 +31,12 @@ from collections.abc import Iterator
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import MOST_TIME_S, LeftOut, count, real
+from dlbench.imports.log_values import MAX_TIME_S, LeftOut, count, real
 from dlbench.study import contradictions
 
 FAMILY = "hf_trainer"
 MARKS = ('"log_history"', '"global_step"')
-MOST_BYTES = 2**28
+MAX_BYTES = 2**28
 KNOWN = {"epoch", "step", "loss", "learning_rate"}
 KNOWN |= {"train_runtime", "train_samples_per_second", "train_loss", "total_flos", "grad_norm"}
 RATES, RUNTIME = ("_per_second", "_runtime"), "_runtime"
@@ -54,7 +54,7 @@ def read(log: LogFile) -> Iterator[Imported]:
     for _, text in log.lines():
         lines.append(text)
         size += len(text)
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             raise log.error(len(lines), "too long for a trainer_state.json")
     state = log_values.from_json("\n".join(lines))
     if not isinstance(state, dict) or not isinstance(state.get("log_history"), list):
@@ -84,7 +84,7 @@ def _imported(log, state, last_line):
         for prefix in _prefixes(entry):
             if row := _evaluation(entry, prefix, at):
                 run.evals.append(row)
-            evaluated_s += real(entry.get(f"{prefix}{RUNTIME}"), 0, MOST_TIME_S) or 0
+            evaluated_s += real(entry.get(f"{prefix}{RUNTIME}"), 0, MAX_TIME_S) or 0
             known |= {f"{prefix}_loss", f"{prefix}_accuracy"}
         unknown |= {name for name in entry if name not in known and not name.endswith(RATES)}
     if not (step or run.steps or run.evals):
@@ -135,7 +135,7 @@ def _evaluation(entry, prefix, step):
 
 def _rate(run, end, evaluated_s, steps, total):
     """Columns of the time that training took."""
-    runtime_s = real(end.get("train_runtime"), 0, MOST_TIME_S)
+    runtime_s = real(end.get("train_runtime"), 0, MAX_TIME_S)
     per_second = real(end.get("train_samples_per_second"), 0)
     if not runtime_s or not steps or runtime_s <= evaluated_s:
         run.notes.append("no throughput: no steps, no train_runtime, or evaluations took longer")

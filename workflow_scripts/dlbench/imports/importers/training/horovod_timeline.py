@@ -21,9 +21,9 @@ from dlbench.imports.log_file import LogError, LogFile
 
 FAMILY = None
 ATTACHES = True
-MOST_EVENT_BYTES = 2**20
-MOST_DEPTH = 64  # of activities within one another; Horovod has 2
-MOST_ACTIVITIES = 1000  # names; Horovod has about 50
+MAX_EVENT_BYTES = 2**20
+MAX_DEPTH = 64  # of activities within one another; Horovod has 2
+MAX_ACTIVITIES = 1000  # names; Horovod has about 50
 NEAR_END = 8  # characters that an unfinished word, number or escape may have
 WHITE = " \t\r\n"
 
@@ -79,7 +79,7 @@ def _events(log):
             yield start + position, event
             position = end
         rest, start = rest[position:], start + position
-        if len(rest) > MOST_EVENT_BYTES:
+        if len(rest) > MAX_EVENT_BYTES:
             raise _damaged(log, start, rest)
     if rest:
         yield start, None
@@ -128,7 +128,7 @@ class _Timeline:
         name = event.get("name")
         if not isinstance(name, str):
             raise self._error(offset, "an activity begins without a name")
-        if len(self.open[pid]) == MOST_DEPTH or len(self.times) == MOST_ACTIVITIES:
+        if len(self.open[pid]) == MAX_DEPTH or len(self.times) == MAX_ACTIVITIES:
             raise self._error(offset, "more activities than Horovod has: is this its timeline?")
         self.open[pid].append((name[:80], at_us))
 
@@ -152,7 +152,7 @@ class _Timeline:
             run.notes.append(f"Horovod's timeline began at {self.started_at:%Y-%m-%dT%H:%M:%SZ}")
         sums = ", ".join(
             f"{_activity_label(name)} {seconds:.6g} s ({self.times[name]} times)"
-            for name, seconds in self.seconds.most_common(log_values.MOST_NAMES)
+            for name, seconds in self.seconds.most_common(log_values.MAX_NAMES)
         )
         run.notes.append(
             f"rank 0's activities summed over {len(self.tensors)} tensors, which overlap: {sums}"

@@ -111,7 +111,7 @@ class _Run:
         return Imported(
             columns,
             evals=[row for row in map(_evaluation, self.rows, self.rows.values()) if row],
-            notes=notes + self.resumes[: log_values.MOST_NAMES] + self.left_out.notes(),
+            notes=notes + self.resumes[: log_values.MAX_NAMES] + self.left_out.notes(),
             lines=(self.first_line, last_line),
         )
 

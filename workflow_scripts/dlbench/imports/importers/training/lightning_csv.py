@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import CUT_SHORT, MOST_TIME_S, LeftOut, count, csv_cells, real
+from dlbench.imports.log_values import CUT_SHORT, MAX_TIME_S, LeftOut, count, csv_cells, real
 
 FAMILY = "lightning_csv"
 LOSS = re.compile(r"(?:train(?:ing)?[_/])?loss(_step|_epoch)?")
@@ -92,7 +92,7 @@ class _Run:
     def add(self, step, row):
         values = {
             "loss": log_values.loss(row[self.loss]) if self.loss and row[self.loss] else None,
-            "time_s": real(row.get(TIME), 0, MOST_TIME_S),
+            "time_s": real(row.get(TIME), 0, MAX_TIME_S),
             "batches": count(row.get(BATCHES)),
         }
         values = {name: value for name, value in values.items() if value is not None}

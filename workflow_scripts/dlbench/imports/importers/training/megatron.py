@@ -32,7 +32,7 @@ from typing import NamedTuple
 from dlbench.imports import console, log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import CUT_SHORT, MOST_TIME_S, LeftOut, count, real
+from dlbench.imports.log_values import CUT_SHORT, MAX_TIME_S, LeftOut, count, real
 from dlbench.study import contradictions
 
 FAMILY = "megatron"
@@ -163,7 +163,7 @@ class _Run:
         fields = _fields(fields)
         text = fields.get(f"elapsed time per iteration ({unit})", "")
         # Some forks print a mean after a slash.
-        elapsed = real(text.partition("/")[0], 0, MOST_TIME_S)
+        elapsed = real(text.partition("/")[0], 0, MAX_TIME_S)
         if iteration is None or not elapsed:
             self.left_out.add(line, "an iteration without a number or a time")
             return None

@@ -36,7 +36,7 @@ from typing import NamedTuple
 from dlbench.imports import console, log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
-from dlbench.imports.log_values import CUT_SHORT, MOST_TIME_S, LeftOut, count, real
+from dlbench.imports.log_values import CUT_SHORT, MAX_TIME_S, LeftOut, count, real
 
 FAMILY = "pytorch_imagenet"
 LINE_MARKS = (b"Epoch: [",)
@@ -45,7 +45,7 @@ LOSS = re.compile(r"Loss\s+(\S+) \(")
 SCORE = re.compile(r"^\s?\* (?:Acc|Prec)@1 ([\d.]+) (?:Acc|Prec)@5 ([\d.]+)")
 DATA = re.compile(r"Data\s+[\d.]+\s+\(\s*([\d.]+)\)")
 HALF_DIGIT_S = 0.0005
-MOST_DOUBT = 0.01  # relative error of a window's time by the last printed digit
+MAX_DOUBT = 0.01  # relative error of a window's time by the last printed digit
 
 
 class _Line(NamedTuple):
@@ -103,7 +103,7 @@ class _Run:
 
     def add(self, line, epoch, match):
         batch, batches = count(match[2], 0), count(match[3])
-        time_s, mean_s = (real(match[n], 0, MOST_TIME_S) for n in (4, 5))
+        time_s, mean_s = (real(match[n], 0, MAX_TIME_S) for n in (4, 5))
         if None in (epoch, batch, batches, time_s, mean_s):
             self.left_out.add(line, "a batch without a number or a time")
             return
@@ -259,7 +259,7 @@ def _window_ends(lines, warm_up):
     for row, line in enumerate(lines[warm_up:], start=warm_up):
         took_s = line.number * line.mean_s
         doubt_s = (line.number + start[0]) * HALF_DIGIT_S
-        if doubt_s <= MOST_DOUBT * (took_s - start[1]):
+        if doubt_s <= MAX_DOUBT * (took_s - start[1]):
             ends.append(row)
             start = (line.number, took_s)
         last = row

@@ -30,7 +30,7 @@ from dlbench.imports.importers import Imported, Steps
 from dlbench.imports.importers.training._event_files import EventFile, is_event_file
 from dlbench.imports.importers.training.keras_csvlogger import ACCURACIES, TOP5
 from dlbench.imports.log_file import LogError, LogFile
-from dlbench.imports.log_values import MOST_TIME_S, count, real
+from dlbench.imports.log_values import MAX_TIME_S, count, real
 from dlbench.study import contradictions
 from dlbench.tables import run_columns, table_columns
 
@@ -61,7 +61,7 @@ USAGE = re.compile(r"usage/(?:rank(\d{1,6})/)?(?:(?:gpu(\d{1,4})|((?:GPU|MIG)-[^
 THROUGHPUT = "summary/images_per_second"
 DESCRIPTION = "run"
 KNOWN = ", ".join((*STEP_TAGS, *EVAL_TAGS, *EPOCH_TAGS, "usage/*", THROUGHPUT))
-MOST_STEP = 2**53
+MAX_STEP = 2**53
 
 
 def recognise(log: LogFile) -> bool:
@@ -109,7 +109,7 @@ class _Run:
             return
         if self.start_s is None:
             self.start_s = event.wall_time_s
-        t_s = real(event.wall_time_s - self.start_s, 0, MOST_TIME_S)
+        t_s = real(event.wall_time_s - self.start_s, 0, MAX_TIME_S)
         evaluation, samples = {}, {}
         for tag, value in event.values:
             if isinstance(value, str):
@@ -117,7 +117,7 @@ class _Run:
                     self.description = _table(value)
                 else:
                     self.unused[tag] += 1
-            elif value is None or not 0 <= event.step <= MOST_STEP:
+            elif value is None or not 0 <= event.step <= MAX_STEP:
                 self.unused[tag] += 1
             elif tag in STEP_TAGS:
                 self.steps.add(event.step, STEP_TAGS[tag], value)
@@ -217,8 +217,8 @@ class _Steps:
         self.values = {}
         if rows.step and step <= rows.step[-1]:
             self._go_back(step)
-        rate = real(values.get("steps_per_second"), 1 / MOST_TIME_S, 1e9)
-        time_s = real(values.get("step_time_s", 1 / rate if rate else None), 0, MOST_TIME_S)
+        rate = real(values.get("steps_per_second"), 1 / MAX_TIME_S, 1e9)
+        time_s = real(values.get("step_time_s", 1 / rate if rate else None), 0, MAX_TIME_S)
         if time_s and not self.batch:
             self.batch = count(round(time_s * (real(values.get("items_per_second"), 0, 1e15) or 0)))
         rows.add(step, time_s or math.nan, values.get("loss"), window_steps=1 if time_s else 0)
@@ -230,7 +230,7 @@ class _Steps:
             timed = (rows.step, rows.step_time_s, rows.window_steps)
             for column in (*timed, rows.loss, rows.warm_up, self.rates):
                 column.pop()
-        if len(self.notes) < log_values.MOST_NAMES:
+        if len(self.notes) < log_values.MAX_NAMES:
             self.notes.append(f"resumed at step {step}: {before - len(rows)} steps do not count")
 
     def finish(self, warmup_steps, is_by_keras):
@@ -252,7 +252,7 @@ def _scores(values):
     for name in ("top1", "top5", "iou"):
         if name in scores and real(scores[name], 0, 1) is None:
             del scores[name]
-    examples = count(values.get("examples"), 0, MOST_STEP)
+    examples = count(values.get("examples"), 0, MAX_STEP)
     return scores if examples is None else {**scores, "examples": examples}
 
 

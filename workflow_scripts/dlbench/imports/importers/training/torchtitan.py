@@ -41,7 +41,7 @@ from dlbench.study import contradictions, item_names
 FAMILY = "torchtitan"
 LINE_MARKS = (b"tps: ", b"wps: ", b"Trainer is initialized with ")
 GIB = 2**30
-MOST_DOUBT = 0.01  # relative error of a rate by its last printed digit
+MAX_DOUBT = 0.01  # relative error of a rate by its last printed digit
 NO_LOSS = -1.0
 DATE = re.compile(r"\b(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[,.](\d{1,6}))?")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -208,7 +208,7 @@ class _Run:
         batch, steps = columns.get("global_batch"), sum(self.windows[1:])
         rate = steps / sum(n / r for n, r in zip(self.windows[1:], rates, strict=True))
         doubt = 0.5 / min(rates)
-        is_rounded = doubt > MOST_DOUBT
+        is_rounded = doubt > MAX_DOUBT
         each = batch * tokens / devices if batch and tokens and devices else None
         if each and self._add_times(run, each, is_rounded):
             if words := self._contradiction(each / rate, doubt, batch, devices):

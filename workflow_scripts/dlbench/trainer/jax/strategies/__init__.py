@@ -104,7 +104,7 @@ class Base(BaseStrategy):
                 "GPUs that are there; why a plugin of JAX failed, JAX says before this"
             ) from error
         self.visible_gpu_count = len(seen) if device == "gpu" else 0
-        # If there are several processes, `_connect` gave JAX the GPUs of this one: it sees no others.
+        # Of several processes each sees only its own GPUs: `_connect` gave JAX their numbers.
         alone = device == "gpu" and self.size == 1
         self.local = self.select_gpus(seen) if alone else seen[: self.devices_per_process]
         jax.config.update("jax_default_device", self.local[0])

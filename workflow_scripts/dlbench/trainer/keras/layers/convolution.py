@@ -1,6 +1,6 @@
 """A convolution with what follows it: a rectifier, or a normalisation and a rectifier.
 
-Kernels begin as in K. He et al. (2015), Delving deep into rectifiers, section 2.2.
+Kernels are initialized as in K. He et al. (2015), Delving deep into rectifiers, section 2.2.
 """
 
 from typing import Any

@@ -1,9 +1,10 @@
 """Layers of transformers: embeddings, attention, blocks.
 
 - A. Vaswani et al. (2017). Attention is all you need. NeurIPS, arXiv:1706.03762, section 3.
-- Dense layers have all weights. `Attention` has none: it is one call of Keras's operation
-  dot_product_attention, which is jax.nn.dot_product_attention under JAX (with cuDNN's kernel where
-  it fits) and matrix products and a softmax (einsum) under TensorFlow, which has no fused kernel.
+- All weights are in dense layers. `Attention` has none: it is one call of Keras's operation
+  dot_product_attention, which is jax.nn.dot_product_attention under JAX (with cuDNN's kernel if it
+  supports the shapes) and matrix products and a softmax (einsum) under TensorFlow, which has no
+  fused kernel.
 - Layers compute the shapes of their outputs, so that Keras does not trace them to find out.
 - There is no dropout: it is off for timing, as in MLPerf's and torchtitan's pre-training.
 - Initial weights are drawn from a normal distribution of standard deviation 0.02; biases are zeros.
@@ -34,7 +35,7 @@ class Size(NamedTuple):
 
 
 class BlockConfig(NamedTuple):
-    """What the blocks of a model have in common.
+    """The settings that all blocks of a model share.
 
     Attributes:
         width, heads, depth: see Size.
@@ -42,7 +43,7 @@ class BlockConfig(NamedTuple):
         norm_first: whether a block normalises its inputs, instead of its outputs.
         epsilon: of layer normalisation, added to the variance.
         activation: after the first dense layer of a block, which is four times as wide.
-        initializer: makes the initialiser of weights.
+        initializer: makes an initializer of weights.
     """
 
     width: int
@@ -120,7 +121,7 @@ class Positions(_Rows):
 
 
 class Segments(_Rows):
-    """Adds the embedding of its segment to each token: the first one, as items have one text."""
+    """Adds the embedding of the first segment to each token: an item is one text."""
 
     def call(self, x: Any) -> Any:
         return x + ops.convert_to_tensor(self.embeddings)[0]
@@ -231,7 +232,7 @@ def check_heads(width: int, heads: int) -> None:
 
 
 def blocks(x: keras.KerasTensor, config: BlockConfig, recompute: bool) -> keras.KerasTensor:
-    """All blocks of a config."""
+    """All blocks of a model."""
     for number in range(config.depth):
         if recompute:
             inside = keras.Input(x.shape[1:], dtype=x.dtype)
@@ -243,7 +244,7 @@ def blocks(x: keras.KerasTensor, config: BlockConfig, recompute: bool) -> keras.
 
 
 def dense(units: int, config: BlockConfig, **named: Any) -> keras.layers.Dense:
-    """A dense layer with the initial weights of the config."""
+    """A dense layer with the model's initializer."""
     return layers.Dense(units, kernel_initializer=config.initializer(), **named)
 
 

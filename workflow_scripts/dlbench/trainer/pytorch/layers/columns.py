@@ -1,4 +1,4 @@
-"""Columns of layers that all take the same maps, as in the modules of Inception."""
+"""Branches of layers with a common input, as in the modules of Inception."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from torch import nn
 
 
 class Branches(nn.Module):
-    """The maps of all columns, one column after the other."""
+    """Concatenates the output channels of all branches."""
 
     def __init__(self, *columns: Iterable[nn.Module]):
         super().__init__()

@@ -1,6 +1,6 @@
 """A convolution with what follows it: a rectifier, or a normalisation and a rectifier.
 
-Kernels begin as in K. He et al. (2015), Delving deep into rectifiers, section 2.2.
+Kernels are initialized as in K. He et al. (2015), Delving deep into rectifiers, section 2.2.
 """
 
 from typing import Any
@@ -24,9 +24,9 @@ class SamePaddedConv2d(nn.Conv2d):
 
 
 def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """How many go before and after `size` values, so that ceil(size / stride) come out."""
-    both = max((-(-size // stride) - 1) * stride + kernel - size, 0)
-    return both // 2, both - both // 2
+    """Zeros before and after `size` values so that the output has ceil(size / stride) values."""
+    total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
+    return total // 2, total - total // 2
 
 
 def conv(
@@ -38,7 +38,7 @@ def conv(
     bias: bool = True,
     initializer: initial.Initializer = initial.he_normal,
 ) -> nn.Module:
-    """A convolution with nothing after it.
+    """A convolution alone.
 
     Args:
         padding: "same" (unevenly where it strides), "valid", or "centred": as many zeros

@@ -1,24 +1,24 @@
-"""Batch normalisation with the numbers that Keras's models give their layer.
+"""Batch normalisation with the arguments of Keras's layer.
 
 - S. Ioffe and C. Szegedy (2015). Batch normalization: accelerating deep network
   training by reducing internal covariate shift. ICML, algorithms 1 and 2.
-- The operation is PyTorch's own, as people use it. Its moving variance is that of algorithm 2, with
-  Bessel's correction; Keras's is without. Training does not use it, evaluation hardly differs: by
-  1 in the number of values that a map has in a batch.
+- The operation is PyTorch's own. Its moving variance has Bessel's correction, as in algorithm 2;
+  Keras's has not. Training does not use it, and in an evaluation the difference is small: n against
+  n - 1 for n values of a map in a batch.
 """
 
 from torch import nn
 
 
 class BatchNorm2d(nn.BatchNorm2d):
-    """torch.nn.BatchNorm2d, described as Keras's layer is.
+    """torch.nn.BatchNorm2d with the arguments of Keras's layer.
 
-    Under DistributedDataParallel each device normalises its own share of the batch.
+    Under DistributedDataParallel each device normalises its own shard of the batch.
 
     Args:
-        epsilon: is added to the variance.
-        momentum: the share of the old moving statistics, which torch.nn takes as 1 - momentum.
-        scale: whether the outputs have a factor that is learned.
+        epsilon: added to the variance.
+        momentum: the weight of the old moving statistics; torch.nn's momentum is 1 - this.
+        scale: whether the outputs have a learned factor.
     """
 
     def __init__(self, maps: int, epsilon: float, momentum: float, scale: bool = True):

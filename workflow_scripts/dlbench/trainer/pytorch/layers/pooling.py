@@ -1,4 +1,4 @@
-"""Poolings of Keras that torch.nn has in another form, and what flattens maps as Keras does."""
+"""Poolings and a flattening as in Keras, which torch.nn has in another form."""
 
 import torch
 from torch import nn
@@ -7,9 +7,9 @@ from dlbench.trainer.pytorch.layers.convolution import same_padding
 
 
 class SamePaddedMaxPool(nn.Module):
-    """The maximum of 3x3 values at every second one, padded as TensorFlow does.
+    """A maximum pooling of 3x3 with stride 2, padded as TensorFlow does.
 
-    It pads with values that are never the maximum, at right and bottom alone where sizes are even.
+    Padding is never the maximum; if a size is even, only the right or the bottom is padded.
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -27,7 +27,8 @@ class GlobalAveragePool(nn.Module):
 class Flatten(nn.Module):
     """From (batch, maps, height, width) to (batch, height * width * maps).
 
-    So dense weights have the order of Keras's. Where memory has channels last, nothing is copied.
+    So the weights of a dense layer have the order of Keras's. With channels last in memory, nothing
+    is copied.
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

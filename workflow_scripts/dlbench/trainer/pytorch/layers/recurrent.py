@@ -1,9 +1,9 @@
 """LSTM layers with one bias a gate, as Keras has them.
 
 - S. Hochreiter and J. Schmidhuber (1997). Long short-term memory. Neural Computation 9(8).
-- torch.nn.LSTM has two biases a gate, which only ever are added up: the second stays zero here, and
-  is no parameter.
-- Recurrent weights begin orthogonal, biases with zeros but for those of the forget gates, ones:
+- torch.nn.LSTM has two biases a gate, of which only the sum matters: here the second stays zero and
+  is not a parameter.
+- Initial recurrent weights are orthogonal; initial biases are zero, those of the forget gates one:
   R. Jozefowicz, W. Zaremba and I. Sutskever (2015). An empirical exploration of recurrent network
   architectures. ICML, section 2.
 """
@@ -15,7 +15,7 @@ from dlbench.trainer.pytorch.layers import initial
 
 
 class LSTM(nn.LSTM):
-    """Layers one upon the other, from (batch, words, inputs) to (batch, words, units).
+    """Stacked layers, from (batch, tokens, inputs) to (batch, tokens, units).
 
     The state is zero before each window.
     """
@@ -34,7 +34,7 @@ class LSTM(nn.LSTM):
         self._init_flat_weights()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        dtype = self.weight_ih_l0.dtype  # a strategy may cast the weights, but casts no buffers
+        dtype = self.weight_ih_l0.dtype  # a strategy may cast weights, but not buffers
         for number in range(self.num_layers):
             of_states = f"bias_hh_l{number}"
             if getattr(self, of_states).dtype != dtype:

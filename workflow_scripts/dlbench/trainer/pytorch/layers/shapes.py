@@ -1,11 +1,11 @@
-"""What comes out of layers, as shapes: nothing is computed."""
+"""Output shapes of layers, found without computing anything."""
 
 import torch
 from torch import nn
 
 
 def after(layers: nn.Module, input_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of what layers make of one item, both without the axis of the batch.
+    """The output shape of layers for one item, without the batch axis.
 
     Args:
         input_shape: (height, width, channels).

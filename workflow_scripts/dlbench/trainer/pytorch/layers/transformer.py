@@ -1,7 +1,7 @@
 """Transformers, as in dlbench/trainer/keras/layers/transformer.py.
 
 Attention is torch.nn.functional.scaled_dot_product_attention, which chooses its kernel by device,
-numbers and shape.
+dtype and shape.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ DEVIATION = 0.02  # standard deviation of initial weights
 
 
 class Size(NamedTuple):
-    """How large the blocks of a model are: see the file for Keras."""
+    """The size of a model's blocks: see the file for Keras."""
 
     width: int
     heads: int
@@ -27,7 +27,7 @@ class Size(NamedTuple):
 
 
 class BlockConfig(NamedTuple):
-    """What the blocks of a model have in common: see the file for Keras."""
+    """The settings that all blocks of a model share: see the file for Keras."""
 
     width: int
     heads: int
@@ -56,7 +56,7 @@ class TiedLogits(nn.Module):
 
 
 class _Rows(nn.Embedding):
-    """Rows of weights that are learned; unlike an embedding, its inputs are no numbers of rows."""
+    """Learned rows of weights; unlike those of an embedding, its inputs are not row numbers."""
 
     def __init__(self, rows: int, width: int, initializer: Initializer):
         made = initial.layer(nn.Embedding, rows, width, initializer=initializer)
@@ -71,7 +71,7 @@ class Positions(_Rows):
 
 
 class Segments(_Rows):
-    """Adds the embedding of its segment to each token: the first one, as items have one text."""
+    """Adds the embedding of the first segment to each token: an item is one text."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x + self.weight[0]
@@ -116,18 +116,18 @@ class Attention(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, tokens, _ = x.shape
-        parts = (
-            part.view(batch, tokens, self.heads, self.size).transpose(1, 2)
-            for part in x.chunk(3, dim=-1)
+        query_key_value = (
+            chunk.view(batch, tokens, self.heads, self.size).transpose(1, 2)
+            for chunk in x.chunk(3, dim=-1)
         )
-        seen = functional.scaled_dot_product_attention(*parts, is_causal=self.causal)
-        return seen.transpose(1, 2).reshape(batch, tokens, -1)
+        y = functional.scaled_dot_product_attention(*query_key_value, is_causal=self.causal)
+        return y.transpose(1, 2).reshape(batch, tokens, -1)
 
     def attention_kernel(self, tokens: int, dtype: torch.dtype, device: torch.device) -> str:
-        """The call and the kernel that PyTorch chooses for items of so many tokens."""
+        """The call, and the kernel that PyTorch chooses for items of so many tokens."""
         shape = (1, self.heads, tokens, self.size)
-        parts = [torch.empty(shape, dtype=dtype, device=device) for _ in range(3)]
-        chosen = torch._fused_sdp_choice(*parts, is_causal=self.causal)
+        query_key_value = [torch.empty(shape, dtype=dtype, device=device) for _ in range(3)]
+        chosen = torch._fused_sdp_choice(*query_key_value, is_causal=self.causal)
         name = nn.attention.SDPBackend(chosen).name.lower()
         return f"scaled_dot_product_attention: {name}"
 
@@ -163,7 +163,7 @@ class Block(nn.Module):
 
 
 class Blocks(nn.ModuleList):
-    """All blocks of a config.
+    """All blocks of a model.
 
     Args:
         recompute: whether activations of a block are computed again in the backward pass.
@@ -185,5 +185,5 @@ class Blocks(nn.ModuleList):
 
 
 def norm(config: BlockConfig) -> nn.LayerNorm:
-    """A layer normalisation with the epsilon of the config."""
+    """A layer normalisation with the model's epsilon."""
     return nn.LayerNorm(config.width, eps=config.epsilon)
