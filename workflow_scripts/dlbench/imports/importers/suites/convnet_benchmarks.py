@@ -137,9 +137,7 @@ def _imported(log, number, match, steps, fixed):
 
     def complete(known):
         if doubt > MAX_DOUBT:
-            notes.append(
-                f"no items per second: the printed digits leave over {MAX_DOUBT:.0%} open"
-            )
+            notes.append(f"no items per second: the printed digits leave over {MAX_DOUBT:.0%} open")
         elif known.get("global_batch"):
             known.setdefault("images_per_second", known["global_batch"] / mean)
         else:
