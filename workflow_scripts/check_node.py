@@ -19,9 +19,9 @@ import threading
 import time
 
 ROUNDS = 3
-PATIENCE_S = 60.0  # for a file to be seen
-NAME_S = 8.0  # for a name to be looked up
-CONNECT_S = 5.0
+FILE_TIMEOUT_S = 60.0  # for a file to be seen
+LOOKUP_TIMEOUT_S = 8.0  # for a name to be looked up
+CONNECT_TIMEOUT_S = 5.0
 # With the Python of the workflow, whose library knows how modules are loaded.
 LOAD_MODULES = """
 import json, sys
@@ -40,13 +40,13 @@ def main():
     parser.add_argument("folder", help="where check_site.py has put its request")
     folder = parser.parse_args().folder
     me = f"{platform.node()}.{os.getpid()}"
-    began = time.time()
+    started_s = time.time()
     request = wait_for(os.path.join(folder, "request.json"))
-    seen_after_s = time.time() - began
+    request_seen_after_s = time.time() - started_s
     report = {"host": platform.node(), "token": request and request["token"]}
     if request:
         rounds = [measure_round_trip(folder, f"{me}.{number}") for number in range(ROUNDS)]
-        report.update(look(request), request_seen_after_s=seen_after_s, rounds=rounds)
+        report.update(inspect_node(request), request_seen_after_s=request_seen_after_s, rounds=rounds)
         report["others"] = find_others(folder, me, request)
     write(os.path.join(folder, f"report.{me}.json"), report)
 
@@ -58,13 +58,13 @@ def measure_round_trip(folder, name):
         {"round_trip_s", "offset_s"}: how far the other clock is ahead of this one, to within half
         the round trip.
     """
-    began = time.time()
-    write(os.path.join(folder, f"hello.{name}.json"), {"time": began})
+    started_s = time.time()
+    write(os.path.join(folder, f"hello.{name}.json"), {"time": started_s})
     answer = wait_for(os.path.join(folder, f"answer.{name}.json"))
-    ended = time.time()
+    finished_s = time.time()
     if not answer:
         return None
-    return {"round_trip_s": ended - began, "offset_s": answer["time"] - (began + ended) / 2}
+    return {"round_trip_s": finished_s - started_s, "offset_s": answer["time"] - (started_s + finished_s) / 2}
 
 
 def find_others(folder, me, request):
@@ -81,78 +81,78 @@ def find_others(folder, me, request):
         server.bind(("", 0))
         server.listen(request["nodes"])
         write(os.path.join(folder, f"listens.{me}.json"), [name, server.getsockname()[1]])
-        nodes = [content for _, content in all_of(folder, "listens", request["nodes"])]
+        nodes = [content for _, content in wait_for_all(folder, "listens", request["nodes"])]
         names = sorted({node[0] for node in nodes})
         pattern = request["node_address"] or "{node}"
         addresses = {name: pattern.replace("{node}", name) for name in names}
         unknown = look_up(addresses.values())
-        for one in names:  # as the scheduler itself reaches it
-            if addresses[one] in unknown and one in request["addresses"]:
-                addresses[one] = request["addresses"][one]
+        for name_ in names:  # as the scheduler itself reaches it
+            if addresses[name_] in unknown and name_ in request["addresses"]:
+                addresses[name_] = request["addresses"][name_]
         unknown = look_up(addresses.values())
         after = [node for node in nodes if node[0] > name] or nodes
         host, port = addresses[after[0][0]], after[0][1]
         failure = None
         try:
             if host not in unknown:
-                socket.create_connection((host, port), CONNECT_S).close()
+                socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
         except OSError as error:
             failure = f"{host} port {port}: {error.strerror or error}"
         # The others connect to this one meanwhile.
         write(os.path.join(folder, f"connected.{me}.json"), name)
-        all_of(folder, "connected", request["nodes"])
-    found = {one: unknown[address] for one, address in addresses.items() if address in unknown}
-    own = look_up([socket.gethostname()])
-    return {"unknown": found, "connection": failure, "own": "; ".join(own.values())}
+        wait_for_all(folder, "connected", request["nodes"])
+    unresolved = {name_: unknown[address] for name_, address in addresses.items() if address in unknown}
+    own_failures = look_up([socket.gethostname()])
+    return {"unknown": unresolved, "connection": failure, "own": "; ".join(own_failures.values())}
 
 
 def look_up(names):
     """{name: why} of those that lead to no address; a resolver may try for minutes."""
     answers = {}
 
-    def one(name):
+    def resolve(name):
         try:
             socket.getaddrinfo(name, None)
             answers[name] = ""
         except (OSError, UnicodeError) as error:
             answers[name] = getattr(error, "strerror", None) or str(error)
 
-    threads = {name: threading.Thread(target=one, args=(name,), daemon=True) for name in names}
+    threads = {name: threading.Thread(target=resolve, args=(name,), daemon=True) for name in names}
     for thread in threads.values():
         thread.start()
-    ends = time.monotonic() + NAME_S
+    deadline_s = time.monotonic() + LOOKUP_TIMEOUT_S
     for thread in threads.values():
-        thread.join(max(0, ends - time.monotonic()))
-    late = f"no answer within {NAME_S:g} s"
+        thread.join(max(0, deadline_s - time.monotonic()))
+    late = f"no answer within {LOOKUP_TIMEOUT_S:g} s"
     return {name: answers.get(name, late) for name in threads if answers.get(name, late)}
 
 
-def all_of(folder, kind, number):
+def wait_for_all(folder, kind, number):
     """[(file, JSON in it)] that so many nodes wrote, or as many as have come in time."""
-    ends = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + FILE_TIMEOUT_S
     while True:
         names = sorted(n for n in os.listdir(folder) if re.match(rf"{kind}\..*\.json$", n))
-        if len(names) >= number or time.monotonic() > ends:
+        if len(names) >= number or time.monotonic() > deadline_s:
             return [(name, wait_for(os.path.join(folder, name))) for name in names]
         time.sleep(0.02)
 
 
-def look(request):
+def inspect_node(request):
     """What the node has of that which is asked for."""
     report = {"modules": load_modules(request)}
     report["cores"] = len(os.sched_getaffinity(0))
     report["pythons"] = {
-        python: python_says(python, package) for python, package in request["pythons"].items()
+        python: probe_python(python, package) for python, package in request["pythons"].items()
     }
     report["gpus"] = gpus()
-    report["programs"] = [(names, first(names)) for names in request["programs"]]
-    report["mpi"] = None if request["mpi"] is None else mpi(request["mpi"])
+    report["programs"] = [(names, first_installed(names)) for names in request["programs"]]
+    report["mpi"] = None if request["mpi"] is None else mpi_programs(request["mpi"])
     across = request["mpi_across"]
-    report["remote_shell"] = first(across["shells"]) if across else None
-    report["srun_mpi"] = printed(["srun", "--mpi=list"])[1] if request["srun_mpi"] else None
+    report["remote_shell"] = first_installed(across["shells"]) if across else None
+    report["srun_mpi"] = run_command(["srun", "--mpi=list"])[1] if request["srun_mpi"] else None
     report["mpi_type"] = mpi_type() if request["srun_mpi"] else None
-    report["tmpdir"] = room(request["tmpdir"])
-    report["images"] = {name: printed(command) for name, command in request["images"].items()}
+    report["tmpdir"] = temporary_space(request["tmpdir"])
+    report["images"] = {name: run_command(command) for name, command in request["images"].items()}
     return report
 
 
@@ -160,37 +160,37 @@ def load_modules(request):
     """None, or why the site's modules cannot be loaded; what they change holds for what follows."""
     if not request["modules"]:
         return None
-    code, said = printed([request["python"], "-c", LOAD_MODULES] + request["modules"])
+    code, output = run_command([request["python"], "-c", LOAD_MODULES] + request["modules"])
     if code:
-        return said
-    os.environ.update(json.loads(said.splitlines()[-1]))
+        return output
+    os.environ.update(json.loads(output.splitlines()[-1]))
     return None
 
 
-def python_says(python, package):
+def probe_python(python, package):
     """(its version or None, whether it has a package or what it said instead of its version)."""
-    code, said = printed([python, "--version"])
+    code, output = run_command([python, "--version"])
     if code:
-        return None, said
-    return said.split()[-1], printed([python, "-I", "-c", FIND, package])[0] == 0
+        return None, output
+    return output.split()[-1], run_command([python, "-I", "-c", FIND, package])[0] == 0
 
 
 def gpus():
     """How many GPUs NVIDIA's driver lists; None where there is no driver."""
     if not shutil.which("nvidia-smi"):
         return None
-    return sum(line.startswith("GPU ") for line in printed(["nvidia-smi", "-L"])[1].splitlines())
+    return sum(line.startswith("GPU ") for line in run_command(["nvidia-smi", "-L"])[1].splitlines())
 
 
-def mpi(asked):
+def mpi_programs(requested):
     """[(mpirun, what it says it is, whether it works, its components)] of those that there are."""
     programs = []
-    for mpirun, variables in asked:
+    for mpirun, variables in requested:
         path = shutil.which(mpirun)
         if path:
-            code, said = printed([path, "--version"], variables)
-            match = re.search(r"(Open MPI|MPICH|Intel\(R\) MPI)\D*([\d.]*\d)", said)
-            version = " ".join(match.groups()) if match else said
+            code, output = run_command([path, "--version"], variables)
+            match = re.search(r"(Open MPI|MPICH|Intel\(R\) MPI)\D*([\d.]*\d)", output)
+            version = " ".join(match.groups()) if match else output
             programs.append((path, version, code == 0, components(path, variables)))
     return programs
 
@@ -198,17 +198,17 @@ def mpi(asked):
 def components(mpirun, variables):
     """Those by which an Open MPI learns of a job's nodes, as in ["slurm"]."""
     info = os.path.join(os.path.dirname(mpirun), "ompi_info")
-    listed = printed([info, "--parsable"], variables)[1]
+    listed = run_command([info, "--parsable"], variables)[1]
     return sorted(set(re.findall(r"^mca:ras:(\w+):", listed, re.MULTILINE)))
 
 
 def mpi_type():
     """What srun speaks to MPI where it is not told; None where Slurm does not say."""
-    said = re.search(r"MpiDefault\s*=\s*(\S+)", printed(["scontrol", "show", "config"])[1])
-    return os.environ.get("SLURM_MPI_TYPE") or (said and said.group(1))
+    output = re.search(r"MpiDefault\s*=\s*(\S+)", run_command(["scontrol", "show", "config"])[1])
+    return os.environ.get("SLURM_MPI_TYPE") or (output and output.group(1))
 
 
-def room(folder):
+def temporary_space(folder):
     """{"folder", "free_mb" or "error"} of where temporary files go."""
     folder = folder or os.environ.get("TMPDIR") or "/tmp"
     try:
@@ -219,27 +219,27 @@ def room(folder):
     return {"folder": folder, "free_mb": shutil.disk_usage(folder).free // 2**20}
 
 
-def first(names):
+def first_installed(names):
     """The first of some programs that is on the path, or None."""
     return next((name for name in names if shutil.which(name)), None)
 
 
-def printed(command, variables=None):
+def run_command(command, variables=None):
     """(exit code, all that a command prints); it is not there: a code above 0 and why."""
     try:
-        done = subprocess.run(
+        finished = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
             timeout=120, env=dict(os.environ, **(variables or {})), check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         return 127, str(error)
-    return done.returncode, done.stdout.decode(errors="replace").strip()
+    return finished.returncode, finished.stdout.decode(errors="replace").strip()
 
 
 def wait_for(path):
     """The JSON in a file once it is there; None where it does not appear."""
-    ends = time.monotonic() + PATIENCE_S
-    while time.monotonic() < ends:
+    deadline_s = time.monotonic() + FILE_TIMEOUT_S
+    while time.monotonic() < deadline_s:
         with contextlib.suppress(OSError):
             # Asked for by name a file that was missing may be taken for missing for a while.
             os.listdir(os.path.dirname(path))

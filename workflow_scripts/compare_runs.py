@@ -95,18 +95,18 @@ def parser():
 
 def arguments():
     """What was asked for, seen to go together."""
-    asking = parser()
-    args = asking.parse_args()
-    asked = [args.b, args.bounds, args.write_bounds]
-    if sum(value is not None for value in asked) != 1:
-        asking.error("expected A with one of: B, --bounds, --write-bounds")
+    flags = parser()
+    args = flags.parse_args()
+    modes = [args.b, args.bounds, args.write_bounds]
+    if sum(value is not None for value in modes) != 1:
+        flags.error("expected A with one of: B, --bounds, --write-bounds")
     if args.output and not args.format and args.output.suffix not in SUFFIXES:
-        asking.error(
+        flags.error(
             f"--output {args.output}: expected a name that ends in {', '.join(SUFFIXES)}, or a "
             "--format"
         )
     if args.fail_on and args.b is None:
-        asking.error("--fail-on needs A and B")
+        flags.error("--fail-on needs A and B")
     return args
 
 
@@ -115,17 +115,17 @@ def _compare(a, args):
     comparison = compare_runs.compare(a, b, args.metric, args.margin, args.on, args.ignore)
     regressions = None if args.fail_on is None else comparison.regressions(args.fail_on)
     page = comparison_page.comparison_page(comparison, regressions)
-    _show(page, plain.comparison_values(comparison, regressions), args)
+    _write_page(page, plain.comparison_values(comparison, regressions), args)
     return bool(regressions)
 
 
 def _check(a, args):
     outcomes = bounds.check(bounds.read(args.bounds), a)
-    _show(bounds.page(outcomes, a), bounds.plain(outcomes), args)
+    _write_page(bounds.page(outcomes, a), bounds.plain(outcomes), args)
     return any(not outcome.passed for outcome in outcomes)
 
 
-def _show(page, plain, args):
+def _write_page(page, plain, args):
     format_ = args.format or (SUFFIXES[args.output.suffix] if args.output else "text")
     text = {
         "text": lambda: page_text.text(page),

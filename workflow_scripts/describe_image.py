@@ -68,10 +68,10 @@ def _mpi(mpirun):
     """As in `Open MPI 4.1.8`: the library that the image's mpirun belongs to."""
     if mpirun is None:
         return None
-    answer = subprocess.run(
+    finished = subprocess.run(
         [mpirun, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
     )
-    text = answer.stdout.decode(errors="replace")
+    text = finished.stdout.decode(errors="replace")
     match = re.search(r"(Open MPI|MPICH|Intel\(R\) MPI)\D*([\d.]*\d)", text)
     return " ".join(match.groups()) if match else None
 

@@ -22,8 +22,8 @@ def main():
     )
     args = parser.parse_args()
     settings = trainer_image.settings(args.name, {args.name: args.settings})
-    kept = trainer_image.record_failure(args.output, f"image {args.name} could not be made: ")
-    with kept if args.keep_failure else contextlib.nullcontext():
+    recorded = trainer_image.record_failure(args.output, f"image {args.name} could not be made: ")
+    with recorded if args.keep_failure else contextlib.nullcontext():
         make_image.make(args.name, settings, args.output, args.study)
 
 

@@ -25,8 +25,8 @@ def main():
     except event_fields.LogError as error:
         if not args.put_aside or not args.log.is_file():
             raise
-        kept = event_log.keep_aside(args.log)
-        sys.exit(f"{error}; it is kept as {kept}: the next start trains the run again")
+        moved_to = event_log.keep_aside(args.log)
+        sys.exit(f"{error}; it is kept as {moved_to}: the next start trains the run again")
 
 
 if __name__ == "__main__":

@@ -25,14 +25,14 @@ def main():
     )
     forget_runs.add_selection_flags(parser)
     add_configfile(parser)
-    own, snakemake = _parted(sys.argv[1:])
-    args = parser.parse_args(own)
+    arguments, snakemake = _split_at_dashes(sys.argv[1:])
+    args = parser.parse_args(arguments)
     files = args.configfile or _config_files(snakemake)
     if args.configfile:
         if _config_files(snakemake):
             parser.error("--configfile: expected once, found before -- and after it")
         snakemake = [*snakemake, "--configfile", *files]
-    if any(word in DRY for word in snakemake):
+    if any(argument in DRY for argument in snakemake):
         parser.error("expected --dry-run before --, which forgets nothing; found it after --")
     study = config.study_from_files(files)
     chosen = forget_runs.select(args, study)
@@ -47,7 +47,7 @@ def main():
         os.execv(sys.executable, [sys.executable, "-m", "snakemake", *snakemake])
 
 
-def _parted(arguments):
+def _split_at_dashes(arguments):
     """What stands before -- and after it."""
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     return arguments[:cut], arguments[cut + 1 :]

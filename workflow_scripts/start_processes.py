@@ -15,11 +15,11 @@ from dlbench.starting import start_processes
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument(
+    group = parser.add_mutually_exclusive_group(required=True)
+    group.add_argument(
         "--jobs", type=parse_job_counts, help="kinds of process, as in chief=1,ps=1,worker=2"
     )
-    what.add_argument(
+    group.add_argument(
         "--copies", type=flag_types.whole(1), metavar="N", help="each has DLBENCH_COPY"
     )
     parser.add_argument(

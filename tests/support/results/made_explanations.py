@@ -1,6 +1,7 @@
 """Runs that were never trained, whose steps take given times, and what their probes say of them."""
 
 from dlbench.analysis import expected_scaling, explanations
+from dlbench.baselines import all_reduce
 from dlbench.tables import explanation_columns, parquet_files, table_columns
 from support.results import made_tables
 

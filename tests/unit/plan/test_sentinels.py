@@ -111,7 +111,7 @@ def test_how_many_conditions_or_which_may_be_said_and_take_the_time_that_they_ta
 
 
 def test_auto_repeats_no_condition_that_is_too_seldom_finished_to_judge_drift():
-    assert sentinels.FEWEST == equivalence.MIN_RUNS
+    assert sentinels.MIN_REPEATS == equivalence.MIN_RUNS
     made = study({"batch_per_device": [8, *MANY]}, repeats=2)
     assert (
         "compared with no condition that has 3 finished repeats or more"

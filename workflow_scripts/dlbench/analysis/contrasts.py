@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 
 from dlbench.analysis import base_flags, equivalence, run_lengths
 from dlbench.analysis.drift import Drift, Sides
+from dlbench.common import plugins
 from dlbench.log import event_fields
 from dlbench.run_fields.fields import DECLARED
 from dlbench.study import config
@@ -22,6 +23,14 @@ FIGURES = {name: field.contrast for name, field in DECLARED.items() if field.con
 SYNTHETIC = "synthetic"
 # Runs of a condition, those of its base, and how they compare.
 Contrast = tuple[list[Row], list[Row], equivalence.Comparison, Sides]
+
+
+def is_synthetic(dataset: str) -> bool:
+    """Whether a dataset is synthetic; datasets of other programs are taken for real ones."""
+    return (
+        plugins.is_known("datasets", dataset)
+        and plugins.constants("datasets", dataset)["SYNTHETIC"]
+    )
 
 
 def by_field(

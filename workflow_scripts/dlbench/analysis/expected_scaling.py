@@ -103,7 +103,7 @@ def all_reduced_bytes(run: Row) -> int | None:
     parameters = run.get("parameters")
     if is_absent(parameters) or not parameters:
         return None
-    return all_reduce.NUMBER_BYTES * int(parameters)
+    return all_reduce.FLOAT32_BYTES * int(parameters)
 
 
 def exchange_s(run: Row, baselines: Sequence[Row], column: str = "time_s") -> float | None:
@@ -116,7 +116,9 @@ def exchange_s(run: Row, baselines: Sequence[Row], column: str = "time_s") -> fl
     size_bytes = all_reduced_bytes(run)
     if size_bytes is None:
         return None
-    matching = [row for row in baselines if row["measure"] == all_reduce.MEASURE and _matches(row, run)]
+    matching = [
+        row for row in baselines if row["measure"] == all_reduce.MEASURE and _matches(row, run)
+    ]
     times_s = {row["size_bytes"]: row[column] for row in matching if not is_absent(row.get(column))}
     return interpolated_s(times_s, size_bytes) if times_s else None
 

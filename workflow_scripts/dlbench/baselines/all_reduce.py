@@ -14,7 +14,7 @@ from dlbench.trainer.calibration import Repeat
 
 MEASURE = "all_reduce"
 MIN_BYTES, FACTOR = 1 << 10, 2
-NUMBER_BYTES = 4  # gradients are float32, also where products are of fewer bits
+FLOAT32_BYTES = 4  # gradients are float32, also where products are of fewer bits
 
 
 def sizes_bytes(gradients_bytes: Iterable[int]) -> list[int]:
@@ -57,5 +57,5 @@ def rows(
         gradients_bytes: sizes of the gradients of the models.
     """
     for size in sizes_bytes(gradients_bytes):
-        seconds = rounds.seconds_per_operation(make_all_reduce(size // NUMBER_BYTES), gather)
+        seconds = rounds.seconds_per_operation(make_all_reduce(size // FLOAT32_BYTES), gather)
         yield rounds.timed(MEASURE, size, seconds, bus_bytes(size, devices))

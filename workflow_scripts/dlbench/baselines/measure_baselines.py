@@ -96,7 +96,7 @@ def _exchange_rows(spec: Spec, run_engine: Any, models: list[str]) -> Iterator[d
     for model in models:
         model_engine = type(run_engine)(_with(spec, model=model), strategy, None)
         model_engine.build()
-        sizes.append(all_reduce.NUMBER_BYTES * model_engine.parameters())
+        sizes.append(all_reduce.FLOAT32_BYTES * model_engine.parameters())
         del model_engine
     exchange = plugins.load(f"{spec.framework}/exchanges", spec.strategy)
     yield from all_reduce.rows(

@@ -95,10 +95,7 @@ def _laid_out(groups):
 
 def _rows(axes, labels, names):
     axes.set_ylim(-0.6, len(labels) - 0.4)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    axes.grid(visible=False, axis="y")
-    axes.grid(axis="x")
+    style_rows(axes)
     axes.set_yticks([y for y, *_ in labels], names, fontsize=9)
     for label, (y, _, subheading) in zip(axes.get_yticklabels(), labels, strict=True):
         if subheading is not None:
@@ -113,6 +110,14 @@ def _rows(axes, labels, names):
                 color=styles.GREY,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
             )
+
+
+def style_rows(axes: Axes) -> None:
+    """Style axes whose rows have names: no ticks and no line at the left, vertical grid lines."""
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.grid(visible=False, axis="y")
+    axes.grid(axis="x")
 
 
 def annotate_row(axes: Axes, row: Row, text: str, note: str = "", **looks: Any) -> None:
@@ -137,13 +142,15 @@ def annotate_row(axes: Axes, row: Row, text: str, note: str = "", **looks: Any) 
     annotate(axes, row.y, notes, -6, color=ALARM if failed else styles.GREY, fontsize=7.5)
 
 
-def annotate(axes: Axes, y: float, text: str, y_points: float = 0, **looks: Any) -> None:
-    """Write right of the axes at a height, moved up by some points."""
+def annotate(
+    axes: Axes, y: float, text: str, y_points: float = 0, x_points: float = 8, **looks: Any
+) -> None:
+    """Write right of the axes at a height, moved up and to the right by some points."""
     style: dict[str, Any] = {"color": INK, "fontsize": 9} | looks
     axes.annotate(
         text,
         (1, y),
-        xytext=(8, y_points),
+        xytext=(x_points, y_points),
         xycoords=axes.get_yaxis_transform(),
         textcoords="offset points",
         va="center",

@@ -181,7 +181,7 @@ def for_figure(name: str, figures: tuple[str, ...]) -> list[str]:
 
 
 def digest_if_beside(name: str, figures: tuple[str, ...]) -> str:
-    """The digest of the table if a figure draws it when it exists but does not require it; or ""."""
+    """The digest of the table if a figure draws it but does not require it; else ""."""
     beside = plugins.constants("figures", name).get("BASELINES") == BESIDE
     return "" if not beside or for_figure(name, figures) else digest()
 

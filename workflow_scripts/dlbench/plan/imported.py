@@ -1,4 +1,4 @@
-"""What the config names under imports, as the rule that reads it asks for it."""
+"""The config's imports, for the rule that reads them."""
 
 import json
 import shlex

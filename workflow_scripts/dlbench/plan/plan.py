@@ -37,7 +37,7 @@ FAILURE_MESSAGE = (
     "Not all is done. What is done stays: the same command, started again, goes on with the rest.\n"
     "{status}, with the same --configfile, says how each run stands."
 )
-MOST_REASONS = 8  # on the screen
+MAX_REASONS = 8  # on the screen
 
 
 @dataclass(frozen=True)
@@ -145,9 +145,9 @@ class Plan:
             yield f"to find before the runs that they give: {len(self.searches)}"
             yield from (search.label() for search, _ in self.searches.values())
         reasons = Counter(self._reason_of(run_id) for run_id in self.pending).most_common()
-        for reason, number in reasons[:MOST_REASONS]:
+        for reason, number in reasons[:MAX_REASONS]:
             yield f"{phrases.counted(number, 'run')} {reason}"
-        if rest := sum(number for _, number in reasons[MOST_REASONS:]):
+        if rest := sum(number for _, number in reasons[MAX_REASONS:]):
             yield f"{rest} more for other reasons; status.py has them all"
         if self.sentinels.message:
             yield self.sentinels.message

@@ -1,4 +1,4 @@
-"""The list of all records with their digests, one file that stands for them in what follows."""
+"""The list of all records with their digests: the one input of what is made from all records."""
 
 import os
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ PATH = "results/records.sha256"
 
 
 def unlisted(run_ids: Iterable[str]) -> list[str]:
-    """Those of some runs with records whose records are not in the list as they are now."""
+    """The runs whose records are not in the list, or have changed since it was written."""
     try:
         listed_ns = os.stat(PATH).st_mtime_ns
         lines = Path(PATH).read_text(encoding="utf-8").splitlines()
@@ -23,4 +23,4 @@ def unlisted(run_ids: Iterable[str]) -> list[str]:
         is_older = os.stat(path).st_mtime_ns < listed_ns
         return is_older or listed.get(str(path)) == files.sha256(path)
 
-    return [one for one in run_ids if not is_listed(run_record.folder(one) / "run.json")]
+    return [key for key in run_ids if not is_listed(run_record.folder(key) / "run.json")]

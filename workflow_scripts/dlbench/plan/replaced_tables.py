@@ -1,6 +1,6 @@
-"""Whether tables and figures of another study are about to be replaced.
+"""Warn if this start will replace the tables and figures of another study.
 
-A folder of results has the runs of all studies, but the tables and figures of one: the last.
+A results folder has the runs of all studies, but the tables and figures of the last one only.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ MEASURED = "measured"  # rows of imports have the names of these
 
 
 def lines(study: str) -> Iterator[str]:
-    """A line that says so; none where there are no tables, or those of this study."""
+    """Yield the warning; nothing if there are no tables, or those of this study."""
     former = _study_of_tables()
     if former not in (None, study):
         program = own_code.here("workflow_scripts/partial_results.py")

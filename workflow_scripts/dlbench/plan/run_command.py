@@ -1,4 +1,4 @@
-"""Commands of the rules: start_run.py with its flags and the trainer, prepare_image.py with its."""
+"""The arguments of the programs that rules start: start_run.py, find_batch.py, prepare_image.py."""
 
 import dataclasses
 import functools
@@ -21,12 +21,12 @@ CALIBRATIONS = "results/calibrations"  # what devices attain, a file for each ki
 
 
 class StartRunArguments:
-    """The words of start_run_arguments, quoted for the shell; made when they are asked for.
+    """The result of `start_run_arguments`, quoted for the shell, computed when it is formatted.
 
-    Snakemake evaluates the parameters of all runs at each start, also of those that are done.
+    Snakemake evaluates the params of all runs at each start, also of finished ones.
     """
 
-    __slots__ = ("plan", "run_id")  # of its secrets there are numbers only
+    __slots__ = ("plan", "run_id")
 
     def __init__(self, plan: Plan, run_id: str) -> None:
         self.plan = plan
@@ -39,13 +39,12 @@ class StartRunArguments:
 def start_run_arguments(
     plan: Plan, run_id: str, attempt: int | None = None, with_secrets: bool = False
 ) -> list[str]:
-    """What follows start_run.py and its files: flags, then the trainer's command.
+    """The arguments of start_run.py after its files: flags, then the trainer's command.
 
     Args:
-        plan: that of the run's study.
-        attempt: which one this is; None where start_run.py is told otherwise.
-        with_secrets: have the config's commands as they are; else start_run.py needs the variables
-            of `plan.study.commands`.
+        attempt: the number of this attempt; None if the caller adds the flag.
+        with_secrets: include the secrets of the config's commands. Otherwise the commands have
+            numbers instead, and start_run.py needs the variables of `plan.study.commands`.
     """
     run = plan.run(run_id)
     flags = [
@@ -80,11 +79,10 @@ def start_run_arguments(
 
 
 def find_batch_arguments(plan: Plan, search_id: str, memory_mb: int | None = None) -> list[str]:
-    """What follows find_batch.py and its files: flags, then those of start_run.py for a try.
+    """The arguments of find_batch.py after its files: flags, then those of start_run.py for a try.
 
     Args:
-        plan: that of the study, which has the search to be done.
-        memory_mb: that its tries may take on a node, MiB; None: what is there.
+        memory_mb: limit of the tries on a node, MiB; None: all free memory.
     """
     search, why_not = plan.searches[search_id]
     run = search.run
@@ -114,13 +112,13 @@ def _flags(plan, run):
 
 
 def node_flags(plan: Plan) -> list[str]:
-    """The flag that says how the nodes of a cluster are reached; [] by their names."""
+    """The flag with the address pattern of a cluster's nodes; [] if their names suffice."""
     pattern = plan.study.site.get("node_address")
     return [f"--node-address={pattern}"] if pattern else []
 
 
 def image_flags(plan: Plan, run: Run) -> list[str]:
-    """The flags that name the image of a run and what is bound into it; [] without an image."""
+    """The flags with a run's image and the paths to bind into it; [] without an image."""
     if not start_command.contained(run):
         return []
     binds = [f"--bind={bind}" for bind in plan.binds(run)]
@@ -148,14 +146,14 @@ def prepare_image_arguments(plan: Plan, image: str, form: str) -> list[str]:
     return flags + ["--any-packages"] * all(run.is_external for run in taking)
 
 
-@functools.lru_cache(maxsize=1)  # Snakemake asks several times in a row for those of one job
+@functools.lru_cache(maxsize=1)  # Snakemake formats the params of a job several times in a row
 def _quoted(arguments):
     return shlex.join(start_run_arguments(arguments.plan, arguments.run_id))
 
 
 def _trainer(plan, run, tries=False):
-    """The command that trains a run; start_run.py puts its launcher and runtime before it, and the
-    flags of the run, which it has as JSON, where FLAGS stands.
+    """The command of a trainer process. start_run.py puts launcher and runtime before it, and
+    replaces FLAGS with the flags of the run.
     """
     data = f"results/data/{run.dataset}" if staleness.has_data(run) else ""
     if run.is_external:
@@ -163,8 +161,8 @@ def _trainer(plan, run, tries=False):
         bare = str(trainer_environments.trainer_python(run.environment))
         python = image["python"] if start_command.contained(run) else bare
         folder = str(run_record.folder(run.id) / other_trainers.FOLDER)
-        words = plan.study.commands.trainers[run.trainer]
-        return other_trainers.command(run, python, data, folder, words)
+        template = plan.study.commands.trainers[run.trainer]
+        return other_trainers.command(run, python, data, folder, template)
     trainer = [
         str(trainer_environments.trainer_python(run.environment)),
         str(own_code.here("workflow_scripts/train.py")),
@@ -186,5 +184,5 @@ def _trainer(plan, run, tries=False):
 
 
 def _checkpoint(run):
-    """Where a run's checkpoints lie."""
+    """The folder of a run's checkpoints."""
     return str(run_record.folder(run.id) / "checkpoint")

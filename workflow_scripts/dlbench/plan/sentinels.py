@@ -28,9 +28,9 @@ from dlbench.records import costs, run_record, sentinel_runs, sessions, stalenes
 from dlbench.study import config, matrix
 from dlbench.study.runs import CONDITION, Run, shuffled
 
-SHARE = 0.2  # of a session's time that those of `auto` may take
-FEWEST = 3  # repeats of a condition, without which drift is not judged (equivalence.MIN_RUNS)
-UNRELATED = 4  # rank of conditions that nothing new is compared with
+SHARE = 0.2  # of a session's time that sentinels of `auto` may take
+MIN_REPEATS = 3  # of a condition, which an estimate of drift needs (equivalence.MIN_RUNS)
+UNRELATED = 4  # rank of conditions that no new one is compared with
 _NONE_OF: dict[type, str] = {str: "the new conditions are compared with", list: "`sentinels` means"}
 PLANNED = "a sentinel: it repeats a finished run, to see how the machine drifted"
 
@@ -53,8 +53,8 @@ def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -
     to_train = [run for run in to_train if not run.probe]
     if study.sentinels == "none" or not to_train or not took_s:
         return Chosen()
-    fewest = FEWEST if study.sentinels == "auto" else 1
-    finished, new = _conditions(study.without_probes, to_train, took_s, fewest)
+    min_repeats = MIN_REPEATS if study.sentinels == "auto" else 1
+    finished, new = _conditions(study.without_probes, to_train, took_s, min_repeats)
     ordered = _ordered(study, finished, new, took_s)
     if study.sentinels == "auto":
         if not new:
@@ -64,9 +64,8 @@ def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -
         ]
     elif isinstance(study.sentinels, int):
         first = _first_of_each_shape(ordered)
-        ordered = [*first, *(condition for condition in ordered if condition not in first)][
-            : study.sentinels
-        ]
+        others = [condition for condition in ordered if condition not in first]
+        ordered = [*first, *others][: study.sentinels]
     elif isinstance(study.sentinels, list):
         matching = matrix.lookup(study.sentinels)
         ordered = [
@@ -76,8 +75,8 @@ def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -
         ]
     if not ordered:
         return _none(
-            f"{_NONE_OF.get(type(study.sentinels), 'there is')} no condition that has {fewest} "
-            f"finished repeat{'s' if fewest > 1 else ''} or more and none to be trained"
+            f"{_NONE_OF.get(type(study.sentinels), 'there is')} no condition that has {min_repeats} "
+            f"finished repeat{'s' if min_repeats > 1 else ''} or more and none to be trained"
         )
     estimates = costs.Estimates(study.runs, lambda run: took_s.get(run.id))
     new_s = _node_s(to_train, estimates)
@@ -85,9 +84,9 @@ def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -
     if study.sentinels == "auto":
         chosen = _affordable(chosen, estimates, SHARE / (1 - SHARE) * new_s)
     if not chosen:
-        least_s = _node_s(ordered[0].runs[:FEWEST], estimates)
+        least_s = _node_s(ordered[0].runs[:MIN_REPEATS], estimates)
         return _none(
-            f"{FEWEST} repeats of {_condition_label(ordered[0].runs[0], study)} would take "
+            f"{MIN_REPEATS} repeats of {_condition_label(ordered[0].runs[0], study)} would take "
             f"{least_s / (least_s + new_s):.0%} of the session, more than {SHARE:.0%}; "
             "`sentinels: 1` repeats it all the same"
         )
@@ -192,7 +191,7 @@ class _Condition:
         return self.runs[0].nodes, self.runs[0].devices_per_node
 
 
-def _conditions(runs, to_train, took_s, fewest):
+def _conditions(runs, to_train, took_s, min_repeats):
     """{combination: its finished runs} of conditions with no run to be trained, and the new
     conditions as a list of combinations.
     """
@@ -202,7 +201,7 @@ def _conditions(runs, to_train, took_s, fewest):
         if run.id in took_s:
             finished.setdefault(run.combination, []).append(run)
     new = [combination for combination in to_do if combination not in finished]
-    chosen = {c: r for c, r in finished.items() if c not in to_do and len(r) >= fewest}
+    chosen = {c: r for c, r in finished.items() if c not in to_do and len(r) >= min_repeats}
     return chosen, new
 
 
@@ -225,17 +224,19 @@ def _ordered(study, finished, new, took_s):
 def _ranks(study, finished, new):
     """{finished condition: rank}; the lower, the more it says about the new conditions."""
     tasks = {(c.model, c.dataset) for c in new}
-    fewest = {}
+    min_repeats = {}
     for c in finished:
         task = c.model, c.dataset
-        fewest[task] = min(c.devices, fewest.get(task, c.devices))
+        min_repeats[task] = min(c.devices, min_repeats.get(task, c.devices))
     ranks = dict.fromkeys(finished, UNRELATED)
     # From the weakest relation to the strongest, which overwrites the others.
     for field in ("model", "dataset"):
         alike = {_key(c, (field,)) for c in new}
         ranks |= {c: 3 for c in finished if _key(c, (field,)) in alike}
     ranks |= {c: 2 for c in finished if (c.model, c.dataset) in tasks}
-    ranks |= {c: 1 for c in finished if ranks[c] == 2 and c.devices == fewest[c.model, c.dataset]}
+    ranks |= {
+        c: 1 for c in finished if ranks[c] == 2 and c.devices == min_repeats[c.model, c.dataset]
+    }
     for entry in study.compare:
         field, base = entry["field"], entry["base"]
         fields = (field, *config.COMPANIONS.get(field, ()))
@@ -261,7 +262,7 @@ def _affordable(runs, estimates, limit_s):
     affordable = list(runs)
     while affordable and _node_s(affordable, estimates) > limit_s:
         last = affordable.pop().combination
-        if sum(run.combination == last for run in affordable) < FEWEST:
+        if sum(run.combination == last for run in affordable) < MIN_REPEATS:
             affordable = [run for run in affordable if run.combination != last]
     return affordable
 

@@ -1,8 +1,8 @@
-"""The files of a plan's session, which Snakemake compares by date.
+"""The files of a plan's session, whose dates Snakemake compares.
 
-The file of a session is new at each start that has something to do, and an input of its runs, so
-that a run is trained whose outputs are there but damaged or of other code; so is the list of what
-else is there and is made again.
+Each start that has something to do writes a new session file, which is an input of its runs. So
+Snakemake trains runs whose outputs exist but are damaged or come from other code. The list of other
+existing files that are made again works in the same way.
 """
 
 import functools
@@ -24,8 +24,8 @@ class SessionFiles:
 
     Attributes:
         session: as sessions.new returns it; None before the first.
-        starts: whether it is of this start.
-        remade: paths that exist and are made again in it.
+        starts: whether this start begins it.
+        remade: existing paths that are made again in it.
     """
 
     session: dict[str, str] | None
@@ -34,26 +34,26 @@ class SessionFiles:
 
     @property
     def file(self) -> list[str]:
-        """What its runs wait for; none before the first session."""
+        """The input of its runs: [its file], or [] before the first session."""
         return [str(sessions.file(self.session["id"]))] if self.session else []
 
     @property
     def done(self) -> list[str]:
-        """What says that all its runs have their records; none before the first session."""
+        """[The file that exists once all its runs have records], or [] before the first session."""
         return [str(sessions.done_file(self.session["id"]))] if self.session else []
 
     @property
     def remade_list(self) -> list[str]:
-        """The list of what is made again; none where nothing is."""
+        """[The file that lists what is made again], or [] if nothing is."""
         return (
             [str(sessions.remade_file(self.session["id"]))] if self.remade and self.session else []
         )
 
     def remade_lists(self, path: str) -> list[str]:
-        """The list of files that were, or are now, made again which has a path; or none.
+        """[The last list of remade files that has a path], or [].
 
-        It is an input of the rule that makes the file: Snakemake makes it again with a new list,
-        and not again as long as the list stays.
+        It is an input of the rule that makes the file: Snakemake makes the file again when the list
+        is new, and not as long as the list stays.
         """
         if path in self.remade and self.starts:
             return self.remade_list

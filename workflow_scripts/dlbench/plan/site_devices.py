@@ -14,7 +14,7 @@ class Devices:
     """The devices of one node: `kind` is cpu or gpu. `nodes` are the most that a run may have.
 
     Attributes:
-        cores_quota: the quota of CPU time by which `cores` are so few; None: no quota does that.
+        cores_quota: the quota of CPU time that limits `cores`; None if no quota does.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""The machine: what counts as a device, how many there are, and which runs it cannot do."""
+"""Which runs of a study this machine cannot do, and why."""
 
 import shlex
 from typing import Any
@@ -18,9 +18,7 @@ from dlbench.trainer.reading import inputs
 def cannot_run(
     run: Run, devices: Devices, image_settings: dict[str, Any] | None = None
 ) -> str | None:
-    """Why this machine cannot do a run, or None where it can.
-
-    The reason says what to do about it, where something can be done.
+    """Why this machine cannot do a run, and the remedy if there is one; None if it can.
 
     Args:
         image_settings: the config's `images`.
@@ -111,20 +109,20 @@ def _missing_package(run, strategy, image_settings):
 
 
 def skip_reason(run: Run, devices: Devices, study: Study) -> str | None:
-    """Why a run of a study is not done on this machine, or need not be done; None where it is."""
+    """Why a run of a study is skipped: it cannot be done here, or is not needed; None if it is."""
     reason = cannot_run(run, devices, study.images)
     if not reason and run.id in study.where_installed:
         reason = _not_installed(run)
     if not reason and run.id in study.targets:
         return enough.not_needed(enough.earlier_repeats(run), study.targets[run.id])
-    if not reason and run.probe:  # in vain, where none of the runs that it explains is done
-        reasons = [skip_reason(one, devices, study) for one in study.explained_by(run)]
+    if not reason and run.probe:  # a probe is useless if all runs that it explains are skipped
+        reasons = [skip_reason(each, devices, study) for each in study.explained_by(run)]
         return reasons[0] if reasons and all(reasons) else None
     return reason
 
 
 def _not_installed(run):
-    """Why a run does not wait for its environment to be installed; None where it is there."""
+    """Why a run with where_installed is skipped: its environment is not installed; else None."""
     contained = plugins.load("runtimes", run.runtime).CONTAINED
     is_installed = trainer_environments.is_installed(run.environment)
     if contained or not trainer_environments.has_environment(run) or is_installed:
@@ -137,5 +135,5 @@ def _not_installed(run):
 
 
 def _folder(run):
-    """The folder of a run's environment, for people to type."""
+    """The folder of a run's environment, quoted for a shell."""
     return shlex.quote(str(trainer_environments.folder(run.environment)))

@@ -1,9 +1,9 @@
-"""What is read of Snakemake beyond its documented interface, all of it here, and nothing changed.
+"""Everything that is read of Snakemake beyond its documented interface; nothing of it is changed.
 
-Each entry of READ says why it is read and what is lost in a version of Snakemake that has it no
-more: then it counts as the value given, and one line on stderr says what is lost. The same is true
-of OF_RULES, which are read of `rules.NAME`. Without those of NEEDED nothing can start:
-rules/config.smk asks by them where our own files lie.
+Each entry of READ says why it is read and what is lost if a version of Snakemake lacks it: then the
+default is used, and one line on stderr says what is lost. The same holds for OF_RULES, which are
+read of `rules.NAME`. Without those of NEEDED nothing can start: rules/config.smk finds the
+workflow's own files by them.
 """
 
 import functools
@@ -18,9 +18,9 @@ class Attribute(NamedTuple):
     """An attribute of Snakemake's `workflow`.
 
     Attributes:
-        why: it is read.
-        default: what it counts as where a version lacks it.
-        lost: what is lost then.
+        why: the reason to read it.
+        default: its value in a version that lacks it.
+        lost: what does not work in such a version.
     """
 
     why: str
@@ -117,7 +117,7 @@ NEEDED = {
 
 
 def untested(version: str) -> str:
-    """A line that says that a version of Snakemake is newer than those tested; "" if it is not.
+    """A warning if a version of Snakemake is newer than those tested; else "".
 
     >>> untested("9.27.3")
     ''
@@ -134,10 +134,10 @@ def untested(version: str) -> str:
 
 
 class SnakemakeStart:
-    """A start of Snakemake, as its `workflow` tells.
+    """A start of Snakemake, read from its `workflow` object.
 
-    What it forces, its executor and scheduler are known once it has read the rules: to functions of
-    rules, and not to their files.
+    What it forces, its executor and its scheduler are known only after it has read the rules: to
+    input functions, but not while the rule files are read.
 
     Args:
         workflow: of the Snakefile.
@@ -161,7 +161,7 @@ class SnakemakeStart:
         return not self._read("modifier.is_main_snakefile")()
 
     def prefixes(self, path: str) -> bool:
-        """Whether the module of another workflow puts a path elsewhere."""
+        """Whether the module statement of another workflow adds a prefix to a path."""
         return self._read("modifier.path_modifier.replace_prefix")(path) != path
 
     @functools.cached_property
@@ -206,12 +206,12 @@ class SnakemakeStart:
 
     @functools.cached_property
     def asks_for_all(self) -> bool:
-        """Whether finished runs are asked for, too: to be listed or touched."""
+        """Whether finished runs are requested too, as by --list, --summary and --touch."""
         return self._read("executor_plugin") is None or bool(self._read("touch"))
 
     @functools.cached_property
     def forces_all(self) -> bool:
-        """Whether everything is done again: --forceall."""
+        """Whether all jobs are done again: --forceall."""
         return self.is_main and bool(self._read("dag_settings.forceall"))
 
     @functools.cached_property

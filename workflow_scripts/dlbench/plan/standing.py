@@ -1,18 +1,19 @@
-"""How each run of a study stands, from its record, its logs and its scheduler's job.
+"""The state of each run of a study, from its record, its logs and its scheduler's job.
 
-A run is, in the order in which this is decided,
-    ok, unstable, failed, oom, timeout, skipped    what its record says, where that stands
-    running       its log has no end and is being written, see is_written; or it has no result
-                  and the scheduler still has the job that it was in: it goes on or waits there
+The first of these that applies:
+    ok, unstable, failed, oom, timeout, skipped    the status in its record, if that is valid
+    running       its log has no run_end and is being written, see is_written; or it has no result
+                  and the scheduler still has its job, running or waiting
     skipped       this machine cannot do it, or its image could not be made; the next start of the
                   workflow records that, or tries again
     pending       not trained yet, forgotten, or to be tried again
-    unread        trained; its log is still to be read
-    interrupted   its log stops without an end
-    stale         trained, but of other code, data or environment, or its record or log is damaged
+    unread        trained; its log is still to be parsed
+    interrupted   its log has no run_end
+    stale         trained by other code, on other data or in another environment, or its record or
+                  log is damaged
 
-Nothing is written, locked or started here. A run that starts or ends in the meantime is seen as it
-was when it was looked at.
+Nothing is written, locked or started here. The state of a run is the one at the moment when its
+files were read.
 """
 
 import contextlib
@@ -45,12 +46,18 @@ FRESH_S = 10.0  # a running log is written at least once a second, by its sample
 
 @dataclass(frozen=True)
 class Standing:
-    """A run now.
+    """A run and its state now.
 
-    `duration_s` is that of its log and tells how long others will take where it `ended_well`,
-    in whatever state it is now; `used_s` and `aside_s` are those of all its attempts. `missed`
-    says by how much it missed its learning gate. `attempts` are the last ones, of one session,
-    where there is no result. `session` is that of its record.
+    Attributes:
+        message: why it is in this state; "" if there is nothing to say.
+        duration_s: seconds by its log. If it `ended_well`, estimates of other runs rest on it.
+        used_s: seconds of all its attempts.
+        aside_s: seconds of the attempts whose logs were moved aside.
+        ended_well: whether its log says so, in whatever state the run is now.
+        latest_progress: of a running run.
+        missed: by how much it missed its learning gate; "" if it did not.
+        attempts: those of the last session, if there is no result.
+        session: id of the session in its record.
     """
 
     run: Run
@@ -75,14 +82,14 @@ def examine(study: Study) -> list[Standing]:
 
 
 def _with_queue(standings):
-    """The same, with what the jobs of pending runs wait for."""
+    """The standings with the reasons for which the jobs of pending runs wait."""
     pending = any(standing.state in ("pending", "running") for standing in standings)
     waiting = waiting_jobs.reasons_by_run(Path.cwd()) if pending else {}
     return [
-        dataclasses.replace(one, message="; ".join(filter(None, (one.message, reason))))
-        if (reason := waiting.get(one.run.id)) and one.state in ("pending", "running")
-        else one
-        for one in standings
+        dataclasses.replace(each, message="; ".join(filter(None, (each.message, reason))))
+        if (reason := waiting.get(each.run.id)) and each.state in ("pending", "running")
+        else each
+        for each in standings
     ]
 
 
@@ -130,7 +137,7 @@ def _standing(run, study, devices, recipes):
 
 
 def _image_failure(run):
-    """Why the image of a run could not be made when that was tried last; the next start tries."""
+    """Why the last try to make a run's image failed; None if it did not. The next start retries."""
     if not start_command.contained(run):
         return None
     return trainer_image.failure(trainer_image.form_path(run))
@@ -147,16 +154,16 @@ def _missed(must_reach, name, record):
 def _attempts(name, place, log):
     if name == "interrupted":
         return (fates.current_attempt(log),)
-    # What was refused since says more than how the last attempt ended.
+    # A later refusal by the scheduler says more than the end of the last attempt.
     shows_attempts = name == "pending" and not refusals.describe(place)
     return tuple(fates.latest_attempts(place)) if shows_attempts else ()
 
 
 def _with_job_states(standings):
-    """The same, with what ended those that have no result; running where their job lives."""
-    jobs = {one.job for s in standings for one in s.attempts if one.job}
+    """The standings with the ends of attempts without a result; running if their job still runs."""
+    jobs = {each.job for s in standings for each in s.attempts if each.job}
     state_of_job = fates.query_schedulers(jobs)
-    return [_with_job_state(one, state_of_job) if one.attempts else one for one in standings]
+    return [_with_job_state(each, state_of_job) if each.attempts else each for each in standings]
 
 
 def _with_job_state(standing, state_of_job):
@@ -171,7 +178,7 @@ def _with_job_state(standing, state_of_job):
 
 
 def _unfinished(state, log, record, skip, hang_limit_s, reason):
-    """(state, message) of a run that is not done, though it has a folder."""
+    """(state, message) of a run that has a folder but no valid record."""
     log_exists, ended = log.is_file(), event_log.final_run_end(log)
     recorded = record is not None or (log.parent / "run.json").exists()
     if not ended and progress.head(log) and is_written(log, hang_limit_s):
@@ -188,11 +195,11 @@ def _unfinished(state, log, record, skip, hang_limit_s, reason):
 
 
 def is_written(log: Path, hang_limit_s: float) -> bool:
-    """Whether somebody still writes a log that has no end.
+    """Whether a log without run_end is still being written.
 
-    Yes where it or another rank's was written just now, or where its supervisor is a process
-    here. No where it is not and the trainer ran here. Otherwise (on another machine, or before
-    the trainer's first words) as long as the supervisor would let it be quiet.
+    True if it, or another rank's, was written less than FRESH_S ago, or if its supervisor is a
+    process on this machine. False if not, and the trainer ran on this machine. Otherwise (on
+    another machine, or before run_start) true until hang_limit_s has passed.
     """
     quiet_s = time.time() - max(map(_written_at, event_log.rank_paths(log)), default=0.0)
     here = _supervised_here()
@@ -212,7 +219,7 @@ def _written_at(path):
 
 
 def _supervised_here():
-    """The logs of the runs that start_run.py supervises on this machine; None if it hides that."""
+    """The logs that start_run.py supervises on this machine; None if processes are hidden."""
     return _logs_of_processes(int(time.time()))
 
 

@@ -1,4 +1,4 @@
-"""Which files of the user's a run executes, their digest and, where they are in git, the commit."""
+"""The user's files that a run executes: their digests and, if they are in git, the commit."""
 
 import functools
 from pathlib import Path
@@ -12,7 +12,7 @@ from dlbench.trainer import engine
 
 
 def used_by(run: Run) -> dict[str, Any]:
-    """The user's model or trainer that a run executes, for its log; {} if all of it is ours."""
+    """The user's model or trainer that a run executes, for its log; {} if dlbench has both."""
     if run.is_external:
         files = other_trainers.trainer(run).get("files", [])
         trainer = {"sha256": other_trainers.digest(run.trainer)}

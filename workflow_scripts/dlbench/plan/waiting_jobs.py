@@ -1,8 +1,8 @@
-"""Jobs that schedulers have not started, and why, in their own words.
+"""Jobs that schedulers have not started, with the schedulers' reasons.
 
-A job that asks for more than a limit of the site's, or is held, waits for ever, and Snakemake with
-it. status.py shows what each run waits for; a start of the workflow prints what does not pass by
-itself, once for each reason.
+A job that exceeds a limit of the site, or is held, waits for ever, and so does Snakemake. status.py
+shows the reason for each run; a start of the workflow prints reasons that do not pass by
+themselves, each once.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ EVERY_S = 60.0
 
 
 def reasons_by_run(folder: Path) -> dict[str, str]:
-    """{run id: what its job waits for, in words}, by all schedulers of this machine."""
+    """{run id: why its job waits}, from all schedulers of this machine."""
     reasons = {}
     for name in plugins.names("schedulers"):
         module = plugins.load("schedulers", name)
@@ -33,11 +33,11 @@ def reasons_by_run(folder: Path) -> dict[str, str]:
 
 
 def start_reporting(scheduler: str, folder: Path, every_s: float = EVERY_S) -> None:
-    """Begin to print, for as long as this process lives, why jobs do not start.
+    """Start a thread that prints why jobs do not start, until this process ends.
 
     Args:
         scheduler: name of a file in schedulers/.
-        folder: of the workflow, from which they are submitted.
+        folder: of the workflow, from which the jobs are submitted.
     """
 
     def look():
@@ -53,7 +53,7 @@ def start_reporting(scheduler: str, folder: Path, every_s: float = EVERY_S) -> N
 
 
 def new_reasons(scheduler: str, folder: Path, reported: set[str]) -> list[str]:
-    """Lines on the reasons that do not pass by themselves and were not told yet; now they were."""
+    """Messages on reasons that do not pass by themselves; `reported` keeps each from a repeat."""
     module = plugins.load("schedulers", scheduler)
     jobs_by_reason: dict[str, dict[str, Waiting]] = {}
     for job_id, job in module.waiting(folder).items():

@@ -50,7 +50,7 @@ KINDS = {
 }
 RESULTS = Path("results")
 RECORDED = RESULTS / "recorded"  # second names, see recorded.py
-MOST_FILES = 3  # that a reason names
+MAX_FILES_NAMED = 3  # that a reason names
 
 
 class RecordError(Error):

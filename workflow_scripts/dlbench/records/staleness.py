@@ -145,11 +145,11 @@ def describe_changes(run: Run, now: dict[str, str | None], before: dict[str, Any
     each = (_changed_files(run, name, before.get(name)) for name in names)
     files = list(dict.fromkeys(itertools.chain(*each)))
     more = (
-        f" and {len(files) - run_record.MOST_FILES} more"
-        if len(files) > run_record.MOST_FILES
+        f" and {len(files) - run_record.MAX_FILES_NAMED} more"
+        if len(files) > run_record.MAX_FILES_NAMED
         else ""
     )
-    which = f": {', '.join(files[: run_record.MOST_FILES])}{more}" if files else ""
+    which = f": {', '.join(files[: run_record.MAX_FILES_NAMED])}{more}" if files else ""
     return f"{' and '.join(names)} changed since it was trained{which}"
 
 

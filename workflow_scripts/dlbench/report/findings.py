@@ -18,7 +18,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dlbench.analysis import base_flags, contrasts, equivalence
 from dlbench.common import phrases

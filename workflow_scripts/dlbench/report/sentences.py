@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from dlbench.analysis import base_flags
 from dlbench.common import phrases

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dlbench.analysis import estimates, run_lengths
-from dlbench.common import plugins
+from dlbench.analysis import contrasts, estimates, run_lengths
 from dlbench.log import energies
 from dlbench.log.event_fields import ENDED_WELL
 from dlbench.study import contradictions, item_names, learning_gates, runs
@@ -101,11 +100,11 @@ def add_synthetic(rows: Sequence[Row]) -> None:
     """
     synthetic: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        if _is_measured(row) and _is_synthetic(row["dataset"]) and row.get("item_shape"):
+        if _is_measured(row) and contrasts.is_synthetic(row["dataset"]) and row.get("item_shape"):
             synthetic.setdefault(_partner_key(row), []).append(row)
     for row in rows:
         twins = synthetic.get(_partner_key(row))
-        if twins and _is_measured(row) and not _is_synthetic(row["dataset"]):
+        if twins and _is_measured(row) and not contrasts.is_synthetic(row["dataset"]):
             partners = run_lengths.of_length(row, twins)
             rates = [partner["images_per_second"] for partner in partners]
             row["synthetic_ratio"] = row["images_per_second"] / estimates.mean(rates).value
@@ -153,14 +152,6 @@ def _data_key(row):
 def _is_measured(row):
     usable = row["status"] in ENDED_WELL and not row.get(contradictions.REASON)
     return usable and (row.get("images_per_second") or 0) > 0
-
-
-def _is_synthetic(dataset):
-    # Another program's dataset has no file here.
-    return (
-        plugins.is_known("datasets", dataset)
-        and plugins.constants("datasets", dataset)["SYNTHETIC"]
-    )
 
 
 def _steps(summary):

@@ -8,7 +8,7 @@ the row says so, and the row enters no mean, speedup, comparison, law or finding
 from collections.abc import Mapping
 from typing import Any
 
-MOST_DIFFERENCE = 0.02  # relative, beyond what `rate_uncertainty` allows
+MAX_DIFFERENCE = 0.02  # relative, beyond what `rate_uncertainty` allows
 MAX_DEVICES = 2**20  # by which a ratio may be explained
 REASON = "contradicts"
 COMPARED = ("images_per_second", "step_time_mean_s", "global_batch")
@@ -61,7 +61,7 @@ as much, as if one were of a single device or process and the other of 8'
         return ""
     ratio = rate * time_s / batch
     scatter = (_positive(row, "copy_sd_images_per_second") or 0.0) / rate
-    allowed = MOST_DIFFERENCE + (_positive(row, "rate_uncertainty") or 0.0) + 2 * scatter**2
+    allowed = MAX_DIFFERENCE + (_positive(row, "rate_uncertainty") or 0.0) + 2 * scatter**2
     if 1 / (1 + allowed) <= ratio <= 1 + allowed:
         return ""
     larger = max(ratio, 1 / ratio)
@@ -69,7 +69,7 @@ as much, as if one were of a single device or process and the other of 8'
     if larger < 2:
         difference = f"{100 * (larger - 1):.3g} % apart"
     whole = round(larger) if larger < MAX_DEVICES else 0
-    if whole >= 2 and abs(larger / whole - 1) <= MOST_DIFFERENCE:
+    if whole >= 2 and abs(larger / whole - 1) <= MAX_DIFFERENCE:
         difference += f", as if one were of a single device or process and the other of {whole}"
     return (
         f"images_per_second is {rate:.4g}, global_batch / step_time_mean_s is {batch:g} / "

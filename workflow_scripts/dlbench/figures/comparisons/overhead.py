@@ -10,7 +10,7 @@ from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
 from dlbench.analysis import base_flags, comparisons, equivalence
 from dlbench.analysis.frames import Tables
 from dlbench.common import phrases
-from dlbench.drawing import series, styles
+from dlbench.drawing import row_charts, series, styles
 from dlbench.study import wording
 from dlbench.study.config import COMPANIONS
 
@@ -192,16 +192,7 @@ def _spread(row):
 
 
 def _annotate(axes, y, text, x_points, y_points=0, **looks):
-    axes.annotate(
-        text,
-        (1, y),
-        xytext=(x_points, y_points),
-        xycoords=axes.get_yaxis_transform(),
-        textcoords="offset points",
-        va="center",
-        annotation_clip=False,
-        **{"color": styles.GREY, "fontsize": 9} | looks,
-    )
+    row_charts.annotate(axes, y, text, y_points, x_points, **{"color": styles.GREY} | looks)
 
 
 def _start_up(axes, rows):
@@ -267,10 +258,7 @@ def _bar(axes, row, side, position, name, alpha, **looks):
 def _rows(axes, names):
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(-0.6, len(names) - 0.4)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    axes.grid(visible=False, axis="y")
-    axes.grid(axis="x")
+    row_charts.style_rows(axes)
 
 
 def _name(row, rows):

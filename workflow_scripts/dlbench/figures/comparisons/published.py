@@ -337,10 +337,7 @@ def _names(row, line):
     """The names of the points, left of the first panel, and the same heights in all."""
     for axes in row:
         axes.set_ylim(-0.6, len(line.labels) - 0.1)
-        axes.tick_params(axis="y", length=0)
-        axes.spines["left"].set_visible(False)
-        axes.grid(visible=False, axis="y")
-        axes.grid(axis="x")
+        row_charts.style_rows(axes)
         axes.set_yticks([])
     row[0].set_yticks([y for y, *_ in line.labels], [n for _, n, _ in line.labels], fontsize=9)
     for label, (_, _, heading) in zip(row[0].get_yticklabels(), line.labels, strict=True):
@@ -389,14 +386,4 @@ def _below(axes, text):
 
 
 def _annotate(axes, y, text, x_points, **looks):
-    axes.annotate(
-        text,
-        (1, y),
-        xytext=(x_points, 0),
-        xycoords=axes.get_yaxis_transform(),
-        textcoords="offset points",
-        ha="right",
-        va="center",
-        annotation_clip=False,
-        **{"fontsize": 9} | looks,
-    )
+    row_charts.annotate(axes, y, text, x_points=x_points, ha="right", **looks)

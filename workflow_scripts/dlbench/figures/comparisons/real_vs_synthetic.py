@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from dlbench.analysis import base_flags, estimates, run_lengths
+from dlbench.analysis import base_flags, contrasts, estimates, run_lengths
 from dlbench.analysis.frames import Tables
-from dlbench.common import plugins
 from dlbench.drawing import row_charts, series, styles
 from dlbench.log import event_fields
 from dlbench.study import item_names, runs
@@ -33,7 +32,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.started_runs(tables.runs)
     unit = item_names.unit(runs["item_shape"].unique())
     runs = series.rated(runs, unit)
-    is_synthetic = runs["dataset"].map(_synthetic).astype(bool)
+    is_synthetic = runs["dataset"].map(contrasts.is_synthetic).astype(bool)
     real = runs[~is_synthetic]
     synthetic = runs[is_synthetic & runs["status"].isin(event_fields.ENDED_WELL)]
     groups = series.conditions(real)
@@ -45,14 +44,6 @@ def draw(tables: Tables, stem: Path | str) -> None:
         drift = tables.drift_of(runs)
         values = [value for row in rows for value in _row(axes, row, synthetic, drift)]
         row_charts.value_axis(axes, values, f"{unit.plural} / s")
-
-
-def _synthetic(dataset):
-    """Whether a dataset is synthetic; datasets of other programs are taken for real ones."""
-    return (
-        plugins.is_known("datasets", dataset)
-        and plugins.constants("datasets", dataset)["SYNTHETIC"]
-    )
 
 
 def _row(axes, row, synthetic, drift):

@@ -173,7 +173,7 @@ class _Run:
                 f"results.time is {time_ms:g} ms, the mean of results.time_data {mean_ms:g} ms, "
                 "which is used"
             )
-            if not math.isclose(time_ms, mean_ms, rel_tol=contradictions.MOST_DIFFERENCE):
+            if not math.isclose(time_ms, mean_ms, rel_tol=contradictions.MAX_DIFFERENCE):
                 run.columns["contradicts"] = (
                     f"results.time is {time_ms:g} ms, and the mean of results.time_data "
                     f"{mean_ms:g} ms"
@@ -185,7 +185,7 @@ class _Run:
         if not (batch and throughput and time_ms):
             return
         expected = batch / (time_ms / 1000)
-        if abs(throughput - expected) > 1 + contradictions.MOST_DIFFERENCE * expected:
+        if abs(throughput - expected) > 1 + contradictions.MAX_DIFFERENCE * expected:
             columns.setdefault(
                 "contradicts",
                 f"results.throughput is {throughput:g}, {batch} items over results.time of "

@@ -160,7 +160,7 @@ def _rate(run, end, evaluated_s, steps, total):
 
 def _check_steps_per_second(run, end, runtime_s, steps):
     per_second = real(end.get("train_steps_per_second"), 0)
-    allowed = contradictions.MOST_DIFFERENCE * steps + HALF_DIGIT * runtime_s
+    allowed = contradictions.MAX_DIFFERENCE * steps + HALF_DIGIT * runtime_s
     if per_second and abs(per_second * runtime_s - steps) > allowed:
         run.columns["contradicts"] = (
             f"train_runtime is {runtime_s:g} s and train_steps_per_second {per_second:g}: these "

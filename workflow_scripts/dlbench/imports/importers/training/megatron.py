@@ -314,7 +314,7 @@ class _Run:
             return
         counted = lines[-1].consumed - lines[0].consumed
         expected = sum((b.iteration - a.iteration) * b.batch for a, b in itertools.pairwise(lines))
-        if abs(counted - expected) > contradictions.MOST_DIFFERENCE * expected:
+        if abs(counted - expected) > contradictions.MAX_DIFFERENCE * expected:
             run.columns["contradicts"] = (
                 f"iterations {lines[0].iteration} to {lines[-1].iteration} consumed {counted} "
                 f"samples, and their global batches are {expected} samples"

@@ -175,7 +175,7 @@ class _Run:
 
     def _check_batch(self, run):
         batch, by_rate = run.columns.get("global_batch"), self.steps.batch
-        if by_rate and abs(by_rate - batch) > contradictions.MOST_DIFFERENCE * batch:
+        if by_rate and abs(by_rate - batch) > contradictions.MAX_DIFFERENCE * batch:
             run.columns["contradicts"] = (
                 f"global_batch is {batch}, a step time x items per second is {by_rate}"
             )

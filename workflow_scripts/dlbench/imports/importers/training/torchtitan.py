@@ -248,7 +248,7 @@ class _Run:
         if None in self.windows_s[1:]:
             return ""
         steps, by_dates_s = sum(self.windows[1:]), sum(self.windows_s[1:])
-        allowed = contradictions.MOST_DIFFERENCE + doubt + 1 / by_dates_s  # dates may be of seconds
+        allowed = contradictions.MAX_DIFFERENCE + doubt + 1 / by_dates_s  # dates may be of seconds
         ratio = step_s * steps / by_dates_s
         if 1 / (1 + allowed) <= ratio <= 1 + allowed:
             return ""
