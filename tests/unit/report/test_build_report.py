@@ -105,7 +105,7 @@ def test_the_lead_says_that_steps_stalled_and_counts_no_imports_as_its_own(tmp_p
     coverage = [covered("a", "ok"), covered("b", "unstable", "some"), covered("c", "imported")]
     found = made(tmp_path, [], coverage=coverage)
     assert found.lead.startswith(
-        "All 2 runs ended well, 1 of them unstable (their steps stalled, or others disturbed them)."
+        "All 2 runs ended well, 1 of them unstable (steps stalled, or others disturbed them)."
     )
     assert found.statuses == [("ok", 1), ("unstable", 1), ("imported", 1)]
 

@@ -71,10 +71,7 @@ def lead(runs: list[Row], coverage: list[Row]) -> str:
     of_config = len(coverage) - counts["excluded"] - counts["imported"]
     text = f"{_of_all(well, of_config)} ended well" if of_config else "Everything was excluded"
     if counts["unstable"]:
-        text += (
-            f", {counts['unstable']} of them unstable (their steps stalled, or others disturbed "
-            "them)"
-        )
+        text += f", {counts['unstable']} of them unstable (steps stalled, or others disturbed them)"
     failures = [
         f"{counts[s]} {w}"
         for s, w in (
@@ -316,9 +313,7 @@ def _on_frameworks(comparisons, cuda):
         yield f"Frameworks differ by design (docs/frameworks.md): {clauses}."
     loaded = {name: sorted(cuda[name]) for name in sorted(compared) if name in cuda}
     if len({version for versions in loaded.values() for version in versions}) > 1:
-        clauses = ", ".join(
-            f"{name} {' and '.join(cuda_versions)}" for name, cuda_versions in loaded.items()
-        )
+        clauses = ", ".join(f"{name} {' and '.join(found)}" for name, found in loaded.items())
         yield f"Frameworks that are compared have loaded different CUDA runtimes: {clauses}."
 
 
