@@ -1,7 +1,7 @@
-"""Say what a compute node has, as JSON: check_site.py has a job run this there.
+"""Report what a compute node has, as JSON; check_site.py runs this program in a job.
 
-It meets check_site.py in a folder that both see, by files, so that both learn how long those take
-to be seen and how far their clocks are apart. Python 3.6 must understand it: it may be the node's.
+The two exchange files in a shared folder, which also shows how long files take to become visible
+and how far the clocks differ. The program must run under Python 3.6, which a node may have.
 """
 
 import argparse
@@ -19,10 +19,10 @@ import threading
 import time
 
 ROUNDS = 3
-FILE_TIMEOUT_S = 60.0  # for a file to be seen
-LOOKUP_TIMEOUT_S = 8.0  # for a name to be looked up
+FILE_TIMEOUT_S = 60.0  # to wait for a file
+LOOKUP_TIMEOUT_S = 8.0  # to resolve a name
 CONNECT_TIMEOUT_S = 5.0
-# With the Python of the workflow, whose library knows how modules are loaded.
+# Run by the workflow's Python, whose library can load environment modules.
 LOAD_MODULES = """
 import json, sys
 sys.path.insert(0, "workflow_scripts")
@@ -46,17 +46,19 @@ def main():
     report = {"host": platform.node(), "token": request and request["token"]}
     if request:
         rounds = [measure_round_trip(folder, f"{me}.{number}") for number in range(ROUNDS)]
-        report.update(inspect_node(request), request_seen_after_s=request_seen_after_s, rounds=rounds)
+        report.update(
+            inspect_node(request), request_seen_after_s=request_seen_after_s, rounds=rounds
+        )
         report["others"] = find_others(folder, me, request)
     write(os.path.join(folder, f"report.{me}.json"), report)
 
 
 def measure_round_trip(folder, name):
-    """Greet, and wait for the answer; None without one.
+    """Write a file and wait for check_site.py's answer.
 
     Returns:
-        {"round_trip_s", "offset_s"}: how far the other clock is ahead of this one, to within half
-        the round trip.
+        {"round_trip_s", "offset_s"}, or None without an answer. The offset is the other clock less
+        this one, to within half the round trip.
     """
     started_s = time.time()
     write(os.path.join(folder, f"hello.{name}.json"), {"time": started_s})
@@ -64,15 +66,18 @@ def measure_round_trip(folder, name):
     finished_s = time.time()
     if not answer:
         return None
-    return {"round_trip_s": finished_s - started_s, "offset_s": answer["time"] - (started_s + finished_s) / 2}
+    return {
+        "round_trip_s": finished_s - started_s,
+        "offset_s": answer["time"] - (started_s + finished_s) / 2,
+    }
 
 
 def find_others(folder, me, request):
-    """Look up all nodes, this one too, and connect to another; None where there is no other.
+    """Resolve the names of all nodes of the job, and connect to one other node.
 
     Returns:
-        {"unknown": {name: why}, "connection": None, or the address and why it failed,
-        "own": why this node does not know its own name, or ""}
+        {"unknown": {address: reason}, "connection": None, or the address and why it failed,
+        "own": why this node cannot resolve its own name, or ""}; None on a single node.
     """
     if request["nodes"] < 2:
         return None
@@ -86,9 +91,9 @@ def find_others(folder, me, request):
         pattern = request["node_address"] or "{node}"
         addresses = {name: pattern.replace("{node}", name) for name in names}
         unknown = look_up(addresses.values())
-        for name_ in names:  # as the scheduler itself reaches it
-            if addresses[name_] in unknown and name_ in request["addresses"]:
-                addresses[name_] = request["addresses"][name_]
+        for node_name in names:  # as the scheduler itself reaches it
+            if addresses[node_name] in unknown and node_name in request["addresses"]:
+                addresses[node_name] = request["addresses"][node_name]
         unknown = look_up(addresses.values())
         after = [node for node in nodes if node[0] > name] or nodes
         host, port = addresses[after[0][0]], after[0][1]
@@ -101,13 +106,17 @@ def find_others(folder, me, request):
         # The others connect to this one meanwhile.
         write(os.path.join(folder, f"connected.{me}.json"), name)
         wait_for_all(folder, "connected", request["nodes"])
-    unresolved = {name_: unknown[address] for name_, address in addresses.items() if address in unknown}
+    unresolved = {
+        node_name: unknown[address]
+        for node_name, address in addresses.items()
+        if address in unknown
+    }
     own_failures = look_up([socket.gethostname()])
     return {"unknown": unresolved, "connection": failure, "own": "; ".join(own_failures.values())}
 
 
 def look_up(names):
-    """{name: why} of those that lead to no address; a resolver may try for minutes."""
+    """{name: reason} for names that cannot be resolved in LOOKUP_TIMEOUT_S."""
     answers = {}
 
     def resolve(name):
@@ -128,7 +137,7 @@ def look_up(names):
 
 
 def wait_for_all(folder, kind, number):
-    """[(file, JSON in it)] that so many nodes wrote, or as many as have come in time."""
+    """[(file, JSON in it)] of `number` nodes, or of fewer if others do not write in time."""
     deadline_s = time.monotonic() + FILE_TIMEOUT_S
     while True:
         names = sorted(n for n in os.listdir(folder) if re.match(rf"{kind}\..*\.json$", n))
@@ -138,7 +147,7 @@ def wait_for_all(folder, kind, number):
 
 
 def inspect_node(request):
-    """What the node has of that which is asked for."""
+    """The facts about this node that the request asks for."""
     report = {"modules": load_modules(request)}
     report["cores"] = len(os.sched_getaffinity(0))
     report["pythons"] = {
@@ -157,7 +166,7 @@ def inspect_node(request):
 
 
 def load_modules(request):
-    """None, or why the site's modules cannot be loaded; what they change holds for what follows."""
+    """Load the site's modules into this process's environment. Returns None, or why that failed."""
     if not request["modules"]:
         return None
     code, output = run_command([request["python"], "-c", LOAD_MODULES] + request["modules"])
@@ -168,7 +177,7 @@ def load_modules(request):
 
 
 def probe_python(python, package):
-    """(its version or None, whether it has a package or what it said instead of its version)."""
+    """(version, whether it has a package), or (None, error output) if it does not start."""
     code, output = run_command([python, "--version"])
     if code:
         return None, output
@@ -176,14 +185,16 @@ def probe_python(python, package):
 
 
 def gpus():
-    """How many GPUs NVIDIA's driver lists; None where there is no driver."""
+    """The number of GPUs that NVIDIA's driver lists; None without a driver."""
     if not shutil.which("nvidia-smi"):
         return None
-    return sum(line.startswith("GPU ") for line in run_command(["nvidia-smi", "-L"])[1].splitlines())
+    return sum(
+        line.startswith("GPU ") for line in run_command(["nvidia-smi", "-L"])[1].splitlines()
+    )
 
 
 def mpi_programs(requested):
-    """[(mpirun, what it says it is, whether it works, its components)] of those that there are."""
+    """[(path, version or error output, whether it starts, components)] of each installed mpirun."""
     programs = []
     for mpirun, variables in requested:
         path = shutil.which(mpirun)
@@ -196,20 +207,20 @@ def mpi_programs(requested):
 
 
 def components(mpirun, variables):
-    """Those by which an Open MPI learns of a job's nodes, as in ["slurm"]."""
+    """The components (ras) by which Open MPI learns of a job's nodes, e.g. ["slurm"]."""
     info = os.path.join(os.path.dirname(mpirun), "ompi_info")
     listed = run_command([info, "--parsable"], variables)[1]
     return sorted(set(re.findall(r"^mca:ras:(\w+):", listed, re.MULTILINE)))
 
 
 def mpi_type():
-    """What srun speaks to MPI where it is not told; None where Slurm does not say."""
-    output = re.search(r"MpiDefault\s*=\s*(\S+)", run_command(["scontrol", "show", "config"])[1])
-    return os.environ.get("SLURM_MPI_TYPE") or (output and output.group(1))
+    """srun's default for --mpi; None if Slurm does not say."""
+    match = re.search(r"MpiDefault\s*=\s*(\S+)", run_command(["scontrol", "show", "config"])[1])
+    return os.environ.get("SLURM_MPI_TYPE") or (match and match.group(1))
 
 
 def temporary_space(folder):
-    """{"folder", "free_mb" or "error"} of where temporary files go."""
+    """{"folder", "free_mb" or "error"} of the folder for temporary files."""
     folder = folder or os.environ.get("TMPDIR") or "/tmp"
     try:
         with tempfile.NamedTemporaryFile(dir=folder) as file:
@@ -220,12 +231,12 @@ def temporary_space(folder):
 
 
 def first_installed(names):
-    """The first of some programs that is on the path, or None."""
+    """The first of some programs that is on PATH, or None."""
     return next((name for name in names if shutil.which(name)), None)
 
 
 def run_command(command, variables=None):
-    """(exit code, all that a command prints); it is not there: a code above 0 and why."""
+    """(exit code, stdout and stderr) of a command; (127, reason) if it cannot be started."""
     try:
         finished = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -237,11 +248,11 @@ def run_command(command, variables=None):
 
 
 def wait_for(path):
-    """The JSON in a file once it is there; None where it does not appear."""
+    """The JSON in a file as soon as the file exists; None after FILE_TIMEOUT_S."""
     deadline_s = time.monotonic() + FILE_TIMEOUT_S
     while time.monotonic() < deadline_s:
         with contextlib.suppress(OSError):
-            # Asked for by name a file that was missing may be taken for missing for a while.
+            # NFS may cache that a file is missing; listing the folder refreshes the cache.
             os.listdir(os.path.dirname(path))
             with open(path, encoding="utf-8") as file:
                 return json.load(file)
@@ -250,7 +261,7 @@ def wait_for(path):
 
 
 def write(path, content):
-    """All or nothing: the other side reads it as soon as it is there."""
+    """Write JSON atomically, since the other side reads the file as soon as it exists."""
     part = path + ".part"
     with open(part, "w", encoding="utf-8") as file:
         json.dump(content, file)

@@ -1,7 +1,7 @@
 """Compare two campaigns, or check one against bounds; both may still be running.
 
 A and B are results folders, unpacked archives, or runs tables (.parquet, .csv, .json). Exit code:
-0, also where they differ; 1 where a check that was asked for fails; 2 for bad input.
+0, also if they differ; 1 if --fail-on or --bounds finds a failure; 2 for bad input.
 """
 
 import argparse
@@ -94,7 +94,7 @@ def parser():
 
 
 def arguments():
-    """What was asked for, seen to go together."""
+    """Parse the command line and check that its options go together."""
     flags = parser()
     args = flags.parse_args()
     modes = [args.b, args.bounds, args.write_bounds]

@@ -1,6 +1,6 @@
-"""Say what is inside an image, as one line of JSON; prepare_image.py runs it there.
+"""Describe the software in an image as one line of JSON; prepare_image.py runs this program there.
 
-Python 3.6 must understand it: an image that is too old is to be told so.
+It must run under Python 3.6, so that an image with an old Python gets a clear message.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def _marker():
 
 
 def _version(module):
-    """The version of what brings a module; unknown where it says none, None without it."""
+    """The version of the package with a module; "unknown" if it states none, None without it."""
     if importlib.util.find_spec(module) is None:
         return None
     try:
@@ -57,7 +57,7 @@ def _version(module):
         return metadata.version(module)
     except metadata.PackageNotFoundError:
         pass
-    # A package of another name may bring it, as tensorflow-cpu brings tensorflow.
+    # A package of another name may contain it, as tensorflow-cpu contains tensorflow.
     for package in metadata.distributions():
         if module in (package.read_text("top_level.txt") or "").split():
             return package.version
@@ -65,7 +65,7 @@ def _version(module):
 
 
 def _mpi(mpirun):
-    """As in `Open MPI 4.1.8`: the library that the image's mpirun belongs to."""
+    """Name and version of the MPI that the image's mpirun belongs to, e.g. `Open MPI 4.1.8`."""
     if mpirun is None:
         return None
     finished = subprocess.run(

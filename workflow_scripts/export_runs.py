@@ -1,6 +1,6 @@
 """Export the runs table of what is there now as CSV, Parquet or JSON, also during a campaign.
 
-One row for each run with a result that stands, with the columns of results/tables/runs.parquet;
+One row for each run with a valid result, with the columns of results/tables/runs.parquet;
 how many there are of how many is said. Or, with --table coverage, one row for each combination
 of the study: how it ended, what it waits for, why it is stale, skipped or excluded. Starts and
 locks nothing.

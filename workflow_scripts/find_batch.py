@@ -1,6 +1,6 @@
-"""Find the largest batch of a device that fits into memory, by trying.
+"""Find the largest batch per device that fits into memory, by trying.
 
-The exit code is 0 also where not even the least batch fits: that is written, too.
+The exit code is 0 also if not even the smallest batch fits; the output says so.
 """
 
 import argparse
@@ -22,15 +22,15 @@ def main():
     parser.add_argument("--processes", type=flag_types.whole(1), default=1, help="on each node")
     parser.add_argument("--memory-mb", type=flag_types.whole(1), help="of a node, for all, MiB")
     parser.add_argument(
-        "words", nargs=argparse.REMAINDER, help="after --: what follows start_run.py and its files"
+        "command", nargs=argparse.REMAINDER, help="after --: further arguments of start_run.py"
     )
     args = parser.parse_args()
     search = Search(Run.from_json(args.spec))
     if args.skip:
         find_batch.skip(search, args.output, args.skip)
         return
-    words = args.words[1:] if args.words[:1] == ["--"] else args.words
-    find_batch.find(search, args.output, words, args.messages, args.processes, args.memory_mb)
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    find_batch.find(search, args.output, command, args.messages, args.processes, args.memory_mb)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Import logs of other programs, results folders and runs tables of others as our tables.
 
-Logs are recognised by their content, also in folders. The logs of one program in one folder are one
-run. A summary at the end says what was left out and why. docs/importing.md has the kinds of logs.
+Logs are recognised by their content, also in folders. The logs of one program in one folder belong
+to one run. A summary at the end lists what was left out and why. docs/importing.md lists the kinds.
 Exit codes: 0; 1 if nothing was imported; 3 if some logs could not be read and the others were
 imported.
 """

@@ -1,4 +1,4 @@
-"""Build an image, pull it, or take it where it lies, and write down which one it is."""
+"""Build an image, pull it, or use it where it is, and describe it in image.json."""
 
 import argparse
 import contextlib

@@ -1,6 +1,6 @@
-"""Read the event logs of one run and write its record, run.json, beside them.
+"""Parse the event logs of one run and write its record, run.json, beside them.
 
-Logs that cannot be read are put aside where asked to: as train.attempt1.jsonl and so on. The
+With --put-aside, logs that cannot be read are renamed to train.attempt1.jsonl and so on. The
 workflow then trains the run again.
 """
 

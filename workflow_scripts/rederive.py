@@ -1,8 +1,8 @@
-"""Make the tables, figures and report of an archive again, and say whether they are the same.
+"""Derive the tables, figures and report of an archive again, and report whether they are identical.
 
-From its logs and records alone, without training and without a network. The programs are those in
-the archive: do this only with archives whose makers you would trust with your account, or give
---own-code, which has the programs beside this one do it.
+Uses the archive's logs and records only: nothing is trained, and no network is needed. It runs the
+programs in the archive, so use it only for archives whose authors you would trust with your
+account, or with --own-code, which runs this checkout's programs instead.
 """
 
 import argparse

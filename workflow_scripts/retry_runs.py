@@ -1,7 +1,7 @@
-"""Forget the failures of a study, or other results, and start the workflow, which trains them.
+"""Forget the failures of a study, or other results, and start the workflow, which trains them again.
 
-What is missing is trained, too. Whatever follows -- is given to Snakemake, whose exit code is
-that of this program; where there is nothing to forget, nothing is started.
+The workflow also trains missing runs. Arguments after -- are passed to Snakemake, whose exit code
+this program returns. If there is nothing to forget, nothing is started.
 
 Example: retry_runs.py --status oom --configfile my_study.yaml -- --cores 4
 """
@@ -43,12 +43,12 @@ def main():
         forget_runs.check_not_running()
     forget_runs.forget(chosen, args.dry_run)
     if not args.dry_run:
-        # In our place: signals go to it, and its exit code is ours.
+        # Replaces this process, so that Snakemake gets the signals and sets the exit code.
         os.execv(sys.executable, [sys.executable, "-m", "snakemake", *snakemake])
 
 
 def _split_at_dashes(arguments):
-    """What stands before -- and after it."""
+    """(arguments before --, arguments after it)."""
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     return arguments[:cut], arguments[cut + 1 :]
 

@@ -1,6 +1,6 @@
-"""Say which images could not be made or prepared; exit code 1 where there is one.
+"""Report the images that could not be made or prepared; exit code 1 if there are any.
 
-The workflow goes on without them, with the runs that need none of them.
+The workflow goes on with the runs that do not need them.
 """
 
 import argparse

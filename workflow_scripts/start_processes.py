@@ -1,8 +1,8 @@
-"""Start a command several times on this machine and wait for all.
+"""Start several processes with the same command on this machine and wait for all.
 
-As the processes of one tf.distribute cluster (--jobs), or as copies of one run that are
-trained at once, each on devices of its own (--copies). Exit code 0 means that all ended
-well; else it is that of the first that failed.
+They are the processes of one tf.distribute cluster (--jobs), or copies of one run that train at
+the same time, each on its own devices (--copies). Exit code: 0 if all succeed, else that of the
+first process that failed.
 """
 
 import argparse

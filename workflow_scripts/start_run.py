@@ -1,7 +1,7 @@
-"""Start the trainer of one run under supervision and write the run's record.
+"""Start the trainer of one run, supervise it, and write the run's record.
 
-Exit code 0 means that there is a result: trained, or failed in a way that would
-repeat itself. Anything else: try again.
+Exit code 0 means that there is a result: the run was trained, or failed in a way
+that would occur again. Any other code: try again.
 """
 
 import argparse
@@ -13,8 +13,8 @@ from pathlib import Path
 from dlbench import schedulers
 from dlbench.starting import neighbours
 
-TURN = schedulers.take_turn()  # before others are watched, which the run before would be
-WATCH = neighbours.Watch()  # what others use while the rest is imported is the first look at them
+TURN = schedulers.take_turn()  # first: a run before this one would be measured as a neighbour
+WATCH = neighbours.Watch()  # measures what others use from here on, first during the imports
 
 from dlbench.common import flag_types  # noqa: E402
 from dlbench.common.command_line import run_program  # noqa: E402
@@ -112,9 +112,9 @@ def main():
     options, environment = parser.parse_args(), {**os.environ}
     code = start_run.start(options, WATCH)
     if code == start_run.AGAIN:
-        # As if started anew: what this attempt has imported, set and watched is gone.
-        words = start_run.arguments_of_attempt(sys.orig_argv[1:], options.attempt + 1)
-        os.execve(sys.executable, [sys.executable, *words], environment)
+        # Replaces this process, so that the next attempt begins without this one's state.
+        arguments = start_run.arguments_of_attempt(sys.orig_argv[1:], options.attempt + 1)
+        os.execve(sys.executable, [sys.executable, *arguments], environment)
     sys.exit(code)
 
 

@@ -1,7 +1,7 @@
-"""Show how a study stands: what is done, running, pending, failed, skipped or stale, and its cost.
+"""Show the status of a study: which runs are done, running, pending, failed, skipped or stale.
 
-Reads the config, the records and the logs; starts, locks and changes nothing, so it may be asked
-at any time, also from another machine that sees the results.
+Also shows the cost. It reads the config, the records and the logs, and changes nothing, so it can
+run at any time, also on another machine that has access to the results.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Start another program that trains a run, keep its output, and write the run's event log.
+"""Train a run with another program: start it, keep its output, and write the run's event log.
 
-start_run.py calls it for runs whose trainer is one of the config's. Exit code 0 means that the
-program ended well. Its log is judged when the record is written.
+start_run.py starts this for runs with a trainer of the config. Exit code 0 means that the program
+succeeded. Its log is checked when the record is written.
 """
 
 import argparse

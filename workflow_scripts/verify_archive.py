@@ -1,7 +1,7 @@
-"""Check an archive of a study: every digest and size, both lists of files, and all records.
+"""Verify an archive of a study: every digest and size, both manifests, and all records.
 
-Reads it in place and writes nothing; with --deep each run's logs for a moment, into a temporary
-folder. Archives of others are safe to check. Needs no package.
+Reads the archive in place; only --deep writes, the logs of one run at a time into a temporary
+folder. Archives of unknown origin are safe to verify. Needs the standard library only.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def main():
 
 
 def add_limit(parser):
-    """The option that says how much an archive may hold."""
+    """Add the option --limit-gb."""
     most = verify_archive.DEFAULT_LIMIT_BYTES / 1e9
     parser.add_argument(
         "--limit-gb", type=flag_types.real(above=0), default=most, help="most that it may unpack to"

@@ -1,6 +1,6 @@
-"""Put a finished study into one zip file that others can check and redo: results/archive.zip.
+"""Write a finished study to one zip file that others can verify and derive again.
 
-`snakemake archive` makes what it needs and starts this program.
+`snakemake archive` makes all that is needed and starts this program; results/archive.zip.
 """
 
 import argparse

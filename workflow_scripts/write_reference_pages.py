@@ -1,4 +1,4 @@
-"""Write the pages that are made from the code: all config keys, all columns, the map of rooms."""
+"""Write the generated pages: all config keys, all columns, the map of rooms."""
 
 import argparse
 from pathlib import Path

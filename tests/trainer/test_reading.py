@@ -225,7 +225,7 @@ def test_the_same_number_of_tokens_of_each_window_is_masked_and_is_the_target(te
     data.mask = 255
     inputs, targets = map(np.concatenate, zip(*data.validation_batches(25), strict=True))
     taken = targets != reading_text.IGNORED
-    assert set(taken.sum(1)) == {reading_text.places(TOKENS)} == {2}
+    assert set(taken.sum(1)) == {reading_text.masked_count(TOKENS)} == {2}
     assert (targets[taken] == whole[taken]).all()
     assert (inputs[~taken] == whole[~taken]).all()
     shown = inputs[taken]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dlbench import Error
 from dlbench.imports import import_logs
-from dlbench.study.contradictions import MOST_DIFFERENCE
+from dlbench.study.contradictions import MAX_DIFFERENCE
 from support.logs.event_files import event, event_file, scalar, text
 from support.logs.log_samples import KINDS, NO_STEP_TIMES
 from support.logs.trainer_samples import GLOBAL_BATCH, titan_lines, titan_step
@@ -51,7 +51,7 @@ def test_a_falsified_number_never_has_a_rate_that_is_not_its_batch_over_its_time
         known = [row.get(n) for n in ("images_per_second", "step_time_mean_s", "global_batch")]
         if None not in known and not row.get("contradicts"):
             rate, time_s, batch = known
-            allowed = MOST_DIFFERENCE + row.get("rate_uncertainty", 0)
+            allowed = MAX_DIFFERENCE + row.get("rate_uncertainty", 0)
             assert rate * time_s / batch == pytest.approx(1, rel=allowed + 1e-6), number
 
 

@@ -143,7 +143,7 @@ def test_only_results_that_stand_are_in_it(study, capsys):
         export_dataset.open_table("all", "runs").to_table(columns=["run_id", "status"]).to_pylist()
     )
     assert {row["run_id"]: row["status"] for row in runs} == {ok.id: "ok", oom.id: "oom"}
-    assert capsys.readouterr().err == "all: 2 of 4 runs, 2 without a result that stands\n"
+    assert capsys.readouterr().err == "all: 2 of 4 runs, 2 without a valid result\n"
 
 
 def test_before_the_first_run_it_is_there_without_rows(study):
@@ -187,4 +187,4 @@ def test_the_program_exports_and_says_how_many(study):
     answer = subprocess.run(
         [sys.executable, PROGRAM, "--output", "all"], capture_output=True, text=True, check=True
     )
-    assert answer.stderr == "all: 1 of 4 runs, 3 without a result that stands\n"
+    assert answer.stderr == "all: 1 of 4 runs, 3 without a valid result\n"

@@ -68,7 +68,7 @@ def ratio(values: Sequence[float], base: Sequence[float]) -> Estimate:
 
 
 def is_thin(n_a: int, n_b: int) -> bool:
-    """Whether a ratio's interval covers less than it says, by the numbers of runs (see THIN).
+    """Whether a ratio's 95 % interval covers less, for its numbers of runs (see THIN).
 
     Two against two cover 95 to 98 %, three against ten 93 %:
     tests/unit/house/test_simulated_studies.py.

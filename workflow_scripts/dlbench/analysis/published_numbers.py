@@ -182,7 +182,7 @@ def _count(name, text, where):
 
 
 def _numbers(row, line, where):
-    """[the Number of a line]; [] of a line that only says what a point is."""
+    """[the Number of a line]; [] of a line that has the settings of a point only."""
     if not row["metric"]:
         extra = [name for name in ABOUT if row[name] and name not in ("source", "page")]
         if extra:

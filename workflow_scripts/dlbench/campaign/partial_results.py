@@ -49,7 +49,7 @@ def _collect(study, output):
         done_ids = {row["run_id"] for row in export_runs.rows(study)}
         runs = tuple(run for run in study.runs if run.id in done_ids)
         if not runs:
-            raise Error(f"none of {len(study.runs)} runs has a result that stands")
+            raise Error(f"none of {len(study.runs)} runs has a valid result")
         imports = tuple(e for e in study.imports if (collect_runs.IMPORTS / e["name"]).is_dir())
         done = dataclasses.replace(study, runs=runs, imports=imports)
         try:

@@ -74,9 +74,10 @@ def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -
             if matching(functools.partial(getattr, condition.runs[0]))
         ]
     if not ordered:
+        subject = _NONE_OF.get(type(study.sentinels), "there is")
         return _none(
-            f"{_NONE_OF.get(type(study.sentinels), 'there is')} no condition that has {min_repeats} "
-            f"finished repeat{'s' if min_repeats > 1 else ''} or more and none to be trained"
+            f"{subject} no condition that has {min_repeats} finished "
+            f"repeat{'s' if min_repeats > 1 else ''} or more and none to be trained"
         )
     estimates = costs.Estimates(study.runs, lambda run: took_s.get(run.id))
     new_s = _node_s(to_train, estimates)

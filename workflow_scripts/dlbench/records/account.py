@@ -1,13 +1,13 @@
 """Where the wall time of a run went: parts that add up to the whole.
 
-- The account is that of the first process. Between dates (the job's, launch, begin, run_start,
-  run_end) the hosts' clocks count, between events of the log its own clock does.
-- A step's time is split in two: what the first one took longer than a measured one is compiling.
-- Productive are the steps whose result the run has, warm-up included, without that. Goodput is
-  their share of the whole. Waiting for items, for other processes and for the network is within
-  the steps: what a compiled step waits for, nobody sees from outside.
-- What was done after the checkpoint from which a run went on is lost, and so is the time until it
-  went on, whatever that was for.
+- The account is that of the first process. Times between dates (of the job, launch, begin,
+  run_start, run_end) come from the hosts' clocks, times between events from the log's own clock.
+- The time by which the first step exceeds a measured one counts as compiling.
+- Productive time is the rest of all steps, warm-up included, whose result the run kept. Goodput is
+  its share of the whole. Waiting for items, for other processes and for the network is part of the
+  steps: a compiled step cannot be seen into.
+- When a run resumes from a checkpoint, the work done after that checkpoint is lost, and so is the
+  time until the run resumes.
 
 Needs the standard library only: a record is written where the run was trained.
 """
@@ -20,7 +20,7 @@ from dlbench.log import event_log
 from dlbench.records import step_times
 from dlbench.trainer.reading import inputs
 
-# In the order of time, with what each is.
+# The parts in chronological order, with their meaning.
 PARTS = {
     "queue": "from the job's submission to its start",
     "start": "of the container, or of Python, until the trainer's first line",
@@ -42,7 +42,7 @@ PARTS = {
 PRODUCTIVE = ("warm_up", "steps")
 # The events between which the log's clock counts.
 TIMED = ("compile", "met", "windows", "step", "eval", "checkpoint", "resume")
-NOISE_S = 0.1  # by which clocks of hosts and processes may seem to go backwards
+NOISE_S = 0.1  # tolerance for clocks of hosts and processes that disagree
 
 
 def summary(log: Any) -> dict[str, Any]:
@@ -68,8 +68,8 @@ def seconds(log: Any) -> dict[str, float]:
         log: its parse_run.RankLog.
 
     Returns:
-        All PARTS; {} where dates are missing, as in logs of other programs, or a clock was set
-        meanwhile.
+        All PARTS; {} if dates are missing, as in logs of other programs, or if a clock was set
+        during the run.
     """
     dates = [log.launch.get("t_utc"), log.begin.get("t_utc"), log.start.get("t_utc")]
     if None in dates or log.imported or not (log.end or {}).get("t_utc"):
@@ -94,7 +94,7 @@ def seconds(log: Any) -> dict[str, float]:
 
 
 def goodput(parts_s: dict[str, float]) -> float | None:
-    """Share of the productive steps in all the time; None where nothing is known.
+    """Share of productive steps in the whole time; None if that is 0.
 
     >>> goodput({"start": 1.0, "warm_up": 1.0, "steps": 2.0})
     0.75
@@ -104,7 +104,7 @@ def goodput(parts_s: dict[str, float]) -> float | None:
 
 
 def _whole_s(log, parts_s):
-    """Seconds of the whole by the hosts' clocks alone, which the parts must add up to."""
+    """Seconds of the whole by the hosts' clocks alone; the parts must add up to it."""
     return parts_s["queue"] + event_log.seconds_between(log.launch["t_utc"], _ended(log))
 
 
@@ -119,7 +119,7 @@ def _queue(launch):
 
 
 def _before_the_clock(spent, log, launched, trainer_started, started):
-    """From the launch to run_start: starting, and what the trainer's stages say of the rest."""
+    """Add the parts from launch to run_start: the start, then the trainer's stages."""
     between = event_log.seconds_between
     spent["start"] = between(launched, trainer_started)
     previous = trainer_started
@@ -132,22 +132,22 @@ def _before_the_clock(spent, log, launched, trainer_started, started):
 
 
 def _by_the_clock(spent, log):
-    """From run_start to the end of the last step or evaluation.
+    """Add the parts from run_start to the end of the last step or evaluation.
 
     Returns:
-        The date of the zero of the log's clock, and when the work was done by it.
+        The date at which the log's clock was 0, and the end of the work by that clock.
     """
     zero, now, doing = log.start["t_utc"], 0.0, "data"
     median = _median_s(log)
     compiled = (log.start.get("spec") or {}).get("mode") != inputs.ALONE
     compiles = compiled  # the next step does
-    # Ranks that keep checkpoints meet between steps to agree on them, and write nothing of it.
+    # Ranks that write checkpoints agree on them between steps, which no event records.
     keeps = any(event["event"] == "checkpoint" for event in log.timeline)
     for event in log.timeline:
         kind, t_s = event["event"], event.get("t_s")
         if kind == "resume":
-            gone = event_log.seconds_between(zero, event["t_utc"]) - now
-            spent["restarts"] += gone
+            lost_s = event_log.seconds_between(zero, event["t_utc"]) - now
+            spent["restarts"] += lost_s
             zero, now = event_log.shifted(event["t_utc"], -event["t_s"]), event["t_s"]
             doing, compiles = "data", compiled
         elif kind == "compile" and t_s is not None:
@@ -166,7 +166,7 @@ def _by_the_clock(spent, log):
             spent[doing] += t_s - now
             now, doing = t_s, "checkpoints"
         elif kind == "windows":
-            doing = "warm_up" if doing == "other" else doing  # it is tried how long they are to be
+            doing = "warm_up" if doing == "other" else doing  # the length of windows is tried out
         elif kind == "step":
             window_s = step_times.window_s(event)
             spent[doing] += t_s - window_s - now
@@ -180,7 +180,7 @@ def _by_the_clock(spent, log):
 
 
 def _median_s(log):
-    """Seconds of a measured step; infinite without one, so that no step is called too long."""
+    """Median seconds of measured steps; infinite if there are none, so that no step exceeds it."""
     measured = [event for event in log.steps if not event["warm_up"]]
     times = [event["step_time_s"] for event in measured]
     windows = [step_times.window_steps(event) for event in measured]

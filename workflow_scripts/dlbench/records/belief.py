@@ -1,11 +1,11 @@
-"""Whether logs are believed to be those of a run.
+"""Check that logs belong to a run and are unchanged.
 
-- They say so themselves: run_start has what was trained, and which rank or copy it was.
-- The run's record names their digests, and a log that of its trace. A record that is damaged or
-  made by another version of the parser still does; logs that are read again must have them.
+- Their run_start has what was trained, and the number of the rank or copy.
+- The run's record has their digests, and a log has that of its trace. These digests count even if
+  the record is damaged or was made by another version of the parser.
 
-Logs that fail one of these checks are damaged: the damage is named, the logs are put aside, and the
-run is trained again.
+Logs that fail one of these checks are damaged: the damage is reported, the logs are moved aside,
+and the run is trained again.
 
 Needs the standard library only.
 """
@@ -29,13 +29,13 @@ _RUN_ID = re.compile(rb'"run_id":\s*("[^"]*")')
 
 
 def describe_damage(run: Run, log: Path, whole: bool = True) -> str:
-    """What is wrong with the logs of a run that ended, in words; "" if nothing is.
+    """What is wrong with the logs of a run that ended; "" if nothing is.
 
-    A log that a kill or a full disk cut short would otherwise be read as a run that failed.
+    Without this check, a log that a kill or a full disk cut short would count as a failed run.
 
     Args:
-        log: path of rank 0's; those of the others lie beside it.
-        whole: read all of them; False: only as far as they say whose they are.
+        log: path of rank 0's log; those of the other ranks are beside it.
+        whole: read whole logs; False: only up to their run_start.
 
     Raises:
         LogError: one is no event log.
@@ -54,16 +54,16 @@ def describe_damage(run: Run, log: Path, whole: bool = True) -> str:
         if well and not event_log.last_run_end(path):
             return f"{path.name} stops without an end"
     devices = sum(len(start.get("devices") or ()) for start in starts.values())
-    wanted = run.devices * run.copies_per_node
-    if well and not run.is_external and devices != wanted:
-        return f"logs of {wanted} devices expected, found those of {devices}"
+    expected = run.devices * run.copies_per_node
+    if well and not run.is_external and devices != expected:
+        return f"logs of {expected} devices expected, found those of {devices}"
     if _lacks_trace(log, profile):
         return f"{event_log.TRACE} is missing, or is not the one that {log.name} names"
     return describe_other_run(run, starts)
 
 
 def files(logs: Sequence[Any]) -> list[Path]:
-    """The files that a run's record names: its logs, and the trace of its profile.
+    """The files that a run's record lists: its logs, and the trace of its profile.
 
     Args:
         logs: the parse_run.RankLog of each rank or copy.
@@ -79,13 +79,13 @@ def files(logs: Sequence[Any]) -> list[Path]:
 
 
 def _lacks_trace(log, profile):
-    """Whether the trace that a log names in its event `profile` is not the one beside it."""
-    wanted = profile.get("sha256")
-    return bool(wanted) and [sha256(trace) for trace in event_log.traces(log)] != [wanted]
+    """Whether the trace beside a log is missing or has another digest than its event `profile`."""
+    digest = profile.get("sha256")
+    return bool(digest) and [sha256(trace) for trace in event_log.traces(log)] != [digest]
 
 
 def describe_other_run(run: Run, starts: dict[Path, dict[str, Any]]) -> str:
-    """Why logs name another run than this one, in words; "" if they name this one.
+    """How logs differ from those of this run: run, rank or number of processes; "" if not at all.
 
     Args:
         starts: the run_start of each log that has one, by its path.
@@ -113,9 +113,9 @@ def describe_other_run(run: Run, starts: dict[Path, dict[str, Any]]) -> str:
 
 
 def describe_changed_log(run: Run, place: Path) -> str:
-    """Which log of a run does not have the digest that its record names; "" if all have.
+    """Which log of a run has another digest than its record says; "" if none has.
 
-    Whatever else is wrong with the record.
+    The record is used even if something else is wrong with it.
 
     Raises:
         OSError: a log cannot be read.
@@ -129,7 +129,7 @@ def describe_changed_log(run: Run, place: Path) -> str:
 
 
 def _digests_by_name(run, path):
-    """{name: digests} of logs that a record names, be it damaged."""
+    """{name: digests} of the logs in a record, which may be damaged."""
     try:
         content = path.read_bytes()
     except OSError:

@@ -1,8 +1,7 @@
-"""What a run computes, and what its device attains, for the summary of its record.
+"""FLOPs of a run and attainable rates of its device, for the summary of its record.
 
-FLOPs are those of the model's forward pass, as the trainer counted them, times the passes that the
-run's mode amounts to (dlbench/trainer/model_flops.py). The operations of a profile are those that
-its log tells.
+FLOPs are those of the model's forward pass, as the trainer counted them, times the passes of the
+run's mode (dlbench/trainer/model_flops.py). The operations of a profile are copied from the log.
 """
 
 from typing import Any
@@ -27,7 +26,7 @@ def steps(start: dict[str, Any], events: list[dict[str, Any]]) -> list[dict[str,
 
 
 def summary(run: Run, log: Any) -> dict[str, Any]:
-    """The numbers of a run; None where its log is of before they were counted or measured.
+    """The numbers of a run; None where its log is too old to have them.
 
     Args:
         log: the parse_run.RankLog of the first rank.

@@ -1,11 +1,11 @@
 """How long runs took, and how long similar runs will take.
 
-- A part of a run is what follows one launch; a run that went on from a checkpoint has several
-  in its log, and so has the log of an attempt that was kept aside. Parts are told apart by the
-  date of their launch, so that none counts twice.
+- A part of a run is what follows one launch. A run that resumed from a checkpoint has several in
+  its log, and so may the log of an attempt that was moved aside. Parts are identified by the date
+  of their launch, so that none counts twice.
 - An estimate is the mean time of the runs of the same combination, else of the same model, dataset
-  and strategy, else of all runs, and says which. Only runs that ended well count; but a run that
-  was stopped takes no less than it had taken by then.
+  and strategy, else of all runs, and says which. Only runs that ended well count. A run that was
+  stopped is estimated to take at least as long as it had taken by then.
 """
 
 import contextlib
@@ -69,7 +69,7 @@ def _add(lines, parts_s):
 
 
 def attempts(place: Path) -> dict[str, float]:
-    """The parts of all logs that were kept aside in a run's folder."""
+    """The parts of all logs that were moved aside in a run's folder."""
     parts_s: dict[str, float] = {}
     for _, path in kept_logs(place):
         parts_s = longer_parts(parts_s, parts(path))
@@ -77,12 +77,12 @@ def attempts(place: Path) -> dict[str, float]:
 
 
 def longer_parts(some: dict[str, float], others: dict[str, float]) -> dict[str, float]:
-    """The parts of both logs; of one in both, the longer: a checkpoint keeps a copy cut short."""
+    """The parts of two logs. If both have a part, the longer one: a checkpoint's copy is shorter."""
     return {date: max(some.get(date, 0.0), others.get(date, 0.0)) for date in {*some, *others}}
 
 
 def until_now(parts_s: dict[str, float]) -> dict[str, float]:
-    """The parts of a run that is still going on; the last part lasts until now."""
+    """The parts of a running run; the last one lasts until now."""
     if not parts_s:
         return parts_s
     last = max(parts_s)
@@ -91,10 +91,10 @@ def until_now(parts_s: dict[str, float]) -> dict[str, float]:
 
 
 def full_duration_s(log: Path) -> float | None:
-    """Seconds from launch to end of a run that ended well, interruptions apart; else None.
+    """Seconds from launch to end of a run that ended well, without interruptions; else None.
 
-    Of a run that went on from a checkpoint they are about those it takes in one piece. Only the
-    ends of the log are read.
+    For a run that resumed this is about the time of an uninterrupted run. Only the head and the
+    tail of the log are read.
     """
     end = event_log.last_run_end(log) or {}
     if end.get("status") not in event_fields.ENDED_WELL:
@@ -106,7 +106,7 @@ def full_duration_s(log: Path) -> float | None:
 
 
 def stopped_after_s(run: Run) -> float:
-    """Seconds that a run had taken when it was stopped, at its time limit say; 0 if it was not."""
+    """Seconds that a run had taken when it was stopped, as at its time limit; 0 if it was not."""
     log = run_record.folder(run.id) / "train.jsonl"
     end = event_log.last_run_end(log)
     if not log.is_file() or (end and end.get("status") != "timeout"):
@@ -115,13 +115,13 @@ def stopped_after_s(run: Run) -> float:
 
 
 def recorded_s(record: dict[str, Any]) -> float:
-    """Seconds that a run took by its record: starting, importing and training."""
+    """Seconds that a run took according to its record: start, imports and training."""
     parts = (record["summary"].get(name) for name in ("start_s", "import_s", "duration_s"))
     return sum(filter(None, parts))
 
 
 def estimates(runs: Iterable[Run]) -> "Estimates":
-    """The Estimates that the logs on this disk give. None is read before it is asked for."""
+    """The Estimates from the logs on this disk, each read when it is first needed."""
 
     @functools.cache
     def existing_ids():
@@ -137,11 +137,11 @@ def estimates(runs: Iterable[Run]) -> "Estimates":
 
 
 class Estimates:
-    """Seconds that runs will take, from those that others took.
+    """Estimates of the seconds that runs will take, from those that other runs took.
 
     Args:
-        runs: those that may tell; looked through once, when the first estimate is asked for.
-        seconds_of: run -> the seconds it took, or None; asked of those only that are needed.
+        runs: the runs to estimate from; iterated once, at the first estimate.
+        seconds_of: run -> the seconds it took, or None; called only for runs that are needed.
         stopped_of: run -> the seconds it had taken when it was stopped, or 0.
     """
 
@@ -156,7 +156,7 @@ class Estimates:
         self._means: dict[Any, float | None] = {}
 
     def of(self, run: Run) -> tuple[float | None, str]:
-        """(seconds, on what it rests); (None, "unknown") where nothing has finished."""
+        """(seconds, basis of the estimate); (None, "unknown") if no run has finished."""
         for basis, key in zip(BASES, self._keys(run), strict=True):
             mean = self._mean(key)
             if mean is not None:
@@ -192,11 +192,9 @@ class Estimates:
 
 
 def describe_forecast(runs: Iterable[Run], estimates: Estimates, time_limit_s: float) -> str:
-    """One line on what it costs to train some runs.
+    """One line on the cost of training some runs.
 
     Args:
-        runs: those to be trained.
-        estimates: the Estimates of their study.
         time_limit_s: after which a run is stopped.
     """
     runs = list(runs)
@@ -221,7 +219,7 @@ def node_hours(hours: float) -> str:
 
 
 def describe_bases(bases: dict[str, int]) -> str:
-    """The runs on which some estimates are based, in words.
+    """A phrase with the bases of some estimates.
 
     >>> describe_bases({"same combination": 11, "all runs": 0})
     'from same combination (11)'

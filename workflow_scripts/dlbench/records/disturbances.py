@@ -1,4 +1,4 @@
-"""Whether others used more of a run's machine than they may, or a quota took it away."""
+"""Decide whether others, or a quota, disturbed a run more than the config allows."""
 
 import math
 from typing import Any
@@ -12,10 +12,10 @@ HOUSEKEEPING = 0.002
 
 
 def describe_disturbance(values: dict[str, Any]) -> str:
-    """What others used beyond the limits of the config, or a quota took, in words; "" if nothing.
+    """What others used beyond the limits of the config, or a quota took; "" if nothing.
 
     Args:
-        values: of the event `neighbours`, {} where a log has none.
+        values: of the event `neighbours`; {} if the log has none.
     """
     share = values.get("share")
     reasons = [values["power_limit_changed"]] if values.get("power_limit_changed") else []
@@ -27,7 +27,7 @@ def describe_disturbance(values: dict[str, Any]) -> str:
         reasons.append(f"others used {describe_share(others, cores)}")
     throttled = values.get("quota_throttled_percent") or 0.0
     throttled_s, span_s = values.get("quota_throttled_s") or 0.0, values.get("span_s") or 0.0
-    # Some kernels count less time than was lost.
+    # Some kernels count too little time, so the share of periods is checked too.
     if throttled > 100 * share or throttled_s > limit * span_s:
         reasons.append(
             f"a quota of CPU time stopped the run's control group in {throttled:.0f} % of its "
@@ -51,7 +51,7 @@ def describe_disturbance(values: dict[str, Any]) -> str:
 
 
 def cores_for_others(share: float, device_cores: float, cores: float) -> float:
-    """Cores that others may use: a share of the run's own, and housekeeping on all of the node."""
+    """Cores that others may use: a share of the run's cores, plus housekeeping on all cores."""
     return share * device_cores + HOUSEKEEPING * cores
 
 

@@ -1,4 +1,4 @@
-"""Whether a combination needs further repeats: how wide its interval is so far."""
+"""Decide whether a combination needs further repeats, by the width of its interval so far."""
 
 import dataclasses
 import math
@@ -17,7 +17,7 @@ def earlier_repeats(run: Run) -> list[str]:
 
 
 def not_needed(run_ids: Iterable[str], target: repeats.Target) -> str | None:
-    """Why a combination needs no further repeat, in words; None if it needs one, or may need one.
+    """Why a combination needs no further repeat; None if it needs one, or may need one.
 
     Args:
         run_ids: of the repeats so far, in their order.
@@ -28,7 +28,7 @@ def not_needed(run_ids: Iterable[str], target: repeats.Target) -> str | None:
             record = run_record.read(run_record.folder(run_id) / "run.json")
         except run_record.RecordError:
             return None  # still to be done
-        numbers = contradictions.withheld(record["summary"])  # of a program of others
+        numbers = contradictions.withheld(record["summary"])  # of another program's log
         if record["status"] in ENDED_WELL and numbers["images_per_second"]:
             values.append(numbers["images_per_second"])
         if number < target.fewest:

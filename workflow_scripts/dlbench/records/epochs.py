@@ -1,6 +1,6 @@
-"""Throughput from epochs instead of steps: a check that uses neither step times nor batch size.
+"""Throughput from epochs: a check of the throughput from steps, without step times or batch size.
 
-Needs the standard library only: it goes into a record, which is written where the run was trained.
+Needs the standard library only: a record is written where the run was trained.
 """
 
 import math
@@ -13,10 +13,10 @@ from dlbench.study.runs import Run
 
 
 def images_per_second(run: Run, copies: Sequence[Sequence[Any]]) -> float | None:
-    """Epochs times the items of the dataset, over the time that the logs' clocks say; or None.
+    """Epochs times the items of the dataset, over their time by the logs' clocks; or None.
 
-    Of the measured epochs of a run in one piece, evaluations between them left out; of several
-    ranks the one that took longest counts.
+    The time is that of the measured epochs, without evaluations between them, on the rank that took
+    longest. None for a run that resumed.
 
     Args:
         copies: the logs of each copy's ranks, a list for each.

@@ -1,4 +1,4 @@
-"""Whether a run's result is believed, and if not, why."""
+"""Decide whether a run has a valid result, and if not, why."""
 
 from enum import Enum
 from typing import Any
@@ -10,10 +10,9 @@ from dlbench.study.runs import Run
 
 
 class State(Enum):
-    """What is to be done for a run: nothing, read its log, or train it.
+    """What is to be done for a run: nothing, parse its log, or train it.
 
-    It is trained where it is missing, or stale, or damaged: the logs that are there are then put
-    aside, for they are not what they should be.
+    Runs that are missing, stale or damaged are trained. The logs of damaged ones are moved aside.
     """
 
     CURRENT = "current"
@@ -30,13 +29,13 @@ def state(
     image_settings: dict[str, Any] | None = None,
     time_limit_s: float | None = None,
 ) -> tuple[State, str]:
-    """Whether a run's record stands, and if not, why.
+    """Whether a run's record is valid, and if not, why.
 
     Args:
         adopted: as in `made_from`.
         image_settings: as in `made_from`.
-        can_run: False where this machine would have to skip the run.
-        time_limit_s: after which a run is stopped now; None where that does not matter.
+        can_run: False if this machine would have to skip the run.
+        time_limit_s: the limit of the study; None to ignore limits.
 
     Returns:
         (State, reason): the reason is "" for current runs.
@@ -51,7 +50,7 @@ def state_and_record(
     image_settings: dict[str, Any] | None = None,
     time_limit_s: float | None = None,
 ) -> tuple[State, str, dict[str, Any] | None]:
-    """(State, reason, record) of a run, as `state`; the record is None where none stands."""
+    """(State, reason, record) of a run, as `state`; the record is None unless it is valid."""
     place = run_record.folder(run.id)
     if not place.is_dir():
         return State.MISSING, "not trained yet", None
@@ -76,10 +75,10 @@ def state_and_record(
 
 
 def _state_by_log(run, place, expected, reason, sound=False):
-    """A run without a record that stands: whole logs of the same making need reading only.
+    """The state of a run without a valid record: whole, up-to-date logs only need parsing.
 
     Args:
-        sound: the record is: its logs were read before, and have the sizes that it names.
+        sound: whether the record is undamaged: its logs were parsed before and have their sizes.
     """
     log = place / "train.jsonl"
     try:
@@ -87,7 +86,7 @@ def _state_by_log(run, place, expected, reason, sound=False):
         made = first.get("made_from") if first.get("event") == "launch" else None
         if not isinstance(made, dict) or not event_log.final_run_end(log):
             return State.STALE, reason
-        # What takes reading whole logs comes last: where the code changed none of it matters.
+        # Checks that read whole logs come last: if the code has changed they are not needed.
         if damage := belief.describe_damage(run, log, whole=False):
             return State.DAMAGED, f"{reason}; {damage}"
         if difference := staleness.describe_changes(run, expected, made):

@@ -1,14 +1,14 @@
-"""How much memory a run took at most, and how much there was, for the summary of its record.
+"""Peak memory of a run, and the memory available to it, for the summary of its record.
 
 All peaks are of whole runs, start-up, warm-up and evaluations included.
 
-- Of a device: what its framework's arrays and its framework's allocator held at most, by the
-  framework's own count (dlbench/trainer/device_memory.py); and what NVML saw in use on a GPU, at
-  the samples (one a second, say), by whomever: the framework's libraries and other processes, too.
-- Of a process: its resident set, by the kernel, which misses no moment.
-- Of the dataset, where the run asks for `page_cache`: the share in memory before it was opened.
-- There was: the memory of a GPU, or what the framework takes of it at most, as JAX does; on CPUs
-  that of the node, or less where a control group has less.
+- Device: the peaks of arrays and of the allocator, as the framework counts them
+  (dlbench/trainer/device_memory.py); and the peak of memory in use on a GPU by NVML, at the samples,
+  which includes the framework's libraries and other processes.
+- Process: its peak resident set size, by the kernel.
+- Dataset, if the run sets `page_cache`: the share of it in memory before it was opened.
+- Available: the memory of a GPU, or the part of it that the framework may take, as with JAX; on
+  CPUs that of the node, or of the control group if that is less.
 """
 
 from typing import Any
@@ -19,9 +19,9 @@ OF_DEVICES = ("peak_allocated_bytes_per_device", "peak_reserved_bytes_per_device
 
 
 def summary(logs: list[Any]) -> dict[str, Any]:
-    """The numbers of a run, in bytes, of the device and the process that took most.
+    """The numbers of a run, in bytes, of the device and the process with the highest peaks.
 
-    None where one of its processes does not tell.
+    A number is None if one of the processes does not report it.
 
     Args:
         logs: the parse_run.RankLog of each rank or copy.
@@ -56,18 +56,18 @@ def _of_nvml(samples):
 
 
 def _limit(log):
-    """Bytes that a process may use: of its smallest GPU, else of the node and its group."""
+    """Bytes that a process may use: of its smallest GPU, else of the node or control group."""
     limits = [(log.end or {}).get("device_memory_limit_bytes")]
     for machine in log.machines:
         of_gpus = [kind.get("memory_bytes") for kind in _gpus(machine["hardware"])]
         of_node = (machine["present"], machine["limits"], log.launch.get("limits") or {})
         limits += of_gpus or [part.get("memory_bytes") for part in of_node]
-    # Where there is no limit it is a text, and facts are checked as facts only.
+    # A missing limit is a text, and logs are not checked for that.
     return min((n for n in limits if event_fields.COUNT.holds(n) and n), default=None)
 
 
 def _gpus(hardware):
-    """The kinds of GPUs in facts of a machine, which may be any."""
+    """The kinds of GPUs in the facts of a machine, which may have any form."""
     gpus = hardware.get("gpus")
     kinds = gpus.get("kinds") if isinstance(gpus, dict) else None
     return [kind for kind in kinds if isinstance(kind, dict)] if isinstance(kinds, list) else []

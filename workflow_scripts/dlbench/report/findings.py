@@ -386,7 +386,7 @@ def _gate_findings(runs):
         return
     yield Finding(
         headline=f"All {len(judged)} runs with a learning gate reach it",
-        text="They are fast at training that works: the scores that the config asks for are there.",
+        text="Their throughput is of training that works: they reach the scores that the config requires.",
         number=f"{len(judged)} of {len(judged)}",
         interval="",
         evidence=SHOWN,

@@ -43,9 +43,9 @@ METHOD = [
      "and Welch's for a ratio, on the logarithm of the throughput."),
     ("Speedup and efficiency", "Throughput over that of the named base; efficiency is the speedup "
      "times the base's devices over these. Weak scaling fixes the batch per device, strong "
-     "scaling the global batch. In what the base differs stands beside it."),
+     "scaling the global batch. What differs from the base is named beside it."),
     ("Equivalent", "Two one-sided tests show that the difference is within the margin."),
-    ("Slower, faster", "Not so, and a two-sided test shows that there is a difference. All "
+    ("Slower, faster", "Not equivalent, and a two-sided test shows a difference. All "
      "verdicts hold on the 5 % level after Holm's correction."),
     ("Undecided", "Neither is shown. It is no proof of equality."),
     ("Measured apart", "No session (start of the workflow) has runs of both sides. What both "

@@ -2,13 +2,13 @@
 
     FOLDER/{runs,steps,evals,samples}/site=S/model=M/strategy=T/part-0.parquet
 
-- Rows are of runs whose records stand, those that failed included; run_id joins the tables.
+- Rows are of runs with valid records, failed ones included; run_id joins the tables.
 - Columns and units are those of dlbench/tables/table_columns.py and run_columns.py, without the
   columns that name the folders.
 - One run is read at a time; the tables of short runs are gathered into row groups.
-- Values in the names of folders are percent-encoded. Readers guess their types unless told: a
-  site called 01 is text. `opened` tells pyarrow; DuckDB takes hive_types_autocast = false, and
-  polars hive_schema.
+- Values in the names of folders are percent-encoded. Readers guess their types unless these are
+  given: a site called 01 is text. `open_table` gives them to pyarrow; DuckDB takes
+  hive_types_autocast = false, and polars hive_schema.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ def export(study: Study, output: Path | str) -> None:
         shutil.rmtree(part, ignore_errors=True)
     planned = len(study.without_probes)
     missing = planned - exported
-    note = f", {missing} without a result that stands" if missing else ""
+    note = f", {missing} without a valid result" if missing else ""
     print(f"{output}: {exported} of {planned} runs{note}", file=sys.stderr)
 
 

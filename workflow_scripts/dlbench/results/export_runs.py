@@ -1,7 +1,7 @@
 """The tables of runs and of coverage as they are now, while some runs are missing.
 
 - The columns are those of results/tables/ (dlbench/tables/table_columns.py).
-- The table of runs has a row for each run whose record stands, that of coverage one for each
+- The table of runs has a row for each run with a valid record, that of coverage one for each
   combination of the study, with what it waits for or why it is stale (dlbench/plan/standing.py).
 - Nothing is locked: a run that ends meanwhile may be in the table or not.
 """
@@ -42,7 +42,7 @@ def export(study: Study, output: Path | str, statuses: Collection[str]) -> None:
     print(
         f"{path}: {len(chosen)} of {planned} runs"
         f"{_count_note(len(standing_rows) - len(chosen), 'with another status')}"
-        f"{_count_note(planned - len(standing_rows), 'without a result that stands')}",
+        f"{_count_note(planned - len(standing_rows), 'without a valid result')}",
         file=sys.stderr,
     )
 

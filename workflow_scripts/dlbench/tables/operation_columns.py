@@ -19,5 +19,5 @@ PROFILE = (
     *of_run("profile"),
     field("profiled_steps", COUNT, "steps", "traced after the measured ones"),
     field("trace_file", TEXT, note="in results/runs/{run_id}/; none: nothing was traced"),
-    field("trace_unknown", TEXT, note="why there is no trace though one was asked for"),
+    field("trace_unknown", TEXT, note="why there is no trace though `profile` is set"),
 )

@@ -1,6 +1,6 @@
 """The columns of the tables of a study; for those of a single run, tables/run_columns.py.
 
-Dates are UTC. What a run has not is absent (null), never a stand-in. The table of evaluations has
+Dates are UTC. Missing values are null, never a placeholder. The table of evaluations has
 the columns of a run's.
 """
 
@@ -220,7 +220,7 @@ RUNS = with_run_fields(
     (name for name in FIELDS if name not in ("sentinel", "probe")),
     described=True,
 )
-# Columns that nobody can give of an imported run: they follow from the log, or name it.
+# Columns that a config cannot set for an imported run: they are from its log, or name it.
 _FROM_THE_LOG = (
     *("run_id", "source", "notes", "log_sha256", "parser_version", "timing_source"),
     "contradicts",

@@ -63,7 +63,7 @@ They lie in `results/tables/` as Parquet, all but `evals` as CSV as well. Each P
 digest of itself in its metadata (`file_sha256`, with zeros in its place), which dlbench compares
 whenever it reads one: a damaged table is refused, with the command that makes it again.
 
-Dates are UTC. What a run has not is absent, never a stand-in. `1` is the unit of a share or ratio.
+Dates are UTC. Missing values are null, never a placeholder. `1` is the unit of a share or ratio.
 `_ci95_low` and `_ci95_high` are the ends of a 95 % interval and are not listed apart; columns of
 settings mean in every table what they mean in `runs`.
 """
@@ -236,7 +236,7 @@ def _row(table, column):
 
 
 def meaning(table: str, column: pa.Field) -> str:
-    """What a column of a table means; "" if nothing says it."""
+    """The meaning of a column of a table; "" if it has none."""
     declared = DECLARED.get(column.name)
     return (
         _metadata(column, b"description")

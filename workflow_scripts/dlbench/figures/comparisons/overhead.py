@@ -63,13 +63,13 @@ ROW_INCHES, FRAME_INCHES, CHARACTER_INCHES = 0.44, 1.5, 0.085
 TOKENS = "tokens_per_second_b"
 HEADING_CHARACTERS = 80  # of a line: beside it is the heading of start-up
 LONGEST_PART = 12  # characters by which a line may be longer than half of a name
-MAX_INTERVAL = 1.0  # of what must be seen, to either side
-LARGE = 100  # per cent, from which a difference is told without digits behind the point
+MAX_INTERVAL = 1.0  # of the range of all else, by which intervals extend the axis to either side
+LARGE = 100  # per cent, from which a difference has no decimals
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
     table = tables.comparisons
-    if table["site"].nunique() < 2:  # it is said elsewhere
+    if table["site"].nunique() < 2:  # all rows are of one site
         table = table.assign(site=None)
     panels = [
         (key, rows.iloc[::-1].reset_index(drop=True))
@@ -262,7 +262,7 @@ def _rows(axes, names):
 
 
 def _name(row, rows):
-    """What tells a row from the others of its panel."""
+    """The label of the settings in which a row differs from the others of its panel."""
     field = row["field"]
     compared = (field, *COMPANIONS.get(field, ()))
     differing = [n for n in SETTINGS if n not in compared and rows[n].nunique() > 1]

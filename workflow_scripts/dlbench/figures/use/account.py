@@ -17,7 +17,7 @@ than a measured one, with making the graph. Waiting for items and for other devi
 steps. At the right the mean wall time of a run, and its goodput. Seconds of every part of every
 run are in the table accounts.
 """
-# What a bar tells apart, from the left: its parts, colour and hatching.
+# {segment of a bar, from the left: (its parts in the table, colour, hatching)}
 SEGMENTS = {
     "steps": (("steps",), styles.COLOURS[0], ""),
     "warm-up": (("warm_up",), styles.COLOURS[4], ""),

@@ -96,7 +96,7 @@ def _paint(axes: list[Any], key: Any, all_series: list[series.Series]) -> list[l
 def _points(line, unit):
     """[(devices, throughput, energy), ...], both as Estimates."""
     runs = series.rated(line.finished, unit)
-    scale = runs["images_per_second"] / runs["rate"]  # of items to what they are told in
+    scale = runs["images_per_second"] / runs["rate"]  # items in one of what the panel counts
     runs = runs.assign(energy=runs["energy"] * scale)
     return [
         (devices, *(estimates.mean(repeats[name].tolist()) for name in ("rate", "energy")))

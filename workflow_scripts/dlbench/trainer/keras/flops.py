@@ -1,8 +1,8 @@
 """FLOPs of a Keras model for one item, by rules for its layers and Keras's operations.
 
-- The model is called on a symbolic tensor (keras.KerasTensor) of one item, so that layers see shapes
-  and compute nothing. A layer without a rule counts as the layers and operations of `keras.ops` that
-  its `call` calls.
+- The model is called on a symbolic tensor (keras.KerasTensor) of one item, so that layers see
+  shapes and compute nothing. A layer without a rule counts as the layers and operations of
+  `keras.ops` that its `call` calls.
 - A layer that calls the backend directly cannot be followed: it has no rule.
 """
 

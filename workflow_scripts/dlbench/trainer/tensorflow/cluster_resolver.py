@@ -1,4 +1,4 @@
-"""The processes of a run, as TensorFlow takes them."""
+"""The cluster of a run as a TensorFlow object."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from dlbench.trainer.cluster import Cluster
 
 
 def resolver(cluster: Cluster) -> Any:
-    """TensorFlow's object for a cluster."""
+    """TensorFlow's ClusterResolver for a cluster."""
     import tensorflow as tf
 
     return tf.distribute.cluster_resolver.SimpleClusterResolver(

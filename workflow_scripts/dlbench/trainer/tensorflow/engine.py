@@ -36,13 +36,13 @@ BY_DESIGN = "runs a graph of operations, compiled where xla is true, and decodes
 
 
 class Engine:
-    """See dlbench/trainer/engine.py, which says what each part is for."""
+    """See dlbench/trainer/engine.py, which documents the methods."""
 
     def __init__(self, spec: Spec, strategy: Base, data_folder: str | None):
         building.check_keras("tensorflow")
         seed = engine.seed(spec)
-        # Weights and dropout differ by rank, so that the broadcast is seen to matter;
-        # TensorFlow's own seed does not, for it orders the data.
+        # Ranks have different seeds: if the broadcast of the weights failed, ranks would differ.
+        # TensorFlow's own seed is the same on all ranks, because it orders the data.
         keras.utils.set_random_seed(seed + 1000 * strategy.rank)
         tf.random.set_seed(seed)
         set_precision(spec, strategy.devices)
@@ -106,7 +106,7 @@ class Engine:
     def evaluate(self) -> dict[str, float]:
         totals: collections.Counter[str] = collections.Counter()
         for inputs, targets in self._held_out:
-            totals.update({name: float(part) for name, part in self._sums(inputs, targets).items()})
+            totals.update({name: float(sum_) for name, sum_ in self._sums(inputs, targets).items()})
         examples = self._source.data.records("validation")
         return {**self._task.scores(totals), "examples": examples}
 
@@ -121,7 +121,7 @@ class Engine:
 
     def peak_memory(self) -> device_memory.Peak:
         def read(device):
-            # TensorFlow keeps for itself what it took from the device beyond its arrays.
+            # TensorFlow does not tell how much its allocator has reserved.
             return tf.config.experimental.get_memory_info(device)["peak"], None
 
         return device_memory.read_peaks(self.strategy.devices, read)
@@ -159,7 +159,7 @@ class Engine:
 
     @functools.cached_property
     def _sums(self) -> Any:
-        """The compiled function that gives the task's sums over a batch, on one device."""
+        """A compiled function that computes the task's sums over a batch, on one device."""
 
         @tf.function(autograph=False, reduce_retracing=True)
         def sums(inputs, targets):
@@ -170,5 +170,5 @@ class Engine:
 
 
 def _state(model: keras.Model) -> list[Any]:
-    """The model's variables less the counters of its random layers, which differ by rank."""
+    """The model's variables without the states of its random layers, which differ by rank."""
     return [v for v in model.variables if "seed_generator" not in v.path]

@@ -1,4 +1,4 @@
-"""Where the items of a run's steps come from: a converted dataset, or made up beforehand."""
+"""The source of the items of a run's steps: a converted dataset, or synthetic items."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,9 +16,9 @@ class Source(converted.Source):
     """Items of a run.
 
     Attributes:
-        data: the converted dataset, if there is one.
-        arguments: with which the compiled step is called; known after `begin`.
-        next: makes a batch, (inputs, targets), of the arguments inside the compiled step.
+        data: the converted dataset, if the run has one.
+        arguments: of the compiled step; set by `begin`.
+        next: called inside the compiled step, returns a batch, (inputs, targets), from `arguments`.
     """
 
     data: Data
@@ -26,7 +26,7 @@ class Source(converted.Source):
     next: Callable[..., Any]
 
     def begin(self, step: int) -> None:
-        """Make the items ready that follow so many steps."""
+        """Open the stream of the items that follow `step` steps."""
         raise NotImplementedError
 
 
@@ -53,13 +53,13 @@ class Synthetic(Source):
         super().__init__(None, settings, shaped_as)
         self._strategy: Base = settings.strategy
         random = np.random.default_rng(settings.seed + self._strategy.rank)
-        # Of one device: `constants` makes them once for each.
+        # For one device: `constants` makes them once for each.
         batch = settings.spec.batch_per_device
         self._items = settings.task.synthetic(random, batch, self.item_shape, self.classes)
         self._scale = settings.scale
 
     def begin(self, step: int) -> None:
-        """Put the items where they are used; every step has the same."""
+        """Put the items on the devices; every step has the same."""
         inputs, targets = self._items
         constants = self._strategy.constants(
             lambda: (self._scale(tf.constant(inputs)), tf.constant(targets))
@@ -81,7 +81,7 @@ class Stored(Source):
         self._batch = settings.spec.batch_per_device * self._strategy.devices_per_process
 
     def begin(self, step: int) -> None:
-        """Open the stream of batches after some steps."""
+        """Open the stream of the batches that follow `step` steps."""
 
         def batches(rank, size):
             return self._batches(rank, size, step)

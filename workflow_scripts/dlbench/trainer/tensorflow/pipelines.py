@@ -1,16 +1,14 @@
 """tf.data pipelines over the TFRecord shards of a dataset.
 
-- Epochs follow one another without a gap: a batch may hold the end of one and
-  the start of the next. So each record is read exactly once an epoch, over all
-  ranks together, also where counts do not divide.
-- Small splits are kept in memory. Which record stands at a
-  position of the endless order is a function of position and seed alone; rank r
-  of n takes the positions r, r + n, r + 2n ... A global batch holds the same
-  items however many processes share it.
-- Larger splits are read anew each epoch: the shards in random order, each rank
-  its own share of the records, shuffled in a window. Shares differ by one record
-  at most, so the ends of an epoch drift apart by one record an epoch.
-- Images are handed over as uint8; the step scales them.
+- A batch may span two epochs. So each record is read exactly once an epoch, over all ranks
+  together, even if the batch size does not divide the number of records.
+- Small splits are kept in memory. The record at a position of the endless order is a function of
+  position and seed alone; rank r of n takes the positions r, r + n, r + 2n ... So a global batch
+  holds the same items however many processes share it.
+- Larger splits are read anew each epoch: the shards in random order, each rank its own share of the
+  records, shuffled in a window. Shares differ by at most one record, so the ends of an epoch drift
+  apart by one record an epoch.
+- Images are uint8; the step scales them.
 """
 
 import tensorflow as tf
@@ -29,7 +27,7 @@ from dlbench.trainer.reading.converted import (
     Converted,
 )
 
-# No function here has a loop over a tensor; converting them takes 0.3 s of each start.
+# AutoGraph would take 0.3 s of each start, and no function here has a loop over a tensor.
 _without_autograph = tf.autograph.experimental.do_not_convert
 
 
@@ -42,16 +40,16 @@ class Data(Converted):
     ) -> tf.data.Dataset:
         """Endless batches of (inputs, targets) for one of `size` processes.
 
-        Inputs have the shape (batch, *item_shape): uint8 images, other arrays in the type that
-        the manifest names, or int32 words. Targets are int32 labels of the shape (batch,), uint8
-        masks, or the int32 words that follow.
+        Inputs have the shape (batch, *item_shape): uint8 images, other arrays with the dtype that
+        the manifest names, or int32 tokens. Targets are int32 labels of the shape (batch,), uint8
+        masks, or the int32 tokens that follow.
 
         Args:
             batch: items per step of this process.
-            seed: orders and varies the items; the same in all processes.
-            rank: its number, which may be a tensor where the pipeline is made elsewhere.
-            size: how many processes share the items.
-            first_step: steps of an earlier part of the run, which are left out.
+            seed: of the order and the augmentation of the items; the same in all processes.
+            rank: of this process; a tensor if the pipeline is built in another process.
+            size: number of processes that share the items.
+            first_step: number of steps that are skipped, because the run was resumed after them.
 
         Raises:
             Error: shards that the manifest lists are missing.
@@ -61,15 +59,15 @@ class Data(Converted):
         else:
             batches = self._from_shards(batch, seed, rank, size, first_step)
         batches = batches.prefetch(tf.data.AUTOTUNE if self.prefetch is None else self.prefetch)
-        # Of decoding alone, in how many threads is worth to be tuned.
+        # Only the number of threads that decode is worth tuning.
         return batches.with_options(_options(self.encoded and not self.workers, self.workers))
 
     @_without_autograph
     def validation_batches(self, batch: int) -> tf.data.Dataset:
         """All held-out items once, in the order of the shards; the last batch may be smaller.
 
-        Shapes and types are those of `training_batches`. Photographs are cut to their central
-        part, nothing else is varied.
+        Shapes and dtypes are those of `training_batches`. Photographs are cropped to their central
+        part; there is no other augmentation.
 
         Raises:
             Error: shards that the manifest lists are missing.
@@ -109,14 +107,14 @@ class Data(Converted):
 
     def _from_memory(self, batch, seed, rank, size, first_step):
         count = self.records("train")
-        # At once, also where the pipeline itself is made in another process.
+        # Now and here, even if the pipeline itself is built in another process.
         with tf.init_scope():
             take = self._taker()
 
         def items(positions):
             epochs, places = positions // count, positions % count
             seeds = tf.stack([tf.zeros_like(epochs) + seed, epochs, tf.zeros_like(epochs)], axis=1)
-            # The raw operation: tf.random's own function takes no seed for each index.
+            # The raw operation, because the function in tf.random takes one seed for all indices.
             indices = tf.raw_ops.RandomIndexShuffle(
                 index=places,
                 seed=seeds,
@@ -140,26 +138,26 @@ class Data(Converted):
         )
 
     def _taker(self):
-        """A function that gives (inputs, targets) of training items in memory by their numbers."""
+        """A function that returns (inputs, targets) of training items in memory by their numbers."""
         if self.streamed:
             row = tf.constant(self.row("train"))
             return lambda indices: self._windows(row, indices)
         records = tf.data.TFRecordDataset([str(path) for path, _ in self.shards("train")])
         parsed = records.batch(1024).map(self._parsed).with_options(_options())
         parts = list(parsed)
-        kept = tuple(tf.concat(part, axis=0) for part in zip(*parts, strict=True))
-        return lambda indices: tuple(tf.gather(part, indices) for part in kept)
+        arrays = tuple(tf.concat(part, axis=0) for part in zip(*parts, strict=True))
+        return lambda indices: tuple(tf.gather(array, indices) for array in arrays)
 
     def _windows(self, row, indices):
-        """Windows of a row of tokens: see reading/text.py."""
+        """Windows of a sequence of tokens: see reading/text.py."""
         length = self.item_shape[0]
         places = indices[:, None] * length + tf.range(length + 1, dtype=tf.int64)
-        words = tf.cast(tf.gather(row, places), tf.int32)
-        return words[:, :-1], words[:, 1:]
+        tokens = tf.cast(tf.gather(row, places), tf.int32)
+        return tokens[:, :-1], tokens[:, 1:]
 
-    def _masked(self, words, positions, seed):
+    def _masked(self, tokens, positions, seed):
         """Windows with some tokens masked: see reading/text.py."""
-        length = words.shape[1]
+        length = tokens.shape[1]
         numbers = positions[:, None] * length + tf.range(length, dtype=tf.int64)
         drawn = tf.raw_ops.RandomIndexShuffle(
             index=tf.reshape(numbers, [-1]),
@@ -167,13 +165,13 @@ class Data(Converted):
             max_index=tf.constant(self.text.NUMBERS - 1, tf.int64),
             rounds=self.text.ROUNDS,
         )
-        drawn = tf.reshape(drawn, tf.shape(words))
+        drawn = tf.reshape(drawn, tf.shape(tokens))
         ranks = tf.argsort(tf.argsort(drawn, stable=True), stable=True)
-        taken = ranks < self.text.places(length)
+        chosen = ranks < self.text.masked_count(length)
         kind = drawn % 10
         other = tf.cast(drawn // 10 % self.mask, tf.int32)
-        shown = tf.where(kind < 8, self.mask, tf.where(kind == 8, other, words))
-        return tf.where(taken, shown, words), tf.where(taken, words, self.text.IGNORED)
+        masked = tf.where(kind < 8, self.mask, tf.where(kind == 8, other, tokens))
+        return tf.where(chosen, masked, tokens), tf.where(chosen, tokens, self.text.IGNORED)
 
     def _from_shards(self, batch, seed, rank, size, first_step):
         shards = self.shards("train")
@@ -227,11 +225,11 @@ class Data(Converted):
         """(inputs, targets) of a batch of serialised records; encoded images stay encoded."""
         if self.encoded:
             image, label = self.keys()
-            wanted = {
+            features = {
                 image: tf.io.FixedLenFeature([], tf.string),
                 label: tf.io.FixedLenFeature([], tf.int64),
             }
-            parsed = tf.io.parse_example(records, wanted)
+            parsed = tf.io.parse_example(records, features)
             return parsed[image], tf.cast(parsed[label] - self.reader["first_label"], tf.int32)
         shape = self.reader["shape"]
         text, integer = (tf.io.FixedLenFeature([], kind) for kind in (tf.string, tf.int64))
@@ -248,7 +246,7 @@ class Data(Converted):
         return images, tf.cast(parsed[target] - self.reader["first_label"], tf.int32)
 
     def _varied(self, items, seed, positions):
-        """A batch of small images, shifted and mirrored at random where the dataset says so."""
+        """A batch of small images, randomly shifted and mirrored if the dataset is augmented so."""
         images, targets = items
         if self.mask is not None:
             return self._masked(images, positions, seed)
@@ -256,8 +254,8 @@ class Data(Converted):
             return images, targets
         height, width, _ = self.item_shape
         places = 2 * SHIFT_PIXELS + 1
-        # Drawn by the position alone, for the whole batch at once: image by image (tf.map_fn) it
-        # took longer than a hundredth of a small network's step.
+        # A function of the position alone, for the whole batch at once: image by image (tf.map_fn)
+        # it took more than 1 % of a small network's step.
         drawn = tf.raw_ops.RandomIndexShuffle(
             index=tf.cast(positions, tf.int64),
             seed=tf.constant([seed, 0, 1], tf.int64),
@@ -280,7 +278,7 @@ class Data(Converted):
         return image[0], label[0]
 
     def _cropped(self, seed):
-        """(encoded, label, position) to (image, label): a random part, decoded alone."""
+        """(encoded, label, position) to (image, label): only a random crop is decoded."""
 
         def crop(encoded, label, position):
             if self.variation != "crop_flip":
@@ -297,7 +295,7 @@ class Data(Converted):
                 use_image_if_no_bounding_boxes=True,
             )
             window = tf.concat([begin[:2], extent[:2]], axis=0)
-            # The fast transform and plain upsampling, as tf_cnn_benchmarks decodes.
+            # With the fast transform and plain upsampling, as in tf_cnn_benchmarks.
             image = tf.image.decode_and_crop_jpeg(
                 encoded, window, channels=3, fancy_upscaling=False, dct_method="INTEGER_FAST"
             )
@@ -310,7 +308,7 @@ class Data(Converted):
         return self._centre(encoded), label
 
     def _centre(self, encoded):
-        """The central part of an image, in the model's proportions, decoded alone."""
+        """The central part of an image, in the model's proportions; only it is decoded."""
         height, width, _ = self.item_shape
         shape = tf.cast(tf.image.extract_jpeg_shape(encoded)[:2], tf.float32)
         scale = CENTRAL_SHARE * tf.reduce_min(shape / [height, width])
@@ -326,10 +324,10 @@ class Data(Converted):
 
 
 def _options(tuned=False, threads=None):
-    """Of a pipeline; it has so many threads of its own, or shares those of TensorFlow.
+    """The options of a pipeline; None threads: it uses TensorFlow's thread pool.
 
-    The end of an iterator that TensorFlow tunes may last until its tuner looks again: as long as
-    it was used, a minute at most. TensorFlow 2.18 wakes the tuner before it says that it is to end.
+    Closing an autotuned iterator may take as long as it was used, at most a minute: TensorFlow 2.18
+    wakes its tuner before it tells it to end, so that the tuner sleeps again.
     """
     options = tf.data.Options()
     options.deterministic = True

@@ -1,8 +1,8 @@
-"""The compiled step: what the devices compute, in which numbers, and how weights are updated.
+"""The compiled step: its precision, its forward and backward pass, and its update.
 
 - With XLA the forward and the backward pass are one compiled cluster; the exchange
   of gradients and the update are outside of it, under every strategy.
-- A batch that is computed in parts is unrolled in the graph, each part after the one before.
+- Gradient accumulation is unrolled in the graph: the parts of a batch are computed in sequence.
 """
 
 from types import ModuleType
@@ -19,20 +19,20 @@ from dlbench.trainer.tensorflow.strategies import Base
 
 
 def set_precision(spec: Spec, devices: list[str]) -> None:
-    """Set in which numbers the layers compute; all models that are made later use them.
+    """Set the precision in which the layers of all models that are built later compute.
 
     Args:
         spec: the run's fields as attributes (see runs.Run).
         devices: TensorFlow's names of the devices of this process.
 
     Raises:
-        Error: the device does not have them.
+        Error: the device does not support the precision.
     """
     gpu = tf.config.list_physical_devices("GPU")[0] if "GPU" in devices[0] else None
     details = tf.config.experimental.get_device_details(gpu) if gpu else {}
     name = details.get("device_name", "this GPU") if gpu else None
     engine.check_precision(spec.precision, name, details.get("compute_capability"))
-    # On by default where there is TF32: float32 would not mean float32.
+    # By default TensorFlow uses TF32 on GPUs that have it; then float32 would not be float32.
     tf.config.experimental.enable_tensor_float_32_execution(spec.precision == "tf32")
     building.set_policy(spec)
 
@@ -40,16 +40,16 @@ def set_precision(spec: Spec, devices: list[str]) -> None:
 class Step:
     """The compiled step, or a window of steps that is one compiled call.
 
-    Calling it does the steps `first` to `last` of a window and gives the mean loss of each over
+    Calling it does the steps `first` to `last` of a window and returns the mean loss of each over
     the devices of this process; `until` is as for the strategy's `stepper`.
 
     Args:
         spec: the run's fields as attributes (see runs.Run).
         strategy: that of this process.
-        task: the module of the model's task.
-        model: whose weights are trained.
-        optimizer: Keras's, built for these weights.
-        source: of the items, begun.
+        losses: the module of the task's losses under TensorFlow.
+        model: the model that is trained.
+        optimizer: Keras's, built for the model's weights.
+        source: of the items, after its `begin`.
 
     Attributes:
         learning_rate: of the last step.
@@ -77,16 +77,16 @@ class Step:
         self._set_learning_rate(updates.scaled_learning_rate(spec, self._schedule.global_batch))
 
     def trace(self, several: bool) -> None:
-        """Make the graph of the step, or that of a window where windows have several steps.
+        """Trace the graph of a step, or of a window if windows may have several steps.
 
-        There is one graph of windows of any length: for them to be compiled once, and for a step
-        that is waited for to be the same work as one that is not.
+        One graph serves windows of any length: so it is compiled once, and a step that is waited
+        for does the same work as one that is not.
         """
         if several:
             self._call = self._strategy.windower(self._step, self._arguments, self._assign_rate)
         else:
-            one = self._strategy.stepper(self._step, self._arguments)
-            self._call = lambda rates, index, until: [one(index, until)]
+            step = self._strategy.stepper(self._step, self._arguments)
+            self._call = lambda rates, index, until: [step(index, until)]
 
     def __call__(self, first: int, last: int, until: int) -> list[float]:
         rates = self._schedule.learning_rates(first, last)
@@ -100,13 +100,13 @@ class Step:
         self._optimizer.learning_rate = self.learning_rate = rate
 
     def _assign_rate(self, rate: tf.Tensor) -> None:
-        """Set the learning rate within a window, if its steps may have several."""
+        """Set the learning rate of a step within a window, if it may change from step to step."""
         if updates.learning_rate_changes(self._spec):
             self._optimizer.learning_rate.assign(rate)
 
 
 def _device_step(spec, strategy, losses, model, optimizer, scaled):
-    """What one device does in a step: (inputs, targets) -> its mean loss."""
+    """The part of a step that each device does: (inputs, targets) -> its mean loss."""
     scale = strategy.loss_scale()
     weights = [variable.value for variable in model.trainable_variables]
 
@@ -121,7 +121,8 @@ def _device_step(spec, strategy, losses, model, optimizer, scaled):
 
     if spec.xla:
         forward, gradients_of = (
-            tf.function(part, autograph=False, jit_compile=True) for part in (forward, gradients_of)
+            tf.function(function, autograph=False, jit_compile=True)
+            for function in (forward, gradients_of)
         )
 
     if spec.accumulate_steps > 1:
@@ -129,17 +130,17 @@ def _device_step(spec, strategy, losses, model, optimizer, scaled):
 
     def forward_backward(inputs, targets):
         loss, gradients = gradients_of(inputs, targets)
-        # Without this the compiler drops the gradients, which nothing else uses.
+        # Without this the compiler removes the gradients, which nothing else uses.
         with tf.control_dependencies(gradients):
             return tf.identity(loss)
 
     def train_step(inputs, targets):
         loss, gradients = gradients_of(inputs, targets)
         if spec.recompute:
-            # No weight changes before all gradients are there: TensorFlow's graph optimizer drops
-            # the order of an update and of the reads that recomputation adds.
+            # No update may come before all gradients are computed: TensorFlow's graph optimizer
+            # loses the order of an update and of the reads that recomputation adds.
             gradients = tf.tuple(gradients)
-        if spec.clip_norm:  # rows of an embedding that occur twice count by their sum
+        if spec.clip_norm:  # in IndexedSlices, gradients of one row of an embedding are not summed
             gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         strategy.apply(optimizer, gradients, model.trainable_variables)
         return loss
@@ -156,11 +157,11 @@ def _in_parts(gradients_of, spec):
     def accumulated(inputs, targets):
         losses, totals = [], []
         for first in range(0, parts * size, size):
-            # Side by side they would need the memory of the whole batch.
+            # In parallel the parts would need the memory of the whole batch.
             with tf.control_dependencies(totals):
                 part = slice(first, first + size)
                 loss, gradients = gradients_of(inputs[part], targets[part])
-                # Those of embeddings are rows that changed.
+                # Gradients of embeddings are IndexedSlices.
                 gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
                 if totals:
                     gradients = [a + b for a, b in zip(totals, gradients, strict=True)]

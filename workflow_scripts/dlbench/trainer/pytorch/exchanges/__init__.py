@@ -1,1 +1,1 @@
-"""How strategies add up gradients, one file each: see dlbench/trainer/tensorflow/exchanges."""
+"""The collectives of strategies, one file each: see dlbench/trainer/tensorflow/exchanges."""

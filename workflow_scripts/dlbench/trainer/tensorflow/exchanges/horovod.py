@@ -8,14 +8,14 @@ from dlbench.trainer.tensorflow.strategies import Base
 
 
 def all_reduce(strategy: Base, elements: int) -> Repeat:
-    """The mean of so many values of float32 over all processes."""
+    """The mean of `elements` float32 values over all processes."""
     values = tf.zeros(elements)
-    how = {
+    settings = {
         "op": hvd.Average,
         "compression": getattr(hvd.Compression, strategy.options["compression"]),
         "name": f"baseline_{elements}",
     }
-    traced = tf.function(lambda: hvd.allreduce(values, **how)).get_concrete_function()
+    traced = tf.function(lambda: hvd.allreduce(values, **settings)).get_concrete_function()
 
     def repeat(count: int) -> None:
         for _ in range(count):

@@ -1,8 +1,8 @@
-"""Strategies, one file each: how the work of a step is spread over devices.
+"""Strategies of TensorFlow, one file each: how the work of a step is distributed over devices.
 
-A strategy file defines a class `Strategy` on `Base` below. What the class says
-about itself is read by the workflow, where TensorFlow is not installed; its
-instances live in the trainer. So TensorFlow is imported inside the methods.
+A strategy file defines a class `Strategy` on `Base` below. The workflow, whose environment lacks
+TensorFlow, reads the attributes of the class; only the trainer makes instances. So TensorFlow is
+imported inside the methods.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from dlbench.trainer.strategy import BaseStrategy, Spec, digest
 Tensor = Any  # TensorFlow's own, as are variables: it is not imported yet
 Variable = Any
 Items = tuple[Tensor, ...]  # of a batch: (inputs, targets)
-Stepper = Callable[[int, int], float]  # (number of a step, until which one) -> its mean loss
-# (learning rate of each step, number of the last, until which one) -> the mean loss of each
+Stepper = Callable[[int, int], float]  # (number of a step, `until`) -> its mean loss
+# (learning rate of each step, number of the last, `until`) -> the mean loss of each
 Windower = Callable[[list[float], int, int], list[float]]
 
 
 class Base(BaseStrategy):
-    """One process on one device: what the other strategies change."""
+    """One process on one device; the other strategies change that."""
 
     def __init__(self, spec: Spec, device: str, folder: str | Path = "."):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
@@ -32,26 +32,26 @@ class Base(BaseStrategy):
         super().__init__(spec, device, folder)
 
     def scope(self) -> AbstractContextManager[Any]:
-        """The context in which model and optimizer are made."""
+        """The context in which model and optimizer are built."""
         return contextlib.nullcontext()
 
     def broadcast(self, variables: list[Variable]) -> None:
-        """Give all processes the values that rank 0 has (raw TensorFlow variables)."""
+        """Broadcast the values of rank 0 to all processes (raw TensorFlow variables)."""
 
     def apply(self, optimizer: Any, gradients: list[Tensor], variables: list[Variable]) -> None:
         """Average gradients over all devices and update; called in the compiled step.
 
         Args:
             optimizer: Keras's, built for the variables.
-            gradients: one for each variable and of its shape, of the scaled loss of a device.
-            variables: the model's trainable ones, as Keras has them.
+            gradients: of a device's scaled loss, one for each variable.
+            variables: the model's trainable variables, as Keras's objects.
         """
         optimizer.apply(gradients, variables)
 
     def loss_scale(self) -> float:
-        """The factor of a device's mean loss before its gradient is taken.
+        """The factor by which a device's mean loss is scaled before its gradient is computed.
 
-        It is 1 where gradients are averaged over the devices, 1 / devices where they are summed.
+        It is 1 if gradients are averaged over the devices, 1 / devices if they are summed.
         """
         return 1.0
 
@@ -78,20 +78,20 @@ class Base(BaseStrategy):
         return distributed(tf.distribute.OneDeviceStrategy(self.devices[0]), batches)
 
     def constants(self, make: Callable[[], Items]) -> Items | Iterator[Items]:
-        """`make()` once per device: a tuple of tensors that lie there, or an iterator."""
+        """Call `make()` once per device. Returns tensors on each device, or an iterator of them."""
         return make()
 
     def stepper(self, step: Callable[..., Tensor], arguments: tuple[Any, ...]) -> Stepper:
-        """Trace the compiled step. Returns a function that does one and gives its mean loss.
+        """Trace the compiled step. Returns a function that does a step and returns its mean loss.
 
-        That function gets the number of the step and of the next one after which something
-        else is done (an evaluation, a checkpoint, the end).
+        The function takes the number of the step and `until`, the number of the next step that an
+        evaluation, a checkpoint or the end follows.
         """
         import tensorflow as tf
 
-        # The loss is the function's result: of one without a result TensorFlow removes no
-        # operation that does nothing (139 of ResNet-56's 1984). Its graph is called directly, for
-        # finding the one of the arguments anew costs 20 us.
+        # The loss is the function's result: in a function without a result TensorFlow would not
+        # remove operations without effect (139 of ResNet-56's 1984). The concrete function is
+        # called directly, because looking it up by the arguments costs 20 us.
         traced = tf.function(step, autograph=False).get_concrete_function(*arguments)
         return lambda index, until: float(traced(*arguments))
 
@@ -101,7 +101,7 @@ class Base(BaseStrategy):
         arguments: tuple[Any, ...],
         assign_rate: Callable[[Tensor], None],
     ) -> Windower:
-        """Trace a loop of compiled steps. Returns a function that does those of a window.
+        """Trace a loop of compiled steps. Returns a function that does the steps of a window.
 
         Args:
             step, arguments: as for `stepper`.
@@ -112,26 +112,26 @@ class Base(BaseStrategy):
 
         @tf.function(autograph=False)
         def window(rates, *arguments):
-            def one(index, losses):
+            def do_step(index, losses):
                 assign_rate(rates[index])
                 return index + 1, losses.write(index, step(*arguments))
 
             count = tf.size(rates)
             losses = tf.TensorArray(tf.float32, count)
-            # One step after the other, as gradients of one name meet in an exchange.
+            # In sequence, because collectives match gradients by their names.
             _, losses = tf.while_loop(
-                lambda index, losses: index < count, one, (0, losses), parallel_iterations=1
+                lambda index, losses: index < count, do_step, (0, losses), parallel_iterations=1
             )
             return losses.stack()
 
         traced = window.get_concrete_function(tf.TensorSpec([None], tf.float32), *arguments)
 
-        def several(rates, last, until):
-            with np.errstate(over="ignore"):  # infinite, as a variable takes it
+        def do_window(rates, last, until):
+            with np.errstate(over="ignore"):  # to infinity, as in a variable
                 narrow = np.asarray(rates).astype(np.float32)
             return traced(tf.constant(narrow), *arguments).numpy().tolist()
 
-        return several
+        return do_window
 
     def copies(self, variable: Variable) -> list[Variable]:
         """A variable's copies on the devices of this process, raw TensorFlow variables."""
@@ -143,13 +143,13 @@ class Base(BaseStrategy):
         return [digest(variable.numpy() for variable in copy) for copy in copies]
 
     def _configure(self, device, threads_per_device):
-        """Make TensorFlow see exactly the devices of this process, and return their names."""
+        """Make TensorFlow see only the devices of this process, and return their names."""
         import tensorflow as tf
 
         if device == "cpu":
             tf.config.set_visible_devices([], "GPU")
-            # Of each device: with a pool for all, the devices of one process wait for one another
-            # (two lost a sixth of their speed on ResNet-56).
+            # Threads of each device: if they shared a pool, the devices of a process would wait for
+            # one another (two lost a sixth of their speed on ResNet-56).
             tf.config.threading.set_intra_op_parallelism_threads(threads_per_device)
             tf.config.threading.set_inter_op_parallelism_threads(self.devices_per_process)
             host = tf.config.list_physical_devices("CPU")[0]
@@ -158,21 +158,21 @@ class Base(BaseStrategy):
             )
         else:
             tf.config.threading.set_intra_op_parallelism_threads(limits.usable_threads())
-            mine = self.select_gpus(tf.config.list_physical_devices("GPU"))
-            tf.config.set_visible_devices(mine, "GPU")
-            for gpu in mine:
+            gpus = self.select_gpus(tf.config.list_physical_devices("GPU"))
+            tf.config.set_visible_devices(gpus, "GPU")
+            for gpu in gpus:
                 tf.config.experimental.set_memory_growth(gpu, True)
         return self._connected(device)
 
     def _connected(self, device):
-        """The names of this process's devices, once it is one of the others' cluster."""
+        """Connect to the cluster, and return the names of this process's devices."""
         import tensorflow as tf
 
         return [d.name for d in tf.config.list_logical_devices(device.upper())]
 
 
 def distributed(strategy: Any, batches: Any) -> Iterator[Items]:
-    """An iterator over batches whose parts tf.distribute copies to its devices ahead of a step.
+    """An iterator over batches that tf.distribute prefetches to its devices.
 
     Args:
         strategy: of tf.distribute, on the devices of this process.

@@ -1,24 +1,24 @@
 """Horovod: one process per device, gradients averaged by all-reduce, over MPI or gloo.
 
-- Keras 3 with Horovod's own DistributedOptimizer raises nothing and does not
+- Keras 3 with Horovod's own DistributedOptimizer raises no error and does not
   synchronise: the ranks drift apart. So gradients are averaged here, on the raw
   TensorFlow variables, and every run ends with a digest of each rank's weights.
-- All gradients travel as one tensor and the cycle is 5 ms. Two CPU processes of one
-  thread scale best so on ResNet-56 with batch 32, less well with the tensors in one
-  group, and worst with Horovod's defaults (no groups, 1 ms); docs/training.md has how well.
-  GPUs may gain from groups, whose exchange begins before the backward pass has ended.
-- Gradients of embeddings are sent whole, not as the rows that changed.
+- All gradients are reduced as one tensor and the cycle time is 5 ms. With these defaults two
+  CPU processes of one thread scale best on ResNet-56 with batch 32, less well with the tensors
+  in one group, and worst with Horovod's defaults (no groups, 1 ms); docs/training.md has the
+  figures. GPUs may gain from groups, whose reduction overlaps with the backward pass.
+- Gradients of embeddings are reduced as dense tensors.
 
 Options, Horovod's own names in brackets:
-    cycle_time_ms         between two looks for gradients that are ready
+    cycle_time_ms         between two checks for gradients that are ready
                           [HOROVOD_CYCLE_TIME, 1]
-    fusion_threshold_mib  of the buffer in which small gradients travel together
+    fusion_threshold_mib  size of the buffer in which small gradients are reduced together
                           [HOROVOD_FUSION_THRESHOLD, 128]
-    gradient_groups       groups that are sent whole; 0: each gradient once it is
-                          ready [num_groups, 0]
+    gradient_groups       number of groups of gradients that are reduced together; 0: each
+                          gradient by itself once it is ready [num_groups, 0]
     packed                a group is one tensor; false: Horovod packs it in its buffer
-    compression           fp16: gradients travel as float16 [hvd.Compression]
-    timeline              keep Horovod's trace in timeline.json beside the log;
+    compression           fp16: gradients are reduced in float16 [hvd.Compression]
+    timeline              save Horovod's trace in timeline.json beside the log;
                           it costs time [HOROVOD_TIMELINE]
 """
 
@@ -105,21 +105,21 @@ class Strategy(Base):
 
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         hvd = self._hvd
-        how = {
+        settings = {
             "op": hvd.Average,
             "compression": getattr(hvd.Compression, self.options["compression"]),
         }
         groups = min(self.options["gradient_groups"], len(gradients))
         if not groups:
-            return [hvd.allreduce(gradient, **how) for gradient in gradients]
+            return [hvd.allreduce(gradient, **settings) for gradient in gradients]
         averaged = []
         for number in range(groups):
             first, last = (len(gradients) * n // groups for n in (number, number + 1))
             group = gradients[first:last]
             if self.options["packed"]:
-                averaged += _unpacked(hvd.allreduce(_packed(group), **how), group)
+                averaged += _unpacked(hvd.allreduce(_packed(group), **settings), group)
             else:
-                averaged += hvd.grouped_allreduce(group, **how)
+                averaged += hvd.grouped_allreduce(group, **settings)
         return averaged
 
 
@@ -130,7 +130,7 @@ def _packed(tensors):
 
 
 def _unpacked(flat, tensors):
-    """The parts of a packed tensor, with the shapes they had."""
+    """The tensors of a packed one, in their shapes."""
     import tensorflow as tf
 
     parts = tf.split(flat, [tensor.shape.num_elements() for tensor in tensors])

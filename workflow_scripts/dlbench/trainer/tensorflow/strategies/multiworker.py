@@ -2,10 +2,10 @@
 
 - Synchronous: Keras's optimizer sums the gradients over all processes, so a
   process's loss is divided by their number.
-- Who takes part stands in TF_CONFIG, or follows from Slurm's variables
+- The cluster is in TF_CONFIG, or follows from Slurm's variables
   (dlbench/trainer/cluster.py).
 - One process per device, as with Horovod, and not one per node with all its
-  devices: so the two are compared in the same layout.
+  devices: so the two strategies are compared with the same layout of processes.
 
 Options:
     communication  of collectives: ring (gRPC) or nccl; auto is TensorFlow's choice
@@ -69,7 +69,7 @@ class Strategy(Base):
     def iterator(self, make: Callable[[int | Tensor, int], Any]) -> Iterator[Items]:
         if not self.on_gpus:
             return super().iterator(make)
-        # Prefetched to the device, as what tf.distribute distributes is.
+        # tf.distribute prefetches the dataset to the device.
         return iter(
             self._workers.distribute_datasets_from_function(lambda _: make(self.rank, self.size))
         )
@@ -82,12 +82,12 @@ class Strategy(Base):
         """Traced once for each length: a baseline gathers hundreds of times."""
         import tensorflow as tf
 
-        def everywhere(mine):
-            mine = tf.identity(mine)  # on the device, which an argument is not
-            return tf.distribute.get_replica_context().all_gather(mine, axis=0)
+        def all_gather(values):
+            values = tf.identity(values)  # on the device, which an argument is not
+            return tf.distribute.get_replica_context().all_gather(values, axis=0)
 
         spec = tf.TensorSpec([1, None], tf.float64)
-        return tf.function(lambda mine: self._workers.run(everywhere, (mine,)), [spec])
+        return tf.function(lambda values: self._workers.run(all_gather, (values,)), [spec])
 
     def copies(self, variable: Variable) -> list[Variable]:
         return list(self._workers.experimental_local_results(variable))

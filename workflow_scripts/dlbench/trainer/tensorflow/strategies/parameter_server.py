@@ -1,28 +1,28 @@
 """tf.distribute.ParameterServerStrategy: weights on servers, workers compute gradients.
 
-Processes: a chief, which deals out the steps and writes the log; one worker a
-device; the servers. A step of the log is as many worker steps as there are
-workers, so it has as many items as with the other strategies; its loss is their mean.
+Processes: a chief, which schedules the steps and writes the log; one worker a device; the servers.
+With n workers, a step of the log is n worker steps, so it has as many items as with the other
+strategies; its loss is their mean.
 
 Options:
-    update   asynchronous: each worker applies its gradient when it has it, two steps
-               of each are under way, and a step of the log ends when as many more
-               worker steps have ended, in the order in which they were dealt out.
+    update   asynchronous: each worker applies its gradient at once. Two steps of each worker are
+               scheduled at a time. A step of the log ends when n more worker steps have finished,
+               in the order in which they were scheduled.
              barrier: as tf_cnn_benchmarks' synchronous variable_update=parameter_server
-               over several workers: each applies its own gradient, and none begins the
+               over several workers: each applies its own gradient, and none starts the
                next step before all have. Nothing is averaged: n updates a step.
              averaged: gradients are summed on the servers and applied once a step; equal
                to one process with the global batch.
-    servers  number of parameter servers; weights go round them in turn
+    servers  number of parameter servers; weights are placed on them in turn
 
-- tf_cnn_benchmarks' workers fetch the next step from a queue; here the chief deals it out,
+- tf_cnn_benchmarks' workers fetch the next step from a queue; here the chief schedules it,
   which costs a message to each worker a step.
 - On CPUs each worker has its own cores, as any device has; chief and servers share all of
   the node, so with short steps they take time from the workers: LeNet-5 with batch 64 took
   12.8 ms a step with two workers on two cores, 4.0 ms in one process on one core.
-- Unlike averaged ones, asynchronous updates and the moving statistics of batch
-  normalisation in each mode can overwrite one another.
-- What GPUs use is not sampled: they belong to the workers, the log to the chief.
+- Asynchronous updates can overwrite one another, and so can the moving statistics of batch
+  normalisation under each option.
+- GPUs are not sampled: they belong to the workers, and the chief writes the log.
 """
 
 import collections
@@ -38,14 +38,14 @@ from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tensorflow.cluster_resolver import resolver
 from dlbench.trainer.tensorflow.strategies import Base, Items, Stepper, Tensor, Variable
 
-STEPS_UNDER_WAY = 2  # of each worker
+STEPS_AT_ONCE = 2  # scheduled for each worker
 POLL_S = 0.2
 
 
 class Strategy(Base):
     launcher = "local"
     OPTIONS = {"update": ("asynchronous", "barrier", "averaged"), "servers": 1}
-    supports_windows = False  # the chief deals out each
+    supports_windows = False  # the chief schedules each step
     first_computes = False
 
     @staticmethod
@@ -114,7 +114,7 @@ class Strategy(Base):
             for total, gradient in zip(self._sums, gradients, strict=True):
                 total.assign_add(tf.convert_to_tensor(gradient) / self._workers)
             return
-        _apply_when_there(optimizer, gradients, variables)
+        _apply_when_computed(optimizer, gradients, variables)
 
     def stepper(self, step: Callable[..., Tensor], arguments: tuple[Any, ...]) -> Stepper:
         return {
@@ -124,21 +124,21 @@ class Strategy(Base):
         }[self.options["update"]](step, arguments)
 
     def _asynchronous(self, step, arguments):
-        under_way, dealt = collections.deque(), 0
+        pending, scheduled = collections.deque(), 0
 
-        def one(index, until):
-            nonlocal dealt
-            dealt = max(dealt, (index - 1) * self._workers)
+        def do_step(index, until):
+            nonlocal scheduled
+            scheduled = max(scheduled, (index - 1) * self._workers)
             losses = []
             while len(losses) < self._workers:
-                ahead = (index - 1 + STEPS_UNDER_WAY) * self._workers + len(losses)
-                while dealt < min(ahead, until * self._workers):
-                    under_way.append(self._coordinator.schedule(step, args=arguments))
-                    dealt += 1
-                losses.append(float(under_way.popleft().fetch()))
+                ahead = (index - 1 + STEPS_AT_ONCE) * self._workers + len(losses)
+                while scheduled < min(ahead, until * self._workers):
+                    pending.append(self._coordinator.schedule(step, args=arguments))
+                    scheduled += 1
+                losses.append(float(pending.popleft().fetch()))
             return sum(losses) / len(losses)
 
-        return one
+        return do_step
 
     def _barrier(self, step, arguments):
         tf = _tf()
@@ -148,20 +148,21 @@ class Strategy(Base):
             # Keras can apply in a replica context only.
             self._servers.run(self._apply_sums)
 
-        def one(index, until):
-            dealt = [self._coordinator.schedule(step, args=arguments) for _ in range(self._workers)]
+        def do_step(index, until):
+            schedule = self._coordinator.schedule
+            scheduled = [schedule(step, args=arguments) for _ in range(self._workers)]
             self._coordinator.join()
             if self._sums is not None:
                 with self._servers.scope():
                     apply_sums()
-            losses = [float(loss.fetch()) for loss in dealt]
+            losses = [float(loss.fetch()) for loss in scheduled]
             return sum(losses) / len(losses)
 
-        return one
+        return do_step
 
     def _apply_sums(self):
         sums = [total.read_value() for total in self._sums]
-        _apply_when_there(self._optimizer, sums, self._variables)
+        _apply_when_computed(self._optimizer, sums, self._variables)
         for total in self._sums:
             total.assign(_tf().zeros_like(total))
 
@@ -208,11 +209,11 @@ class Strategy(Base):
         ]
 
 
-def _apply_when_there(optimizer, gradients, variables):
-    """Update once all gradients are there.
+def _apply_when_computed(optimizer, gradients, variables):
+    """Update once all gradients are computed.
 
-    Without the fence a server reads its momenta when the step begins, and writes back what
-    it makes of them: with two workers half of the updates got lost.
+    Without this dependency a server reads its momenta when the step starts, and later overwrites
+    what another worker has written: with two workers half of the updates were lost.
     """
     tf = _tf()
     with tf.control_dependencies(tf.nest.flatten(gradients, expand_composites=True)):
