@@ -1,7 +1,7 @@
 """Export all runs, steps, evaluations and samples as one hive-partitioned Parquet dataset.
 
 FOLDER/{runs,steps,evals,samples}/site=S/model=M/strategy=T/part-0.parquet, of all runs with a
-result that stands, also during a campaign. Starts and locks nothing.
+valid result, also during a campaign. Starts and locks nothing.
 """
 
 import argparse

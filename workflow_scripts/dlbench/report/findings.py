@@ -386,7 +386,7 @@ def _gate_findings(runs):
         return
     yield Finding(
         headline=f"All {len(judged)} runs with a learning gate reach it",
-        text="Their throughput is of training that works: they reach the scores that the config requires.",
+        text="Their throughput is of training that reaches the scores that the config requires.",
         number=f"{len(judged)} of {len(judged)}",
         interval="",
         evidence=SHOWN,

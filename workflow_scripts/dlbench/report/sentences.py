@@ -56,9 +56,9 @@ METHOD = [
     ("Unstable", "The run ended well, but its throughput over all measured steps is further "
      "from that of the median step than 5 % of the latter: steps stalled. Or others on the "
      "machine used more of the run's cores, GPUs, memory or disks than the config allows."),
-    ("Shown, indicated, open", "Of a finding: a test or at least three runs of each side carry "
-     "it; it has an interval of fewer runs, or the sides differ in more than one thing; "
-     "neither."),
+    ("Shown, indicated, open", "Of a finding. Shown: a test or at least three runs of each side "
+     "support it. Indicated: its interval is of fewer runs, or the sides differ in more than one "
+     "thing. Open: neither."),
 ]  # fmt: skip
 
 
