@@ -1,4 +1,4 @@
-"""Write a manifest for TFRecords that are there already; they stay where they are."""
+"""Write a manifest for existing TFRecords, which stay where they are."""
 
 import argparse
 

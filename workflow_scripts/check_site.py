@@ -1,7 +1,7 @@
 """Check a site before a campaign, and print what to fix: profile, scheduler, site.yaml, nodes.
 
-Starts one short job on a compute node, which looks around there. Exit code 0 means that there is
-nothing to fix.
+Runs one short job on a compute node, which reports what the node has. Exit code 0 means that there
+is nothing to fix.
 """
 
 import argparse

@@ -1,8 +1,7 @@
 """Submit and watch jobs of a scheduler: Snakemake's executor cluster-generic calls this.
 
-`submit` prints the job's id, or why it was refused; `status` how it stands (running, success or
-failed); and neither prints anything else there. Jobs are described in
-dlbench/cluster/cluster_job.py.
+`submit` prints the job's id, or why it was refused; `status` prints running, success or failed.
+Neither prints anything else to standard output. dlbench/cluster/cluster_job.py describes jobs.
 """
 
 import argparse

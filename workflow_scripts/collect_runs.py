@@ -1,7 +1,7 @@
 """Collect the records of a study's runs into results/tables/.
 
-A run whose logs are not those that its record names any more is forgotten, its logs kept aside: the
-next start of the workflow trains it again. Then there are no tables.
+If the logs of a run no longer match its record, the record is removed, the logs are kept aside and
+no tables are written: the next start of the workflow trains the run again.
 """
 
 import argparse

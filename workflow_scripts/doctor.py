@@ -1,9 +1,8 @@
-"""Look whether a results folder is healthy, and repair it where asked to.
+"""Check whether a results folder is healthy, and repair it on request.
 
-One line for each finding: what, where, why it matters, how it is repaired. All runs there are, or,
-with --configfile or --study, those of that study, are looked at. Exit code 0: healthy;
-1: findings; 2: no results, or a bad config. With --repair nothing is deleted: what has to go is
-moved to results/aside.
+Prints one line for each finding: what, where, why it matters, how to repair it. Checks all runs, or
+with --configfile or --study those of a study. Exit code 0: healthy; 1: findings; 2: no results, or
+a bad config. --repair deletes nothing: it moves files to results/aside.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Fetch the source files of a dataset, whole and as they were published."""
+"""Download the source files of a dataset and compare them with the published digests."""
 
 import argparse
 

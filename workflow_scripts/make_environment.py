@@ -1,6 +1,6 @@
-"""Install a trainer's pinned environment with uv and list what is in it.
+"""Install a trainer's pinned environment with uv and list its packages.
 
-Packages beside the pinned ones (Horovod, which is an extra) stay.
+Packages that the lock file does not name, or that belong to an extra (Horovod), stay.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Write the tables of what is done now and draw the study's figures, also during a campaign.
+"""Write tables and figures of the runs finished so far, also during a campaign.
 
-They go into a folder of their own, with tables/ and figures/ as in results/. Starts and locks
-nothing and leaves the results as they are.
+They go into a separate folder with tables/ and figures/ as in results/. This starts and locks
+nothing, and does not change the results.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Bring an image to the form that a runtime takes, and see from inside that it is usable."""
+"""Convert an image to the form that a runtime needs, and check from inside that it is usable."""
 
 import argparse
 import contextlib

@@ -1,8 +1,8 @@
-"""Measure bases again, with what was measured apart from them (docs/sessions.md).
+"""Train bases again in one session with the runs that are compared with them (docs/sessions.md).
 
-Says which comparisons were measured apart, which finished runs have to be trained again so that
-their sides share a session, and what that costs. With --yes these runs are forgotten, their logs
-kept aside, and the next start of the workflow trains them, all in one session.
+Lists the comparisons whose sides share no session, the finished runs to train again so that they
+do, and the cost. --yes forgets these runs and keeps their logs aside; the next start of the
+workflow trains them, all in one session.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Forget the failures of a study, or other results, and start the workflow, which trains them again.
+"""Forget failures or other results of a study, and start the workflow, which trains them again.
 
 The workflow also trains missing runs. Arguments after -- are passed to Snakemake, whose exit code
 this program returns. If there is nothing to forget, nothing is started.

@@ -1,6 +1,6 @@
 """Start the processes that measure one baseline of this machine, and wait for their result.
 
-Exit code 0 means that the result is there. Otherwise what the processes printed is in --messages,
+Exit code 0 means that the result exists. Otherwise the output of the processes is in --messages,
 and the next start tries again.
 """
 

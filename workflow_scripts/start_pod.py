@@ -1,13 +1,13 @@
-"""Start this pod's processes of a run that is spread over the pods of an indexed Job.
+"""Start this pod's processes of a run on the pods of an indexed Kubernetes Job.
 
-Made for the manifests of write_kubernetes_job.py, which give each pod the variables
-    JOB_COMPLETION_INDEX  its number, from 0
-    DLBENCH_POD_HOSTS     the host names of all pods in order, separated by commas
-    DLBENCH_POD_PORT      where pod 0 is met
-    DLBENCH_POD_WAIT_S    how long the other pods are waited for
-    DLBENCH_POD_LINGER_S  how much later than its processes a pod ends that has failed
-Exit code 0 means that all processes of all pods ended well; else it is that of the first that
-failed. Needs the standard library only, and Horovod where that is what runs.
+The manifests of write_kubernetes_job.py give each pod the variables
+    JOB_COMPLETION_INDEX  index of the pod, from 0
+    DLBENCH_POD_HOSTS     host names of all pods in order, separated by commas
+    DLBENCH_POD_PORT      port of pod 0 for the rendezvous
+    DLBENCH_POD_WAIT_S    how long to wait for the other pods
+    DLBENCH_POD_LINGER_S  how long a pod waits after its processes failed before it ends
+Exit code: 0 if all processes of all pods succeed, else that of the first that failed. Needs the
+standard library only, and Horovod if the run uses it.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""Start the session of a campaign: each start that trains is one.
+"""Start a session: each start of the workflow that trains is one.
 
-Writes the session's file, for which all its runs wait. Before that, jobs that an earlier start
-left in a scheduler's queue are cancelled, for they would write the same files; logs that would be
-replaced are put aside; and the choice of environments and digests of the executed code are kept.
+Writes the session's file, which all its runs wait for. Before that it cancels jobs that an earlier
+start left in a scheduler's queue, since they would write the same files; moves logs aside that
+would be replaced; and keeps the choice of environments and the digests of the executed code.
 """
 
 import argparse

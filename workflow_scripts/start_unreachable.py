@@ -1,4 +1,4 @@
-"""Start a command in a network of its own, which has nothing but the loopback interface."""
+"""Start a command in a separate network namespace that has only the loopback interface."""
 
 import argparse
 import os

@@ -32,7 +32,7 @@ def has(axes, value, along="y"):
     return any(np.isclose(p[along == "y"], value, rtol=1e-8, atol=0) for p in lines(axes))
 
 
-def words(axes):
+def texts(axes):
     return [text.get_text() for text in axes.texts if text.get_text()]
 
 

@@ -51,8 +51,8 @@ def write(folder, *found):
 
 
 def _file(changes, machine, rows):
-    told = CONDITIONS | changes
+    conditions = CONDITIONS | changes
     versions = {
-        told["framework"]: {"jax": "0.10", "pytorch": "2.15"}.get(told["framework"], "2.18")
+        conditions["framework"]: {"jax": "0.10", "pytorch": "2.15"}.get(conditions["framework"], "2.18")
     }
-    return {"conditions": told, **MACHINE, "versions": versions, **dict(machine), "rows": rows}
+    return {"conditions": conditions, **MACHINE, "versions": versions, **dict(machine), "rows": rows}

@@ -109,5 +109,5 @@ def operations(rows):
         if row.get("trace_file"):
             of_run = {"study": row["study"], "run_id": row["run_id"], "steps": 5}
             for name, share in (("Conv2D", 0.75), ("MatMul", 0.25)):
-                told = {"place": "host", "operation": name, "count": 10, "spent_s": 2 * share}
-                yield of_run | told | {"share": share}
+                common = {"place": "host", "operation": name, "count": 10, "spent_s": 2 * share}
+                yield of_run | common | {"share": share}

@@ -47,8 +47,8 @@ def run(devices=1, repeat=1, scale=1.0, **changes):
     """A row of the runs table; the throughput is drawn at random, always the same."""
     row = ROW | {"devices": devices, "devices_per_node": devices, "repeat": repeat} | changes
     row.setdefault("global_batch", row["batch_per_device"] * devices)
-    words = "-".join(str(row[name]) for name in sorted(row))
-    row["run_id"] = f"made-{zlib.crc32(words.encode()):08x}"
+    text = "-".join(str(row[name]) for name in sorted(row))
+    row["run_id"] = f"made-{zlib.crc32(text.encode()):08x}"
     row.setdefault("item_shape", SHAPES.get(row["model"]))
     if row["status"] in ("ok", "unstable"):
         row = _measured(row, scale) | changes

@@ -114,8 +114,8 @@ def test_the_finding_names_the_largest_part_beside_computation_and_all_resolved_
         "16.4 % of a step is waiting for input: lenet5 digits batch 8, mirrored on 2 devices"
     )
     assert finding.text.startswith("Of 61 ms: computation 65.6 % (")
-    for words in ("exchanging gradients 13.1 % (", "waiting for each step's loss 1.64 % ("):
-        assert words in finding.text
+    for part_text in ("exchanging gradients 13.1 % (", "waiting for each step's loss 1.64 % ("):
+        assert part_text in finding.text
     assert finding.evidence == "shown"
     assert "Not distinguishable" not in finding.text
 

@@ -73,7 +73,7 @@ def test_the_interval_of_a_difference_comes_of_those_of_both_sides():
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "note"),
     [
         ({"halves_ms": {"exchange": 8.0}}, "its interval includes zero"),
         ({"notes": {"exchange": "2 of 6 probes were disturbed"}}, "2 of 6 probes were disturbed"),
@@ -81,10 +81,10 @@ def test_the_interval_of_a_difference_comes_of_those_of_both_sides():
     ],
     ids=["noise", "doubt", "failed"],
 )
-def test_a_part_that_may_be_nothing_or_is_unreliable_is_not_resolved(changes, words):
+def test_a_part_that_may_be_nothing_or_is_unreliable_is_not_resolved(changes, note):
     found = probed(**changes)
     assert "exchange" not in losses(found)
-    assert words in {part.note for part in found.parts}
+    assert note in {part.note for part in found.parts}
 
 
 def test_a_doubt_about_the_base_is_one_about_the_difference():

@@ -158,8 +158,8 @@ def test_runs_that_tell_nothing_of_their_node_are_left_out(changes):
 
 def test_a_node_on_which_something_else_always_runs_is_named_and_that_is_said():
     rows = study(np.random.default_rng(17), {"n04": -0.4})
-    words = {"n04": "others used 1 of 2 cores"}
-    busy = [one | {"disturbed": words.get(one["host"])} for one in rows]
+    disturbed_by = {"n04": "others used 1 of 2 cores"}
+    busy = [one | {"disturbed": disturbed_by.get(one["host"])} for one in rows]
     found = nodes.rows(STUDY, busy)
     assert [one["node"] for one in found if one["verdict"] == nodes.SLOWER] == ["n04"]
     assert [one["node"] for one in found if one["disturbed"]] == ["n04"]

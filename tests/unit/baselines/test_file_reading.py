@@ -18,7 +18,7 @@ def test_a_file_is_read_cold_and_warm_and_then_removed(tmp_path):
 
 def test_where_the_system_does_not_forget_nothing_is_said_of_reading_cold(tmp_path, monkeypatch):
     # As on a file system that lives in memory: advice is taken, and nothing done.
-    monkeypatch.setattr(os, "posix_fadvise", lambda *words: None)
+    monkeypatch.setattr(os, "posix_fadvise", lambda *arguments: None)
     cold, warm = file_reading.rows(tmp_path, SIZE)
     assert "the file system kept 100% of it" in cold["unknown"] and "value" not in cold
     assert warm["value"] > 0

@@ -47,16 +47,16 @@ def test_what_takes_longer_than_expected_fills_one_round_with_too_many():
 
 
 def test_the_slowest_process_counts_and_all_begin_a_round_together():
-    clock, told = Clock(), []
+    clock, gathered = Clock(), []
 
     def gather(values):
-        told.append(values)
+        gathered.append(values)
         return [values, [3 * values[0]]]  # the other one takes three times as long
 
     found = rounds.seconds_per_operation(operation(clock, 0.05, []), gather, clock)
     # How many there are in a round follows from what is agreed: here one, alone two.
     np.testing.assert_allclose(found, [0.15] * rounds.ROUNDS)
-    assert told[0::2] == [[0.0]] * (rounds.ROUNDS + 2)
+    assert gathered[0::2] == [[0.0]] * (rounds.ROUNDS + 2)
 
 
 def test_of_what_moves_bytes_the_bandwidth_and_the_time_are_kept():

@@ -32,7 +32,7 @@ def outcome(tmp_path, runs, **options):
 
 
 @pytest.mark.parametrize(
-    ("values", "passed", "words"),
+    ("values", "passed", "message"),
     [
         ([95.0], True, "-5.0 %"),
         # The geometric mean of 80 and 90.25 is 84.97, 10.6 % below the bound of 95.
@@ -41,9 +41,9 @@ def outcome(tmp_path, runs, **options):
         ([121.0], False, "+21.0 %, 10.0 % above the upper bound"),
     ],
 )
-def test_a_mean_is_held_against_its_bounds(tmp_path, values, passed, words):
+def test_a_mean_is_held_against_its_bounds(tmp_path, values, passed, message):
     found = outcome(tmp_path, campaign(measured(values)))
-    assert (found.passed, found.message) == (passed, words)
+    assert (found.passed, found.message) == (passed, message)
 
 
 def test_a_bound_that_is_null_is_none(tmp_path):

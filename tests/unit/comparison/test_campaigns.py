@@ -38,19 +38,19 @@ def test_disturbed_runs_are_known_from_records_and_from_tables(tmp_path, monkeyp
     place = run_record.folder(run.id) / "run.json"
     content = json.loads(place.read_text())
     del content["record_sha256"]
-    for words in (None, "others used 0.98 of 2 cores"):
-        content["summary"]["disturbed"] = words
+    for reason in (None, "others used 0.98 of 2 cores"):
+        content["summary"]["disturbed"] = reason
         place.write_text(json.dumps({**content, "record_sha256": run_record.digest(content)}))
         (found,) = campaigns.read(tmp_path / "results").runs
-        assert found.disturbed == bool(words)
-        rows = [{"run_id": run.id, "status": "unstable", **run.values(), "disturbed": words}]
+        assert found.disturbed == bool(reason)
+        rows = [{"run_id": run.id, "status": "unstable", **run.values(), "disturbed": reason}]
         for name in ("runs.parquet", "runs.json"):
             if name.endswith("json"):
                 (tmp_path / name).write_text(json.dumps(rows))
             else:
                 parquet_files.write(tmp_path / name, rows, table_columns.RUNS)
             (found,) = campaigns.read(tmp_path / name).runs
-            assert found.disturbed == bool(words)
+            assert found.disturbed == bool(reason)
 
 
 def test_the_throughput_of_texts_is_known_in_tokens_from_records_too(tmp_path, monkeypatch):

@@ -71,8 +71,8 @@ def test_campaigns_that_share_no_session_are_said_to_be_measured_apart_and_check
     together, apart = (compared([of("s1", 0)], [of(name, -2)]) for name in ("s1", "s2"))
     for found in (together, apart):
         page = comparison_page.comparison_page(found)
-        told = [page_text.text(page), page_text.markdown(page), page_html.html_page(page)]
-        assert [" ".join(text.split()).count("A and B were measured apart") for text in told] == (
+        formats = [page_text.text(page), page_text.markdown(page), page_html.html_page(page)]
+        assert [" ".join(text.split()).count("A and B were measured apart") for text in formats] == (
             [0, 0, 0] if found is together else [1, 1, 1]
         )
         assert campaign_plain.comparison_values(found)["measured_apart"] == (found is apart)
@@ -109,7 +109,7 @@ def test_no_verdict_rests_on_a_run_that_others_disturbed(side, steps):
         [],
     )
     assert pair.compared == quiet.pairs[0].compared
-    words = f"others on the machine disturbed runs: 1 in {'AB'[side]}"
-    assert words in " ".join(page_text.text(comparison_page.comparison_page(loud), 200).split())
+    reason = f"others on the machine disturbed runs: 1 in {'AB'[side]}"
+    assert reason in " ".join(page_text.text(comparison_page.comparison_page(loud), 200).split())
     (plain,) = campaign_plain.comparison_values(loud)["combinations"]
-    assert plain["ab"[side]]["disturbed"] == 1 and plain["reason"] == words
+    assert plain["ab"[side]]["disturbed"] == 1 and plain["reason"] == reason

@@ -7,7 +7,7 @@ from dlbench.analysis import expected_scaling
 from dlbench.common import plugins
 from dlbench.imports import import_baselines
 from support.results import made_baselines, made_tables
-from support.results.drawn_figures import has, kept, words
+from support.results.drawn_figures import has, kept, texts
 
 OTHER = {"hardware_sha256": "soft", "device_model": "Another CPU"}
 
@@ -51,15 +51,15 @@ def test_a_line_has_one_strategy_and_number_of_devices_and_its_name_says_so(draw
     _, (bandwidth, time) = drawn(*found)
     assert len(points(bandwidth)) == len(points(time)) == 3
     legend = time.get_legend()
-    said = [text.get_text() for text in legend.get_texts()] if legend else words(time)
-    said = " ".join(said).replace("\n", " ")
-    assert "ddp" in said and "2 CPU devices" in said and "4 CPU devices" in said
+    labels = [text.get_text() for text in legend.get_texts()] if legend else texts(time)
+    labels = " ".join(labels).replace("\n", " ")
+    assert "ddp" in labels and "2 CPU devices" in labels and "4 CPU devices" in labels
 
 
 def test_copies_in_memory_are_a_dashed_line_with_their_number(drawn):
     _, axes = drawn(made_baselines.exchange(devices=2), made_baselines.device())
     assert has(axes[0], 10.0) and not has(axes[1], 10.0)
-    assert "dashed: copies in memory, 10 GB/s" in words(axes[0])
+    assert "dashed: copies in memory, 10 GB/s" in texts(axes[0])
 
 
 def test_each_machine_has_its_row_and_its_own_copies(drawn):
@@ -76,15 +76,15 @@ def test_each_machine_has_its_row_and_its_own_copies(drawn):
 def test_without_an_all_reduce_the_figure_says_what_measures_it(drawn):
     for found in ((), (made_baselines.device(),)):
         _, (axes,) = drawn(*found)
-        assert "snakemake baselines" in words(axes)[0]
+        assert "snakemake baselines" in texts(axes)[0]
 
 
 def scaling(tmp_path, monkeypatch, *found):
     """The figure of scaling of a small study on CPUs, with some baselines beside it."""
-    told = {"device_kind": "cpu", "hardware_sha256": "hard", "framework_version": "2.18"}
-    told |= {"parameters": 1_000_000, "model": "lenet5"}
-    rows = made_tables.study(devices=[2, 4], strategy="horovod", launcher="horovodrun", **told)
-    rows += made_tables.study(strategy="single", **told)
+    settings = {"device_kind": "cpu", "hardware_sha256": "hard", "framework_version": "2.18"}
+    settings |= {"parameters": 1_000_000, "model": "lenet5"}
+    rows = made_tables.study(devices=[2, 4], strategy="horovod", launcher="horovodrun", **settings)
+    rows += made_tables.study(strategy="single", **settings)
     tables = made_tables.write(tmp_path, rows, steps_each=0)
     if found:
         made_baselines.write(tmp_path, *found)
@@ -111,22 +111,22 @@ def test_scaling_has_a_dotted_line_of_what_is_expected_and_says_what_it_is(tmp_p
     np.testing.assert_allclose(
         expected.get_ydata(), [1.0, *(base_s / (base_s + wait) for wait in waits_s)]
     )
-    assert any("dotted: expected" in word for word in words(throughput))
-    below = [w for w in (*words(throughput), *words(efficiency)) if "dashed" in w or "differ" in w]
+    assert any("dotted: expected" in word for word in texts(throughput))
+    below = [w for w in (*texts(throughput), *texts(efficiency)) if "dashed" in w or "differ" in w]
     assert [word.count("\n") for word in below] == [1, 1]  # so that titles stand side by side
 
 
 def test_scaling_without_baselines_is_as_it_was(tmp_path, monkeypatch):
     throughput, efficiency = scaling(tmp_path, monkeypatch)
     assert not dotted(throughput) and not dotted(efficiency)
-    assert not any("dotted" in word for word in words(throughput))
+    assert not any("dotted" in word for word in texts(throughput))
 
 
 def test_an_imported_all_reduce_is_drawn_as_a_machine_of_its_own(tmp_path, drawn):
     log = tmp_path / "osu.txt"
     log.write_text("# OSU MPI Allreduce Latency Test v5.8\n524288    110.83\n1048576    230.90\n")
-    told = {"site": "far", "nodes": 1, "devices_per_node": 2}
-    import_baselines.import_baselines([log], tmp_path / "far", told)
+    settings = {"site": "far", "nodes": 1, "devices_per_node": 2}
+    import_baselines.import_baselines([log], tmp_path / "far", settings)
     _, axes = drawn(made_baselines.exchange(devices=2))
     assert len(axes) == 4
     drawn_sizes = sorted(len(line.get_xdata()) for row in axes[::2] for line in points(row))

@@ -23,7 +23,7 @@ def rows(prefix="", **changes):
     ]
 
 
-def words(axes):
+def texts(axes):
     return " ".join(text.get_text() for text in axes.texts)
 
 
@@ -35,27 +35,27 @@ def test_a_point_is_the_energy_and_the_throughput_of_a_condition(panels):
         for name, along in (("energy_per_image_j", "y"), ("images_per_second", "x")):
             assert has(axes, estimates.mean([row[name] for row in own]).value, along=along)
     assert axes.get_ylabel().startswith("J / image")
-    assert "energy of all GPUs \u00b7 numbers: devices \u00b7 grey: Pareto front" in words(axes)
+    assert "energy of all GPUs \u00b7 numbers: devices \u00b7 grey: Pareto front" in texts(axes)
 
 
 @pytest.mark.parametrize(("prefix", "whose"), energies.KINDS.items())
 def test_one_kind_of_energy_is_drawn_and_the_figure_says_which(panels, prefix, whose):
     (row,) = panels("energy", rows(prefix))
-    assert f"of {whose}" in words(row)
+    assert f"of {whose}" in texts(row)
     # Beside those of GPUs no other energy is drawn.
     both = [
         row | {"host_energy_per_image_j": 5.0, "energy_per_image_j": 77.0} for row in rows(prefix)
     ]
-    assert "of all GPUs" in words(panels("energy", both)[0])
+    assert "of all GPUs" in texts(panels("energy", both)[0])
 
 
 def test_runs_whose_energy_rests_on_few_readings_are_counted_beside_their_row(panels):
     made = rows()
     made[0]["energy_remark"] = "GPUs: 5 readings, fewer than 60"
     (axes,) = panels("energy", made)
-    assert f"1 of {sum(row['devices'] == 1 for row in made)}: few readings" in words(axes)
+    assert f"1 of {sum(row['devices'] == 1 for row in made)}: few readings" in texts(axes)
     (axes,) = panels("energy_throughput", made)
-    assert f"1 of {len(made)}: few readings" in words(axes)
+    assert f"1 of {len(made)}: few readings" in texts(axes)
 
 
 def test_conditions_of_a_sweep_over_power_limits_have_different_labels(panels):
@@ -80,8 +80,8 @@ def test_the_front_has_what_nothing_beats_in_both():
 
 
 def test_energy_that_nobody_measured_is_a_message(tmp_path, monkeypatch):
-    said = []
-    monkeypatch.setattr(styles, "draw_message", lambda stem, text: said.append(text))
+    messages = []
+    monkeypatch.setattr(styles, "draw_message", lambda stem, text: messages.append(text))
     tables = made_tables.write(tmp_path, made_tables.study(), steps_each=0)
     plugins.load("figures", "energy_throughput").draw(tables, tmp_path / "energy")
-    assert said == [energies.NO_ENERGY]
+    assert messages == [energies.NO_ENERGY]

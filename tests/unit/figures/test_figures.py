@@ -13,7 +13,7 @@ from dlbench.common import plugins
 from dlbench.drawing import styles
 from dlbench.figures.steps import step_times, utilisation
 from support.results import made_tables
-from support.results.drawn_figures import has, words
+from support.results.drawn_figures import has, texts
 
 NAMES = plugins.names("figures")
 
@@ -26,7 +26,7 @@ def test_every_figure_is_drawn_from_every_edge_case_without_a_warning(
     """And a logarithmic axis says that it is one, and no other does."""
     kept, save = [], styles.save
     monkeypatch.setattr(styles, "FORMATS", ())  # laid out and drawn, and not written
-    monkeypatch.setattr(styles, "save", lambda *words: kept.append(words) or save(*words))
+    monkeypatch.setattr(styles, "save", lambda *texts: kept.append(texts) or save(*texts))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         plugins.load("figures", name).draw(made(case), tmp_path / name)
@@ -72,10 +72,10 @@ def test_drift_is_what_sentinels_are_over_their_condition_as_its_table_has_it(dr
     assert has(first, 100 * (one["images_per_second"] / np.exp(np.log(same).mean()) - 1))
     pairs = shown.drift[shown.drift["devices_per_node"] == 1]
     ratio = pairs[pairs["earlier_session"] == min(runs["session"])].iloc[0]["ratio"]
-    (said,) = [text for text in words(first) if text.endswith(", slower ")]
-    assert said.startswith(f"\u2212{100 * (1 - ratio):.1f} % [")
+    (label,) = [text for text in texts(first) if text.endswith(", slower ")]
+    assert label.startswith(f"\u2212{100 * (1 - ratio):.1f} % [")
     assert max(path.vertices[:, 1].max() for path in others.collections[0].get_paths()) > 0
-    assert next(text for text in words(first) if text.endswith("later")).endswith("3 h later")
+    assert next(text for text in texts(first) if text.endswith("later")).endswith("3 h later")
     assert has(second, 0.0)
 
 
@@ -88,7 +88,7 @@ def test_throughput_by_batch_size_is_that_of_the_runs_table(mode, drawn, made):
         axis
         for axis in drawn("batch_size", "some failed")
         if axis.get_title(loc="left").startswith("alexnet")
-        and any(w.split(" \u00b7 ")[0] == titles[mode] for w in words(axis))
+        and any(w.split(" \u00b7 ")[0] == titles[mode] for w in texts(axis))
     )
     for _, repeats in runs.groupby(["batch_per_device", "precision"], observed=True):
         estimate = estimates.mean(repeats["images_per_second"])
@@ -129,7 +129,7 @@ def test_energy_is_that_of_the_runs_table(drawn, made):
 
 def test_energy_that_was_not_counted_is_said(drawn):
     (axes,) = drawn("energy", "one repeat")
-    assert "no energy was recorded" in words(axes)[0]
+    assert "no energy was recorded" in texts(axes)[0]
 
 
 def test_real_and_synthetic_items_are_drawn_in_pairs_with_their_ratio(drawn, made):
@@ -146,8 +146,8 @@ def test_real_and_synthetic_items_are_drawn_in_pairs_with_their_ratio(drawn, mad
     ]
     assert all(has(axes, estimates.mean(side).value, along="x") for side in sides)
     percent = f"{100 * (estimates.ratio(*sides).value - 1):+.1f} %".replace("-", "\u2212")
-    assert any(word.startswith(percent) for word in words(axes))
-    assert "no synthetic items of 32x32x1" in words(axes)
+    assert any(word.startswith(percent) for word in texts(axes))
+    assert "no synthetic items of 32x32x1" in texts(axes)
 
 
 def test_step_times_show_the_medians_of_the_table_and_every_stall(drawn, made):
@@ -215,7 +215,7 @@ def test_coverage_says_each_reason_to_its_end_and_statuses_with_labels(panels):
     lines = axes.figure.legends[0].get_title().get_text().split("\n")
     assert " ".join(map(str.strip, lines)).startswith(f"3 failed: {why} ")
     assert max(map(len, lines)) < 140
-    assert any("3 over the time limit" in said for said in words(axes))
+    assert any("3 over the time limit" in label for label in texts(axes))
 
 
 def test_coverage_has_every_combination_with_its_worst_status(drawn, made):
@@ -237,9 +237,9 @@ def test_coverage_has_every_combination_with_its_worst_status(drawn, made):
     assert sum(cells.values()) == len(combinations) + 1
     assert cells["excluded"] == 1
     assert cells["oom"] == 4
-    assert words(axes).count("2/3") == 2
+    assert texts(axes).count("2/3") == 2
     counts = runs["status"].value_counts()
-    assert f"{counts['ok']} ok" in " ".join(words(axes))
+    assert f"{counts['ok']} ok" in " ".join(texts(axes))
 
 
 @pytest.mark.parametrize(

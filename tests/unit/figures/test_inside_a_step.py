@@ -4,7 +4,7 @@ import pytest
 
 from dlbench.common import plugins
 from support.results import made_explanations, made_tables
-from support.results.drawn_figures import kept, words
+from support.results.drawn_figures import kept, texts
 
 OWN = made_explanations.runs(50.0, **made_explanations.TWO)
 PARTS = {"input": 5.0, "exchange": 10.0, "sharing": 1.0, "waits": -1.0, "computation": 35.0}
@@ -43,7 +43,7 @@ def test_resolved_parts_are_drawn_as_shares_and_the_rest_as_not_resolved(drawn):
     figure = drawn(explained(halves_ms={"input": 7.0}))
     assert widths(figure) == pytest.approx([70, 2, 20, 8])
     assert legend(figure)[-1] == "not resolved"
-    assert words(figure.axes[0])[:2] == ["50 ms", "3 probes each"]
+    assert texts(figure.axes[0])[:2] == ["50 ms", "3 probes each"]
 
 
 def test_a_line_at_the_end_of_a_part_is_its_interval(drawn):
@@ -61,4 +61,4 @@ def test_a_failed_run_is_drawn_by_its_probes(drawn):
 def test_without_probes_the_figure_says_what_asks_for_them(drawn):
     unknown = made_explanations.rows(OWN[0]["run_id"], dict.fromkeys(PARTS))
     for found in ([], unknown):
-        assert "explain: true" in words(drawn(found).axes[0])[0]
+        assert "explain: true" in texts(drawn(found).axes[0])[0]

@@ -48,9 +48,9 @@ def test_sequences_of_several_lengths_are_each_drawn_in_their_own_tokens(drawn):
 )
 def test_an_axis_names_its_items(drawn, name, of_texts, of_images):
     changes = {"repeats": 1, "batch_per_device": [8, 16], "devices": [1, 2]}
-    for words, fields in ((of_texts, TEXT), (of_images, {})):
+    for label, fields in ((of_texts, TEXT), (of_images, {})):
         axes = drawn(name, made_tables.study(**changes, **fields))
-        assert words.removesuffix(" (log)") in {
+        assert label.removesuffix(" (log)") in {
             axis.get_ylabel().strip().removesuffix(" (log)") for axis in axes
         }
 
@@ -95,14 +95,14 @@ def test_ticks_of_a_logarithmic_axis_are_round_numbers_of_tokens(drawn):
         if low <= tick <= high
     ]
     ticks = [tick for tick in throughput.get_yticks() if low <= tick <= high]
-    for tick, words in zip(ticks, shown, strict=True):
-        assert float(words) == pytest.approx(20 * tick, rel=1e-3)
+    for tick, label in zip(ticks, shown, strict=True):
+        assert float(label) == pytest.approx(20 * tick, rel=1e-3)
 
 
 def test_published_rates_are_named_by_what_they_count(drawn):
     changes = {"repeats": 1, "batch_per_device": 16, "devices": [1, 2]}
     theirs = {"site": "paper", "timing_source": "published", "device_model": "K80", "scale": 0.1}
-    for words, fields in (("sequences / s", TEXT), ("images / s", {})):
+    for label, fields in (("sequences / s", TEXT), ("images / s", {})):
         rows = made_tables.study(**changes, **fields)
         rows += made_tables.study(**changes, **fields, **theirs)
-        assert words in [axes.get_xlabel() for axes in drawn("published", rows)]
+        assert label in [axes.get_xlabel() for axes in drawn("published", rows)]

@@ -56,11 +56,11 @@ def test_runs_of_another_length_are_a_series_and_a_condition_of_their_own(tmp_pa
     made = made_tables.write(tmp_path, rows, 0)
     runs = series.started_runs(made.runs)
     (found,) = series.series_along("devices", runs).values()
-    words = "500 steps" if length["steps"] else "5 epochs"
+    length_label = "500 steps" if length["steps"] else "5 epochs"
     assert sorted(len(one.runs) for one in found) == [6, 6]
-    assert words in {one.name for one in found}
+    assert length_label in {one.name for one in found}
     (conditions,) = series.conditions(runs).values()
-    assert {name for name, _ in conditions} >= {f"1 GPU, {words}", f"2 GPUs, {words}"}
+    assert {name for name, _ in conditions} >= {f"1 GPU, {length_label}", f"2 GPUs, {length_label}"}
 
 
 def _words(axes):

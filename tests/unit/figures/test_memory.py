@@ -78,10 +78,10 @@ def test_a_batch_that_did_not_fit_is_a_cross(panels):
 
 
 def test_runs_whose_memory_is_not_known_are_said_not_drawn(tmp_path, monkeypatch):
-    said = []
-    monkeypatch.setattr(styles, "draw_message", lambda stem, words: said.append(words))
+    messages = []
+    monkeypatch.setattr(styles, "draw_message", lambda stem, text: messages.append(text))
     paper = {"timing_source": "published", "site": "paper"}
     rows = made_tables.study(repeats=1, batch_per_device=[16, 64], **paper)
     tables = made_tables.write(tmp_path, rows, steps_each=0)
     plugins.load("figures", "memory").draw(tables, tmp_path / "memory")
-    assert said == [plugins.load("figures", "memory").EMPTY_MESSAGE]
+    assert messages == [plugins.load("figures", "memory").EMPTY_MESSAGE]

@@ -102,7 +102,7 @@ def lines(axes, gid):
     return [(list(x.get_xdata()), list(x.get_ydata())) for x in axes.lines if x.get_gid() == gid]
 
 
-def words(axes):
+def texts(axes):
     return [text.get_text() for text in axes.texts if text.get_text()]
 
 
@@ -120,8 +120,8 @@ def test_what_is_drawn_is_what_the_table_says(drawn):
             ends = [100 * (row[f"{level}_{end}"] - 1) for end in ("low", "high")]
             assert ([pytest.approx(end) for end in ends], [y, y]) in lines(axes, level)
     assert [label.get_text() for label in axes.get_yticklabels()] == ["udocker", "apptainer"]
-    assert {"+0.2 %", "equivalent", "\u22122.0 %", "slower"} <= set(words(axes))
-    assert words(axes).count("of 1\u2009234/s") == 2
+    assert {"+0.2 %", "equivalent", "\u22122.0 %", "slower"} <= set(texts(axes))
+    assert texts(axes).count("of 1\u2009234/s") == 2
     zone = axes.patches[0]
     assert zone.get_x() == pytest.approx(-0.990099)
     assert zone.get_x() + zone.get_width() == pytest.approx(1)
@@ -133,10 +133,10 @@ def test_rows_of_two_sites_are_named_by_them(drawn):
     assert [label.get_text() for label in axes.get_yticklabels()] == ["there", "here"]
     others = [found(1, 0.003, "equivalent", site="there", model="vgg16")]
     first, _, second, _ = drawn(rows[0], *others)
-    assert any("here" in word for word in words(first))
-    assert any("there" in word for word in words(second))
+    assert any("here" in word for word in texts(first))
+    assert any("there" in word for word in texts(second))
     axes, _ = drawn(rows[0])
-    assert not any("here" in word for word in words(axes))
+    assert not any("here" in word for word in texts(axes))
 
 
 def test_names_of_rows_lie_below_one_another_and_headings_beside(drawn):
@@ -156,20 +156,20 @@ def test_names_of_rows_lie_below_one_another_and_headings_beside(drawn):
     heading = next(t for t in differences.texts if t.get_text().startswith("recomputing relative"))
     assert heading.get_text().startswith("recomputing relative to no recomputing")
     assert heading.get_window_extent().x1 < start_up.get_window_extent().x0
-    assert any(word.startswith("no recomputing: 0.05") for word in words(start_up))
+    assert any(word.startswith("no recomputing: 0.05") for word in texts(start_up))
 
 
 def test_what_is_undecided_says_how_many_repeats_it_needs(drawn):
     axes, _ = drawn(found(1.004, 0.012, "undecided", repeats_needed=19))
-    assert "19 repeats needed" in words(axes)
+    assert "19 repeats needed" in texts(axes)
     axes, _ = drawn(found(1.004, 0.3, "undecided", repeats_needed=equivalence.MAX_REPEATS))
-    assert "\u2265\u20091\u2009000 repeats needed" in words(axes)
+    assert "\u2265\u20091\u2009000 repeats needed" in texts(axes)
 
 
 def test_repeats_that_are_there_are_not_asked_for(drawn):
     axes, _ = drawn(found(1.009, 0.009, "undecided", repeats_needed=8))
-    assert "undecided" in words(axes)
-    assert not any("needed" in word for word in words(axes))
+    assert "undecided" in texts(axes)
+    assert not any("needed" in word for word in texts(axes))
 
 
 def test_start_up_is_drawn_apart_with_its_numbers(drawn):
@@ -177,12 +177,12 @@ def test_start_up_is_drawn_apart_with_its_numbers(drawn):
     widths = [patch.get_width() for patch in axes.patches]
     assert widths == pytest.approx([0.4, 3.0, 0.8, 0.05, 2.9, 0.8])
     assert [p.get_x() for p in axes.patches[:3]] == pytest.approx([0, 0.4, 3.4])
-    assert words(axes)[-2:] == ["0.40 + 3.0 + 0.80 s", "bare: 0.05 + 2.9 + 0.80 s"]
+    assert texts(axes)[-2:] == ["0.40 + 3.0 + 0.80 s", "bare: 0.05 + 2.9 + 0.80 s"]
 
 
 def test_start_up_that_was_not_recorded_is_said_to_be_so(drawn):
     _, axes = drawn(found(1, 0.003, "equivalent"))
-    assert words(axes) == ["not recorded"]
+    assert texts(axes) == ["not recorded"]
 
 
 def test_several_comparisons_are_said_to_be_corrected(drawn):
@@ -199,11 +199,11 @@ def test_rows_are_named_by_what_tells_them_apart(drawn):
     rows = [found(1, 0.003, "equivalent", devices=n, batch_per_device=64) for n in (1, 2)]
     axes, _ = drawn(*rows)
     assert [t.get_text() for t in axes.get_yticklabels()] == ["2 CPU devices", "1 CPU device"]
-    assert "apptainer relative to bare \u00b7 single, batch 64, float32" in words(axes)
+    assert "apptainer relative to bare \u00b7 single, batch 64, float32" in texts(axes)
     options = found(1, 0.003, "equivalent", field="copies_per_node", condition="2", base="1")
     axes, _ = drawn(options | {"copies_per_node": 2, "runtime": "bare"})
     assert axes.get_title(loc="left") == "Copies per node \u00b7 lenet5, synthetic"
-    assert any(word.startswith("2 at once relative to 1 at once") for word in words(axes))
+    assert any(word.startswith("2 at once relative to 1 at once") for word in texts(axes))
 
 
 def test_no_word_is_written_over_another(drawn):
@@ -224,7 +224,7 @@ def test_spreads_of_copies_are_given_to_two_digits(drawn):
     copies = {"field": "copies_per_node", "condition": "2", "base": "1", "copies_per_node": 2}
     spreads = {"step_time_sd_b_s": 0.00144, "step_time_sd_a_s": 0.1434}
     axes, _ = drawn(found(0.9, 0.01, "slower", **copies, **spreads))
-    assert "SD 1.4 \u2192 140 ms" in words(axes)
+    assert "SD 1.4 \u2192 140 ms" in texts(axes)
 
 
 def test_every_model_and_every_field_has_a_panel_of_its_own(drawn):
@@ -241,7 +241,7 @@ def test_a_row_that_was_measured_apart_has_a_half_filled_marker_and_says_so(draw
     axes = drawn(apart, found(1.1, 0.01, "faster"))
     markers = [line.get_fillstyle() for line in axes[0].lines if line.get_gid() == "ratio"]
     assert sorted(markers) == ["bottom", "full"]
-    assert "differs in seed \u00b7 measured apart" in words(axes[0])
+    assert "differs in seed \u00b7 measured apart" in texts(axes[0])
     assert "half-filled: the two sides were measured apart" in axes[0].get_xlabel()
 
 
@@ -259,8 +259,8 @@ def test_ticks_stay_apart_however_wide_the_intervals_are(drawn, percent):
     wide = found(1 + percent / 100, 0.9, "undecided", repeats_needed=1000, **START_UP)
     ticks = shown_ticks(drawn(wide)[0])
     assert len(ticks) >= 2
-    for (_, end, _), (begin, _, words) in itertools.pairwise(ticks):
-        assert begin - end > 3, words
+    for (_, end, _), (begin, _, texts) in itertools.pairwise(ticks):
+        assert begin - end > 3, texts
 
 
 def test_intervals_of_two_runs_do_not_take_the_scale_from_those_of_many(drawn):
@@ -272,13 +272,13 @@ def test_intervals_of_two_runs_do_not_take_the_scale_from_those_of_many(drawn):
 
 def test_large_differences_are_in_whole_per_cents_with_thousands_apart(drawn):
     axes, _ = drawn(found(13.1234, 0.4, "faster"))
-    assert "+1\u2009212 %" in words(axes)
+    assert "+1\u2009212 %" in texts(axes)
     assert "+1\u2009000" in {text for *_, text in shown_ticks(axes)}
 
 
 def test_the_throughput_of_a_base_of_texts_is_in_tokens(drawn):
     axes, _ = drawn(found(1, 0.003, "equivalent", tokens_per_second_b=157_996.2))
-    assert "of 157\u2009996/s" in words(axes)
+    assert "of 157\u2009996/s" in texts(axes)
     assert "throughput of the base in tokens / s" in axes.get_xlabel()
 
 
@@ -287,7 +287,7 @@ def test_rows_of_several_lengths_of_sequences_are_named_by_them(drawn):
     axes, _ = drawn(*rows)
     assert [t.get_text() for t in axes.get_yticklabels()] == ["128 tokens", "64 tokens"]
     axes, _ = drawn(rows[0])
-    assert any("batch 64, 64 tokens, float32" in word for word in words(axes))
+    assert any("batch 64, 64 tokens, float32" in word for word in texts(axes))
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_rows_of_several_lengths_of_sequences_are_named_by_them(drawn):
 def test_every_table_gives_a_figure(drawn, rows):
     axes = drawn(*rows)
     if not rows or rows[0]["verdict"] == "no base":
-        assert words(axes[0])[0].startswith("no conditions to compare")
+        assert texts(axes[0])[0].startswith("no conditions to compare")
 
 
 @pytest.mark.parametrize(

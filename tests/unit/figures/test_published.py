@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from support.results.drawn_figures import has, words
+from support.results.drawn_figures import has, texts
 
 
 def test_published_numbers_are_hollow(drawn):
@@ -20,11 +20,11 @@ def test_published_numbers_lie_beside_the_same_from_own_runs(drawn, made):
             assert any(has(axes, number["own_ci95_low"], along="x") for axes in panels)
     assert table["own"].notna().sum() == len(table) == 10
     assert not table["agrees"].dropna().any()
-    said = {word for axes in panels for word in words(axes)}
+    shown = {word for axes in panels for word in texts(axes)}
     ratios = table[table["metric"] == "images_per_second"]["own_over_published"]
     assert {
         f"\u00d7{ratio:.2f}" if ratio < 10 else f"\u00d7{ratio:.2g}" for ratio in ratios
-    } <= said
+    } <= shown
 
 
 def test_no_published_number_is_written_over_its_points(drawn):
@@ -37,4 +37,4 @@ def test_no_published_number_is_written_over_its_points(drawn):
 
 def test_without_published_numbers_a_message_says_so(drawn):
     (axes,) = drawn("published", "one repeat")
-    assert words(axes) == ["no published numbers to draw: see `references` in the config"]
+    assert texts(axes) == ["no published numbers to draw: see `references` in the config"]

@@ -6,7 +6,7 @@ import pytest
 from dlbench.common import plugins
 from dlbench.drawing import styles
 from support.results import made_tables
-from support.results.drawn_figures import crosses, has, words
+from support.results.drawn_figures import crosses, has, texts
 
 
 def scaling_numbers(axes):
@@ -54,12 +54,12 @@ def test_scaling_has_crosses_where_runs_failed(drawn):
     rows = np.reshape(drawn("scaling", "some failed"), (-1, 2))
     for axes in rows[-1]:
         assert [round(x) for x in crosses(axes)] == [16]
-        assert "time\nlimit" in words(axes)
+        assert "time\nlimit" in texts(axes)
     assert not any(crosses(axes) for axes in rows[:-1].flat)
     for axes in np.reshape(drawn("scaling", "all failed"), (-1, 2))[:, 0]:
         assert {1, 4} <= set(crosses(axes))
-        assert "no run ended well" in " ".join(words(axes))
-        assert "mirrored" in words(axes)
+        assert "no run ended well" in " ".join(texts(axes))
+        assert "mirrored" in texts(axes)
 
 
 def test_a_base_of_another_strategy_stays_said_where_runs_failed(tmp_path, monkeypatch):
@@ -70,7 +70,7 @@ def test_a_base_of_another_strategy_stays_said_where_runs_failed(tmp_path, monke
     plugins.load("figures", "scaling").draw(made_tables.write(tmp_path, rows), tmp_path / "s")
     throughput, efficiency = kept[0].axes
     assert crosses(throughput) == [1]
-    assert "horovod: point and base differ in strategy" in words(efficiency)
+    assert "horovod: point and base differ in strategy" in texts(efficiency)
 
 
 def test_published_points_of_scaling_are_hollow(drawn):
@@ -82,7 +82,7 @@ def test_published_points_of_scaling_are_hollow(drawn):
 @pytest.mark.parametrize("case", ["nothing", "all skipped", "one device count"])
 def test_scaling_without_a_series_is_a_message(case, drawn):
     (axes,) = drawn("scaling", case)
-    assert words(axes) == ["no series on more than one device"]
+    assert texts(axes) == ["no series on more than one device"]
     assert axes.figure.get_figheight() < 1
 
 
@@ -93,11 +93,11 @@ def test_laws_are_those_of_the_table_of_speedups(drawn, made):
     assert len(axes) == fitted["batch_per_device"].nunique() == 2
     for axis, (_, own) in zip(axes, fitted.groupby("batch_per_device"), strict=True):
         assert all(has(axis, rate) for rate in own["images_per_second"])
-        assert any(f"alpha {own['usl_alpha'].iloc[0]:.2g} [" in word for word in words(axis))
+        assert any(f"alpha {own['usl_alpha'].iloc[0]:.2g} [" in word for word in texts(axis))
         beyond = [line for line in axis.lines if line.get_linestyle() == "--"]
         assert all(min(line.get_xdata()) >= 16 for line in beyond)
 
 
 def test_what_has_no_fit_says_why(drawn):
     (axes,) = drawn("usl", "missing base")
-    assert "needs 5 numbers of devices, there are 3" in words(axes)[0]
+    assert "needs 5 numbers of devices, there are 3" in texts(axes)[0]

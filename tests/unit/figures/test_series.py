@@ -7,14 +7,14 @@ from dlbench.common import plugins
 from dlbench.drawing import line_charts, series, styles
 from dlbench.tables import table_columns
 from support.results import made_tables
-from support.results.drawn_figures import words
+from support.results.drawn_figures import texts
 
 
 def test_failures_are_crosses_with_their_number_and_reason(drawn):
     panels = [a for a in drawn("batch_size", "some failed") if "vgg16" in a.get_title(loc="left")]
     for axes in panels:
         assert any(line.get_marker() == "x" for line in axes.lines)
-        assert "4 of 6 runs\nout of\nmemory" in words(axes)
+        assert "4 of 6 runs\nout of\nmemory" in texts(axes)
 
 
 def test_what_is_not_drawn_is_counted_in_a_note(drawn):
@@ -115,11 +115,11 @@ def test_what_was_measured_apart_has_half_filled_markers(tmp_path, monkeypatch):
     throughput, efficiency = drawn("scaling")
     for axes in (throughput, efficiency):
         assert list(map(round, half_filled(axes))) == [4]
-    assert any("half-filled: measured apart" in text for text in words(efficiency))
+    assert any("half-filled: measured apart" in text for text in texts(efficiency))
     times, relative = drawn("time_per_batch")
     assert (half_filled(times), list(map(round, half_filled(relative)))) == ([], [64])
     (axes,) = drawn("real_vs_synthetic")
-    assert len(half_filled(axes)) == 2 and "measured apart" in words(axes)
+    assert len(half_filled(axes)) == 2 and "measured apart" in texts(axes)
     # Where sentinels show no drift, it is drawn as all else.
     bases = [
         row
@@ -136,7 +136,7 @@ def test_what_was_measured_apart_has_half_filled_markers(tmp_path, monkeypatch):
     differences = []
     for sentinels in ([], again, slower):
         (axes,) = drawn("real_vs_synthetic", [*rows, *sentinels])
-        differences.append([text for text in words(axes) if text.endswith("]")])
+        differences.append([text for text in texts(axes) if text.endswith("]")])
         assert bool(half_filled(axes)) == (sentinels is not again)
     assert differences[0] == differences[1] != differences[2]
     smallest = [row for row in rows if row["strategy"] == "single"]
@@ -175,9 +175,9 @@ def unstable_in(rows, repeat=1):
 def test_points_of_unstable_runs_have_a_star_which_is_explained(panels):
     along = {"batch_per_device": [16, 32], "strategy": "single"}
     well = made_tables.study(**along)
-    assert styles.STAR not in words(panels("batch_size", well)[0])
+    assert styles.STAR not in texts(panels("batch_size", well)[0])
     (axes,) = panels("batch_size", unstable_in(well))
-    assert words(axes).count(styles.STAR) == 2
+    assert texts(axes).count(styles.STAR) == 2
     assert axes.figure.get_supxlabel() == styles.STAR_NOTE
     rows = unstable_in(well) + made_tables.study(precision="bfloat16", model="vgg16", **along)
     axes = panels("batch_size", rows)[0]
@@ -188,10 +188,10 @@ def test_the_figure_of_scaling_marks_points_of_unstable_runs(panels):
     rows = made_tables.study(devices=[1, 2, 4])
     rows = [row | {"status": "unstable"} if row["devices"] == 4 else row for row in rows]
     for axes in panels("scaling", rows):
-        assert words(axes).count(styles.STAR) == 1
+        assert texts(axes).count(styles.STAR) == 1
         assert axes.figure.get_supxlabel() == styles.STAR_NOTE
 
 
 def test_memory_of_unstable_runs_is_as_good_as_that_of_others(panels):
     rows = unstable_in(made_tables.study(batch_per_device=[16, 32], strategy="single"))
-    assert not any(styles.STAR in words(axes) for axes in panels("memory", rows))
+    assert not any(styles.STAR in texts(axes) for axes in panels("memory", rows))

@@ -6,16 +6,16 @@ from dlbench.figures.steps import step_times
 from support.results import drawn_figures, made_tables
 
 
-def said(tmp_path, monkeypatch, **changes):
+def figure_texts(tmp_path, monkeypatch, **changes):
     figures = drawn_figures.kept(monkeypatch)
     rows = [row | changes for row in made_tables.study(repeats=2, strategy="single")]
     step_times.draw(made_tables.write(tmp_path, rows), tmp_path / "step_times")
-    return drawn_figures.words(figures[0].axes[0])
+    return drawn_figures.label(figures[0].axes[0])
 
 
 def test_the_share_that_stalled_steps_took_is_said_to_be_one_of_the_time(tmp_path, monkeypatch):
-    (words,) = [w for w in said(tmp_path, monkeypatch) if "stalled" in w and "line:" not in w]
-    assert re.search(r"\d+ of \d+ steps stalled: [\d.]+ % of the time lost$", words)
+    (label,) = [w for w in figure_texts(tmp_path, monkeypatch) if "stalled" in w and "line:" not in w]
+    assert re.search(r"\d+ of \d+ steps stalled: [\d.]+ % of the time lost$", label)
 
 
 def test_where_no_step_stalled_there_is_no_share():
@@ -26,4 +26,4 @@ def test_where_no_step_stalled_there_is_no_share():
 
 
 def test_a_row_says_how_many_of_its_runs_are_unstable(tmp_path, monkeypatch):
-    assert "2 of 2 unstable" in said(tmp_path, monkeypatch, status="unstable")
+    assert "2 of 2 unstable" in figure_texts(tmp_path, monkeypatch, status="unstable")

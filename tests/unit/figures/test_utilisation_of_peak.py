@@ -44,9 +44,9 @@ def test_a_stated_peak_is_a_dashed_roof_and_its_share_is_the_mfu(panels):
 
 
 def test_runs_of_which_nothing_is_known_are_said_not_drawn(tmp_path, monkeypatch):
-    said = []
-    monkeypatch.setattr(styles, "draw_message", lambda stem, words: said.append(words))
+    messages = []
+    monkeypatch.setattr(styles, "draw_message", lambda stem, text: messages.append(text))
     rows = made_tables.failing(made_tables.study(), lambda row: True)
     tables = made_tables.write(tmp_path, rows, steps_each=0)
     plugins.load("figures", "utilisation_of_peak").draw(tables, tmp_path / "roofline")
-    assert said == ["of no run is known what its model computes"]
+    assert messages == ["of no run is known what its model computes"]

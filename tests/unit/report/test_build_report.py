@@ -97,8 +97,8 @@ def test_reasons_that_differ_in_numbers_are_one_and_the_commonest_is_first(tmp_p
     assert failures == [("oom", "needs 12 to 48.5 GiB", 2), ("failed", "RuntimeError: no!", 1)]
     assert [r.example for r in found.stale] == ["run d"]
     assert [r.text for r in found.left_out] == ["Horovod is missing"]
-    words = "1 of 6 runs ended well; 1 failed, 2 ran out of memory, 1 were skipped, 1 are stale"
-    assert found.lead.startswith(words)
+    lead = "1 of 6 runs ended well; 1 failed, 2 ran out of memory, 1 were skipped, 1 are stale"
+    assert found.lead.startswith(lead)
 
 
 def test_the_lead_says_that_steps_stalled_and_counts_no_imports_as_its_own(tmp_path):

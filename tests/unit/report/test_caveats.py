@@ -36,13 +36,13 @@ def test_the_machine_is_shown_as_its_runs_tell_it(tmp_path):
     known = {"hardware": {"a": hardware}, "software": {"b": software}}
     for row, provenance in zip(rows, (known, {"platform": "of before"}), strict=True):
         keep_record(tmp_path, row, provenance)
-    said = dict(made(tmp_path, rows).machine)
-    assert said["processor"] == [
+    sentence = dict(made(tmp_path, rows).machine)
+    assert sentence["processor"] == [
         ("EPYC, 2 sockets, 128 cores, 256 threads, governor performance", 1)
     ]
-    assert said["GPU driver"] == [("550.54, CUDA 12.4", 1)]
-    assert said["network"] == [("200 Gb/sec (4X HDR) (InfiniBand)", 1)]
-    assert said["operating system"] == [("Debian 12", 1)]
+    assert sentence["GPU driver"] == [("550.54, CUDA 12.4", 1)]
+    assert sentence["network"] == [("200 Gb/sec (4X HDR) (InfiniBand)", 1)]
+    assert sentence["operating system"] == [("Debian 12", 1)]
 
 
 def test_caveats_name_other_hardware_changed_software_and_repeats_that_differ(tmp_path):
@@ -75,9 +75,9 @@ def test_caveats_name_single_runs_borrowed_bases_and_other_versions(tmp_path):
 
 def test_what_frameworks_do_in_their_own_way_is_said_where_they_are_compared():
     row = {"field": "framework", "base": "tensorflow", "framework": "jax"}
-    (said,) = sentences.caveats([], [], [row, row], [], {})
-    assert said.startswith("Frameworks differ by design (docs/frameworks.md): jax compiles ")
-    assert "; tensorflow runs a graph of operations" in said
+    (sentence,) = sentences.caveats([], [], [row, row], [], {})
+    assert sentence.startswith("Frameworks differ by design (docs/frameworks.md): jax compiles ")
+    assert "; tensorflow runs a graph of operations" in sentence
     alone = {"field": "strategy", "base": "single", "framework": "jax"}
     another = {"field": "framework", "base": "mxnet", "framework": "tensorflow"}
     assert sentences.caveats([], [], [alone, another], [], {}) == []
@@ -92,16 +92,16 @@ def test_versions_are_named_in_which_compared_environments_differ(tmp_path):
     compared = {"field": "environment", "base": "train", "environment": "train-latest"}
     recorded = [recorded_facts.of_record(tmp_path / "runs" / row["run_id"]) for row in rows]
     versions = build_report._versions(rows, recorded)
-    (said,) = sentences.caveats([], [], [compared, compared], [], {}, versions)
-    assert said == (
+    (sentence,) = sentences.caveats([], [], [compared, compared], [], {}, versions)
+    assert sentence == (
         "Environments that are compared differ in versions: train has tensorflow 2.18.1; "
         "train-latest has tensorflow 2.21.0."
     )
     assert sentences.caveats([], [], [compared | {"field": "strategy"}], [], {}, versions) == []
 
 
-@pytest.mark.parametrize(("gib", "said"), [(512, "512 GiB"), (None, "24 GiB")])
-def test_of_a_virtual_machine_the_memory_at_the_time_is_shown(tmp_path, gib, said):
+@pytest.mark.parametrize(("gib", "sentence"), [(512, "512 GiB"), (None, "24 GiB")])
+def test_of_a_virtual_machine_the_memory_at_the_time_is_shown(tmp_path, gib, sentence):
     cpu = {"model": "X", "sockets": 1, "cores": 2, "threads": 2, "governors": None}
     gpus = {"driver": None, "cuda_driver": None}
     hardware = {"cpu": cpu, "memory": {"gib": gib}, "gpus": gpus, "infiniband": []}
@@ -109,7 +109,7 @@ def test_of_a_virtual_machine_the_memory_at_the_time_is_shown(tmp_path, gib, sai
     row = made_tables.run()
     keep_record(tmp_path, row, known | {"present": {"memory_bytes": 24_684_084 * 1024}})
     facts = recorded_facts.of_record(tmp_path / "runs" / row["run_id"])
-    assert facts["memory"] == said
+    assert facts["memory"] == sentence
 
 
 def test_frameworks_that_loaded_other_versions_of_cuda_are_named_where_they_are_compared(tmp_path):
@@ -119,8 +119,8 @@ def test_frameworks_that_loaded_other_versions_of_cuda_are_named_where_they_are_
         known = {"hardware": {}, "libraries": {"cudart": version, "cudnn": "9.10"}}
         keep_record(tmp_path, rows[-1], known)
     report = made(tmp_path, rows)
-    said = [words for words in report.caveats if "CUDA" in words]
-    assert said == []  # nobody compares them
+    sentence = [words for words in report.caveats if "CUDA" in words]
+    assert sentence == []  # nobody compares them
     assert dict(report.machine)["CUDA runtime"] == [("12.5", 1), ("12.9", 1), ("13.0", 1)]
     row = {"field": "framework", "base": "tensorflow", "framework": "jax", "base_flags": ""}
     cuda = {framework: {version} for framework, version in frameworks.items()}

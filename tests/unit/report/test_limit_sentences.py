@@ -19,7 +19,7 @@ def sentences(rows, explained, baselines):
     return limit_sentences.sentences(rows, explained, baselines, speedups)
 
 
-def said(parts=PARTS, of_base=OF_BASE, own=OWN, baselines=(), **changes):
+def series_sentence(parts=PARTS, of_base=OF_BASE, own=OWN, baselines=(), **changes):
     """(the sentence of the series or None, Sentences)."""
     explained = made_explanations.rows(own[0]["run_id"], parts, **changes) if parts else []
     if of_base:
@@ -29,13 +29,13 @@ def said(parts=PARTS, of_base=OF_BASE, own=OWN, baselines=(), **changes):
     return (series[0] if series else None), found
 
 
-def words(*args, **changes):
-    sentence, _ = said(*args, **changes)
+def sentence_text(*args, **changes):
+    sentence, _ = series_sentence(*args, **changes)
     return sentence.sentence
 
 
 def test_resolved_parts_are_named_with_their_shares_the_largest_first():
-    sentence, _ = said(halves_ms={"sharing": 0.3})
+    sentence, _ = series_sentence(halves_ms={"sharing": 0.3})
     assert sentence.subject == "resnet50, synthetic, batch 64, weak scaling"
     assert sentence.sentence == (
         "2 CPU devices: efficiency 0.80 (0.78 to 0.82) relative to single; "
@@ -55,45 +55,45 @@ def test_resolved_parts_are_named_with_their_shares_the_largest_first():
     ids=["slower", "as fast", "overlaps"],
 )
 def test_an_exposed_all_reduce_is_beside_what_the_baselines_attain(exchange_ms, time_s, expected):
-    found = words(PARTS | {"exchange": exchange_ms}, baselines=[baseline(OWN[0], time_s)])
+    found = sentence_text(PARTS | {"exchange": exchange_ms}, baselines=[baseline(OWN[0], time_s)])
     assert expected in found
 
 
 def test_no_bandwidth_without_baselines_nor_where_the_exchange_has_more_in_it():
-    assert "GB/s" not in words()
+    assert "GB/s" not in sentence_text()
     own = [row | {"devices_per_node": 2} for row in OWN]
     both = {name: time for name, time in PARTS.items() if name != "sharing"}
-    found = words(both, own=own, baselines=[baseline(OWN[0], 0.002)])
+    found = sentence_text(both, own=own, baselines=[baseline(OWN[0], 0.002)])
     assert "exposed exchange of gradients and devices that slow one another down" in found
     assert "GB/s" not in found
 
 
 def test_what_remains_is_called_not_resolved_only_if_it_is_shown_to_be_there():
-    assert "not resolved" not in words(halves_ms={"sharing": 0.3})
-    found = words(PARTS | {"exchange": 2.0, "computation": 40.9}, of_base=None)
+    assert "not resolved" not in sentence_text(halves_ms={"sharing": 0.3})
+    found = sentence_text(PARTS | {"exchange": 2.0, "computation": 40.9}, of_base=None)
     assert found.endswith("0.16 not resolved.")
 
 
 def test_a_part_that_may_be_nothing_is_not_named():
-    found = words(halves_ms={"input": 7.0})
+    found = sentence_text(halves_ms={"input": 7.0})
     assert "input" not in found and "0.14 exposed exchange" in found
 
 
 def test_where_no_part_is_resolved_the_sentence_says_so():
-    sentence, _ = said(halves_ms=dict.fromkeys(PARTS, 50.0))
+    sentence, _ = series_sentence(halves_ms=dict.fromkeys(PARTS, 50.0))
     assert sentence.sentence == f"{BEGIN}the probes do not resolve what costs it."
     assert sentence.evidence == "open"
 
 
 def test_probes_that_lose_more_than_the_runs_name_no_part():
-    found = words(PARTS | {"exchange": 30.0, "computation": 12.9})
+    found = sentence_text(PARTS | {"exchange": 30.0, "computation": 12.9})
     assert found.startswith(BEGIN + "its probes lose more (0.6")
     assert "exchange" not in found
 
 
 def test_where_no_loss_is_shown_nothing_is_named():
     own = runs(40.1, scatter=0.02, **TWO)
-    sentence, _ = said(own=own)
+    sentence, _ = series_sentence(own=own)
     assert sentence.sentence.endswith("no loss is shown.")
     assert "exchange" not in sentence.sentence and sentence.evidence == "open"
     assert sentence.rows == []
@@ -108,21 +108,21 @@ def test_where_no_loss_is_shown_nothing_is_named():
     ],
 )
 def test_without_probes_the_all_reduce_of_the_baselines_is_set_beside_the_loss(time_s, expected):
-    sentence, _ = said(None, None, baselines=[baseline(OWN[0], time_s)])
+    sentence, _ = series_sentence(None, None, baselines=[baseline(OWN[0], time_s)])
     assert sentence.sentence.endswith(f"GB/s of the baselines, {expected}.")
     assert "exposed" not in sentence.sentence
     assert sentence.evidence == "indicated"
 
 
 def test_a_series_that_nothing_explains_is_counted_and_one_run_is_not():
-    sentence, found = said(None, None)
+    sentence, found = series_sentence(None, None)
     assert (sentence, found.unexplained) == (None, 1)
     found = sentences([BASE[0], OWN[0]], [], [])
     assert (found.sentences, found.unexplained) == ([], 0)
 
 
 def test_a_condition_that_ends_no_series_has_the_sentence_of_its_step():
-    _, found = said()
+    _, found = series_sentence()
     (step,) = (one for one in found.sentences if not one.subject.endswith("scaling"))
     assert step.subject == BASE[0]["run_id"]
     assert step.sentence == "10 % of a step is waiting for input."

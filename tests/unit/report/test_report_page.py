@@ -65,10 +65,10 @@ def numbers(found):
     return [float(text.replace("\u202f", "")) for text in found if text != "\u2013"]
 
 
-def search(page, words, table="runs"):
+def search(page, text, table="runs"):
     page.run(
         f"const input = document.querySelector('#table-{table} .tools input');"
-        f"input.value = {words!r}; input.dispatchEvent(new Event('input'));"
+        f"input.value = {text!r}; input.dispatchEvent(new Event('input'));"
     )
 
 
@@ -207,8 +207,8 @@ def test_rows_are_drawn_as_they_are_scrolled_to(page):
 
 def test_headings_say_units_and_what_they_mean(page):
     heading = HEADING.format(table="runs", column="images per second")
-    said = page.run(heading + "return [button.textContent, button.title]")
-    assert said == [
+    heading_text = page.run(heading + "return [button.textContent, button.title]")
+    assert heading_text == [
         "images per seconditems/s",
         "items of the measured steps over their time on the slowest rank",
     ]

@@ -92,11 +92,11 @@ def test_a_clock_that_differs_from_the_steps_is_said_and_stands_in_the_tables(ca
     finished(run, start={"records": 4})
     (row,) = collected(made, "runs", table_columns.RUNS)
     assert (row["images_per_second"], row["epochs_images_per_second"]) == (16.0, 4.0)
-    words = "-75.0 %: epochs x images / time is 4 items/s, the steps say 16"
-    assert row["epochs_check"].startswith(words)
+    message = "-75.0 %: epochs x images / time is 4 items/s, the steps say 16"
+    assert row["epochs_check"].startswith(message)
     (covered,) = parquet_files.read("tables/coverage.parquet", table_columns.COVERAGE).to_pylist()
     assert covered["reason"] == f"throughput by the clock differs by {row['epochs_check']}"
-    assert words in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_energy_per_image_and_the_synthetic_partner_are_columns():
@@ -223,14 +223,14 @@ def test_the_operations_of_profiles_are_a_table(folder):
             trace = place / event_log.TRACE
             trace.write_bytes(b"a trace")
             log = event_log.EventLog(place / "train.jsonl")
-            told = {"place": "host", "count": 5, "spent_s": 0.5, "share": 0.25}
+            columns = {"place": "host", "count": 5, "spent_s": 0.5, "share": 0.25}
             log.write("profile", spent_s=1.0, steps=5, sha256=sha256(trace),
-                      operations=[{"operation": "Conv2D", **told}])  # fmt: skip
+                      operations=[{"operation": "Conv2D", **columns}])  # fmt: skip
             log.close()
             parse_run.parse(run, place / "train.jsonl", place / "run.json")
     (row,) = collected(made, "operations", table_columns.OPERATIONS)
     with_one = next(run.id for run in made.runs if run.profile)
-    assert row == {"study": "test", "run_id": with_one, "operation": "Conv2D", "steps": 5, **told}
+    assert row == {"study": "test", "run_id": with_one, "operation": "Conv2D", "steps": 5, **columns}
     rows = parquet_files.read("tables/runs.parquet", table_columns.RUNS).to_pylist()
     found = {
         row["run_id"]: (row["profile"], row["profiled_steps"], row["trace_file"]) for row in rows

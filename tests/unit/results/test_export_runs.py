@@ -39,8 +39,8 @@ def test_what_is_there_is_exported_while_other_runs_are_missing(half, capsys):
         half.runs[0].id: "ok",
         half.runs[1].id: "oom",
     }
-    said = "now/runs.parquet: 2 of 4 runs, 2 without a valid result\n"
-    assert capsys.readouterr().err == said
+    message = "now/runs.parquet: 2 of 4 runs, 2 without a valid result\n"
+    assert capsys.readouterr().err == message
 
 
 def test_of_a_finished_study_it_is_the_table_that_the_workflow_makes(study):
