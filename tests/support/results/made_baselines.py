@@ -53,6 +53,14 @@ def write(folder, *found):
 def _file(changes, machine, rows):
     conditions = CONDITIONS | changes
     versions = {
-        conditions["framework"]: {"jax": "0.10", "pytorch": "2.15"}.get(conditions["framework"], "2.18")
+        conditions["framework"]: {"jax": "0.10", "pytorch": "2.15"}.get(
+            conditions["framework"], "2.18"
+        )
     }
-    return {"conditions": conditions, **MACHINE, "versions": versions, **dict(machine), "rows": rows}
+    return {
+        "conditions": conditions,
+        **MACHINE,
+        "versions": versions,
+        **dict(machine),
+        "rows": rows,
+    }

@@ -72,9 +72,9 @@ def test_campaigns_that_share_no_session_are_said_to_be_measured_apart_and_check
     for found in (together, apart):
         page = comparison_page.comparison_page(found)
         formats = [page_text.text(page), page_text.markdown(page), page_html.html_page(page)]
-        assert [" ".join(text.split()).count("A and B were measured apart") for text in formats] == (
-            [0, 0, 0] if found is together else [1, 1, 1]
-        )
+        assert [
+            " ".join(text.split()).count("A and B were measured apart") for text in formats
+        ] == ([0, 0, 0] if found is together else [1, 1, 1])
         assert campaign_plain.comparison_values(found)["measured_apart"] == (found is apart)
     assert [pair.verdict for pair in apart.pairs] == [pair.verdict for pair in together.pairs]
     assert len(apart.regressions(["slower"])) == len(together.regressions(["slower"]))

@@ -14,7 +14,8 @@ def figure_texts(tmp_path, monkeypatch, **changes):
 
 
 def test_the_share_that_stalled_steps_took_is_said_to_be_one_of_the_time(tmp_path, monkeypatch):
-    (label,) = [w for w in figure_texts(tmp_path, monkeypatch) if "stalled" in w and "line:" not in w]
+    shown = figure_texts(tmp_path, monkeypatch)
+    (label,) = [text for text in shown if "stalled" in text and "line:" not in text]
     assert re.search(r"\d+ of \d+ steps stalled: [\d.]+ % of the time lost$", label)
 
 

@@ -19,7 +19,7 @@ def keep_record(folder, row, provenance):
     run_record.write(path, rest | {"provenance": provenance}, [])
 
 
-def test_the_machine_is_shown_as_its_runs_tell_it(tmp_path):
+def test_the_machine_is_shown_as_the_records_of_its_runs_have_it(tmp_path):
     rows = [made_tables.run(repeat=repeat) for repeat in (1, 2)]
     hardware = facts.gather()["hardware"] | {
         "gpus": {"driver": "550.54", "cuda_driver": "12.4", "kinds": []},
@@ -36,21 +36,21 @@ def test_the_machine_is_shown_as_its_runs_tell_it(tmp_path):
     known = {"hardware": {"a": hardware}, "software": {"b": software}}
     for row, provenance in zip(rows, (known, {"platform": "of before"}), strict=True):
         keep_record(tmp_path, row, provenance)
-    sentence = dict(made(tmp_path, rows).machine)
-    assert sentence["processor"] == [
+    shown = dict(made(tmp_path, rows).machine)
+    assert shown["processor"] == [
         ("EPYC, 2 sockets, 128 cores, 256 threads, governor performance", 1)
     ]
-    assert sentence["GPU driver"] == [("550.54, CUDA 12.4", 1)]
-    assert sentence["network"] == [("200 Gb/sec (4X HDR) (InfiniBand)", 1)]
-    assert sentence["operating system"] == [("Debian 12", 1)]
+    assert shown["GPU driver"] == [("550.54, CUDA 12.4", 1)]
+    assert shown["network"] == [("200 Gb/sec (4X HDR) (InfiniBand)", 1)]
+    assert shown["operating system"] == [("Debian 12", 1)]
 
 
 def test_caveats_name_other_hardware_changed_software_and_repeats_that_differ(tmp_path):
-    words = "hardware gpus driver 560.35, not 550.54"
+    difference = "hardware gpus driver 560.35, not 550.54"
     rows = [
         made_tables.run(repeat=1, hardware_sha256="a" * 64, software_sha256="c" * 64),
         made_tables.run(
-            repeat=2, hardware_sha256="b" * 64, software_sha256="d" * 64, repeats_differ=words
+            repeat=2, hardware_sha256="b" * 64, software_sha256="d" * 64, repeats_differ=difference
         ),
         made_tables.run(repeat=3),
         made_tables.run(environment="train-b", software_sha256="e" * 64),
@@ -59,7 +59,7 @@ def test_caveats_name_other_hardware_changed_software_and_repeats_that_differ(tm
     assert f"Runs are of 2 fingerprints of hardware: {'a' * 12}, {'b' * 12}." in caveats
     assert "Runs of environment train (bare) are of 2 fingerprints of software" in caveats
     assert "train-b" not in caveats
-    assert f"1 run is unlike the first repeat of their combination: {words}." in caveats
+    assert f"1 run is unlike the first repeat of their combination: {difference}." in caveats
 
 
 def test_caveats_name_single_runs_borrowed_bases_and_other_versions(tmp_path):
@@ -100,8 +100,8 @@ def test_versions_are_named_in_which_compared_environments_differ(tmp_path):
     assert sentences.caveats([], [], [compared | {"field": "strategy"}], [], {}, versions) == []
 
 
-@pytest.mark.parametrize(("gib", "sentence"), [(512, "512 GiB"), (None, "24 GiB")])
-def test_of_a_virtual_machine_the_memory_at_the_time_is_shown(tmp_path, gib, sentence):
+@pytest.mark.parametrize(("gib", "shown"), [(512, "512 GiB"), (None, "24 GiB")])
+def test_of_a_virtual_machine_the_memory_at_the_time_is_shown(tmp_path, gib, shown):
     cpu = {"model": "X", "sockets": 1, "cores": 2, "threads": 2, "governors": None}
     gpus = {"driver": None, "cuda_driver": None}
     hardware = {"cpu": cpu, "memory": {"gib": gib}, "gpus": gpus, "infiniband": []}
@@ -109,7 +109,7 @@ def test_of_a_virtual_machine_the_memory_at_the_time_is_shown(tmp_path, gib, sen
     row = made_tables.run()
     keep_record(tmp_path, row, known | {"present": {"memory_bytes": 24_684_084 * 1024}})
     facts = recorded_facts.of_record(tmp_path / "runs" / row["run_id"])
-    assert facts["memory"] == sentence
+    assert facts["memory"] == shown
 
 
 def test_frameworks_that_loaded_other_versions_of_cuda_are_named_where_they_are_compared(tmp_path):
@@ -119,8 +119,8 @@ def test_frameworks_that_loaded_other_versions_of_cuda_are_named_where_they_are_
         known = {"hardware": {}, "libraries": {"cudart": version, "cudnn": "9.10"}}
         keep_record(tmp_path, rows[-1], known)
     report = made(tmp_path, rows)
-    sentence = [words for words in report.caveats if "CUDA" in words]
-    assert sentence == []  # nobody compares them
+    on_cuda = [caveat for caveat in report.caveats if "CUDA" in caveat]
+    assert on_cuda == []  # nobody compares them
     assert dict(report.machine)["CUDA runtime"] == [("12.5", 1), ("12.9", 1), ("13.0", 1)]
     row = {"field": "framework", "base": "tensorflow", "framework": "jax", "base_flags": ""}
     cuda = {framework: {version} for framework, version in frameworks.items()}
@@ -159,11 +159,11 @@ def test_a_table_that_was_put_beside_the_others_is_shown_with_its_units(tmp_path
 
 
 def test_a_report_says_which_runs_contradict_themselves_and_has_no_mean_of_them(tmp_path):
-    words = "images_per_second is 512, global_batch / step_time_mean_s is 64 / 1 s = 64"
-    rows = [made_tables.run(repeat=1), made_tables.run(repeat=2, contradicts=words)]
+    reason = "images_per_second is 512, global_batch / step_time_mean_s is 64 / 1 s = 64"
+    rows = [made_tables.run(repeat=1), made_tables.run(repeat=2, contradicts=reason)]
     report = made(tmp_path, rows)
     assert (
-        f"Numbers of 1 run contradict one another, so that nothing is compared with them; {words}."
+        f"Numbers of 1 run contradict one another, so that nothing is compared with them; {reason}."
         in report.caveats
     )
     (rate,) = column(report, "images per second", of="results").values

@@ -223,14 +223,14 @@ def test_the_operations_of_profiles_are_a_table(folder):
             trace = place / event_log.TRACE
             trace.write_bytes(b"a trace")
             log = event_log.EventLog(place / "train.jsonl")
-            columns = {"place": "host", "count": 5, "spent_s": 0.5, "share": 0.25}
+            common = {"place": "host", "count": 5, "spent_s": 0.5, "share": 0.25}
             log.write("profile", spent_s=1.0, steps=5, sha256=sha256(trace),
-                      operations=[{"operation": "Conv2D", **columns}])  # fmt: skip
+                      operations=[{"operation": "Conv2D", **common}])  # fmt: skip
             log.close()
             parse_run.parse(run, place / "train.jsonl", place / "run.json")
     (row,) = collected(made, "operations", table_columns.OPERATIONS)
     with_one = next(run.id for run in made.runs if run.profile)
-    assert row == {"study": "test", "run_id": with_one, "operation": "Conv2D", "steps": 5, **columns}
+    assert row == {"study": "test", "run_id": with_one, "operation": "Conv2D", "steps": 5, **common}
     rows = parquet_files.read("tables/runs.parquet", table_columns.RUNS).to_pylist()
     found = {
         row["run_id"]: (row["profile"], row["profiled_steps"], row["trace_file"]) for row in rows

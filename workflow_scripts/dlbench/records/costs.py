@@ -77,7 +77,7 @@ def attempts(place: Path) -> dict[str, float]:
 
 
 def longer_parts(some: dict[str, float], others: dict[str, float]) -> dict[str, float]:
-    """The parts of two logs. If both have a part, the longer one: a checkpoint's copy is shorter."""
+    """The parts of two logs; of a part in both, the longer one, as checkpoints copy logs."""
     return {date: max(some.get(date, 0.0), others.get(date, 0.0)) for date in {*some, *others}}
 
 

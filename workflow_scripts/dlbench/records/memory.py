@@ -3,8 +3,8 @@
 All peaks are of whole runs, start-up, warm-up and evaluations included.
 
 - Device: the peaks of arrays and of the allocator, as the framework counts them
-  (dlbench/trainer/device_memory.py); and the peak of memory in use on a GPU by NVML, at the samples,
-  which includes the framework's libraries and other processes.
+  (dlbench/trainer/device_memory.py); and the peak of memory in use on a GPU by NVML, at the
+  samples, which includes the framework's libraries and other processes.
 - Process: its peak resident set size, by the kernel.
 - Dataset, if the run sets `page_cache`: the share of it in memory before it was opened.
 - Available: the memory of a GPU, or the part of it that the framework may take, as with JAX; on

@@ -1,20 +1,19 @@
-"""From the event logs of a run to its record.
+"""Make the record of a run from its event logs.
 
-- Ranks are read one by one. All times of steps are those of one rank, the slowest over the
-  measured steps (dlbench/records/step_times.py); a step's loss is the mean over the ranks.
-- Throughput is items over time: all items of the measured steps over what that rank took
-  for them. The median step time stands beside it; where it tells another throughput by
-  more than 5 % the run is unstable: some steps stalled or, where the median step is the slower
-  one, most steps were slower than the others. Batches alone come in bursts.
-- Compiling is the time of making the graph and what the first step took longer than
-  the median one.
-- Ranks whose weights differ at the end did not train one model: failed. So did those
-  that did not take all steps.
-- A run that ended well beside neighbours that used more than they may is unstable
+- All step times are those of one rank, the slowest over the measured steps
+  (dlbench/records/step_times.py). A step's loss is the mean over the ranks.
+- Throughput is items over time: all items of the measured steps over the time of that rank. If the
+  median step time implies a throughput that differs by more than 5 %, the run is unstable: some
+  steps stalled or, if the median is the slower one, fast and slow steps alternate. Mode input is
+  exempt, since batches without a model arrive in bursts.
+- Compile time is the time of tracing, plus what the first step took longer than the median one.
+- If weights differ between ranks at the end, they did not train one model, and the run failed. So
+  it did if ranks did not take all steps.
+- A run that ended well is unstable if neighbours used more than they may
   (dlbench/starting/neighbours.py).
-- Copies of a run (copies_per_node) have logs as ranks do, but each trained a model of its
-  own: throughput is the mean over the copies, step times are those of all. Where they were
-  not measured at the same time, the run is unstable.
+- Copies of a run (copies_per_node) have logs as ranks do, but each trains its own model. Throughput
+  is the mean over the copies, step times are those of all copies. If the copies were not measured
+  at the same time, the run is unstable.
 
 Needs the standard library only: a record is written where the run was trained.
 """
@@ -80,7 +79,7 @@ def rank_logs(log: str | Path) -> "list[RankLog]":
 
 
 def content(run: Run, logs: "list[RankLog]") -> dict[str, Any]:
-    """What a record says of a run by its logs, but for the files beside it; see `parse`."""
+    """The content of a record that follows from the logs, without its list of files; see `parse`."""
     starts = {log.path: log.start for log in logs if log.start}
     if reason := belief.describe_other_run(run, starts):
         raise event_fields.LogError(f"{logs[0].path}: not that of {run.id}: {reason}")
@@ -137,16 +136,16 @@ class RankLog:
 
 
 def _by_copy(run, logs):
-    """The logs of each copy: a list for each, in which one rank or all ranks are."""
+    """[logs of each model that was trained]: one log for each copy, or those of all ranks."""
     return [[log] for log in logs] if run.copies_per_node > 1 else [logs]
 
 
 def _measured_steps(logs):
-    """Windows of steps after the warm-up that all ranks of one copy finished.
+    """The windows of steps after the warm-up that all ranks of one copy finished.
 
     Returns:
-        Seconds of a step in each (of the slowest rank), how many steps each has, and the loss of
-        its last step (mean over ranks): three lists.
+        Three lists, with a value for each window: seconds of a step (of the slowest rank), number
+        of steps, and loss of the last step (mean over ranks).
     """
     steps = [ranks for ranks in step_times.of_all_ranks(logs) if not ranks[0]["warm_up"]]
     losses = [sum(event.get("loss", math.nan) for event in ranks) / len(ranks) for ranks in steps]
@@ -208,10 +207,10 @@ def _summary(run, logs):
 
 
 def _start_up(logs):
-    """Seconds before the run is under way, the most over ranks; dates are those of their hosts.
+    """Seconds of starting, importing and the first step, each the maximum over ranks.
 
-    The start of the container (or, on bare metal, of Python), imports, and the first step.
-    Snakemake's container directive has entered the container before the first of our dates.
+    Starting is that of the container or, on bare metal, of Python. It is unknown with Snakemake's
+    container directive, which enters the container before the first date.
     """
     launch = logs[0].launch
     by_directive = (launch.get("container") or {}).get("start") == "directive"
@@ -222,7 +221,7 @@ def _start_up(logs):
         return {}
     between = event_log.seconds_between
     if min(map(between, [launched] * len(begins) + begins, begins + starts)) < 0:
-        return {}  # the clock was set meanwhile
+        return {}  # somebody set the clock
     return {
         "start_s": None if by_directive else max(between(launched, begin) for begin in begins),
         "import_s": max(map(between, begins, starts)) - logs[0].page_cache.get("spent_s", 0.0),
@@ -234,7 +233,7 @@ def _start_up(logs):
 
 
 def _compile_s(logs, median):
-    """Seconds, the most over ranks, of making the graph and compiling it in the first step."""
+    """Seconds of tracing and of compiling in the first step, the maximum over ranks."""
     spent = [
         log.trace_s + max(0.0, log.steps[0]["step_time_s"] - median)
         for log in logs
@@ -244,9 +243,9 @@ def _compile_s(logs, median):
 
 
 def _first_epoch(run, copies):
-    """Throughput of the first of several epochs, in which files are read for the first time.
+    """Throughput of the first of several epochs, which reads files for the first time.
 
-    Without its first step, which compiles.
+    Its first step, which compiles, is left out.
     """
     if not run.epochs or run.epochs < 2:
         return None
@@ -263,7 +262,7 @@ def _first_epoch(run, copies):
 def _overlap(logs):
     """Share of the copies' measured time during which all of them were measured.
 
-    Their clocks are that of their host: run_start has the date of their zero.
+    Copies share the clock of their host, by which run_start has the date of each log's time 0.
     """
     zero = logs[0].start["t_utc"]
     spans = []
@@ -277,7 +276,7 @@ def _overlap(logs):
 
 
 def _neighbours(values):
-    """What others used meanwhile, by the supervisor's word; {} where it said none."""
+    """What others used during the run, from the supervisor's event; {} if there is none."""
     if not values:
         return {}
     return {
@@ -288,7 +287,7 @@ def _neighbours(values):
 
 
 def _energy_and_cpu(logs):
-    """Energies and CPU time of all ranks together."""
+    """Energy and CPU time, summed over all ranks."""
     ends = [log.end or {} for log in logs]
     cpu_s = [end.get("cpu_time_s") for end in ends]
     cpu_time_s = math.fsum(cpu_s) if cpu_s and None not in cpu_s else None
@@ -307,7 +306,7 @@ def _status(run, logs, summary):
     if failure:
         return failure
     if is_external and "step_time_median_s" not in summary:
-        return "ok", ""  # of windows nobody can say whether steps stalled
+        return "ok", ""  # without step times, stalls cannot be detected
     models = {event.get("device_model") for log in logs for event in (log.start, *log.resumes)}
     if len(models) > 1:
         return "unstable", f"trained on different devices: {', '.join(sorted(map(str, models)))}"
@@ -333,29 +332,29 @@ def _status(run, logs, summary):
 
 
 def _failure(run, logs):
-    """Status and message where a rank or copy says that it failed, or says nothing."""
-    what = "copy" if run.copies_per_node > 1 else "rank"
+    """Status and message if a rank or copy failed, or has no run_end."""
+    kind = "copy" if run.copies_per_node > 1 else "rank"
     ends = [log.end for log in logs]
     silent = [rank for rank, end in enumerate(ends) if end is None]
-    # The supervisor speaks of all ranks.
+    # Then the supervisor wrote the run_end, which is about all ranks.
     supervised = any((ends[0] or {}).get(name) for name in ("hung", "before_first_step"))
     for worst in ("oom", "timeout", "failed", "skipped"):
         if worst == "failed" and silent and not supervised:
-            # The others fail, or are stopped, because this one is gone.
+            # The others failed, or were stopped, because this one died.
             steps = logs[silent[0]].steps
             after = f"after step {steps[-1]['step']}" if steps else "before its first step"
-            return "failed", f"{what} {silent[0]} ended without a word {after}"
+            return "failed", f"{kind} {silent[0]} ended without a word {after}"
         for rank, end in _in_order_of_time(ends):
             if end["status"] == worst:
-                # The supervisor speaks of all copies.
-                whole = what == "copy" and "hung" in end
-                prefix = f"{what} {rank}: " if len(logs) > 1 and not whole else ""
+                # A run_end of the supervisor is about all copies.
+                is_of_all = kind == "copy" and "hung" in end
+                prefix = f"{kind} {rank}: " if len(logs) > 1 and not is_of_all else ""
                 return worst, prefix + end["message"]
     return None
 
 
 def _in_order_of_time(ends):
-    """(rank, run_end) of those that said something, the earliest first, those stopped last.
+    """(rank, run_end) of the ranks that have one: the earliest first, stopped ones last.
 
     The first to fail is the cause; the others fail because it is gone.
     """
@@ -365,7 +364,7 @@ def _in_order_of_time(ends):
 
 
 def _mismatch(run, logs, summary):
-    """Status and message where what the ranks or copies did is not what the run is."""
+    """Status and message if the ranks or copies did not do what the run's fields say."""
     copies = _by_copy(run, logs)
     if len(copies) != run.copies_per_node:
         return "failed", f"expected {run.copies_per_node} copies, found {len(copies)} logs"
@@ -386,10 +385,10 @@ def _mismatch(run, logs, summary):
         shared = set(one[0].start.get("cores") or ()) & set(other[0].start.get("cores") or ())
         if shared:
             return "failed", f"copies {a} and {b} shared the cores {sorted(shared)}"
-    wanted = logs[0].start.get("total_steps")
-    taken = [log.steps[-1]["step"] if log.steps else 0 for log in logs]
-    if set(taken) != {wanted}:
-        return "failed", f"expected {wanted} steps, found {' and '.join(map(str, taken))}"
+    expected = logs[0].start.get("total_steps")
+    done = [log.steps[-1]["step"] if log.steps else 0 for log in logs]
+    if set(done) != {expected}:
+        return "failed", f"expected {expected} steps, found {' and '.join(map(str, done))}"
     if logs[0].evals and not math.isfinite(logs[0].evals[-1]["loss"]):
         return "failed", "the loss on held-out items is not a number"
     if "images_per_second" not in summary:

@@ -1,6 +1,6 @@
-"""How far a run has got, from the first and the last events of its log.
+"""The progress of a run, from the head and the tail of its log.
 
-Only these are read, so that a log of any length may be asked while it is written.
+Only these are read, so that it is fast for a log of any length, also while the log is written.
 """
 
 import contextlib
@@ -21,19 +21,21 @@ from dlbench.study.runs import Run
 from dlbench.trainer.reading import inputs
 
 MAX_HEAD_EVENTS = 16  # events before the first step, among which run_start is
-# From the end of a log: the event of a long window has the losses of all its steps, and a run that
-# hangs goes on taking samples, each of which has a number for each GPU.
+# Sizes of the tail to try: the event of a long window has the losses of all its steps, and a run
+# that hangs goes on writing samples, each with numbers for all GPUs.
 TAIL_BYTES = (4096, 65536, 1 << 20, 1 << 24)
 _SAMPLE, _STEP, _WINDOWS = (b'{"event": "%s"' % name for name in (b"sample", b"step", b"windows"))
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Steps done of all; recent items per second and seconds per step, None during the warm-up.
+    """The progress of a run.
 
     Attributes:
-        loss: None of a run without a model.
-        rate: the same items, or their tokens, in words.
+        loss: None for a run without a model.
+        images_per_second: recent items per second; None during the warm-up.
+        rate: the same with its unit, items or tokens.
+        step_time_s: recent; None during the warm-up.
     """
 
     step: int
@@ -45,7 +47,7 @@ class Progress:
 
 
 def latest(log: Path) -> Progress | None:
-    """The Progress of a run, or None before its first step, or where its log is damaged."""
+    """The Progress of a run; None before its first step, or if its log is damaged."""
     start, steps = _start(log), _last_steps(log)
     if not start or not steps:
         return None
@@ -69,10 +71,10 @@ def latest(log: Path) -> Progress | None:
 
 
 def describe(log: Path, items_per_second: float | None = None) -> str:
-    """Steps done of all, loss, and items per second, as far as the log has them.
+    """One phrase: steps done of all, loss, and rate, as far as the log has them.
 
     Args:
-        items_per_second: those of the whole run; None: the recent ones.
+        items_per_second: of the whole run; None: the recent rate.
     """
     progress = latest(log)
     if not progress:
@@ -87,17 +89,17 @@ def describe(log: Path, items_per_second: float | None = None) -> str:
 
 
 class Activity:
-    """When a log was last written to, samples apart: a thread takes them, also in a hang."""
+    """When a log last got an event other than a sample, which a thread writes even in a hang."""
 
     def __init__(self, log: Path, started: float) -> None:
         self.log, self._offset, self._last_s = log, 0, started
         self._windows = self._step = b""  # the latest events of these kinds
 
     def last_s(self, now: float) -> float:
-        """When it was last written to, on the clock of `now`."""
+        """When the last call saw a new event, on the clock of `now`."""
         with contextlib.suppress(OSError), open(self.log, "rb") as file:
             if os.fstat(file.fileno()).st_size < self._offset:
-                self._offset = 0  # begun anew from a checkpoint
+                self._offset = 0  # the run resumed from a checkpoint, which restores the log
             file.seek(self._offset)
             lines = file.read(1 << 20)
             self._offset += len(lines)
@@ -109,7 +111,7 @@ class Activity:
         return self._last_s
 
     def further_steps_s(self) -> float:
-        """Seconds that the steps of a window take but for one, by the latest; 0 if unknown."""
+        """Seconds of all steps but one of a window, by the latest window; 0 if unknown."""
         if self._windows and self._step:
             with contextlib.suppress(ValueError, KeyError, TypeError):  # half a line
                 steps = json.loads(self._windows)["steps_per_sync"]

@@ -1,4 +1,4 @@
-"""Whether a record agrees with its logs, which are read anew and compared.
+"""Compare a record with its logs, which are parsed again.
 
 Needs the standard library only.
 """
@@ -13,14 +13,14 @@ from dlbench.study.runs import Run
 
 
 def differences(record: dict[str, Any], log: Path) -> list[tuple[str, Any, Any]]:
-    """Where a record differs from its logs; both are of the same version of the parser.
+    """The differences between a record and its logs. The record must be of this parser's version.
 
     Args:
-        record: as `records.read` gives it.
-        log: path of rank 0's log; those of the other ranks or copies lie beside it.
+        record: as run_record.read returns it.
+        log: path of rank 0's log; those of the other ranks or copies are beside it.
 
     Returns:
-        [(name, what the record says, what the logs say)], none where they agree.
+        [(name, value in the record, value from the logs)]; [] if they agree.
 
     Raises:
         Error: the record names no run, or a log cannot be read or is not that of the run.
@@ -29,7 +29,7 @@ def differences(record: dict[str, Any], log: Path) -> list[tuple[str, Any, Any]]
     expected = parse_run.content(Run.from_spec(record["spec"]), logs)
     expected["files"] = run_record.files_of(belief.files(logs))
     recorded, expected = dict(_flat(record)), dict(_flat(json.loads(json.dumps(expected))))
-    # A record may be of before there was a fact of provenance.
+    # An older record may lack a fact of provenance.
     names = [name for name in expected if name in recorded or not name.startswith("provenance")]
     only_recorded = [
         name for name in recorded if name.startswith("summary.") and name not in expected
@@ -42,7 +42,7 @@ def differences(record: dict[str, Any], log: Path) -> list[tuple[str, Any, Any]]
 
 
 def _flat(values):
-    """(name, value), of two parts each value of its own."""
+    """Yield (name, value); the values of summary and provenance one by one."""
     for name, value in values.items():
         if name in ("summary", "provenance"):
             yield from ((f"{name}.{key}", part) for key, part in value.items())
@@ -51,7 +51,7 @@ def _flat(values):
 
 
 def _same(one, other):
-    """Whether two values are equal, numbers but for the rounding of other versions of Python."""
+    """Whether two values are equal; floats may differ by the rounding of other Python versions."""
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_same, one, other))
     if type(one) is float and type(other) in (int, float):

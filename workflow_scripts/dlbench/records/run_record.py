@@ -1,11 +1,10 @@
-"""The record of a run, results/runs/{run_id}/run.json, and whether it is believed.
+"""The record of a run, results/runs/{run_id}/run.json: write it, read it, check it.
 
-A record says what the run was made from (digests of the training code, the
-data's recipe and the environment's lock file), what came out, and the size and
-digest of the files beside it; it ends with a digest of itself. A run whose
-record is missing, damaged or made from something else is trained again, and no
-other. Snakemake's own memory takes no part in that, so copies and fresh clones
-keep their runs.
+A record has what the run was made from (digests of the training code, the data's recipe and the
+environment's lock file), its results, and the size and digest of the files beside it; it ends with
+a digest of itself. Runs whose record is missing, damaged or made from something else are trained
+again, and no others. Snakemake's metadata plays no part in that, so copies and fresh clones keep
+their runs.
 """
 
 import contextlib
@@ -21,7 +20,7 @@ from dlbench.log import event_log
 from dlbench.study.runs import is_sentinel
 
 RECORD_VERSION = 1
-PARSER_VERSION = 11  # of the meaning of a record's numbers; another one has all logs read again
+PARSER_VERSION = 11  # of the meaning of a record's numbers; if it changes, all logs are parsed again
 KEYS = (
     "record_version",
     "parser_version",
@@ -49,16 +48,16 @@ KINDS = {
     "files": dict,
 }
 RESULTS = Path("results")
-RECORDED = RESULTS / "recorded"  # second names, see recorded.py
-MAX_FILES_NAMED = 3  # that a reason names
+RECORDED = RESULTS / "recorded"  # hard links, see starting/recorded.py
+MAX_FILES_NAMED = 3  # in a reason
 
 
 class RecordError(Error):
-    """A record that is not believed; the message says why."""
+    """A record is not valid; the message says why."""
 
 
 class Damaged(RecordError):
-    """Files that records name were changed or lost; `runs` maps ids of runs to the reason."""
+    """Files in records were changed or lost. `runs` is {run id: reason}."""
 
     def __init__(self, runs: dict[str, str]) -> None:
         super().__init__("\n".join(runs.values()))
@@ -66,11 +65,11 @@ class Damaged(RecordError):
 
 
 class NewerVersion(RecordError):
-    """A record that a newer dlbench made."""
+    """A newer dlbench made the record."""
 
 
 def folder(run_id: str, results: Path = RESULTS) -> Path:
-    """The folder of a run, below that of all results."""
+    """The folder of a run in the results."""
     return results.joinpath("runs", run_id)
 
 
@@ -87,7 +86,7 @@ def write(path: str | Path, content: dict[str, Any], files: Iterable[Path]) -> N
 
 
 def files_of(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
-    """What a record says of the files beside it: size and digest by name."""
+    """The `files` of a record: {name: its bytes and sha256}."""
     return {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in paths}
 
 
@@ -105,7 +104,7 @@ def read(path: str | Path) -> dict[str, Any]:
 
 
 def parsed(content: bytes, path: str | Path) -> dict[str, Any]:
-    """The record in these bytes, of a file of that name. Raises as `read` does."""
+    """Parse and check the content of a record. Raises as `read` does; `path` is for messages."""
     try:
         record = json.loads(content)
         claimed = record.pop("record_sha256")
@@ -127,10 +126,10 @@ def parsed(content: bytes, path: str | Path) -> dict[str, Any]:
 
 
 def check_files(place: Path, record: dict[str, Any], content: bool = False) -> None:
-    """Compare the files beside a record with what it says of them.
+    """Check the sizes of the files in a record.
 
     Args:
-        content: also compare their digests, which reads them whole.
+        content: also check their digests, which reads them whole.
 
     Raises:
         RecordError: one is missing or differs.
@@ -150,10 +149,10 @@ def check_files(place: Path, record: dict[str, Any], content: bool = False) -> N
 def ids_with_status(statuses: Container[str], text: str = "") -> list[str]:
     """The ids of all runs in the results whose record has one of these statuses.
 
-    Sentinels are left out: none is trained again.
+    Sentinels are left out, since they are never trained again.
 
     Args:
-        text: that their message must have in it, in capitals or not.
+        text: must occur in the message, in capitals or not.
     """
     run_ids = []
     for path in sorted((RESULTS / "runs").glob("*/run.json")):
@@ -167,7 +166,7 @@ def ids_with_status(statuses: Container[str], text: str = "") -> list[str]:
 
 
 def forget(run_id: str) -> None:
-    """Remove the record of a run, so that it is trained again; its logs are kept aside."""
+    """Remove the record of a run, so that it is trained again; move its logs aside."""
     place, second = folder(run_id), RECORDED / run_id
     if place.is_dir() and not (place / "train.jsonl").exists():
         with contextlib.suppress(OSError):  # there is none
@@ -177,7 +176,7 @@ def forget(run_id: str) -> None:
 
 
 def forget_in(place: Path) -> None:
-    """Remove the record of a folder; its log is kept aside."""
+    """Remove the record in a folder and move the log aside."""
     (place / "run.json").unlink(missing_ok=True)
     log = place / "train.jsonl"
     if log.is_file():
@@ -185,5 +184,5 @@ def forget_in(place: Path) -> None:
 
 
 def digest(content: dict[str, Any]) -> str:
-    """Digest of what a record says, which it ends with."""
+    """The digest of a record's content, its last value."""
     return json_digest(content)

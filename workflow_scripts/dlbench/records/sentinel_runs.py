@@ -1,4 +1,4 @@
-"""The sentinels whose results are there: repeats of finished runs."""
+"""The sentinels (repeats of finished runs) in the results."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ def sentinels_of(
     """{id: Run} of the sentinels that repeat some runs' combinations.
 
     Args:
-        ids: among which they are; those in the results, if none are given.
+        ids: candidates; None: all folders of the results.
         results: folder of all results.
     """
     matches = list(
@@ -45,5 +45,5 @@ def existing_ids(results: Path = run_record.RESULTS) -> Iterator[re.Match[str]]:
 
 
 def _id_prefix(run):
-    """How the ids of a run's sentinels begin."""
+    """The prefix of the ids of a run's sentinels."""
     return run.id.rsplit("-", 2)[0]

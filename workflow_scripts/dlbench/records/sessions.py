@@ -1,9 +1,9 @@
-"""Sessions: each start of the workflow that trains is one, and each run's log says which.
+"""Sessions: each start of the workflow that trains is one, and the log of each run has its id.
 
-The process that a user starts gives it an id; its first job writes its file, for which all others
-wait. Jobs on other nodes read there which session it is, so that their runs are of one session.
-Measurements of two sessions may differ by whatever changed in between: the machine's other users,
-its temperature, its software. dlbench/analysis/drift.py estimates by how much.
+The process that the user starts makes the id. The first job writes the session's file, for which
+all other jobs wait. Jobs on other nodes read the id from it, so that all runs are of one session.
+Measurements of two sessions may differ because the machine's other users, temperature or software
+changed in between. dlbench/analysis/drift.py estimates by how much.
 
 Needs the standard library only.
 """
@@ -30,7 +30,7 @@ KEYS = ("id", "started_at", "host")
 
 
 def new() -> dict[str, str]:
-    """A session that is about to start: `id`, `started_at` (UTC) and `host`. Nothing is written."""
+    """Make a new session: `id`, `started_at` (UTC) and `host`. Nothing is written."""
     now = event_log.utc_now()
     date = datetime.strptime(now, event_fields.UTC_FORMAT)
     return {
@@ -51,7 +51,7 @@ def done_file(session_id: str) -> Path:
 
 
 def remade_file(session_id: str) -> Path:
-    """The list of what stood at its start and is made again in it: environments, data, images."""
+    """The list of existing environments, data and images that are made again in a session."""
     return FOLDER / f"{session_id}.remade.json"
 
 
@@ -60,7 +60,7 @@ def start(session: Mapping[str, str], sentinels: Sequence[dict[str, Any]] = ()) 
 
     Args:
         session: as `new` returns it.
-        sentinels: values of the runs that it repeats, which its jobs must know.
+        sentinels: values of its sentinels, for its jobs.
 
     Raises:
         Error: it cannot be written.
@@ -74,7 +74,7 @@ def start(session: Mapping[str, str], sentinels: Sequence[dict[str, Any]] = ()) 
 
 
 def lists_of_remade() -> dict[str, str]:
-    """{path: the last list of files that were made again which names it} in this folder."""
+    """{path: the last list of remade files that has it}, for all sessions in this folder."""
     last: dict[str, str] = {}
     for listing in sorted(FOLDER.glob("*.remade.json")):  # by date
         last |= dict.fromkeys((read_json(listing) or {}).get("paths", ()), str(listing))
@@ -82,7 +82,7 @@ def lists_of_remade() -> dict[str, str]:
 
 
 def current() -> dict[str, str] | None:
-    """The session that was started last in this folder; None if no session can be read."""
+    """The last session that was started in this folder; None if there is none."""
     with contextlib.suppress(KeyError):
         session = _read()
         return {key: str(session[key]) for key in KEYS}
@@ -90,12 +90,12 @@ def current() -> dict[str, str] | None:
 
 
 def busy_marker(session: dict[str, str] | None) -> Path | None:
-    """The file that exists while others keep this node busy; None if there is no session."""
+    """The path of a file that exists while others keep this node busy; None without a session."""
     return FOLDER / f"{session['id']}.busy.{platform.node()}" if session else None
 
 
 def sentinels() -> list[dict[str, Any]]:
-    """The values of the runs that the current session repeats, as `start` was given them."""
+    """The values of the current session's sentinels, as given to `start`."""
     return _read().get("sentinels", [])
 
 
@@ -111,7 +111,7 @@ def _read():
 def session_of(row: Mapping[str, Any]) -> Hashable:
     """The session of a row of the runs table.
 
-    Runs whose session is not known are of one session, each study, site and kind of log of its own.
+    Runs of unknown session count as one session for each study, site and kind of log.
     """
     session = row.get("session")
     if session and session == session:  # no nan, as pandas has it
@@ -120,7 +120,7 @@ def session_of(row: Mapping[str, Any]) -> Hashable:
 
 
 def describe(sessions: int, sentinels: int, verdicts: Iterable[str]) -> str:
-    """In how many sessions something was measured, and what is known of the drift between them.
+    """A phrase with the number of sessions and sentinels, and the drift between sessions.
 
     >>> describe(3, 4, ["none", "slower", "none"])
     '3, with 4 sentinels; drift between sessions, by number of devices: none in 2, slower in 1'
@@ -142,6 +142,6 @@ def measured_apart(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]
     """Whether two sides were measured apart: no session has runs of both.
 
     Args:
-        a, b: rows of the runs table; a side without any is apart from none.
+        a, b: rows of the runs table; if a side has none, the result is False.
     """
     return bool(a and b) and set(map(session_of, a)).isdisjoint(map(session_of, b))

@@ -1,9 +1,8 @@
-"""What a result is made from: code, data and environment, as digests.
+"""What a result is made from, as digests of code, data and environment.
 
-Code and data are what can change how a run trains and how fast. What only describes the machine,
-counts what a model computes, refuses what is wrong or words messages is left out: a run that failed
-in it is tried again by retry_runs.py. A run's dataset is in the digest of its data, not in that of
-its code.
+The digest of the code covers what can change how a run trains and how fast. Code that only describes
+the machine, counts FLOPs, rejects wrong input or writes messages is left out; retry_runs.py repeats
+runs that failed in such code. A run's dataset is in the digest of its data, not of its code.
 """
 
 import functools
@@ -20,14 +19,14 @@ from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
 
 EXECUTED = {key: folder for key, folder in PLUGIN_FOLDERS.items() if key != "dataset"}
-# Of room machine/, these decide which GPUs and cores a process uses, or what is measured of them.
-# Others describe.
+# Files of machine/ that decide which GPUs and cores a process uses, or what is measured of them. The
+# others only describe the machine.
 MEASURING = ("gpu_readings.py", "binding.py", "core_division.py")
 CANNOT_CHANGE_RESULTS = frozenset(
     [path for path in (plugins.LIBRARY / "machine").glob("*.py") if path.name not in MEASURING]
-    # They declare; defaults, which ids of runs rest on, never change.
+    # Declarations: defaults, on which run ids depend, never change.
     + list((plugins.LIBRARY / "run_fields").glob("*.py"))
-    # Of each framework: measures the machine, or traces steps, after the run; counts.
+    # Of each framework: measure the machine or trace steps after the run, or count FLOPs.
     + [
         path
         for name in ("calibrating.py", "profiling.py", "flops.py")
@@ -43,7 +42,7 @@ CANNOT_CHANGE_RESULTS = frozenset(
             "log/operations.py",  # counts what was done after the run
             "trainer/calibration.py",  # measures the machine, after the run
             "trainer/profiling.py",  # traces further steps, after the run
-            "trainer/containment.py",  # refuses, and tells where a run is
+            "trainer/containment.py",  # checks where a run is, and refuses
             "trainer/description.py",
             "trainer/device_memory.py",  # counts
             "trainer/model_flops.py",
@@ -53,7 +52,7 @@ CANNOT_CHANGE_RESULTS = frozenset(
     ]
 )
 
-# Of runs that ask for it: each file with what such a run says.
+# Files that only some runs execute: {file: (field, its values in such runs)}.
 OPTIONAL_CODE = {
     plugins.LIBRARY / "trainer/reading/page_cache.py": ("page_cache", inputs.PAGE_CACHES[1:]),
     plugins.LIBRARY / "trainer/reading/input_engine.py": ("mode", (inputs.ALONE,)),
@@ -63,7 +62,7 @@ OPTIONAL_CODE = {
 
 
 def training_code(run: Run) -> list[str]:
-    """The files of ours that training this run executes, relative to the workflow's folder."""
+    """dlbench's files that training this run executes, relative to the workflow's folder."""
     if run.is_external:
         return []
     return list(_training_code(*_executed(run)))
@@ -78,13 +77,13 @@ def data_code(dataset: str) -> list[str]:
 def made_from(
     run: Run, adopted: dict[str, str] | None = None, image_settings: dict[str, Any] | None = None
 ) -> dict[str, str | None]:
-    """Digests of what a run's result depends on beside its own values.
+    """Digests of what a run's result depends on beside the run's fields.
 
-    For a run in an image, `image` is the digest of its source, None if that is not on this machine,
-    and `environment` the digest of the image, None until it is made.
+    For a run in an image, `image` is the digest of its source (None if that is not on this machine)
+    and `environment` that of the image (None until it is made).
 
     Args:
-        adopted: digests of the datasets that others converted, by the dataset's name.
+        adopted: {dataset: digest} of the datasets that others converted.
         image_settings: the config's `images`.
     """
     if run.is_external:
@@ -102,14 +101,14 @@ def made_from(
 
 
 def has_data(run: Run) -> bool:
-    """Whether a run reads a dataset that we store; another program may have its own."""
-    ours = not run.is_external or other_trainers.needs(run, "data")
-    return ours and bool(recipe(run.dataset))
+    """Whether a run reads a dataset that dlbench stores; another program may have its own."""
+    is_stored = not run.is_external or other_trainers.needs(run, "data")
+    return is_stored and bool(recipe(run.dataset))
 
 
 @functools.cache
 def recipe(dataset: str) -> str:
-    """Digest of the code that a dataset's shards are made by; "" if nothing is stored for it."""
+    """Digest of the code that converts a dataset; "" if no shards are stored for it."""
     if not plugins.is_known("datasets", dataset):
         return ""  # another program's
     if plugins.constants("datasets", dataset)["SYNTHETIC"]:
@@ -125,9 +124,9 @@ def outdated(
     image_settings: dict[str, Any] | None = None,
     time_limit_s: float | None = None,
 ) -> str:
-    """Why a sound record is not valid any more, or "". Arguments as in judgement.state."""
-    wanted = made_from(run, adopted, image_settings)
-    if difference := describe_changes(run, wanted, record["made_from"]):
+    """Why an undamaged record is no longer valid, or "". Arguments as in judgement.state."""
+    current = made_from(run, adopted, image_settings)
+    if difference := describe_changes(run, current, record["made_from"]):
         return difference
     if record["status"] == "skipped" and can_run:
         return f"was skipped and can be trained now: {record['message']}"
@@ -138,7 +137,7 @@ def outdated(
 
 
 def describe_changes(run: Run, now: dict[str, str | None], before: dict[str, Any]) -> str:
-    """In words, which parts of `made_from` have changed; what is None now counts as unchanged."""
+    """Which parts of `made_from` have changed; "" if none. A part that is None now is unchanged."""
     names = [key for key, value in now.items() if value is not None and before.get(key) != value]
     if not names:
         return ""
@@ -154,7 +153,7 @@ def describe_changes(run: Run, now: dict[str, str | None], before: dict[str, Any
 
 
 def _changed_files(run, name, before):
-    """The files behind a part of `made_from` that is another now, as far as they are known."""
+    """The files behind a changed part of `made_from`, as far as they are known."""
     if name == "code" and run.is_external:
         return [f"command or files of trainers.{run.trainer}"]
     if name == "code":
@@ -167,8 +166,8 @@ def _changed_files(run, name, before):
 
 
 def _executed(run):
-    """What rules which files of ours a run executes."""
-    # Lists, since it is asked for each run: generators would take several times the calls.
+    """The values that determine which of dlbench's files a run executes."""
+    # Lists are faster than generators, and this is called for each run.
     unused = [
         path for path, (name, values) in OPTIONAL_CODE.items() if getattr(run, name) not in values
     ]
@@ -198,7 +197,7 @@ def _code_digest(*names):
 
 @functools.cache
 def _image(name, settings):
-    """(what an image is made from, its digest), either None where it is not known here."""
+    """(digest of an image's source, digest of the image); None where unknown on this machine."""
     return trainer_image.identity_and_digest(name, json.loads(settings))
 
 

@@ -1,12 +1,12 @@
-"""Throughput, mean and scatter of the times of steps. Needs the standard library only.
+"""Throughput, mean and scatter of step times. Needs the standard library only.
 
-Of several ranks the slowest counts: the one that took longest over all steps in question. Each
-step's maximum over the ranks would not do. Ranks do not end a step at one moment, so one takes
-longer now and another then, so that the maxima add up to more than the elapsed time.
+Of several ranks the slowest counts: the one that took longest over all steps in question. Taking
+each step's maximum over the ranks would be wrong: ranks do not end a step at the same moment, now
+one is slower and now another, and the maxima add up to more than the elapsed time.
 
-Steps may be timed in windows of several. Then each counts as the mean of its window, so that totals
-and means are exact, and a window weighs as many steps as it has. What differs within a window is
-unknown: median, percentile and MAD are over such steps, the standard deviation is over windows.
+Steps may be timed in windows of several. Then each step counts as the mean of its window, so totals
+and means are exact, and a window has a weight of its number of steps. The scatter within windows is
+unknown: median, percentile and MAD are over these means, the standard deviation is over windows.
 """
 
 import math
@@ -21,8 +21,8 @@ def summary(times_s: Sequence[float], windows: Sequence[int] = ()) -> dict[str, 
     """Columns of the runs table from the times of all measured steps, in seconds; at least one.
 
     Args:
-        times_s: of a step, the mean over its window; one for each window.
-        windows: how many steps each of them has; () if each has one.
+        times_s: seconds of a step, the mean over its window; one for each window.
+        windows: the number of steps in each window; () if each has one.
 
     >>> summary([0.25, 0.25])["step_time_sd_s"]
     0.0
@@ -43,7 +43,7 @@ def summary(times_s: Sequence[float], windows: Sequence[int] = ()) -> dict[str, 
 
 
 def of_steps(times_s: Sequence[float], windows: Sequence[int] = ()) -> Sequence[float]:
-    """Seconds of each step, that of its window; `summary` says what is given.
+    """Seconds of each step, the mean over its window; arguments as for `summary`.
 
     >>> of_steps([0.5, 0.25], [1, 2])
     [0.5, 0.25, 0.25]
@@ -54,17 +54,17 @@ def of_steps(times_s: Sequence[float], windows: Sequence[int] = ()) -> Sequence[
 
 
 def window_steps(event: dict[str, Any]) -> int:
-    """How many steps the event of a step is of."""
+    """The number of steps that a step event covers."""
     return event.get("window_steps", 1)
 
 
 def count(events: Iterable[dict[str, Any]]) -> int:
-    """How many steps some events are of."""
+    """The number of steps that some step events cover."""
     return sum(map(window_steps, events))
 
 
 def window_s(event: dict[str, Any]) -> float:
-    """Seconds of the window that the event of a step is of."""
+    """Seconds of the window that a step event covers."""
     return event["step_time_s"] * event.get("window_steps", 1)
 
 
@@ -81,7 +81,7 @@ def of_all_ranks(logs: Sequence[Any]) -> list[tuple[dict[str, Any], ...]]:
 
 
 def windows(steps: Sequence[tuple[dict[str, Any], ...]]) -> list[int]:
-    """How many steps each has of what `of_all_ranks` gives; all ranks have the same windows."""
+    """The number of steps in each window of `of_all_ranks`, which is the same for all ranks."""
     return [window_steps(ranks[0]) for ranks in steps]
 
 
@@ -123,7 +123,7 @@ def _standard_deviation(times_s, windows):
     total = sum(windows)
     mean = math.fsum(t * n for t, n in zip(times_s, windows, strict=True)) / total
     squares = math.fsum(n * (t - mean) ** 2 for t, n in zip(times_s, windows, strict=True))
-    # For equal windows this is as many as there are windows, less one, times their steps.
+    # For equal windows this is (number of windows - 1) * (steps in a window).
     freedom = total - sum(n * n for n in windows) / total
     return math.sqrt(squares / freedom)
 
