@@ -108,14 +108,14 @@ def _slow_jax():
 def _slow_torch():
     from dlbench.trainer.pytorch import engine
 
-    begin = _begun_by(engine.Engine._begin_step)
+    begin = _begun_by(engine.Engine._launch_step)
 
     def slow(*words):
         loss = begin(*words)
         _end_step()
         return loss
 
-    engine.Engine._begin_step = slow
+    engine.Engine._launch_step = slow
 
 
 def _begun_by(method):

@@ -10,7 +10,7 @@ def figure_texts(tmp_path, monkeypatch, **changes):
     figures = drawn_figures.kept(monkeypatch)
     rows = [row | changes for row in made_tables.study(repeats=2, strategy="single")]
     step_times.draw(made_tables.write(tmp_path, rows), tmp_path / "step_times")
-    return drawn_figures.label(figures[0].axes[0])
+    return drawn_figures.texts(figures[0].axes[0])
 
 
 def test_the_share_that_stalled_steps_took_is_said_to_be_one_of_the_time(tmp_path, monkeypatch):

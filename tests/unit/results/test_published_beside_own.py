@@ -90,7 +90,7 @@ def number(study, *runs, metric="speedup"):
         ({"value": ""}, "expected a value, or both low and high, found neither"),
         ({"low": "380", "high": "390"}, "expected low <= value <= high"),
         ({"low": "360"}, "expected a value, or both low and high"),
-        ({"base": "one"}, "expected none: it is relative to none, found 'one'"),
+        ({"base": "one"}, "expected none: it is absolute, found 'one'"),
         ({"metric": "speedup"}, "expected the point that it is relative to, found none"),
         ({"metric": "speedup", "base": "oen"}, "found 'oen' (did you mean 'one'?)"),
         ({"point": ""}, "expected the name of a point, found none"),

@@ -33,7 +33,7 @@ class Plain(ArrayEngine):
         self._schedule = Schedule(self._spec, None)
         self.done, self.set = [], []
 
-    def _begin_step(self, inputs, targets):
+    def _launch_step(self, inputs, targets):
         assert targets == -inputs
         self.done.append((inputs, self.learning_rate))
         return inputs

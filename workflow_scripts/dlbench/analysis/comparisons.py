@@ -141,9 +141,7 @@ class _Imported:
     """A row of the runs table with the attributes of a Run; None if its log does not state one."""
 
     def __init__(self, row):
-        self.__dict__.update(
-            {name: row.get(name) for name in (*FIELDS, *base_flags.FACTS, *TOTALS)}
-        )
+        self.__dict__ |= {n: row.get(n) for n in (*FIELDS, *base_flags.FACTS, *TOTALS)}
         self.id, self.combination = row["run_id"], self
 
     @property

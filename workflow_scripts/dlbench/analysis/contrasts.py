@@ -49,9 +49,7 @@ def by_field(
         for row in runs
         if row["status"] in event_fields.ENDED_WELL and (row.get("images_per_second") or 0) > 0
     ]
-    pairs = [
-        (name, *pair) for name in FIGURES if name not in left_out for pair in _pairs(name, done)
-    ]
+    pairs = [(n, *pair) for n in FIGURES if n not in left_out for pair in _pairs(n, done)]
     sides = [drift.compare(a, b) for _, a, b in pairs]
     judged = equivalence.adjust([equivalence.judge(s.difference, margin) for s in sides])
     contrasts: dict[str, list[Contrast]] = {}

@@ -116,10 +116,12 @@ def exchange_s(run: Row, baselines: Sequence[Row], column: str = "time_s") -> fl
     size_bytes = all_reduced_bytes(run)
     if size_bytes is None:
         return None
-    matching = [
-        row for row in baselines if row["measure"] == all_reduce.MEASURE and _matches(row, run)
-    ]
-    times_s = {row["size_bytes"]: row[column] for row in matching if not is_absent(row.get(column))}
+    times_s = {
+        row["size_bytes"]: row[column]
+        for row in baselines
+        if row["measure"] == all_reduce.MEASURE and _matches(row, run)
+        if not is_absent(row.get(column))
+    }
     return interpolated_s(times_s, size_bytes) if times_s else None
 
 

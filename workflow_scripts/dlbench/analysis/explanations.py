@@ -92,15 +92,12 @@ def _parts(probes_by_kind: dict[str, list[Row | None]]) -> Iterator[Row]:
         value, low, high = _estimate(*times)
         row |= {"step_time_s": value, "step_time_ci95_low": low, "step_time_ci95_high": high}
         row["share"] = value / statistics.fmean(whole_s) if whole_s else None
-        unreliable = _why_unreliable(
-            [probe for side in sides for probe in side if step_time_s(probe)]
-        )
-        unresolved = "" if low is not None and low > 0 else INCLUDES_ZERO
-        unresolved = unresolved if low is not None else "one run: no interval"
-        yield row | {
-            "told_apart": not (unreliable or unresolved),
-            "note": unreliable or unresolved or None,
-        }
+        note = _why_unreliable([probe for side in sides for probe in side if step_time_s(probe)])
+        if not note and low is None:
+            note = "one run: no interval"
+        elif not note and low <= 0:
+            note = INCLUDES_ZERO
+        yield row | {"told_apart": not note, "note": note or None}
 
 
 def _part_name(kind, kinds):

@@ -90,9 +90,8 @@ class Limit:
     @property
     def resolved(self) -> list[Part]:
         """The resolved parts, the largest first."""
-        return sorted(
-            (part for part in self.parts if part.resolved), key=lambda part: -part.loss.value
-        )
+        resolved = (part for part in self.parts if part.resolved)
+        return sorted(resolved, key=lambda part: -part.loss.value)
 
     @property
     def resolved_loss(self) -> float:
@@ -165,9 +164,8 @@ def _parts(series, point, parts_by_run):
         return
     items = _batch(series.base.runs[0]), _batch(point.runs[0])
     names = {row["part"] for row in rows}
-    shares_node = (
-        explanations.SHARING not in names and (point.runs[0].get("devices_per_node") or 1) > 1
-    )
+    several = (point.runs[0].get("devices_per_node") or 1) > 1
+    shares_node = several and explanations.SHARING not in names
     for row in rows:
         name, step_time, in_base = row["part"], _time(row), _of_base(row["part"], series, base_rows)
         note = "" if row["told_apart"] else row["note"]
@@ -234,15 +232,9 @@ def _all_reduce(series, point, baselines):
     if base_time and None not in items:
         step_s = run["global_batch"] / point.throughput.value
         factor = items[1] / items[0]
-        pairs = (
-            (time.value, base_time.value),
-            (time.low, base_time.high),
-            (time.high, base_time.low),
-        )
-        loss = Estimate(
-            *((seconds - factor * base_seconds) / step_s for seconds, base_seconds in pairs),
-            len(point.runs),
-        )
+        base_s = base_time.value, base_time.high, base_time.low
+        pairs = zip((time.value, time.low, time.high), base_s, strict=True)
+        loss = Estimate(*((t_s - factor * b_s) / step_s for t_s, b_s in pairs), len(point.runs))
     size_bytes = expected_scaling.all_reduced_bytes(run)
     return AllReduce(all_reduce.bus_bytes(size_bytes, point.devices), time, loss)
 

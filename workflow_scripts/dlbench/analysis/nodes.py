@@ -126,9 +126,7 @@ def effects(runs: Sequence[Row], margin: float) -> Effects | None:
     share_conditions = abs(np.eye(len(names)) - inverse @ matrix) > MIN_EIGENVALUE
     fit = _Fit(inverse @ sums, inverse * error, freedom, margin)
     counts = on_node.sum(axis=0).astype(int).tolist()
-    compared = [
-        _of_node(fit, number, share_conditions[number], counts) for number in range(len(names))
-    ]
+    compared = [_of_node(fit, n, share_conditions[n], counts) for n in range(len(names))]
     between = [
         _variance_ratio(squares / error, values, level) for level in _levels(len(values), freedom)
     ]

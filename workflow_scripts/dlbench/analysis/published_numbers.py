@@ -197,9 +197,7 @@ def _numbers(row, line, where):
     relative = row["metric"] in RELATIVE
     if relative != bool(row["base"]):
         base = "none" if relative else repr(row["base"])
-        expected = (
-            "the point that it is relative to" if relative else "none: it is relative to none"
-        )
+        expected = "the point that it is relative to" if relative else "none: it is absolute"
         raise Error(f"{where}, base of {row['metric']}: expected {expected}, found {base}")
     for name in ("quality", "source"):
         if not row[name]:

@@ -183,7 +183,7 @@ def series_from_table(points: Sequence[Row], rows: Iterable[Row]) -> list[Series
 
 def _series_from_rows(points, runs):
     """The Series of some rows of the table of speedups."""
-    runs_of_points = {
+    own = {
         point["run_ids"]: [runs[name] for name in point["run_ids"].split(" ")] for point in points
     }
     first, base = points[0], None
@@ -192,13 +192,11 @@ def _series_from_rows(points, runs):
         base = Base(
             first["base_devices"],
             first["base_nodes"],
-            runs_of_points.get(first["base_run_ids"], lent),
-            borrowed=first["base_run_ids"] not in runs_of_points,
+            own.get(first["base_run_ids"], lent),
+            borrowed=first["base_run_ids"] not in own,
         )
     return Series(
-        first["scaling"],
-        [_point_from_row(p, runs_of_points[p["run_ids"]], base) for p in points],
-        base,
+        first["scaling"], [_point_from_row(p, own[p["run_ids"]], base) for p in points], base
     )
 
 

@@ -79,7 +79,7 @@ def rank_logs(log: str | Path) -> "list[RankLog]":
 
 
 def content(run: Run, logs: "list[RankLog]") -> dict[str, Any]:
-    """The content of a record that follows from the logs, without its list of files; see `parse`."""
+    """The content of a record, from the logs, without its list of files; see `parse`."""
     starts = {log.path: log.start for log in logs if log.start}
     if reason := belief.describe_other_run(run, starts):
         raise event_fields.LogError(f"{logs[0].path}: not that of {run.id}: {reason}")

@@ -20,7 +20,9 @@ from dlbench.log import event_log
 from dlbench.study.runs import is_sentinel
 
 RECORD_VERSION = 1
-PARSER_VERSION = 11  # of the meaning of a record's numbers; if it changes, all logs are parsed again
+PARSER_VERSION = (
+    11  # of the meaning of a record's numbers; if it changes, all logs are parsed again
+)
 KEYS = (
     "record_version",
     "parser_version",

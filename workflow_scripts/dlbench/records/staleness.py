@@ -1,8 +1,9 @@
 """What a result is made from, as digests of code, data and environment.
 
-The digest of the code covers what can change how a run trains and how fast. Code that only describes
-the machine, counts FLOPs, rejects wrong input or writes messages is left out; retry_runs.py repeats
-runs that failed in such code. A run's dataset is in the digest of its data, not of its code.
+The digest of the code covers what can change how a run trains and how fast. Code that only
+describes the machine, counts FLOPs, rejects wrong input or writes messages is left out;
+retry_runs.py repeats runs that failed in such code. A run's dataset is in the digest of its data,
+not of its code.
 """
 
 import functools
@@ -19,8 +20,8 @@ from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
 
 EXECUTED = {key: folder for key, folder in PLUGIN_FOLDERS.items() if key != "dataset"}
-# Files of machine/ that decide which GPUs and cores a process uses, or what is measured of them. The
-# others only describe the machine.
+# Files of machine/ that decide which GPUs and cores a process uses, or what is measured of them.
+# The others only describe the machine.
 MEASURING = ("gpu_readings.py", "binding.py", "core_division.py")
 CANNOT_CHANGE_RESULTS = frozenset(
     [path for path in (plugins.LIBRARY / "machine").glob("*.py") if path.name not in MEASURING]

@@ -1,9 +1,9 @@
-"""Processes of runs whose supervisor was killed before it could end them.
+"""Find and kill processes of runs whose supervisor was killed before it could end them.
 
-Not all runtimes pass on that a parent is gone: udocker's proot does not, and the containers of an
-engine have another parent. What they leave would compute beside the next timed run. So each process
-of a run carries in its environment who supervises it, and who supervises the next run looks for
-those whose supervisor is no more. Linux only, and on this node only.
+Not all runtimes end their processes with their parent: udocker's proot does not, and the containers
+of an engine have another parent. Leftover processes would compute beside the next timed run. So
+each process of a run has its supervisor in an environment variable, and the supervisor of the next
+run looks for processes whose supervisor is gone. Linux only, and on this node only.
 """
 
 import contextlib
@@ -19,20 +19,20 @@ from dlbench.log import attempts
 VARIABLE = "DLBENCH_SUPERVISOR"
 PROC = Path("/proc")
 TIMEOUT_S = 10.0
-# Of podman's user, not of one container: that of the user's other containers, too.
+# Processes that podman shares between all containers of a user.
 SHARED = ("catatonit", "conmon", "podman", "fuse-overlayfs")
 
 
 def mark(log: Path) -> dict[str, str]:
-    """The variable by which processes say that this process supervises their run, and its log."""
+    """The environment variable that marks processes of a run: its supervisor (this one), its log."""
     with contextlib.suppress(OSError):
-        words = [_kernel(), os.getpid(), _start_ticks(os.getpid()), log.absolute()]
-        return {VARIABLE: " ".join(map(str, words))}
+        parts = [_kernel(), os.getpid(), _start_ticks(os.getpid()), log.absolute()]
+        return {VARIABLE: " ".join(map(str, parts))}
     return {}
 
 
 def end() -> None:
-    """End the processes of attempts whose supervisor was killed.
+    """Kill the processes of attempts whose supervisor was killed.
 
     Raises:
         Error: some cannot be ended.
@@ -56,17 +56,17 @@ def end() -> None:
 
 
 def is_supervisor_gone(mark: str) -> bool:
-    """Whether the supervisor that a mark's words name is no more, as far as is seen from here."""
+    """Whether the supervisor in a mark is known to be gone."""
     return _supervisor_state(mark) is False
 
 
 def is_supervisor_running(mark: str) -> bool:
-    """Whether the supervisor that a mark's words name is there, as far as is seen from here."""
+    """Whether the supervisor in a mark is known to be running."""
     return _supervisor_state(mark) is True
 
 
 def _find_leftovers():
-    """{process: log of its attempt}, those of this user on this node."""
+    """{process id: log of its attempt} of this user's leftover processes on this node."""
     log_by_pid = {}
     for path in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError):  # ended meanwhile, or somebody else's
@@ -77,31 +77,31 @@ def _find_leftovers():
 
 
 def _orphaned(path):
-    """The log of the run that a process is of, if its supervisor is gone; else None."""
+    """The log in the mark of a process if its supervisor is gone; else None."""
     variables = (path / "environ").read_bytes().split(b"\0")
     value = next((v for v in variables if v.startswith(f"{VARIABLE}=".encode())), b"")
-    words = os.fsdecode(value).partition("=")[2]
-    return Path(words.split(" ", 3)[3]) if words and is_supervisor_gone(words) else None
+    mark = os.fsdecode(value).partition("=")[2]
+    return Path(mark.split(" ", 3)[3]) if mark and is_supervisor_gone(mark) else None
 
 
 def _supervisor_state(mark):
-    """Whether a supervisor is there; None: another node's, or one that cannot be seen from here."""
-    words = mark.split(" ", 3)
-    if len(words) < 4 or words[0] != _kernel():
+    """Whether a supervisor runs; None if unknown: on another node, or in another PID namespace."""
+    parts = mark.split(" ", 3)
+    if len(parts) < 4 or parts[0] != _kernel():
         return None
     with contextlib.suppress(OSError):
-        return _start_ticks(words[1]) == words[2]
+        return _start_ticks(parts[1]) == parts[2]
     return False
 
 
 def _kernel():
-    """Which boot of which machine this is, and which of its namespaces of processes."""
+    """The id of this boot of this machine, and of the PID namespace."""
     boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
     return f"{boot}/{os.readlink(PROC / 'self/ns/pid')}"
 
 
 def _start_ticks(pid):
-    """When a process was started, in ticks since the boot; a number may be used again.
+    """When a process was started, in ticks since the boot; ids of processes may be used again.
 
     Raises:
         OSError: it has ended.

@@ -1,14 +1,14 @@
 """The power limit of a run's GPUs: set before its trainer starts, restored once that has ended.
 
-- nvidia-smi, which comes with the driver, reads limits and, for root, sets them; a site may name
+- nvidia-smi, which comes with the driver, reads limits and sets them for root. A site may name
   another command that sets them (`site.power_limit_command`).
-- What was found is written into a note before anything is set. Whoever is killed cannot restore
-  it; the next start on that machine does, before it trains. A limit that somebody else has changed
-  meanwhile is let be.
-- Without persistence mode the driver forgets a limit whenever no program uses the GPU, so also
-  before the trainer does.
-- Some GPUs take a limit without a word and keep their own: what the driver enforces is read after
-  it was set, and once more before it is restored.
+- The limit that a GPU had is written into a note before it is changed. If the supervisor is killed,
+  the next start on that machine restores it before it trains. A limit that somebody else has
+  changed in between is left alone.
+- Without persistence mode the driver forgets a limit whenever no program uses the GPU, also before
+  the trainer does.
+- Some GPUs accept a limit silently and do not enforce it. So the enforced limit is read after it was
+  set, and again before it is restored.
 
 Needs the standard library only.
 """
@@ -28,7 +28,7 @@ from dlbench.machine import gpu_readings, redaction
 from dlbench.starting import leftovers
 
 PROGRAM = "nvidia-smi"
-FOLDER = Path("results/power_limits")  # a note for each GPU whose limit is not as it was found
+FOLDER = Path("results/power_limits")  # a note for each GPU whose limit was changed
 QUERY_FIELDS = (
     *("index", "uuid", "persistence_mode", "power.limit", "enforced.power.limit"),
     *("power.min_limit", "power.max_limit"),
@@ -38,20 +38,20 @@ TOLERANCE_W = 1.0  # nvidia-smi prints hundredths of a watt, and drivers may rou
 
 
 class Refused(Error):
-    """The limit cannot be set here. Asking again would bring the same answer."""
+    """The limit cannot be set here; another attempt would fail too."""
 
 
 class Limits:
-    """A limit that some GPUs have within a `with` block.
+    """A context manager that sets the power limit of some GPUs.
 
     Args:
         limit_w: of each GPU, in watts.
         count: GPUs of the run on this machine, the first that CUDA shows this process.
         log: of the run.
-        command: sets a limit, given `-i UUID -pl WATTS`; words for no shell. None: nvidia-smi.
+        command: sets a limit, given `-i UUID -pl WATTS`, without a shell. None: nvidia-smi.
 
     Attributes:
-        changed: which limit was another one at the end, in words; "" if none was.
+        changed: which limit differed at the end of the run; "" if none did.
     """
 
     def __init__(self, limit_w: int, count: int, log: Path, command: str | None = None) -> None:
@@ -65,7 +65,7 @@ class Limits:
         """Set the limit of all GPUs, or leave all as they are.
 
         Raises:
-            Refused: with what was asked for, what is allowed, and who may do it.
+            Refused: with the requested limit, what is allowed, and who may set it.
             Error: another run has set the limit of one of them.
         """
         try:
@@ -95,7 +95,7 @@ class Limits:
         return {"asked_w": self._limit_w, "gpus": self._reports, "trouble": trouble}
 
     def _check(self, gpu):
-        """See that the limit of a GPU may become what is asked for, as far as it says."""
+        """Check that a GPU reports a range that includes the limit, and keeps limits."""
         if None in (gpu.limit_w, gpu.enforced_w, gpu.least_w, gpu.most_w):
             raise Refused(f"{gpu.uuid} tells no power limit that could be set")
         if not gpu.least_w <= self._limit_w <= gpu.most_w:
@@ -131,7 +131,7 @@ class Limits:
         report["enforced_w"] = now.enforced_w
 
     def _restore(self):
-        """Give each GPU the limit that it had. What goes wrong is told and ends no run."""
+        """Restore the limit of each GPU. Failures are printed and recorded, and do not fail the run."""
         for report in self._reports[::-1]:
             uuid = report["uuid"]
             report["restored"] = False
@@ -150,10 +150,10 @@ class Limits:
 
 
 def restore_leftover_limits() -> None:
-    """Restore the limits of GPUs of this machine whose run was killed together with us.
+    """Restore the limits of this machine's GPUs that killed attempts left.
 
     Raises:
-        Error: one cannot be restored; what is timed under it would be wrong.
+        Error: one cannot be restored, so that times would be wrong.
     """
     for path in sorted(FOLDER.glob("*.json")):
         note = files.read_json(path) or {}
@@ -173,7 +173,7 @@ def restore_leftover_limits() -> None:
 
 
 class _Gpu(NamedTuple):
-    """What nvidia-smi says of a GPU; limits in watts, None where it has none."""
+    """A GPU as nvidia-smi lists it; limits in watts, None if it has none."""
 
     number: str
     uuid: str
@@ -185,7 +185,7 @@ class _Gpu(NamedTuple):
 
 
 def _select_gpus(count):
-    """The first GPUs that CUDA shows this process. Raises Refused where they are not to be had."""
+    """The first `count` GPUs that CUDA shows this process. Raises Refused if there are fewer."""
     selectors = gpu_readings.visible_gpus(0, count)
     if len(selectors) < count:
         raise Refused(f"the run has {count} GPUs, and CUDA_VISIBLE_DEVICES names {len(selectors)}")
@@ -206,12 +206,12 @@ def _select_gpus(count):
 
 
 def _by_uuid(uuid):
-    """A GPU as it is now; None if it is gone."""
+    """The current state of a GPU; None if it is gone."""
     return next((gpu for gpu in _gpus() if gpu.uuid == uuid), None)
 
 
 def _gpus():
-    """All GPUs that nvidia-smi lists. Raises Refused where it does not."""
+    """All GPUs that nvidia-smi lists. Raises Refused if it fails."""
     query = f"--query-gpu={','.join(QUERY_FIELDS)}"
     code, output = _output([PROGRAM, query, "--format=csv,noheader,nounits"])
     rows = [row for row in csv.reader(output.splitlines(), skipinitialspace=True) if row]
@@ -223,7 +223,7 @@ def _gpus():
 
 
 def _watts(text):
-    """A number of nvidia-smi; None for what it says instead, as [N/A]."""
+    """A number of nvidia-smi; None for other texts, as [N/A]."""
     with contextlib.suppress(ValueError):
         return float(text)
     return None
@@ -238,7 +238,7 @@ def _is_close(one_w, other_w):
 
 
 def _request_limit(command, uuid, limit_w):
-    """Have a limit set. Returns what the command said."""
+    """Run the command that sets a limit. Returns its output."""
     try:
         arguments = shlex.split(command)
     except ValueError as error:
@@ -248,11 +248,11 @@ def _request_limit(command, uuid, limit_w):
 
 
 def _restored(note, gpu):
-    """Whether a limit is as it was found, after it was restored if it is still the one we set.
+    """Restore a limit, if it is still the one that we set. Returns whether it is as before the run.
 
     Args:
         note: of a GPU; {} if it is gone.
-        gpu: the _Gpu as it is now; None if it is gone.
+        gpu: its current _Gpu; None if it is gone.
 
     Raises:
         Error: it cannot be restored; the note stays.
@@ -277,7 +277,7 @@ def _note(uuid):
 
 
 def _output(command):
-    """(exit code, all that a command prints); it is not there, or hangs: 127 and why."""
+    """(exit code, output) of a command; (127, reason) if it cannot be started or hangs."""
     try:
         done = subprocess.run(
             command,

@@ -1,13 +1,13 @@
 """An external power meter, read while a run trains: a command that prints watts.
 
 - The command runs on the node of the process that supervises the run, from before the trainer
-  starts until it has ended, and prints the power of that whole node: one number a line, in W. Each
-  line counts for the moment at which it arrives.
-- Energy is the integral of power (trapezoids) from run_start to the end of the work. Where readings
-  are missing at its ends, the nearest one stands for them; if readings cover less than half of the
+  starts until it has ended, and prints the power of that whole node: one number a line, in W. The
+  time of a reading is that at which its line arrives.
+- Energy is the integral of power (trapezoidal rule) from run_start to the end of the work. Missing
+  readings at both ends are replaced by the nearest one. If readings cover less than half of the
   time, there is no energy.
-- A meter that does not start, ends, hangs, or prints something else disturbs no run: the event
-  `power_meter` of the log has the reason.
+- A meter that does not start, ends, hangs, or prints something else does not affect the run: the
+  event `power_meter` of the log has the reason.
 """
 
 import contextlib
@@ -34,18 +34,18 @@ MIN_COVERAGE = 0.5  # of the run that readings must cover
 MIN_GAP_S = 1.0  # meters that print in bursts
 MAX_LINES_PER_S = 100.0  # more would disturb the run
 FREE_LINES = 1000
-MAX_LINE_BYTES = 256  # bytes
+MAX_LINE_BYTES = 256
 GRACE_S = 2.0
 Point = tuple[float, float]  # seconds, watts
 
 
 class Meter:
-    """A running meter, or the reason why there is none. Nothing of it raises an error.
+    """A running meter, or the reason why there is none. It raises no errors.
 
     Args:
-        command: words for no shell, as they stand in the config.
+        command: as in the config; run without a shell.
         log: of the run.
-        nodes: of the run: a meter reads one.
+        nodes: of the run; a meter reads one.
     """
 
     def __init__(self, command: str, log: Path, nodes: int = 1) -> None:
@@ -81,7 +81,7 @@ class Meter:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the command with all that it started in its session."""
+        """Kill the command and all processes of its session."""
         if not self._process or self._ended:
             return
         if self._process.poll() is not None:
@@ -160,7 +160,7 @@ class Meter:
             self._points.append((now_s, power_w))
 
     def _span(self):
-        """When the run began and ended, in seconds since the meter did; a text: why unknown."""
+        """(start, end) of the run in seconds since the meter started; a text says why unknown."""
         start: dict[str, Any] = {}
         with contextlib.suppress(Exception):  # a log that cannot be read is told elsewhere
             events = event_log.read(self._log)
@@ -176,7 +176,7 @@ class Meter:
         return begin_s, begin_s + end["t_s"]
 
     def _problem(self):
-        """What went wrong, in words; "" where nothing did."""
+        """What went wrong; "" if nothing did."""
         problems = [self._trouble] if self._trouble else []
         if self._unreadable:
             lines = "line was" if self._unreadable == 1 else "lines were"
@@ -191,7 +191,7 @@ class Meter:
 
 @contextlib.contextmanager
 def reading(command: str | None, log: Path, nodes: int) -> "Iterator[Meter | None]":
-    """Read a meter meanwhile, if there is one; see `Meter`."""
+    """Run a meter during the `with` block, if there is a command; see `Meter`."""
     meter = Meter(command, log, nodes) if command else None
     try:
         yield meter
@@ -203,8 +203,8 @@ def reading(command: str | None, log: Path, nodes: int) -> "Iterator[Meter | Non
 def integral(points: Sequence[Point], begin_s: float, end_s: float) -> tuple[float, float, int]:
     """Joules from `begin_s` to `end_s`, the share of that time that points cover, and their number.
 
-    Two points farther apart than twice what is usual between two do not cover the time between
-    them; the straight line between them stands for it.
+    Two points much farther apart than the median distance do not cover the time between them; its
+    energy is interpolated linearly all the same.
 
     Args:
         points: seconds and watts, in the order of time; two or more.
@@ -231,7 +231,7 @@ def integral(points: Sequence[Point], begin_s: float, end_s: float) -> tuple[flo
 
 
 def _watts(line):
-    """The power on a line; None where it has none."""
+    """The power on a line; None if the line has none."""
     try:
         power_w = float(line)
     except ValueError:

@@ -37,9 +37,7 @@ BASELINES = pa.schema(
         field("time_high_s", REAL, "s", "the longest"),
         field("rounds", COUNT, "rounds", "timed, after an operation that compiles and connects"),
         field("unknown", TEXT, note="why there is no value"),
-        field(
-            "source", TEXT, note="of an imported baseline: its log, and what that has; none: own"
-        ),
+        field("source", TEXT, note="of an imported baseline: its log and what it has; none: own"),
         field("load_average_1min", REAL, note="of the node, after the measurements"),
         field("measured_at", TIME, note="UTC"),
         field("host", NAME, note="node of the first process"),

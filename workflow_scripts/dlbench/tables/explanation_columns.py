@@ -21,11 +21,7 @@ EXPLANATIONS = pa.schema(
         field("step_time_ci95_low", REAL, "s", "Welch's t; of computation Student's"),
         field("step_time_ci95_high", REAL, "s"),
         field("share", REAL, "1", "of a whole step"),
-        field(
-            "told_apart",
-            pa.bool_(),
-            note="resolved: its interval is above zero, and its probes are reliable",
-        ),
+        field("told_apart", pa.bool_(), note="resolved: above zero, and its probes are reliable"),
         field("runs", COUNT, "runs", "probes on the side with the fewer"),
         field("note", TEXT, note="why it is not resolved, or not known"),
     ]

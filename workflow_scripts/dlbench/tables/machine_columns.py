@@ -33,15 +33,11 @@ NODES = pa.schema(
         field("node", NAME, note="`node` of its runs, or else their `host`"),
         field("runs", COUNT, "runs", "on this node alone, that ended well"),
         field(
-            "disturbed",
-            pa.bool_(),
-            note="true: others disturbed all its runs; false: only undisturbed runs count",
+            "disturbed", pa.bool_(), note="others disturbed all its runs; else such are left out"
         ),
         *with_interval("ratio", "1", "of throughputs, this node over the middle half of others"),
         field("margin", REAL, "1", "slower is below 1 / (1 + margin)"),
-        field(
-            "p_slower", REAL, "1", "that it is not slower by more than the margin, adjusted (Holm)"
-        ),
+        field("p_slower", REAL, "1", "not slower by more than the margin, adjusted (Holm)"),
         field("verdict", NAME, note="slower; not shown; too few runs: of this node"),
         field("node_sd", REAL, "1", "standard deviation of log(images_per_second) over nodes"),
         field("node_sd_ci95_low", REAL, "1", "by the F distribution, at the `scatter` found"),

@@ -77,12 +77,7 @@ RUNS = with_run_fields(
             "bytes",
             "of sharded weights; none: each device has all weights",
         ),
-        field(
-            "reduced_bytes_per_step",
-            COUNT,
-            "bytes",
-            "of gradients that are reduce-scattered, of sharded weights",
-        ),
+        field("reduced_bytes_per_step", COUNT, "bytes", "of gradients of sharded weights"),
         *WORK,
         field("steps_measured", COUNT, "steps", "after the warm-up"),
         field("burn_in_steps", COUNT, "steps", "left out of all summaries"),
@@ -93,9 +88,7 @@ RUNS = with_run_fields(
             "items/s",
             "sample standard deviation over the copies trained at once",
         ),
-        field(
-            "overlap", REAL, "1", "share of the copies' measured time in which all were measured"
-        ),
+        field("overlap", REAL, "1", "share of the copies' measured time in which all overlap"),
         field("step_time_mean_s", REAL, "s"),
         field("step_time_sd_s", REAL, "s", "sample standard deviation over the same windows"),
         field("step_time_median_s", REAL, "s"),
@@ -104,9 +97,7 @@ RUNS = with_run_fields(
         field("compile_s", REAL, "s", "making the graph, and the first step less the median one"),
         field("start_s", REAL, "s", "start of the container until the trainer's first line"),
         field("import_s", REAL, "s", "imports of the trainer, until run_start"),
-        field(
-            "page_cache_share", REAL, "1", "share of the dataset in memory, where page_cache is set"
-        ),
+        field("page_cache_share", REAL, "1", "of the dataset in memory, if page_cache is set"),
         field("first_batch_s", REAL, "s", "run_start to the end of the first step"),
         field(
             "first_epoch_images_per_second",
@@ -131,12 +122,7 @@ RUNS = with_run_fields(
         ),
         field("synthetic_runs", COUNT, "runs", "on synthetic items, which that mean is of"),
         field("duration_s", REAL, "s", "run_start to the end of the last step or evaluation"),
-        field(
-            "wall_s",
-            REAL,
-            "s",
-            "queue, and from the start of the container to the end of the trainer",
-        ),
+        field("wall_s", REAL, "s", "queue, and start of the container to end of the trainer"),
         field(
             "goodput",
             REAL,
@@ -164,39 +150,22 @@ RUNS = with_run_fields(
         field("top5", REAL, "1", "held-out items, last evaluation"),
         field("iou", REAL, "1", "held-out items, last evaluation"),
         field("perplexity", REAL, "1", "held-out items, last evaluation"),
-        field(
-            "others_cpu_cores", REAL, "cores", "used by others on cores, while steps were measured"
-        ),
-        field(
-            "cores", pa.int32(), "cores", "CPUs that the run could use, on the most disturbed node"
-        ),
-        field(
-            "node_others_cpu_cores", REAL, "cores", "used by others on all CPUs of the first node"
-        ),
+        field("others_cpu_cores", REAL, "cores", "used by others on cores, during measured steps"),
+        field("cores", pa.int32(), "cores", "CPUs the run could use, on the most disturbed node"),
+        field("node_others_cpu_cores", REAL, "cores", "the same on all CPUs of the first node"),
         field("node_cores", pa.int32(), "cores", "CPUs of the first node"),
         field("steal_cpu_cores", REAL, "cores", "taken from cores by a hypervisor"),
-        field(
-            "cpu_pressure_percent", REAL, "%", "of the time in which some process waited for a CPU"
-        ),
-        field("memory_pressure_percent", REAL, "%", "the same for memory"),
-        field("io_pressure_percent", REAL, "%", "the same for a disk"),
+        field("cpu_pressure_percent", REAL, "%", "of the time: some process waited for a CPU"),
+        field("memory_pressure_percent", REAL, "%", "of the time: some waited for memory"),
+        field("io_pressure_percent", REAL, "%", "of the time: some waited for a disk"),
         field("others_disk_bytes_per_s", REAL, "B/s", "read and written by others, all disks"),
         field("cpu_clock_mhz", REAL, "MHz", "mean over time and cores"),
         field("cpu_throttle_count", COUNT, note="cores slowed down for heat, start to end"),
-        field(
-            "quota_throttled_percent",
-            REAL,
-            "%",
-            "of the periods of its CPU quota, in which that stopped it",
-        ),
+        field("quota_throttled_percent", REAL, "%", "of quota periods: its CPU quota stopped it"),
         field("quota_throttled_s", REAL, "s", "that its CPU quota stopped it, summed over CPUs"),
         field("load_before_1min", REAL, note="load average when the trainer was started"),
         field("waited_for_quiet_s", REAL, "s", "before the trainer was started"),
-        field(
-            "other_gpu_processes",
-            pa.int32(),
-            note="processes of others, the most on one of its GPUs",
-        ),
+        field("other_gpu_processes", pa.int32(), note="of others, the most on one of its GPUs"),
         field("disturbed", TEXT, note="what others used more of than allowed; none: nothing"),
         field("neighbours_unknown", TEXT, note="why some of these numbers are unknown"),
         field("started_at", TIME),

@@ -1,10 +1,10 @@
-"""Grain in front of our datasets: `input: grain`.
+"""Grain over our datasets: `input: grain`.
 
-- What Grain's dataset has at a number is a whole batch, so that the order of items is that of all
-  other readers. Its worker processes make whole batches: worker w of n those with the numbers w,
-  w + n, w + 2n ... Grain asks the workers in turn.
-- The order follows from the manifest and the seed. So a worker reads the records of its batches
-  alone, wherever they lie. Of a dataset that is kept in memory each worker keeps it in its own.
+- An element of Grain's dataset is a whole batch, so that the order of items is that of all other
+  readers. Worker w of n prepares the batches w, w + n, w + 2n ..., and Grain takes them from the
+  workers in turn.
+- The order follows from the manifest and the seed. So a worker reads only the records of its own
+  batches, wherever they are. If the dataset is kept in memory, each worker has a copy of it.
 - Held-out items are read as by our own reader.
 """
 
@@ -29,7 +29,7 @@ from dlbench.trainer.reading.converted import POSITIONS
 from dlbench.trainer.reading.stored import Batch, Stored, ignore_signals, positions_of
 
 Order = tuple[int, int, int, int, int]  # batch, seed, rank, size and first step
-ORDERS_KEPT = 2  # of epochs: a batch may have items of two
+CACHED_ORDERS = 2  # of epochs: a batch may span two
 
 
 class Grained(Stored):
@@ -49,16 +49,16 @@ class Grained(Stored):
             num_workers=self.workers or limits.usable_threads(),
             per_worker_buffer_size=self.prefetch or 1,
         )
-        # A worker makes one batch after the other; how far ahead, its buffer says.
+        # A worker prepares one batch after the other; its buffer limits how far it is ahead.
         one_by_one = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
         batches = iter(
             grain.MapDataset.source(source)
             .to_iter_dataset(one_by_one)
-            .mp_prefetch(workers, _begin_worker)
+            .mp_prefetch(workers, _initialize_worker)
         )
         try:
             yield from batches
-        except RuntimeError as error:  # of Grain; those of workers arrive as they are
+        except RuntimeError as error:  # Grain's own; exceptions of workers keep their types
             raise Error(
                 f"a worker of input grain has ended: {error} If the kernel ended it for memory: "
                 "each worker needs some of its own, so give fewer input_workers"
@@ -66,22 +66,22 @@ class Grained(Stored):
         finally:
             batches.close()
 
-    def at(self, number: int, order: Order) -> Batch:
-        """A batch by its number from 0, made in this process alone.
+    def batch_at(self, number: int, order: Order) -> Batch:
+        """The batch with a number, from 0, prepared in this process alone.
 
         Raises:
             Error: an item cannot be read; the message has its shard and its number there.
         """
         batch, seed, rank, size, first_step = order
-        numbers, positions = self._drawn(first_step + number, batch, seed, rank, size)
-        what = numbers if self.in_memory else [self._record(one) for one in numbers.tolist()]
-        inputs, targets = self._made(what, positions, seed)
+        numbers, positions = self._items_of(first_step + number, batch, seed, rank, size)
+        selected = numbers if self.in_memory else list(map(self._record, numbers.tolist()))
+        inputs, targets = self._augmented(selected, positions, seed)
         if self.encoded:
-            each = zip(numbers.tolist(), inputs, np.split(positions, batch), strict=True)
-            inputs = np.concatenate([self._image(*one, seed) for one in each])
+            items = zip(numbers.tolist(), inputs, np.split(positions, batch), strict=True)
+            inputs = np.concatenate([self._image(*item, seed) for item in items])
         return inputs, targets
 
-    def _drawn(self, step, batch, seed, rank, size):
+    def _items_of(self, step, batch, seed, rank, size):
         """(numbers, positions) of the items of a step: their numbers in the training split."""
         if self.in_memory:
             positions = positions_of(step, batch, rank, size)
@@ -97,13 +97,13 @@ class Grained(Stored):
 
     @functools.cached_property
     def _ordered(self):
-        """A function that gives the numbers of the records of a share in the order of an epoch."""
+        """A function that returns the numbers of a share's records in the order of an epoch."""
         first_of = dict(zip(self._paths, self._firsts, strict=True))
 
         def numbers(path, first, end):
             return iter(range(first_of[path] + first, first_of[path] + end))
 
-        @functools.lru_cache(maxsize=ORDERS_KEPT)
+        @functools.lru_cache(maxsize=CACHED_ORDERS)
         def ordered(epoch, seed, start, end):
             drawn = self._epoch(epoch, seed, start, end, numbers)
             return np.fromiter((number for number, _ in drawn), np.int64, end - start)
@@ -122,30 +122,30 @@ class Grained(Stored):
 
     @functools.cached_property
     def _places(self):
-        """A function that gives where the records of a shard begin; what it found is kept."""
+        """A cached function that returns the offsets of the records of a shard."""
         counts = dict(self.shards("train"))
         return functools.cache(lambda path: records.places(path, counts[path]))
 
-    def _where(self, number):
+    def _shard_of(self, number):
         """(path of its shard, its number there) of an item of the training split."""
         shard = bisect.bisect_right(self._firsts, number) - 1
         return self._paths[shard], number - self._firsts[shard]
 
     def _record(self, number):
-        path, there = self._where(number)
-        return records.payload_at(path, int(self._places(path)[there]))
+        path, index = self._shard_of(number)
+        return records.payload_at(path, int(self._places(path)[index]))
 
     def _image(self, number, encoded, position, seed):
-        """One photograph as training takes it."""
+        """One photograph with augmentation."""
         try:
             return self._decoded([encoded], position, seed)
         except Error as error:
-            path, there = self._where(number)
-            raise Error(f"{path}: record {there}: {error}") from error
+            path, index = self._shard_of(number)
+            raise Error(f"{path}: record {index}: {error}") from error
 
 
 class _Batches:
-    """What Grain takes for a source: the batches of a process by their numbers."""
+    """A Grain data source: the batches of a process by their numbers."""
 
     def __init__(self, data: Grained, order: Order):
         self._data, self._order = data, order
@@ -154,11 +154,11 @@ class _Batches:
         return POSITIONS  # more than any run takes
 
     def __getitem__(self, number: int) -> Batch:
-        return self._data.at(int(number), self._order)
+        return self._data.batch_at(int(number), self._order)
 
 
 def _grain() -> ModuleType:
-    """Grain, which beside JAX asks for a flag of absl's: they count as parsed."""
+    """The module grain; absl's flags are marked as parsed, because Grain under JAX reads one."""
     try:
         import grain
         from absl import flags
@@ -173,10 +173,11 @@ def _grain() -> ModuleType:
     return grain
 
 
-def _begin_worker(number: int, count: int) -> None:
-    """In a worker, first: leave signals to the trainer, and end when that ends.
+def _initialize_worker(number: int, count: int) -> None:
+    """Runs first in a worker: ignore signals, which the trainer handles, and end with the trainer.
 
-    The kernel would tell of the end of the thread that started it, which Grain ends earlier.
+    orphans.end_with_parent would not do: the kernel reports the end of the thread that started the
+    worker, which Grain ends earlier.
     """
     ignore_signals()
     trainer = multiprocessing.parent_process()

@@ -1,10 +1,10 @@
 """The engine of a run of mode `input`: it reads batches and trains nothing.
 
-- A step takes the next batch from the run's reader and drops it. It ends when the batch lies in the
-  memory of the host; no copy to a device is part of it.
+- A step takes the next batch from the run's reader and discards it. It ends when the batch is in
+  host memory, without a copy to a device.
 - The framework's own engine opens the data and knows the devices. It builds no model and no step.
 - As in other modes the first batch is taken before the first step.
-- Processes of a run read side by side; none waits for another between two steps.
+- The processes of a run read independently; none waits for another between two steps.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,22 +20,19 @@ NO_LOSS = 0.0  # each step of a log has a loss
 
 
 class InputEngine(engine.Engine):
-    """See dlbench/trainer/engine.py, which says what each part is for.
+    """See dlbench/trainer/engine.py, which documents the methods.
 
     Args:
-        of_framework: the engine of the run's framework; its `build` is never called.
+        inner: the engine of the run's framework; its `build` is never called.
     """
 
     learning_rate = 0.0
 
-    def __init__(self, of_framework: engine.Engine):
-        self._own = of_framework
-        self.strategy, self.visible_gpu_count = (
-            of_framework.strategy,
-            of_framework.visible_gpu_count,
-        )
-        self.records, self.data_sha256 = of_framework.records, of_framework.data_sha256
-        self.item_shape = of_framework.item_shape
+    def __init__(self, inner: engine.Engine):
+        self._inner = inner
+        self.strategy, self.visible_gpu_count = inner.strategy, inner.visible_gpu_count
+        self.records, self.data_sha256 = inner.records, inner.data_sha256
+        self.item_shape = inner.item_shape
         self._batches: Iterator[Any] = iter(())
 
     def build(self) -> None:
@@ -71,7 +68,7 @@ class InputEngine(engine.Engine):
         return self._own.peak_memory()
 
     def checkpoint_state(self) -> CheckpointState:
-        return CheckpointState({}, {})  # the position in the data is that of the step
+        return CheckpointState({}, {})  # the position in the data follows from the step
 
     def weights_sha256(self) -> list[str]:
         return []

@@ -1,4 +1,4 @@
-"""Which runs can have their items read as they say: by which reader, how far ahead, cold or warm.
+"""The readers of items, and which settings of reading a run may have.
 
 A framework names its readers in its `engine.py` (INPUTS).
 """
@@ -10,69 +10,69 @@ from dlbench.trainer import engine
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
 AUTO = "auto"
-ALONE = "input"  # the mode of runs that read items, and do nothing with them
+ALONE = "input"  # the mode of runs that only read items
 PAGE_CACHES = AS_FOUND, COLD, WARM = DECLARED["page_cache"].choices
-# What a reader needs beside its framework: extras of environments, named as their packages.
+# Packages that a reader needs beside its framework; extras of environments have the same names.
 PACKAGES = {"grain": ("grain",)}
-# Readers whose workers make whole batches, each at least one ahead.
+# Readers whose workers prepare whole batches, each at least one ahead.
 OF_WORKERS = ("grain", "torch")
 
 
 def names() -> list[str]:
-    """The readers that any framework has."""
+    """The readers of all frameworks."""
     return sorted({name for framework in engine.names() for name in engine.inputs(framework)})
 
 
 def chosen(run: Spec) -> str:
-    """The reader of a run: the one that it names, or its framework's usual one."""
+    """The reader of a run: the one that it names, or its framework's default."""
     return engine.inputs(run.framework)[0] if run.input == AUTO else run.input
 
 
 def packages(run: Spec) -> tuple[str, ...]:
-    """What Python must be able to import for the reader of a run, beside its framework."""
+    """The packages that Python must be able to import for a run's reader, beside its framework."""
     return PACKAGES.get(run.input, ())
 
 
 def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
-    """Why a run cannot have its items read as it says, or None.
+    """Why a run's items cannot be read as its fields say; None if they can.
 
     Args:
         strategy: its class.
     """
     if run.mode == ALONE and (reason := _not_alone(run, strategy)):
         return reason
-    asked = _asked(run, READING)
-    if asked and plugins.constants("datasets", run.dataset)["SYNTHETIC"]:
-        return f"{asked[0]} is about reading, and dataset {run.dataset} has nothing to read"
-    there = engine.inputs(run.framework)
-    if chosen(run) not in there:
+    fields = _fields_set(run, READING)
+    if fields and plugins.constants("datasets", run.dataset)["SYNTHETIC"]:
+        return f"{fields[0]} is about reading, and dataset {run.dataset} has nothing to read"
+    readers = engine.inputs(run.framework)
+    if chosen(run) not in readers:
         others = [name for name in engine.names() if run.input in engine.inputs(name)]
         return (
             f"input {run.input} is a reader of {' and '.join(others)}; {run.framework} has: "
-            f"{', '.join(there)}"
+            f"{', '.join(readers)}"
         )
     if run.input in OF_WORKERS and run.prefetch == 0:
         return (
-            f"each worker of input {run.input} makes at least one batch ahead: give a prefetch of "
-            "1 or more, or leave it out"
+            f"each worker of input {run.input} prepares at least one batch ahead: give a prefetch "
+            "of 1 or more, or leave it out"
         )
     if run.page_cache == AS_FOUND:
         return None
     if run.page_cache == COLD and run.copies_per_node > 1:
         return (
-            "page_cache cold is of one copy: one that drops the files would slow down others that "
-            "read already; choose warm, or copies_per_node 1"
+            "page_cache cold needs copies_per_node 1: a copy that drops the files would slow down "
+            "others that already read; choose warm, or copies_per_node 1"
         )
     if not strategy.first_computes:
         return (
-            f"page_cache {run.page_cache} needs processes that meet before they read, and those of "
-            f"strategy {run.strategy} do not: choose as_found"
+            f"page_cache {run.page_cache} needs processes that wait for one another before they "
+            f"read, and those of strategy {run.strategy} do not: choose as_found"
         )
     return None
 
 
 def _not_alone(run, strategy):
-    """Why the items of a run cannot be read alone, without a model, or None."""
+    """Why a run cannot have mode input, which reads items without a model; None if it can."""
     if plugins.constants("datasets", run.dataset)["SYNTHETIC"]:
         return f"mode input reads items, and dataset {run.dataset} has none to read"
     if not strategy.first_computes:
@@ -80,13 +80,13 @@ def _not_alone(run, strategy):
             f"mode input does not go with strategy {run.strategy}, whose processes read when the "
             "first one tells them: choose another strategy"
         )
-    asked = _asked(run, MODEL)
-    if asked:
-        return f"{asked[0]} is about a model, and mode input has none: leave it out"
+    fields = _fields_set(run, MODEL)
+    if fields:
+        return f"{fields[0]} is about a model, and mode input has none: leave it out"
     return None
 
 
-def _asked(run, part):
-    """The fields about a part of the work of which a run says something."""
+def _fields_set(run, part):
+    """The fields about a part of the work that a run sets to another value than the default."""
     names = [name for name, field in DECLARED.items() if field.part == part]
     return [name for name in names if getattr(run, name) != DEFAULTS[name]]

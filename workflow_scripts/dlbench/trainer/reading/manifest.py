@@ -1,12 +1,12 @@
-"""The manifest of a converted dataset: written, read, and checked before anything is believed.
+"""The manifest of a converted dataset: written, read, and validated.
 
     manifest.json: dataset, kind, reader, splits: {split: {records, shards: [{file, records, bytes,
-    sha256}]}}; folder, where the shards lie elsewhere; manifest_sha256, of all the rest
+    sha256}]}}; folder, if the shards lie elsewhere; manifest_sha256, of all the rest
 
-- What training reads is checked: `reader` (encoding, shape, mask, dtype, classes, first_label,
-  layout), the splits with their shards and numbers of records, and `folder`.
-- All of it, terms and versions too, has the digest that is in it. Manifests of earlier versions and
-  of others have none.
+- All fields that training reads are validated: `reader` (encoding, shape, mask, dtype, classes,
+  first_label, layout), the splits with their shards and numbers of records, and `folder`.
+- The digest is of the whole content, terms and versions included. Manifests of earlier versions and
+  of other programs have none.
 
 Needs the standard library only.
 """
@@ -20,8 +20,8 @@ from dlbench import Error
 from dlbench.common.files import json_digest, write_json
 
 NAME, DIGEST = "manifest.json", "manifest_sha256"
-ENCODINGS = ("jpeg", "raw", "stream")  # the last: one row of tokens
-# Of an encoded image and its label, the names of their features.
+ENCODINGS = ("jpeg", "raw", "stream")  # the last: one sequence of tokens
+# Names of the features of an encoded image and of its label.
 KEYS = {
     "tensorflow/models": ("image/encoded", "image/class/label"),
     "tfds": ("image", "label"),
@@ -34,7 +34,7 @@ _AGAIN = "convert the dataset again: delete it and start the workflow"
 def write(path: str | Path, content: dict[str, Any]) -> None:
     """Write a manifest with its digest, whole or not at all."""
     content = {key: value for key, value in content.items() if key != DIGEST}
-    # As JSON has it: tuples are lists.
+    # Tuples become lists in JSON, and so in the digest.
     write_json(path, {**content, DIGEST: json_digest(content)})
 
 
@@ -42,7 +42,7 @@ def read(folder: str | Path) -> dict[str, Any]:
     """The manifest of the converted dataset in a folder.
 
     Raises:
-        Error: there is none, it is no JSON, is not what was written, or lacks what training reads.
+        Error: there is none, it is not JSON, was edited, or lacks a field that training reads.
     """
     path = Path(folder) / NAME
     try:
@@ -53,14 +53,18 @@ def read(folder: str | Path) -> dict[str, Any]:
             "converted dataset; convert_dataset.py makes one"
         ) from error
     except (ValueError, RecursionError) as error:
-        words = str(error) if isinstance(error, ValueError) else "nested too deep"
-        raise Error(f"{path}: it is not JSON ({words}); {_AGAIN}") from error
+        reason = str(error) if isinstance(error, ValueError) else "nested too deep"
+        raise Error(f"{path}: it is not JSON ({reason}); {_AGAIN}") from error
     _check(content, path)
     return content
 
 
 def _check(content, path):
-    """Raise an Error that names the first field that is not as it must be."""
+    """Check all fields that training reads.
+
+    Raises:
+        Error: a field is wrong; the message names the first one.
+    """
 
     def expect(good, field, expected, found):
         if not good:
@@ -77,7 +81,7 @@ def _check(content, path):
     rest = {key: value for key, value in content.items() if key != DIGEST}
     if DIGEST in content:
         found, expected = json_digest(rest), content[DIGEST]
-        expect(found == expected, DIGEST, f"{found} by what it says (somebody edited it)", expected)
+        expect(found == expected, DIGEST, f"{found}, of its content (somebody edited it)", expected)
     for name in ("dataset", "kind"):
         expect(isinstance(content.get(name), str), name, "a text", content.get(name))
     expect(isinstance(content.get("folder", ""), str), "folder", "a path", content.get("folder"))
@@ -109,19 +113,19 @@ def _check(content, path):
         expect(isinstance(shards, list) and shards, f"{field}.shards", "a list of shards", shards)
         files = set()
         for place, shard in enumerate(shards):
-            one = f"{field}.shards[{place}]"
-            expect(isinstance(shard, dict), one, "an object", shard)
+            entry = f"{field}.shards[{place}]"
+            expect(isinstance(shard, dict), entry, "an object", shard)
             file = shard.get("file")
             inside = isinstance(file, str) and _is_inside(file) and file not in files
-            expect(inside, f"{one}.file", "a file below the folder, each once", file)
+            expect(inside, f"{entry}.file", "a file below the folder, each once", file)
             files.add(file)
             for number in ("records", "bytes"):
                 expect(
-                    whole(shard.get(number), 0), f"{one}.{number}", "a number", shard.get(number)
+                    whole(shard.get(number), 0), f"{entry}.{number}", "a number", shard.get(number)
                 )
             digest = shard.get("sha256")
-            known = digest is None or (isinstance(digest, str) and _SHA256.fullmatch(digest))
-            expect(known, f"{one}.sha256", "64 hexadecimal digits, or null", digest)
+            valid = digest is None or (isinstance(digest, str) and _SHA256.fullmatch(digest))
+            expect(valid, f"{entry}.sha256", "64 hexadecimal digits, or null", digest)
         total = sum(shard["records"] for shard in shards)
         records = split.get("records")
         expect(

@@ -57,13 +57,13 @@ def cropped(
         size: height and width of the images.
 
     Raises:
-        Error: a content is no JPEG, or simplejpeg is not installed.
+        Error: a content is not a JPEG, or simplejpeg is not installed.
     """
     images = []
     for content, position in zip(encoded, positions, strict=True):
         height, width = _shape(content)
         window = crop_window(height, width, seed, position)
-        # With plain upsampling of colours, as tf_cnn_benchmarks decodes.
+        # With plain upsampling of colours, as in tf_cnn_benchmarks.
         image = _resized(_decoded(content, window, plain=True), size)
         numbers = random_numbers.stream_of_seeds(seed + 1, position + 1)
         mirrored = random_numbers.real(next(numbers)) < 0.5
@@ -98,7 +98,7 @@ def crop_window(height: int, width: int, seed: int, position: int) -> Window:
 
 
 def _window(height, width, ratio, numbers):
-    """A random crop of this ratio; None where rounding leaves none of an allowed area."""
+    """A random crop with this ratio; None if after rounding none has an allowed area."""
     least, most = (
         np.float32(share) * np.float32(width) * np.float32(height) for share in CROP_AREA
     )
@@ -129,13 +129,13 @@ def _window(height, width, ratio, numbers):
 
 def _resized(image, size):
     """Bilinear between the centres of pixels, without smoothing; uint8."""
-    for axis, wanted in enumerate(size):
-        there = image.shape[axis]
-        places = (np.arange(wanted, dtype=np.float32) + 0.5) * np.float32(there / wanted) - 0.5
+    for axis, new in enumerate(size):
+        old = image.shape[axis]
+        places = (np.arange(new, dtype=np.float32) + 0.5) * np.float32(old / new) - 0.5
         below = np.floor(places)
         share = (places - below).astype(np.float32).reshape((-1, 1, 1) if axis == 0 else (1, -1, 1))
         first = np.take(image, np.maximum(below, 0).astype(int), axis).astype(np.float32)
-        second = np.take(image, np.minimum(np.ceil(places), there - 1).astype(int), axis)
+        second = np.take(image, np.minimum(np.ceil(places), old - 1).astype(int), axis)
         image = first + (second - first) * share
     return (image + 0.5).astype(np.uint8)
 

@@ -1,4 +1,4 @@
-"""TensorFlow's random numbers that depend on a seed alone, in NumPy.
+"""TensorFlow's stateless random numbers in NumPy.
 
 - Permutations: a cycle-walking cipher (J. Black and P. Rogaway, 2002, Ciphers with arbitrary finite
   domains) on SIMON (R. Beaulieu et al., 2013, eprint 2013/404), as the operation
@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 LEAST_BLOCK_BITS = 16
-# Of SIMON: the constant of its key schedule, and the sequence of bits that goes into it.
+# Of SIMON: the constant and the bit sequence of its key schedule.
 CONSTANT, SEQUENCE = 0xFFFFFFFC, 0x7369F885192C0EF5
-# Of Philox: what two words are multiplied with, and what is added to the key in each round.
+# Of Philox: the multipliers, and the increments of the key in each round.
 FACTORS, STEPS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
 SEED_KEY = (0x3EC8F720, 0x02461E29)  # with which TensorFlow mixes the seeds of its operations
@@ -40,7 +40,7 @@ def shuffled_places(
     block_bits = math.ceil(math.log2(last))
     bits = max(block_bits + block_bits % 2, LEAST_BLOCK_BITS) // 2
     step: Callable[[np.ndarray], np.ndarray]
-    if 2 * bits == LEAST_BLOCK_BITS:  # a table: few places in a large block need many rounds
+    if 2 * bits == LEAST_BLOCK_BITS:  # a table, because few places in a large block need many steps
         step = _table(tuple(seed), rounds).__getitem__
     else:
         keys = _round_keys(seed, rounds, bits)
@@ -55,7 +55,7 @@ def shuffled_places(
 
 @functools.lru_cache(maxsize=4)
 def _table(seed, rounds):
-    """All values of the least block, encrypted."""
+    """All values of the smallest block, encrypted."""
     bits = LEAST_BLOCK_BITS // 2
     values = np.arange(1 << LEAST_BLOCK_BITS, dtype=np.uint64)
     return _encrypted(values, _round_keys(seed, rounds, bits), bits)

@@ -14,7 +14,7 @@ from dlbench.common import tfrecord
 from dlbench.trainer.reading.converted import Converted
 
 Arrays = tuple[Any, np.ndarray]  # (inputs, targets); inputs that are encoded are a list of bytes
-FRAME_BYTES = 16  # of a record beside its payload
+FRAME_BYTES = 16  # of a record, in addition to its payload
 
 
 def payloads(path: Path, first: int = 0, end: int | None = None) -> Iterator[bytes]:
@@ -36,24 +36,24 @@ def payloads(path: Path, first: int = 0, end: int | None = None) -> Iterator[byt
 
 
 def places(path: Path, count: int) -> np.ndarray:
-    """The bytes at which the first `count` records of a shard begin, by their lengths alone.
+    """The offsets of the first `count` records of a shard, from their lengths alone.
 
     Raises:
         tfrecord.CutOffError: it has fewer.
     """
-    found, place = np.empty(count, np.int64), 0
+    offsets, place = np.empty(count, np.int64), 0
     with open(path, "rb", buffering=0) as file:
         for number in range(count):
             header = os.pread(file.fileno(), 8, place)
             if len(header) < 8:
                 raise tfrecord.CutOffError(f"{path}: expected {count} records, found {number}")
-            found[number] = place
+            offsets[number] = place
             place += struct.unpack("<Q", header)[0] + FRAME_BYTES
-    return found
+    return offsets
 
 
 def payload_at(path: Path, place: int) -> bytes:
-    """The payload of the record that begins at a byte of a shard.
+    """The payload of the record at an offset of a shard.
 
     Raises:
         tfrecord.RecordError: the file is damaged there, or shorter.
@@ -94,9 +94,9 @@ def parsed(data: Converted, records: Sequence[bytes]) -> Arrays:
 
 
 def interleaved(sources: Iterable[Iterator[Any]], at_once: int) -> Iterator[Any]:
-    """One item of each source in turn, with so many sources open at once.
+    """One item of each source in turn, with `at_once` sources open.
 
-    A source at its end yields nothing in that turn, and the next source replaces it, as in
+    An exhausted source yields nothing in its turn, and the next source replaces it, as in
     TensorFlow's interleave.
     """
     waiting = iter(sources)
@@ -112,16 +112,16 @@ def interleaved(sources: Iterable[Iterator[Any]], at_once: int) -> Iterator[Any]
 
 
 def shuffled(items: Iterable[Any], window: int, numbers: Iterator[int]) -> Iterator[Any]:
-    """Items in random order: each is drawn from a window, where the next item takes its place."""
+    """Items in random order: each is drawn from a buffer of `window` items and replaced there."""
     coming, first = iter(items), 0
-    kept = list(itertools.islice(coming, window))
-    count = len(kept)
+    buffer = list(itertools.islice(coming, window))
+    count = len(buffer)
     while count:
-        place = (first + next(numbers) % count) % len(kept)
-        yield kept[place]
-        kept[place] = kept[first]
+        place = (first + next(numbers) % count) % len(buffer)
+        yield buffer[place]
+        buffer[place] = buffer[first]
         try:
-            kept[first] = next(coming)
+            buffer[first] = next(coming)
         except StopIteration:
             count -= 1
-        first = (first + 1) % len(kept)
+        first = (first + 1) % len(buffer)

@@ -1,9 +1,9 @@
 """The stream of a converted dataset's items, in the order of TensorFlow's pipelines.
 
 - tensorflow/pipelines.py defines the order; this file computes the same without TensorFlow.
-- Worker processes, one for each core that this process may use or as many as a run says, decode
-  photographs of the next batches while the devices compute. Arrays are made in the process itself,
-  or in threads where a run names workers or batches ahead.
+- Worker processes, by default one for each usable core, decode photographs of the next batches
+  while the devices compute. Batches of arrays are prepared in the trainer's process, or in threads
+  if a run sets input_workers or prefetch.
 """
 
 import collections
@@ -32,7 +32,7 @@ from dlbench.trainer.reading.converted import (
 Batch = tuple[np.ndarray, np.ndarray]  # (inputs, targets)
 RECORDS_AT_ONCE = 1024
 BATCHES_AHEAD = 2
-SEEDS = 2**31 - 1  # TensorFlow's operations of the pipeline take seeds below this
+SEEDS = 2**31 - 1  # tf.data takes seeds below this
 
 
 class Stored(Converted):
@@ -47,43 +47,43 @@ class Stored(Converted):
 
         Args:
             batch: items per step of this process.
-            rank: its number.
-            first_step: steps that an earlier part of the run has done; their batches are left out.
+            rank: of this process.
+            first_step: number of steps that are skipped, because the run was resumed after them.
         """
         stream = self._stream(batch, seed, rank, size, first_step)
         if self.encoded:
-            random = self.variation == "crop_flip"
-            read = ((*self._taken(what), positions) for what, positions in stream)
+            random = self.augmentation == "crop_flip"
+            loaded = ((*self._load(selected), positions) for selected, positions in stream)
             yield from self._in_processes(
                 ((encoded, seed, positions if random else None), targets)
-                for encoded, targets, positions in read
+                for encoded, targets, positions in loaded
             )
         elif self.workers or self.prefetch:
             yield from self._in_threads(stream, seed)
         else:
-            for what, positions in stream:
-                yield self._made(what, positions, seed)
+            for selected, positions in stream:
+                yield self._augmented(selected, positions, seed)
 
     def batches_of_worker(self, stride: int, first: int, order: tuple[int, ...]) -> Iterator[Batch]:
-        """Every `stride`-th of the batches, made in this process alone.
+        """The batches of a worker process: every `stride`-th one, prepared in this process alone.
 
-        For those who start processes of their own: all of these read all records, and each decodes
+        For readers that start their own workers: each worker reads all records and decodes those of
         its batches.
 
         Args:
-            stride: how many processes share the batches.
-            first: number of this one, from 0.
+            stride: number of workers.
+            first: number of this worker, from 0.
             order: batch, seed, rank, size and first step, as `training_batches` takes them.
         """
         seed = order[1]
-        for what, positions in self._stream(*order, stride=stride, offset=first):
-            inputs, targets = self._made(what, positions, seed)
+        for selected, positions in self._stream(*order, stride=stride, offset=first):
+            inputs, targets = self._augmented(selected, positions, seed)
             if self.encoded:
                 inputs = self._decoded(inputs, positions, seed)
             yield inputs, targets
 
     def __getstate__(self) -> dict[str, Any]:
-        """For processes of others, which read the dataset themselves."""
+        """The state for worker processes, which read the dataset themselves."""
         module = self.text and self.text.__name__
         return vars(self) | {"text": module, "_rows": {}, "_processes": None}
 
@@ -98,10 +98,10 @@ class Stored(Converted):
             yield from batches
             return
         first = 0
-        for words, _ in batches:
-            positions = np.arange(first, first + len(words))
-            yield self.text.masked(words, positions, self.text.HELD_OUT_SEED, self.mask)
-            first += len(words)
+        for tokens, _ in batches:
+            positions = np.arange(first, first + len(tokens))
+            yield self.text.masked(tokens, positions, self.text.HELD_OUT_SEED, self.mask)
+            first += len(tokens)
 
     def _held_out(self, batch):
         if self.streamed:
@@ -120,13 +120,13 @@ class Stored(Converted):
         yield from self._in_processes(((encoded, 0, None), targets) for encoded, targets in batches)
 
     def close(self) -> None:
-        """End the processes that decode."""
+        """Stop the worker processes."""
         if self._processes:
             self._processes.shutdown(wait=False, cancel_futures=True)
             self._processes = None
 
     def _stream(self, batch, seed, rank, size, first_step, *, stride=1, offset=0):
-        """(what, positions) of each batch; what is for `_taken`: numbers of items, or records."""
+        """(selected, positions) of each batch; `selected` are numbers of items, or records."""
         if self.in_memory:
             for step in itertools.count(first_step + offset, stride):
                 positions = positions_of(step, batch, rank, size)
@@ -142,7 +142,7 @@ class Stored(Converted):
             yield payloads, np.asarray(positions, np.int64)
 
     def _share(self, rank, size):
-        """The first record of a process's share in an epoch, and the one after its last."""
+        """The bounds of a process's share of an epoch's records: first, and last + 1."""
         total = self.records("train")
         return total * rank // size, total * (rank + 1) // size
 
@@ -156,28 +156,28 @@ class Stored(Converted):
             )
         return indices
 
-    def _taken(self, what):
-        """(inputs, targets) of a batch as they are kept; photographs are encoded."""
-        return self._take(what) if self.in_memory else records.parsed(self, what)
+    def _load(self, selected):
+        """(inputs, targets) of a batch without augmentation; photographs stay encoded."""
+        return self._take(selected) if self.in_memory else records.parsed(self, selected)
 
-    def _made(self, what, positions, seed):
-        """(inputs, targets) of a batch, varied; photographs are left encoded."""
-        inputs, targets = self._taken(what)
+    def _augmented(self, selected, positions, seed):
+        """(inputs, targets) of a batch with augmentation; photographs stay encoded."""
+        inputs, targets = self._load(selected)
         if self.mask is not None:
             return self.text.masked(inputs, positions, seed, self.mask)
-        if self.variation == "shift_flip":
+        if self.augmentation == "shift_flip":
             return pictures.shifted(inputs, seed, positions), targets
         return inputs, targets
 
     def _decoded(self, encoded, positions, seed):
-        """Photographs as training takes them, decoded in this process."""
+        """Photographs with augmentation, decoded in this process."""
         height, width = self.item_shape[:2]
-        random = positions.tolist() if self.variation == "crop_flip" else None
+        random = positions.tolist() if self.augmentation == "crop_flip" else None
         return _decode(encoded, seed, random, (height, width))
 
     @functools.cached_property
     def _take(self):
-        """A function that gives (inputs, targets) of training items in memory by their numbers."""
+        """A function from numbers of training items in memory to their (inputs, targets)."""
         if self.streamed:
             row, length = self.row("train"), self.item_shape[0]
             return lambda indices: self.text.windows(row, indices, length)
@@ -194,10 +194,10 @@ class Stored(Converted):
         return take
 
     def _epoch(self, epoch, seed, start, end, read=records.payloads):
-        """(record, position) of the share of one process in an epoch.
+        """(record, position) of one process's share of an epoch.
 
         Args:
-            read: (path, first, end) -> what is given of these records of a shard.
+            read: (path, first, end) -> an iterator over these records of a shard, or their numbers.
         """
         shards, before, parts = self.shards("train"), 0, []
         for number in random_numbers.permutation(len(shards), seed, epoch):
@@ -215,31 +215,31 @@ class Stored(Converted):
 
     @property
     def _ahead(self):
-        """How many batches are begun before they are asked for, where that is not done at once."""
+        """Number of batches that threads or workers prepare ahead."""
         return BATCHES_AHEAD if self.prefetch is None else self.prefetch
 
     def _in_threads(self, stream, seed):
-        """Batches of arrays in order; threads begin some of them before they are asked for."""
-        begun: collections.deque[Future] = collections.deque()
+        """Batches of arrays in order; threads prepare some of them ahead."""
+        pending: collections.deque[Future] = collections.deque()
         with ThreadPoolExecutor(self.workers or 1) as threads:
-            for what, positions in stream:
-                begun.append(threads.submit(self._made, what, positions, seed))
-                if len(begun) > self._ahead:
-                    yield begun.popleft().result()
+            for selected, positions in stream:
+                pending.append(threads.submit(self._augmented, selected, positions, seed))
+                if len(pending) > self._ahead:
+                    yield pending.popleft().result()
 
     def _in_processes(self, work: Iterator[tuple[tuple, np.ndarray]]) -> Iterator[Batch]:
-        """Decoded batches in order; the workers begin some of them before they are asked for."""
-        begun: collections.deque[tuple[list[Future], np.ndarray]] = collections.deque()
+        """Decoded batches in order; worker processes decode some of them ahead."""
+        pending: collections.deque[tuple[list[Future], np.ndarray]] = collections.deque()
         while True:
-            for job, targets in itertools.islice(work, 1 + self._ahead - len(begun)):
-                begun.append((self._begin(*job), targets))
-            if not begun:
+            for job, targets in itertools.islice(work, 1 + self._ahead - len(pending)):
+                pending.append((self._submit(*job), targets))
+            if not pending:
                 return
-            parts, targets = begun.popleft()
+            parts, targets = pending.popleft()
             yield np.concatenate([part.result() for part in parts]), targets
 
-    def _begin(self, encoded, seed, positions):
-        """Start decoding images, a part in each worker."""
+    def _submit(self, encoded, seed, positions):
+        """Start decoding the images of a batch, a part in each worker."""
         count = self.workers or limits.usable_threads()
         if self._processes is None:
             self._processes = ProcessPoolExecutor(
@@ -262,26 +262,26 @@ class Stored(Converted):
 
 
 def _decode(encoded: list[bytes], seed: int, positions: Any, size: tuple[int, int]) -> np.ndarray:
-    """In a worker: random crops of images, or central ones where there are no positions."""
+    """Runs in a worker: random crops of images, or central ones if `positions` is None."""
     if positions is None:
         return pictures.centred(encoded, size)
     return pictures.cropped(encoded, seed, positions, size)
 
 
 def initialize_worker(parent: int) -> None:
-    """In a worker: ignore signals, which the trainer handles, and end when the trainer ends."""
+    """Runs in a worker: ignore signals, which the trainer handles, and end with the trainer."""
     ignore_signals()
     orphans.end_with_parent(parent, signal.SIGKILL)
 
 
 def ignore_signals() -> None:
-    """Ignore those that a launcher sends to all processes of a run, for the trainer to handle."""
+    """Ignore the signals that a launcher sends to all processes; the trainer handles them."""
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
 
 
 def positions_of(step: int, batch: int, rank: int, size: int) -> np.ndarray:
-    """Where in the endless order the items of a process's step are that are kept in memory."""
+    """The positions in the endless order of a process's items in a step, if kept in memory."""
     return step * batch * size + rank + size * np.arange(batch, dtype=np.int64)
 
 

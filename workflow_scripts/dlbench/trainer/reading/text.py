@@ -1,15 +1,15 @@
-"""Text: windows of any length, cut from one row of tokens, and which of their tokens are masked.
+"""Text: windows of any length, cut from one sequence of tokens, and the masking of their tokens.
 
-Items do not overlap. A window is an item and one token more, the target of the item's last token;
-it is the first token of the next window, too. Tokens after the last whole window are left out.
+Items do not overlap. A window is an item and one more token, the target of the item's last token,
+which is also the first token of the next window. Tokens after the last whole window are left out.
 
-For models that learn masked tokens, some are masked:
+For masked language models some tokens are masked:
 
 - J. Devlin et al. (2019). BERT. NAACL, arXiv:1810.04805, section 3.1 and appendix A.1: 15 % of the
-  places are chosen; 80 % of these show a mask, 10 % another token and 10 % the token itself; the
-  loss is that of the chosen places.
-- Here each window has the same number of chosen places, so that all windows weigh alike. Which ones
-  follows from the seed and the position of the window alone, as the order of items does.
+  tokens are chosen; 80 % of these are replaced by a mask, 10 % by another token, and 10 % stay; the
+  loss is that of the chosen ones.
+- Here each window has the same number of chosen tokens, so that all windows have equal weight. The
+  choice follows from the seed and the position of the window alone, as the order of items does.
 
 tensorflow/pipelines.py computes the same. Tasks of text name this file, so that a change of it
 trains runs on text again, and no others.
@@ -25,10 +25,10 @@ from dlbench.common import tfrecord
 from dlbench.trainer.reading import random_numbers
 
 SHARE = 0.15
-IGNORED = -1  # the target of a place that is not masked
+IGNORED = -1  # the target of a token that is not masked
 HELD_OUT_SEED = 0
 NUMBERS, ROUNDS = 1 << 40, 12  # as for the order of items
-WORD = 2  # the third word of the seed; others vary and order items
+WORD = 2  # the third word of the seed; other values are for the order and the augmentation of items
 
 
 def load(name: str, paths: Iterable[Path], dtype: str) -> np.ndarray:
@@ -40,7 +40,7 @@ def load(name: str, paths: Iterable[Path], dtype: str) -> np.ndarray:
         dtype: of a token.
 
     Raises:
-        Error: a record is no piece of text, or one is missing.
+        Error: a record is not a piece of text, or one is missing.
     """
     pieces = {}
     for path in paths:
@@ -57,7 +57,7 @@ def load(name: str, paths: Iterable[Path], dtype: str) -> np.ndarray:
 
 
 def count(tokens: int, length: int) -> int:
-    """How many items of `length` tokens a text has.
+    """Number of items of `length` tokens in a text.
 
     >>> count(tokens=9, length=4), count(tokens=8, length=4)
     (2, 1)
@@ -72,36 +72,36 @@ def windows(tokens: np.ndarray, indices: np.ndarray, length: int) -> tuple[np.nd
     [[4, 5, 6, 7], [0, 1, 2, 3]]
     """
     places = indices[:, None] * length + np.arange(length + 1)
-    words = tokens[places].astype(np.int32)
-    return words[:, :-1], words[:, 1:]
+    window_tokens = tokens[places].astype(np.int32)
+    return window_tokens[:, :-1], window_tokens[:, 1:]
 
 
-def places(length: int) -> int:
-    """How many places of an item of so many tokens are chosen for masking.
+def masked_count(length: int) -> int:
+    """Number of tokens that are chosen for masking in an item of `length` tokens.
 
-    >>> places(128), places(2)
+    >>> masked_count(128), masked_count(2)
     (19, 1)
     """
     return max(1, round(SHARE * length))
 
 
 def masked(
-    words: np.ndarray, positions: np.ndarray, seed: int, mask: int
+    tokens: np.ndarray, positions: np.ndarray, seed: int, mask: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Items with some tokens masked; targets are their true tokens, and IGNORED at other places.
+    """Mask some tokens of items. Targets are the true tokens there, and IGNORED elsewhere.
 
     Args:
-        words: (items, tokens), int32.
+        tokens: (items, tokens), int32.
         positions: of the items in the endless order.
-        mask: the token of a mask; tokens that replace others are below it.
+        mask: the mask token; tokens that replace others are below it.
     """
-    length = words.shape[1]
+    length = tokens.shape[1]
     numbers = positions[:, None] * length + np.arange(length)
     drawn = random_numbers.shuffled_places(numbers.ravel(), (seed, 0, WORD), NUMBERS - 1, ROUNDS)
-    drawn = drawn.reshape(words.shape)
+    drawn = drawn.reshape(tokens.shape)
     ranks = drawn.argsort(1, kind="stable").argsort(1, kind="stable")
-    taken = ranks < places(length)
+    chosen = ranks < masked_count(length)
     kind = drawn % 10
-    shown = np.where(kind < 8, mask, np.where(kind == 8, drawn // 10 % mask, words))
-    inputs = np.where(taken, shown, words).astype(np.int32)
-    return inputs, np.where(taken, words, IGNORED).astype(np.int32)
+    replaced = np.where(kind < 8, mask, np.where(kind == 8, drawn // 10 % mask, tokens))
+    inputs = np.where(chosen, replaced, tokens).astype(np.int32)
+    return inputs, np.where(chosen, tokens, IGNORED).astype(np.int32)

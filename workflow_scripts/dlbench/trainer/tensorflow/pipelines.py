@@ -138,7 +138,7 @@ class Data(Converted):
         )
 
     def _taker(self):
-        """A function that returns (inputs, targets) of training items in memory by their numbers."""
+        """A function from numbers of training items in memory to their (inputs, targets)."""
         if self.streamed:
             row = tf.constant(self.row("train"))
             return lambda indices: self._windows(row, indices)

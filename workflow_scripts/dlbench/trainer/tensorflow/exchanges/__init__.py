@@ -1,4 +1,4 @@
-"""The collectives by which strategies reduce gradients, one file each, for baselines without a model.
+"""The collectives by which strategies reduce gradients, one file each, for baselines.
 
 A file has the name of its strategy and defines
     all_reduce(strategy, elements): a calibration.Repeat that sums `elements` float32 values over
