@@ -59,7 +59,7 @@ def test_a_batch_by_its_number_is_the_one_that_our_own_reader_comes_to(
     expected = list(itertools.islice(Stored(images, cache=cache).training_batches(*order), 24))
     mine = pickle.loads(pickle.dumps(Grained(images, cache=cache)))  # as workers get it
     for number in (0, 1, 23, 5, 22, 6):
-        found = mine.at(number, order)
+        found = mine.batch_at(number, order)
         assert [part.tolist() for part in found] == [part.tolist() for part in expected[number]]
 
 
@@ -76,7 +76,7 @@ def test_windows_of_a_text_and_their_masks_are_the_same(tmp_path):
     ours, mine = (kind(folder, tokens=TOKENS, text=text) for kind in (Stored, Grained))
     ours.mask = mine.mask = 250
     expected = list(itertools.islice(ours.training_batches(*order), 9))
-    found = pickle.loads(pickle.dumps(mine)).at(8, order)
+    found = pickle.loads(pickle.dumps(mine)).batch_at(8, order)
     assert [part.tolist() for part in found] == [part.tolist() for part in expected[8]]
 
 
@@ -86,7 +86,7 @@ def test_only_the_records_of_a_batch_are_read(images, monkeypatch):
         records, "payload_at", lambda *words: read.append(words) or payload_at(*words)
     )
     data = Grained(images, cache="none")
-    data.at(3, (8, 1, 0, 1, 0))
+    data.batch_at(3, (8, 1, 0, 1, 0))
     assert len(read) == 8
 
 
@@ -99,7 +99,7 @@ def test_a_damaged_record_is_named_with_its_shard_and_place(images):
     data = Grained(images, cache="none")
     with pytest.raises(tfrecord.RecordError, match=f"00002-of-00005 from byte {place} on: .*sum"):
         for number in range(11):
-            data.at(number, (8, 1, 0, 1, 0))
+            data.batch_at(number, (8, 1, 0, 1, 0))
 
 
 def test_a_shard_that_is_cut_off_is_named(images):
@@ -108,7 +108,7 @@ def test_a_shard_that_is_cut_off_is_named(images):
     data = Grained(images, cache="none")
     with pytest.raises(tfrecord.CutOffError, match="train-00004-of-00005: expected 25 records"):
         for number in range(11):
-            data.at(number, (8, 1, 0, 1, 0))
+            data.batch_at(number, (8, 1, 0, 1, 0))
 
 
 def test_without_grain_it_is_said_what_installs_it(images, monkeypatch):

@@ -51,9 +51,9 @@ def test_a_run_that_names_no_reader_has_the_usual_one_of_its_framework(fields, r
             {"input_workers": 2, "dataset": "synthetic"},
             "input_workers is about reading, and dataset synthetic has nothing to read",
         ),
-        (TORCH | {"prefetch": 0}, "each worker of input torch makes at least one batch ahead"),
-        (GRAIN | {"prefetch": 0}, "each worker of input grain makes at least one batch ahead"),
-        ({"page_cache": "cold", "copies_per_node": 2}, "page_cache cold is of one copy"),
+        (TORCH | {"prefetch": 0}, "each worker of input torch prepares at least one batch ahead"),
+        (GRAIN | {"prefetch": 0}, "each worker of input grain prepares at least one batch ahead"),
+        ({"page_cache": "cold", "copies_per_node": 2}, "page_cache cold needs copies_per_node 1"),
         (
             {"page_cache": "warm", "strategy": "parameter_server", "launcher": "local"},
             "those of strategy parameter_server do not",

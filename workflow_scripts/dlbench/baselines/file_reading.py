@@ -29,8 +29,8 @@ def rows(folder: Path, size_bytes: int = SIZE_BYTES) -> Iterator[dict[str, Any]]
         os.fsync(file.fileno())
         cold, warm, cached_share = [], [], 0.0
         for _ in range(ROUNDS):
-            page_cache.forget(file.fileno())
-            cached_share = max(cached_share, page_cache.kept_share(file.fileno()))
+            page_cache.drop(file.fileno())
+            cached_share = max(cached_share, page_cache.cached_share(file.fileno()))
             cold.append(_read_s(file.name))
             warm.append(_read_s(file.name))
     if cached_share > MAX_CACHED:

@@ -50,7 +50,7 @@ class Converted:
         reader: how a record is read, as the manifest has it.
         encoded: whether images are JPEGs.
         streamed: whether the dataset is one sequence of tokens, cut into items when it is read.
-        variation: the augmentation of training items; None if there is none.
+        augmentation: the augmentation of training items; None if there is none.
         mask: the token that replaces masked tokens; None where none are masked.
         in_memory: whether the training items are kept in memory.
         text, workers, prefetch: as given.
@@ -76,7 +76,7 @@ class Converted:
         self._place = Path(self.manifest.get("folder", folder))
         self.reader: dict[str, Any] = self.manifest["reader"]
         self.encoded = self.reader["encoding"] == "jpeg"
-        self.variation: str | None = self.reader.get("augmentation") if augment else None
+        self.augmentation: str | None = self.reader.get("augmentation") if augment else None
         self.streamed = self.reader["encoding"] == "stream"
         shape = image_shape if self.encoded else self.reader.get("shape", (tokens,))
         self.item_shape: tuple[int, ...] = tuple(shape or ())

@@ -39,11 +39,11 @@ class InputEngine(engine.Engine):
         """Nothing."""
 
     def begin(self, first: int) -> None:
-        self._batches = self._own.host_batches(first)
+        self._batches = self._inner.host_batches(first)
         next(self._batches)
 
     def host_batches(self, first: int) -> Iterator[Any]:
-        return self._own.host_batches(first)
+        return self._inner.host_batches(first)
 
     def trace(self) -> None:
         """Nothing."""
@@ -65,7 +65,7 @@ class InputEngine(engine.Engine):
         return ModelFlops(None, None, ["mode input has no model"])
 
     def peak_memory(self) -> device_memory.Peak:
-        return self._own.peak_memory()
+        return self._inner.peak_memory()
 
     def checkpoint_state(self) -> CheckpointState:
         return CheckpointState({}, {})  # the position in the data follows from the step
@@ -74,16 +74,16 @@ class InputEngine(engine.Engine):
         return []
 
     def gpu_name(self) -> str:
-        return self._own.gpu_name()
+        return self._inner.gpu_name()
 
     def versions(self) -> dict[str, str]:
-        return self._own.versions()
+        return self._inner.versions()
 
     def kernels(self) -> Kernels:
-        return self._own.kernels()
+        return self._inner.kernels()
 
     def profile(self, work: Callable[[], None], folder: Path) -> list[dict[str, Any]]:
         raise NotImplementedError("mode input computes nothing")
 
     def build_facts(self) -> dict[str, Any]:
-        return self._own.build_facts()
+        return self._inner.build_facts()

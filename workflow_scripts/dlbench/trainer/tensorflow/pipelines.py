@@ -127,7 +127,7 @@ class Data(Converted):
         batches = tf.data.Dataset.range(first, tf.int64.max, size).batch(batch)
         if not self.encoded:
             return batches.map(
-                lambda positions: self._varied(items(positions), seed, positions),
+                lambda positions: self._augmented(items(positions), seed, positions),
                 num_parallel_calls=self.workers or 1,
             )
         return (
@@ -217,7 +217,7 @@ class Data(Converted):
                 num_parallel_calls=self.workers or tf.data.AUTOTUNE,
             ).batch(batch, drop_remainder=True)
         return stream.batch(batch, drop_remainder=True).map(
-            lambda records, positions: self._varied(self._parsed(records), seed, positions),
+            lambda records, positions: self._augmented(self._parsed(records), seed, positions),
             num_parallel_calls=self.workers,
         )
 
@@ -245,12 +245,12 @@ class Data(Converted):
             return images, tf.reshape(masks, (-1, *self.reader["mask"]))
         return images, tf.cast(parsed[target] - self.reader["first_label"], tf.int32)
 
-    def _varied(self, items, seed, positions):
+    def _augmented(self, items, seed, positions):
         """A batch of small images, randomly shifted and mirrored if the dataset is augmented so."""
         images, targets = items
         if self.mask is not None:
             return self._masked(images, positions, seed)
-        if self.variation != "shift_flip":
+        if self.augmentation != "shift_flip":
             return images, targets
         height, width, _ = self.item_shape
         places = 2 * SHIFT_PIXELS + 1
@@ -281,7 +281,7 @@ class Data(Converted):
         """(encoded, label, position) to (image, label): only a random crop is decoded."""
 
         def crop(encoded, label, position):
-            if self.variation != "crop_flip":
+            if self.augmentation != "crop_flip":
                 return self._centre(encoded), label
             item_seed = tf.stack([tf.cast(seed, tf.int64), position])
             begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
