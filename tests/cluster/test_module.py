@@ -24,7 +24,7 @@ def finished(slurm, tmp_path_factory):
     (scratch.folder / "site.yaml").write_text(yaml.safe_dump({"site": FACTS}))
     scratch.edit('"echo $(uname -n) in', '"echo $SLURM_JOB_ID in')
     before = jobs(slurm)
-    scratch.said = scratch.succeed(*PROFILES)
+    scratch.output = scratch.succeed(*PROFILES)
     scratch.submitted = jobs(slurm) - before
     return scratch
 

@@ -51,7 +51,7 @@ def across_nodes(slurm, tmp_path_factory):
     campaign.variables = {**slurm.variables, "HOME": str(folder)}
     site(campaign)
     campaign.configure(matrix=NODES, figures=["scaling"])
-    campaign.said = campaign.succeed("--profile", "slurm")
+    campaign.output = campaign.succeed("--profile", "slurm")
     return campaign
 
 

@@ -214,7 +214,7 @@ def test_the_bytes_that_are_stated_are_those_of_the_collectives_in_a_trace(
 ):
     how = {**PYTORCH.fields, **FSDP, "launcher": "torchrun", "dataset": "synthetic"}
     run = Run(**{**how, "batch_per_device": 2, "steps": 3, "precision": precision, **fields})
-    for said in ranks.said(torch, EXCHANGED, run.flags()):
+    for said in ranks.outputs(torch, EXCHANGED, run.flags()):
         traced = said.partition("exchanged ")[2].split()
         assert traced[:2] == traced[2:], said
         assert int(traced[0]) > 0, said

@@ -261,7 +261,7 @@ strategy.leave()
 def ranks_of(torch, meeting_s, exchange_s, started=(0, 1)):
     """What two ranks say of which the second comes to an exchange 3 s after the first."""
     words = [meeting_s, exchange_s, *dataclasses.replace(RUN, **TORCHRUN).flags()]
-    return ranks.said(torch, LATE, words, started)
+    return ranks.outputs(torch, LATE, words, started)
 
 
 def test_a_rank_waits_for_another_as_long_as_a_run_may_take(torch):

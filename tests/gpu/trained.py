@@ -28,7 +28,7 @@ class Trained:
 
     run: Run
     code: int
-    said: str
+    output: str
     log: Path
 
     def events(self, kind: str) -> list[dict[str, Any]]:
@@ -56,7 +56,7 @@ class Trained:
 
     def why(self) -> str:
         """The end of what it said."""
-        return " ".join(self.said.split())[-300:]
+        return " ".join(self.output.split())[-300:]
 
 
 def new_log() -> Path:

@@ -14,7 +14,7 @@ import yaml
 
 from dlbench.tables import table_names
 from support.campaigns.campaign import STUDY, Campaign
-from support.campaigns.killed_workflows import kept, processes, started, wait_for
+from support.campaigns.killed_workflows import finished_files, processes, started, wait_for
 
 ARCHIVE = "results/archive.zip"
 
@@ -120,7 +120,7 @@ def test_a_run_more_makes_another_archive(campaign):
 def test_an_archive_whose_writing_was_killed_is_written_again_and_whole(campaign):
     campaign.succeed("report")
     chance = random.Random(1)
-    before = kept(campaign)
+    before = finished_files(campaign)
     for _ in range(2):
         with started(campaign, "archive") as workflow:
             pids = wait_for(
@@ -135,6 +135,6 @@ def test_an_archive_whose_writing_was_killed_is_written_again_and_whole(campaign
         if (campaign.folder / ARCHIVE).exists():
             program(campaign, "verify_archive.py", ARCHIVE)
             (campaign.folder / ARCHIVE).unlink()
-    assert kept(campaign) == before
+    assert finished_files(campaign) == before
     campaign.succeed("archive")
     assert "3 runs; SHA-256" in program(campaign, "verify_archive.py", ARCHIVE)

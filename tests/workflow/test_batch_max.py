@@ -48,7 +48,7 @@ def searched(tmp_path_factory, trained):
     """A campaign that found its largest batch and trained its runs."""
     campaign = trained.copied(tmp_path_factory.mktemp("searched") / "project")
     ask(campaign)
-    campaign.said = campaign.succeed()
+    campaign.output = campaign.succeed()
     return campaign
 
 
@@ -115,7 +115,7 @@ def test_before_the_search_a_dry_run_and_the_status_name_it_and_tables_wait_for_
     (search,) = campaign.scheduled()["find_batch"]
     after = {"list_records", "collect_runs", "draw_figure"}
     assert set(campaign.scheduled()) <= {"find_batch", "make_environment"} | after
-    assert "largest batch of wide synthetic, single on 1 device" in campaign.said
+    assert "largest batch of wide synthetic, single on 1 device" in campaign.output
     status = subprocess.run(
         [sys.executable, "workflow_scripts/status.py", "--json"],
         cwd=campaign.folder, text=True, check=True, stdout=subprocess.PIPE,

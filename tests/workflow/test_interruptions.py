@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from dlbench.log.event_fields import ENDED_WELL
-from support.campaigns.killed_workflows import PATIENCE_S, kept, processes, started, wait_for
+from support.campaigns.killed_workflows import PATIENCE_S, finished_files, processes, started, wait_for
 
 FIGURES = ["loss"]
 LENET5 = "workflow_scripts/dlbench/trainer/keras/models/convolutional/lenet5.py"
@@ -71,7 +71,7 @@ def test_a_program_that_is_killed_at_any_moment_costs_only_its_own_work(campaign
     chance, folder, pids = random.Random(program), campaign.folder, []
     for _ in range(5):  # on a busy machine one may be over before it is seen
         lose(campaign, gone)
-        before = kept(campaign)
+        before = finished_files(campaign)
         with started(campaign) as workflow:
             wait_for(lambda: processes(folder, program) or workflow.poll() is not None, program)
             pids = processes(folder, program)
@@ -99,7 +99,7 @@ def lose(campaign, gone):
 def test_a_workflow_that_is_killed_again_and_again_completes_in_the_end(campaign, seed):
     chance = random.Random(seed)
     forget(campaign, "cnn12-", "lenet5-digits")
-    before = kept(campaign)
+    before = finished_files(campaign)
     for _ in range(3):
         with started(campaign) as workflow:
             time.sleep(chance.uniform(1.5, 9))
@@ -108,7 +108,7 @@ def test_a_workflow_that_is_killed_again_and_again_completes_in_the_end(campaign
                 os.kill(chance.choice(victims), signal.SIGKILL)
             time.sleep(chance.uniform(0, 1))
         assert {path: path.read_bytes() for path in before} == before
-        before |= kept(campaign)
+        before |= finished_files(campaign)
         said = doctor(campaign, "--repair")
         assert said.returncode in (0, 1), said.stderr
     completes(campaign, before)
@@ -137,7 +137,7 @@ def disk(campaign):
 @pytest.mark.parametrize("room_kib", [0, 8, 32])
 def test_on_a_full_disk_nothing_is_believed_that_was_not_written(campaign, disk, room_kib):
     forget(campaign, "lenet5-digits")
-    before = kept(campaign)
+    before = finished_files(campaign)
     filler = campaign.folder / "results/filler"
     found = os.statvfs(campaign.folder / "results")
     with contextlib.suppress(OSError), open(filler, "wb") as file:
@@ -145,7 +145,7 @@ def test_on_a_full_disk_nothing_is_believed_that_was_not_written(campaign, disk,
     finished = campaign.snakemake()
     assert finished.returncode != 0
     assert {path: path.read_bytes() for path in before} == before
-    for path in set(kept(campaign)) - set(before):  # where there was just room enough
+    for path in set(finished_files(campaign)) - set(before):  # where there was just room enough
         assert path.name != "run.json" or json.loads(path.read_text())["status"] in ENDED_WELL
     assert "disk: results: 0 MiB are free" in doctor(campaign).stdout
     filler.unlink()
@@ -155,7 +155,7 @@ def test_on_a_full_disk_nothing_is_believed_that_was_not_written(campaign, disk,
 
 def test_results_that_cannot_be_written_are_said_and_not_harmed(campaign, disk):
     forget(campaign, "lenet5-digits")
-    before = kept(campaign)
+    before = finished_files(campaign)
     assert disk("-o", "remount,ro").returncode == 0
     finished = campaign.snakemake()
     assert finished.returncode != 0
@@ -168,7 +168,7 @@ def test_results_that_cannot_be_written_are_said_and_not_harmed(campaign, disk):
 def test_a_second_workflow_in_the_same_folder_is_refused_and_harms_nothing(campaign):
     matrix = yaml.safe_load((campaign.folder / "config.yaml").read_text())["matrix"]
     campaign.configure(figures=FIGURES, matrix=[*matrix, LONG | {"steps": 20000}])
-    before = kept(campaign)
+    before = finished_files(campaign)
     with started(campaign) as workflow:
         (log,) = wait_for(lambda: logs_begun(campaign, before), "training")
         second = campaign.snakemake()
@@ -192,7 +192,7 @@ def test_a_log_that_was_cut_somewhere_is_read_or_trained_again_and_never_believe
     record = campaign.record("lenet5-digits")
     log = record.with_name("train.jsonl")
     whole = log.read_bytes()
-    others = {p: c for p, c in kept(campaign).items() if p.parent != log.parent}
+    others = {p: c for p, c in finished_files(campaign).items() if p.parent != log.parent}
     record.unlink()
     end = whole.index(b'{"event": "neighbours"')  # what comes after the end may be missing
     for length in (0, chance.randrange(end), end - 1):
@@ -203,7 +203,7 @@ def test_a_log_that_was_cut_somewhere_is_read_or_trained_again_and_never_believe
 
 def test_a_log_that_was_edited_stops_the_tables_and_the_next_start_trains_it_again(campaign):
     log = campaign.record("lenet5-digits").with_name("train.jsonl")
-    others = {p: c for p, c in kept(campaign).items() if p.parent != log.parent}
+    others = {p: c for p, c in finished_files(campaign).items() if p.parent != log.parent}
     log.write_bytes(log.read_bytes().replace(b'"warm_up": false', b'"warm_up":  true', 1))
     assert doctor(campaign).returncode == 0  # its size is as recorded
     assert "changed after its record was written" in doctor(campaign, "--content").stdout
@@ -268,7 +268,7 @@ def test_what_ends_before_its_first_step_is_no_result_and_is_trained_by_the_next
     assert (status, reason[:49]) == ("failed", "stopped at time_limit_s, 0.5 s; no step yet; last")
     assert len(list((fresh.folder / "results/runs" / run_id).glob("train.attempt*.jsonl"))) == 1
     assert fresh.scheduled()["train"] == [run_id]
-    assert f"measured nothing: {reason}" in fresh.said
+    assert f"measured nothing: {reason}" in fresh.output
     fresh.configure(**study)
     fresh.succeed()
     assert json.loads(fresh.record("lenet5").read_text())["status"] in ENDED_WELL

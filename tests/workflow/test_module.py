@@ -48,7 +48,7 @@ def finished(project):
     with (scratch.folder / "Snakefile").open("a") as file:
         file.write(HOOKS)
     scratch.edit('"echo $(uname -n)', '"echo $said $(uname -n)')
-    scratch.said = scratch.succeed(*ONE_JOB_AT_A_TIME)
+    scratch.output = scratch.succeed(*ONE_JOB_AT_A_TIME)
     return scratch
 
 
@@ -72,13 +72,13 @@ def test_their_shell_prefix_and_hooks_are_theirs(finished):
     """Ours would have ended the pipe's rules, and taken the place of theirs."""
     machine = (finished.folder / "analysis/machine.txt").read_text()
     assert machine.startswith("ours ") and machine.endswith("in the cellar\n")
-    assert finished.said.index("their start") < finished.said.index("their success")
-    assert "their error" not in finished.said
+    assert finished.output.index("their start") < finished.output.index("their success")
+    assert "their error" not in finished.output
 
 
 def test_a_start_of_what_is_done_does_nothing(scratch):
     assert scratch.scheduled(*ONE_JOB_AT_A_TIME) == {}
-    assert "no run to train" in scratch.said
+    assert "no run to train" in scratch.output
 
 
 def test_one_more_model_trains_its_run_only_and_a_damaged_log_is_put_aside_first(scratch):
@@ -113,8 +113,8 @@ def test_a_rule_of_ours_may_be_changed_and_the_plan_is_said_once(scratch):
     )
     (run_id,) = scratch.scheduled(*BENCH, "--cores", "2")["dlbench_train"]
     assert run_id.startswith("lenet5-synthetic-b8")
-    assert scratch.said.count("1 run to train: not trained yet") == 1
-    assert re.search(r"rule dlbench_train:(\n    .*)*\n    threads: 2", scratch.said)
+    assert scratch.output.count("1 run to train: not trained yet") == 1
+    assert re.search(r"rule dlbench_train:(\n    .*)*\n    threads: 2", scratch.output)
 
 
 def test_the_module_alone_has_our_names_and_our_default_target(scratch):

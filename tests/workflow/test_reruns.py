@@ -193,9 +193,9 @@ def test_runs_added_later_come_with_sentinels_which_no_later_start_trains_again(
     assert re.search(
         r"^sentinels: 2 runs repeat finished ones among the new, about \S+ node-hours, \d+% of "
         r"the session: lenet5 synthetic batch 4, single on 1 device \(2 repeats\)$",
-        fresh.said,
+        fresh.output,
         re.MULTILINE,
-    ), fresh.said
+    ), fresh.output
     assert sessions(fresh) == begun
     fresh.succeed()
     assert fresh.ids() == sorted([*finished, *trained])
@@ -247,11 +247,11 @@ def test_what_stands_is_trained_again_where_it_is_forced(campaign):
     for words in (["--forcerun", "train"], ["--forceall"]):
         assert campaign.scheduled(*words)["train"] == campaign.ids(), words
         count = len(campaign.ids())
-        assert f"{count} runs to train again: the command line asks for it" in campaign.said
-        assert f"cost: {count} runs to train, about " in campaign.said
+        assert f"{count} runs to train again: the command line asks for it" in campaign.output
+        assert f"cost: {count} runs to train, about " in campaign.output
     one = campaign.record("cnn12-").relative_to(campaign.folder)
     assert campaign.scheduled("--force", str(one))["train"] == [one.parent.name]
-    assert "cost: 1 run to train, about " in campaign.said
+    assert "cost: 1 run to train, about " in campaign.output
 
 
 def test_a_fresh_clone_with_the_results_alone_trains_nothing(campaign, tmp_path):
@@ -290,7 +290,7 @@ def test_editing_code_trains_exactly_the_runs_that_execute_it(campaign, edited, 
     runs = trained_runs(campaign.scheduled())
     assert sorted("-".join(run.split("-")[:2]) for run in runs) == trains
     why = f"changed since it was trained: workflow_scripts/{edited}\n"
-    assert (why in campaign.said) == bool(trains), campaign.said
+    assert (why in campaign.output) == bool(trains), campaign.output
 
 
 def test_comments_and_docstrings_train_and_convert_nothing_again_and_a_number_does(campaign):
@@ -300,7 +300,7 @@ def test_comments_and_docstrings_train_and_convert_nothing_again_and_a_number_do
         (library / name).write_text(text.replace("\ndef ", "\n# new\ndef ") + "\n# changed\n")
     campaign.configure(figures=[])
     assert not {"train", "convert_dataset"} & set(campaign.scheduled())
-    assert "no run to train" in campaign.said
+    assert "no run to train" in campaign.output
     engine = library / "trainer/engine.py"
     text = engine.read_text()
     assert "BATCH = 256" in text and text.count("# new") > 5 and text.count("Changed. ") > 9
@@ -323,7 +323,7 @@ def test_a_change_of_what_is_only_described_trains_and_converts_nothing_again(ca
         with open(library / name, "a") as file:
             file.write("\nCHANGED = 1\n")
     assert set(campaign.scheduled()) <= AFTER_RUNS
-    assert "no run to train" in campaign.said
+    assert "no run to train" in campaign.output
     # A run more needs the data, which stands.
     campaign.configure(repeats=2)
     jobs = campaign.scheduled()

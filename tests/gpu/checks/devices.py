@@ -31,7 +31,7 @@ def selection(report, device, framework):
         with trained.variables(CUDA_VISIBLE_DEVICES="3"):
             run = _one(device._replace(kind="gpu"), framework)
         _expect_refused(report, run, "a machine without GPUs")
-        report.expect("CUDA_VISIBLE_DEVICES=3" in run.said, "it does not say what was visible")
+        report.expect("CUDA_VISIBLE_DEVICES=3" in run.output, "it does not say what was visible")
         raise NotPossible("no GPU here: only that it is refused was seen")
     uuid = device.gpus[0]
     number = _numbers(device)[0]
@@ -59,7 +59,7 @@ def selection(report, device, framework):
             run = _one(device, framework)
         _expect_refused(report, run, name)
         words = f"CUDA_VISIBLE_DEVICES={value}"
-        report.expect(words in run.said, f"{name}: what it says does not name {words}")
+        report.expect(words in run.output, f"{name}: what it says does not name {words}")
     more = len(device.gpus) + 1
     strategy = STRATEGIES[framework][0]
     run = _one(device, framework, devices_per_node=more, **strategy)
@@ -81,10 +81,10 @@ def _numbers(device):
 
 def _expect_refused(report, run, name):
     """Check that a run says in its last words, and not by an exception, what is wrong."""
-    last = (run.said.strip().splitlines() or [""])[-1]
+    last = (run.output.strip().splitlines() or [""])[-1]
     report.expect(run.code != 0, f"{name}: it trained")
     # JAX itself prints the exceptions of its plugins, before.
-    ours = next((line for line in run.said.splitlines() if line.startswith("failed: ")), last)
+    ours = next((line for line in run.output.splitlines() if line.startswith("failed: ")), last)
     report.expect(ours.startswith("failed: "), f"{name}: {run.why()}")
     report.number(f"{name}: refused with", ours[:300])
 

@@ -45,8 +45,8 @@ def precisions(report, device, framework):
         runs = dict(zip(hows, pool.map(one, hows.values()), strict=True))
     if not device.is_gpu:
         run = runs.pop("tf32")
-        report.expect(run.code != 0 and "CPU" in run.said, "tf32 is not refused on a CPU")
-        report.number("tf32: refused with", " ".join(run.said.split())[:200])
+        report.expect(run.code != 0 and "CPU" in run.output, "tf32 is not refused on a CPU")
+        report.number("tf32: refused with", " ".join(run.output.split())[:200])
     for name, run in runs.items():
         report.expect(run.code == 0, f"{name}: {run.why()}")
         report.expect(all(map(math.isfinite, run.losses)), f"{name}: a loss is no number")

@@ -48,7 +48,7 @@ class Campaign:
 
     def __init__(self, folder, variables=None):
         self.folder = folder
-        self.said = ""  # by the last dry run
+        self.output = ""  # by the last dry run
         self.variables = variables or {}  # of the environment, beside those there are
 
     @classmethod
@@ -123,7 +123,7 @@ class Campaign:
 
     def scheduled(self, *arguments):
         """What a dry run would do: rules mapped to the sorted values of their wildcards."""
-        output = self.said = self.succeed("-n", "--quiet", "progress", *arguments)
+        output = self.output = self.succeed("-n", "--quiet", "progress", *arguments)
         jobs = {}
         for block in re.split(r"^(?:(?:local)?rule|checkpoint) ", output, flags=re.MULTILINE)[1:]:
             wildcard = re.search(r"^    wildcards: \w+=(.*)$", block, re.MULTILINE)

@@ -52,7 +52,7 @@ def started(campaign, *arguments):
         wait_for(lambda: not processes(campaign.folder), "processes outlive their workflow")
 
 
-def kept(campaign):
+def finished_files(campaign):
     """Logs and records of the runs that are finished."""
     runs = campaign.folder / "results/runs"
     places = [path.parent for path in runs.glob("*/run.json")]

@@ -103,7 +103,7 @@ def program(name, script):
     Path("bin", name).chmod(0o755)
 
 
-def said():
+def recorded_output():
     return Path("said").read_text()
 
 

@@ -28,8 +28,8 @@ class Server(http.server.ThreadingHTTPServer):
         self.last_modified = None
         self.statuses = []  # answered to the first requests
         self.drop_after = None  # bytes of each answer, then the connection ends
-        self.knows_ranges = self.knows_if_range = self.says_length = True
-        self.says_bytes = None  # a wrong length
+        self.knows_ranges = self.knows_if_range = self.announces_length = True
+        self.announced_bytes = None  # a wrong length
         self.pause_s = 0  # after each 10 kB
         self.moved_to = None  # another address than its own
         self.before = lambda number: None  # called with the number of the request
@@ -66,9 +66,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             first, status = int(asked[1]), 206
             if first >= len(content):
                 return self._head(416, {"Content-Range": f"bytes */{len(content)}"})
-        size_bytes = len(content) if server.says_bytes is None else server.says_bytes
+        size_bytes = len(content) if server.announced_bytes is None else server.announced_bytes
         headers = {"Content-Type": server.content_type}
-        if server.says_length:
+        if server.announces_length:
             headers["Content-Length"] = size_bytes - first
         if status == 206:
             headers["Content-Range"] = f"bytes {first}-{size_bytes - 1}/{size_bytes}"
@@ -92,7 +92,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
 
-def left(path):
+def files_beside(path):
     """What lies beside `path`, the lock aside."""
     return sorted(p.name for p in path.parent.iterdir() if not p.name.endswith(".lock"))
 

@@ -11,13 +11,13 @@ class Kernel:
         self.busy_s, self.steal_s, self.elapsed_s = [0.0] * cpus, [0.0] * cpus, 0.0
         self.last = 0
         self.write("proc/self/mountinfo", "22 27 0:21 / /proc rw - proc proc rw\n")
-        self.tell()
+        self.write_totals()
 
     def write(self, path, text):
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).write_text(text)
 
-    def tell(self):
+    def write_totals(self):
         """Write what is counted for the node."""
         lines = ["cpu 1 2 3 4 5 6 7 8 0 0"]
         for number, (busy, steal) in enumerate(zip(self.busy_s, self.steal_s, strict=True)):
@@ -41,7 +41,7 @@ class Kernel:
         io = {"rchar": 9, "read_bytes": 0, "write_bytes": 0, "cancelled_write_bytes": 0}
         self.write(f"{place}/io", "".join(f"{key}: {value}\n" for key, value in io.items()))
         self.last = max(self.last, pid)
-        self.tell()
+        self.write_totals()
 
     def end(self, pid):
         for path in (self.root / f"proc/{pid}").iterdir():

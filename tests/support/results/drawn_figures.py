@@ -5,7 +5,7 @@ import numpy as np
 from dlbench.drawing import styles
 
 
-def kept(monkeypatch):
+def saved_figures(monkeypatch):
     """A list of the figures that are saved from now on, which are laid out and not written."""
     figures = []
 

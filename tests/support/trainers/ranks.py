@@ -7,7 +7,7 @@ import subprocess
 from support.machines.paths import REPOSITORY
 
 
-def said(python, program, words, ranks=(0, 1)):
+def outputs(python, program, words, ranks=(0, 1)):
     """What each of two ranks prints; those that are not started are missing.
 
     Args:

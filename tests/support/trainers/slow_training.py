@@ -53,13 +53,13 @@ def _slow_tensorflow():
     from dlbench.trainer.tensorflow import pipelines, step
     from dlbench.trainer.tensorflow.losses import classification
 
-    varied, scaled, loss = pipelines.Data._varied, classification.scaled, classification.loss
+    varied, scaled, loss = pipelines.Data._augmented, classification.scaled, classification.loss
 
     def slow(self, *words):
         images, targets = varied(self, *words)
         return images, _through(lambda: time.sleep(SOURCE_S), targets)
 
-    pipelines.Data._varied = slow
+    pipelines.Data._augmented = slow
     # A step begins when it is called, with stored items once it has its batch.
     step.Step.__call__ = _begun_by(step.Step.__call__)
     classification.scaled = lambda images: scaled(_through(_begin_step, images))

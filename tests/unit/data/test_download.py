@@ -28,7 +28,7 @@ def test_a_file_arrives_whole_and_nothing_else_is_left(server, path):
     found = fetch_file([server.url()], path, len(CONTENT), SHA256, MD5)
     assert found == {"bytes": len(CONTENT), "sha256": SHA256, "url": server.url()}
     assert path.read_bytes() == CONTENT
-    assert left(path) == ["data.bin"]
+    assert files_beside(path) == ["data.bin"]
 
 
 def test_of_a_file_of_which_nothing_is_known_the_digest_is_returned(server, path):
@@ -54,7 +54,7 @@ def test_redirects_are_followed(server, path):
 
 
 def test_a_file_of_no_announced_length_arrives(server, path):
-    server.says_length = False
+    server.announces_length = False
     assert fetch_file([server.url()], path)["bytes"] == len(CONTENT)
 
 
@@ -126,7 +126,7 @@ def test_a_refusal_is_not_asked_again(server, path, status):
 
 
 def test_a_body_that_is_always_cut_short_is_given_up(server, path):
-    server.content, server.says_bytes = CONTENT[:-1], len(CONTENT)
+    server.content, server.announced_bytes = CONTENT[:-1], len(CONTENT)
     server.before = lambda number: setattr(server, "knows_ranges", False)
     with pytest.raises(DownloadError, match="given up at byte 999999 after 5 attempts"):
         fetch_file([server.url()], path, len(CONTENT), SHA256)
@@ -182,31 +182,31 @@ def test_a_server_that_breaks_before_the_first_byte_is_given_up(server, path):
 def test_a_file_of_the_wrong_length_is_refused_before_it_is_read(server, path):
     with pytest.raises(DownloadError, match="offers 1000000 bytes, expected 5"):
         fetch_file([server.url()], path, 5)
-    assert left(path) == []
+    assert files_beside(path) == []
 
 
 def test_a_server_that_sends_more_than_there_should_be_is_stopped(server, path):
-    server.says_length = False
+    server.announces_length = False
     with pytest.raises(DownloadError, match="sends more than the 500000 bytes expected"):
         fetch_file([server.url()], path, 500_000)
     assert path.with_name("data.bin.part").stat().st_size <= 500_000
 
 
 def test_a_body_longer_than_announced_is_refused(server, path):
-    server.says_bytes = len(CONTENT) - 7
+    server.announced_bytes = len(CONTENT) - 7
     with pytest.raises(DownloadError, match="sends more than the 999993 bytes that it announces"):
         fetch_file([server.url()], path)
     assert not path.exists()
 
 
-@pytest.mark.parametrize("says_length", [True, False])
+@pytest.mark.parametrize("announces_length", [True, False])
 def test_of_a_file_of_unpublished_size_a_limit_is_taken_that_a_dataset_may_raise(
-    server, path, says_length
+    server, path, announces_length
 ):
-    server.says_length = says_length
+    server.announces_length = announces_length
     with pytest.raises(DownloadError, match=r"more than the 500000 .* a greater `most_bytes`"):
         fetch_file([server.url()], path, sha256=SHA256, most_bytes=500_000)
-    assert server.bytes_served < len(CONTENT) or says_length
+    assert server.bytes_served < len(CONTENT) or announces_length
     assert not path.exists()
     assert fetch_file([server.url()], path, most_bytes=len(CONTENT))["sha256"] == SHA256
     path.unlink()
@@ -243,7 +243,7 @@ def test_another_file_is_kept_aside_and_both_digests_are_said(server, path):
         fetch_file([server.url()], path, len(CONTENT), SHA256, MD5)
     for words in (SHA256, there, MD5, hashlib.md5(server.content).hexdigest(), "damaged"):
         assert words in str(raised.value)
-    assert left(path) == ["data.bin.bad"]
+    assert files_beside(path) == ["data.bin.bad"]
     server.content, server.etag = CONTENT, '"v2"'
     fetch_file([server.url()], path, len(CONTENT), SHA256, MD5)
     assert path.read_bytes() == CONTENT
@@ -266,7 +266,7 @@ def test_a_page_is_refused_by_its_type(server, path, known):
     server.content_type = "text/html; charset=utf-8"
     with pytest.raises(DownloadError, match="an HTML page, not the file: a login"):
         fetch_file([server.url()], path, **known)
-    assert left(path) == []
+    assert files_beside(path) == []
 
 
 @pytest.mark.parametrize(("content", "what"), [(HTML, "HTML page"), (POINTER, "git-LFS pointer")])
@@ -351,7 +351,7 @@ def test_offline_still_reads_local_mirrors(tmp_path, path):
 
 
 def test_a_disk_that_is_too_small_is_said_before_anything_is_read(server, path):
-    server.says_bytes = 10 * shutil.disk_usage("/").total
+    server.announced_bytes = 10 * shutil.disk_usage("/").total
     with pytest.raises(DownloadError, match=r"needs \d+ bytes in .*, where \d+ are free"):
-        fetch_file([server.url()], path, most_bytes=server.says_bytes)
-    assert left(path) == []
+        fetch_file([server.url()], path, most_bytes=server.announced_bytes)
+    assert files_beside(path) == []

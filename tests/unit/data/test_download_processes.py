@@ -47,7 +47,7 @@ def test_after_a_kill_nothing_is_fetched_twice_but_one_buffer(server, path):
     wait_until(lambda: server.bytes_served > 300_000)
     child.kill()
     child.wait()
-    assert left(path) == ["data.bin.part", "data.bin.part.json"]
+    assert files_beside(path) == ["data.bin.part", "data.bin.part.json"]
     wait_until(lambda: not any("process_request" in t.name for t in threading.enumerate()))
     server.pause_s = 0
     fetch_file([server.url()], path, sha256=SHA256)

@@ -4,7 +4,7 @@ import pytest
 
 from dlbench.common import plugins
 from support.results import made_tables
-from support.results.drawn_figures import kept
+from support.results.drawn_figures import saved_figures
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def made(tmp_path_factory):
 @pytest.fixture
 def drawn(made, tmp_path, monkeypatch):
     """A function that draws a figure of a case and returns its axes."""
-    figures = kept(monkeypatch)
+    figures = saved_figures(monkeypatch)
 
     def draw(name, case):
         plugins.load("figures", name).draw(made(case), tmp_path / name)
@@ -36,7 +36,7 @@ def drawn(made, tmp_path, monkeypatch):
 @pytest.fixture
 def panels(tmp_path, monkeypatch):
     """A function that draws a figure of some runs and returns the axes that say what is along x."""
-    figures = kept(monkeypatch)
+    figures = saved_figures(monkeypatch)
 
     def draw(name, rows):
         tables = made_tables.write(tmp_path, rows, steps_each=0)

@@ -4,13 +4,13 @@ import pytest
 
 from dlbench.common import plugins
 from support.results import made_tables
-from support.results.drawn_figures import kept
+from support.results.drawn_figures import saved_figures
 
 
 @pytest.fixture
 def drawn(tmp_path, monkeypatch):
     """A function that draws the figure of some runs."""
-    figures = kept(monkeypatch)
+    figures = saved_figures(monkeypatch)
 
     def draw(rows):
         tables = made_tables.write(tmp_path, rows, steps_each=0)

@@ -7,7 +7,7 @@ from dlbench.analysis import expected_scaling
 from dlbench.common import plugins
 from dlbench.imports import import_baselines
 from support.results import made_baselines, made_tables
-from support.results.drawn_figures import has, kept, texts
+from support.results.drawn_figures import has, saved_figures, texts
 
 OTHER = {"hardware_sha256": "soft", "device_model": "Another CPU"}
 
@@ -15,7 +15,7 @@ OTHER = {"hardware_sha256": "soft", "device_model": "Another CPU"}
 @pytest.fixture
 def drawn(tmp_path, monkeypatch):
     """A function that draws the figure of some baselines and returns their table and its axes."""
-    figures = kept(monkeypatch)
+    figures = saved_figures(monkeypatch)
 
     def draw(*found):
         made_baselines.write(tmp_path, *found)
@@ -88,7 +88,7 @@ def scaling(tmp_path, monkeypatch, *found):
     tables = made_tables.write(tmp_path, rows, steps_each=0)
     if found:
         made_baselines.write(tmp_path, *found)
-    figures = kept(monkeypatch)
+    figures = saved_figures(monkeypatch)
     plugins.load("figures", "scaling").draw(tables, tmp_path / "scaling")
     return figures[0].axes
 

@@ -4,7 +4,7 @@ import pytest
 
 from dlbench.common import plugins
 from support.results import made_explanations, made_tables
-from support.results.drawn_figures import kept, texts
+from support.results.drawn_figures import saved_figures, texts
 
 OWN = made_explanations.runs(50.0, **made_explanations.TWO)
 PARTS = {"input": 5.0, "exchange": 10.0, "sharing": 1.0, "waits": -1.0, "computation": 35.0}
@@ -13,7 +13,7 @@ PARTS = {"input": 5.0, "exchange": 10.0, "sharing": 1.0, "waits": -1.0, "computa
 @pytest.fixture
 def drawn(tmp_path, monkeypatch):
     """A function that draws the figure of one condition and returns the figure."""
-    figures = kept(monkeypatch)
+    figures = saved_figures(monkeypatch)
 
     def draw(explained, runs=OWN):
         tables = made_tables.write(tmp_path, runs, steps_each=0)

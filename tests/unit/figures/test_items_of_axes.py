@@ -4,7 +4,7 @@ import pytest
 
 from dlbench.common import plugins
 from support.results import made_tables
-from support.results.drawn_figures import has, kept
+from support.results.drawn_figures import has, saved_figures
 
 TEXT = {"model": "lstm_ptb", "dataset": "ptb", "item_shape": "20"}
 
@@ -12,7 +12,7 @@ TEXT = {"model": "lstm_ptb", "dataset": "ptb", "item_shape": "20"}
 @pytest.fixture
 def drawn(tmp_path, monkeypatch):
     """A function that draws a figure of some runs and returns its axes."""
-    figures = kept(monkeypatch)
+    figures = saved_figures(monkeypatch)
 
     def draw(name, rows):
         tables = made_tables.write(tmp_path, rows, steps_each=0)

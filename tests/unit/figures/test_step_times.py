@@ -7,7 +7,7 @@ from support.results import drawn_figures, made_tables
 
 
 def figure_texts(tmp_path, monkeypatch, **changes):
-    figures = drawn_figures.kept(monkeypatch)
+    figures = drawn_figures.saved_figures(monkeypatch)
     rows = [row | changes for row in made_tables.study(repeats=2, strategy="single")]
     step_times.draw(made_tables.write(tmp_path, rows), tmp_path / "step_times")
     return drawn_figures.texts(figures[0].axes[0])

@@ -180,7 +180,7 @@ def test_skopeo_pulls_what_it_has_asked_the_digest_of(pushed):
     engine("skopeo", pushed)
     made = make("docker://site:5000/a/b:1.0")
     assert (made.kind, made.digest) == ("oci", pushed)
-    assert said().splitlines() == [
+    assert recorded_output().splitlines() == [
         "skopeo inspect --format={{.Digest}} docker://site:5000/a/b:1.0",
         f"skopeo copy docker://site:5000/a/b@{pushed} oci:results/images/x/oci:image",
     ]
@@ -193,7 +193,7 @@ def test_a_pinned_image_is_pulled_by_its_digest(pushed, how):
     made = make(f"docker://a@{pin}") if how == "name" else make("docker://a", digest=pin)
     # That of the list of architectures, which the registry knows it by.
     assert made.digest == pin
-    assert said() == f"skopeo copy docker://a@{pin} oci:results/images/x/oci:image\n"
+    assert recorded_output() == f"skopeo copy docker://a@{pin} oci:results/images/x/oci:image\n"
 
 
 def test_a_name_pinned_to_one_digest_and_a_key_to_another_is_refused(pushed):
@@ -206,7 +206,7 @@ def test_a_name_pinned_to_one_digest_and_a_key_to_another_is_refused(pushed):
 def test_without_skopeo_an_engine_pulls(pushed, name):
     engine(name)
     assert make("docker://a:1").digest == pushed
-    first, second = said().splitlines()
+    first, second = recorded_output().splitlines()
     assert first == f"{name} pull a:1"
     assert second == (
         "docker save --output=results/images/x/saved.tar a:1"
@@ -229,7 +229,7 @@ def test_an_engine_builds_with_the_base_and_the_binds_that_are_given(pushed):
     made = make("envs/train", base="debian:12", build_binds=["/ca che:/mnt"])
     assert made.digest == pushed
     assert made.image_id.startswith("build-")
-    build, push, remove = said().splitlines()
+    build, push, remove = recorded_output().splitlines()
     assert build == (
         "podman build --volume=/ca che:/mnt --build-arg=ENVIRONMENT=x "
         f"--build-arg=IMAGE_ID={made.image_id} --build-arg=BASE=debian:12 "
@@ -242,7 +242,7 @@ def test_an_engine_builds_with_the_base_and_the_binds_that_are_given(pushed):
 def test_a_base_that_is_a_file_is_given_as_an_archive(pushed):
     engine("podman")
     make("envs/train", base=archive("base.tar"))
-    assert f"--build-arg=BASE=oci-archive:{Path.cwd()}/base.tar" in said()
+    assert f"--build-arg=BASE=oci-archive:{Path.cwd()}/base.tar" in recorded_output()
 
 
 def test_two_builds_of_one_recipe_are_two_images(pushed):

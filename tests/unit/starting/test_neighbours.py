@@ -36,7 +36,7 @@ def watch(kernel, cpus=(0, 1, 2, 3), **how):
 def values(watch, kernel, elapsed_s, log=None):
     """What is said after so many seconds, however long this took."""
     kernel.elapsed_s += elapsed_s
-    kernel.tell()
+    kernel.write_totals()
     read, at_s = watch._read, watch._readings[0].at_s + elapsed_s
     watch._read = lambda: dataclasses.replace(read(), at_s=at_s)
     return watch.summarise(log or kernel.root / "absent.jsonl")

@@ -61,9 +61,9 @@ def prepare(folder: str | Path, state: str) -> dict[str, Any]:
         )
     if state == WARM and cached < LEAST_WARM:
         raise Error(
-            f"page_cache warm: {cached:.0%} of the {size / 1e9:.3g} GB of {data.name} are in memory "
-            "after they were read: expected all; choose page_cache as_found, or a node or a job "
-            "with more memory"
+            f"page_cache warm: {cached:.0%} of the {size / 1e9:.3g} GB of {data.name} are in "
+            "memory after they were read: expected all; choose page_cache as_found, or a node or a "
+            "job with more memory"
         )
     return facts | {"kept_before": before, "kept": cached}
 
