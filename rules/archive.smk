@@ -25,7 +25,7 @@ rule write_archive:
             "results/imports/{name}/runs.parquet", name=imported.names(STUDY)
         ),
         # All of the workflow is in it.
-        code=lambda w: [str(own_code.here(name)) for name in workflow_files()],
+        code=lambda w: [str(own_code.project_path(name)) for name in workflow_files()],
     output:
         "results/archive.zip",
     log:

@@ -35,7 +35,7 @@ OUR_PYTHON = (
     f"export PATH={escaped(shlex.quote(str(Path(sys.executable).parent)))}:$PATH; "
 )
 START = STRICT if STARTED.uses_conda else STRICT + OUR_PYTHON
-PROGRAMS = escaped(shlex.quote(str(own_code.here("workflow_scripts"))))
+PROGRAMS = escaped(shlex.quote(str(own_code.project_path("workflow_scripts"))))
 
 # A start chooses what it repeats of finished runs; its jobs must know the same runs.
 try:
@@ -52,7 +52,7 @@ except KeyboardInterrupt:
 STUDY = PLAN.study
 JOBS = submitting.Submitting(PLAN)
 # For the program by which our profiles submit jobs: where it is, and of which start they are.
-os.environ.update(DLBENCH_HOME=str(own_code.HOME), DLBENCH_PYTHON=sys.executable)
+os.environ.update(DLBENCH_HOME=str(own_code.PROJECT), DLBENCH_PYTHON=sys.executable)
 if PLAN.new_session:
     os.environ.update(DLBENCH_START=PLAN.new_session["id"])
 # For the container directive, whose arguments are the same for all rules.

@@ -52,11 +52,11 @@ sys.path.insert(0, str(own_folder(workflow.current_basedir) / "workflow_scripts"
 from dlbench.common import own_code
 
 # In our own folder `uv run` and conda have seen to them.
-if not own_code.at_home() and (missing := own_code.missing_packages()):
+if not own_code.in_project_folder() and (missing := own_code.missing_packages()):
     sys.exit(
         f"dlbench needs {', '.join(missing)}, which the Python of this Snakemake "
-        f"({sys.executable}) lacks: start it as `uv run --project {own_code.HOME} snakemake`, or "
-        f"install the dependencies of {own_code.HOME}/pyproject.toml beside it"
+        f"({sys.executable}) lacks: start it as `uv run --project {own_code.PROJECT} snakemake`, or "
+        f"install the dependencies of {own_code.PROJECT}/pyproject.toml beside it"
     )
 
 from dlbench import Error

@@ -6,7 +6,7 @@ Needs results/tables/ and results/figures/. Makes results/report.html. No part o
 LOOKS = [
     str(path)
     for room in ("pages", "report")
-    for path in sorted(own_code.here(f"workflow_scripts/dlbench/{room}").rglob("*.*"))
+    for path in sorted(own_code.project_path(f"workflow_scripts/dlbench/{room}").rglob("*.*"))
     if path.suffix in (".css", ".jinja", ".js")
 ]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dlbench.common import plugins
 from dlbench.common.command_line import run_program
-from dlbench.common.files import written_whole
+from dlbench.common.files import atomic_write
 from dlbench.report import build_report, report_html
 
 
@@ -24,7 +24,7 @@ def main():
     parser.add_argument("--output", default="results/report.html", type=Path)
     args = parser.parse_args()
     study = build_report.read(args.tables, args.runs, args.figures_folder, args.figures)
-    with written_whole(args.output) as part:
+    with atomic_write(args.output) as part:
         part.write_text(report_html.html_page(study), encoding="utf-8")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dlbench import Error
 from dlbench.common import flag_types
-from dlbench.common.files import written_whole
+from dlbench.common.files import atomic_write
 from dlbench.comparison import bounds, campaigns, compare_runs, comparison_page, plain
 from dlbench.pages import page_html, page_text
 
@@ -136,7 +136,7 @@ def _write_page(page, plain, args):
     if not args.output:
         sys.stdout.write(text)
         return
-    with written_whole(args.output) as part:
+    with atomic_write(args.output) as part:
         part.write_text(text, encoding="utf-8")
     print(f"{args.output}: {page.lead}", file=sys.stderr)
 

@@ -12,8 +12,14 @@ import time
 import pytest
 import yaml
 
-from dlbench.log.event_fields import ENDED_WELL
-from support.campaigns.killed_workflows import PATIENCE_S, finished_files, processes, started, wait_for
+from dlbench.log.event_fields import SUCCEEDED
+from support.campaigns.killed_workflows import (
+    PATIENCE_S,
+    finished_files,
+    processes,
+    started,
+    wait_for,
+)
 
 FIGURES = ["loss"]
 LENET5 = "workflow_scripts/dlbench/trainer/keras/models/convolutional/lenet5.py"
@@ -51,7 +57,7 @@ def completes(campaign, before):
     assert {path: path.read_bytes() for path in before} == before
     records = [json.loads(p.read_text()) for p in campaign.folder.glob("results/runs/*/run.json")]
     assert len(records) == len(campaign.ids())
-    assert {record["status"] for record in records} <= set(ENDED_WELL)
+    assert {record["status"] for record in records} <= set(SUCCEEDED)
     assert campaign.scheduled() == {}
     found = doctor(campaign, "--content", "--repair")
     assert found.returncode == 0, found.stdout + found.stderr
@@ -146,7 +152,7 @@ def test_on_a_full_disk_nothing_is_believed_that_was_not_written(campaign, disk,
     assert finished.returncode != 0
     assert {path: path.read_bytes() for path in before} == before
     for path in set(finished_files(campaign)) - set(before):  # where there was just room enough
-        assert path.name != "run.json" or json.loads(path.read_text())["status"] in ENDED_WELL
+        assert path.name != "run.json" or json.loads(path.read_text())["status"] in SUCCEEDED
     assert "disk: results: 0 MiB are free" in doctor(campaign).stdout
     filler.unlink()
     assert disk("-o", "remount,size=2g").returncode == 0
@@ -271,4 +277,4 @@ def test_what_ends_before_its_first_step_is_no_result_and_is_trained_by_the_next
     assert f"measured nothing: {reason}" in fresh.output
     fresh.configure(**study)
     fresh.succeed()
-    assert json.loads(fresh.record("lenet5").read_text())["status"] in ENDED_WELL
+    assert json.loads(fresh.record("lenet5").read_text())["status"] in SUCCEEDED

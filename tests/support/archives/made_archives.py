@@ -48,7 +48,7 @@ def archived():
 
 def forget():
     """Models and trainers of a study's own are known until another study is."""
-    plugins.use_folder("models")
+    plugins.add_user_folder("models")
     other_trainers.register({})
 
 

@@ -1,7 +1,7 @@
 """Python programs run to their end, without the seconds that importing their packages takes.
 
 A process of the same Python imports the packages once (forking.py). Each program is a fork of it:
-a process of its own, with its own words, folder, environment, output and exit code, in which
+a process of its own, with its own arguments, folder, environment, output and exit code, in which
 nothing but the imports is done already. What differs: its command line as others see it, and all
 of them have one seed of hashes. Where one of these is what a test is about, it starts a process.
 """
@@ -38,7 +38,7 @@ def run(
     """Run a Python program to its end, as subprocess.run does with text=True and its output kept.
 
     Args:
-        command: a Python, and a program or `-m` and a module, with their words.
+        command: a Python, and a program or `-m` and a module, with their arguments.
         packages: names of the modules to import before.
         settings: variables of the environment that the program sets before it imports them.
         together: errors go to the output.
@@ -70,13 +70,13 @@ def start(
         subprocess.Popen, or what has the same args, pid, returncode, poll, wait, communicate,
         send_signal and kill.
     """
-    python, *words = map(str, command)
+    python, *arguments = map(str, command)
     environment = dict(os.environ if env is None else env)
     cores = sorted(cores or os.sched_getaffinity(0))
     forking = _started(python, tuple(packages), environment, dict(settings))
     if not forking:
         return subprocess.Popen(
-            [python, *words],
+            [python, *arguments],
             cwd=cwd,
             env=environment,
             text=True,
@@ -84,9 +84,9 @@ def start(
             stderr=subprocess.STDOUT if together else subprocess.PIPE,
             preexec_fn=functools.partial(os.sched_setaffinity, 0, cores),
         )
-    told = {"words": words, "folder": str(cwd or os.getcwd())}
-    told |= {"environment": environment, "cores": cores, "deep": deep}
-    return forking.start([python, *words], told, together)
+    request = {"arguments": arguments, "folder": str(cwd or os.getcwd())}
+    request |= {"environment": environment, "cores": cores, "deep": deep}
+    return forking.start([python, *arguments], request, together)
 
 
 def _lasting(environment):
@@ -137,11 +137,11 @@ class _Forking:
     def busy(self):
         return self._program is not None and self._program.poll() is None
 
-    def start(self, command, told, together):
+    def start(self, command, request, together):
         pipes = [os.pipe() for _ in range(1 if together else 2)]
         ends = [end for _, end in pipes]
         self._socket.settimeout(None)
-        socket.send_fds(self._socket, [json.dumps(told).encode()], ends * (2 if together else 1))
+        socket.send_fds(self._socket, [json.dumps(request).encode()], ends * (2 if together else 1))
         for end in ends:
             os.close(end)
         pid = int(self._socket.recv(99))
@@ -156,7 +156,7 @@ class _Program:
         self.args, self.pid, self.returncode = command, pid, None
         self._answers = answers
         self._threads = ThreadPoolExecutor(len(outputs))
-        self._said = [self._threads.submit(_read, output) for output in outputs]
+        self._outputs = [self._threads.submit(_read, output) for output in outputs]
 
     def wait(self, timeout=None):
         if self.returncode is None:
@@ -177,7 +177,7 @@ class _Program:
         """(output, errors) once it has ended, and all that it has started."""
         self.wait(timeout)
         with self._threads:
-            return (*(each.result() for each in self._said), None)[:2]
+            return (*(each.result() for each in self._outputs), None)[:2]
 
     def send_signal(self, number):
         if self.poll() is None:

@@ -1,6 +1,6 @@
 """Start programs as forks of this process, which has imported what they need: see forked.py.
 
-python forking.py SOCKET MODULE...: each message on the socket has a program's words, folder,
+python forking.py SOCKET MODULE...: each message on the socket has a program's arguments, folder,
 environment and cores, and whether what it starts by this Python is forked, too, with the ends of
 the pipes for its output and its errors. The answers are its process id and, once it has ended, its
 status as os.waitpid gives it.
@@ -48,7 +48,7 @@ def main(number, *modules):
         connection.send(b"%d" % os.waitpid(pid, 0)[1])
 
 
-def become(words, folder, environment, cores, deep, ends):
+def become(arguments, folder, environment, cores, deep, ends):
     """Be a program, whose end is that of this process."""
     for number, end in enumerate(ends, 1):
         os.dup2(end, number)
@@ -58,19 +58,19 @@ def become(words, folder, environment, cores, deep, ends):
     os.chdir(folder)
     if deep:
         subprocess.Popen = Forked
-    do(words, environment)
+    do(arguments, environment)
 
 
-def do(words, environment):
+def do(arguments, environment):
     """Do what a program does."""
     os.environ.clear()
     os.environ.update(environment)
-    if words[0] == "-m":
-        sys.argv, sys.path[0] = words[1:], os.getcwd()
-        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    if arguments[0] == "-m":
+        sys.argv, sys.path[0] = arguments[1:], os.getcwd()
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
     else:
-        sys.argv, sys.path[0] = words, os.path.dirname(os.path.realpath(words[0]))
-        runpy.run_path(words[0], run_name="__main__")
+        sys.argv, sys.path[0] = arguments, os.path.dirname(os.path.realpath(arguments[0]))
+        runpy.run_path(arguments[0], run_name="__main__")
 
 
 class Forked(subprocess.Popen):
@@ -94,7 +94,7 @@ class Forked(subprocess.Popen):
             end_as(self._program, dict(os.environ if env is None else env), first)
 
 
-def end_as(words, environment, first=None):
+def end_as(arguments, environment, first=None):
     """Be a program within what another one was doing; it ends as Python does, and not as that."""
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
@@ -104,7 +104,7 @@ def end_as(words, environment, first=None):
     try:
         if first:
             first()
-        do(words, environment)
+        do(arguments, environment)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         if code and not isinstance(end.code, int):

@@ -1,4 +1,4 @@
-"""See that where the time of runs went adds up, whatever the tests did to them."""
+"""Check that the account of a run's time adds up, for all runs of a test session."""
 
 import math
 
@@ -6,21 +6,21 @@ import pytest
 
 from dlbench.records import run_record
 
-MAX_APART = 0.005  # of the whole
+MAX_DIFFERENCE = 0.005  # of the whole
 
 
 @pytest.fixture(scope="session", autouse=True)
 def accounts_add_up(tmp_path_factory):
-    """At the end, look at the record of each run that the tests have left."""
+    """At the end, check the record of each run that the tests wrote."""
     yield
-    apart = {}
+    differing = {}
     for path in tmp_path_factory.getbasetemp().rglob("results/runs/*/run.json"):
         try:
             summary = run_record.read(path)["summary"]
         except (OSError, run_record.RecordError):
             continue  # damaged by a test
         if parts_s := summary.get("account_s"):
-            told_s, wall_s = math.fsum(parts_s.values()), summary["wall_s"]
-            if abs(told_s - wall_s) > MAX_APART * wall_s:
-                apart[str(path)] = (told_s, wall_s, parts_s)
-    assert not apart
+            summed_s, wall_s = math.fsum(parts_s.values()), summary["wall_s"]
+            if abs(summed_s - wall_s) > MAX_DIFFERENCE * wall_s:
+                differing[str(path)] = (summed_s, wall_s, parts_s)
+    assert not differing

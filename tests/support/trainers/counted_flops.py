@@ -33,7 +33,7 @@ def by_keras(name):
     native = plugins.load("keras/models", name)
     with unmade_weights():
         model = native.build(**{"recompute": True} if recompute else {})
-    return said(flops.count, model, native.INPUT_SHAPE)
+    return timed(flops.count, model, native.INPUT_SHAPE)
 
 
 def by_jax(name):
@@ -65,7 +65,7 @@ def by_pytorch(name):
     native = plugins.load("pytorch/models", name)
     with torch.device("meta"):  # weights would take gigabytes
         model = native.build(**{"recompute": True} if recompute else {})
-        counted = said(flops.count, model, native.INPUT_SHAPE)
+        counted = timed(flops.count, model, native.INPUT_SHAPE)
         height, *channels = native.INPUT_SHAPE
         shape = (1, channels[-1], height, *channels[:-1]) if channels else (1, height)
         item = torch.zeros(shape, dtype=torch.float32 if channels else torch.long)
@@ -74,7 +74,7 @@ def by_pytorch(name):
     return {**counted, "theirs": counter.get_total_flops()}
 
 
-def said(count, model, shape):
+def timed(count, model, shape):
     begin = time.perf_counter()
     counted = count(model, shape)
     return {**counted._asdict(), "seconds": time.perf_counter() - begin}

@@ -7,16 +7,16 @@ import subprocess
 from support.machines.paths import REPOSITORY
 
 
-def outputs(python, program, words, ranks=(0, 1)):
+def outputs(python, program, arguments, ranks=(0, 1)):
     """What each of two ranks prints; those that are not started are missing.
 
     Args:
-        program: in Python's words.
-        words: of its command line.
+        program: Python code.
+        arguments: of its command line.
     """
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
-    command = list(map(str, [python, "-c", program, *words]))
+    command = list(map(str, [python, "-c", program, *arguments]))
     known = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     how = {"cwd": REPOSITORY, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     started = [

@@ -1,9 +1,8 @@
 """The trainer with a source that takes 15 ms for each batch, and a step that takes 10 ms.
 
-A program: its words are those of train.py; the variable LONGER multiplies both times. Both sleep
-for what is left of their time, and sleeping takes no processor: what a run waits for is known on a
-busy machine, too. Processes that make batches for the trainer import this file again, and have the
-slow source with it.
+A program with the command line of train.py; the variable LONGER multiplies both times. Both sleep
+for the rest of their time, which takes no processor, so the times hold on a busy machine, too.
+Processes that make batches for the trainer import this file again and get the slow source.
 """
 
 import os
@@ -15,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "workflow_scripts"))
 
 LONGER = "SLOW_TRAINING_LONGER"
 SOURCE_S, STEP_S = (float(os.environ.get(LONGER, 1)) * time_s for time_s in (0.015, 0.010))
-_begun = {}  # when each of both began
+_started_s = {}  # the time at which the current step began
 
 
 def main():
@@ -30,23 +29,23 @@ def _framework():
     return words.get("--framework", "tensorflow")
 
 
-def _until(begun_s, lasting_s):
-    time.sleep(max(0.0, begun_s + lasting_s - time.monotonic()))
+def _until(started_s, lasting_s):
+    time.sleep(max(0.0, started_s + lasting_s - time.monotonic()))
 
 
 def _slow_arrays():
     """The source of JAX and PyTorch, in whichever process it makes batches."""
     from dlbench.trainer.reading import stored
 
-    made = stored.Stored._made
+    made = stored.Stored._augmented
 
-    def slow(self, *words):
-        begun_s = time.monotonic()
-        batch = made(self, *words)
-        _until(begun_s, SOURCE_S)
+    def slow(self, *arguments):
+        started_s = time.monotonic()
+        batch = made(self, *arguments)
+        _until(started_s, SOURCE_S)
         return batch
 
-    stored.Stored._made = slow
+    stored.Stored._augmented = slow
 
 
 def _slow_tensorflow():
@@ -55,13 +54,13 @@ def _slow_tensorflow():
 
     varied, scaled, loss = pipelines.Data._augmented, classification.scaled, classification.loss
 
-    def slow(self, *words):
-        images, targets = varied(self, *words)
+    def slow(self, *arguments):
+        images, targets = varied(self, *arguments)
         return images, _through(lambda: time.sleep(SOURCE_S), targets)
 
     pipelines.Data._augmented = slow
     # A step begins when it is called, with stored items once it has its batch.
-    step.Step.__call__ = _begun_by(step.Step.__call__)
+    step.Step.__call__ = _recording_start(step.Step.__call__)
     classification.scaled = lambda images: scaled(_through(_begin_step, images))
     classification.loss = lambda targets, logits: _through(_end_step, loss(targets, logits))
 
@@ -78,11 +77,11 @@ def _through(function, tensor):
 
 
 def _begin_step():
-    _begun["step"] = time.monotonic()
+    _started_s["step"] = time.monotonic()
 
 
 def _end_step():
-    _until(_begun.get("step", 0.0), STEP_S)
+    _until(_started_s.get("step", 0.0), STEP_S)
 
 
 def _slow_jax():
@@ -102,30 +101,30 @@ def _slow_jax():
         return jax.pure_callback(late, jax.ShapeDtypeStruct(value.shape, value.dtype), value)
 
     classification.loss = slow
-    ArrayEngine.window = _begun_by(ArrayEngine.window)  # of one step
+    ArrayEngine.window = _recording_start(ArrayEngine.window)  # of one step
 
 
 def _slow_torch():
     from dlbench.trainer.pytorch import engine
 
-    begin = _begun_by(engine.Engine._launch_step)
+    begin = _recording_start(engine.Engine._launch_step)
 
-    def slow(*words):
-        loss = begin(*words)
+    def slow(*arguments):
+        loss = begin(*arguments)
         _end_step()
         return loss
 
     engine.Engine._launch_step = slow
 
 
-def _begun_by(method):
-    """A method that begins a step."""
+def _recording_start(method):
+    """A method that records the time at which a step begins."""
 
-    def begun(*words):
+    def recorded(*arguments):
         _begin_step()
-        return method(*words)
+        return method(*arguments)
 
-    return begun
+    return recorded
 
 
 if __name__ in ("__main__", "__mp_main__") and _framework() != "tensorflow":

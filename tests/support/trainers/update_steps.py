@@ -1,7 +1,9 @@
-"""Train LeNet-5 for some steps in several ways: python update_steps.py FRAMEWORK FOLDER WAYS
+"""Train LeNet-5 for some steps with several sets of flags.
 
-WAYS is JSON: further flags of the trainer, by a name. FOLDER gets NAME.npz of each: the losses, the
-learning rates, the type of each number that a checkpoint keeps, and the weights before and after
+    python update_steps.py FRAMEWORK FOLDER FLAGS
+
+FLAGS is JSON: {NAME: further flags of the trainer}. FOLDER gets NAME.npz for each: the losses, the
+learning rates, the dtypes of all arrays in a checkpoint, and the weights before and after
 (`before/PATH`, `after/PATH`).
 """
 
@@ -21,9 +23,11 @@ PLAIN = f"--model lenet5 --dataset synthetic --batch-per-device {BATCH} --steps 
 PLAIN += " --warmup-steps 0"
 
 
-def main(framework, folder, ways):
-    ways = {name: f"--framework {framework} {PLAIN} {more}" for name, more in ways.items()}
-    specs = {name: flags.parse(None, words.split())[0] for name, words in ways.items()}
+def main(framework, folder, flags_by_name):
+    specs = {
+        name: flags.parse(None, f"--framework {framework} {PLAIN} {more}".split())[0]
+        for name, more in flags_by_name.items()
+    }
     first = next(iter(specs.values()))
     strategy = engine.strategy_of(first)(first, "cpu")
     for name, spec in specs.items():
@@ -35,18 +39,18 @@ def main(framework, folder, ways):
 def trained(framework, spec, strategy):
     made = plugins.load(framework, "engine").Engine(spec, strategy, None)
     made.build()
-    kept = {name: places[0] for name, places in made.checkpoint_state().replicated.items()}
-    weights = {name: value for name, value in kept.items() if not name.startswith("optimizer/")}
-    found = {f"before/{name}": weight.numpy().copy() for name, weight in weights.items()}
+    state = {name: places[0] for name, places in made.checkpoint_state().replicated.items()}
+    weights = {name: value for name, value in state.items() if not name.startswith("optimizer/")}
+    arrays = {f"before/{name}": weight.numpy().copy() for name, weight in weights.items()}
     made.begin(0)
     made.trace()
     losses, rates = [], []
     for step in range(1, STEPS + 1):
         losses.append(made.step(step, step))
         rates.append(made.learning_rate)
-    found |= {f"after/{name}": weight.numpy() for name, weight in weights.items()}
-    types = sorted({str(value.numpy().dtype) for value in kept.values() if len(value.shape)})
-    return found | {"losses": losses, "rates": rates, "types": types}
+    arrays |= {f"after/{name}": weight.numpy() for name, weight in weights.items()}
+    types = sorted({str(value.numpy().dtype) for value in state.values() if len(value.shape)})
+    return arrays | {"losses": losses, "rates": rates, "types": types}
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from dlbench.log import event_log
 def test_a_full_disk_is_named_with_the_file_that_was_written(tmp_path):
     table = tmp_path / "results" / "table.json"
     full = pytest.raises(OSError, match=rf"No space left on device: '{table}'")
-    with full, files.written_whole(table) as part:
+    with full, files.atomic_write(table) as part:
         part.symlink_to("/dev/full")
         part.write_text("more than fits")
     assert list(table.parent.iterdir()) == []
@@ -21,7 +21,7 @@ def test_a_full_disk_is_named_with_the_file_that_was_written(tmp_path):
 
 def test_other_errors_are_left_as_they_are(tmp_path):
     reset = pytest.raises(OSError, match="reset by peer")
-    with reset as caught, files.written_whole(tmp_path / "table.json"):
+    with reset as caught, files.atomic_write(tmp_path / "table.json"):
         raise OSError(errno.ECONNRESET, "reset by peer")
     assert caught.value.filename is None
 

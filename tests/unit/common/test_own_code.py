@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dlbench.common import own_code
-from dlbench.common.own_code import at_home
+from dlbench.common.own_code import in_project_folder
 from support.machines.paths import REPOSITORY
 
 
@@ -18,18 +18,18 @@ def as_it_is(monkeypatch):
 
 def test_at_home_our_files_have_their_names_there(as_it_is, monkeypatch):
     monkeypatch.chdir(REPOSITORY)
-    assert own_code.here("envs/train") == Path("envs/train")
+    assert own_code.project_path("envs/train") == Path("envs/train")
 
 
 def test_elsewhere_they_have_their_absolute_paths(as_it_is, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert own_code.here("envs/train") == REPOSITORY / "envs/train"
+    assert own_code.project_path("envs/train") == REPOSITORY / "envs/train"
 
 
 def test_home_is_home_by_a_link_too(as_it_is, tmp_path, monkeypatch):
     (tmp_path / "link").symlink_to(REPOSITORY)
     monkeypatch.chdir(tmp_path / "link")
-    assert own_code.at_home()
+    assert own_code.in_project_folder()
 
 
 def test_a_file_that_a_config_names_is_that_of_the_user_before_ours(
@@ -37,21 +37,21 @@ def test_a_file_that_a_config_names_is_that_of_the_user_before_ours(
 ):
     monkeypatch.chdir(tmp_path)
     name = "studies/README.md"
-    assert own_code.shipped(name) == REPOSITORY / name
+    assert own_code.user_or_project_path(name) == REPOSITORY / name
     (tmp_path / "studies").mkdir()
     (tmp_path / name).touch()
-    assert own_code.shipped(name) == Path(name)
+    assert own_code.user_or_project_path(name) == Path(name)
 
 
 def test_a_path_that_is_not_there_is_told_with_whose_folder_it_was_looked_for_in(
     as_it_is, tmp_path, monkeypatch
 ):
-    assert own_code.where_looked("studies") == ""  # there is but one
+    assert own_code.search_hint("studies") == ""  # there is but one
     monkeypatch.chdir(tmp_path)
-    assert own_code.where_looked("mine") == f" (paths lead from the working directory, {tmp_path})"
-    ours = own_code.where_looked("studies")
-    assert f"dlbench's own folder has {own_code.HOME / 'studies'}: name that" in ours
-    assert own_code.where_looked("/mine") == ""
+    assert own_code.search_hint("mine") == f" (paths lead from the working directory, {tmp_path})"
+    ours = own_code.search_hint("studies")
+    assert f"dlbench's own folder has {own_code.PROJECT / 'studies'}: name that" in ours
+    assert own_code.search_hint("/mine") == ""
 
 
 def test_packages_that_this_python_lacks_are_named(tmp_path, monkeypatch):

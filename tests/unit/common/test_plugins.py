@@ -127,7 +127,7 @@ def library(tmp_path, monkeypatch):
 def forget_files():
     """Have files be looked for again."""
     plugins.folder_of.cache_clear()
-    plugins.use_folder("models")
+    plugins.add_user_folder("models")
 
 
 def test_a_model_is_found_in_whichever_folder_of_models_it_lies(library):
@@ -158,27 +158,27 @@ def test_two_models_of_one_name_are_refused_with_both_files(library):
 def test_a_model_of_the_user_may_not_have_the_name_of_one_in_a_folder_of_models(tmp_path):
     (tmp_path / "vit_b16.py").touch()
     with pytest.raises(Error, match=r"there is a file models/vit_b16.py of ours"):
-        plugins.use_folder("models", tmp_path)
+        plugins.add_user_folder("models", tmp_path)
 
 
 def test_models_of_the_user_are_told_from_ours(tmp_path):
     (tmp_path / "mine.py").touch()
-    plugins.use_folder("models", tmp_path)
+    plugins.add_user_folder("models", tmp_path)
     try:
-        assert plugins.is_ours("keras/models", "lenet5")
-        assert not plugins.is_ours("keras/models", "mine")
+        assert plugins.is_builtin("keras/models", "lenet5")
+        assert not plugins.is_builtin("keras/models", "mine")
     finally:
-        plugins.use_folder("models")
+        plugins.add_user_folder("models")
 
 
 def test_models_of_the_user_are_found_under_any_framework(tmp_path):
     (tmp_path / "mine.py").touch()
-    plugins.use_folder("models", tmp_path)
+    plugins.add_user_folder("models", tmp_path)
     try:
         for framework in engine.names():
             assert "mine" in plugins.names(engine.kind(framework, "models"))
     finally:
-        plugins.use_folder("models")
+        plugins.add_user_folder("models")
 
 
 def test_constants_are_read_without_importing():

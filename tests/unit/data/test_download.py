@@ -8,7 +8,7 @@ import pytest
 
 from dlbench.data import download
 from dlbench.data.download import DownloadError, fetch_file
-from support.machines.downloads import CONTENT, MD5, SHA256, Server, interrupt, left
+from support.machines.downloads import CONTENT, MD5, SHA256, Server, files_beside, interrupt
 
 pytestmark = pytest.mark.usefixtures("short_waits")
 

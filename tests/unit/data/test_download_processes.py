@@ -11,7 +11,7 @@ import pytest
 
 from dlbench.data import download
 from dlbench.data.download import fetch_file
-from support.machines.downloads import CONTENT, SHA256, interrupt, left
+from support.machines.downloads import CONTENT, SHA256, files_beside, interrupt
 
 LIBRARY = Path(download.__file__).parents[2]
 

@@ -188,11 +188,11 @@ def mine(tmp_path, monkeypatch):
             (source / f"{number}.JPEG").write_bytes(content)
         (tmp_path / "datasets").mkdir()
         (tmp_path / "datasets/mine.py").write_text(f"CHANGES = {changes or {}}\n{DATASET}")
-        plugins.use_folder("datasets", tmp_path / "datasets")
+        plugins.add_user_folder("datasets", tmp_path / "datasets")
         convert_dataset.convert("mine", source, tmp_path / "out", workers=2, check=check)
 
     yield convert
-    plugins.use_folder("datasets")
+    plugins.add_user_folder("datasets")
 
 
 @pytest.mark.parametrize("name", BAD)

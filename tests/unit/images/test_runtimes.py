@@ -64,7 +64,7 @@ def test_apptainer_may_have_the_name_singularity(programs, there, name):
     for one in there:
         programs(one, "")
     assert load("apptainer").command(container(), PROGRAM)[0] == name
-    missing = tools.missing(load("apptainer").PROGRAMS)
+    missing = tools.missing_program(load("apptainer").PROGRAMS)
     assert (missing is None) == bool(there)
     if not there:
         assert missing == "apptainer or singularity is not on the path of this machine"

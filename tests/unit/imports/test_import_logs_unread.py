@@ -112,11 +112,11 @@ def test_an_importer_that_fails_is_about_its_log_alone(logs, tmp_path):
         "def read(log):\n    yield {}['rate']\n"
     )
     (logs / "a" / "mine").write_text("mine\n")
-    plugins.use_folder("importers", tmp_path / "own")
+    plugins.add_user_folder("importers", tmp_path / "own")
     try:
         made = import_logs.import_paths([logs], kind="mxnet")
     finally:
-        plugins.use_folder("importers")
+        plugins.add_user_folder("importers")
     assert len(made.rows) == 3
     assert made.left_out == [("a/mine", "the importer mine failed: KeyError: 'rate'")]
 

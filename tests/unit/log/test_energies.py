@@ -47,6 +47,6 @@ def test_a_log_of_before_it_was_counted_says_nothing_of_quality():
 
 def test_of_several_gpus_the_least_limit_stands_and_a_run_without_one_says_nothing():
     gpus = [{"found_w": 300.0, "enforced_w": 200.0}, {"found_w": 250.0, "enforced_w": 201.0}]
-    found = energies.limits({"asked_w": 200, "gpus": gpus})
+    found = energies.power_limits({"asked_w": 200, "gpus": gpus})
     assert found == {"power_limit_found_w": 250.0, "power_limit_enforced_w": 200.0}
-    assert energies.limits({}) == {}
+    assert energies.power_limits({}) == {}

@@ -86,9 +86,9 @@ def test_what_is_unknown_has_a_reason(name, kind, precision, reason):
 
 
 def test_the_site_has_the_last_word_of_a_gpu_and_of_each_core_of_a_cpu():
-    of_site = {"float32": 0.05}
-    on_cpu = device_peaks.peak("A CPU", "float32", "cpu", threads=4, of_site=of_site)
+    site_tflops = {"float32": 0.05}
+    on_cpu = device_peaks.peak("A CPU", "float32", "cpu", threads=4, site_tflops=site_tflops)
     assert on_cpu.tflops == pytest.approx(0.2)
-    on_gpu = device_peaks.peak("NVIDIA H200", "float32", "gpu", threads=4, of_site=of_site)
+    on_gpu = device_peaks.peak("NVIDIA H200", "float32", "gpu", threads=4, site_tflops=site_tflops)
     assert (on_gpu.tflops, on_gpu.source) == (0.05, "site.device_peak_tflops")
-    assert device_peaks.peak("NVIDIA H200", "tf32", "gpu", of_site=of_site).tflops == 494.7
+    assert device_peaks.peak("NVIDIA H200", "tf32", "gpu", site_tflops=site_tflops).tflops == 494.7

@@ -24,7 +24,7 @@ def start(folder, index, count):
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, folder, str(index), str(count)],
         stdout=subprocess.PIPE,
-        env={"PYTHONPATH": str(own_code.here("workflow_scripts"))},
+        env={"PYTHONPATH": str(own_code.project_path("workflow_scripts"))},
         text=True,
     )
 

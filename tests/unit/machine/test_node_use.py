@@ -20,7 +20,7 @@ def test_where_numbers_are_not_told_all_processes_are_listed(kernel):
     own = node_use.ProcessTree(kernel.root / "proc", US, {})
     kernel.process(20, US, own_s=1.0)
     kernel.write("proc/loadavg", "0 0 0 0/0 0\n")
-    assert own.look()[0] == pytest.approx(1)
+    assert own.sample()[0] == pytest.approx(1)
 
 
 def test_the_outermost_snakemake_is_at_the_top(kernel):

@@ -252,7 +252,7 @@ def test_it_says_how_many_runs_are_to_be_done_and_why(plan):
     assert list(plan.summary_lines) == ["8 runs to train: not trained yet"]
     plan.record_code_digests()
     data = staleness.data_code("digits")
-    kept = {path.name.partition(".")[0] for path in own_code.KEPT.iterdir()}
+    kept = {path.name.partition(".")[0] for path in own_code.SAVED_DIGESTS.iterdir()}
     assert kept == {
         own_code.digest(data),
         *(staleness.made_from(r)["code"] for r in plan.runs.values()),
@@ -294,11 +294,11 @@ def test_an_environment_that_was_copied_without_its_python_is_made_again(tmp_pat
 
 
 def test_the_config_travels_as_a_file_that_is_another_one_when_the_config_changes(plan):
-    path = plan.config_file(keep=False)
+    path = plan.config_file(write=False)
     assert not Path(path).exists()
     assert plan.config_file() == path
     assert config.read_merged_config(path) == STUDY
-    assert planning.make_plan(STUDY | {"seed": 2}).config_file(keep=False) != path
+    assert planning.make_plan(STUDY | {"seed": 2}).config_file(write=False) != path
 
 
 def test_what_this_machine_cannot_do_is_to_be_skipped_and_what_is_read_again_is_not(plan):

@@ -22,10 +22,10 @@ def own(tmp_path, monkeypatch):
     Path("models/mine.py").write_text(MODEL)
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
         git(*words)
-    plugins.use_folder("models", "models")
+    plugins.add_user_folder("models", "models")
     user_files._commit.cache_clear()
     yield Path("models")
-    plugins.use_folder("models")
+    plugins.add_user_folder("models")
     user_files._commit.cache_clear()
 
 
@@ -63,7 +63,7 @@ def test_a_model_that_is_changed_or_not_tracked_is_dirty(own, ignored):
     if ignored:
         Path(".git/info/exclude").write_text("other.py\n")
     (own / "other.py").write_text(MODEL)
-    plugins.use_folder("models", "models")
+    plugins.add_user_folder("models", "models")
     assert of("other")["model"]["git_dirty"] is True
     assert of("mine")["model"]["git_dirty"] is False
 

@@ -112,7 +112,7 @@ def test_a_run_made_from_something_else_is_stale(place):
 
 def test_the_files_that_changed_since_a_run_was_trained_are_named(place, monkeypatch):
     files = staleness.training_code(RUN)
-    own_code.keep_digests(files)
+    own_code.save_digests(files)
     model = "workflow_scripts/dlbench/trainer/keras/models/convolutional/lenet5.py"
     digest_of = own_code._digest
     changed = {model}
@@ -126,7 +126,7 @@ def test_the_files_that_changed_since_a_run_was_trained_are_named(place, monkeyp
     staleness._code_digest.cache_clear()
     first = ", ".join(sorted(changed)[:3])
     assert judgement.state(RUN) == (State.STALE, f"{said}{first} and {len(changed) - 3} more")
-    (listed,) = own_code.KEPT.iterdir()
+    (listed,) = own_code.SAVED_DIGESTS.iterdir()
     listed.unlink()
     assert judgement.state(RUN) == (State.STALE, "code changed since it was trained")
     staleness._code_digest.cache_clear()

@@ -75,44 +75,44 @@ def test_the_time_of_a_process_that_ended_is_not_lost_and_not_counted_twice(kern
     kernel.process(CHILD, US, own_s=5.0)
     kernel.process(12, US, own_s=1.0)
     own = node_use.ProcessTree(kernel.root / "proc", US, {})
-    assert own.look()[0] == pytest.approx(6)
+    assert own.sample()[0] == pytest.approx(6)
     kernel.end(CHILD)
     kernel.process(US, 1, children_s=5.5)  # which waited for it
-    assert own.look()[0] == pytest.approx(6.5)
+    assert own.sample()[0] == pytest.approx(6.5)
     kernel.end(12)  # for which nobody of ours waited
-    assert own.look()[0] == pytest.approx(6.5)
+    assert own.sample()[0] == pytest.approx(6.5)
     kernel.process(US, 1, own_s=1.0, children_s=5.5)
-    assert own.look()[0] == pytest.approx(7.5)
+    assert own.sample()[0] == pytest.approx(7.5)
 
 
 def test_processes_that_begin_are_ours_by_their_parent_or_by_their_mark(kernel):
     own = node_use.ProcessTree(kernel.root / "proc", US, MARK)
-    own.look()
+    own.sample()
     kernel.process(20, 1, own_s=1.0)  # somebody else's
     kernel.process(21, 1, own_s=2.0)  # ours, of which the program does not run yet
     kernel.process(22, US, own_s=4.0)
     kernel.process(23, US, own_s=4.0, tgid=22)  # its thread
-    assert own.look()[0] == pytest.approx(4)
+    assert own.sample()[0] == pytest.approx(4)
     kernel.process(21, 1, own_s=2.0, environ="A=b\0DLBENCH_SUPERVISOR=boot 10 1 /a log\0")
     kernel.process(24, 21, own_s=8.0)
-    assert own.look()[0] == pytest.approx(14)
+    assert own.sample()[0] == pytest.approx(14)
     assert [pid in own for pid in (20, 21, 22, 23, 24)] == [False, True, True, False, True]
 
 
 def test_other_runs_of_this_user_are_others(kernel):
     own = node_use.ProcessTree(kernel.root / "proc", US, MARK)
     kernel.process(20, 1, own_s=1.0, environ="DLBENCH_SUPERVISOR=boot 99 1 /a log\0")
-    own.look()
-    assert own.look()[0] == 0
+    own.sample()
+    assert own.sample()[0] == 0
 
 
 def test_a_number_that_is_used_again_is_another_process(kernel):
     kernel.process(CHILD, US, own_s=5.0)
     own = node_use.ProcessTree(kernel.root / "proc", US, {})
-    own.look()
+    own.sample()
     path = kernel.root / f"proc/{CHILD}/stat"
     path.write_text(path.read_text().replace(str(1000 + CHILD), "7777").replace(" 500 ", " 9 "))
-    assert own.look()[0] == pytest.approx(5)
+    assert own.sample()[0] == pytest.approx(5)
 
 
 def test_pressure_disks_clocks_and_throttling_are_read_where_they_are(kernel):
@@ -258,7 +258,7 @@ def test_of_a_resumed_log_what_came_after_counts(tmp_path):
         *all_steps[4:],
     )
     (part,) = measured_part.read_parts(log)
-    assert (part.began, part.ended) == (date(900), date(904))
+    assert (part.started, part.finished) == (date(900), date(904))
 
 
 def node(host, node_percent, own_percent, threads=8, **limits):

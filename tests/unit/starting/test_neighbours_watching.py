@@ -63,7 +63,7 @@ def disk():
 
 
 def used_s(pid):
-    return node_use.read_process(Path("/proc"), pid).own * TICK_S
+    return node_use.read_process(Path("/proc"), pid).own_ticks * TICK_S
 
 
 def start_run(folder, seconds, *flags):
@@ -173,18 +173,18 @@ def test_threads_children_and_what_they_started_are_the_runs_own():
     beside = subprocess.Popen([*PYTHON, SPINS])
     try:
         own = node_use.ProcessTree(Path("/proc"), os.getpid(), {})
-        before = own.look()[0]
+        before = own.sample()[0]
         # Another session, as launchers make one; it stays and is looked at while it is there.
         child = subprocess.Popen([*PYTHON, SPINS], start_new_session=True)
         subprocess.run([*PYTHON, starts], check=True)
         thread = threading.Thread(target=lambda: sum(range(3_000_000)))
         thread.start()
         thread.join()
-        own.look()
+        own.sample()
         least = used_s(child.pid) + 0.3
         child.kill()
         child.wait()
-        at_end = own.look()[0] - before
+        at_end = own.sample()[0] - before
         assert beside.pid in own and child.pid not in own  # it is our child, too
     finally:
         beside.kill()
@@ -197,10 +197,10 @@ def test_a_neighbour_is_not_of_the_tree_though_it_is_of_the_same_user():
     beside = subprocess.Popen([*PYTHON, SPINS])
     try:
         own = node_use.ProcessTree(Path("/proc"), sleeper.pid, {})
-        first, began = own.look()[0], used_s(beside.pid)
+        first, began = own.sample()[0], used_s(beside.pid)
         while used_s(beside.pid) - began < 0.3:
             time.sleep(0.02)
-        assert own.look()[0] - first < 0.1
+        assert own.sample()[0] - first < 0.1
         assert sleeper.pid in own and beside.pid not in own
     finally:
         for process in (sleeper, beside):

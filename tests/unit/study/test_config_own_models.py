@@ -11,7 +11,7 @@ OWN = 'TASK = "classification"\nINPUT_SHAPE = (32, 32, 1)\nCLASSES = 10\n'
 @pytest.fixture
 def own(tmp_path):
     yield tmp_path / "models"
-    plugins.use_folder("models")
+    plugins.add_user_folder("models")
 
 
 def models(folder, **files):

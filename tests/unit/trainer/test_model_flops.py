@@ -23,8 +23,8 @@ def test_what_is_done_for_each_part_of_a_sequence_counts_as_often():
 def test_of_a_model_with_a_layer_without_a_rule_nothing_is_known():
     whole, part = Tally(), Tally()
     whole.add(multiply_adds=5, values=3)
-    part.miss("own (Own)", "there is no rule for it")
-    part.miss("own (Own)", "there is no rule for it")
+    part.add_unknown("own (Own)", "there is no rule for it")
+    part.add_unknown("own (Own)", "there is no rule for it")
     whole.include(part, times=2)
     assert whole.total() == (None, None, ["own (Own): there is no rule for it"], None)
 

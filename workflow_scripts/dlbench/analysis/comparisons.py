@@ -17,7 +17,7 @@ import numpy as np
 
 from dlbench.analysis import base_flags, equivalence, estimates
 from dlbench.analysis.drift import Drift
-from dlbench.log.event_fields import ENDED_WELL
+from dlbench.log.event_fields import SUCCEEDED
 from dlbench.records import sentinel_runs
 from dlbench.study.config import COMPANIONS, Study
 from dlbench.study.runs import CONDITION, FIELDS
@@ -102,7 +102,7 @@ def pairs(study: Study, runs: Iterable[Row]) -> Iterator[Pair]:
     finished = {
         row["run_id"]: row
         for row in runs
-        if row.get("images_per_second") and row["status"] in ENDED_WELL
+        if row.get("images_per_second") and row["status"] in SUCCEEDED
     }
     # Sentinels are among the runs if they count as repeats.
     planned = study.without_probes

@@ -47,7 +47,7 @@ def by_field(
     done = [
         row
         for row in runs
-        if row["status"] in event_fields.ENDED_WELL and (row.get("images_per_second") or 0) > 0
+        if row["status"] in event_fields.SUCCEEDED and (row.get("images_per_second") or 0) > 0
     ]
     pairs = [(n, *pair) for n in FIGURES if n not in left_out for pair in _pairs(n, done)]
     sides = [drift.compare(a, b) for _, a, b in pairs]

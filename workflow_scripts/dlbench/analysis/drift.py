@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from dlbench.analysis import base_flags, equivalence, estimates
-from dlbench.log.event_fields import ENDED_WELL
+from dlbench.log.event_fields import SUCCEEDED
 from dlbench.records import sessions
 from dlbench.study.config import Study
 from dlbench.study.runs import CONDITION, is_sentinel
@@ -368,7 +368,7 @@ def _shares(side):
 def _is_measured(row):
     rate = row.get("images_per_second")
     return (
-        row["status"] in ENDED_WELL
+        row["status"] in SUCCEEDED
         and not cells.is_absent(rate)
         and 0 < rate < np.inf
         and row.get("timing_source") != PUBLISHED

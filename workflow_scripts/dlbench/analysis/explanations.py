@@ -14,7 +14,7 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 
-from dlbench.log.event_fields import ENDED_WELL
+from dlbench.log.event_fields import SUCCEEDED
 from dlbench.study import probes
 from dlbench.study.config import Study
 from dlbench.study.runs import Run
@@ -67,7 +67,7 @@ def step_time_s(row: Row | None) -> float | None:
     Args:
         row: of the table of probes; None if there is none.
     """
-    if row is None or row["status"] not in ENDED_WELL or not row.get("images_per_second"):
+    if row is None or row["status"] not in SUCCEEDED or not row.get("images_per_second"):
         return None
     return row["global_batch"] / row["images_per_second"]  # of copies: the mean over them
 

@@ -27,7 +27,7 @@ import numpy as np
 from scipy import special
 
 from dlbench.analysis import base_flags, equivalence, estimates
-from dlbench.log.event_fields import ENDED_WELL
+from dlbench.log.event_fields import SUCCEEDED
 from dlbench.machine import host_name
 from dlbench.study.config import Study
 from dlbench.study.runs import CONDITION
@@ -218,7 +218,7 @@ def _sd(error, ratios, runs):
 def _is_usable(row):
     """Whether a run is used: it was on one node, ended well, and was timed by our clock."""
     return (
-        row.get("status") in ENDED_WELL
+        row.get("status") in SUCCEEDED
         and row.get("nodes") == 1
         and _node(row)
         and row.get("timing_source") == timing_sources.MEASURED

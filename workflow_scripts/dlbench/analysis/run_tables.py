@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from dlbench import Error
-from dlbench.common.files import read_json, write_json, written_whole
+from dlbench.common.files import read_json, write_json, atomic_write
 from dlbench.log import event_fields
 from dlbench.records import parse_run, run_record
 from dlbench.tables import parquet_files
@@ -181,6 +181,6 @@ def appender(output: Path, schema: pa.Schema) -> Iterator[Callable[[Iterable[Row
             parquet.write_table(parquet_files.table(rows, schema))
             rows.clear()
 
-    with written_whole(output) as part, parquet_files.writer(part, empty.schema) as parquet:
+    with atomic_write(output) as part, parquet_files.writer(part, empty.schema) as parquet:
         yield append
         flush()

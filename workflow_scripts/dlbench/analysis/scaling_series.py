@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlbench.analysis import base_flags, drift, estimates
-from dlbench.log.event_fields import ENDED_WELL
+from dlbench.log.event_fields import SUCCEEDED
 from dlbench.study.runs import FIELDS
 from dlbench.tables.cells import Row
 
@@ -265,11 +265,11 @@ def _sorted(rows):
 
 
 def _is_done(row):
-    return row["status"] in ENDED_WELL and _is_rate(row)
+    return row["status"] in SUCCEEDED and _is_rate(row)
 
 
 def _has_failed(row):
-    return row["status"] not in (*ENDED_WELL, "skipped")
+    return row["status"] not in (*SUCCEEDED, "skipped")
 
 
 def _plain(row):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.common.files import written_whole
+from dlbench.common.files import atomic_write
 
 BASE, PAYLOAD = "archive", "data"
 MANIFEST, TAG_MANIFEST = "manifest-sha256.txt", "tagmanifest-sha256.txt"
@@ -46,7 +46,7 @@ def write(
     for name in files:
         if _UNUSUAL.search(name):
             raise Error(f"{name!r}: the name has a character that archives cannot have; rename it")
-    with written_whole(output) as part:
+    with atomic_write(output) as part:
         with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
             payload = _add_all(archive, files, info)
         if check:

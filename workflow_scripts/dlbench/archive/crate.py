@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dlbench import __version__
-from dlbench.log.event_fields import ENDED_WELL
+from dlbench.log.event_fields import SUCCEEDED
 from dlbench.study.other_trainers import BUILT_IN
 
 METADATA = "ro-crate-metadata.json"
@@ -239,7 +239,7 @@ def _steps(singles, runs):
 def _run_actions(run, names):
     """Entities for a run: its folder, the action that trained it, and the step that started it."""
     data = (f"manifests/{run['dataset']}.json", f"adopted/{run['dataset']}/manifest.json")
-    completed = run["status"] in ENDED_WELL
+    completed = run["status"] in SUCCEEDED
     yield {"@id": _run_folder(run), "@type": "Dataset", "name": run["label"]}
     yield {
         "@id": _action_id(run),

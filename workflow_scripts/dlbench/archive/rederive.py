@@ -28,7 +28,7 @@ from dlbench.archive import archive_logs, verify_archive
 from dlbench.archive.verify_archive import Bag
 from dlbench.common import tools
 from dlbench.common.files import sha256
-from dlbench.log.event_fields import ENDED_WELL
+from dlbench.log.event_fields import SUCCEEDED
 from dlbench.study.runs import Run, labels
 from dlbench.tables import table_names
 
@@ -133,7 +133,7 @@ def training_plan(bag: Bag) -> Iterator[str]:
     names = labels([run for run, _, _ in todo])
     for run, status, seconds in sorted(todo, key=lambda entry: -(entry[2] or 0) * entry[0].nodes):
         duration = f"{seconds:9.1f} s" if seconds is not None else "  unknown  "
-        ended = "" if status in ENDED_WELL else f" ({status})"
+        ended = "" if status in SUCCEEDED else f" ({status})"
         line = f"{duration}  {run.nodes} x {run.devices_per_node}  {names[run.id]}{ended}"
         yield verify_archive.printable(line)
     known = [run.nodes * seconds for run, _, seconds in todo if seconds is not None]

@@ -23,7 +23,7 @@ GENERATED = ("__pycache__", "node_modules")
 
 def workflow_files() -> list[str]:
     """Paths relative to the workflow's folder; installed environments are left out."""
-    home = own_code.here(".")
+    home = own_code.project_path(".")
     return sorted(
         path.as_posix()
         for name in NAMES

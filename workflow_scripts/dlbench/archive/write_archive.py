@@ -110,7 +110,9 @@ def write(
         record = run_record.read(run_record.folder(run.id) / "run.json")
         runs.append(_crate_run(run, study.labels.get(run.id, run.label()), record))
         logs[run.id] = record["files"]
-    files: dict[str, Path | bytes] = {name: own_code.here(name) for name in workflow_files()}
+    files: dict[str, Path | bytes] = {
+        name: own_code.project_path(name) for name in workflow_files()
+    }
     files |= _results(study, trained) | _environments(study)
     files[records_list.PATH] = _list_records(trained)
     settings, user_files = portable(settings, study)
@@ -348,7 +350,7 @@ def _crate_run(run, label, record):
 def _citation():
     """(authors, SPDX name of the licence) from CITATION.cff."""
     try:
-        citation = yaml.safe_load(own_code.here("CITATION.cff").read_text(encoding="utf-8"))
+        citation = yaml.safe_load(own_code.project_path("CITATION.cff").read_text(encoding="utf-8"))
         authors = [
             crate.author(number, author) for number, author in enumerate(citation["authors"], 1)
         ]

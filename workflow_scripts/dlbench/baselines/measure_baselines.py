@@ -72,7 +72,7 @@ def main(description: str | None) -> None:
     args = parser(description).parse_args()
     spec = SimpleNamespace(**args.spec)
     if args.model_folder:
-        plugins.use_folder("models", args.model_folder)
+        plugins.add_user_folder("models", args.model_folder)
     containment.check(spec.runtime, args.image_id)
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     strategy = engine.strategy_of(spec)(spec, args.device, args.output.parent)

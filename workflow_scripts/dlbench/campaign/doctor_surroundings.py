@@ -26,7 +26,7 @@ MIN_FREE_BYTES = 1 << 30
 MIN_FREE_FILES = 1000
 OLD_S = 3600.0  # a temporary folder that was not touched for so long has no owner
 SHARED = re.compile(r"nfs|lustre|gpfs|beegfs|ceph|cifs|smb|afs|9p|fuse|pvfs|glusterfs|panfs|wekafs")
-PART = re.compile(r"\..+\.(\d+)\.part")  # of files.written_whole
+PART = re.compile(r"\..+\.(\d+)\.part")  # of files.atomic_write
 TRAINERS = ("start_run.py", "train.py", "train_external.py", "start_processes.py")
 
 

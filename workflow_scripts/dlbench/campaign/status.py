@@ -201,7 +201,7 @@ def _cost(standings, left, at_a_time):
 
 def _sessions(study, standings):
     """The sessions of the report; runs of no known session count as one session."""
-    done = {standing.session for standing in standings if standing.state in event_fields.ENDED_WELL}
+    done = {standing.session for standing in standings if standing.state in event_fields.SUCCEEDED}
     repeated = sentinel_runs.sentinels_of(study.runs)
     ended = [run_id for run_id in repeated if (run_record.folder(run_id) / "run.json").is_file()]
     verdicts = []

@@ -6,7 +6,7 @@ from typing import Any
 
 from dlbench.common import terminal
 from dlbench.log import event_fields
-from dlbench.log.event_fields import ENDED_WELL
+from dlbench.log.event_fields import SUCCEEDED
 from dlbench.log.event_log import FAILED
 from dlbench.plan.standing import LEFT
 from dlbench.records import costs, sessions
@@ -19,8 +19,8 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
     counts = report["combinations"]
     yield f"{report['study']} on {report['site']}: {counts['total']} runs"
     yield ""
-    done, failed = (sum(counts[state] for state in states) for states in (ENDED_WELL, FAILED))
-    yield _count("done", done, _split(counts, ENDED_WELL) if counts["unstable"] else "")
+    done, failed = (sum(counts[state] for state in states) for states in (SUCCEEDED, FAILED))
+    yield _count("done", done, _split(counts, SUCCEEDED) if counts["unstable"] else "")
     for state in ("running", "pending", "interrupted", "stale", "unread"):
         if counts[state]:
             yield _count(state, counts[state], "")

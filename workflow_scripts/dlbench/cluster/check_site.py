@@ -114,7 +114,7 @@ def _site_file(facts, executor):
 def _scheduler(name, profile, study):
     """Programs, answer, queue and what runs ask for."""
     module = plugins.load("schedulers", name)
-    missing = tools.missing([(program,) for program in module.PROGRAMS])
+    missing = tools.missing_program([(program,) for program in module.PROGRAMS])
     if missing:
         yield fix(f"{name}: {missing}: start where jobs are submitted, or load its module")
         return

@@ -100,7 +100,7 @@ def _script(folder, before):
         here=shlex.quote(str(Path.cwd())),
         python=shlex.quote(sys.executable),
         before=shlex.join(before),
-        program=shlex.quote(str(own_code.here(PROGRAM))),
+        program=shlex.quote(str(own_code.project_path(PROGRAM))),
         folder=shlex.quote(str(folder)),
     )
 

@@ -22,7 +22,7 @@ def add_filename(error: OSError, path: str | PathLike[str]) -> None:
 
 
 @contextlib.contextmanager
-def written_whole(path: str | PathLike[str], force: bool = True) -> Iterator[Path]:
+def atomic_write(path: str | PathLike[str], force: bool = True) -> Iterator[Path]:
     """Yield a temporary path beside `path`; it replaces `path` when the block succeeds.
 
     Readers of `path` see the old content or the new, never a part of it, also
@@ -50,7 +50,7 @@ def written_whole(path: str | PathLike[str], force: bool = True) -> Iterator[Pat
 
 def write_json(path: str | PathLike[str], content: Any) -> None:
     """Write plain values as JSON, whole or not at all."""
-    with written_whole(path) as part:
+    with atomic_write(path) as part:
         part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlbench.common import plugins
-from dlbench.common.files import written_whole
+from dlbench.common.files import atomic_write
 
 PROGRAMS = Path(__file__).parents[2]
-HOME = PROGRAMS.parent  # the folder of the Snakefile
-_RESOLVED = str(HOME.resolve())
-KEPT = Path("results/code")  # one list of files for each digest
+PROJECT = PROGRAMS.parent  # the folder of the Snakefile
+_RESOLVED = str(PROJECT.resolve())
+SAVED_DIGESTS = Path("results/code")  # one list of files for each digest
 DESCRIPTIONS = (
     "TITLE",
     "AUTHOR",
@@ -43,35 +43,35 @@ DESCRIPTIONS = (
 SPARED_FIELDS = ("ctx", "kind")  # of a node: its place says the first, u"" and "" are the same
 
 
-def at_home() -> bool:
+def in_project_folder() -> bool:
     """Whether the working directory is our own folder, not that of a workflow around us."""
     return os.getcwd() == _RESOLVED  # it is asked for each run
 
 
-def here(name: str | Path) -> Path:
+def project_path(name: str | Path) -> Path:
     """One of our files, as whatever is started in the working directory finds it.
 
     In our own folder that is its name there; in another, as where a workflow uses ours as a module,
     the absolute path.
     """
-    return Path(name) if at_home() else HOME / name
+    return Path(name) if in_project_folder() else PROJECT / name
 
 
-def shipped(name: str | Path) -> Path:
+def user_or_project_path(name: str | Path) -> Path:
     """A file that a config names: where that leads or, if it leads nowhere, the one of ours."""
-    return Path(name) if Path(name).exists() else here(name)
+    return Path(name) if Path(name).exists() else project_path(name)
 
 
-def where_looked(name: str | Path) -> str:
+def search_hint(name: str | Path) -> str:
     """Whose folder a relative path of a config was looked for in, as the end of a message.
 
     "" where there is one folder only: ours.
     """
-    if at_home() or Path(name).is_absolute():
+    if in_project_folder() or Path(name).is_absolute():
         return ""
     words = f" (paths lead from the working directory, {Path.cwd()}"
-    if (HOME / name).exists():
-        words += f"; dlbench's own folder has {HOME / name}: name that if it is meant"
+    if (PROJECT / name).exists():
+        words += f"; dlbench's own folder has {PROJECT / name}: name that if it is meant"
     return f"{words})"
 
 
@@ -79,7 +79,7 @@ def missing_packages() -> list[str]:
     """What the workflow's programs need and this Python lacks, by pyproject.toml."""
     import tomllib  # Python 3.10 lacks it, which may be the Python of an image
 
-    project = tomllib.loads((HOME / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     names = [re.split(r"[^\w.-]", line)[0] for line in project["dependencies"]]
     return [name for name in names if not any(metadata.Distribution.discover(name=name))]
 
@@ -112,12 +112,12 @@ def digest(paths: Iterable[str]) -> str:
     return _digest_of_list(_names_and_digests(paths))
 
 
-def keep_digests(paths: Iterable[str]) -> None:
+def save_digests(paths: Iterable[str]) -> None:
     """Write the digest of each file's syntax tree for `changed_files` to read."""
     listed = _names_and_digests(paths)
     path = _list_of(_digest_of_list(listed))
     if not path.exists():
-        with written_whole(path) as part:
+        with atomic_write(path) as part:
             part.write_text("".join(f"{sha256}  {name}\n" for name, sha256 in listed))
 
 
@@ -136,7 +136,7 @@ def changed_files(before: str, paths: Iterable[str]) -> list[str]:
 
 def _list_of(digest):
     """Where the list of files behind a digest lies; lists of before had digests of bytes."""
-    return KEPT / f"{digest}.trees.txt"
+    return SAVED_DIGESTS / f"{digest}.trees.txt"
 
 
 def _names_and_digests(paths):

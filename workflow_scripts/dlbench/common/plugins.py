@@ -31,7 +31,7 @@ class UnknownName(Error):
     """No file has this name."""
 
 
-def use_folder(kind: str, folder: str | Path | None = None) -> None:
+def add_user_folder(kind: str, folder: str | Path | None = None) -> None:
     """Find things of a kind in a folder of the user, too; None: in the library only.
 
     Raises:
@@ -109,7 +109,7 @@ def _of_many(kind, name):
 def load(kind: str, name: str) -> ModuleType:
     """Import and return the module that defines `name`."""
     file = path(kind, name)
-    if is_ours(kind, name):
+    if is_builtin(kind, name):
         parts = file.relative_to(LIBRARY).with_suffix("").parts
         return importlib.import_module(".".join(("dlbench", *parts)))
     spec = importlib.util.spec_from_file_location(f"dlbench.{_last_word(kind)}.{name}", file)
@@ -120,7 +120,7 @@ def load(kind: str, name: str) -> ModuleType:
     return module
 
 
-def is_ours(kind: str, name: str) -> bool:
+def is_builtin(kind: str, name: str) -> bool:
     """Whether the library defines `name`, and not a file of the user."""
     return path(kind, name).is_relative_to(folder_of(kind))
 

@@ -37,7 +37,7 @@ WRONG = re.compile(
 HARMLESS = re.compile(r"^\W*(debug|info|verbose|warn(ing)?)\b|\bwarning:|level=warn", re.IGNORECASE)
 
 
-def missing(programs: Iterable[str | Sequence[str]]) -> str | None:
+def missing_program(programs: Iterable[str | Sequence[str]]) -> str | None:
     """The first program that this machine lacks, in words; None if it has all.
 
     Args:

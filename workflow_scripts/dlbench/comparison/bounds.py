@@ -21,7 +21,7 @@ import yaml
 
 from dlbench import Error
 from dlbench.analysis import estimates
-from dlbench.common.files import written_whole
+from dlbench.common.files import atomic_write
 from dlbench.common.phrases import did_you_mean
 from dlbench.comparison.campaigns import FACTS, JOINABLE, Campaign, positive
 from dlbench.comparison.compare_runs import grouped
@@ -266,7 +266,7 @@ def write(path: str | Path, campaign: Campaign, metric_name: str, tolerance: flo
     if not entries:
         raise Error(f"{campaign.path}: no run has a {metric.name}")
     head = f"# Means over the runs of {Path(campaign.path).name!r}; lower and upper are shares.\n"
-    with written_whole(path) as part:
+    with atomic_write(path) as part:
         part.write_text(head + yaml.safe_dump({"references": entries}, sort_keys=False), "utf-8")
     return len(entries)
 

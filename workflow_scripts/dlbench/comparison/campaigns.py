@@ -12,7 +12,7 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.analysis import base_flags
-from dlbench.log.event_fields import ENDED_WELL
+from dlbench.log.event_fields import SUCCEEDED
 from dlbench.machine import fingerprints
 from dlbench.records import run_record
 from dlbench.study import contradictions, item_names
@@ -57,7 +57,7 @@ class Measured:
 
     @property
     def finished(self) -> bool:
-        return self.status in ENDED_WELL
+        return self.status in SUCCEEDED
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def _from_record(record):
 
 
 def _status(status, numbers):
-    contradictory = status in ENDED_WELL and numbers.get(contradictions.REASON)
+    contradictory = status in SUCCEEDED and numbers.get(contradictions.REASON)
     return CONTRADICTORY if contradictory else status
 
 

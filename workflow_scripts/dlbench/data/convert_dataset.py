@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from dlbench import Error
 from dlbench.common import orphans, plugins
-from dlbench.common.files import sha256, write_json, written_whole
+from dlbench.common.files import sha256, write_json, atomic_write
 from dlbench.common.tfrecord import framed_example
 from dlbench.data import pictures
 from dlbench.data.archives import ArchiveError
@@ -142,7 +142,7 @@ class _ShardTask:
         """Write the shard and its note. Returns the manifest's entry."""
         digest, size_bytes = new_sha256(), 0
         # No fsync: after a power cut the manifest's digests show what is damaged.
-        with written_whole(self.path, force=False) as part, open(part, "wb") as file:
+        with atomic_write(self.path, force=False) as part, open(part, "wb") as file:
             for index in self.indices:
                 features = self.source.features(self.split, index)
                 where = self.source.location(self.split, index)

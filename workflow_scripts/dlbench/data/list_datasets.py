@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.common import plugins
-from dlbench.common.files import write_json, written_whole
+from dlbench.common.files import write_json, atomic_write
 from dlbench.data import texts
 
 
@@ -13,7 +13,7 @@ def write(folder: Path) -> None:
     """Write datasets.json and datasets.md."""
     datasets = entries()
     write_json(folder / "datasets.json", datasets)
-    with written_whole(folder / "datasets.md") as part:
+    with atomic_write(folder / "datasets.md") as part:
         part.write_text(markdown(datasets), encoding="utf-8")
 
 

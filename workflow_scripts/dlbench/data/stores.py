@@ -122,7 +122,7 @@ def shards(folder: Path, split: str) -> list[Path]:
         AdoptionError: there are none, or fewer than their names state.
     """
     if not folder.is_dir():
-        hint = own_code.where_looked(folder)
+        hint = own_code.search_hint(folder)
         raise AdoptionError(f"{folder}: no such folder, or no permission to read it{hint}")
     for name in SPLIT_NAMES[split]:
         pattern = re.compile(rf"(.*-)?{name}(\.tfrecords?)?-\d{{5}}-of-\d{{5}}(\.tfrecords?)?")

@@ -72,7 +72,7 @@ def read(folder: Path | str) -> bytes:
     """
     folder, contents = Path(folder), []
     if not folder.is_dir():
-        hint = own_code.where_looked(folder)
+        hint = own_code.search_hint(folder)
         raise Error(f"{folder}: expected a folder with files *.txt, found none{hint}")
     for path in sorted(folder.rglob("*.txt")):
         content = path.read_bytes()

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from dlbench.analysis.estimates import Estimate
 from dlbench.drawing import styles
 from dlbench.drawing.line_charts import FAILED
-from dlbench.log.event_fields import ENDED_WELL
+from dlbench.log.event_fields import SUCCEEDED
 
 MAX_ROWS = 48  # of a figure; a note counts further ones
 ROW_INCHES, FRAME_INCHES = 0.34, 1.5
@@ -36,11 +36,11 @@ class Row:
 
     @property
     def finished(self) -> pd.DataFrame:
-        return self.runs[self.runs["status"].isin(ENDED_WELL)]
+        return self.runs[self.runs["status"].isin(SUCCEEDED)]
 
     def failures(self) -> str:
         """As in `1 of 3: out of memory`; "" if no run failed."""
-        failed = self.runs[~self.runs["status"].isin(ENDED_WELL)]["status"]
+        failed = self.runs[~self.runs["status"].isin(SUCCEEDED)]["status"]
         if failed.empty:
             return ""
         statuses = " or ".join(FAILED.get(s, s).replace("\n", " ") for s in sorted(set(failed)))

@@ -16,7 +16,7 @@ import pandas as pd
 
 from dlbench.analysis import estimates
 from dlbench.common import phrases
-from dlbench.log.event_fields import ENDED_WELL
+from dlbench.log.event_fields import SUCCEEDED
 from dlbench.run_fields.fields import DECLARED
 from dlbench.study import item_names, wording
 from dlbench.study.runs import READING
@@ -101,7 +101,7 @@ class Series:
 
     @functools.cached_property
     def finished(self) -> pd.DataFrame:
-        return self.runs[self.runs["status"].isin(ENDED_WELL)]
+        return self.runs[self.runs["status"].isin(SUCCEEDED)]
 
     @property
     def published(self) -> bool:
@@ -130,7 +130,7 @@ class Series:
         if len(self.finished) == len(self.runs):
             return failures
         for x, statuses in self.runs.groupby(self.x)["status"]:
-            failed = statuses[~statuses.isin(ENDED_WELL)]
+            failed = statuses[~statuses.isin(SUCCEEDED)]
             if len(failed):
                 failures.append((x, failed.mode().iloc[0], len(failed), len(statuses)))
         return failures

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, Locator, MaxNLocator, NullFormatter, NullLocator
 
-from dlbench.common.files import written_whole
+from dlbench.common.files import atomic_write
 from dlbench.drawing.formats import FORMATS
 
 # Okabe and Ito's colours, legible for the colour-blind; text needs the darker orange.
@@ -144,7 +144,7 @@ def save(drawn: Figure, stem: Path | str) -> None:
         "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     }
     for suffix in FORMATS:
-        with written_whole(f"{stem}.{suffix}") as part:
+        with atomic_write(f"{stem}.{suffix}") as part:
             drawn.savefig(part, format=suffix, metadata=without[suffix])
 
 

@@ -123,7 +123,7 @@ def _build(name, settings, output_folder):
         reference = f"oci-archive:{Path(start).absolute()}" if Path(start).is_file() else start
         arguments["BASE"] = reference
         build_arguments = [f"--build-arg={key}={value}" for key, value in arguments.items()]
-        recipe = f"--file={own_code.here(ENVIRONMENTS / 'Containerfile')}"
+        recipe = f"--file={own_code.project_path(ENVIRONMENTS / 'Containerfile')}"
         binds = [f"--volume={bind}" for bind in settings["build_binds"]]
         tools.run(
             [engine, "build", *binds, *build_arguments, recipe, f"--tag={local}", str(folder)]

@@ -48,7 +48,7 @@ def prepare(
     output = Path(output)
     form_folder = output.with_suffix("")
     where = f"image {image.name} under {runtime}"
-    missing = tools.missing(module.PROGRAMS)
+    missing = tools.missing_program(module.PROGRAMS)
     if missing:
         raise Error(f"{where}: {missing}")
     make_empty_folder(form_folder)
@@ -65,7 +65,7 @@ def prepare(
         environment=image.environment,
         name=f"describe-{image.name}",
     )
-    describe = [python, str(own_code.here(DESCRIBE)), *_modules()]
+    describe = [python, str(own_code.project_path(DESCRIBE)), *_modules()]
     inside = _describe(module.command(container, describe), where, runtime)
     _check_marker(inside, image, where)
     if not any_packages:

@@ -103,7 +103,7 @@ def identity(name: str, settings: Mapping[str, Any]) -> str | None:
         return f"{settings['source']}@{settings['digest'] or 'any'}"
     if kind == "recipe":
         folder = Path(settings["source"])
-        recipes_folder = own_code.here(trainer_environments.ENVIRONMENTS)
+        recipes_folder = own_code.project_path(trainer_environments.ENVIRONMENTS)
         recipes = [recipes_folder / "Containerfile", recipes_folder / "apptainer.def"]
         parts = [base(settings), *map(sha256, recipes), trainer_environments.lock_digest(folder)]
         return f"sha256:{hashlib.sha256(' '.join(parts).encode()).hexdigest()}"
@@ -293,7 +293,7 @@ def unsupported(run: Run, images: Mapping[str, Any]) -> str | None:
     module = plugins.load("runtimes", run.runtime)
     if run.nodes > 1 and options_of(run).get("start") == "directive":
         return f"start: directive enters an image on one node only; the run has {run.nodes} nodes"
-    missing = tools.missing(module.PROGRAMS)
+    missing = tools.missing_program(module.PROGRAMS)
     if missing:
         return f"runtime {run.runtime}: {missing}"
     try:

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from dlbench import Error
 from dlbench.common import phrases, plugins
-from dlbench.common.files import written_whole
+from dlbench.common.files import atomic_write
 from dlbench.imports import finding, own_results, table_rows, unread_losses
 from dlbench.imports.import_fields import PathPattern, parse_fields
 from dlbench.imports.log_file import LogError
@@ -153,7 +153,7 @@ def read_run(
 def _open_writer(kind: str, output: Path | str) -> Iterator[Callable[[pa.Table], None]]:
     """Yield a function that appends tables to a file; the file is written atomically."""
     schema = parquet_files.table([], run_columns.RUN_TABLES[kind]).schema
-    with written_whole(output) as part, parquet_files.writer(part, schema) as parquet:
+    with atomic_write(output) as part, parquet_files.writer(part, schema) as parquet:
         yield lambda rows: parquet.write_table(rows) if len(rows) else None
 
 

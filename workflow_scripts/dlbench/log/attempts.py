@@ -97,7 +97,7 @@ def failed_on_full_disk(log: Path, end: dict[str, Any]) -> bool:
     Args:
         end: its run_end.
     """
-    if end["status"] in event_fields.ENDED_WELL:
+    if end["status"] in event_fields.SUCCEEDED:
         return False
     reasons = map(os.strerror, DISK_FULL)
     return (

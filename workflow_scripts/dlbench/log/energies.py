@@ -1,6 +1,6 @@
 """The energies of a run, from what its processes and its power meter say at the end.
 
-Three are told apart by the beginning of their fields, each with its source and quality
+Three are readings apart by the beginning of their fields, each with its source and quality
 (dlbench/machine/energy.py): `energy_j` of the GPUs, `host_energy_j` of the nodes' processors and
 memory, `node_energy_j` of the whole node.
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 LEAST_SAMPLES = 60  # a minute at one a second: under it start-up and idle time weigh much
-OF_WHAT = {"": "GPUs", "host_": "processors", "node_": "node"}
+SUBJECTS = {"": "GPUs", "host_": "processors", "node_": "node"}
 Fields = Mapping[str, Any]
 
 
@@ -29,15 +29,15 @@ def summary(ends: Sequence[Fields], meter: Fields) -> dict[str, Any]:
     on_nodes = [end for end in ends if "host_energy_j" in end or "host_energy_unknown" in end]
     parts = {"": ends, "host_": on_nodes, "node_": [meter] if meter else []}
     found: dict[str, Any] = {}
-    for prefix, told in parts.items():
-        found |= _together(f"{prefix}energy", told)
+    for prefix, readings in parts.items():
+        found |= _combined(f"{prefix}energy", readings)
     remarks = [remark(found)]
     if found["node_energy_j"] is not None and meter.get("trouble"):
         remarks.append(f"meter: {meter['trouble']}")
     return found | {"energy_remark": "; ".join(filter(None, remarks)) or None}
 
 
-def limits(event: Fields) -> dict[str, Any]:
+def power_limits(event: Fields) -> dict[str, Any]:
     """The power limits of GPUs that a run set, for the summary of its record; {} where it set none.
 
     Args:
@@ -58,7 +58,7 @@ def remark(values: Fields) -> str | None:
     'GPUs: 12 readings, fewer than 60, for 50.0 % of the time'
     """
     remarks = []
-    for prefix, what in OF_WHAT.items():
+    for prefix, what in SUBJECTS.items():
         name = f"{prefix}energy"
         if values.get(f"{name}_j") is None:
             continue
@@ -74,23 +74,23 @@ def remark(values: Fields) -> str | None:
     return "; ".join(remarks) or None
 
 
-def _together(name, told):
-    joules = [values.get(f"{name}_j") for values in told]
+def _combined(name, readings):
+    joules = [values.get(f"{name}_j") for values in readings]
     if not joules or None in joules:
-        reasons = _different(told, f"{name}_unknown")
+        reasons = _different(readings, f"{name}_unknown")
         return {f"{name}_j": None, f"{name}_unknown": "; ".join(reasons) or None}
     return {
         f"{name}_j": math.fsum(joules),
-        f"{name}_source": "; ".join(_different(told, f"{name}_source")) or None,
-        f"{name}_samples": min(_known(told, f"{name}_samples"), default=None),
-        f"{name}_sampled_share": min(_known(told, f"{name}_sampled_share"), default=None),
-        f"{name}_resolution_s": max(_known(told, f"{name}_resolution_s"), default=None),
+        f"{name}_source": "; ".join(_different(readings, f"{name}_source")) or None,
+        f"{name}_samples": min(_known(readings, f"{name}_samples"), default=None),
+        f"{name}_sampled_share": min(_known(readings, f"{name}_sampled_share"), default=None),
+        f"{name}_resolution_s": max(_known(readings, f"{name}_resolution_s"), default=None),
     }
 
 
-def _known(told: Iterable[Fields], name: str) -> list[Any]:
-    return [values[name] for values in told if values.get(name) is not None]
+def _known(readings: Iterable[Fields], name: str) -> list[Any]:
+    return [values[name] for values in readings if values.get(name) is not None]
 
 
-def _different(told, name):
-    return list(dict.fromkeys(_known(told, name)))
+def _different(readings, name):
+    return list(dict.fromkeys(_known(readings, name)))

@@ -18,12 +18,12 @@ from dlbench import Error
 NOT_FINITE = ("nan", "inf", "-inf")  # JSON has no such numbers
 UTC_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 STATUSES = ("ok", "oom", "timeout", "failed", "unstable", "skipped")
-ENDED_WELL = ("ok", "unstable")  # those with measured steps
+SUCCEEDED = ("ok", "unstable")  # those with measured steps
 STAGES = ("imports", "other", "data")  # of a trainer, before its run_start
 MOST = 10.0**30  # of a number, so that sums of squares are finite
 MOST_WHOLE, MOST_COUNT, MOST_INDEX = 2**53, 2**62, 2**31 - 1  # the tables' types hold them
 MOST_DEPTH = 20  # to which facts may be nested
-OWN_TRAINER = "dlbench"
+DLBENCH_TRAINER = "dlbench"
 Event = dict[str, Any]  # as parsed from one line
 
 
@@ -34,8 +34,8 @@ class LogError(Error):
 class Kind(NamedTuple):
     """The kind of a field: its name for messages, and whether a value is of this kind."""
 
-    words: str
-    holds: Callable[[Any], bool]
+    label: str
+    accepts: Callable[[Any], bool]
 
 
 def _is_number(value):
@@ -63,8 +63,8 @@ def _is_plain(value, depth=0):
 
 def _list_of(kind):
     return Kind(
-        f"a list, each {kind.words}",
-        lambda value: type(value) is list and all(map(kind.holds, value)),
+        f"a list, each {kind.label}",
+        lambda value: type(value) is list and all(map(kind.accepts, value)),
     )
 
 
@@ -102,11 +102,11 @@ FACTS = Kind("a mapping", lambda value: type(value) is dict and _is_plain(value)
 PLAIN = Kind("plain facts", _is_plain)
 NUMBERS = Kind(
     "a mapping to numbers",
-    lambda value: type(value) is dict and all(map(SCORE.holds, value.values())),
+    lambda value: type(value) is dict and all(map(SCORE.accepts, value.values())),
 )
 TEXTS, INDICES, SCORES = _list_of(TEXT), _list_of(INDEX), _list_of(SCORE)
 COUNTS = _list_of(COUNT)
-GPU = Kind("a GPU's number or UUID", lambda value: TEXT.holds(value) or INDEX.holds(value))
+GPU = Kind("a GPU's number or UUID", lambda value: TEXT.accepts(value) or INDEX.accepts(value))
 GPU_SAMPLE = {
     "utilisation_percent?": NUMBER, "memory_used_bytes?": COUNT, "power_w?": NUMBER,
     "temperature_c?": NUMBER, "clock_sm_mhz?": NUMBER, "clock_memory_mhz?": NUMBER,
@@ -228,7 +228,7 @@ ROWS = ("step", "eval", "sample")
 WITHOUT_NULL = ("step", "eval")
 LISTS = ("losses", "learning_rates")  # of a window: a number for each of its steps
 # Fields that our trainer always writes.
-REQUIRED_OF_OWN_TRAINER = {
+REQUIRED_OF_DLBENCH = {
     "step": ("t_s", "loss", "learning_rate", "epoch"),
     "eval": ("epoch", "step", "t_s", "split", "loss"),
     "sample": ("t_s",),
@@ -309,8 +309,8 @@ def _wrong(event, checks, others=None):
                 return f"{name} is missing"
             continue
         value = event[name]
-        if not (kind.holds(value) or (value is None and not needed)):
-            return f"expected {name} to be {kind.words}, found {repr(value)[:80]}"
+        if not (kind.accepts(value) or (value is None and not needed)):
+            return f"expected {name} to be {kind.label}, found {repr(value)[:80]}"
         known += 1
     if others is not None and known + len(others) < len(event):
         unknown = event.keys() - {name for name, _, _ in checks} - {*others}
@@ -323,7 +323,7 @@ class Sequence:
 
     def __init__(self) -> None:
         self._start: Event | None = None
-        self._own = self._imported = False
+        self._is_dlbench = self._imported = False
         self._step, self._t_s = 0, -1.0
 
     def check(self, event: Event) -> None:
@@ -337,16 +337,16 @@ class Sequence:
             if self._start:
                 raise LogError("run_start: a second one: are these two logs in one?")
             self._start = event
-            self._own = event["spec"].get("trainer", OWN_TRAINER) == OWN_TRAINER
+            self._is_dlbench = event["spec"].get("trainer", DLBENCH_TRAINER) == DLBENCH_TRAINER
         self._imported = self._imported or kind == "imported"
-        well = kind == "run_end" and event["status"] in ENDED_WELL
+        well = kind == "run_end" and event["status"] in SUCCEEDED
         if not self._start and (kind == "step" or well):
             raise LogError(f"{kind}: there is no run_start before it")
-        if not self._own:
+        if not self._is_dlbench:
             if well and not self._imported:
                 raise LogError("run_end: all is well, but nothing was imported")
             return
-        for name in REQUIRED_OF_OWN_TRAINER.get(kind, ()):
+        for name in REQUIRED_OF_DLBENCH.get(kind, ()):
             if event.get(name) is None:
                 raise LogError(f"{kind}: {name} is missing; was the log changed or damaged?")
         if kind == "step":

@@ -28,8 +28,8 @@ class Part:
     """
 
     host: str | None = None
-    began: str | None = None
-    ended: str | None = None
+    started: str | None = None
+    finished: str | None = None
     untimed: bool = False
     cpu_time_s: float | None = None
     machine: dict[str, Any] = field(default_factory=dict)
@@ -75,7 +75,7 @@ def _part(path):
         part.untimed = "t_s" not in first or "t_s" not in last
     if zero and first and not part.untimed:
         began_s = first["t_s"] - first["step_time_s"] * first.get("window_steps", 1)
-        part.began, part.ended = _date(zero, began_s), _date(zero, last["t_s"])
+        part.started, part.finished = _date(zero, began_s), _date(zero, last["t_s"])
         part.samples = [s for s in samples if began_s <= s["t_s"] <= last["t_s"]]
     return part
 

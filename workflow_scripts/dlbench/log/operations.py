@@ -59,9 +59,9 @@ def summarise(events: Iterable[Event]) -> list[dict[str, Any]]:
         chosen, place = [event for event in done if event.get("cat") in OF_HOST], "host"
     counts: dict[str, int] = {}
     spent_us: dict[str, float] = {}
-    for name, own_us in _own_times(chosen):
+    for name, self_us in _self_times(chosen):
         counts[name] = counts.get(name, 0) + 1
-        spent_us[name] = spent_us.get(name, 0.0) + own_us
+        spent_us[name] = spent_us.get(name, 0.0) + self_us
     whole_us = sum(spent_us.values())
     if not whole_us:
         return []
@@ -77,13 +77,13 @@ def summarise(events: Iterable[Event]) -> list[dict[str, Any]]:
     ]
 
 
-def _own_times(events: Iterable[Event]) -> Iterator[tuple[str, float]]:
+def _self_times(events: Iterable[Event]) -> Iterator[tuple[str, float]]:
     """(name of the operation, microseconds of its own) for each event."""
     tracks: dict[tuple[Any, Any], list[Event]] = {}
     for event in events:
         tracks.setdefault((event.get("pid"), event.get("tid")), []).append(event)
     for track in tracks.values():
-        own_us: list[float] = []
+        self_us: list[float] = []
         outer: list[tuple[float, int]] = []  # end and number of those that are under way
         ordered = sorted(track, key=lambda event: (event["ts"], -event.get("dur", 0)))
         for number, event in enumerate(ordered):
@@ -91,10 +91,10 @@ def _own_times(events: Iterable[Event]) -> Iterator[tuple[str, float]]:
             while outer and outer[-1][0] <= begin:
                 outer.pop()
             if outer:
-                own_us[outer[-1][1]] -= min(end, outer[-1][0]) - begin
-            own_us.append(end - begin)
+                self_us[outer[-1][1]] -= min(end, outer[-1][0]) - begin
+            self_us.append(end - begin)
             outer.append((end, number))
-        for event, each_us in zip(ordered, own_us, strict=True):
+        for event, each_us in zip(ordered, self_us, strict=True):
             yield _name(event), max(0.0, each_us)
 
 

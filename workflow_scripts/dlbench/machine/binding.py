@@ -123,7 +123,7 @@ def bind(request: Request, folder: Path, root: str | Path = "/") -> Binding:
         # CUDA shows a process the first of all MIG devices that are named, and no other.
         os.environ[gpu_places.CUDA] = ",".join(gpu.uuid for gpu in binding.gpus)
         binding = replace(binding, first=0)
-    _follow(binding)
+    _apply(binding)
     return binding
 
 
@@ -226,7 +226,7 @@ def _place(mask, gpus):
     return core_division.Place(frozenset(mask), near, nodes)
 
 
-def _follow(binding: Binding) -> None:
+def _apply(binding: Binding) -> None:
     """Have this process, and what it starts, use no more than its share."""
     if binding.mode != NONE:
         set_affinity(binding.cpus)

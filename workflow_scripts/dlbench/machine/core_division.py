@@ -62,7 +62,7 @@ class Division:
 def read(files: Files) -> Topology:
     """The topology that the kernel states; each CPU is a core where it states none."""
     online = files.read("cores", f"{CPU}/online", expand) or []
-    cores = files.ask(
+    cores = files.fact(
         "cores",
         lambda: {
             tuple(expand(files.text(f"{CPU}/cpu{number}/topology/thread_siblings_list")))
@@ -104,11 +104,11 @@ def divide(topology: Topology, places: Sequence[Place], quota: float | None = No
     if len(cores) < len(places):  # some have to share the hardware threads of a core
         cores = [(cpu,) for cpu in sorted(usable)]
     each = len(cores) // len(places)
-    taken: list[list[tuple[int, ...]]] = [[] for _ in places]
+    assigned: list[list[tuple[int, ...]]] = [[] for _ in places]
     left = sorted(cores)
-    _deal_near(places, taken, left, each)
-    _deal_rest(topology, places, taken, left, each)
-    shares = tuple(tuple(sorted(cpu for core in mine for cpu in core)) for mine in taken)
+    _assign_near_cores(places, assigned, left, each)
+    _assign_remaining_cores(topology, places, assigned, left, each)
+    shares = tuple(tuple(sorted(cpu for core in mine for cpu in core)) for mine in assigned)
     return Division(shares, tuple(sorted(cpu for core in left for cpu in core)))
 
 
@@ -126,7 +126,7 @@ def _check_enough(cpus: int, processes: int, quota: float | None) -> None:
     )
 
 
-def _deal_near(places, taken, left, each):
+def _assign_near_cores(places, assigned, left, each):
     """Blocks of near cores for those who are near the same ones, as many for each."""
     for near in dict.fromkeys(place.near for place in places if place.near):
         group = [number for number, place in enumerate(places) if place.near == near]
@@ -134,12 +134,12 @@ def _deal_near(places, taken, left, each):
         there = [core for core in left if common.issuperset(core)]
         block = min(each, len(there) // len(group))
         for index, number in enumerate(group):
-            taken[number] = there[index * block : (index + 1) * block]
+            assigned[number] = there[index * block : (index + 1) * block]
         for core in there[: block * len(group)]:
             left.remove(core)
 
 
-def _deal_rest(topology, places, taken, left, each):
+def _assign_remaining_cores(topology, places, assigned, left, each):
     """The nearest of what is left, for each who has fewer cores than the others."""
     node_of = {cpu: node for node, cpus in topology.numa_cpus.items() for cpu in cpus}
 
@@ -149,7 +149,7 @@ def _deal_rest(topology, places, taken, left, each):
         rows = (topology.distances.get(node, {}) for node in place.numa_nodes)
         return min((row.get(node_of.get(core[0]), math.inf) for row in rows), default=math.inf)
 
-    for place, mine in zip(places, taken, strict=True):
+    for place, mine in zip(places, assigned, strict=True):
         allowed = [core for core in left if place.cpus.issuperset(core)]
         allowed.sort(key=lambda core, place=place: (distance(place, core), core))
         for core in allowed[: each - len(mine)]:

@@ -106,7 +106,7 @@ def peak(
     precision: str,
     kind: str | None = None,
     threads: int = 1,
-    of_site: Mapping[str, Any] | None = None,
+    site_tflops: Mapping[str, Any] | None = None,
 ) -> Peak:
     """The peak rates of a device in a precision.
 
@@ -114,16 +114,16 @@ def peak(
         device_model: name of the device; None if unknown.
         kind: cpu, gpu, or None if unknown.
         threads: cores that a device has if it is a CPU.
-        of_site: TFLOP/s by precision that the site states: of a GPU, or of one core of a CPU.
+        site_tflops: TFLOP/s by precision that the site states: of a GPU, or of one core of a CPU.
 
     >>> peak("NVIDIA A100-SXM4-40GB", "bfloat16").tflops
     312
-    >>> peak("Some CPU", "float32", "cpu", threads=4, of_site={"float32": 0.1}).tflops
+    >>> peak("Some CPU", "float32", "cpu", threads=4, site_tflops={"float32": 0.1}).tflops
     0.4
     """
     known = _known(device_model or "")
     bandwidth = known.memory_gb_per_s if known else None
-    if stated := (of_site or {}).get(precision):
+    if stated := (site_tflops or {}).get(precision):
         cores = threads if kind == "cpu" else 1
         return Peak(cores * stated, bandwidth, "site.device_peak_tflops")
     if known and precision in known.tflops:

@@ -45,12 +45,12 @@ def gather(
     if framework is None:
         sha256, files.unknown["software.packages_sha256"] = None, "another program's"
     else:
-        sha256 = files.ask("software.packages_sha256", lambda: _packages(packages))
+        sha256 = files.fact("software.packages_sha256", lambda: _packages(packages))
     return {
         "hardware": hardware.constant_facts(files) | {"gpus": kinds},
         "software": software.system(files) | (framework or {}) | {"packages_sha256": sha256},
         "limits": limits.read(files),
-        "libraries": files.ask("libraries", lambda: _libraries(files)),
+        "libraries": files.fact("libraries", lambda: _libraries(files)),
         "variables": redaction.recorded_variables(more=variables),
         "present": {
             **hardware.present_facts(files),

@@ -67,87 +67,87 @@ class _Queries:
             return None
 
 
-def _facts(ask, selectors):
+def _facts(query, selectors):
     kinds, devices = [], []
     for selector in selectors:
         try:
-            handle = find_gpu(ask.nvml, selector)
+            handle = find_gpu(query.nvml, selector)
         except Exception as error:
-            ask.unknown[f"gpus.{selector}"] = str(error)
+            query.unknown[f"gpus.{selector}"] = str(error)
             continue
-        kind, device = _gpu(ask, handle)
+        kind, device = _gpu(query, handle)
         devices.append({"selector": selector, **device})
         if kind not in kinds:
             kinds.append(kind)
     return {
-        "driver": ask("nvmlSystemGetDriverVersion"),
-        "cuda_driver": ask("nvmlSystemGetCudaDriverVersion_v2", read=_cuda_version),
+        "driver": query("nvmlSystemGetDriverVersion"),
+        "cuda_driver": query("nvmlSystemGetCudaDriverVersion_v2", read=_cuda_version),
         "kinds": sorted(kinds, key=str),
         "devices": devices,
-        "links": _links(ask),
+        "links": _links(query),
     }
 
 
-def _gpu(ask, handle):
+def _gpu(query, handle):
     """(facts of its kind, facts of this device)."""
-    nvml, board = ask.nvml, handle
+    nvml, board = query.nvml, handle
     if _quiet(nvml, "nvmlDeviceIsMigDeviceHandle", handle):
-        board = ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle) or handle
+        board = query("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle) or handle
     clocks = {"sm": nvml.NVML_CLOCK_SM, "memory": nvml.NVML_CLOCK_MEM}
     kind = {
-        "name": ask("nvmlDeviceGetName", handle),
-        "memory_bytes": ask("nvmlDeviceGetMemoryInfo", handle, read=lambda m: m.total),
-        "compute_capability": ask("nvmlDeviceGetCudaComputeCapability", board, read=_dotted),
-        "vbios": ask("nvmlDeviceGetVbiosVersion", board),
-        "pcie_generation": ask("nvmlDeviceGetMaxPcieLinkGeneration", board),
-        "pcie_width": ask("nvmlDeviceGetMaxPcieLinkWidth", board),
+        "name": query("nvmlDeviceGetName", handle),
+        "memory_bytes": query("nvmlDeviceGetMemoryInfo", handle, read=lambda m: m.total),
+        "compute_capability": query("nvmlDeviceGetCudaComputeCapability", board, read=_dotted),
+        "vbios": query("nvmlDeviceGetVbiosVersion", board),
+        "pcie_generation": query("nvmlDeviceGetMaxPcieLinkGeneration", board),
+        "pcie_width": query("nvmlDeviceGetMaxPcieLinkWidth", board),
         "nvlinks": _nvlinks(nvml, board),
         **{
-            f"clock_{name}_max_mhz": ask("nvmlDeviceGetMaxClockInfo", board, number)
+            f"clock_{name}_max_mhz": query("nvmlDeviceGetMaxClockInfo", board, number)
             for name, number in clocks.items()
         },
         **{
-            f"clock_{name}_application_mhz": ask("nvmlDeviceGetApplicationsClock", board, number)
+            f"clock_{name}_application_mhz": query("nvmlDeviceGetApplicationsClock", board, number)
             for name, number in clocks.items()
         },
-        "power_limit_w": ask("nvmlDeviceGetEnforcedPowerLimit", board, read=_watts),
-        "power_limit_default_w": ask(
+        "power_limit_w": query("nvmlDeviceGetEnforcedPowerLimit", board, read=_watts),
+        "power_limit_default_w": query(
             "nvmlDeviceGetPowerManagementDefaultLimit", board, read=_watts
         ),
-        "ecc": ask("nvmlDeviceGetEccMode", board, read=_current),
-        "persistence": ask("nvmlDeviceGetPersistenceMode", board, read=bool),
-        "mig": ask("nvmlDeviceGetMigMode", board, read=_current),
-        "compute_mode": ask("nvmlDeviceGetComputeMode", board, read=COMPUTE_MODES.get),
+        "ecc": query("nvmlDeviceGetEccMode", board, read=_current),
+        "persistence": query("nvmlDeviceGetPersistenceMode", board, read=bool),
+        "mig": query("nvmlDeviceGetMigMode", board, read=_current),
+        "compute_mode": query("nvmlDeviceGetComputeMode", board, read=COMPUTE_MODES.get),
     }
     device = {
-        "uuid": ask("nvmlDeviceGetUUID", handle),
-        "pci": ask("nvmlDeviceGetPciInfo", board, read=lambda pci: decode(pci.busId)),
+        "uuid": query("nvmlDeviceGetUUID", handle),
+        "pci": query("nvmlDeviceGetPciInfo", board, read=lambda pci: decode(pci.busId)),
         # Both fall when a GPU idles.
-        "pcie_generation": ask("nvmlDeviceGetCurrPcieLinkGeneration", board),
-        "pcie_width": ask("nvmlDeviceGetCurrPcieLinkWidth", board),
+        "pcie_generation": query("nvmlDeviceGetCurrPcieLinkGeneration", board),
+        "pcie_width": query("nvmlDeviceGetCurrPcieLinkWidth", board),
         **{
-            f"clock_{name}_mhz": ask("nvmlDeviceGetClockInfo", board, number)
+            f"clock_{name}_mhz": query("nvmlDeviceGetClockInfo", board, number)
             for name, number in clocks.items()
         },
     }
     return kind, device
 
 
-def _links(ask):
+def _links(query):
     """[first index, second index, "NVLink" or a level] of each pair."""
-    count = ask("nvmlDeviceGetCount") or 0
-    handles = [ask("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
+    count = query("nvmlDeviceGetCount") or 0
+    handles = [query("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
     return [
-        [a, b, _link(ask, handles[a], handles[b])]
+        [a, b, _link(query, handles[a], handles[b])]
         for a, b in itertools.combinations(range(count), 2)
         if None not in (handles[a], handles[b])
     ]
 
 
-def _link(ask, one, other):
-    if _quiet(ask.nvml, "nvmlDeviceGetP2PStatus", one, other, NVLINK) == P2P_OK:
+def _link(query, one, other):
+    if _quiet(query.nvml, "nvmlDeviceGetP2PStatus", one, other, NVLINK) == P2P_OK:
         return "NVLink"
-    return ask("nvmlDeviceGetTopologyCommonAncestor", one, other, read=LEVELS.get)
+    return query("nvmlDeviceGetTopologyCommonAncestor", one, other, read=LEVELS.get)
 
 
 def _nvlinks(nvml, board):

@@ -148,28 +148,30 @@ class Gpu:
                 self._handle = find_gpu(nvml, self.selector)
         except Exception as error:
             self.error = str(error)
-        utilisation = self._ask("nvmlDeviceGetUtilizationRates")
-        memory = self._ask("nvmlDeviceGetMemoryInfo")
-        milliwatts = self._ask("nvmlDeviceGetPowerUsage")
+        utilisation = self._query("nvmlDeviceGetUtilizationRates")
+        memory = self._query("nvmlDeviceGetMemoryInfo")
+        milliwatts = self._query("nvmlDeviceGetPowerUsage")
         power_time_s = self._clock()
-        millijoules = self._ask("nvmlDeviceGetTotalEnergyConsumption")
+        millijoules = self._query("nvmlDeviceGetTotalEnergyConsumption")
         sensor = nvml.NVML_TEMPERATURE_GPU
         # The second name of two is deprecated; older drivers have no other.
-        temperature = self._ask("nvmlDeviceGetTemperatureV", sensor)
+        temperature = self._query("nvmlDeviceGetTemperatureV", sensor)
         if temperature is None:
-            temperature = self._ask("nvmlDeviceGetTemperature", sensor)
-        reasons = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
+            temperature = self._query("nvmlDeviceGetTemperature", sensor)
+        reasons = self._query("nvmlDeviceGetCurrentClocksEventReasons")
         if reasons is None:
-            reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
+            reasons = self._query("nvmlDeviceGetCurrentClocksThrottleReasons")
         power_w = None if milliwatts is None else milliwatts / 1000
         values = {
             "utilisation_percent": None if utilisation is None else utilisation.gpu,
             "memory_used_bytes": None if memory is None else memory.used,
             "power_w": power_w,
             "temperature_c": temperature,
-            "clock_sm_mhz": self._ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
-            "clock_memory_mhz": self._ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
-            "other_gpu_processes": _others(self._ask("nvmlDeviceGetComputeRunningProcesses")),
+            "clock_sm_mhz": self._query("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+            "clock_memory_mhz": self._query("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+            "other_gpu_processes": _count_others(
+                self._query("nvmlDeviceGetComputeRunningProcesses")
+            ),
             "throttle_reasons": None if reasons is None else throttle_reasons(reasons),
         }
         energy_j = self.energy.add(millijoules, power_w, power_time_s)
@@ -182,7 +184,7 @@ class Gpu:
             "energy_j": None if energy_j is None else round(energy_j, 3),
         }
 
-    def _ask(self, name, *arguments):
+    def _query(self, name, *arguments):
         """The result of a call of NVML for this GPU; None if the driver or pynvml lacks it."""
         if self._handle is None:
             return None
@@ -192,7 +194,7 @@ class Gpu:
             return None
 
 
-def _others(processes):
+def _count_others(processes):
     """The number of a GPU's processes that are not of this run.
 
     None if this process is not among them: it has not begun to use the GPU, or a container hides
@@ -227,11 +229,11 @@ class _Energy:
         self.joules = None
         self._sum_j = 0.0
         self._last = None
-        self._begun = False
+        self._started = False
 
     def add(self, counter_mj, power_w, now_s):
-        if not self._begun:
-            self._begun = True
+        if not self._started:
+            self._started = True
             if counter_mj is not None:
                 self.source = COUNTER
             elif power_w is not None:

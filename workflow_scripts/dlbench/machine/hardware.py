@@ -52,7 +52,7 @@ class Files:
         paths = (str(path.relative_to(self.root)) for path in self.root.glob(pattern))
         return sorted(paths, key=_natural)
 
-    def ask(self, name: str, read: Callable[[], Value]) -> Value | None:
+    def fact(self, name: str, read: Callable[[], Value]) -> Value | None:
         """The fact that `read()` returns; None, with the reason in `unknown`, if it fails.
 
         No benchmark fails because its description is incomplete.
@@ -67,8 +67,8 @@ class Files:
         return None
 
     def read(self, name: str, path: str, kind: Callable[[str], Any] = str) -> Any:
-        """The text of a file as a value of a kind, as `ask` does."""
-        return self.ask(name, lambda: kind(self.text(path)))
+        """The text of a file as a value of a kind, as `fact` does."""
+        return self.fact(name, lambda: kind(self.text(path)))
 
 
 def constant_facts(files: Files) -> dict[str, Any]:
@@ -102,12 +102,12 @@ def present_facts(files: Files) -> dict[str, Any]:
     """Facts of this node and this moment."""
     return {
         "host": host_name.host(),
-        "memory_bytes": files.ask("memory_bytes", lambda: _memory_bytes(files, "MemTotal")),
-        "memory_available_bytes": files.ask(
+        "memory_bytes": files.fact("memory_bytes", lambda: _memory_bytes(files, "MemTotal")),
+        "memory_available_bytes": files.fact(
             "memory_available_bytes", lambda: _memory_bytes(files, "MemAvailable")
         ),
         # From one file: those of cpufreq take up to 20 ms for each CPU.
-        "cpu_mhz": files.ask("cpu_mhz", lambda: _frequencies(files.text("proc/cpuinfo"))),
+        "cpu_mhz": files.fact("cpu_mhz", lambda: _frequencies(files.text("proc/cpuinfo"))),
         "load_average": os.getloadavg(),
     }
 
@@ -136,8 +136,8 @@ def _cpu(files):
         "features": sorted(filter(FEATURES.fullmatch, flags)),
         "virtual": "hypervisor" in flags,
         **_topology(files),
-        "caches": files.ask("cpu.caches", lambda: _caches(files)),
-        "numa": files.ask("cpu.numa", lambda: _numa(files)),
+        "caches": files.fact("cpu.caches", lambda: _caches(files)),
+        "numa": files.fact("cpu.numa", lambda: _numa(files)),
         **_frequency_settings(files),
     }
 
@@ -168,7 +168,7 @@ def _topology(files):
             "threads": len(online),
         }
 
-    counts = files.ask("cpu.topology", count)
+    counts = files.fact("cpu.topology", count)
     if counts is None:
         return {"sockets": None, "cores": None, "threads": os.cpu_count(), "smt": None}
     return counts | {"smt": counts["threads"] > counts["cores"]}
@@ -215,10 +215,10 @@ def _frequency_settings(files):
         return [min(low) / 1000, max(high) / 1000]
 
     return {
-        "governors": files.ask("cpu.governors", lambda: distinct("scaling_governor")),
-        "frequency_driver": files.ask("cpu.frequency_driver", lambda: distinct("scaling_driver")),
-        "frequency_mhz": files.ask("cpu.frequency_mhz", limits),
-        "boost": files.ask("cpu.boost", lambda: _boost(files)),
+        "governors": files.fact("cpu.governors", lambda: distinct("scaling_governor")),
+        "frequency_driver": files.fact("cpu.frequency_driver", lambda: distinct("scaling_driver")),
+        "frequency_mhz": files.fact("cpu.frequency_mhz", limits),
+        "boost": files.fact("cpu.boost", lambda: _boost(files)),
     }
 
 
@@ -231,9 +231,9 @@ def _boost(files):
 
 def _memory(files):
     return {
-        "gib": files.ask("memory", lambda: installed_gib(_memory_bytes(files, "MemTotal"))),
-        "swap_gib": files.ask("swap", lambda: round(_memory_bytes(files, "SwapTotal") / 2**30)),
-        "transparent_huge_pages": files.ask(
+        "gib": files.fact("memory", lambda: installed_gib(_memory_bytes(files, "MemTotal"))),
+        "swap_gib": files.fact("swap", lambda: round(_memory_bytes(files, "SwapTotal") / 2**30)),
+        "transparent_huge_pages": files.fact(
             "memory.transparent_huge_pages", lambda: _huge_pages(files)
         ),
     }
@@ -253,7 +253,7 @@ def _network(files):
         name = place.rsplit("/", 1)[1]
         if not (files.root / place / "device").exists():
             continue  # bridges, tunnels, the loopback
-        if files.ask(f"network.{name}", lambda p=place: files.text(f"{p}/operstate")) == "down":
+        if files.fact(f"network.{name}", lambda p=place: files.text(f"{p}/operstate")) == "down":
             continue
         speed = files.read(f"network.{name}.speed", f"{place}/speed", int)
         if speed is not None and speed <= 0:

@@ -16,7 +16,7 @@ from dlbench.machine.hardware import Files, expand
 
 THREADS = "DLBENCH_THREADS"  # variable that machine/binding.py sets
 UNLIMITED = "unlimited"
-UNSEEN = "no control group is seen from here"
+NO_GROUP = "no control group is seen from here"
 OF_GROUPS = ("group_cpus", "cpu_time_cores", "memory_bytes")
 MOST_BYTES = 1 << 60  # version 1 has a larger number where there is no limit
 
@@ -37,14 +37,14 @@ class Throttled(NamedTuple):
 
 def read(files: Files, pid: int | str = "self") -> dict[str, Any]:
     """The limits of a process."""
-    groups = files.ask("limits", lambda: _groups(files.text(f"proc/{pid}/cgroup"))) or {}
-    mounts = files.ask("limits", lambda: _mounts(files.text(f"proc/{pid}/mountinfo"))) or {}
+    groups = files.fact("limits", lambda: _groups(files.text(f"proc/{pid}/cgroup"))) or {}
+    mounts = files.fact("limits", lambda: _mounts(files.text(f"proc/{pid}/mountinfo"))) or {}
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return {
         "cpus": len(os.sched_getaffinity(0)),
-        "group_cpus": _least(files, "group_cpus", groups, mounts, _cpus),
-        "cpu_time_cores": _least(files, "cpu_time_cores", groups, mounts, _cpu_time),
-        "memory_bytes": _least(files, "memory_bytes", groups, mounts, _memory),
+        "group_cpus": _strictest(files, "group_cpus", groups, mounts, _cpus),
+        "cpu_time_cores": _strictest(files, "cpu_time_cores", groups, mounts, _cpu_time),
+        "memory_bytes": _strictest(files, "memory_bytes", groups, mounts, _memory),
         "locked_memory_bytes": UNLIMITED if locked == resource.RLIM_INFINITY else locked,
     }
 
@@ -80,7 +80,7 @@ def throttle_files(files: Files) -> list[str]:
     groups = _groups(files.text("proc/self/cgroup"))
     mounts = _mounts(files.text("proc/self/mountinfo"))
     if not groups or not mounts:
-        raise ValueError(UNSEEN)
+        raise ValueError(NO_GROUP)
     places = (f"{place}/cpu.stat" for _, place in _places(files, groups, mounts, "cpu"))
     return [place for place in places if _throttled(files, place)]
 
@@ -134,7 +134,7 @@ def _mounts(text):
     return mounts
 
 
-def _least(files, name, groups, mounts, read):
+def _strictest(files, name, groups, mounts, read):
     """The strictest limit over both versions, of the group and of those that contain it."""
     limits = []
     of_version_1 = {"group_cpus": "cpuset", "memory_bytes": "memory"}.get(name, "cpu")
@@ -147,7 +147,7 @@ def _least(files, name, groups, mounts, read):
             files.unknown[f"limits.{name}"] = f"/{place}: {error}"
             return None
     if not groups or not mounts:
-        files.unknown[f"limits.{name}"] = UNSEEN
+        files.unknown[f"limits.{name}"] = NO_GROUP
         return None
     numbers = [limit for limit in limits if limit is not None]
     return min(numbers, default=UNLIMITED)

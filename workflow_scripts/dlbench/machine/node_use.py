@@ -16,7 +16,7 @@ from pathlib import Path
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")  # the unit of times in /proc
 SECTOR_BYTES = 512  # the unit of /proc/diskstats, independent of the disk
 MOST_NEW = 500  # processes since the last look; listing all is cheaper than trying more numbers
-LOOKS = 10  # at a new process before it counts as a stranger for good
+MOST_CHECKS = 10  # at a new process before it counts as a stranger for good
 RESOURCES = ("cpu", "memory", "io")
 
 
@@ -100,7 +100,7 @@ class ProcessTree:
         self._bytes: dict[int, tuple[int, int]] = {}  # that each read, and read or wrote, on disks
         self._ended_ticks, self._most_bytes = 0, (0, 0)
         self._young: dict[int, int] = {}  # new strangers: how often they are looked at again
-        self._last = self._last_begun()
+        self._last = self._newest_pid()
         visible = read_processes(proc)
         self._listed = set(visible)
         children = [pid]
@@ -115,7 +115,7 @@ class ProcessTree:
     def __contains__(self, pid: int) -> bool:
         return pid in self._members
 
-    def look(self) -> tuple[float, tuple[int, int] | None, int]:
+    def sample(self) -> tuple[float, tuple[int, int] | None, int]:
         """(CPU seconds so far, bytes of disks, how many processes used CPU since the last look).
 
         Bytes are (read, read or written), or None if a process may not be read.
@@ -157,7 +157,7 @@ class ProcessTree:
 
         A process has its mark only once it runs its program, which in a container takes a while.
         """
-        young = self._young | dict.fromkeys(self._began(), LOOKS)
+        young = self._young | dict.fromkeys(self._new_pids(), MOST_CHECKS)
         self._young = {}
         for pid in sorted(young.keys() - self._members.keys()):
             with contextlib.suppress(OSError, ValueError):
@@ -168,9 +168,9 @@ class ProcessTree:
                 elif young[pid] > 1:
                     self._young[pid] = young[pid] - 1
 
-    def _began(self):
+    def _new_pids(self):
         """Numbers of processes, and of threads, that began since the last look."""
-        before, self._last = self._last, self._last_begun()
+        before, self._last = self._last, self._newest_pid()
         if before and before <= self._last <= before + MOST_NEW:
             began = set(range(before + 1, self._last + 1))
         else:
@@ -178,7 +178,7 @@ class ProcessTree:
             began, self._listed = listed - self._listed, listed
         return began
 
-    def _last_begun(self):
+    def _newest_pid(self):
         """The number of the process or thread that began last; 0 if it is not known."""
         try:
             return int((self._proc / "loadavg").read_bytes().split()[4])

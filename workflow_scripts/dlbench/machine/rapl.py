@@ -53,12 +53,12 @@ class Rapl:
                     "energy, or a container or virtual machine hides it"
                 )
         except PermissionError as error:
-            self._lose(
+            self._give_up(
                 f"{error.filename} may not be read: Linux allows it to root only, unless the "
                 "administrator changes the file's mode"
             )
         except (OSError, ValueError) as error:
-            self._lose(f"{root} cannot be read: {error}")
+            self._give_up(f"{root} cannot be read: {error}")
         self.domains = [counter.name for counter in self._counters]
 
     def sample(self) -> dict[str, float | None]:
@@ -66,7 +66,7 @@ class Rapl:
         now_s = self._clock()
         for counter in self._counters:
             if reason := counter.read(now_s):
-                self._lose(reason)
+                self._give_up(reason)
                 break
         self._coverage.add(now_s, bool(self._counters))
         return {kind: self._joules(kind) for kind in KINDS}
@@ -91,7 +91,7 @@ class Rapl:
         own = [counter.joules for counter in self._counters if counter.kind == kind]
         return round(sum(own), 3) if own else None
 
-    def _lose(self, reason):
+    def _give_up(self, reason):
         """Give up: without one counter the sum means nothing, even if counted again later."""
         self.unknown = reason
         self.close()

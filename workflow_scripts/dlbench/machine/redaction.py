@@ -30,9 +30,9 @@ ALLOWED = (
     *("LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "DLBENCH_COPY"),
 )
 # Addresses of the processes of one run, and Open MPI's key of a job.
-LEFT_OUT = ("HOROVOD_GLOO_RENDEZVOUS_*", "OMPI_MCA_orte_*")
+EXCLUDED = ("HOROVOD_GLOO_RENDEZVOUS_*", "OMPI_MCA_orte_*")
 # Each process has its own: they are recorded but not compared between repeats.
-OWN = (
+PER_PROCESS = (
     *("*_VISIBLE_DEVICES", "HOROVOD_*RANK", "HOROVOD_*SIZE", "HOROVOD_HOSTNAME", "DLBENCH_COPY"),
     *("OMPI_MCA_*ess_*", "OMPI_MCA_pmix*", "OMPI_MCA_*uri", "OMPI_MCA_initial_wdir"),
     *("OMPI_MCA_*jobid", "OMPI_MCA_*vpid", "PMIX_MCA_*"),
@@ -269,14 +269,14 @@ def recorded_variables(
         name: redact(environ[name])
         for name in sorted(environ)
         if _matches(name, (*ALLOWED, *more.recorded))
-        and not _matches(name, (*LEFT_OUT, *more.left_out))
+        and not _matches(name, (*EXCLUDED, *more.left_out))
         and not is_secret(name)
     }
 
 
 def shared_variables(variables: Mapping[str, str]) -> dict[str, str]:
     """The recorded variables that repeats should share."""
-    return {name: value for name, value in variables.items() if not _matches(name, OWN)}
+    return {name: value for name, value in variables.items() if not _matches(name, PER_PROCESS)}
 
 
 def _matches(name, patterns):

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
-from dlbench.common.files import written_whole
+from dlbench.common.files import atomic_write
 from dlbench.machine.hardware import Files
 
 # Libraries that decide the speed of training, by their file names.
@@ -22,7 +22,7 @@ LIBRARIES = re.compile(
 def system(files: Files) -> dict[str, str | None]:
     """The operating system; in a container the image's, with the kernel of the node."""
     return {
-        "os": files.ask("software.os", lambda: _os_name(files)),
+        "os": files.fact("software.os", lambda: _os_name(files)),
         "kernel": platform.release(),
         "glibc": " ".join(platform.libc_ver()) or None,
     }
@@ -57,7 +57,7 @@ def keep_list(lines: Iterable[str], folder: str | Path | None) -> str:
     digest = hashlib.sha256(content).hexdigest()
     path = folder and Path(folder) / f"{digest}.txt"
     if path and not path.exists():
-        with written_whole(path) as part:
+        with atomic_write(path) as part:
             part.write_bytes(content)
     return digest
 
@@ -74,7 +74,7 @@ def loaded_libraries(maps: str) -> dict[str, str]:
     for path in sorted(set(re.findall(r"\s(/\S+\.so\S*)$", maps, re.M))):
         match = LIBRARIES.fullmatch(Path(path).name)
         if match and match[1] not in versions:
-            versions[match[1]] = _own_version(match[1], path) or _real_name(path)
+            versions[match[1]] = _reported_version(match[1], path) or _target_name(path)
     return versions
 
 
@@ -89,12 +89,12 @@ def _os_name(files):
     return match[1].strip("\"'")
 
 
-def _real_name(path):
+def _target_name(path):
     """The name of the file that a link points to: `libcudart.so.12.5.82` of `libcudart.so.12`."""
     return Path(path).resolve().name
 
 
-def _own_version(name, path):
+def _reported_version(name, path):
     """The version that a library's own function returns; None if it has no such function."""
     ask = {"mpi": _mpi, "nccl": _nccl, "cudnn": _cudnn, "cudart": _cudart}.get(name)
     try:

@@ -151,7 +151,7 @@ def arguments(plan: Plan, name: str, output: str) -> str:
     flags += run_command.node_flags(plan) + run_command.image_flags(plan, run)
     command = [
         str(trainer_environments.trainer_python(run.environment)),
-        str(own_code.here("workflow_scripts/measure_baselines.py")),
+        str(own_code.project_path("workflow_scripts/measure_baselines.py")),
         f"--spec={json.dumps(dataclasses.asdict(run), sort_keys=True)}",
         f"--site={site['name']}",
         f"--output={output}",

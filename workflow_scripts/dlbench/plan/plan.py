@@ -136,7 +136,7 @@ class Plan:
         executed = [staleness.training_code(run) for run in self.to_train]
         executed += [staleness.data_code(dataset) for dataset in self.datasets]
         for files in set(map(tuple, executed)):
-            own_code.keep_digests(files)
+            own_code.save_digests(files)
 
     @property
     def summary_lines(self) -> Iterator[str]:
@@ -237,7 +237,9 @@ class Plan:
 
     def code(self, program: str, *named: Path) -> list[str]:
         """The files that a program executes, including add-ons that it loads by name."""
-        return [str(own_code.here(file)) for file in own_code.executed_files(program, *named)]
+        return [
+            str(own_code.project_path(file)) for file in own_code.executed_files(program, *named)
+        ]
 
     def figure(self, name: str) -> dict[str, Any]:
         """The constants of a figure's file: CATEGORY and CAPTION."""

@@ -144,7 +144,7 @@ def make_plan(
             pending[run.id] = state, reason
             continue
         done = done or bool(record and record["status"] != "skipped")
-        if record and run.id not in skipped and record["status"] in event_fields.ENDED_WELL:
+        if record and run.id not in skipped and record["status"] in event_fields.SUCCEEDED:
             took_s[run.id] = costs.recorded_s(record)
     if not done:
         _check_remains(study, skipped, searches)
@@ -209,7 +209,7 @@ def _check_data_folders(study):
         place = study.data[key]
         if place and not Path(place).is_dir():
             raise config_schema.ConfigError(
-                f"data.{key}: there is no folder {place}{own_code.where_looked(place)}; make it, "
+                f"data.{key}: there is no folder {place}{own_code.search_hint(place)}; make it, "
                 "or say null"
             )
 

@@ -18,7 +18,7 @@ def lines(study: str) -> Iterator[str]:
     """Yield the warning; nothing if there are no tables, or those of this study."""
     former = _study_of_tables()
     if former not in (None, study):
-        program = own_code.here("workflow_scripts/partial_results.py")
+        program = own_code.project_path("workflow_scripts/partial_results.py")
         yield (
             f"tables and figures in results/ are those of the study {former}; those of {study} "
             f"take their place. {program} --output FOLDER puts a study's elsewhere"

@@ -165,7 +165,7 @@ def _trainer(plan, run, tries=False):
         return other_trainers.command(run, python, data, folder, template)
     trainer = [
         str(trainer_environments.trainer_python(run.environment)),
-        str(own_code.here("workflow_scripts/train.py")),
+        str(own_code.project_path("workflow_scripts/train.py")),
     ]
     trainer += [FLAGS, "--log", f"results/runs/{run.id}/train.jsonl", "--device", plan.device_kind]
     if (binding := plan.study.site.get("binding", "auto")) != "auto":

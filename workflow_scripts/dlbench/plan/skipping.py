@@ -127,7 +127,7 @@ def _not_installed(run):
     is_installed = trainer_environments.is_installed(run.environment)
     if contained or not trainer_environments.has_environment(run) or is_installed:
         return None
-    program = shlex.quote(str(own_code.here("workflow_scripts/make_environment.py")))
+    program = shlex.quote(str(own_code.project_path("workflow_scripts/make_environment.py")))
     return (
         f"envs/{run.environment} is not installed, and the block says where_installed; install it "
         "with: " + tools.uv_command(f"run python {program} {_folder(run)}")

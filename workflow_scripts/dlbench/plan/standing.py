@@ -29,7 +29,7 @@ import psutil
 from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.log import event_log
-from dlbench.log.event_fields import ENDED_WELL
+from dlbench.log.event_fields import SUCCEEDED
 from dlbench.log.event_log import FAILED
 from dlbench.plan import site_devices, skipping, waiting_jobs
 from dlbench.records import costs, judgement, progress, run_record
@@ -40,7 +40,7 @@ from dlbench.study.config import Study
 from dlbench.study.runs import Run
 
 LEFT = ("running", "pending", "interrupted", "stale")
-STATES = (*ENDED_WELL, *LEFT, "unread", *FAILED, "skipped")
+STATES = (*SUCCEEDED, *LEFT, "unread", *FAILED, "skipped")
 FRESH_S = 10.0  # a running log is written at least once a second, by its samples
 
 
@@ -109,11 +109,11 @@ def _standing(run, study, devices, recipes):
     if state is State.CURRENT:
         name, message = record["status"], record["message"]
         whole = not record["summary"].get("resumes")
-        ended_well = name in ENDED_WELL
+        ended_well = name in SUCCEEDED
     else:
         name, message = _unfinished(state, log, record, skip, study.hang_limit_s, reason)
         message, whole = message.replace(f"{place}/", ""), False
-        ended_well = (event_log.last_run_end(log) or {}).get("status") in ENDED_WELL
+        ended_well = (event_log.last_run_end(log) or {}).get("status") in SUCCEEDED
     duration_s = progress.duration_s(log) if whole else None
     if duration_s is None:
         parts_s = costs.parts(log)
@@ -146,7 +146,7 @@ def _image_failure(run):
 def _missed(must_reach, name, record):
     return (
         learning_gates.describe_miss(must_reach, record["summary"])
-        if must_reach and name in ENDED_WELL
+        if must_reach and name in SUCCEEDED
         else ""
     )
 

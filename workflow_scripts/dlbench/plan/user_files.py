@@ -18,7 +18,7 @@ def used_by(run: Run) -> dict[str, Any]:
         trainer = {"sha256": other_trainers.digest(run.trainer)}
         return {"trainer": trainer | {"files": {name: _commit(name) for name in files}}}
     models = engine.kind(run.framework, "models")
-    if plugins.is_ours(models, run.model):
+    if plugins.is_builtin(models, run.model):
         return {}
     path = plugins.path(models, run.model)
     return {"model": {"file": str(path), "sha256": sha256(path), **_commit(str(path))}}

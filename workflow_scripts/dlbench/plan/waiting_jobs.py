@@ -23,7 +23,7 @@ def reasons_by_run(folder: Path) -> dict[str, str]:
     reasons = {}
     for name in plugins.names("schedulers"):
         module = plugins.load("schedulers", name)
-        if tools.missing([(program,) for program in module.PROGRAMS]):
+        if tools.missing_program([(program,) for program in module.PROGRAMS]):
             continue
         for job_id, job in module.waiting(folder).items():
             if job.run_id:

@@ -97,7 +97,7 @@ def full_duration_s(log: Path) -> float | None:
     tail of the log are read.
     """
     end = event_log.last_run_end(log) or {}
-    if end.get("status") not in event_fields.ENDED_WELL:
+    if end.get("status") not in event_fields.SUCCEEDED:
         return None
     dates: dict[str, Any] = {event["event"]: event.get("t_utc") for event in progress.head(log)}
     with contextlib.suppress(KeyError, TypeError, ValueError):

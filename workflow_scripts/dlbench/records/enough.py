@@ -5,7 +5,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
-from dlbench.log.event_fields import ENDED_WELL
+from dlbench.log.event_fields import SUCCEEDED
 from dlbench.records import run_record
 from dlbench.study import contradictions, repeats
 from dlbench.study.runs import Run
@@ -29,7 +29,7 @@ def not_needed(run_ids: Iterable[str], target: repeats.Target) -> str | None:
         except run_record.RecordError:
             return None  # still to be done
         numbers = contradictions.withheld(record["summary"])  # of another program's log
-        if record["status"] in ENDED_WELL and numbers["images_per_second"]:
+        if record["status"] in SUCCEEDED and numbers["images_per_second"]:
             values.append(numbers["images_per_second"])
         if number < target.fewest:
             continue

@@ -63,7 +63,7 @@ def _limit(log):
         of_node = (machine["present"], machine["limits"], log.launch.get("limits") or {})
         limits += of_gpus or [part.get("memory_bytes") for part in of_node]
     # A missing limit is a text, and logs are not checked for that.
-    return min((n for n in limits if event_fields.COUNT.holds(n) and n), default=None)
+    return min((n for n in limits if event_fields.COUNT.accepts(n) and n), default=None)
 
 
 def _gpus(hardware):

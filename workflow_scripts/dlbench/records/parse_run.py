@@ -86,8 +86,8 @@ def content(run: Run, logs: "list[RankLog]") -> dict[str, Any]:
     is_external = run.is_external
     summary = external_log.summary(logs[0]) if is_external else _summary(run, logs)
     status, message = _status(run, logs, summary)
-    summary |= _neighbours(logs[0].neighbours) | energies.limits(logs[0].power_limit)
-    if status in event_fields.ENDED_WELL and summary.get("disturbed"):
+    summary |= _neighbours(logs[0].neighbours) | energies.power_limits(logs[0].power_limit)
+    if status in event_fields.SUCCEEDED and summary.get("disturbed"):
         status, message = "unstable", "; ".join(filter(None, (summary["disturbed"], message)))
     return {
         "run_id": run.id,

@@ -208,7 +208,7 @@ def read(
 def _workloads_without_rate(runs):
     """The models and datasets of which no run ended well, so that they have no throughput."""
     own_runs = [row for row in runs if row["timing_source"] != timing_sources.PUBLISHED]
-    well = [row for row in own_runs if row["status"] in event_fields.ENDED_WELL]
+    well = [row for row in own_runs if row["status"] in event_fields.SUCCEEDED]
     lacking = dict.fromkeys((row["model"], row["dataset"]) for row in own_runs)
     having = {(row["model"], row["dataset"]) for row in well}
     return [", ".join(map(str, key)) for key in lacking if key not in having]

@@ -268,7 +268,7 @@ def fastest(rows: list[Row]) -> list[tuple[str, estimates.Estimate, str]]:
             continue
         names[id(values)] = name
         rate = _mean(
-            [r for r in group if r["status"] in event_fields.ENDED_WELL], "images_per_second"
+            [r for r in group if r["status"] in event_fields.SUCCEEDED], "images_per_second"
         )
         key = tuple(values[name] for name in ("site", "model", "dataset"))
         runs[key] = runs.get(key, 0) + len(group)
@@ -296,7 +296,7 @@ def _names(values):
 
 
 def _measured(groups):
-    well = [[row for row in group if row["status"] in event_fields.ENDED_WELL] for group in groups]
+    well = [[row for row in group if row["status"] in event_fields.SUCCEEDED] for group in groups]
     rates = [_mean(group, "images_per_second") for group in well]
     items = item_names.unit({row.get("item_shape") for group in groups for row in group})
     yield Column(

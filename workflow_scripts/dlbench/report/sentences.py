@@ -67,7 +67,7 @@ def lead(runs: list[Row], coverage: list[Row]) -> str:
     if not coverage:
         return "This study has no runs."
     counts = Counter(row["status"] for row in coverage)
-    well = sum(counts[status] for status in event_fields.ENDED_WELL)
+    well = sum(counts[status] for status in event_fields.SUCCEEDED)
     of_config = len(coverage) - counts["excluded"] - counts["imported"]
     text = f"{_of_all(well, of_config)} ended well" if of_config else "Everything was excluded"
     if counts["unstable"]:
@@ -234,7 +234,7 @@ def _on_repeats(runs):
     sizes = Counter(
         min(len(well), MIN_RUNS)
         for _, group in report_tables.conditions(runs)
-        if (well := [row for row in group if row["status"] in event_fields.ENDED_WELL])
+        if (well := [row for row in group if row["status"] in event_fields.SUCCEEDED])
     )
     if sizes[1]:
         yield (

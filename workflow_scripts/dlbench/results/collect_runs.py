@@ -129,7 +129,7 @@ def _own_runs(study, device_kind, recipes, results, append_evals):
             parts["operations"] += _operation_rows(study.name, run.id, record["summary"])
         stale = staleness.outdated(run, record, False, recipes, study.images)
         coverage.append(_coverage_row(study.labels[run.id], row, stale))
-        if record["status"] in event_fields.ENDED_WELL:
+        if record["status"] in event_fields.SUCCEEDED:
             repeats.add(run, record["provenance"])
     if damaged:
         raise run_record.Damaged(damaged)
@@ -172,7 +172,7 @@ def _imported_runs(folder, append_evals):
 
 def _repeats_of_bases(repeated, results, append_evals):
     """The rows of sentinels that ended well, which count as repeats of the runs they repeat."""
-    rows = [row for row in repeated if row["status"] in event_fields.ENDED_WELL]
+    rows = [row for row in repeated if row["status"] in event_fields.SUCCEEDED]
     for row in rows:
         _append_own_evals(row, results, append_evals)
     return rows

@@ -14,7 +14,7 @@ import numpy as np
 
 from dlbench.analysis import contrasts, estimates, run_lengths
 from dlbench.log import energies
-from dlbench.log.event_fields import ENDED_WELL
+from dlbench.log.event_fields import SUCCEEDED
 from dlbench.study import contradictions, item_names, learning_gates, runs
 from dlbench.study.runs import Run
 from dlbench.tables.cells import Row
@@ -150,7 +150,7 @@ def _data_key(row):
 
 
 def _is_measured(row):
-    usable = row["status"] in ENDED_WELL and not row.get(contradictions.REASON)
+    usable = row["status"] in SUCCEEDED and not row.get(contradictions.REASON)
     return usable and (row.get("images_per_second") or 0) > 0
 
 

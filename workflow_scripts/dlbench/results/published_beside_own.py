@@ -17,7 +17,7 @@ from scipy import special
 
 from dlbench.analysis import base_flags, estimates
 from dlbench.analysis.published_numbers import ABOUT, ALLOWED, OF_RUNS, RELATIVE, read
-from dlbench.log.event_fields import ENDED_WELL
+from dlbench.log.event_fields import SUCCEEDED
 from dlbench.study.config import Study
 from dlbench.study.runs import CONDITION
 from dlbench.tables import cells, table_columns
@@ -79,7 +79,7 @@ def numbers(study: Study, runs: Iterable[Row]) -> list[Row]:
             settings in which own runs must `match` a point where it states them.
         runs: rows of the runs table, dictionaries; those that were published are left out.
     """
-    own_runs = [r for r in runs if r["timing_source"] != PUBLISHED and r["status"] in ENDED_WELL]
+    own_runs = [r for r in runs if r["timing_source"] != PUBLISHED and r["status"] in SUCCEEDED]
     table = []
     for entry in study.references:
         points = read(entry["path"])

@@ -221,7 +221,7 @@ def judge(run: Run, record: dict[str, Any], processes: int, free: int | None) ->
     status, summary, batch = record["status"], record["summary"], run.batch_per_device
     if status in TOO_LARGE_STATUSES:
         return Try(batch, False, None, f"batch {batch}: {record['message']}")
-    if status not in event_fields.ENDED_WELL:
+    if status not in event_fields.SUCCEEDED:
         raise Failed(f"batch {batch} was tried and {status}: {record['message']}")
     shares = [_share(summary.get("peak_memory_bytes"), free, processes)]
     of_device = next((summary[name] for name in DEVICE_PEAKS if summary.get(name)), None)

@@ -24,7 +24,7 @@ SHARED = ("catatonit", "conmon", "podman", "fuse-overlayfs")
 
 
 def mark(log: Path) -> dict[str, str]:
-    """The environment variable that marks processes of a run: its supervisor (this one), its log."""
+    """The variable that marks processes of a run with its supervisor, this process, and its log."""
     with contextlib.suppress(OSError):
         parts = [_kernel(), os.getpid(), _start_ticks(os.getpid()), log.absolute()]
         return {VARIABLE: " ".join(map(str, parts))}

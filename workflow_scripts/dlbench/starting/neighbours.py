@@ -170,7 +170,7 @@ class Watch:
         """Names and ids of others' processes that used most CPU time since `before`."""
         now = node_use.read_processes(self._proc)
         used = {
-            pid: process.own - (before[pid].own if pid in before else 0)
+            pid: process.own_ticks - (before[pid].own_ticks if pid in before else 0)
             for pid, process in now.items()
             if pid not in self._own
         }
@@ -239,11 +239,11 @@ class Watch:
 
     def _around(self, parts):
         """The last reading before the measured steps, and the first one after them."""
-        known = [part for part in parts if part.began and part.ended]
+        known = [part for part in parts if part.started and part.finished]
         first, last = self._readings[0], self._readings[-1]
         if known:
-            started = min(part.began for part in known)
-            ended = max(part.ended for part in known)
+            started = min(part.started for part in known)
+            ended = max(part.finished for part in known)
             before = [reading for reading in self._readings if reading.utc <= started]
             after = [reading for reading in self._readings if reading.utc >= ended]
             first, last = (before or [first])[-1], (after or [last])[0]
@@ -333,7 +333,7 @@ class Watch:
 
     def _get(self, name, answer):
         """The value of `answer()`; None if it cannot be read, with the reason in `unknown`."""
-        value = self._files.ask(name, answer)
+        value = self._files.fact(name, answer)
         self.unknown |= self._files.unknown
         return value
 

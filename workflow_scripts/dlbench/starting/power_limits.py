@@ -7,8 +7,8 @@
   changed in between is left alone.
 - Without persistence mode the driver forgets a limit whenever no program uses the GPU, also before
   the trainer does.
-- Some GPUs accept a limit silently and do not enforce it. So the enforced limit is read after it was
-  set, and again before it is restored.
+- Some GPUs accept a limit silently and do not enforce it. So the enforced limit is read after it
+  was set, and again before it is restored.
 
 Needs the standard library only.
 """
@@ -131,7 +131,7 @@ class Limits:
         report["enforced_w"] = now.enforced_w
 
     def _restore(self):
-        """Restore the limit of each GPU. Failures are printed and recorded, and do not fail the run."""
+        """Restore the limit of each GPU. Failures are printed and recorded, and fail no run."""
         for report in self._reports[::-1]:
             uuid = report["uuid"]
             report["restored"] = False

@@ -181,7 +181,8 @@ class Meter:
         if self._unreadable:
             lines = "line was" if self._unreadable == 1 else "lines were"
             problems.append(
-                f"{self._unreadable} {lines} no number of watts, the first: {self._first_unreadable!r}"
+                f"{self._unreadable} {lines} no number of watts, the first: "
+                f"{self._first_unreadable!r}"
             )
         return "; ".join(problems)
 
@@ -203,7 +204,7 @@ def reading(command: str | None, log: Path, nodes: int) -> "Iterator[Meter | Non
 def integral(points: Sequence[Point], begin_s: float, end_s: float) -> tuple[float, float, int]:
     """Joules from `begin_s` to `end_s`, the share of that time that points cover, and their number.
 
-    Two points much farther apart than the median distance do not cover the time between them; its
+    Two points farther apart than twice the median distance do not cover the time between them; its
     energy is interpolated linearly all the same.
 
     Args:

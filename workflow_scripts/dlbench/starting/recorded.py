@@ -1,10 +1,10 @@
-"""Second names of the results of a start, so that none is lost with its job.
+"""Hard links to the results of a start, so that no result is lost with its job.
 
-A job may count as failed though the run in it has ended and its record is written: its scheduler
-has forgotten it, or its node went down just then. Snakemake starts such a job again, and removes
-its outputs before it does. So the log and the record of a run that has ended have second names,
-hard links in results/recorded/{run_id}/, of which Snakemake does not know. The next job of the run
-checks them and puts them back instead of training. At the end of the start they go.
+A job may count as failed although its run has ended and its record is written: its scheduler has
+forgotten it, or its node went down at that moment. Snakemake starts such a job again and removes
+its outputs first. So the log and the record of a finished run have hard links in
+results/recorded/{run_id}/, which Snakemake does not know. The next job of the run checks them and
+puts the files back instead of training. The links are removed at the end of the start.
 
 Needs the standard library only.
 """
@@ -25,12 +25,12 @@ RECORD, LOG, MESSAGES = "run.json", "train.jsonl", "messages.log"
 
 
 def link(log: Path, messages: Path) -> None:
-    """Give the files of a run that has a record their second names.
+    """Make the hard links of a run that has a record.
 
     Args:
-        log: of rank 0, in the run's folder; elsewhere, as of a try of a search, Snakemake knows
-            nothing of it and nothing is done.
-        messages: what the trainer printed.
+        log: of rank 0, in the run's folder. For other folders, as those of a search's tries, which
+            Snakemake does not know, nothing is done.
+        messages: the file with the trainer's output.
     """
     if log.parent.parent != run_record.RESULTS / "runs":
         return
@@ -49,14 +49,14 @@ def link(log: Path, messages: Path) -> None:
 
 
 def put_back(log: Path, messages: Path, is_wanted: Callable[[dict[str, Any]], bool]) -> bool:
-    """Put the files of a run back that an earlier job of this start recorded.
+    """Restore the files of a run that an earlier job of this start recorded.
 
     Args:
         log, messages: as in `link`.
-        is_wanted: whether the run with this record need not be trained again.
+        is_wanted: record -> whether it is valid for this run, so that it need not be trained again.
 
     Returns:
-        Whether there is such a record and all its files are as it says, to the last byte.
+        Whether there was such a record, with files that have its digests.
     """
     folder = FOLDER / log.parent.name
     try:
@@ -66,7 +66,7 @@ def put_back(log: Path, messages: Path, is_wanted: Callable[[dict[str, Any]], bo
         return False
     if not is_wanted(record):
         return False
-    # The record last: where there is one its logs are there, too.
+    # The record comes last, so that a record always has its logs.
     for name in (*record["files"], RECORD):
         _replace(folder / name, log.with_name(name))
     if (folder / MESSAGES).is_file():
@@ -75,7 +75,7 @@ def put_back(log: Path, messages: Path, is_wanted: Callable[[dict[str, Any]], bo
 
 
 def put_aside(log: Path) -> None:
-    """Put logs aside that an earlier job recorded of a run that is now trained again."""
+    """Move the logs that an earlier job recorded aside: the run is trained again."""
     folder = FOLDER / log.parent.name
     if not (folder / LOG).is_file():
         return
@@ -87,7 +87,7 @@ def put_aside(log: Path) -> None:
 
 
 def settle() -> None:
-    """At the end of a start: put back what is missing; second names are needed no longer."""
+    """At the end of a start: restore missing files and remove the links."""
     for folder in _folders():
         place = run_record.folder(folder.name)
         messages = run_record.RESULTS / "logs" / "train" / f"{folder.name}.log"
@@ -97,7 +97,7 @@ def settle() -> None:
 
 
 def forget_standing() -> None:
-    """Remove the second names of runs whose records are in their place, or that were deleted."""
+    """Remove the links of runs whose records are in place, or whose folders were deleted."""
     for folder in _folders():
         place = run_record.folder(folder.name)
         if (place / RECORD).is_file() or not place.is_dir():

@@ -1,8 +1,8 @@
-"""Jobs that a scheduler did not take, in its own words: account, quota, a filter of the site's.
+"""Jobs that a scheduler refused, with its message: account, quota, a filter of the site.
 
-Snakemake 9.27 loses these words on their way from its executor to the terminal. So they are printed
-here, and kept in the run's folder as refused.json, where status.py reads them; the next attempt
-takes them into its log, and so into the run's record.
+Snakemake 9.27 loses these messages between its executor and the terminal. So they are printed here
+and written to refused.json in the run's folder, where status.py reads them. The next attempt moves
+them into its log, and so into the run's record.
 """
 
 import json
@@ -21,7 +21,7 @@ MAX_LENGTH = 600
 
 
 def record(run_ids: Iterable[str], scheduler: str, message: str) -> None:
-    """Print that a scheduler refused the job of some runs, and keep it in their folders.
+    """Print that a scheduler refused the job of some runs, and write it into their folders.
 
     Args:
         scheduler: name of a file in schedulers/.

@@ -1,6 +1,6 @@
-"""Lines on the terminal about a run: that it starts, how far it is, and how it ended.
+"""Lines on the terminal about a run: its start, its progress, and its end.
 
-How a run ended is what its record says, so that no line calls a run ok that is recorded as
+The status at the end comes from the record, so that no line calls a run ok that is recorded as
 unstable.
 """
 
@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.common import terminal
-from dlbench.log.event_fields import ENDED_WELL
+from dlbench.log.event_fields import SUCCEEDED
 from dlbench.records import progress
 
-LATEST_RUNS = 10  # finished runs whose mean time is that of those to come
+LATEST_RUNS = 10  # finished runs whose mean time is the estimate for the next ones
 
 
 def report(position: str, label: str, message: str) -> None:
     """Print a line about a run on stderr.
 
     Args:
-        position: as in 3/36, or in words, as in `try 2`.
+        position: as in 3/36, or a text as in `try 2`.
     """
     which = f"run {position}" if position[:1].isdigit() or not position else position
     print(terminal.plain(f"{which}  {label}: {message}"), file=sys.stderr, flush=True)
@@ -29,23 +29,25 @@ def report(position: str, label: str, message: str) -> None:
 def describe_end(
     log: Path, end: dict[str, Any], seconds: float | None, items_per_second: float | None = None
 ) -> str:
-    """How a run or an attempt ended, in words.
+    """One phrase on the end of a run or an attempt: status, message, progress, time.
 
     Args:
         end: its status and message.
         items_per_second: of the whole run, for one that ended well; None: its latest steps'.
     """
     message = f" ({end['message']})" if end["message"] else ""
-    progress_text = f", {progress.describe(log, items_per_second)}" if end["status"] in ENDED_WELL else ""
+    progress_text = (
+        f", {progress.describe(log, items_per_second)}" if end["status"] in SUCCEEDED else ""
+    )
     took = f", {seconds:.0f} s" if seconds is not None else ""
     return f"{end['status']}{message}{progress_text}{took}"
 
 
 def report_result(position: str, label: str, log: Path, record: dict[str, Any], after: int) -> None:
-    """Print how a run ended, by its record, and how long those after it will take.
+    """Print how a run ended, by its record, and an estimate for the runs after it.
 
     Args:
-        after: how many runs come after it.
+        after: the number of runs after it.
     """
     rate = record["summary"].get("images_per_second")
     message = describe_end(log, record, progress.duration_s(log), rate)
@@ -53,7 +55,7 @@ def report_result(position: str, label: str, log: Path, record: dict[str, Any], 
 
 
 def _left(log, after):
-    """How long the runs after this one will take, by the mean of the latest finished ones."""
+    """The estimated time of the runs after this one, from the mean of the latest finished ones."""
     if not after:
         return ""
     logs = sorted(log.parent.parent.glob(f"*/{log.name}"), key=_written_s)[-LATEST_RUNS:]
@@ -65,7 +67,7 @@ def _left(log, after):
 
 
 def _written_s(path):
-    """When a file was last written to; 0 where it is gone meanwhile."""
+    """When a file was last written; 0 if it is gone."""
     with contextlib.suppress(OSError):
         return path.stat().st_mtime
     return 0

@@ -1,7 +1,7 @@
-"""The processes of one baseline: started as those of a run would be, with its launcher and runtime.
+"""Start the processes of one baseline as those of a run, with launcher and runtime.
 
-They write one file. There is no log, no attempt and no record: a baseline that fails is measured at
-the next start.
+They write one file. There are no log, attempts and record: a baseline that fails is measured again
+at the next start.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def start(options: argparse.Namespace) -> int | str:
 
 
 def by_command(run: Run) -> Run:
-    """The run with its container started by the command line, which a rule's directive is not."""
+    """The run with runtime option start=command: the rule for baselines has no container directive."""
     if not start_command.by_directive(run):
         return run
     chosen = trainer_image.options_of(run) | {"start": "command"}
@@ -71,7 +71,7 @@ def by_command(run: Run) -> Run:
 
 
 def last_line(messages: Path) -> str:
-    """The last line that says something."""
+    """The last line that is not empty."""
     lines = messages.read_bytes().decode(errors="replace").splitlines()
     non_empty = [line.strip() for line in lines if line.strip()]
     return terminal.message(non_empty[-1], 300) if non_empty else "no message"

@@ -1,8 +1,8 @@
-"""The command that starts a run: its launcher outside, its runtime inside, the trainer innermost.
+"""The command that starts a run: the launcher starts the runtime, which starts the trainer.
 
     mpirun -np 2 ... apptainer exec ... IMAGE python workflow_scripts/train.py ...
 
-If Snakemake's container directive has entered the image already, the launcher is inside too: so
+If Snakemake's container directive has entered the image already, the launcher runs inside too. So
 this file needs the standard library and NumPy only.
 """
 
@@ -29,20 +29,20 @@ from dlbench.study.runs import Run
 from dlbench.trainer import cluster, copies
 
 START_PROCESSES = Path(__file__).parents[2] / "start_processes.py"
-# Of what is known about an image, this goes into the log of each run.
+# The facts of an image that go into the log of each run.
 LOGGED = ("image", "digest", "image_id", "runtime_version", "options", "libc", "mpi", "packages")
 
 
 class NotEntered(Error):
-    """The container directive did not take effect: nothing about the run, all about the call."""
+    """The container directive did not take effect: the fault is in the call of Snakemake."""
 
 
 class NoAddress(Error):
-    """The machine's own name leads nowhere, where servers of the run would listen."""
+    """The machine's own name, at which servers of the run would listen, has no address."""
 
 
 class WrongNode(Error):
-    """The run is for another node than this one."""
+    """The run names another node than this one."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Start:
 
     Attributes:
         command: starts the run.
-        cleanup: the command that ends what may be left of its container, or None.
-        container: what the run's log says about its container; {} on bare metal.
+        cleanup: the command that removes what may be left of its container, or None.
+        container: the facts of its container for the run's log; {} on bare metal.
     """
 
     command: tuple[str, ...]
@@ -61,7 +61,7 @@ class Start:
 
 
 NOTHING = Start((), None, {})
-# A run has the packages of its environment, whatever modules and users set for other Pythons.
+# A run uses the packages of its environment only, whatever modules and users set for other Pythons.
 ISOLATED = ("env", "-u", "PYTHONHOME", "-u", "PYTHONPATH", "PYTHONNOUSERSITE=1")
 
 
@@ -72,17 +72,17 @@ def build(
     device: str = "cpu",
     binds: Iterable[str] = (),
 ) -> Start:
-    """The command that starts a run, and what belongs to it.
+    """Build the command that starts a run.
 
     Args:
-        trainer: the command that trains, of one process, with the Python of bare metal.
+        trainer: the command of one trainer process, with the Python of bare metal.
         form: what prepare_image.py wrote about the image; None on bare metal.
         device: cpu or gpu.
-        binds: what the container sees of this machine beside the workflow's folder, as in
-            /scratch, /data:/input or /data:/input:ro.
+        binds: paths to bind into the container beside the workflow's folder, as in /scratch,
+            /data:/input or /data:/input:ro.
 
     Raises:
-        Error: a folder to bind is not there, or no launcher fits the image's MPI.
+        Error: a folder to bind does not exist, or no launcher fits the image's MPI.
         trainer_image.Unusable: the image lacks a package that the run needs.
         NotEntered: this process should be inside the image already, and is not.
     """
@@ -156,7 +156,7 @@ def copies_command(run: Run, trainer: list[str], python: str, device: str) -> li
 
     Args:
         python: runs start_processes.py.
-        device: "cpu" or "gpu", what each copy gets its own of.
+        device: "cpu" or "gpu"; each copy gets its own cores or GPUs.
     """
     if device == "gpu":
         each = ["--gpus-each", str(run.devices_per_node)]
@@ -167,7 +167,7 @@ def copies_command(run: Run, trainer: list[str], python: str, device: str) -> li
 
 
 def job_variables(run: Run, module_names: list[str]) -> dict[str, str]:
-    """The environment in which a run is started: with its modules.
+    """The environment variables with which a run is started: those of its modules.
 
     Raises:
         Error: a module cannot be loaded.
@@ -180,12 +180,12 @@ def job_variables(run: Run, module_names: list[str]) -> dict[str, str]:
 def address_variables(
     run: Run, node_address: str | None = None, environ: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Variables by which the processes of a run find one another's nodes, past any proxy.
+    """Variables with which the processes of a run reach one another's nodes, without a proxy.
 
-    A node whose name leads nowhere has the address by which its scheduler knows it.
+    If the name of a node does not resolve, the scheduler's address of the node is used.
 
     Args:
-        node_address: how nodes are reached by their names, as in {node}-ib0; None: by the names.
+        node_address: pattern of the nodes' addresses, as in {node}-ib0; None: their names.
         environ: with the variables of the scheduler's job.
     """
     job = schedulers.job(environ)
@@ -202,7 +202,7 @@ def address_variables(
 
 
 def job_facts(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """For a run's log: the scheduler's job around it, with its nodes; {"job": None} outside."""
+    """For a run's log: the scheduler's job with its nodes; {"job": None} outside of jobs."""
     job = schedulers.job(environ)
     if not job:
         return {"job": None}
@@ -213,7 +213,7 @@ def job_facts(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
 
 
 def check_node(run: Run, environ: Mapping[str, str] = os.environ) -> None:
-    """Check that a run that names its node is on that one.
+    """Check that a run that names a node is on that node.
 
     Args:
         environ: with the variables of the scheduler's job, which has names of its own for nodes.
@@ -241,7 +241,7 @@ def contained(run: Run) -> bool:
 
 
 def by_directive(run: Run) -> bool:
-    """Whether Snakemake's container directive starts a run."""
+    """Whether Snakemake's container directive enters a run's image."""
     runtime = plugins.load("runtimes", run.runtime)
     if "start" not in runtime.OPTIONS or run.is_external:
         return False
@@ -250,11 +250,11 @@ def by_directive(run: Run) -> bool:
 
 
 def may_be_unreachable(run: Run, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether all processes of a run may be in a network with nothing but loopback.
+    """Whether a run works in a network namespace that has only the loopback interface.
 
-    Not those in containers that the command line starts: an engine, or its privileged starter,
-    may be unable to work there. Not those of an mpirun in a scheduler's job: it looks for its own
-    host among the job's by its addresses.
+    Not in a container that the command line starts: the engine, or its setuid starter, may not
+    work there. Not under mpirun in a scheduler's job: it identifies its host among those of the job
+    by addresses.
     """
     launcher = plugins.load("launchers", run.launcher)
     return (
@@ -267,7 +267,7 @@ def may_be_unreachable(run: Run, environ: Mapping[str, str] = os.environ) -> boo
 
 
 def network(run: Run, requested: str) -> str:
-    """The network in which a run starts: `loopback`, one of its own, or `host`, the machine's.
+    """The network of a run: `loopback`, a network namespace of its own, or `host`, the machine's.
 
     Args:
         requested: auto or host.
@@ -278,7 +278,7 @@ def network(run: Run, requested: str) -> str:
     if requested == "auto" and may_be_unreachable(run) and start_unreachable.possible():
         return "loopback"
     launcher = plugins.load("launchers", run.launcher)
-    # What is in a container that the command line starts may know other names.
+    # A container that the command line starts may resolve other names.
     here = not contained(run) or by_directive(run)
     if here and getattr(launcher, "LISTENS_BY_NAME", False) and not networks.listening_address():
         raise NoAddress(
@@ -293,7 +293,7 @@ def _launched(run, program, environment, device):
     """The command that starts the processes of a run.
 
     Args:
-        environment: folder with the bin/ that launchers are taken from; None: the path.
+        environment: folder whose bin/ has the launcher; None: PATH.
     """
     command = plugins.load("launchers", run.launcher).command(run, program, environment)
     return (
@@ -302,10 +302,10 @@ def _launched(run, program, environment, device):
 
 
 def _outer_tools(run, form):
-    """(environment whose launcher starts containers, or None for the path; its MPI's version).
+    """(environment whose launcher starts the containers, or None for PATH; its MPI's version).
 
-    Of the mpirun on the path and that of our own environment, the first that may start the
-    image's processes: the same MPI, not older.
+    Of the mpirun on PATH and that of the environment, the first that can start the image's
+    processes: the same MPI, not older.
     """
     ours = trainer_environments.trainer_python(run.environment).absolute().parents[1]
     if run.launcher != "mpirun":
@@ -326,7 +326,7 @@ def _outer_tools(run, form):
 
 
 def _environment_with(program, environment):
-    """The environment if it has a program, else None: the program is that of the path."""
+    """The environment if it has a program, else None: the program is taken from PATH."""
     return environment if (environment / "bin" / program).exists() else None
 
 

@@ -1,11 +1,11 @@
 """The processes of one pod among the pods of an indexed Job of Kubernetes.
 
-- The pods meet at pod 0 over one TCP connection each. There they tell the ports on which their
-  tasks will listen, and learn those of all others; a pod of another job is turned away.
-- tf.distribute's tasks get a TF_CONFIG each. Horovod's ranks get its variables for gloo, whose
-  rendezvous server runs in pod 0: so neither MPI nor ssh is needed in the image.
-- The connections stay. When a process fails, all others in all pods are ended, and so they are
-  when a pod is gone: those that wait for it would wait for ever.
+- Pod 0 hosts a rendezvous: each other pod opens a TCP connection to it, sends the ports on which its
+  tasks will listen, and receives those of all pods. Pods of other jobs are rejected.
+- tf.distribute's tasks get a TF_CONFIG each. Horovod's ranks get its variables for Gloo, whose
+  rendezvous server runs in pod 0, so the image needs neither MPI nor ssh.
+- The connections stay open. When a process fails or a pod is gone, all processes in all pods are
+  ended: they would wait for it for ever.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ from dlbench import Error
 from dlbench.starting import start_processes
 
 POLL_S = 0.2
-HELLO_S = 5.0  # for one that connects to say who it is
-MAX_LINE_BYTES = 1 << 20  # who says more at once is no pod of ours
+HELLO_S = 5.0  # timeout for the first message of a connection
+MAX_LINE_BYTES = 1 << 20  # whoever sends a longer line is no pod of this job
 Task = tuple[str, int]  # (kind of job, number)
 DISCOVERY = ("tf_config", "horovod", "nothing")
 
@@ -40,7 +40,7 @@ def run(pod: "Pod", jobs: dict[str, int], discovery: str, command: list[str]) ->
         Exit code of the first that failed, 0 if none did.
 
     Raises:
-        Error: another pod did not come, or the processes cannot be spread over the pods.
+        Error: another pod did not connect, or the processes cannot be spread over the pods.
     """
     tasks = layout(jobs, len(pod.hosts))
     prepare = _start_horovod_server if discovery == "horovod" else lambda *_: None
@@ -139,14 +139,14 @@ def horovod_variables(index: int, each: int, hosts: list[str], port: int) -> lis
 
 
 class Pod:
-    """Which of the pods this is, and how it meets the others.
+    """This pod, and its rendezvous with the others.
 
     Args:
         index: its number, from 0.
         hosts: the host names of all pods in order.
         port: on which pod 0 listens.
-        wait_s: how long the others are waited for.
-        linger_s: how much later than its processes a pod ends that has failed, pod 0 apart.
+        wait_s: timeout of the rendezvous.
+        linger_s: how long a failed pod other than pod 0 waits before it ends.
     """
 
     def __init__(
@@ -160,18 +160,18 @@ class Pod:
     def rendezvous(
         self, offer: Any = None, prepare: Callable[[], Any] = lambda: None
     ) -> tuple[dict[int, "Link"], list[Any], Any]:
-        """Wait until all pods are there.
+        """Wait until all pods are connected.
 
         Args:
-            offer: what the others are told.
-            prepare: called in pod 0 only, once all are there.
+            offer: sent to all other pods.
+            prepare: called in pod 0 only, once all are connected.
 
         Returns:
             ({index: Link} to pod 0 or, there, to all others; the offers of all pods; what
             `prepare` returned)
 
         Raises:
-            Error: one did not come in time.
+            Error: a pod did not connect in time.
         """
         deadline = time.monotonic() + self.wait_s
         if len(self.hosts) == 1:
@@ -181,7 +181,7 @@ class Pod:
         return self._join_rendezvous(offer, deadline)
 
     def _host_rendezvous(self, offer, prepare, deadline):
-        """Pod 0: collect the others' offers, then tell all of them to all."""
+        """Pod 0: collect the offers of the others, then send all offers to all."""
         links, offers = {}, {0: offer}
         with socket.create_server(("", self.port), backlog=len(self.hosts)) as server:
             while len(offers) < len(self.hosts):
@@ -206,7 +206,7 @@ class Pod:
         return links, *everything
 
     def _join_rendezvous(self, offer, deadline):
-        """Any other pod: find pod 0, say who this is, and hear of all others."""
+        """Any other pod: connect to pod 0, send the index and offer, receive all offers."""
         problem = "no answer"
         while time.monotonic() < deadline:
             try:
@@ -248,12 +248,12 @@ class Link:
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
     def send(self, content: Any) -> None:
-        """Send an object; a connection that is gone is seen when it is read."""
+        """Send an object. A broken connection is noticed by the next read."""
         with contextlib.suppress(OSError):
             self._connection.sendall(json.dumps(content).encode() + b"\n")
 
     def wait(self, deadline: float) -> dict[str, Any] | None:
-        """The next object; None if none comes in time."""
+        """The next object; None after the deadline."""
         while not self.is_closed and time.monotonic() < deadline:
             content = self.read(min(POLL_S, max(0.0, deadline - time.monotonic())))
             if content is not None:
@@ -261,7 +261,7 @@ class Link:
         return None
 
     def read(self, timeout_s: float = 0.0) -> dict[str, Any] | None:
-        """The next object if it is there; an exit code in it is kept as `exit_code`."""
+        """The next object, or None if none has arrived; an exit code in it sets `exit_code`."""
         if not self.is_closed and select.select([self._connection], [], [], timeout_s)[0]:
             try:
                 received = self._connection.recv(1 << 16)
@@ -291,7 +291,7 @@ class Link:
 
 
 def _failed(links):
-    """(exit code, message) where another pod has failed or is gone, else None."""
+    """(exit code, message) if another pod has failed or is gone, else None."""
     for index, link in links.items():
         link.read()
         if link.exit_code:
@@ -323,12 +323,12 @@ def _wait_for_exit_codes(links):
 def _send_exit_code(links, code):
     for index, link in links.items():
         link.send({"code": code})
-        if index:  # pod 0 has ended; the others see whether it is there
+        if index:  # the connections to other pods end here; theirs to pod 0 stays open
             link.close()
 
 
 def _start_horovod_server(hosts, each):
-    """Start Horovod's server where gloo's processes find one another. Returns its port."""
+    """Start Horovod's rendezvous server for Gloo. Returns its port."""
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
     from horovod.runner.http.http_server import RendezvousServer
 
@@ -340,12 +340,12 @@ def _start_horovod_server(hosts, each):
 
 
 def _label(index):
-    """What Horovod tells hosts apart by: also pods that are on one machine, as in tests."""
+    """The host name given to Horovod; pods on one machine, as in tests, need different ones."""
     return f"pod-{index}"
 
 
 def _free_ports(count):
-    """Ports that nobody listens on now."""
+    """Ports on which nobody listens now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

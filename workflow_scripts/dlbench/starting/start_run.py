@@ -183,7 +183,7 @@ def _wrapped_external(
 ) -> start_command.Start:
     """Have train_external.py start another program and write our log of it."""
     gpus = run.devices_per_node if options.device == "gpu" else 0
-    command = [sys.executable, str(own_code.here("workflow_scripts/train_external.py"))]
+    command = [sys.executable, str(own_code.project_path("workflow_scripts/train_external.py"))]
     command += [f"--log={options.log}", f"--spec={options.spec}", f"--kind={options.external}"]
     command += [f"--gpus={gpus}"]
     command += [f"--image-id={form['image_id']}"] if form else []

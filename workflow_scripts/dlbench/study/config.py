@@ -13,7 +13,7 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common import own_code, phrases, plugins
-from dlbench.common.files import written_whole
+from dlbench.common.files import atomic_write
 from dlbench.study import (
     batch_searches,
     config_schema,
@@ -123,7 +123,7 @@ def merged_config_path(text: str) -> Path:
 def write_merged_config(text: str) -> Path:
     """Write a merged config to its path unless the file exists, and return the path."""
     if not merged_config_path(text).exists():
-        with written_whole(merged_config_path(text)) as part:
+        with atomic_write(merged_config_path(text)) as part:
             part.write_text(text, encoding="utf-8")
     return merged_config_path(text)
 
@@ -146,7 +146,7 @@ def study(config: dict[str, Any]) -> Study:
     """
     config = config_schema.check(config)
     for entry in config["references"]:
-        entry["path"] = str(own_code.shipped(entry["path"]))
+        entry["path"] = str(own_code.user_or_project_path(entry["path"]))
     _register_user_code(config)
     runs: dict[str, tuple[Run, str]] = {}
     excluded: list[Excluded] = []
@@ -299,7 +299,7 @@ def _check_imports_and_references(config):
     ):
         for index, entry in enumerate(config[key]):
             if not exists(Path(entry["path"])):
-                looked = own_code.where_looked(entry["path"])
+                looked = own_code.search_hint(entry["path"])
                 raise ConfigError(
                     f"{key}[{index}].path: there is no {kind} {entry['path']}{looked}"
                 )
@@ -369,9 +369,9 @@ def _check_kind(field, base, where):
 def _register_user_code(config):
     """Register the user's folder of models and the config's trainers."""
     try:
-        plugins.use_folder("models", config["model_folder"])
+        plugins.add_user_folder("models", config["model_folder"])
     except Error as error:
-        looked = own_code.where_looked(config["model_folder"])
+        looked = own_code.search_hint(config["model_folder"])
         raise ConfigError(f"model_folder: {error}{looked}") from None
     try:
         other_trainers.register(config["trainers"])

@@ -39,8 +39,8 @@ def files(in_a_module: bool = False) -> list[str]:
     Args:
         in_a_module: another workflow uses ours as a module; that config.yaml is its own.
     """
-    ours = str(own_code.here("config.yaml"))
-    around = [] if own_code.at_home() or in_a_module else ["config.yaml"]
+    ours = str(own_code.project_path("config.yaml"))
+    around = [] if own_code.in_project_folder() or in_a_module else ["config.yaml"]
     return [ours, *(name for name in (*around, "site.yaml") if Path(name).exists())]
 
 

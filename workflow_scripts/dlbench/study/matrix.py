@@ -371,4 +371,4 @@ def environments() -> list[str]:
 
 
 def _environments_folder():
-    return own_code.HOME / trainer_environments.ENVIRONMENTS
+    return own_code.PROJECT / trainer_environments.ENVIRONMENTS

@@ -34,7 +34,7 @@ def has_environment(run: Run) -> bool:
 
 def folder(environment: str) -> Path:
     """The folder of an environment, with its pyproject.toml, uv.lock and .venv."""
-    return own_code.here(ENVIRONMENTS / environment)
+    return own_code.project_path(ENVIRONMENTS / environment)
 
 
 def trainer_python(environment: str) -> Path:
@@ -70,7 +70,7 @@ def unreachable_reason(environment: str) -> str | None:
 
 def extras() -> dict[str, frozenset[str]]:
     """The extras (optional packages) of each environment, by its name."""
-    return _extras(own_code.here(ENVIRONMENTS).absolute())
+    return _extras(own_code.project_path(ENVIRONMENTS).absolute())
 
 
 @functools.cache
@@ -142,7 +142,7 @@ def _chosen(usual, _):
         return choice
     stand_ins = (
         path.parent.name
-        for path in sorted(own_code.here(ENVIRONMENTS).glob("*/pyproject.toml"))
+        for path in sorted(own_code.project_path(ENVIRONMENTS).glob("*/pyproject.toml"))
         if settings(path.parent).get("stands_in_for") == usual
     )
     fitting = (name for name in itertools.chain([usual], stand_ins) if not lacks_python(name))

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dlbench import Error
-from dlbench.common.files import written_whole
+from dlbench.common.files import atomic_write
 from dlbench.tables import table_names
 from dlbench.tables.cells import Row
 
@@ -71,7 +71,7 @@ def spare_memory() -> None:
 def write(path: Path | str, rows: Iterable[Row], schema: pa.Schema, **notes: str) -> None:
     """Write rows as one Parquet file, whole or not at all; see `table`."""
     content = table(rows, schema, **notes)
-    with written_whole(path) as part, writer(part, content.schema) as parquet:
+    with atomic_write(path) as part, writer(part, content.schema) as parquet:
         parquet.write_table(content)
 
 
@@ -325,5 +325,5 @@ def write_csv(path: Path | str, table: pa.Table) -> None:
             for field, column in zip(table.schema, table.columns, strict=True)
         }
     )
-    with written_whole(path) as part:
+    with atomic_write(path) as part:
         pyarrow.csv.write_csv(plain, part)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dlbench.common.files import written_whole
+from dlbench.common.files import atomic_write
 from dlbench.run_fields.fields import DECLARED, DEFAULTS
 from dlbench.study import config, config_axes, config_schema, yaml_files
 from dlbench.study.config_schema import schema
@@ -72,7 +72,7 @@ settings mean in every table what they mean in `runs`.
 def write(folder: Path) -> None:
     """Write the pages into a checkout of dlbench."""
     for name, text in pages().items():
-        with written_whole(folder / name) as part:
+        with atomic_write(folder / name) as part:
             part.write_text(text, encoding="utf-8")
 
 

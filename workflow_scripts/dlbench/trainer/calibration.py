@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dlbench.common import terminal
-from dlbench.common.files import json_digest, written_whole
+from dlbench.common.files import json_digest, atomic_write
 from dlbench.log.event_log import EventLog
 
 SIZES = tuple(2**power for power in range(7, 14))  # of a matrix: 128 to 8192
@@ -77,7 +77,7 @@ def calibrate(
         if rates is None:
             rates = measure(kernels(), lasting_s=lasting_s)
             path.parent.mkdir(parents=True, exist_ok=True)
-            with written_whole(path) as part:
+            with atomic_write(path) as part:
                 text = json.dumps({"machine": machine, "attained": rates}, indent=1)
                 part.write_text(text, encoding="utf-8")
         else:

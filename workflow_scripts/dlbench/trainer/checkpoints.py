@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from dlbench import Error
-from dlbench.common.files import write_json, written_whole
+from dlbench.common.files import write_json, atomic_write
 from dlbench.log.event_log import EventLog
 from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.strategy import BaseStrategy
@@ -196,9 +196,9 @@ class Checkpointer:
 def write(folder: str | Path, rank: int, step: int, arrays: dict[str, Any], log: bytes) -> None:
     """Write one rank's part of a checkpoint."""
     place = _place(folder, step)
-    with written_whole(_arrays(place, rank)) as part, open(part, "wb") as file:
+    with atomic_write(_arrays(place, rank)) as part, open(part, "wb") as file:
         np.savez(file, **arrays)
-    with written_whole(_log(place, rank)) as part:
+    with atomic_write(_log(place, rank)) as part:
         part.write_bytes(log)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlbench.common import terminal
-from dlbench.common.files import sha256, written_whole
+from dlbench.common.files import sha256, atomic_write
 from dlbench.log import event_log, operations
 from dlbench.log.event_log import EventLog
 from dlbench.trainer import schedule
@@ -100,7 +100,7 @@ def _traced(engine: Engine, steps: _Steps, folder: Path) -> dict[str, Any]:
     path = folder / event_log.TRACE
     with tempfile.TemporaryDirectory(prefix=".profile-", dir=folder) as spare:
         events = engine.profile(steps, Path(spare))
-    with written_whole(path) as part, gzip.open(part, "wt", encoding="utf-8") as file:
+    with atomic_write(path) as part, gzip.open(part, "wt", encoding="utf-8") as file:
         file.write(json.dumps({"displayTimeUnit": "ms", "traceEvents": events}))
     return {
         "steps": steps.count,

@@ -106,7 +106,7 @@ class _Process:
         """
         spec, where = self._spec, self._where
         if where.model_folder:
-            plugins.use_folder("models", where.model_folder)
+            plugins.add_user_folder("models", where.model_folder)
         plugins.path(engine.kind(spec.framework, "models"), spec.model)
         proof = containment.check(spec.runtime, where.image_id)
         _check_framework(spec)

@@ -129,10 +129,10 @@ def _draw_cells(axis, rows, column, columns):
     for y, (_, group) in zip(range(len(rows) - 1, -1, -1), rows, strict=True):
         for value, cell in group.groupby(column):
             worst = max(cell["status"], key=_severity)
-            well = int(cell["status"].isin(event_fields.ENDED_WELL).sum())
+            well = int(cell["status"].isin(event_fields.SUCCEEDED).sum())
             x = columns.index(value)
             marks.setdefault(worst, []).append((x, y))
-            if worst not in event_fields.ENDED_WELL and well:
+            if worst not in event_fields.SUCCEEDED and well:
                 axis.text(x + 0.22, y, f"{well}/{len(cell)}", fontsize=7.5, va="center")
     for status, places in marks.items():
         symbol, colour, _ = _looks(status)

@@ -102,7 +102,7 @@ def _measured(runs, sentinels):
     if not parts:
         return runs
     rows = pd.concat([part.astype(object) for part in parts], ignore_index=True)
-    rows = rows[rows["status"].isin(event_fields.ENDED_WELL) & rows["started_at"].notna()]
+    rows = rows[rows["status"].isin(event_fields.SUCCEEDED) & rows["started_at"].notna()]
     rate = rows["images_per_second"].astype(float)
     rows = rows[rate > 0].reset_index(drop=True).copy()  # columns in one piece: more are added
     if "others_cpu_cores" not in rows:

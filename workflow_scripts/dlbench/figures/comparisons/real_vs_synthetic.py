@@ -34,7 +34,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.rated(runs, unit)
     is_synthetic = runs["dataset"].map(contrasts.is_synthetic).astype(bool)
     real = runs[~is_synthetic]
-    synthetic = runs[is_synthetic & runs["status"].isin(event_fields.ENDED_WELL)]
+    synthetic = runs[is_synthetic & runs["status"].isin(event_fields.SUCCEEDED)]
     groups = series.conditions(real)
     if not groups:
         styles.draw_message(stem, "no run of this study reads real items")

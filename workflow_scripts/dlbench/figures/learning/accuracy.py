@@ -23,7 +23,7 @@ SCORES = {"top1": "top-1 accuracy", "iou": "intersection over union", "perplexit
 def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.started_runs(tables.runs)
     scored = runs[[*SCORES]].notna().any(axis=1)
-    learning = runs["epochs"].notna() & ~runs["status"].isin(event_fields.ENDED_WELL)
+    learning = runs["epochs"].notna() & ~runs["status"].isin(event_fields.SUCCEEDED)
     panels = {
         (*key, next((score for score in SCORES if _has(all_series, score)), "top1")): all_series
         for key, all_series in series.series_along("devices", runs[scored | learning]).items()

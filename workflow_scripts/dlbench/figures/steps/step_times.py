@@ -26,7 +26,7 @@ MAX_STALLS = 200  # points of a run; the longest
 
 def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.started_runs(tables.runs)
-    runs = runs[runs["step_time_median_s"].gt(0) | ~runs["status"].isin(event_fields.ENDED_WELL)]
+    runs = runs[runs["step_time_median_s"].gt(0) | ~runs["status"].isin(event_fields.SUCCEEDED)]
     groups = series.conditions(runs)
     if not groups:
         styles.draw_message(stem, "no run of this study measured a step")

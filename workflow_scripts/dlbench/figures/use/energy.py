@@ -27,7 +27,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
         styles.draw_message(stem, energies.NO_ENERGY)
         return
     column = energies.per_image(kind)
-    drawn = runs[runs[column].gt(0) | ~runs["status"].isin(event_fields.ENDED_WELL)]
+    drawn = runs[runs[column].gt(0) | ~runs["status"].isin(event_fields.SUCCEEDED)]
     groups = series.conditions(drawn)
     item = item_names.unit(drawn["item_shape"].unique()).item
     subtitle = f"of {energies.KINDS[kind]}"

@@ -75,7 +75,7 @@ def _with_memory(runs: pd.DataFrame) -> pd.DataFrame:
     """Own runs that failed, and any of which some memory is known, as positive numbers."""
     columns = [name for name, _ in GPU_ORDER]
     runs = runs.assign(**{name: runs[name].where(runs[name] > 0) for name in columns})
-    failed = ~runs["status"].isin(event_fields.ENDED_WELL)
+    failed = ~runs["status"].isin(event_fields.SUCCEEDED)
     is_own = runs["timing_source"] == timing_sources.MEASURED
     return runs[runs[columns].notna().any(axis=1) | (failed & is_own)]
 

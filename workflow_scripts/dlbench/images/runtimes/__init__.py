@@ -81,8 +81,8 @@ class Container:
     def mounts(self) -> list[tuple[str, str, str]]:
         """(source on the host, target in the container, mode) of each folder or file to mount."""
         mounts = [(self.folder, self.folder, "rw")]
-        if not own_code.at_home():
-            mounts.append((str(own_code.HOME), str(own_code.HOME), "ro"))
+        if not own_code.in_project_folder():
+            mounts.append((str(own_code.PROJECT), str(own_code.PROJECT), "ro"))
         for bind in self.binds:
             source, target, mode = (*bind.split(":"), "", "")[:3]
             mounts.append((source, target or source, mode or "rw"))
