@@ -13,7 +13,7 @@ from support.machines.paths import REPOSITORY
 @pytest.fixture
 def as_it_is(monkeypatch):
     """What tests of other files take for granted is asked here."""
-    monkeypatch.setattr(own_code, "at_home", at_home)
+    monkeypatch.setattr(own_code, "in_project_folder", in_project_folder)
 
 
 def test_at_home_our_files_have_their_names_there(as_it_is, monkeypatch):

@@ -98,7 +98,7 @@ def base_mismatch(row: Row, base: Row, fixed: str = "batch_per_device") -> list[
 
 
 def is_disturbed(*rows: Row) -> bool:
-    """Whether others on the machine used more than they may beside any of some runs."""
+    """Whether others on the machine disturbed any of some runs: used more than allowed."""
     return any(not is_absent(row.get("disturbed")) for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""From runs to comparisons of conditions, as `compare` in the config asks for them.
+"""Comparisons of conditions, made from runs, as `compare` in the config requests them.
 
 - A condition is a value of the compared field, with its companions (a runtime's options).
 - Runs equal in all else but their repeat are one group; in each, every condition is

@@ -154,7 +154,7 @@ class Drift:
         return self._difference(coefficients, blank)
 
     def verdict(self, drift: estimates.Difference) -> str:
-        """The verdict on a drift: NONE, faster, slower or undecided."""
+        """The verdict on a drift: NO_DRIFT, faster, slower or undecided."""
         p_tost, p_difference = drift.tests(np.log1p(self._margin))
         if p_tost < equivalence.ALPHA:
             return NO_DRIFT

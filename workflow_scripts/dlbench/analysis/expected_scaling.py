@@ -126,7 +126,7 @@ def exchange_s(run: Row, baselines: Sequence[Row], column: str = "time_s") -> fl
 
 
 def interpolated_s(times_s: dict[int, float], size_bytes: float) -> float:
-    """The time for a size between those that were measured, as the module says.
+    """The time of an all-reduce of a size between measured ones (see the module's docstring).
 
     >>> round(interpolated_s({100: 1.0, 10_000: 100.0}, 1000), 9)
     10.0

@@ -141,7 +141,7 @@ def of_series(
 
 
 def _largest_point(series):
-    """The point on the most devices that differs from its base in no more than the strategy."""
+    """The point on the most devices that differs from its base in the strategy at most."""
     if series.base is None or (series.row.get("copies_per_node") or 1) > 1:
         return None
     larger = (point for point in series.points if point.devices > series.base.devices)
@@ -206,7 +206,7 @@ def _time(row):
 
 
 def _difference(part, base_part, factor, step_s):
-    """(one - factor x other) / whole_s with its interval."""
+    """(part - factor x base_part) / step_s with its interval."""
     value = part.value - factor * base_part.value
     low = value - math.hypot(part.value - part.low, factor * (base_part.high - base_part.value))
     high = value + math.hypot(part.high - part.value, factor * (base_part.value - base_part.low))

@@ -227,13 +227,13 @@ def _is_usable(row):
 
 
 def _compared(runs):
-    """The runs that others did not disturb, and of a node without such ones all."""
+    """The undisturbed runs; of a node that has none, all its runs."""
     quiet = {_node(row) for row in runs if not base_flags.is_disturbed(row)}
     return [row for row in runs if _node(row) not in quiet or not base_flags.is_disturbed(row)]
 
 
 def _disturbed(runs):
-    """The nodes of runs beside others, which have no other runs."""
+    """The nodes all of whose runs others disturbed."""
     return {_node(row) for row in runs if base_flags.is_disturbed(row)}
 
 

@@ -97,7 +97,7 @@ def eval_rows(run_id: str, log: Path) -> Iterator[Row]:
 
 
 def _lines(content, prefix):
-    """Yield the whole lines that begin so; the first line of the log is not looked at."""
+    """Yield the complete lines with a prefix, but for the first line of the log."""
     start = content.find(b"\n" + prefix)
     while start >= 0:
         end = content.find(b"\n", start + 1)

@@ -109,7 +109,7 @@ class Series:
 
 @dataclass(frozen=True)
 class PlannedSeries:
-    """Runs of a series, also those that failed.
+    """A series with the runs that failed.
 
     `series` is of those that ended well, without a kind where they are on one number of devices;
     None where there are none.
@@ -154,7 +154,7 @@ def run_names(runs: Iterable[Row], study: str) -> str:
 
 
 def _run_name(run, study):
-    """A run's id; where it is of another study, an import, with that before it."""
+    """A run's id; that of another study (an import) has the name of the study before it."""
     prefix = "" if run.get("study") in (None, study) else f"{run['study']}/"
     return urllib.parse.quote(f"{prefix}{run['run_id']}")
 

@@ -48,7 +48,7 @@ def rows(
     devices: int,
     gradients_bytes: Iterable[int],
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row of the table of baselines for each size; called on all processes alike.
+    """Yield a row of the table of baselines for each size; all processes call it together.
 
     Args:
         make_all_reduce: gives all-reduces of so many float32 values over all devices.

@@ -308,7 +308,7 @@ def _judged(combinations, metric, margin):
 
 
 def _disturbed(a, b):
-    """Why nothing rests on a combination's runs, or ""."""
+    """Why a combination's runs support no verdict, or ""."""
     counts = [
         f"{side.disturbed} in {name}" for name, side in (("A", a), ("B", b)) if side.disturbed
     ]
@@ -316,7 +316,7 @@ def _disturbed(a, b):
 
 
 def _verdict(compared, metric):
-    """(verdict, why it is none)."""
+    """(verdict, why there is none)."""
     fewest = min(compared.n_a, compared.n_b)
     if fewest == 1:
         both = compared.n_a == compared.n_b

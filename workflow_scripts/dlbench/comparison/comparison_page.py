@@ -89,7 +89,7 @@ def _sides(comparison):
 
 
 def _shared_values(combinations_):
-    """The values, no defaults, in which all combinations agree and that their names lack."""
+    """Labels of values, no defaults, that all combinations share and their names lack."""
     first, *others = combinations_
     return [
         wording.field(name, value)

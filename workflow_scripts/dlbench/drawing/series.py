@@ -306,7 +306,7 @@ def _differing(runs, keys):
 
 
 def _shapes(runs):
-    """How many shapes the items of a model and dataset have, synthetic ones say."""
+    """{(model, dataset): how many shapes its items have}: synthetic items can have several."""
     if runs.empty:
         return {}
     return runs.groupby(["model", "dataset"], dropna=False)["item_shape"].nunique().to_dict()

@@ -26,14 +26,14 @@ class Process:
 
     name: str
     parent: int
-    own: int
-    children: int  # that ended and that it waited for
+    own_ticks: int
+    children_ticks: int  # of children that ended and for which it waited
     started: int
 
     @property
     def ticks(self) -> int:
         """Time of the process and of its children that ended."""
-        return self.own + self.children
+        return self.own_ticks + self.children_ticks
 
 
 def read_process(proc: Path, pid: int | str) -> Process:
@@ -48,8 +48,8 @@ def read_process(proc: Path, pid: int | str) -> Process:
     return Process(
         name=os.fsdecode(before.partition(b"(")[2]),
         parent=int(words[1]),
-        own=user + system,
-        children=children_user + children_system,
+        own_ticks=user + system,
+        children_ticks=children_user + children_system,
         started=int(words[19]),
     )
 
@@ -131,7 +131,7 @@ class ProcessTree:
                     active.append(pid)
                 elif process.started == before.started:
                     now[pid] = process
-                    waited_for += process.children - before.children
+                    waited_for += process.children_ticks - before.children_ticks
                     if process.ticks > before.ticks:
                         active.append(pid)
         ended = [self._members[pid] for pid in self._members.keys() - now.keys()]

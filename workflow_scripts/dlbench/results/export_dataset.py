@@ -38,7 +38,7 @@ MARK = "_dlbench.json"  # readers leave out names that begin so
 
 
 def export(study: Study, output: Path | str) -> None:
-    """Write the dataset of a study, of the runs that have results, whole or not at all.
+    """Write the dataset of a study, of the runs that have results atomically.
 
     Args:
         study: the Study.

@@ -118,7 +118,7 @@ def _record(folder):
 
 
 def _write_file(folder, events):
-    """Write one event file, whole or not at all."""
+    """Write one event file atomically."""
     with tempfile.TemporaryDirectory(
         dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"
     ) as part:

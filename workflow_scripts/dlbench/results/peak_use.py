@@ -1,4 +1,4 @@
-"""Columns of the runs table on how far a run is from what its device can do.
+"""Columns of the runs table on the share of its device's peak that a run attains.
 
 - Achieved FLOP/s are those that the model needs for the items of the measured steps, over their
   time: data loading and all else included. MFU is their share of the device's peak

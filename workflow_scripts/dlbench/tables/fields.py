@@ -1,4 +1,4 @@
-"""Fields of tables, with their units and what they mean in their metadata.
+"""Fields of tables, with units and descriptions in their metadata.
 
 Columns that are fields of a run follow from the declarations in dlbench/run_fields/.
 """

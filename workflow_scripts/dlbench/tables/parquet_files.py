@@ -69,7 +69,7 @@ def spare_memory() -> None:
 
 
 def write(path: Path | str, rows: Iterable[Row], schema: pa.Schema, **notes: str) -> None:
-    """Write rows as one Parquet file, whole or not at all; see `table`."""
+    """Write rows as one Parquet file atomically; see `table`."""
     content = table(rows, schema, **notes)
     with atomic_write(path) as part, writer(part, content.schema) as parquet:
         parquet.write_table(content)
@@ -310,7 +310,7 @@ def _without_formulas(column):
 
 
 def write_csv(path: Path | str, table: pa.Table) -> None:
-    """Write a table as CSV, whole or not at all; absent values are empty.
+    """Write a table as CSV atomically; absent values are empty.
 
     A text that a spreadsheet would run as a formula gets an apostrophe before it, which
     `from_csv` takes away.

@@ -173,7 +173,7 @@ def _panel(axis, rows, sessions, name, room):
 
 
 def _named(drift):
-    """The table of drift, with what is not known of a session as runs have it, and `shape`."""
+    """The table of drift with UNKNOWN for missing sessions, and a column `shape`."""
     names = {
         name: drift[name].astype(object).fillna(UNKNOWN)
         for name in ("earlier_session", "later_session")

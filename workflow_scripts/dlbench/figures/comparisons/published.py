@@ -222,7 +222,7 @@ def _devices(row, several):
 
 
 def _distinct(texts):
-    """What comma-separated texts have in all, each once."""
+    """The distinct names in comma-separated texts."""
     return list(dict.fromkeys(name for text in texts.dropna() if text for name in text.split(", ")))
 
 

@@ -174,7 +174,7 @@ def _line_legend(series):
 
 
 def _notes(series):
-    """Words on the efficiencies: whose base differs, and how many series have none."""
+    """Notes on the efficiencies: whose base differs, and how many series have none."""
     mismatches = [(drawn.own.name, drawn.series.mismatch) for drawn in series if drawn.series]
     names_by_clause = {}
     for name, keys in mismatches:
