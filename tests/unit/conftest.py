@@ -27,7 +27,7 @@ TOOLS = (
 @pytest.fixture(autouse=True)
 def at_home(monkeypatch):
     """The working directory stands for the workflow's folder; the tests of `own_code` leave it."""
-    monkeypatch.setattr(own_code, "at_home", lambda: True)
+    monkeypatch.setattr(own_code, "in_project_folder", lambda: True)
 
 
 @pytest.fixture

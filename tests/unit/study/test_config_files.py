@@ -14,7 +14,7 @@ OURS = str(REPOSITORY / "config.yaml")
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
     """A folder of another workflow, with a config.yaml."""
-    monkeypatch.setattr(own_code, "at_home", lambda: False)
+    monkeypatch.setattr(own_code, "in_project_folder", lambda: False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.yaml").write_text("study: theirs\n")
     return tmp_path

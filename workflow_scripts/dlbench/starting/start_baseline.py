@@ -62,7 +62,7 @@ def start(options: argparse.Namespace) -> int | str:
 
 
 def by_command(run: Run) -> Run:
-    """The run with runtime option start=command: the rule for baselines has no container directive."""
+    """The run with its container started by command, as the rule has no container directive."""
     if not start_command.by_directive(run):
         return run
     chosen = trainer_image.options_of(run) | {"start": "command"}

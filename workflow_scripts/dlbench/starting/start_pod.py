@@ -1,7 +1,7 @@
 """The processes of one pod among the pods of an indexed Job of Kubernetes.
 
-- Pod 0 hosts a rendezvous: each other pod opens a TCP connection to it, sends the ports on which its
-  tasks will listen, and receives those of all pods. Pods of other jobs are rejected.
+- Pod 0 hosts a rendezvous: each other pod opens a TCP connection to it, sends the ports on which
+  its tasks will listen, and receives those of all pods. Pods of other jobs are rejected.
 - tf.distribute's tasks get a TF_CONFIG each. Horovod's ranks get its variables for Gloo, whose
   rendezvous server runs in pod 0, so the image needs neither MPI nor ssh.
 - The connections stay open. When a process fails or a pod is gone, all processes in all pods are
@@ -323,7 +323,9 @@ def _wait_for_exit_codes(links):
 def _send_exit_code(links, code):
     for index, link in links.items():
         link.send({"code": code})
-        if index:  # the connections to other pods end here; theirs to pod 0 stays open
+        if (
+            index
+        ):  # this is pod 0, which ends; others keep their connection to see whether it is there
             link.close()
 
 

@@ -1,9 +1,8 @@
 """Plain processes on this machine: one tf.distribute cluster, or copies of one run.
 
-- A process of a cluster gets a TF_CONFIG of its own, on free ports of the loopback
-  interface.
-- A copy gets its number as DLBENCH_COPY, and cores and GPUs that no other copy has.
-- When one fails, all others are ended: those that wait for it would wait for ever.
+- Each process of a cluster gets its TF_CONFIG, with free ports of the loopback interface.
+- Each copy gets its number as DLBENCH_COPY, and cores and GPUs that no other copy has.
+- When one fails, all others are ended: they would wait for it for ever.
 """
 
 import contextlib
@@ -52,14 +51,14 @@ def run(jobs: dict[str, int], command: list[str]) -> int:
 
 
 def run_copies(count: int, command: list[str], cores_each: int = 0, gpus_each: int = 0) -> int:
-    """Start `command` as copies that know their number, and wait for all.
+    """Start `command` once for each copy and wait for all.
 
     Args:
         count: how many copies.
         command: what each copy runs.
-        cores_each: cores that each copy keeps to, of those this process may use; 0: all.
-        gpus_each: GPUs that each copy sees, of those CUDA_VISIBLE_DEVICES names here, or of
-            all in their order if it is unset; 0: those this process sees.
+        cores_each: cores of each copy, of those that this process may use; 0: all.
+        gpus_each: GPUs that each copy sees, of those in this process's CUDA_VISIBLE_DEVICES, or of
+            all in order if it is unset; 0: those that this process sees.
 
     Returns:
         Exit code of the first copy that failed, 0 if none did.
@@ -73,16 +72,16 @@ def run_copies(count: int, command: list[str], cores_each: int = 0, gpus_each: i
     }
     if cores_each:
         cores = _shares(sorted(os.sched_getaffinity(0)), count, cores_each, "core")
-        for options, own in zip(popen_options.values(), cores, strict=True):
-            options["preexec_fn"] = functools.partial(os.sched_setaffinity, 0, own)
+        for options, share in zip(popen_options.values(), cores, strict=True):
+            options["preexec_fn"] = functools.partial(os.sched_setaffinity, 0, share)
     if gpus_each:
         gpus = _shares(_visible_gpus(count * gpus_each), count, gpus_each, "GPU")
-        for options, own in zip(popen_options.values(), gpus, strict=True):
-            options["env"]["CUDA_VISIBLE_DEVICES"] = ",".join(own)
+        for options, share in zip(popen_options.values(), gpus, strict=True):
+            options["env"]["CUDA_VISIBLE_DEVICES"] = ",".join(share)
             if len({name for each in gpus for name in each}) < count * gpus_each:
-                # They share GPUs: JAX would take 3/4 of the memory of one for the first copy.
+                # Copies share GPUs, and JAX would preallocate 3/4 of a GPU for the first copy.
                 options["env"].setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    # How much later the last one ends is what is measured.
+    # No timeout for the last copies: how much later they end is what is measured.
     return supervise(popen_options, command, math.inf)
 
 
@@ -97,8 +96,8 @@ def supervise(
     Args:
         popen_options: {(job, index): options of subprocess.Popen}.
         last_s: seconds for the others to end once the first has ended well.
-        failed_elsewhere: returns (exit code, message) if something that these processes need has
-            failed, else None.
+        failed_elsewhere: returns (exit code, message) if processes elsewhere, which these need,
+            have failed; else None.
 
     Returns:
         Exit code of the first that failed, 0 if none did.
@@ -115,15 +114,15 @@ def supervise(
         for number, handler in before.items():
             signal.signal(number, handler)
     if message:
-        # After what the others say of their end.
+        # After the messages of the processes that were ended.
         print(message, file=sys.stderr)
     return code
 
 
 def _wait(processes, received, last_s, failed_elsewhere):
-    """(exit code, message) once all have ended, one has failed, or the first ended long ago.
+    """Wait until all have ended, one has failed here or elsewhere, or the first ended long ago.
 
-    So it is where something failed elsewhere.
+    Returns (exit code, message).
     """
     first_ended, parent = None, os.getppid()
     while True:
@@ -155,7 +154,7 @@ def _wait(processes, received, last_s, failed_elsewhere):
 
 
 def _end(processes):
-    """End those that run; none is left."""
+    """End all processes that still run, by SIGTERM, then SIGKILL."""
     for number, patience_s in ((signal.SIGTERM, TERM_TIMEOUT_S), (signal.SIGKILL, TERM_TIMEOUT_S)):
         left = [process for process in processes if process.poll() is None]
         for process in left:
@@ -168,7 +167,7 @@ def _end(processes):
 
 
 def _free_addresses(count):
-    """Addresses on the loopback interface that nobody listens on now."""
+    """Addresses of the loopback interface on which nobody listens now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -191,7 +190,7 @@ def _shares(all_, count, each, noun):
 
 
 def _visible_gpus(wanted):
-    """What CUDA_VISIBLE_DEVICES names, up to its end as CUDA sees it; else as many as wanted."""
+    """The entries of CUDA_VISIBLE_DEVICES that CUDA would use; if it is unset, 0 to wanted - 1."""
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     if listed is None:
         return [str(number) for number in range(wanted)]

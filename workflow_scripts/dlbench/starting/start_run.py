@@ -1,4 +1,4 @@
-"""One run, from the flags of start_run.py to its record: skipped, refused, or trained."""
+"""One run, from the flags of start_run.py to its record: skipped, failed at once, or trained."""
 
 import argparse
 import dataclasses
@@ -29,7 +29,7 @@ from dlbench.study import repeats
 from dlbench.study.runs import Run
 
 AGAIN = 75  # EX_TEMPFAIL, of sysexits.h
-# The run cannot be trained as things are here: it is skipped.
+# Errors after which a run is recorded as skipped: it cannot be trained on this machine as it is.
 SKIPPING_ERRORS = (trainer_image.Unusable, start_command.NoAddress, start_command.WrongNode)
 
 
@@ -38,14 +38,14 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
 
     Args:
         options: the flags of start_run.py.
-        watch: on this node, begun before anything else.
+        watch: of this node, started before anything else.
 
     Returns:
-        What sys.exit takes: 0 if there is a result, 1 or a message if another attempt is needed,
-        and AGAIN if that is to be made in this process.
+        An argument of sys.exit: 0 if there is a result, 1 or a message if another attempt is
+        needed, and AGAIN if that attempt is to be made in this process.
 
     Raises:
-        Error: what an attempt that was killed left behind cannot be ended or restored, or
+        Error: processes or power limits of a killed attempt cannot be ended or restored, or
             Snakemake did not enter the container.
     """
     _restore_secrets(options)
@@ -58,7 +58,7 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         devices * run.threads_per_device if options.device == "cpu" else None,
     )
     if recorded.put_back(options.log, options.messages, functools.partial(_is_valid, run, options)):
-        # The job counts as failed since, or shared its nodes with one that failed.
+        # That job, or another run in it, was then counted as failed.
         print(f"{label}: an earlier job of this start recorded it", file=sys.stderr)
         return 0
     leftovers.end()
@@ -108,19 +108,19 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
             parse_run.parse(run, options.log, record)
         except event_fields.LogError as error:
             attempts.unlink_open_log(options.log)
-            # Aside: the workflow deletes what a failed job wrote.
+            # Moved aside, because Snakemake deletes the outputs of a failed job.
             return f"{error}; the log is kept as {event_log.keep_aside(options.log)}"
         if not refusal or refusal[0] != "skipped":
             recorded.link(options.log, options.messages)
         attempts.unlink_open_log(options.log)
-        if not refusal:  # of which the line stands there
+        if not refusal:  # the end of a refused run has been printed
             position, content = options.position, run_record.read(record)
             run_lines.report_result(position, label, options.log, content, options.runs_after)
     return 0
 
 
 def _restore_secrets(options: argparse.Namespace) -> None:
-    """Put the secrets of the config's commands back, which came by the environment."""
+    """Put the secrets, which came in environment variables, back into the commands."""
     for name in ("power_meter", "power_limit_command"):
         if text := getattr(options, name):
             setattr(options, name, *redaction.restored([text], os.environ))
@@ -129,22 +129,22 @@ def _restore_secrets(options: argparse.Namespace) -> None:
 
 
 def arguments_of_attempt(arguments: list[str], attempt: int) -> list[str]:
-    """The words of a command that starts start_run.py, for another attempt.
+    """The command line of start_run.py for another attempt.
 
     >>> arguments_of_attempt(["start_run.py", "--attempt", "1", "--", "train", "--attempt", "1"], 2)
     ['start_run.py', '--attempt', '2', '--', 'train', '--attempt', '1']
     """
-    own, rest = arguments, []
+    flags, rest = arguments, []
     if "--" in arguments:
-        own, rest = arguments[: arguments.index("--")], arguments[arguments.index("--") :]
-    if "--attempt" in own:
-        place = own.index("--attempt") + 1
-        return [*own[:place], str(attempt), *own[place + 1 :], *rest]
-    return [*own, f"--attempt={attempt}", *rest]
+        flags, rest = arguments[: arguments.index("--")], arguments[arguments.index("--") :]
+    if "--attempt" in flags:
+        index = flags.index("--attempt") + 1
+        return [*flags[:index], str(attempt), *flags[index + 1 :], *rest]
+    return [*flags, f"--attempt={attempt}", *rest]
 
 
 def _is_valid(run: Run, options: argparse.Namespace, record: dict[str, Any]) -> bool:
-    """Whether a record is that of the run, and of the code, data and environment of today."""
+    """Whether a record is that of the run, made by the current code, data and environment."""
     made_from = record["made_from"]
     return record["run_id"] == run.id and all(
         value in (None, made_from.get(name)) for name, value in options.made_from.items()
@@ -152,7 +152,7 @@ def _is_valid(run: Run, options: argparse.Namespace, record: dict[str, Any]) -> 
 
 
 def _reason_to_skip(options: argparse.Namespace) -> tuple[str, str] | None:
-    """("skipped", reason) if the run is not to be trained, or no longer; else None."""
+    """("skipped", reason) if the run is not to be trained, or no longer needed; else None."""
     reason = options.skip
     if not reason and options.unless:
         repeat_ids, target = options.unless
@@ -166,7 +166,7 @@ def _command(
     """How the run is started, and its network.
 
     Raises:
-        Error: it cannot be started so.
+        Error: it cannot be started.
     """
     trainer = options.command[1:] if options.command[:1] == ["--"] else options.command
     how = start_command.build(run, run.command(trainer), form, options.device, options.bind)
@@ -181,7 +181,7 @@ def _wrapped_external(
     options: argparse.Namespace,
     form: dict[str, Any] | None,
 ) -> start_command.Start:
-    """Have train_external.py start another program and write our log of it."""
+    """The Start with train_external.py, which starts another program and writes dlbench's log."""
     gpus = run.devices_per_node if options.device == "gpu" else 0
     command = [sys.executable, str(own_code.project_path("workflow_scripts/train_external.py"))]
     command += [f"--log={options.log}", f"--spec={options.spec}", f"--kind={options.external}"]
@@ -200,10 +200,10 @@ def _supervised_run(
     network: str | None,
     last_attempt: bool,
 ) -> supervisor.SupervisedRun:
-    """What the supervisor is told of the run."""
+    """What the supervisor needs to know of the run."""
     made_from = {**options.made_from}
     if options.form:
-        # Known for certain only now: the image may have been made after the workflow began.
+        # The image may have been made after the workflow started.
         made_from["environment"] = (
             form["digest"] if form else trainer_image.digest_of_form(options.form)
         )

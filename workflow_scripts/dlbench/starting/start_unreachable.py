@@ -1,10 +1,9 @@
-"""A network of a run's own, in which there is nothing but the loopback interface.
+"""Run a program in a network namespace that has only the loopback interface.
 
 The servers of TensorFlow, JAX, Horovod and Open MPI listen on all interfaces, without a password
-and without a setting for it; in such a network namespace nobody else can reach them. Gloo listens
-at the address behind the machine's own name, so in there the machine is called localhost. Linux
-only; needs the standard library only. See unshare(2), user_namespaces(7), uts_namespaces(7) and
-netdevice(7).
+and without a setting for one. In such a namespace nobody else can reach them. Gloo listens at the
+address of the machine's own name, so in the namespace the host name is localhost. Linux only; needs
+the standard library only. See unshare(2), user_namespaces(7), uts_namespaces(7) and netdevice(7).
 """
 
 import ctypes
@@ -28,13 +27,13 @@ PROGRAM = Path(__file__).parents[2] / "start_unreachable.py"
 
 
 def enter() -> None:
-    """Give this process, and all that it will start, a network of their own.
+    """Move this process, and all that it will start, into a new network namespace.
 
-    User and groups stay; an ordinary user does it within a user namespace. `host` goes on to say
-    the machine's name.
+    User and group ids stay; without root it is done in a new user namespace. host_name.host() still
+    returns the machine's name.
 
     Raises:
-        OSError: the kernel does not let us.
+        OSError: the kernel refuses it.
     """
     user, group = os.geteuid(), os.getegid()
     os.environ[host_name.HOST] = host_name.host()
@@ -45,25 +44,25 @@ def enter() -> None:
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        request = fcntl.ioctl(one, SIOCGIFFLAGS, struct.pack(REQUEST, b"lo", 0))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = fcntl.ioctl(any_socket, SIOCGIFFLAGS, struct.pack(REQUEST, b"lo", 0))
         name, flags = struct.unpack(REQUEST, request)
-        fcntl.ioctl(one, SIOCSIFFLAGS, struct.pack(REQUEST, name, flags | IFF_UP))
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack(REQUEST, name, flags | IFF_UP))
     socket.sethostname("localhost")
 
 
 def possible() -> bool:
-    """Whether `enter` works here, and servers could listen then: tried in another process."""
+    """Whether `enter` works here and servers could listen then; tried in a child process."""
     child = os.fork()
     if not child:
         try:
             enter()
             os._exit(not networks.listening_address())
-        except BaseException:  # whatever it is, our caller's code must not go on in here
+        except BaseException:  # whatever it is, the caller's code must not run in the child
             os._exit(1)
     return os.waitpid(child, 0)[1] == 0
 
 
 def command(program: Sequence[str]) -> list[str]:
-    """The command that starts a program in a network of its own."""
+    """The command that starts a program in a network namespace of its own."""
     return [sys.executable, os.path.relpath(PROGRAM), "--", *program]

@@ -1,4 +1,4 @@
-"""What ends a run from outside: a signal, or that the workflow which started it is gone."""
+"""Detect what ends a run from outside: a signal, or the end of the workflow that started it."""
 
 import contextlib
 import os
@@ -10,10 +10,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 @contextlib.contextmanager
 def from_outside() -> Iterator[Callable[[], str]]:
-    """Yield a function that says what ends the run from outside, in words; "" for nothing.
+    """Yield a function that returns what ends the run from outside; "" for nothing.
 
-    It counts what comes from now on, before there is a trainer: that would outlive a signal, or the
-    end of the workflow, while it starts.
+    Signals are caught from here on, before the trainer starts: a trainer that is just starting
+    would otherwise outlive them.
     """
     received: list[int] = []
     parent = os.getppid()

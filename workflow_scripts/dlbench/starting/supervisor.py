@@ -1,16 +1,16 @@
-"""Start the trainer of a run, watch it, and see that its log ends with a status.
+"""Start the trainer of a run, watch it, and make sure that its log ends with a status.
 
-- Ends the trainer with all its processes at the time limit, when it or one of several
-  copies hangs (takes no step, evaluation or checkpoint for long), when a signal arrives,
-  and when the workflow that started us is gone. Of a window of steps only the end is seen:
-  a trainer that takes windows may be quiet for as long as their further steps take, too.
-- A run that writes checkpoints is asked for one first. The request is a file: a signal
-  would not reach ranks on other nodes or in containers.
-- A trainer that ended without a word (killed, crashed) gets its run_end here.
-- What ends before its first step has measured nothing: it failed, for a reason that may pass.
-- Sets the power limit of a run that has one, and restores it.
-- Shows one line at the start, one now and then, and one at the end of an attempt without a
-  result; what a result is, its record says (run_lines.py).
+- Ends the trainer with all its processes at the time limit, when it or one of several copies hangs
+  (logs no step, evaluation or checkpoint for long), when a signal arrives, and when the workflow
+  that started this process is gone. A window of steps is logged at its end, so a trainer that takes
+  windows may be silent for the duration of a window longer.
+- Requests a last checkpoint first, if the run writes checkpoints. The request is a file, since a
+  signal would not reach ranks on other nodes or in containers.
+- Writes the run_end of a trainer that ended without one (killed, crashed).
+- An attempt that ends before its first step measured nothing: it failed, for a reason that may pass.
+- Sets and restores the power limit of a run that has one.
+- Prints a line at the start, one every few seconds, and one at the end of an attempt without a
+  result; run_lines.py prints the end of attempts with one, from the record.
 """
 
 import contextlib
@@ -56,9 +56,9 @@ TRIED_AGAIN = "it is tried again"
 
 
 class Outcome(Enum):
-    """What an attempt leaves behind; true where that is a result.
+    """The outcome of an attempt; true if it is a result.
 
-    REPEAT: it failed for a passing reason, or others disturbed it, and is planned to be repeated.
+    REPEAT: it failed for a reason that may pass, or others disturbed it, and it is to be repeated.
     """
 
     RESULT = "result"
@@ -95,15 +95,15 @@ class SupervisedRun:
 
     @property
     def logs(self) -> list[Path]:
-        """The logs that show whether the run goes on: rank 0's, or each copy's."""
+        """The logs that show whether the run makes progress: that of rank 0, or of each copy."""
         return [event_log.rank_path(self.log, copy) for copy in range(self.copies)]
 
 
 def supervise(run: SupervisedRun) -> Outcome:
-    """Run the trainer to its end.
+    """Start the trainer and watch it until it ends.
 
     Returns:
-        RESULT if the log now holds the run's result, be it a failure.
+        RESULT if the log now has the run's result, which may be a failure.
 
     Raises:
         power_limits.Refused: the run is to have a power limit that cannot be set; nothing was done.
@@ -146,7 +146,7 @@ def supervise(run: SupervisedRun) -> Outcome:
         killed = trainer_processes.killed_for_memory() > killed_before
         how = trainer.returncode, stopped_by, killed
         status, message, may_pass = _verdict(run, *how, printed_bytes)
-        # Whoever interrupts a run wants no result of it, not even a failure.
+        # An interruption from outside is no result, not even a failure.
         if status == INTERRUPTED:
             no_result, outcome = _describe_next_start(run), Outcome.NONE
         elif may_pass and not run.last_attempt:
@@ -171,16 +171,16 @@ def supervise(run: SupervisedRun) -> Outcome:
     if no_result:
         seconds = time.monotonic() - started
         _report(run, f"{run_lines.describe_end(run.log, shown, seconds)}; {no_result}")
-        # Aside: the workflow deletes what a failed job wrote.
+        # Moved aside, because Snakemake deletes the outputs of a failed job.
         event_log.keep_aside(run.log)
         attempts.unlink_open_log(run.log)
     return outcome
 
 
 def _wait_for_quiet(run, watch, stopping_reason):
-    """Wait as long as the run may for others to end. Returns what ended the wait from outside.
+    """Wait until others on the node are quiet. Returns what ended the wait from outside.
 
-    A node on which one run of a session waited in vain is only looked at before the next one.
+    If a run of the session has waited in vain on this node, the next one only takes a short look.
     """
     most_s = run.wait_for_quiet_s
     if run.busy_marker and run.busy_marker.exists():
@@ -195,11 +195,11 @@ def _wait_for_quiet(run, watch, stopping_reason):
 
 
 def _end_of_ranks(log):
-    """The run_end that says how the ranks ended; None if no rank knows.
+    """The run_end that explains how the ranks ended; None if there is none.
 
-    What ends one rank ends the others: they fail because it is gone, or their launcher
-    stops them. So the first failure is the one that counts, and none does beside a rank
-    that ended without a word, but for memory, which such an end may follow too.
+    When one rank ends, the others fail because it is gone, or their launcher stops them. So the
+    first failure counts. If a rank has no run_end, no failure of the others counts, except those
+    that have a status of their own, as oom.
     """
     ends = [event_log.last_run_end(path) for path in event_log.rank_paths(log) if path.is_file()]
     ended = [end for end in ends if end and end["message"] != event_log.STOPPED_BY_SIGNAL]
@@ -218,10 +218,10 @@ def _when(end):
 
 
 def refuse(run: SupervisedRun, status: str, reason: str, before_first_step: bool = False) -> None:
-    """Write the log of a run that is not started: skipped, or failed before it began.
+    """Write the log of a run that is not started: skipped, or failed before it was.
 
     Args:
-        before_first_step: its attempts measured nothing, so that the next start tries again.
+        before_first_step: whether its attempts measured nothing, so that the next start retries.
     """
     _clear(run.log)
     log = event_log.EventLog(run.log)
@@ -234,13 +234,13 @@ def refuse(run: SupervisedRun, status: str, reason: str, before_first_step: bool
 
 
 def _limit(run, status):
-    """At a higher limit, what ran out of time is tried again."""
+    """Fields of a timeout: the limit, since a run is tried again at a higher one."""
     limited = status == "timeout" and math.isfinite(run.time_limit_s)
     return {"time_limit_s": run.time_limit_s} if limited else {}
 
 
 def _no_step(status, before_first_step):
-    """What has measured nothing is tried again by the next start, too."""
+    """Fields of a failure before the first step, which the next start tries again."""
     return {"before_first_step": True} if status == "failed" and before_first_step else {}
 
 
@@ -249,7 +249,7 @@ def _took_step(run):
 
 
 def _watch(trainer, run, started, stopping_reason, watch):
-    """Wait for the trainer. Returns why it was stopped, "" where it ended by itself."""
+    """Wait for the trainer. Returns why it was stopped; "" if it ended by itself."""
     activities = [progress.Activity(log, started) for log in run.logs]
     shown = started
     reason = ""
@@ -277,7 +277,7 @@ def _watch(trainer, run, started, stopping_reason, watch):
 
 
 def _hangs(activities, now, limit_s):
-    """Whether one that has not ended is quiet, or all are."""
+    """Whether an unfinished log has no new events for too long, or all logs have none."""
     quiet = [
         activity
         for activity in activities
@@ -288,7 +288,7 @@ def _hangs(activities, now, limit_s):
 
 
 def _request_checkpoint(trainer, run):
-    """Have the trainer write a checkpoint and end, as long as that takes no longer than it may."""
+    """Request a checkpoint and wait until the trainer has written it and ended, or a timeout."""
     _report(run, "is asked for a checkpoint")
     stop_file = run.checkpoint / checkpoints.STOP_FILE
     run.checkpoint.mkdir(parents=True, exist_ok=True)
@@ -300,7 +300,7 @@ def _request_checkpoint(trainer, run):
 
 
 def _checkpoint_to_start_from(run):
-    """Remove a checkpoint that cannot be gone on from. Returns what the run does, in words."""
+    """Remove a checkpoint from which the run cannot resume. Returns what the run does."""
     if not run.checkpoint:
         return "starts"
     with contextlib.suppress(FileNotFoundError):
@@ -323,7 +323,7 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel, printed_bytes):
     """(status, message, whether the reason may pass) of a run that did not end by itself.
 
     Args:
-        printed_bytes: of the messages, those before this attempt's.
+        printed_bytes: size of the messages file before this attempt.
     """
     took_step = _took_step(run)
     if stopped_by in (TIME_LIMIT, HANG):
@@ -338,7 +338,7 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel, printed_bytes):
         return INTERRUPTED, f"stopped by {stopped_by}", True
     if returncode == checkpoints.STOPPED_EXIT_CODE:
         return INTERRUPTED, event_log.STOPPED_BY_SIGNAL, True
-    # As a launcher puts it where it was one of its processes.
+    # 128 + SIGKILL is what a launcher returns if one of its processes was killed.
     if returncode in (-signal.SIGKILL, 128 + signal.SIGKILL) and killed_by_kernel:
         return "oom", "killed by the kernel: the host ran out of memory", False
     last_lines = _last_lines(run.messages, printed_bytes, 1 if took_step else 3)
@@ -354,7 +354,7 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel, printed_bytes):
 
 
 def _clear(log):
-    """Start from an empty folder, but for the logs of earlier attempts, which are put aside."""
+    """Empty the run's folder; logs of earlier attempts are moved aside."""
     log.parent.mkdir(parents=True, exist_ok=True)
     recorded.put_aside(log)
     attempts.rescue(log)
@@ -383,7 +383,7 @@ def _describe_next_start(run):
 
 
 def _last_lines(path, begin_bytes=0, lines=1):
-    """The last lines in a file that say something, and what a known failure means."""
+    """The last non-empty lines of a file; an explanation instead, if a failure is known."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         file.seek(begin_bytes)
         printed = file.read().decode(errors="replace").splitlines()

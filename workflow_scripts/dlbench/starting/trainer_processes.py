@@ -1,4 +1,4 @@
-"""The processes of a trainer: started so that they end with us, and ended so that none is left."""
+"""Start a trainer whose processes end with this one, and end all of its processes."""
 
 import contextlib
 import functools
@@ -20,8 +20,8 @@ def start(command: Sequence[str], log: Path, messages: Path) -> subprocess.Popen
     """Start a trainer in a session of its own.
 
     Args:
-        log: of the run; its name is in the environment of the trainer's processes.
-        messages: the file to which what it prints is added.
+        log: of the run; it goes into the environment of the trainer's processes.
+        messages: the file to which the trainer's output is appended.
     """
     with open(messages, "ab") as file:
         return subprocess.Popen(
@@ -35,16 +35,16 @@ def start(command: Sequence[str], log: Path, messages: Path) -> subprocess.Popen
 
 
 def end(trainer: subprocess.Popen[bytes], log: Path) -> None:
-    """End the trainer and every process it started; none outlives the run.
+    """End the trainer and every process that it started.
 
-    mpirun gives each rank a process group of its own, horovodrun a session, and both may be gone
-    before their ranks are.
+    mpirun gives each rank its own process group, horovodrun its own session, and both may end before
+    their ranks.
     """
     known = _remaining_processes(trainer, log)
     for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
         with contextlib.suppress(OSError):
             os.killpg(trainer.pid, number)
-        if number == signal.SIGKILL or trainer.poll() is not None:  # nobody passes it on to them
+        if number == signal.SIGKILL or trainer.poll() is not None:  # no parent forwards it
             for pid, _ in _remaining_processes(trainer, log, known):
                 with contextlib.suppress(OSError):
                     os.kill(pid, number)
@@ -58,7 +58,7 @@ def end(trainer: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def killed_for_memory() -> int:
-    """How many processes of our control group the kernel has killed for memory; 0 if unknown."""
+    """How many processes of this control group the OOM killer has killed; 0 if unknown."""
     try:
         group = Path("/proc/self/cgroup").read_text().rsplit(":", 1)[1].strip()
         events = Path(f"/sys/fs/cgroup{group}/memory.events").read_text().split()
@@ -71,11 +71,11 @@ def _remaining_processes(trainer, log, known=frozenset()):
     """The processes of the trainer's session and those that train for its log; Linux only.
 
     Args:
-        known: what was returned before. The kernel takes the memory of a process that it ends,
-            and so its command line, some time before the process is gone.
+        known: an earlier result. A process that is being ended loses its command line some time
+            before it is gone.
 
     Returns:
-        A set of (number, start in ticks since the boot); a number may be used again.
+        A set of (process id, start in ticks since the boot); ids may be used again.
     """
     remaining = set()
     for path in Path("/proc").glob("[0-9]*"):
@@ -93,7 +93,9 @@ def _remaining_processes(trainer, log, known=frozenset()):
 def _trains(path, log):
     arguments = os.fsdecode((path / "cmdline").read_bytes()).split("\0")
     programs = {word.rpartition("/")[2] for word in arguments}
-    # Those that supervise a trainer have its command among their words.
+    # Supervisors have the trainer's command in their own command line.
     if not {"train.py", "--log"} <= programs or "start_run.py" in programs:
         return False
-    return Path(os.readlink(path / "cwd"), arguments[arguments.index("--log") + 1]) == log.absolute()
+    return (
+        Path(os.readlink(path / "cwd"), arguments[arguments.index("--log") + 1]) == log.absolute()
+    )
