@@ -20,7 +20,7 @@ from dlbench.common.files import read_json
 from . import REPOSITORY, checks, device, page, suite
 from .suite import ALONE, BESIDE, CHECKS, FAILED, LAST
 
-BESIDE_CORES, MAX_BESIDE = 2, 8  # cores for each check that may run beside others; most of these
+CORES_PER_CHECK, MAX_AT_ONCE = 2, 8  # cores for each check that may run beside others; most of these
 
 
 def main() -> None:
@@ -42,49 +42,49 @@ def main() -> None:
     if unknown:
         parser.error(f"no check {unknown[0]}: they are {', '.join(CHECKS)}")
     checks.machine.MAY_SET_POWER_LIMIT = args.set_power_limit
-    there = device.find(args.device)
+    target = device.find(args.device)
     if args.here:
-        suite.run_here(args.names[0], there, args.here)
+        suite.run_here(args.names[0], target, args.here)
         return
     options = ("--set-power-limit",) if args.set_power_limit else ()
-    results = run(args.names or list(CHECKS), there, args.minutes, args.file, options)
+    results = run(args.names or list(CHECKS), target, args.minutes, args.file, options)
     print(f"{args.file} and {args.file.with_suffix('.md')} are written")
-    failed = [name for name, one in results.items() if one["status"] == FAILED]
+    failed = [name for name, result in results.items() if result["status"] == FAILED]
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 
 
-def run(names, there, minutes, file, options=()):
+def run(names, target, minutes, file, options=()):
     """Run checks, and write the results anew whenever one has ended."""
     begin, end = time.monotonic(), time.monotonic() + 60 * minutes
-    results = {"commit": _commit(), "machine": device.machine(there), "checks": {}}
+    results = {"commit": _commit(), "machine": device.machine(target), "checks": {}}
     before = read_json(file) or {}
-    kept = before["checks"] if before.get("machine") == results["machine"] else {}
+    previous = before["checks"] if before.get("machine") == results["machine"] else {}
     done = {}
 
-    def one(name):
+    def run_check(name):
         if time.monotonic() < end:
-            done[name] = suite.run(CHECKS[name], there, options)
+            done[name] = suite.run(CHECKS[name], target, options)
         else:
-            done[name] = kept.get(name) or suite.not_begun(CHECKS[name], minutes)
+            done[name] = previous.get(name) or suite.not_started(CHECKS[name], minutes)
         print(f"{name}: {done[name]['status']} ({done[name]['seconds']} s)", flush=True)
 
     def keep():
-        found = kept | done
-        results["checks"] = {name: found[name] for name in CHECKS if name in found}
+        merged = previous | done
+        results["checks"] = {name: merged[name] for name in CHECKS if name in merged}
         page.write(results, file)
 
     for name in (name for name in names if CHECKS[name].when == ALONE):
-        one(name)
+        run_check(name)
         keep()
-    workers = max(1, min(MAX_BESIDE, len(os.sched_getaffinity(0)) // BESIDE_CORES))
+    workers = max(1, min(MAX_AT_ONCE, len(os.sched_getaffinity(0)) // CORES_PER_CHECK))
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        beside = [pool.submit(one, name) for name in names if CHECKS[name].when == BESIDE]
+        beside = [pool.submit(run_check, name) for name in names if CHECKS[name].when == BESIDE]
         for future in concurrent.futures.as_completed(beside):
             future.result()
             keep()
     for name in (name for name in names if CHECKS[name].when == LAST):
-        one(name)
+        run_check(name)
         keep()
     print(f"{time.monotonic() - begin:.0f} s in all", flush=True)
     return {name: done[name] for name in names}
@@ -92,10 +92,10 @@ def run(names, there, minutes, file, options=()):
 
 def _commit():
     """The commit that is checked out; of a copy without its history what COMMIT says."""
-    done = subprocess.run(
+    finished = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
-    return done.stdout.strip() or os.environ.get("COMMIT", "unknown")
+    return finished.stdout.strip() or os.environ.get("COMMIT", "unknown")
 
 
 if __name__ == "__main__":

@@ -30,11 +30,11 @@ def page(results: dict[str, Any]) -> str:
     counted = [f"{sum(c['status'] == s for c in checks.values())} {s}" for s in MARKS]
     lines += [f"{', '.join(counted)}.", ""]
     lines += ["| Check | | Seconds | Date | What holds |", "| --- | --- | --- | --- | --- |"]
-    for name, one in checks.items():
-        cells = (name, MARKS[one["status"]], one["seconds"], one["date"][:10], one["title"])
+    for name, result in checks.items():
+        cells = (name, MARKS[result["status"]], result["seconds"], result["date"][:10], result["title"])
         lines.append(f"| {' | '.join(map(str, cells))} |")
-    for name, one in checks.items():
-        lines += ["", f"## {name}", "", *_details(one)]
+    for name, result in checks.items():
+        lines += ["", f"## {name}", "", *_details(result)]
     return "\n".join(lines) + "\n"
 
 
@@ -45,16 +45,16 @@ def _machine(results):
         gpus += f", driver {machine['driver']} (CUDA {machine['cuda_driver']})"
     cores = f"{machine['cores']} cores of {machine['cpu']}{', virtual' * machine['virtual']}"
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
-    of = [gpus, f"{cores}, {machine['memory_gib']} GiB", versions, f"commit {results['commit']}"]
-    return "\n".join(f"- {words}" for words in of)
+    lines = [gpus, f"{cores}, {machine['memory_gib']} GiB", versions, f"commit {results['commit']}"]
+    return "\n".join(f"- {line}" for line in lines)
 
 
-def _details(one):
-    lines = [f"{MARKS[one['status']]}: {one['title']}", ""]
-    lines += [f"- fault: {text}" for text in one["faults"]]
-    lines += [f"- {text}" for text in one["notes"]]
+def _details(result):
+    lines = [f"{MARKS[result['status']]}: {result['title']}", ""]
+    lines += [f"- fault: {text}" for text in result["faults"]]
+    lines += [f"- {text}" for text in result["notes"]]
     lines += [
         f"- {number['name']}: {as_text(number['value'])} {number['unit']}".rstrip()
-        for number in one["numbers"]
+        for number in result["numbers"]
     ]
     return lines

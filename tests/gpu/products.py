@@ -20,15 +20,15 @@ def main():
     framework, device, *precisions = sys.argv[1:]
     strategy = steps.single(framework, device)
     engine = plugins.load(framework, "engine").Engine
-    found = {}
+    results = {}
     for precision in precisions:
-        words = ("--framework", framework, "--precision", precision)
-        made = engine(steps.spec_of(("lenet5", 1, 1), *words), strategy, None)
+        flags = ("--framework", framework, "--precision", precision)
+        made = engine(steps.spec_of(("lenet5", 1, 1), *flags), strategy, None)
         kernels = made.kernels()
         attained = calibration.measure(kernels, lasting_s=LASTING_S)
         copies = list(measure_baselines.host_copies(kernels, made.visible_gpu_count))
-        found[precision] = attained | {"from_host_gb_per_s": copies[-1].get("value")}
-    print(json.dumps(found))
+        results[precision] = attained | {"from_host_gb_per_s": copies[-1].get("value")}
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

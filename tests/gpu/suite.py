@@ -114,13 +114,13 @@ class Report:
 
 def run_here(name: str, device: Device, path: Path) -> None:
     """Run a check in this process and write its report."""
-    one, report = CHECKS[name], Report(path)
+    chosen, report = CHECKS[name], Report(path)
     try:
-        if one.framework:
-            missing = device.missing(one.framework)
+        if chosen.framework:
+            missing = device.missing(chosen.framework)
             if missing:
                 raise NotPossible(f"{' and '.join(missing)} not installed in {sys.executable}")
-        one.run(report, device, *filter(None, (one.framework,)))
+        chosen.run(report, device, *filter(None, (chosen.framework,)))
     except NotPossible as reason:
         report.note(str(reason))
         report.end(NOT_POSSIBLE)
@@ -132,7 +132,7 @@ def run_here(name: str, device: Device, path: Path) -> None:
         report.end(PASSED)
 
 
-def run(one: Check, device: Device, options: tuple[str, ...] = ()) -> dict[str, Any]:
+def run(chosen: Check, device: Device, options: tuple[str, ...] = ()) -> dict[str, Any]:
     """Run a check in a process of its own.
 
     Args:
@@ -144,53 +144,53 @@ def run(one: Check, device: Device, options: tuple[str, ...] = ()) -> dict[str, 
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         path = Path(folder) / "report.json"
-        words = [sys.executable, "-m", "tests.gpu", "--device", device.kind, *options]
-        with open(Path(folder) / "said", "w+b") as said:
+        command = [sys.executable, "-m", "tests.gpu", "--device", device.kind, *options]
+        with open(Path(folder) / "said", "w+b") as output:
             process = subprocess.Popen(
-                [*words, "--here", str(path), one.name],
+                [*command, "--here", str(path), chosen.name],
                 cwd=REPOSITORY,
                 env=os.environ | {"TMPDIR": folder, "PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=output,
+                stderr=output,
                 start_new_session=True,
             )
-            limit_s = one.limit_s * (1 if device.is_gpu else SLOWER)
-            late = _ended_late(process, limit_s)
-            said.seek(max(0, said.seek(0, os.SEEK_END) - 4000))
-            tail = said.read().decode(errors="replace")
-        found = read_json(path) or {"status": FAILED, "numbers": [], "notes": [], "faults": []}
-    if late:
-        found["status"] = FAILED
-        found["faults"].append(f"not done after {limit_s:g} s, and ended")
-    elif process.returncode and not found["faults"]:
-        found["status"] = FAILED
-        found["faults"].append(f"exit code {process.returncode}: {_message(tail)}")
-    if found["status"] == FAILED:
-        print(f"--- {one.name} said:\n{tail}\n---", flush=True)
+            limit_s = chosen.limit_s * (1 if device.is_gpu else SLOWER)
+            timed_out = _end_process(process, limit_s)
+            output.seek(max(0, output.seek(0, os.SEEK_END) - 4000))
+            tail = output.read().decode(errors="replace")
+        report = read_json(path) or {"status": FAILED, "numbers": [], "notes": [], "faults": []}
+    if timed_out:
+        report["status"] = FAILED
+        report["faults"].append(f"not done after {limit_s:g} s, and ended")
+    elif process.returncode and not report["faults"]:
+        report["status"] = FAILED
+        report["faults"].append(f"exit code {process.returncode}: {_message(tail)}")
+    if report["status"] == FAILED:
+        print(f"--- {chosen.name} said:\n{tail}\n---", flush=True)
     seconds = round(time.monotonic() - begin, 1)
     date = event_log.utc_now()[:19] + "Z"
-    return {"title": one.title, "date": date, "seconds": seconds, **found}
+    return {"title": chosen.title, "date": date, "seconds": seconds, **report}
 
 
-def not_begun(one: Check, minutes: float) -> dict[str, Any]:
+def not_started(chosen: Check, minutes: float) -> dict[str, Any]:
     """The report of a check for which there was no time."""
-    why = f"not begun: {minutes:g} minutes had passed"
-    nothing: dict[str, Any] = {"numbers": [], "notes": [why], "faults": []}
-    return {"title": one.title, "date": "", "seconds": 0.0, "status": NOT_POSSIBLE, **nothing}
+    reason = f"not begun: {minutes:g} minutes had passed"
+    nothing: dict[str, Any] = {"numbers": [], "notes": [reason], "faults": []}
+    return {"title": chosen.title, "date": "", "seconds": 0.0, "status": NOT_POSSIBLE, **nothing}
 
 
-def _ended_late(process, limit_s):
+def _end_process(process, limit_s):
     """Wait for a process, and end all of its session. Returns whether it had to be ended."""
     try:
         process.wait(limit_s)
-        late = False
+        timed_out = False
     except subprocess.TimeoutExpired:
-        late = True
+        timed_out = True
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    return late
+    return timed_out
 
 
 def _message(text):

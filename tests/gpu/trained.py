@@ -83,8 +83,8 @@ def run_of(framework: str, **fields: Any) -> Run:
     """A run on synthetic items, for a few steps."""
     usual = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 32}
     usual |= {"steps": 5, "warmup_steps": WARMUP_STEPS}
-    own = {"framework": framework, "environment": engine.environment(framework)}
-    return Run(**usual | own | fields)
+    chosen = {"framework": framework, "environment": engine.environment(framework)}
+    return Run(**usual | chosen | fields)
 
 
 @contextlib.contextmanager

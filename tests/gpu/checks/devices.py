@@ -29,19 +29,19 @@ STRATEGIES = {
 def selection(report, device, framework):
     if not device.is_gpu:
         with trained.variables(CUDA_VISIBLE_DEVICES="3"):
-            run = _one(device._replace(kind="gpu"), framework)
+            run = _train_steps(device._replace(kind="gpu"), framework)
         _expect_refused(report, run, "a machine without GPUs")
         report.expect("CUDA_VISIBLE_DEVICES=3" in run.output, "it does not say what was visible")
         raise NotPossible("no GPU here: only that it is refused was seen")
     uuid = device.gpus[0]
-    number = _numbers(device)[0]
+    number = _nvml_indices(device)[0]
     for name, value in {"number": str(number), "short UUID": uuid[:12]}.items():
         with trained.variables(CUDA_VISIBLE_DEVICES=value, **trained.shared_memory()):
-            run = _one(device, framework)
+            run = _train_steps(device, framework)
         if not report.expect(run.code == 0, f"{name}: {run.why()}"):
             continue
-        there = [gpu["uuid"] for gpu in run.event("machine")["present"]["gpus"]]
-        report.expect(there == [uuid], f"{name}: recorded are other GPUs, {len(there)}")
+        recorded = [gpu["uuid"] for gpu in run.event("machine")["present"]["gpus"]]
+        report.expect(recorded == [uuid], f"{name}: recorded are other GPUs, {len(recorded)}")
         sampled = run.event("sample").get("gpus") or [{}]
         selector = "its number" if name == "number" else "its UUID"
         report.expect(str(sampled[0].get("gpu")) == value, f"{name}: not sampled by {selector}")
@@ -50,27 +50,27 @@ def selection(report, device, framework):
         if bound := run.event("run_start").get("binding"):
             report.number(f"{name}: binding", ", ".join(f"{k} {v}" for k, v in bound.items()))
     wrong = {
-        "a number that is not there": str(max(_numbers(device)) + 64),
+        "a number that is not there": str(max(_nvml_indices(device)) + 64),
         "a UUID that is not there": "GPU-00000000-0000-0000-0000-000000000000",
         "none": "",
     }
     for name, value in wrong.items():
         with trained.variables(CUDA_VISIBLE_DEVICES=value):
-            run = _one(device, framework)
+            run = _train_steps(device, framework)
         _expect_refused(report, run, name)
-        words = f"CUDA_VISIBLE_DEVICES={value}"
-        report.expect(words in run.output, f"{name}: what it says does not name {words}")
+        setting = f"CUDA_VISIBLE_DEVICES={value}"
+        report.expect(setting in run.output, f"{name}: what it says does not name {setting}")
     more = len(device.gpus) + 1
     strategy = STRATEGIES[framework][0]
-    run = _one(device, framework, devices_per_node=more, **strategy)
+    run = _train_steps(device, framework, devices_per_node=more, **strategy)
     _expect_refused(report, run, f"{more} devices of {len(device.gpus)}")
 
 
-def _one(device, framework, **fields):
+def _train_steps(device, framework, **fields):
     return train(device, framework, trained.new_log(), **fields)
 
 
-def _numbers(device):
+def _nvml_indices(device):
     """Those of NVML."""
     import pynvml
 
@@ -84,9 +84,9 @@ def _expect_refused(report, run, name):
     last = (run.output.strip().splitlines() or [""])[-1]
     report.expect(run.code != 0, f"{name}: it trained")
     # JAX itself prints the exceptions of its plugins, before.
-    ours = next((line for line in run.output.splitlines() if line.startswith("failed: ")), last)
-    report.expect(ours.startswith("failed: "), f"{name}: {run.why()}")
-    report.number(f"{name}: refused with", ours[:300])
+    message = next((line for line in run.output.splitlines() if line.startswith("failed: ")), last)
+    report.expect(message.startswith("failed: "), f"{name}: {run.why()}")
+    report.number(f"{name}: refused with", message[:300])
 
 
 @check(
@@ -95,18 +95,18 @@ def _expect_refused(report, run, name):
     frameworks=frameworks(),
 )
 def collectives(report, device, framework):
-    own = {"model": "resnet20", "steps": 10, "deterministic": True}
-    own |= {} if device.is_gpu else {"model": "lenet5"}
+    fields = {"model": "resnet20", "steps": 10, "deterministic": True}
+    fields |= {} if device.is_gpu else {"model": "lenet5"}
     count = max(1, len(device.gpus))
     report.number("devices", count)
     if count == 1 and device.is_gpu:
         report.note("one GPU here: exchanges between several were not seen")
-    alone = train(device, framework, trained.new_log(), **own)
+    alone = train(device, framework, trained.new_log(), **fields)
     report.expect(alone.code == 0, f"one device: {alone.why()}")
     for how in STRATEGIES[framework]:
         name = " by ".join(how.values())
         with trained.variables(NCCL_DEBUG="VERSION"):
-            run = train(device, framework, trained.new_log(), **own, **how, devices_per_node=count)
+            run = train(device, framework, trained.new_log(), **fields, **how, devices_per_node=count)
         if not report.expect(run.code == 0, f"{name}: {run.why()}"):
             continue
         settings = run.event("run_start")["strategy_settings"]
@@ -123,11 +123,11 @@ def collectives(report, device, framework):
         report.expect(furthest < 1e-2, f"{name}: losses differ from one device's by {furthest:g}")
 
 
-def far(ones, others):
+def far(losses, others):
     """The largest relative difference of losses; infinite if there are not as many."""
-    if len(ones) != len(others) or not ones:
+    if len(losses) != len(others) or not losses:
         return float("inf")
-    return max(abs(a - b) / max(abs(b), 1e-9) for a, b in zip(ones, others, strict=True))
+    return max(abs(a - b) / max(abs(b), 1e-9) for a, b in zip(losses, others, strict=True))
 
 
 @check(

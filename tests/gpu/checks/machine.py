@@ -15,7 +15,7 @@ from dlbench.trainer.sampling import Sampler
 from ..suite import ALONE, NotPossible, check
 
 MAY_SET_POWER_LIMIT = False  # __main__.py sets it
-ASKED = {  # of nvidia-smi: the fact that it is compared with
+QUERIES = {  # of nvidia-smi: the fact that it is compared with
     "name": "name",
     "uuid": "uuid",
     "driver_version": "driver",
@@ -33,7 +33,7 @@ ASKED = {  # of nvidia-smi: the fact that it is compared with
     "persistence_mode": "persistence",
     "mig.mode.current": "mig",
 }
-WORDS = {"enabled": True, "disabled": False, "[n/a]": None, "n/a": None}
+VALUES_BY_TEXT = {"enabled": True, "disabled": False, "[n/a]": None, "n/a": None}
 LOAD = {
     "torch": "import torch as t; a = t.ones(8192, 8192, device='cuda', dtype=t.bfloat16)\n"
     "print(flush=True)\nwhile True: [a @ a for _ in range(9)]; t.cuda.synchronize()",
@@ -54,7 +54,7 @@ def facts(report, device):
     found = gpu_facts.gather(device.gpus, unknown)
     for name, reason in unknown.items():
         report.note(f"{name}: {reason}")
-    told = _of_nvidia_smi(report)
+    told = _query_nvidia_smi(report)
     for kind in found["kinds"]:
         report.number("GPU", kind["name"])
     for gpu in found["devices"]:
@@ -62,8 +62,8 @@ def facts(report, device):
         report.expect(row, "nvidia-smi does not list the GPU with this UUID")
         kind = next((one for one in found["kinds"] if one["name"] == row.get("name")), {})
         known = {"driver": found["driver"], "uuid": gpu["uuid"], "pci": gpu["pci"], **kind}
-        for name, fact in ASKED.items():
-            ours, theirs = known.get(fact), _alike(row.get(name, ""), fact)
+        for name, fact in QUERIES.items():
+            ours, theirs = known.get(fact), _parse_value(row.get(name, ""), fact)
             if fact != "uuid":
                 report.number(fact, ours)
             report.expect(
@@ -72,19 +72,19 @@ def facts(report, device):
         _place(report, gpu["pci"])
 
 
-def _of_nvidia_smi(report):
-    command = ["nvidia-smi", f"--query-gpu={','.join(ASKED)}", "--format=csv,noheader,nounits"]
+def _query_nvidia_smi(report):
+    command = ["nvidia-smi", f"--query-gpu={','.join(QUERIES)}", "--format=csv,noheader,nounits"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     report.expect(not done.returncode, f"nvidia-smi: {done.stdout} {done.stderr}")
     rows = csv.reader(done.stdout.splitlines(), skipinitialspace=True)
-    named = [dict(zip(ASKED, row, strict=False)) for row in rows if len(row) == len(ASKED)]
+    named = [dict(zip(QUERIES, row, strict=False)) for row in rows if len(row) == len(QUERIES)]
     return {row["uuid"]: row for row in named}
 
 
-def _alike(text, fact):
+def _parse_value(text, fact):
     """What nvidia-smi says, as the fact has it."""
-    if text.lower() in WORDS:
-        return WORDS[text.lower()]
+    if text.lower() in VALUES_BY_TEXT:
+        return VALUES_BY_TEXT[text.lower()]
     if fact == "memory_bytes":
         return float(text or "nan") * 2**20
     try:
@@ -119,16 +119,16 @@ def sampling(report, device):
         log.start(spec={})
         if not device.is_gpu:
             sampler = Sampler(log, INTERVAL_S)
-            told = sampler.start()
+            started = sampler.start()
             time.sleep(5 * INTERVAL_S)
             totals = sampler.stop()
-            report.expect(told["gpus_not_sampled"] is None, f"{told['gpus_not_sampled']}")
+            report.expect(started["gpus_not_sampled"] is None, f"{started['gpus_not_sampled']}")
             report.number("samples", len(_samples(path)))
             report.number("CPU time", totals["cpu_time_s"], "s")
             raise NotPossible("no GPU here: the node alone was sampled")
         _costs(report, device)
         with _loaded(report, device):
-            _beside_counter(report, device, log, path)
+            _compare_with_counter(report, device, log, path)
 
 
 def _samples(path):
@@ -174,7 +174,7 @@ class _loaded:
 _FRAMEWORKS = {"torch": "pytorch", "jax": "jax"}
 
 
-def _beside_counter(report, device, log, path):
+def _compare_with_counter(report, device, log, path):
     import pynvml
 
     pynvml.nvmlInit()
@@ -185,14 +185,14 @@ def _beside_counter(report, device, log, path):
 
     sampler = Sampler(log, INTERVAL_S, device.gpus)
     before_j, begin = counted(), time.monotonic()
-    told = sampler.start()
+    started = sampler.start()
     watts = []
     while time.monotonic() < begin + SAMPLED_S:
         time.sleep(0.02)
         watts.append(sum(pynvml.nvmlDeviceGetPowerUsage(h) for h in handles) / 1000)
     totals = sampler.stop()
     took_s, counter_j = time.monotonic() - begin, counted() - before_j
-    report.expect(told["gpus_not_sampled"] is None, f"not sampled: {told['gpus_not_sampled']}")
+    report.expect(started["gpus_not_sampled"] is None, f"not sampled: {started['gpus_not_sampled']}")
     report.number("energy_source", totals["energy_source"])
     if not report.expect(totals["energy_j"], f"no energy: {totals['energy_unknown']}"):
         return
@@ -236,14 +236,14 @@ def power_limit(report, device):
     most = max(gpu.most_w or 0 for gpu in gpus)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "train.jsonl"
-        said = _refused(most + 1000, log)
-        report.number("above the range", said or "taken")
-        report.expect("takes from" in (said or ""), f"above its range: {said}")
+        reason = _refused(most + 1000, log)
+        report.number("above the range", reason or "taken")
+        report.expect("takes from" in (reason or ""), f"above its range: {reason}")
         if not MAY_SET_POWER_LIMIT:
             report.note("no limit was set: --set-power-limit asks for that")
             return
-        said = _refused(max(gpu.least_w or 0 for gpu in gpus), log, report)
-        report.number("the least limit", said or "set and restored")
+        reason = _refused(max(gpu.least_w or 0 for gpu in gpus), log, report)
+        report.number("the least limit", reason or "set and restored")
 
 
 def _refused(limit_w, log, report=None):

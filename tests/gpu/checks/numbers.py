@@ -33,16 +33,16 @@ def _image_model(device):
     frameworks=frameworks(),
 )
 def precisions(report, device, framework):
-    own = {"model": _image_model(device), "steps": 10, "warmup_steps": 0}
+    fields = {"model": _image_model(device), "steps": 10, "warmup_steps": 0}
     hows = {name: (device, {"precision": name}) for name in DECLARED["precision"].choices}
     if device.is_gpu:
         hows["a CPU"] = device._replace(kind="cpu"), {}
 
-    def one(how):
-        return train(how[0], framework, trained.new_log(), **own, **how[1])
+    def train_with(how):
+        return train(how[0], framework, trained.new_log(), **fields, **how[1])
 
     with trained.variables(**trained.shared_memory()), ThreadPoolExecutor(AT_ONCE) as pool:
-        runs = dict(zip(hows, pool.map(one, hows.values()), strict=True))
+        runs = dict(zip(hows, pool.map(train_with, hows.values()), strict=True))
     if not device.is_gpu:
         run = runs.pop("tf32")
         report.expect(run.code != 0 and "CPU" in run.output, "tf32 is not refused on a CPU")
@@ -52,9 +52,9 @@ def precisions(report, device, framework):
         report.expect(all(map(math.isfinite, run.losses)), f"{name}: a loss is no number")
     first = runs.pop("float32").losses
     for name, run in runs.items():
-        apart = far(run.losses, first)
-        report.number(f"{name}: losses, furthest from float32", apart)
-        report.expect(apart < FAR[name], f"{name}: {apart:g} from float32")
+        difference = far(run.losses, first)
+        report.number(f"{name}: losses, furthest from float32", difference)
+        report.expect(difference < FAR[name], f"{name}: {difference:g} from float32")
         report.expect(run.losses != first, f"{name}: the losses are those of float32, bit by bit")
 
 
@@ -64,15 +64,15 @@ def precisions(report, device, framework):
     frameworks=frameworks(),
 )
 def windows(report, device, framework):
-    own = {"model": "lenet5", "steps": 20, "warmup_steps": 1, "deterministic": True}
-    found = {}
+    fields = {"model": "lenet5", "steps": 20, "warmup_steps": 1, "deterministic": True}
+    results = {}
     for name, length in {"1": 1, "10": 10, "again": 10}.items():
         with trained.variables(**trained.shared_memory()):
-            run = train(device, framework, trained.new_log(), steps_per_sync=length, **own)
+            run = train(device, framework, trained.new_log(), steps_per_sync=length, **fields)
         if report.expect(run.code == 0, f"{name}: {run.why()}"):
-            found[name] = run.losses, run.event("run_end")["weights_sha256"]
-    report.expect(found.get("10") == found.get("again"), "two deterministic runs differ")
-    report.expect(found.get("1") == found.get("10"), "windows of 10 steps and of 1 differ")
+            results[name] = run.losses, run.event("run_end")["weights_sha256"]
+    report.expect(results.get("10") == results.get("again"), "two deterministic runs differ")
+    report.expect(results.get("1") == results.get("10"), "windows of 10 steps and of 1 differ")
 
 
 @check(
@@ -81,17 +81,17 @@ def windows(report, device, framework):
     frameworks=frameworks(),
 )
 def checkpoint(report, device, framework):
-    own = {"model": "lenet5", "steps": 600 if device.is_gpu else 100, "warmup_steps": 0}
-    own |= {"optimizer": "momentum", "steps_per_sync": 1, "precision": "float16"}
-    own |= {"deterministic": True}
+    fields = {"model": "lenet5", "steps": 600 if device.is_gpu else 100, "warmup_steps": 0}
+    fields |= {"optimizer": "momentum", "steps_per_sync": 1, "precision": "float16"}
+    fields |= {"deterministic": True}
     with trained.variables(**trained.shared_memory()):
-        whole = train(device, framework, trained.new_log(), **own)
+        whole = train(device, framework, trained.new_log(), **fields)
         log = trained.new_log()
         flags = ["--checkpoint", str(log.parent / "checkpoint")]
-        code = _stopped(device, trained.run_of(framework, **own), log, flags)
+        code = _stopped(device, trained.run_of(framework, **fields), log, flags)
         report.number("exit code once stopped", code)
         report.expect(code == STOPPED_EXIT_CODE, f"exit code {code}, not {STOPPED_EXIT_CODE}")
-        rest = train(device, framework, log, flags=flags, **own)
+        rest = train(device, framework, log, flags=flags, **fields)
     report.expect(whole.code == 0, f"whole: {whole.why()}")
     if not report.expect(rest.code == 0, f"resumed: {rest.why()}"):
         return
@@ -103,8 +103,8 @@ def checkpoint(report, device, framework):
 
 def _stopped(device, run, log, flags):
     """The exit code of a run that gets SIGTERM once it has taken some steps."""
-    words = [sys.executable, TRAIN, *run.flags(), "--log", log, "--device", device.kind, *flags]
-    process = subprocess.Popen([str(word) for word in words], stderr=subprocess.DEVNULL)
+    command = [sys.executable, TRAIN, *run.flags(), "--log", log, "--device", device.kind, *flags]
+    process = subprocess.Popen([str(word) for word in command], stderr=subprocess.DEVNULL)
     while process.poll() is None:
         if log.is_file() and '"step": 20,' in log.read_text():
             process.send_signal(signal.SIGTERM)
@@ -119,21 +119,21 @@ def _stopped(device, run, log, flags):
     frameworks=frameworks(),
 )
 def profile(report, device, framework):
-    own = {"model": "gpt_tiny", "batch_per_device": 4, "steps": 4, "profile": True}
+    fields = {"model": "gpt_tiny", "batch_per_device": 4, "steps": 4, "profile": True}
     if device.is_gpu:
-        own |= {"model": "gpt2_small", "precision": "bfloat16"}
+        fields |= {"model": "gpt2_small", "precision": "bfloat16"}
     with trained.variables(**trained.shared_memory(0.25)):
-        run = train(device, framework, trained.new_log(), **own)
+        run = train(device, framework, trained.new_log(), **fields)
     if not report.expect(run.code == 0, run.why()):
         return
-    found = run.event("profile")
-    operations = found.get("operations", [])
-    if not report.expect(operations, f"no operations: {found.get('unknown')}"):
+    event = run.event("profile")
+    operations = event.get("operations", [])
+    if not report.expect(operations, f"no operations: {event.get('unknown')}"):
         return
-    where = {operation["place"] for operation in operations}
-    report.number("place", ", ".join(where))
+    places = {operation["place"] for operation in operations}
+    report.number("place", ", ".join(places))
     wanted = "device" if device.is_gpu else "host"
-    report.expect(where == {wanted}, f"operations of the {where}, not of the {wanted}")
+    report.expect(places == {wanted}, f"operations of the {places}, not of the {wanted}")
     for operation in operations[:8]:
         report.number(operation["operation"][:90], operation["share"])
     report.expect(len(operations) <= MOST, "too many operations")
@@ -145,4 +145,4 @@ def profile(report, device, framework):
     ]
     report.number("kernels of attention, by their names", "; ".join(of_attention) or "none")
     spent_s = sum(o["spent_s"] / o["share"] for o in operations[:1])
-    report.number("busy, of a step", spent_s / found["steps"] / run.step_s())
+    report.number("busy, of a step", spent_s / event["steps"] / run.step_s())

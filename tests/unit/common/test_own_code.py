@@ -58,7 +58,7 @@ def test_packages_that_this_python_lacks_are_named(tmp_path, monkeypatch):
     assert own_code.missing_packages() == []
     lines = '["PyYAML>=6", "no-such-package[extra]>=2", "nor.this"]'
     (tmp_path / "pyproject.toml").write_text(f"[project]\ndependencies = {lines}\n")
-    monkeypatch.setattr(own_code, "HOME", tmp_path)
+    monkeypatch.setattr(own_code, "PROJECT", tmp_path)
     assert own_code.missing_packages() == ["no-such-package", "nor.this"]
 
 

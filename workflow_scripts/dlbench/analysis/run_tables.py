@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from dlbench import Error
-from dlbench.common.files import read_json, write_json, atomic_write
+from dlbench.common.files import atomic_write, read_json, write_json
 from dlbench.log import event_fields
 from dlbench.records import parse_run, run_record
 from dlbench.tables import parquet_files

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.common import plugins
-from dlbench.common.files import write_json, atomic_write
+from dlbench.common.files import atomic_write, write_json
 from dlbench.data import texts
 
 

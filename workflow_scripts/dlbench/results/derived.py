@@ -27,7 +27,7 @@ def energies_per_image_j(run: Run, summary: dict[str, Any]) -> dict[str, float |
     """Joules an item, by column; None if energy is not known, or only since a resumption."""
     steps = 0 if summary.get("resumes") else _steps(summary)
     items = steps * run.global_batch * run.copies_per_node
-    energies_j = {prefix: summary.get(f"{prefix}energy_j") for prefix in energies.OF_WHAT}
+    energies_j = {prefix: summary.get(f"{prefix}energy_j") for prefix in energies.SUBJECTS}
     return {
         f"{prefix}energy_per_image_j": energy_j / items if items and energy_j is not None else None
         for prefix, energy_j in energies_j.items()

@@ -38,7 +38,7 @@ MARK = "_dlbench.json"  # readers leave out names that begin so
 
 
 def export(study: Study, output: Path | str) -> None:
-    """Write the dataset of a study, of the runs that have results atomically.
+    """Write the dataset of the runs of a study that have results, atomically.
 
     Args:
         study: the Study.

@@ -25,7 +25,7 @@ from dlbench.tables.cells import Row
 
 
 def export(study: Study, output: Path | str, statuses: Collection[str]) -> None:
-    """Write the runs table of a study, of the runs that have results atomically.
+    """Write the runs table of a study with the runs that have results, atomically.
 
     Args:
         study: the Study.
@@ -48,7 +48,7 @@ def export(study: Study, output: Path | str, statuses: Collection[str]) -> None:
 
 
 def export_coverage(study: Study, output: Path | str) -> None:
-    """Write the table of coverage of a study as it stands atomically.
+    """Write the current table of coverage of a study, atomically.
 
     Raises:
         Error: the path ends in something else.

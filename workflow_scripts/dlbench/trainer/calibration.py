@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dlbench.common import terminal
-from dlbench.common.files import json_digest, atomic_write
+from dlbench.common.files import atomic_write, json_digest
 from dlbench.log.event_log import EventLog
 
 SIZES = tuple(2**power for power in range(7, 14))  # of a matrix: 128 to 8192

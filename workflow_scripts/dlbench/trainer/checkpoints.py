@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from dlbench import Error
-from dlbench.common.files import write_json, atomic_write
+from dlbench.common.files import atomic_write, write_json
 from dlbench.log.event_log import EventLog
 from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.strategy import BaseStrategy

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlbench.common import terminal
-from dlbench.common.files import sha256, atomic_write
+from dlbench.common.files import atomic_write, sha256
 from dlbench.log import event_log, operations
 from dlbench.log.event_log import EventLog
 from dlbench.trainer import schedule
