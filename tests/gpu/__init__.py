@@ -1,9 +1,9 @@
-"""What GPUs show: checks that run on a machine with a GPU, and as far as that goes on CPUs.
+"""Checks on GPUs: run on a machine with a GPU, and as far as possible on CPUs.
 
     python -m tests.gpu [--file results/gpu_checks.json] [CHECK ...]
 
-needs Python 3.11 or newer with PyTorch, or JAX and Keras, or TensorFlow, and no network; what a
-framework that is not installed would show is `not possible`. Importing this puts the library and
+needs Python 3.11 or newer with PyTorch, or JAX and Keras, or TensorFlow, and no network. Checks of
+a framework that is not installed are `not possible`. Importing this package puts the library and
 tests/, for tests/support, on the path.
 """
 

@@ -2,9 +2,9 @@
 
     python -m tests.gpu [--file results/gpu_checks.json] [CHECK ...]
 
-Each check runs in a process of its own and has a time limit; one that fails does not end the
-others. Those that measure run alone, first. Results replace those that the file has of the same
-checks on the same machine. Exit code 1: one of them failed.
+Each check runs in a separate process with a time limit; if one fails, the others go on. Checks that
+measure run alone, before the others. Results replace those of the same checks on the same machine
+in the file. Exit code 1: a check failed.
 """
 
 import argparse
@@ -20,7 +20,10 @@ from dlbench.common.files import read_json
 from . import REPOSITORY, checks, device, page, suite
 from .suite import ALONE, BESIDE, CHECKS, FAILED, LAST
 
-CORES_PER_CHECK, MAX_AT_ONCE = 2, 8  # cores for each check that may run beside others; most of these
+CORES_PER_CHECK, MAX_AT_ONCE = (
+    2,
+    8,
+)  # cores for each check that may run beside others; most of these
 
 
 def main() -> None:
@@ -32,7 +35,9 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="CHECK", help=", ".join(CHECKS))
     parser.add_argument("--file", type=Path, default=REPOSITORY / "results/gpu_checks.json")
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "gpu"])
-    parser.add_argument("--minutes", type=float, default=8.0, help="after which none is begun")
+    parser.add_argument(
+        "--minutes", type=float, default=8.0, help="after which no check is started"
+    )
     parser.add_argument(
         "--set-power-limit", action="store_true", help="lower the limit of a GPU, and restore it"
     )
@@ -55,7 +60,7 @@ def main() -> None:
 
 
 def run(names, target, minutes, file, options=()):
-    """Run checks, and write the results anew whenever one has ended."""
+    """Run checks, and write all results each time a check ends."""
     begin, end = time.monotonic(), time.monotonic() + 60 * minutes
     results = {"commit": _commit(), "machine": device.machine(target), "checks": {}}
     before = read_json(file) or {}
@@ -91,7 +96,7 @@ def run(names, target, minutes, file, options=()):
 
 
 def _commit():
-    """The commit that is checked out; of a copy without its history what COMMIT says."""
+    """The commit that is checked out; in a copy without .git the variable COMMIT."""
     finished = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )

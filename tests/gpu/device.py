@@ -1,4 +1,4 @@
-"""The devices that the suite runs on, and what the head of its results says of the machine."""
+"""The devices that the suite uses, and the description of the machine in its results."""
 
 import importlib.util
 import os
@@ -17,9 +17,11 @@ PACKAGES = (
 
 
 class Device(NamedTuple):
-    """Attributes:
-    kind: cpu or gpu.
-    gpus: UUIDs of those that this process sees, in CUDA's order.
+    """The devices to check.
+
+    Attributes:
+        kind: cpu or gpu.
+        gpus: UUIDs of the GPUs that this process sees, in CUDA's order.
     """
 
     kind: str
@@ -35,7 +37,7 @@ class Device(NamedTuple):
 
 
 def find(kind: str = "auto") -> Device:
-    """The GPUs of this process by NVML; the CPU where there are none, or where it is asked for."""
+    """The GPUs of this process according to NVML; the CPU if there are none or `kind` is cpu."""
     if kind == "cpu":
         return Device("cpu")
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
@@ -45,7 +47,7 @@ def find(kind: str = "auto") -> Device:
 
 
 def count() -> int:
-    """GPUs that NVML counts; 0 without it."""
+    """The number of GPUs according to NVML; 0 without NVML."""
     try:
         import pynvml
 
@@ -56,7 +58,7 @@ def count() -> int:
 
 
 def machine(device: Device) -> dict[str, Any]:
-    """What the head of the results says: devices and versions, without names of hosts."""
+    """The description of the machine in the results: devices and versions, no host names."""
     facts = hardware.constant_facts(hardware.Files())
     gpus = gpu_facts.gather(device.gpus, {})
     memory = hardware.present_facts(hardware.Files())["memory_bytes"]

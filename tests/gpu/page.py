@@ -1,4 +1,4 @@
-"""The page of the results, Markdown, from what the suite wrote as JSON."""
+"""Write the page of the results in Markdown."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ MARKS = {PASSED: "passed", FAILED: "**failed**", NOT_POSSIBLE: "not possible"}
 
 
 def write(results: dict[str, Any], file: Path) -> None:
-    """Keep results in a file of JSON, and write their page beside it."""
+    """Write results as JSON to a file, and their page beside it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     write_json(file, results)
     file.with_suffix(".md").write_text(page(results), encoding="utf-8")
@@ -31,7 +31,13 @@ def page(results: dict[str, Any]) -> str:
     lines += [f"{', '.join(counted)}.", ""]
     lines += ["| Check | | Seconds | Date | What holds |", "| --- | --- | --- | --- | --- |"]
     for name, result in checks.items():
-        cells = (name, MARKS[result["status"]], result["seconds"], result["date"][:10], result["title"])
+        cells = (
+            name,
+            MARKS[result["status"]],
+            result["seconds"],
+            result["date"][:10],
+            result["title"],
+        )
         lines.append(f"| {' | '.join(map(str, cells))} |")
     for name, result in checks.items():
         lines += ["", f"## {name}", "", *_details(result)]

@@ -1,8 +1,8 @@
-"""What the first device attains in each precision, as JSON: matrix products, copies.
+"""Measure matrix products and copies on the first device in each precision; prints JSON.
 
     python -m tests.gpu.products FRAMEWORK DEVICE PRECISION ...
 
-A process of its own, which leaves the memory of the device to those that are measured after it.
+It is a separate process, so that it frees the device's memory for later measurements.
 """
 
 import json

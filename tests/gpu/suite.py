@@ -1,4 +1,4 @@
-"""What a check is, what it reports, and how each runs in a process of its own with a time limit."""
+"""Checks, their reports, and how to run a check in a separate process with a time limit."""
 
 import contextlib
 import json
@@ -27,26 +27,26 @@ from .device import Device
 PASSED, FAILED, NOT_POSSIBLE = STATUSES = ("passed", "failed", "not possible")
 ALONE, BESIDE, LAST = "alone", "beside", "last"
 MAX_LETTERS = 400  # of a message
-SLOWER = 5  # limits of checks on CPUs, which may have others to compute for
+SLOWER = 5  # factor for the time limits on CPUs, which may be shared
 
 
 _UUID = re.compile(r"GPU-(?!0{8})[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class NotPossible(Exception):
-    """This machine cannot show it; the message says why."""
+    """The check is not possible on this machine; the message says why."""
 
 
 class Check(NamedTuple):
-    """Something that a GPU shows.
+    """One check.
 
     Attributes:
-        name: in files and on the command line.
+        name: its name in files and on the command line.
         title: what holds if it passes.
-        run: called with a Report and the Device, and with a framework if it is of one.
-        limit_s: after which it has failed on a GPU; on CPUs it has SLOWER times as long.
-        when: ALONE, since it measures; BESIDE others, after those; or LAST, alone and long.
-        framework: of which it is; "": of none.
+        run: called with a Report, the Device, and the framework, if it has one.
+        limit_s: time limit on a GPU; on CPUs it is SLOWER times as long.
+        when: ALONE, because it measures; BESIDE others, after those; or LAST, alone and long.
+        framework: the framework that it checks; "": none.
     """
 
     name: str
@@ -75,7 +75,7 @@ def check(
 
 
 class Report:
-    """What a check finds; kept in a file at once, so that a check that is ended loses nothing."""
+    """The results of a check, written to a file at once, so that a killed check loses nothing."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -83,7 +83,7 @@ class Report:
         self._keep()
 
     def number(self, name: str, value: float | str | None, unit: str = "") -> None:
-        """Keep a number, or a word, by its name."""
+        """Record a named number or text."""
         if isinstance(value, float):  # JSON has no infinity
             value = float(f"{value:.5g}") if math.isfinite(value) else str(value)
         elif isinstance(value, str):
@@ -92,19 +92,19 @@ class Report:
         self._keep()
 
     def note(self, text: str) -> None:
-        """Keep what a reader should know."""
+        """Record a note for readers."""
         self.content["notes"].append(_message(text))
         self._keep()
 
     def expect(self, holds: Any, otherwise: str) -> bool:
-        """Keep a fault unless something holds; the check goes on. Returns whether it holds."""
+        """Record a fault unless `holds`; the check goes on. Returns whether it holds."""
         if not holds:
             self.content["faults"].append(_message(otherwise))
             self._keep()
         return bool(holds)
 
     def end(self, status: str) -> None:
-        """Say how the check ended."""
+        """Record how the check ended."""
         self.content["status"] = FAILED if self.content["faults"] else status
         self._keep()
 
@@ -133,13 +133,13 @@ def run_here(name: str, device: Device, path: Path) -> None:
 
 
 def run(chosen: Check, device: Device, options: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Run a check in a process of its own.
+    """Run a check in a separate process, and kill all that it started at the end.
 
     Args:
-        options: of __main__.py, for its process.
+        options: options of __main__.py for the process.
 
     Returns:
-        Its report, with `seconds` and the `title`. Whatever it started has ended with it.
+        Its report, with `seconds` and the `title`.
     """
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -174,14 +174,14 @@ def run(chosen: Check, device: Device, options: tuple[str, ...] = ()) -> dict[st
 
 
 def not_started(chosen: Check, minutes: float) -> dict[str, Any]:
-    """The report of a check for which there was no time."""
-    reason = f"not begun: {minutes:g} minutes had passed"
+    """The report of a check that was not started for lack of time."""
+    reason = f"not started: {minutes:g} minutes had passed"
     nothing: dict[str, Any] = {"numbers": [], "notes": [reason], "faults": []}
     return {"title": chosen.title, "date": "", "seconds": 0.0, "status": NOT_POSSIBLE, **nothing}
 
 
 def _end_process(process, limit_s):
-    """Wait for a process, and end all of its session. Returns whether it had to be ended."""
+    """Wait for a process, then kill its session. Returns whether the process timed out."""
     try:
         process.wait(limit_s)
         timed_out = False
@@ -194,13 +194,13 @@ def _end_process(process, limit_s):
 
 
 def _message(text):
-    """A text for the results: one line, without secrets and without the names of single GPUs."""
+    """A text for the results: one line, without secrets and without UUIDs of GPUs."""
     plain = _UUID.sub("GPU-(uuid)", redaction.redact(" ".join(text.split())))
     return terminal.message(plain, MAX_LETTERS)
 
 
 def frameworks() -> tuple[str, ...]:
-    """All that there are, installed or not."""
+    """All frameworks, installed or not."""
     return tuple(engine.names())
 
 

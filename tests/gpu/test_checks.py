@@ -109,9 +109,9 @@ def test_losses_are_as_far_apart_as_the_two_farthest():
 
 
 def test_what_nvidia_smi_prints_is_read_as_the_facts_have_it():
-    assert machine._alike("Enabled", "ecc") is True
-    assert machine._alike("[N/A]", "ecc") is None
-    assert machine._equal(81559 * 2**20, machine._alike("81559", "memory_bytes"))
-    assert machine._equal("9.0", machine._alike("9.0", "compute_capability"))
-    assert not machine._equal(700.0, machine._alike("650.00", "power_limit_w"))
+    assert machine._parse_value("Enabled", "ecc") is True
+    assert machine._parse_value("[N/A]", "ecc") is None
+    assert machine._equal(81559 * 2**20, machine._parse_value("81559", "memory_bytes"))
+    assert machine._equal("9.0", machine._parse_value("9.0", "compute_capability"))
+    assert not machine._equal(700.0, machine._parse_value("650.00", "power_limit_w"))
     assert not machine._equal(None, 700.0)

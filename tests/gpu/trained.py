@@ -1,4 +1,4 @@
-"""Runs of the trainer's command line, as the checks start them, and what their logs say."""
+"""Train runs for the checks with the trainer's command line, and read their logs."""
 
 import contextlib
 import functools
@@ -24,7 +24,7 @@ WARMUP_STEPS = 3
 
 @dataclass(frozen=True)
 class Trained:
-    """A run that has ended: as it was asked for, its exit code, what it said, and its log."""
+    """A finished run: its settings, exit code, output and log."""
 
     run: Run
     code: int
@@ -47,7 +47,7 @@ class Trained:
 
     @functools.cached_property
     def summary(self) -> dict[str, Any]:
-        """What the run's record would say: `summary` of parse_run.py."""
+        """The `summary` that parse_run.py would write to the run's record."""
         return parse_run.content(self.run, parse_run.rank_logs(self.log))["summary"]
 
     def step_s(self) -> float:
@@ -55,12 +55,12 @@ class Trained:
         return float(self.summary["step_time_median_s"])
 
     def why(self) -> str:
-        """The end of what it said."""
+        """The end of its output, for messages."""
         return " ".join(self.output.split())[-300:]
 
 
 def new_log() -> Path:
-    """A log in a folder of its own, which goes with the check."""
+    """The path of a log in a new folder, which is deleted after the check."""
     return Path(tempfile.mkdtemp(prefix="run-")) / "train.jsonl"
 
 
@@ -69,7 +69,7 @@ def train(device: Device, framework: str, log: Path, **fields: Any) -> Trained:
 
     Args:
         log: as new_log makes one.
-        fields: of the run; also `flags`, further ones of train.py, and `data`, a folder.
+        fields: fields of the run; also `flags` (further flags of train.py) and `data` (a folder).
     """
     run = run_of(framework, **{k: v for k, v in fields.items() if k not in ("flags", "data")})
     flags = ["--device", device.kind, *fields.pop("flags", ())]
@@ -89,7 +89,7 @@ def run_of(framework: str, **fields: Any) -> Run:
 
 @contextlib.contextmanager
 def variables(**values: str | None) -> Iterator[None]:
-    """Variables of the environment for a while; None takes one away."""
+    """Set environment variables in a `with` block; None removes one."""
     with mock.patch.dict(os.environ, {k: v for k, v in values.items() if v is not None}):
         for name in (name for name, value in values.items() if value is None):
             os.environ.pop(name, None)

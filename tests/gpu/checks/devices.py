@@ -1,4 +1,4 @@
-"""Checks of which GPUs a run uses, of several of them, and of what it says when it cannot."""
+"""Checks of the GPUs that a run uses, of several GPUs, and of messages when they cannot be used."""
 
 from support.trainers import framework_runs
 
@@ -6,8 +6,8 @@ from .. import trained
 from ..suite import ALONE, NotPossible, check, frameworks
 from ..trained import train
 
-# More than fits: logits of 800 GB; and, under JAX, which takes long to compile what is large, more
-# than the share of the memory that it is given.
+# Too large for the memory: logits of 800 GB. JAX takes long to compile large models, so it gets a
+# smaller one and a small share of the memory.
 TOO_LARGE = {"model": "gpt2_small", "batch_per_device": 4096}
 TOO_LARGE_FOR_SHARE = {"model": "gpt_tiny", "batch_per_device": 8192}
 STRATEGIES = {
@@ -71,7 +71,7 @@ def _train_steps(device, framework, **fields):
 
 
 def _nvml_indices(device):
-    """Those of NVML."""
+    """The indices of the GPUs in NVML."""
     import pynvml
 
     pynvml.nvmlInit()
@@ -80,10 +80,10 @@ def _nvml_indices(device):
 
 
 def _expect_refused(report, run, name):
-    """Check that a run says in its last words, and not by an exception, what is wrong."""
+    """Check that a run ends with a message about what is wrong, not with an exception."""
     last = (run.output.strip().splitlines() or [""])[-1]
     report.expect(run.code != 0, f"{name}: it trained")
-    # JAX itself prints the exceptions of its plugins, before.
+    # Before that, JAX prints the exceptions of its plugins.
     message = next((line for line in run.output.splitlines() if line.startswith("failed: ")), last)
     report.expect(message.startswith("failed: "), f"{name}: {run.why()}")
     report.number(f"{name}: refused with", message[:300])
@@ -106,7 +106,9 @@ def collectives(report, device, framework):
     for how in STRATEGIES[framework]:
         name = " by ".join(how.values())
         with trained.variables(NCCL_DEBUG="VERSION"):
-            run = train(device, framework, trained.new_log(), **fields, **how, devices_per_node=count)
+            run = train(
+                device, framework, trained.new_log(), **fields, **how, devices_per_node=count
+            )
         if not report.expect(run.code == 0, f"{name}: {run.why()}"):
             continue
         settings = run.event("run_start")["strategy_settings"]

@@ -51,17 +51,17 @@ def facts(report, device):
     report.expect(node["cpu"]["threads"], "the number of CPUs is not known")
     if not device.is_gpu:
         raise NotPossible("no GPU here: its facts are not there to be compared")
-    found = gpu_facts.gather(device.gpus, unknown)
+    gathered = gpu_facts.gather(device.gpus, unknown)
     for name, reason in unknown.items():
         report.note(f"{name}: {reason}")
-    told = _query_nvidia_smi(report)
-    for kind in found["kinds"]:
+    reported = _query_nvidia_smi(report)
+    for kind in gathered["kinds"]:
         report.number("GPU", kind["name"])
-    for gpu in found["devices"]:
-        row = told.get(gpu["uuid"], {})
+    for gpu in gathered["devices"]:
+        row = reported.get(gpu["uuid"], {})
         report.expect(row, "nvidia-smi does not list the GPU with this UUID")
-        kind = next((one for one in found["kinds"] if one["name"] == row.get("name")), {})
-        known = {"driver": found["driver"], "uuid": gpu["uuid"], "pci": gpu["pci"], **kind}
+        kind = next((one for one in gathered["kinds"] if one["name"] == row.get("name")), {})
+        known = {"driver": gathered["driver"], "uuid": gpu["uuid"], "pci": gpu["pci"], **kind}
         for name, fact in QUERIES.items():
             ours, theirs = known.get(fact), _parse_value(row.get(name, ""), fact)
             if fact != "uuid":
@@ -82,7 +82,7 @@ def _query_nvidia_smi(report):
 
 
 def _parse_value(text, fact):
-    """What nvidia-smi says, as the fact has it."""
+    """A value that nvidia-smi prints, with the type and unit of our fact."""
     if text.lower() in VALUES_BY_TEXT:
         return VALUES_BY_TEXT[text.lower()]
     if fact == "memory_bytes":
@@ -101,7 +101,7 @@ def _equal(ours, theirs):
 
 
 def _place(report, pci):
-    """Where on the machine a GPU is, as Linux has it."""
+    """Report a GPU's NUMA node and nearby CPUs, as Linux states them."""
     domain, _, rest = pci.lower().partition(":")
     folder = f"sys/bus/pci/devices/{domain[-4:]}:{rest}"
     files = hardware.Files()
@@ -136,7 +136,7 @@ def _samples(path):
 
 
 def _costs(report, device):
-    """What a sample of a GPU costs."""
+    """Report the time and CPU time of a sample of a GPU."""
     import pynvml
 
     pynvml.nvmlInit()
@@ -192,7 +192,9 @@ def _compare_with_counter(report, device, log, path):
         watts.append(sum(pynvml.nvmlDeviceGetPowerUsage(h) for h in handles) / 1000)
     totals = sampler.stop()
     took_s, counter_j = time.monotonic() - begin, counted() - before_j
-    report.expect(started["gpus_not_sampled"] is None, f"not sampled: {started['gpus_not_sampled']}")
+    report.expect(
+        started["gpus_not_sampled"] is None, f"not sampled: {started['gpus_not_sampled']}"
+    )
     report.number("energy_source", totals["energy_source"])
     if not report.expect(totals["energy_j"], f"no energy: {totals['energy_unknown']}"):
         return

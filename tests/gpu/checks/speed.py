@@ -1,4 +1,4 @@
-"""Checks that measure, each alone: steps beside what the device can do, memory, energy, input."""
+"""Checks that measure, each alone: steps against the device's speed, memory, energy, input."""
 
 import gzip
 import importlib.util
@@ -21,7 +21,7 @@ from ..suite import ALONE, LAST, REPOSITORY, NotPossible, check
 from ..trained import train
 from .devices import far
 
-OURS = ("pytorch", "jax")
+FRAMEWORKS = ("pytorch", "jax")
 PRECISIONS = {"pytorch": ("bfloat16", "tf32", "float32"), "jax": ("bfloat16",)}
 STEPS = {"bfloat16": 60, "tf32": 20, "float32": 10}
 CASES = {"pytorch": ("gpt2_small:8:20", "resnet20:256:40"), "jax": ("gpt2_small:8:20",)}
@@ -33,7 +33,7 @@ PHOTOGRAPHS, SHARDS = 512, 8
     "GPT-2 small: MFU beside a matrix product, memory and energy beside NVML",
     140,
     when=ALONE,
-    frameworks=OURS,
+    frameworks=FRAMEWORKS,
 )
 def training(report, device, framework):
     batch = 16 if device.is_gpu else 2
@@ -69,13 +69,13 @@ def _attained(report, device, framework, precisions):
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     if not report.expect(done.returncode == 0, f"products: {done.stderr[-300:]}"):
         return {}
-    found = json.loads(done.stdout.splitlines()[-1])
-    for precision, one in found.items():
+    results = json.loads(done.stdout.splitlines()[-1])
+    for precision, one in results.items():
         size = one["matrix_size"]
         report.number(f"{precision}: product of {size} x {size}", one["tflops"], "TFLOP/s")
         report.number(f"{precision}: copy in memory", one["gb_per_s"], "GB/s")
         report.number(f"{precision}: copy from the host", one["from_host_gb_per_s"], "GB/s")
-    return {precision: one["tflops"] for precision, one in found.items()}
+    return {precision: one["tflops"] for precision, one in results.items()}
 
 
 def _tokens(run):
@@ -122,9 +122,11 @@ def _memory(report, precision, run, before):
         report.expect(allocated <= used, "more is allocated than NVML says is used")
     if reserved:
         report.expect(allocated <= reserved, "more is allocated than reserved")
-        beside = used - reserved
-        report.number(f"{precision}: memory beside the allocator", beside / 2**30, "GiB")
-        report.expect(-5e8 < beside < CONTEXT_BYTES, f"NVML has {beside / 1e9:.1f} GB more")
+        overlapping = used - reserved
+        report.number(f"{precision}: memory beside the allocator", overlapping / 2**30, "GiB")
+        report.expect(
+            -5e8 < overlapping < CONTEXT_BYTES, f"NVML has {overlapping / 1e9:.1f} GB more"
+        )
 
 
 def _gpu_samples(run):
@@ -156,18 +158,18 @@ def _energy(report, precision, run):
     "our step is as fast as the shortest one of its framework, in turns",
     110,
     when=ALONE,
-    frameworks=OURS,
+    frameworks=FRAMEWORKS,
 )
 def step_ratio(report, device, framework):
     module = {"pytorch": "torch_step", "jax": "jax_step"}[framework]
     cases = CASES[framework] if device.is_gpu else ("lenet5:8:2",)
-    words = [word for case in cases for word in ("--case", case)]
+    flags = [word for case in cases for word in ("--case", case)]
     precision = "bfloat16" if device.is_gpu else "float32"
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(folder) / "figures"
-        words += ["--device", device.kind, "--precision", precision, "--json", str(figures)]
-        words += ["--pairs", "5" if device.is_gpu else "2", "--steps-alone"]
-        command = [sys.executable, "-m", f"tests.performance.training.{module}", *words]
+        flags += ["--device", device.kind, "--precision", precision, "--json", str(figures)]
+        flags += ["--pairs", "5" if device.is_gpu else "2", "--steps-alone"]
+        command = [sys.executable, "-m", f"tests.performance.training.{module}", *flags]
         done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
         lines = figures.read_text().splitlines() if figures.is_file() else []
     report.expect(done.returncode == 0, done.stderr[-300:])
@@ -179,14 +181,17 @@ def step_ratio(report, device, framework):
 
 
 @check(
-    "GPUs find how many steps one wait takes; what a wait costs", 60, when=ALONE, frameworks=OURS
+    "GPUs find how many steps one wait takes; what a wait costs",
+    60,
+    when=ALONE,
+    frameworks=FRAMEWORKS,
 )
 def waits(report, device, framework):
-    own = {"batch_per_device": 64, "steps": 500, "warmup_steps": 100}
+    fields = {"batch_per_device": 64, "steps": 500, "warmup_steps": 100}
     if not device.is_gpu:
-        own |= {"steps": 10, "warmup_steps": 3}
+        fields |= {"steps": 10, "warmup_steps": 3}
     for length in (1, None):
-        run = train(device, framework, trained.new_log(), steps_per_sync=length, **own)
+        run = train(device, framework, trained.new_log(), steps_per_sync=length, **fields)
         name = "waited for each step" if length else "as found"
         if report.expect(run.code == 0, f"{name}: {run.why()}"):
             report.number(f"LeNet-5, {name}: step", 1e6 * run.step_s(), "us")
@@ -200,9 +205,12 @@ def photographs(report, device, framework):
         raise NotPossible("simplejpeg, which encodes and decodes photographs, is not installed")
     with tempfile.TemporaryDirectory() as folder:
         data = photographs_in(Path(folder) / "data", 16 if small else PHOTOGRAPHS)
-        own = {"model": "resnet20" if small else "resnet50", "batch_per_device": 4 if small else 64}
-        own |= {} if small else {"precision": "bfloat16"}
-        own |= {"steps": 1 if small else 60, "warmup_steps": 1 if small else 20}
+        fields = {
+            "model": "resnet20" if small else "resnet50",
+            "batch_per_device": 4 if small else 64,
+        }
+        fields |= {} if small else {"precision": "bfloat16"}
+        fields |= {"steps": 1 if small else 60, "warmup_steps": 1 if small else 20}
         rates = {}
         for name, how in {
             "synthetic": {},
@@ -210,7 +218,7 @@ def photographs(report, device, framework):
             "photographs, read alone": {"dataset": "imagenet", "mode": "input"},
         }.items():
             place = None if name == "synthetic" else data
-            run = train(device, framework, trained.new_log(), data=place, **own, **how)
+            run = train(device, framework, trained.new_log(), data=place, **fields, **how)
             if report.expect(run.code == 0, f"{name}: {run.why()}"):
                 rates[name] = run.summary["images_per_second"]
                 report.number(name, rates[name], "images/s")
@@ -239,14 +247,15 @@ def photographs_in(folder, count):
         shards = []
         for shard in range(SHARDS):
             name = f"{split}-{shard:05d}-of-{SHARDS:05d}"
-            own = range(records * shard // SHARDS, records * (shard + 1) // SHARDS)
+            fields = range(records * shard // SHARDS, records * (shard + 1) // SHARDS)
             features = [
-                {"image/encoded": encoded[n % 16], "image/class/label": [1 + n % 1000]} for n in own
+                {"image/encoded": encoded[n % 16], "image/class/label": [1 + n % 1000]}
+                for n in fields
             ]
             written = b"".join(tfrecord.record(tfrecord.example(one)) for one in features)
             (folder / name).write_bytes(written)
             shards.append(
-                {"file": name, "records": len(own), "bytes": len(written), "sha256": None}
+                {"file": name, "records": len(fields), "bytes": len(written), "sha256": None}
             )
         splits[split] = {"records": records, "shards": shards}
     reader = {"encoding": "jpeg", "classes": 1000, "first_label": 1, "augmentation": "crop_flip"}
@@ -265,13 +274,13 @@ def _copies(report, run):
         return
     kernels = _spans(e for e in events if e.get("cat") == "kernel")
     spent = sum(e["dur"] for e in copies)
-    beside = sum(
+    overlapping = sum(
         max(0.0, min(end, e["ts"] + e["dur"]) - max(begin, e["ts"]))
         for e in copies
         for begin, end in kernels
     )
     report.number("copies to the device, of a step", spent / 1e6 / 5 / run.step_s())
-    report.number("share of them beside kernels", beside / spent)
+    report.number("share of them beside kernels", overlapping / spent)
     report.number("from pinned memory", str(sorted({e["name"] for e in copies})))
 
 
@@ -320,9 +329,9 @@ def faster(report, device, framework):
             report.number(f"{name}: faster by a factor of", gain)
     if {"compiled", "as published"} <= runs.keys():
         report.number("compiled: first step", runs["compiled"].summary["compile_s"], "s")
-        apart = far(runs["compiled"].losses, runs["as published"].losses)
-        report.number("compiled: losses, furthest from those as they are", apart)
-        report.expect(apart < 2e-2, f"losses differ by {apart:g}")
+        difference = far(runs["compiled"].losses, runs["as published"].losses)
+        report.number("compiled: losses, furthest from those as they are", difference)
+        report.expect(difference < 2e-2, f"losses differ by {difference:g}")
 
 
 @check(
@@ -347,16 +356,16 @@ def largest_batch(report, device, framework):
     spec = json.dumps(search.attempt(1).values())
     trainer = [sys.executable, str(own_code.PROGRAMS / "train.py"), *search.attempt(1).flags()]
     trainer += ["--device", "gpu", "--log", str(log)]
-    words = [f"--spec={spec}", "--label=try", "--device=gpu", "--", *trainer]
+    flags = [f"--spec={spec}", "--label=try", "--device=gpu", "--", *trainer]
     output = log.parent / "found.json"
     command = [sys.executable, own_code.PROGRAMS / "find_batch.py", "--spec", spec]
-    command += ["--output", output, "--messages", log.parent / "said", "--", *words]
+    command += ["--output", output, "--messages", log.parent / "said", "--", *flags]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     if not report.expect(output.is_file(), done.stderr[-300:]):
         return
-    found = json.loads(output.read_text())
-    report.number("batch", found["batch_per_device"])
-    report.number("because", found["reason"])
-    for one in found["tries"]:
+    results = json.loads(output.read_text())
+    report.number("batch", results["batch_per_device"])
+    report.number("because", results["reason"])
+    for one in results["tries"]:
         report.number(f"batch {one['batch_per_device']}", f"{one['status']}: {one['message']}")
-    report.expect(found["batch_per_device"], f"none was found: {found['reason']}")
+    report.expect(results["batch_per_device"], f"none was found: {results['reason']}")

@@ -223,7 +223,7 @@ def _mpiruns(pythons):
     """Those that the launcher would take: the environment's own, then that of the path."""
     own = [path.absolute().parents[1] for path in pythons]
     return [
-        *((str(place / "bin" / "mpirun"), mpirun.own_variables(place)) for place in own),
+        *((str(place / "bin" / "mpirun"), mpirun.library_variables(place)) for place in own),
         ("mpirun", {}),
     ]
 

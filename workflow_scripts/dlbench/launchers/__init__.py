@@ -12,8 +12,8 @@ A launcher file defines:
     ELSEWHERE (optional): whether something other than this workflow starts its runs.
     unsupported(run): why it cannot start a run, or None.
     command(run, trainer, environment): the command line, a list of strings, that starts the
-        command `trainer` once per process; programs are taken from the bin/ of the folder
-        `environment`, from the path if it is None.
+        command `trainer` once per process. Programs are taken from the bin/ of the folder
+        `environment`; from PATH if it is None.
 Nothing here starts anything. The room imports trainer, schedulers and common.
 """
 

@@ -1,7 +1,7 @@
-"""Horovod's own launcher, over gloo: needs no MPI.
+"""Horovod's launcher, over Gloo: needs no MPI.
 
-That of an environment is started as a module by its Python: the script bin/horovodrun names the
-Python of where it was installed, which in a copy of the environment is the original's.
+The one of an environment is started as a module by its Python. The script bin/horovodrun has the
+path of the Python with which it was installed, which is wrong in a copy of the environment.
 """
 
 import shlex
@@ -31,7 +31,7 @@ def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str
         str(processes),
         "-H",
         f"localhost:{processes}",
-        # As one word: horovodrun would take the trainer's --log for one of its own flags.
+        # As one argument: horovodrun would take the trainer's --log for one of its own flags.
         "sh",
         "-c",
         f"exec {shlex.join(trainer)}",

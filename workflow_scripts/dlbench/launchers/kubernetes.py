@@ -1,7 +1,7 @@
 """The pods of an indexed Job of Kubernetes, one a node: start_pod.py starts the processes of each.
 
-write_kubernetes_job.py writes such a Job for one run. Elsewhere the launcher starts nothing, so
-that a study on a machine without such pods records these runs as skipped.
+write_kubernetes_job.py writes such a Job for one run. Outside of such pods the launcher starts
+nothing, and a study records these runs as skipped.
 """
 
 import os
@@ -11,7 +11,7 @@ from dlbench.common import plugins
 from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
 
-PROGRAM = "workflow_scripts/start_pod.py"  # as train.py, from the workflow's folder
+PROGRAM = "workflow_scripts/start_pod.py"  # relative to the workflow's folder, as train.py
 TAKES_TASKS = False
 ELSEWHERE = True
 INDEX = "JOB_COMPLETION_INDEX"  # set by Kubernetes in the pods of an indexed Job
@@ -44,7 +44,7 @@ def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str
     launcher = strategy.launcher
     if launcher == "none" and sum(counts.values()) > 1:  # one process may do, and here are several
         launcher = "local"
-    # The trainer's own, which has Horovod where that is needed.
+    # The Python of the trainer's environment, which has Horovod if that is needed.
     python = os.path.relpath(environment / "bin" / "python") if environment else trainer[0]
     return [
         python,

@@ -1,6 +1,6 @@
 """Plain processes on this machine that find one another by TF_CONFIG.
 
-start_processes.py starts them and ends all when one fails.
+start_processes.py starts them, and ends all when one fails.
 """
 
 import os

@@ -1,12 +1,13 @@
-"""Open MPI's mpirun, that of the trainer's environment or of the site.
+"""Open MPI's mpirun, from the trainer's environment or from the site.
 
-Across nodes it starts processes on those of the scheduler's job. An mpirun that was built for the
-scheduler finds them by itself; that of our environments is built for Slurm alone. Any other is told
-their names, and starts on them by the scheduler's own remote shell or by ssh.
+Across nodes it starts processes on the nodes of the scheduler's job. An mpirun that was built for
+the scheduler finds these nodes by itself; that of dlbench's environments is built for Slurm only.
+Any other gets their names as --host and starts processes there by the scheduler's remote shell or
+by ssh.
 
-The libraries of the environment's own must be those the ranks load, also where the
-system has another Open MPI: with a mix mpirun aborts before MPI_INIT. So the environment's
-lib folder comes first, for mpirun and, by -x, for the ranks.
+The ranks must load the libraries of the environment's Open MPI, also if the system has another one:
+with a mix mpirun aborts before MPI_INIT. So the environment's lib folder comes first in
+LD_LIBRARY_PATH, for mpirun and, by -x, for the ranks.
 """
 
 import os
@@ -39,9 +40,9 @@ def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str
     variables = ["OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"]
     exported = []
     if environment:
-        own = own_variables(environment)
-        variables += [f"{name}={value}" for name, value in own.items()]
-        exported = [word for name in own for word in ("-x", name)]
+        needed = library_variables(environment)
+        variables += [f"{name}={value}" for name, value in needed.items()]
+        exported = [argument for name in needed for argument in ("-x", name)]
     return [
         "env",
         *variables,
@@ -56,28 +57,29 @@ def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str
     ]
 
 
-def own_variables(environment: Path) -> dict[str, str]:
+def library_variables(environment: Path) -> dict[str, str]:
     """The variables that an environment's Open MPI needs, and so do the ranks it starts."""
     return {"OPAL_PREFIX": str(environment), "LD_LIBRARY_PATH": str(environment / "lib")}
 
 
 def components(environment: Path | None) -> set[str]:
-    """Names of the components by which an Open MPI learns of a job's nodes, as in {"slurm"}.
+    """Names of Open MPI's components that know a job's nodes, as in {"slurm"}.
 
-    Empty if it does not say, as from version 5 on.
+    Empty if ompi_info does not list them, as from version 5 on.
     """
     info = environment / "bin" / "ompi_info" if environment else "ompi_info"
-    words = (line.split(":") for line in output_of([info, "--parsable"], environment).splitlines())
-    return {word[2] for word in words if word[:2] == ["mca", "ras"]}
+    lines = output_of([info, "--parsable"], environment).splitlines()
+    fields = (line.split(":") for line in lines)
+    return {field[2] for field in fields if field[:2] == ["mca", "ras"]}
 
 
 def output_of(command: Sequence[str | Path], environment: Path | None) -> str:
-    """What a program of an MPI prints; "" if it cannot be started.
+    """The output of a program of an MPI; "" if it cannot be started.
 
     Args:
-        environment: the environment whose Open MPI it is; None: another MPI.
+        environment: the environment that has this Open MPI; None: another MPI.
     """
-    variables = own_variables(environment) if environment else {}
+    variables = library_variables(environment) if environment else {}
     try:
         return subprocess.run(
             command, capture_output=True, text=True, check=False, env=os.environ | variables

@@ -1,4 +1,4 @@
-"""No launcher: the trainer is one process, started as it is."""
+"""No launcher: the trainer is one process, started directly."""
 
 from pathlib import Path
 

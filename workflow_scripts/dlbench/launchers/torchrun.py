@@ -1,7 +1,7 @@
-"""PyTorch's own launcher, for processes on this machine.
+"""PyTorch's launcher, for processes on this machine.
 
-That of an environment is started as a module by its Python: the script bin/torchrun names the
-Python of where it was installed.
+The one of an environment is started as a module by its Python: the script bin/torchrun has the path
+of the Python with which it was installed.
 """
 
 import shlex
@@ -16,9 +16,9 @@ LOOPBACK_SUFFICES = True
 RENDEZVOUS = ("torchrun",)
 MODULE = "torch.distributed.run"
 FRAMEWORK = "pytorch"
-# Variables of torchrun's own flags: one that is too old for a flag ignores its variable.
+# Environment variables instead of flags: a torchrun that is too old for a flag ignores its variable.
 VARIABLES = {
-    # It hands them on, so that a run may write a checkpoint, and waits until it has.
+    # It forwards these signals, so that a run can write a checkpoint, and waits until it has.
     "PET_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1",
     "PET_SHUTDOWN_TIMEOUT": "600",
 }
@@ -41,7 +41,7 @@ def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str
         "--local-addr=127.0.0.1",
         f"--nproc-per-node={strategy.processes_per_node(run)}",
         "--no-python",
-        # As one word: torchrun would take the trainer's --log for one of its own flags.
+        # As one argument: torchrun would take the trainer's --log for one of its own flags.
         "sh",
         "-c",
         f"exec {shlex.join(trainer)}",

@@ -4,23 +4,23 @@ cluster_job.py submits and watches jobs by them, for Snakemake's executor cluste
 import common and the standard library only. Other rooms import this file, and load a scheduler by
 its name. A scheduler's file defines:
     JOB_ID: the environment variable with the id of the job inside a job.
-    PROGRAMS: programs that must be on PATH, as in `tools.missing`.
+    PROGRAMS: programs that must be on PATH, as `tools.missing` takes them.
     QUEUE: the resource of a Snakemake profile that names the queue (or partition).
     CANCEL: the program that cancels a job, given its id.
     OPEN_MPI: the name of Open MPI's component for it, as `ompi_info` lists them.
-    queues(): {name: Queue} of those that users may submit to. Raises Error if the scheduler does
-        not answer.
+    queues(): {name: Queue} of the queues that users may submit to. Raises Error if the scheduler
+        does not answer.
     job_states(job_ids): {job id: JobState} of the jobs that it knows; {} if it does not answer.
     submission(request, logs): the command that submits a JobRequest, without the script.
     wait_command(request, script, folder): the command that submits a script with a JobRequest and
-        waits for its end. The job writes its output to `folder`; the first number that the command
-        prints is the id of the job.
+        waits until the job has ended. The job writes its output to `folder`; the first number in
+        the output of the command is the id of the job.
     hosts(environ): names of the job's nodes, from its variables; [] if unknown.
-and, if the scheduler has such a thing:
-    REMOTE_SHELL: the command that starts another on a node of the job, as rsh and ssh do.
+and, if the scheduler supports it:
+    REMOTE_SHELL: the command that starts another command on a node of the job, as ssh does.
     job_id(output): the id of a job in the output of the submit command; the default is its last
         line.
-    on_each_node(request): the words before a command that make it run on each node of such a job.
+    on_each_node(request): the prefix that runs a command on each node of such a job.
     accounts(): names of the accounts that this user may use.
     unsupported_jobs(jobs): (reason, job) of each Job that cannot be requested from it.
 and may define:
@@ -31,8 +31,8 @@ and may define:
         started; {} if it does not answer.
     NORMAL_REASONS: beginnings of reasons for waiting that pass by themselves, as for a job whose
         turn has not come.
-    limits(account, qos, queue): the Limits that its accounting sets for jobs. Raises Error if it
-        does not answer.
+    limits(account, qos, queue): the Limits of jobs in its accounting. Raises Error if it does not
+        answer.
     addresses(names): {name: address} by which the scheduler itself reaches nodes.
 """
 
@@ -54,7 +54,7 @@ from dlbench.common import plugins
 
 TIMEOUT_S = 30.0  # with a program of a scheduler
 MAX_LINES = 8  # of its message, in errors
-# Jobs that cluster_job.py submitted: a file for each, of its id, with the id of its run.
+# For each job that cluster_job.py submitted, a file named by its id, with the id of its run.
 WATCHED = Path(".snakemake/cluster_jobs")
 WATCH_SUFFIXES = (".end", ".lost", ".json")  # further files there
 UTC_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"  # as in training logs
@@ -62,7 +62,7 @@ UTC_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"  # as in training logs
 
 @dataclass(frozen=True)
 class Job:
-    """The job of a run, or of a step of the workflow, as all schedulers can request it.
+    """What a run, or another step of the workflow, needs of a job, for any scheduler.
 
     Attributes:
         tasks: processes that the scheduler starts or counts, on all nodes.
@@ -71,7 +71,7 @@ class Job:
         gpu_request: the name by which GPUs are requested, e.g. gpu or gpu:a100.
         extra: further options of the submit command.
         node: name of the only node that will do; "" for any.
-        time_s: of time_min, what its run asks for, not rounded; without the start.
+        time_s: the time of the run within time_min, not rounded, without the start.
     """
 
     nodes: int
@@ -93,20 +93,20 @@ class Job:
 
     @property
     def per_node(self) -> dict[str, int]:
-        """The needs on each node, as keyword arguments of Queue.count."""
+        """The needs of each node, as keyword arguments of Queue.count."""
         cores = self.cores_per_task * self.tasks_per_node
         return {"cores": cores, "memory_mb": self.memory_mb, "gpus": self.gpus_per_node}
 
 
 @dataclass(frozen=True)
 class JobRequest:
-    """The job of one script that we submit ourselves.
+    """The job of one script that dlbench submits itself.
 
     Attributes:
         extra: further options of the submit command.
         resources: all resources of the job by their names in Snakemake; `node` is as in a Job.
-        speaks_mpi: its processes are started as those of runs that the scheduler starts, with
-            the protocol of MPI that these get.
+        speaks_mpi: whether the scheduler starts its processes with a protocol of MPI, as those of
+            runs with launcher srun.
     """
 
     name: str
@@ -125,7 +125,7 @@ class JobRequest:
 
 @dataclass(frozen=True)
 class Nodes:
-    """Nodes of a queue that are alike; None means that the scheduler does not say.
+    """Equal nodes of a queue; None means that the scheduler does not say.
 
     Attributes:
         up: False if they start no jobs now: drained, down, or not answering.
@@ -160,7 +160,7 @@ class Queue:
 
     @property
     def kinds(self) -> str:
-        """Its kinds of nodes in words, up or not."""
+        """A description of its kinds of nodes, up or not."""
         return "; ".join(map(str, group_alike(replace(nodes, up=True) for nodes in self.nodes)))
 
     def maximum(self, resource: str) -> int | None:
@@ -178,7 +178,7 @@ class Queue:
 
 
 def group_alike(nodes: Iterable[Nodes]) -> tuple[Nodes, ...]:
-    """Nodes, with those that are alike counted together.
+    """Nodes, with equal ones counted together.
 
     >>> nodes = [Nodes(2, cores=8), Nodes(1, cores=4), Nodes(1, cores=8)]
     >>> [str(kind) for kind in group_alike(nodes)]
@@ -195,10 +195,10 @@ class JobState:
     """The state of a job, or how it ended.
 
     Attributes:
-        state: the scheduler's own word.
+        state: as the scheduler calls it.
         status: running (or waiting), ok, failed, interrupted, oom or timeout. Another attempt may
-            succeed after failed, but not after oom and timeout; interrupted is no fault of the
-            job's: preempted, cancelled, or gone with its node.
+            succeed after failed, but not after oom and timeout. An interrupted job was preempted,
+            cancelled, or lost its node.
     """
 
     state: str
@@ -207,7 +207,7 @@ class JobState:
 
 @dataclass(frozen=True)
 class Waiting:
-    """A job that its scheduler has not started: of which run, "" if of no single one, and why."""
+    """A job that its scheduler has not started: its run ("" if not one run), and the reason."""
 
     run_id: str
     reason: str
@@ -215,9 +215,9 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that a job may ask for by a rule of the site's, which `source` names.
+    """The most that a job may request by a rule of the site, which `source` names.
 
-    None means no limit. Cores and GPUs are those of all nodes.
+    None means no limit. Cores and GPUs are totals of all nodes.
     """
 
     source: str
@@ -232,7 +232,7 @@ def job(environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
     variables = {
         n: plugins.constants("schedulers", n)["JOB_ID"] for n in plugins.names("schedulers")
     }
-    # The longest name first: JOB_ID, of Grid Engine, may be set by another program.
+    # The longest name first: other programs may set JOB_ID, the variable of Grid Engine.
     for name, variable in sorted(variables.items(), key=lambda item: -len(item[1])):
         if environ.get(variable):
             return name, environ[variable]
@@ -240,16 +240,16 @@ def job(environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
 
 
 def take_turn(folder: str | None = None) -> IO[str] | None:
-    """Wait until no other run of the job around this process is at work on this node.
+    """Wait until no other run of this scheduler's job is being trained on this node.
 
-    Snakemake starts the runs that share a job side by side, as many as there are cores.
+    Snakemake starts the runs that share a job in parallel, as many as there are cores.
 
     Args:
-        folder: of the node; not given: that for temporary files.
+        folder: of this node, for the lock file; None: that for temporary files.
 
     Returns:
-        What holds the turn until it is closed, or this process ends; None outside of jobs, or where
-        nothing can be locked.
+        The locked file: the lock is held until it is closed, or this process ends. None outside of
+        jobs, or if the file cannot be locked.
     """
     if not (around := job()):
         return None

@@ -7,7 +7,8 @@
 - Requests a last checkpoint first, if the run writes checkpoints. The request is a file, since a
   signal would not reach ranks on other nodes or in containers.
 - Writes the run_end of a trainer that ended without one (killed, crashed).
-- An attempt that ends before its first step measured nothing: it failed, for a reason that may pass.
+- An attempt that ends before its first step measured nothing: it failed for a reason that may
+  pass.
 - Sets and restores the power limit of a run that has one.
 - Prints a line at the start, one every few seconds, and one at the end of an attempt without a
   result; run_lines.py prints the end of attempts with one, from the record.

@@ -37,8 +37,8 @@ def start(command: Sequence[str], log: Path, messages: Path) -> subprocess.Popen
 def end(trainer: subprocess.Popen[bytes], log: Path) -> None:
     """End the trainer and every process that it started.
 
-    mpirun gives each rank its own process group, horovodrun its own session, and both may end before
-    their ranks.
+    mpirun gives each rank its own process group, horovodrun its own session, and both may end
+    before their ranks.
     """
     known = _remaining_processes(trainer, log)
     for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
