@@ -122,10 +122,10 @@ def _memory(report, precision, run, before):
         report.expect(allocated <= used, "more is allocated than NVML says is used")
     if reserved:
         report.expect(allocated <= reserved, "more is allocated than reserved")
-        overlapping = used - reserved
-        report.number(f"{precision}: memory beside the allocator", overlapping / 2**30, "GiB")
+        outside_bytes = used - reserved
+        report.number(f"{precision}: memory beside the allocator", outside_bytes / 2**30, "GiB")
         report.expect(
-            -5e8 < overlapping < CONTEXT_BYTES, f"NVML has {overlapping / 1e9:.1f} GB more"
+            -5e8 < outside_bytes < CONTEXT_BYTES, f"NVML has {outside_bytes / 1e9:.1f} GB more"
         )
 
 
@@ -247,15 +247,15 @@ def photographs_in(folder, count):
         shards = []
         for shard in range(SHARDS):
             name = f"{split}-{shard:05d}-of-{SHARDS:05d}"
-            fields = range(records * shard // SHARDS, records * (shard + 1) // SHARDS)
+            indices = range(records * shard // SHARDS, records * (shard + 1) // SHARDS)
             features = [
                 {"image/encoded": encoded[n % 16], "image/class/label": [1 + n % 1000]}
-                for n in fields
+                for n in indices
             ]
-            written = b"".join(tfrecord.record(tfrecord.example(one)) for one in features)
+            written = b"".join(tfrecord.record(tfrecord.example(values)) for values in features)
             (folder / name).write_bytes(written)
             shards.append(
-                {"file": name, "records": len(fields), "bytes": len(written), "sha256": None}
+                {"file": name, "records": len(indices), "bytes": len(written), "sha256": None}
             )
         splits[split] = {"records": records, "shards": shards}
     reader = {"encoding": "jpeg", "classes": 1000, "first_label": 1, "augmentation": "crop_flip"}
