@@ -109,7 +109,7 @@ def mpirun(monkeypatch):
         pytest.skip("no mpirun: workflow_scripts/make_environment.py envs/train --extra horovod")
     monkeypatch.setenv("PATH", str(environment / "bin"), prepend=os.pathsep)
     launcher = plugins.load("launchers", "mpirun")
-    for name, value in launcher.own_variables(environment).items():
+    for name, value in launcher.library_variables(environment).items():
         monkeypatch.setenv(name, value)
 
 
