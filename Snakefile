@@ -1,7 +1,7 @@
 """dlbench: from datasets to figures, every combination trained once.
 
-Targets: all (the default), data, images, batches, runs, tables, figures; report, archive, baselines
-and tensorboard, no part of all.
+Targets: all (the default), data, images, batches, runs, tables, figures; and report, archive,
+baselines and tensorboard, which are not part of all.
 """
 
 from snakemake.utils import min_version
@@ -43,7 +43,7 @@ onstart:
     trainer_environments.write_choices(PLAN.with_tries)
 
 
-# Within a job, where Snakemake is started again, these do nothing.
+# These do nothing in jobs, in which Snakemake is started again.
 onsuccess:
     if STARTED.is_main:
         recorded.settle()

@@ -1,7 +1,7 @@
-"""What the other files here share: the study with its runs, and how our commands begin.
+"""What the other rule files share: the study, the plan, and the beginning of shell commands.
 
-Needs the config. Makes STUDY, PLAN (its runs, and what is to be done) and JOBS (what a scheduler is
-asked for).
+Needs the config. Makes STUDY, PLAN (its runs, and what is to be done) and JOBS (the jobs of a
+scheduler).
 """
 
 import os
@@ -17,19 +17,19 @@ from dlbench.study import trainer_environments
 
 
 def escaped(text):
-    """Text of a shell command in which Snakemake finds no variables."""
+    """Text of a shell command with braces escaped, so that Snakemake formats nothing in it."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
 def program(name, python="python", start=None):
-    """The beginning of a shell command that starts a program of ours."""
+    """The beginning of a shell command that starts one of dlbench's programs."""
     return f"{start or START}{python} {PROGRAMS}/{name}"
 
 
-# Our shell commands begin with this: `python` in them is the one that runs Snakemake, or that of
-# the rule's conda environment where Snakemake activates it. No shell.prefix, which is of all rules;
-# Snakemake's own is said again, for where there is another: without it the exit code of what is
-# piped to tee would be lost. Snakemake formats it.
+# All shell commands start with this. `python` is the one that runs Snakemake, or that of the rule's
+# conda environment if Snakemake activates it. shell.prefix() is not used, since it would change the
+# rules of other workflows too. `set -euo pipefail` is repeated in case another prefix replaced it:
+# without it the exit code of commands that are piped to tee would be lost.
 STRICT = "set -euo pipefail; "
 OUR_PYTHON = (
     f"export PATH={escaped(shlex.quote(str(Path(sys.executable).parent)))}:$PATH; "
@@ -37,7 +37,7 @@ OUR_PYTHON = (
 START = STRICT if STARTED.uses_conda else STRICT + OUR_PYTHON
 PROGRAMS = escaped(shlex.quote(str(own_code.project_path("workflow_scripts"))))
 
-# A start chooses what it repeats of finished runs; its jobs must know the same runs.
+# A start chooses the sentinels; its jobs must plan the same ones.
 try:
     if STARTED.is_main:
         planning.check_folders(writes=not STARTED.is_dry_run)
@@ -51,17 +51,17 @@ except KeyboardInterrupt:
     sys.exit("interrupted: nothing was started")
 STUDY = PLAN.study
 JOBS = submitting.Submitting(PLAN)
-# For the program by which our profiles submit jobs: where it is, and of which start they are.
+# For cluster_job.py, by which the profiles submit jobs: its location, and the id of this start.
 os.environ.update(DLBENCH_HOME=str(own_code.PROJECT), DLBENCH_PYTHON=sys.executable)
 if PLAN.new_session:
     os.environ.update(DLBENCH_START=PLAN.new_session["id"])
-# For the container directive, whose arguments are the same for all rules.
+# For the container directive, whose command-line arguments are the same for all rules.
 os.environ.update(PLAN.directive_environment)
 if not (STARTED.submits and STARTED.is_main):
-    # Command lines have numbers for them. Schedulers, which may keep the environment of what submits
-    # jobs, get none: within a job the config is read again.
+    # The secrets of commands, for which command lines have numbers. They are not set where jobs are
+    # submitted, since schedulers may store that environment: each job reads the config again.
     os.environ.update(STUDY.commands.variables)
-# Above that of every run: what runs need is made before the first of them is timed.
+# Above the priority of every run: what runs need is made before the first of them is timed.
 PREPARATION = 10**9
 if STARTED.is_main and not STARTED.limits_bench:
     sys.exit(

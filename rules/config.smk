@@ -1,11 +1,11 @@
-"""Where our own files lie; and that the config can be read, before Snakemake reads it.
+"""Find dlbench's own files, and check the config files before Snakemake reads them.
 
-Another workflow may use this one as a module (docs/module.md): the working directory is then its
-own, and so are config.yaml there and the files given with --configfile.
+Another workflow may use this one as a module (docs/module.md). The working directory, its
+config.yaml and the files given with --configfile are then those of that workflow.
 
-Snakemake names neither file nor line of what is no YAML, and of a key that is twice in a mapping
-takes the last one without a word. A file given with --configfile has been read by then: what is
-twice in it is found here, what is no YAML in it was named by Snakemake.
+Snakemake reports invalid YAML without file and line, and silently takes the last value of a key
+that occurs twice. It has read the files of --configfile before this check, so only duplicate keys
+in them are found here.
 """
 
 import os
@@ -18,9 +18,10 @@ from snakemake.sourcecache import HostingProviderFile, LocalGitFile, LocalSource
 
 
 def own_folder(rules):
-    """The folder of this workflow, given that of its rules.
+    """The folder of this workflow, given the folder of its rules.
 
-    Of a repository Snakemake reads file by file; our programs need theirs side by side, in a clone.
+    Snakemake reads a remote repository file by file. dlbench's programs need all files, so the
+    repository is cloned.
     """
     if isinstance(rules, LocalSourceFile):
         return Path(rules).parent

@@ -1,4 +1,4 @@
-"""The functions that rules refer to: what they need, and the words of their commands.
+"""The functions of rules: inputs, params and resources.
 
 Needs common.smk: the plan.
 """
@@ -13,10 +13,10 @@ from dlbench.plan import baselines, plan, run_command
 
 
 def once(function):
-    """A function that acts at its first call for a plan.
+    """A decorator: the function runs at its first call for a plan only.
 
-    Where a workflow around us takes rules singly (by `use`), these files are read again for each of
-    them; the plan stays the same.
+    If another workflow takes single rules (by `use rule`), Snakemake reads these files again for
+    each of them; the plan stays the same.
     """
 
     def act():
@@ -35,7 +35,7 @@ def scheduler():
 
 @once
 def report_plan():
-    """Print what is to be done, and why; as the first of the functions of rules that is called."""
+    """Print what is to be done, and why. The first function of a rule to be called does this."""
     train_forced_runs()
     if STARTED.is_main:
         lines = [*PLAN.summary_lines, *replaced_tables.lines(STUDY.name)]
@@ -45,7 +45,7 @@ def report_plan():
 
 
 def train_forced_runs():
-    """Have runs trained again that the command line names, or that it has with all else."""
+    """Have runs trained again that --forcerun, --force or --forceall asks for."""
     is_all = STARTED.forces_all or STARTED.forces_rule(rules.train)
     PLAN.train_again(
         run_id
@@ -56,7 +56,7 @@ def train_forced_runs():
 
 @once
 def check_cluster():
-    """Before the first job is submitted, check that the scheduler would accept all."""
+    """Check that the scheduler would accept all jobs, before the first is submitted."""
     if not STARTED.is_main or STARTED.executor is None:
         return
     try:
@@ -66,25 +66,25 @@ def check_cluster():
 
 
 def profile_value(rule, resource):
-    """The value that the profile gives a resource of a rule of ours."""
+    """The value that the profile gives a resource of one of dlbench's rules."""
     return STARTED.resource(getattr(rules, rule), resource)
 
 
 def session_files(wildcards):
-    """The file of the session that starts, for which its runs wait; none where nothing is to do."""
+    """[The file of the session], if this start begins one, else []: all runs wait for it."""
     report_plan()
     return PLAN.session_files.file if PLAN.session_files.starts else []
 
 
 def session_done(wildcards):
-    """What says that all runs of the last session have their records."""
+    """[The file that exists once all runs of the last session have records]."""
     report_plan()
     check_cluster()
     return PLAN.session_files.done
 
 
 def remade(template):
-    """An input function: the list of what is made again that has a file, or none."""
+    """An input function: [the list of remade files that has a path], or []."""
 
     def lists(wildcards):
         report_plan()
@@ -94,13 +94,13 @@ def remade(template):
 
 
 def list_of_remade(wildcards):
-    """The list of what is made again in this start, where there is something."""
+    """[The list of files that this start makes again], or []."""
     report_plan()
     return PLAN.session_files.remade_list
 
 
 def search_inputs(wildcards):
-    """What the search for a largest batch needs; nothing where it is skipped."""
+    """The inputs of the search for a largest batch; none if it is skipped."""
     report_plan()
     check_cluster()
     search, why_not = PLAN.searches[wildcards.search]
@@ -108,12 +108,12 @@ def search_inputs(wildcards):
 
 
 def searched_run(wildcards):
-    """The run that a search tries with the least batch."""
+    """The run with which a search tries the smallest batch."""
     return PLAN.searches[wildcards.search][0].run
 
 
 def find_batch_arguments(wildcards, output):
-    """What follows find_batch.py and its files, quoted for the shell."""
+    """The arguments of find_batch.py after its files, quoted for the shell."""
     memory_mb = STUDY.site["memory_mb_per_node"]
     if STARTED.submits:
         memory_mb = JOBS.memory_mb(wildcards.search)
@@ -123,9 +123,9 @@ def find_batch_arguments(wildcards, output):
 
 
 def training_inputs(wildcards):
-    """What a run waits for.
+    """The inputs of a run.
 
-    Of one that is done: what it waited for when it was trained, however new that is now.
+    A finished run has the inputs with which it was trained, as ancient: their dates do not matter.
     """
     report_plan()
     check_cluster()
@@ -137,10 +137,10 @@ def training_inputs(wildcards):
 
 
 def run_records(wildcards):
-    """The records that are to be made; all of them for those who ask for what is done, too.
+    """The records to be made; all records if finished runs are requested too.
 
-    To look at ten thousand jobs that are done takes Snakemake several times what their records
-    take us.
+    Snakemake needs several times as long for ten thousand finished jobs as reading their records
+    takes.
     """
     for search_id in PLAN.searches:
         checkpoints.find_batch.get(search=search_id)
@@ -151,7 +151,7 @@ def run_records(wildcards):
 
 
 def plan_found_batches():
-    """Plan the runs whose batches were found in this start."""
+    """Add the runs whose batches this start has found to the plan."""
     try:
         planning.plan_found_batches(config, PLAN)
     except Error as error:
@@ -163,17 +163,17 @@ def plan_found_batches():
 
 
 def environments_and_images(wildcards):
-    """What says that they are there."""
+    """The stamp files of all environments and images."""
     return PLAN.environments
 
 
 def start_run_arguments(wildcards, output):
-    """What follows start_run.py and its files, quoted for the shell."""
+    """The arguments of start_run.py after its files, quoted for the shell."""
     return run_command.StartRunArguments(PLAN, wildcards.run_id)
 
 
 def directive_image(wildcards):
-    """What the container directive enters for a run."""
+    """The image that the container directive enters for a run, or None."""
     return PLAN.directive_image(wildcards.run_id)
 
 
@@ -183,7 +183,7 @@ def training_priority(wildcards):
 
 
 def attempt_of_job(wildcards, attempt):
-    """How often a run was tried in this start, this time included."""
+    """The number of this attempt, from 1."""
     return attempt
 
 
@@ -199,41 +199,41 @@ def measured_baselines(wildcards):
 
 
 def baseline_inputs(wildcards):
-    """What a baseline needs."""
+    """The inputs of a baseline."""
     return baselines.inputs(PLAN, wildcards.baseline)
 
 
 def baseline_run(wildcards):
-    """A run that would be started as a baseline is."""
+    """A run that is started as a baseline is."""
     return baselines.find(PLAN, wildcards.baseline).run
 
 
 def baseline_arguments(wildcards, output):
-    """What follows start_baseline.py and its files, quoted for the shell."""
+    """The arguments of start_baseline.py after its files, quoted for the shell."""
     return baselines.arguments(PLAN, wildcards.baseline, str(output))
 
 
 def figure_tables(wildcards):
-    """The tables that a figure is drawn from."""
+    """The tables from which a figure is drawn."""
     with_baselines = baselines.for_figure(wildcards.figure, STUDY.figures)
     alone = baselines.is_alone(wildcards.figure)
     return [*with_baselines, *(() if alone else rules.collect_runs.output)]
 
 
 def bundle(wildcards):
-    """The job that a run shares with others like it."""
+    """The group of runs that share a job with this one, or None."""
     return JOBS.bundle(wildcards.run_id)
 
 
 def records_of_bundle(wildcards):
-    """The records of the runs that share a job."""
+    """The records of a group of runs that share a job."""
     return [
         f"results/runs/{run_id}/run.json" for run_id in JOBS.bundled(wildcards.bundle)
     ]
 
 
 def ends_of_bundles(wildcards):
-    """What joins the runs of each bundle into one job; none where nothing is submitted."""
+    """The files that connect the runs of each bundle into one job; none if nothing is submitted."""
     if not (STARTED.is_main and STARTED.submits and PLAN.session):
         return []
     session_id = PLAN.session["id"]

@@ -21,7 +21,7 @@ rule tables:
 rule list_records:
     """The digests of all records, one file that stands for them in what follows.
 
-    Snakemake remembers the inputs of a rule once for each of its outputs, and there are many tables.
+    Snakemake stores the inputs of a rule once for each output, and there are many tables.
     """
     input:
         session_done,
@@ -33,7 +33,7 @@ rule list_records:
     conda:
         "../envs/workflow.yaml"
     shell:
-        # Not the records as arguments: a large study's would be too long.
+        # The records are no arguments: in a large study they would be too long.
         START
         + "find results/runs -mindepth 2 -maxdepth 2 -name run.json -print0 | LC_ALL=C sort -z"
         " | xargs -0 sha256sum >{output:q} 2>{log:q}"

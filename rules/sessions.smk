@@ -1,8 +1,9 @@
-"""The session of a start that has something to do: each start that trains is one.
+"""The session of a start: each start that trains is one.
 
-Makes results/sessions/{session}.json, for which its runs wait; {session}.done once all of them have
-their records, and {session}.{bundle}.done for those that shared a job of a scheduler; and {session}.remade.json, which lists what stands from before and is made again.
-A session is new at each start, so that Snakemake makes again what has its files as inputs.
+Makes results/sessions/{session}.json, for which all runs wait; {session}.done once all runs have
+their records; {session}.{bundle}.done for runs that share a job of a scheduler; and
+{session}.remade.json, the list of existing files that are made again.
+Each start has a new session, so Snakemake makes again what has the session's files as inputs.
 """
 
 import json

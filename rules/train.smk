@@ -1,13 +1,12 @@
 """Train each combination once; keep its event log and its record.
 
-Where the config asks for the largest batch, that is found first: results/batches/{search}/. It gives
-runs, so that it is a checkpoint.
+If the config asks for the largest batch, a search finds it first (results/batches/{search}/). The
+runs depend on its result, so its rule is a checkpoint.
 
 Needs the trainer's environment and the dataset's manifest. Makes
-results/runs/{run_id}/train.jsonl, other ranks' logs beside it, and run.json.
-A run that this machine cannot do is recorded as skipped where Snakemake runs. A run whose record
-stands is no job unless it is asked for by its name or by force: nothing but its
-record decides.
+results/runs/{run_id}/train.jsonl, the logs of other ranks beside it, and run.json.
+Runs that this machine cannot do are recorded as skipped, on the machine of Snakemake. A run with a
+valid record is no job unless it is requested by name or forced: only the record decides.
 """
 
 
@@ -34,7 +33,7 @@ checkpoint find_batch:
         "results/batches/{search}/found.json",
     log:
         "results/logs/find_batch/{search}.log",
-    # What was tried stands, so that a search that was ended goes on.
+    # Finished tries are kept, so an interrupted search continues.
     retries: 1
     conda:
         "../envs/workflow.yaml"
@@ -62,7 +61,7 @@ rule train:
     log:
         "results/logs/train/{run_id}.log",
     priority: training_priority
-    # One more, which records what the scheduler did to the last attempt.
+    # One attempt more, which records how the scheduler ended the last one.
     retries: PLAN.tries if STARTED.submits else PLAN.attempts
     group:
         bundle if STARTED.submits else None
@@ -77,7 +76,7 @@ rule train:
     shell:
         program("start_run.py", "exec python", STRICT + OUR_PYTHON)
         + " --log {output.log:q} --messages {log:q}"
-        # On a cluster an attempt is a job, with the time of one; here it needs no new one.
+        # On a cluster each attempt is a job with its own time limit; here one job makes them all.
         + ("" if STARTED.submits else " --repeat-here")
         + " --attempt {resources.attempt} {params}"
 

@@ -1,4 +1,4 @@
-"""docs/adding.md: every file that the page has does what it says, in a copy of the project.
+"""docs/adding.md: every file on the page works as the page says, in a copy of the project.
 
 Training with them is tested in tests/workflow/test_adding.py.
 """

@@ -1,4 +1,4 @@
-"""docs/adding.md: a field and a column that are added in a copy of the project as the page says."""
+"""docs/adding.md: a field and a column can be added as the page says, in a copy of the project."""
 
 import shutil
 

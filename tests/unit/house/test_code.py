@@ -1,4 +1,4 @@
-"""code: which files a program executes, and digests that follow their content."""
+"""own_code: which files a program executes, and the digests of these files."""
 
 import ast
 import dataclasses
@@ -207,7 +207,7 @@ def test_the_files_are_named_as_the_workflow_sees_them_and_exist():
 
 
 def at_import(tree):
-    """The packages that a file imports as soon as it is imported itself."""
+    """The packages that a file imports at module level."""
     for node in tree.body:
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)

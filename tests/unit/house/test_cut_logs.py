@@ -1,4 +1,4 @@
-"""Logs that were cut at any byte, and what else may be wrong with them: none is believed."""
+"""Logs that are truncated at any byte, or damaged otherwise, are no results."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ def here(tmp_path, monkeypatch):
 
 
 def read_again(run, log):
-    """What the workflow would do: read the log where that is all it takes."""
+    """Do what the workflow does: parse the log if that is enough. Returns the record or None."""
     state, _ = judgement.state(run)
     if state is State.UNREAD:
         parse_run.parse(run, log, log.with_name("run.json"))
@@ -68,7 +68,7 @@ def test_a_run_that_failed_is_read_again_though_a_rank_ended_without_a_word(here
 
 
 @pytest.mark.parametrize(
-    ("line", "why"),
+    ("line", "message"),
     [
         (b"[" * 100_000 + b"]" * 100_000, "RecursionError"),
         (b'{"event": "step", "loss": "' + b"9" * event_log.MOST_LINE_BYTES + b'"}', "longer than"),
@@ -77,12 +77,12 @@ def test_a_run_that_failed_is_read_again_though_a_rank_ended_without_a_word(here
     ],
     ids=["deep", "long", "half", "zeros"],
 )
-def test_a_line_that_is_no_event_is_named_and_the_run_trained_again(here, line, why):
+def test_a_line_that_is_no_event_is_named_and_the_run_trained_again(here, line, message):
     log = log_of(ONE)
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join([*lines[:2], line + b"\n", *lines[2:]]))
     assert read_again(ONE, log) is None
-    with pytest.raises(LogError, match=f"line 3: .*{why}"):
+    with pytest.raises(LogError, match=f"line 3: .*{message}"):
         list(event_log.read(log))
 
 
@@ -122,7 +122,7 @@ def test_a_record_that_lacks_a_key_is_not_whole(here):
 
 
 @pytest.mark.parametrize(
-    ("kept", "why"),
+    ("numbers", "message"),
     [
         (
             [0, 1, 2, 3, 4, 4, 5, 6, 7],
@@ -135,11 +135,13 @@ def test_a_record_that_lacks_a_key_is_not_whole(here):
     ],
     ids=["a step twice", "a step gone", "the last step gone", "two starts", "no start"],
 )
-def test_a_good_run_is_no_failure_because_lines_of_its_log_are_gone_or_doubled(here, kept, why):
+def test_a_good_run_is_no_failure_because_lines_of_its_log_are_gone_or_doubled(
+    here, numbers, message
+):
     log = log_of(ONE)
     lines = log.read_bytes().splitlines(keepends=True)
-    log.write_bytes(b"".join(lines[number] for number in kept))
+    log.write_bytes(b"".join(lines[number] for number in numbers))
     state, reason = judgement.state(ONE)
-    assert state is State.DAMAGED and why in reason
-    with pytest.raises(LogError, match=why):
+    assert state is State.DAMAGED and message in reason
+    with pytest.raises(LogError, match=message):
         parse_run.parse(ONE, log, log.with_name("run.json"))

@@ -1,4 +1,4 @@
-"""Logs in which anything may be another: none is taken for a result, nobody stumbles over one."""
+"""Logs with any kind of damage: none becomes a result, and none makes a reader fail."""
 
 import contextlib
 import json
@@ -19,8 +19,8 @@ from support.runs.ended_runs import ONE, SHORT, TWO, log_of
 from support.runs.made_runs import SETTINGS
 
 COPIES = Run(**SHORT, copies_per_node=2)
-THEIRS = Run(**SHORT, trainer="theirs")
-RUNS = (ONE, TWO, COPIES, THEIRS)
+EXTERNAL = Run(**SHORT, trainer="theirs")
+RUNS = (ONE, TWO, COPIES, EXTERNAL)
 MACHINE = {
     "event": "machine", "hardware": {"gpus": {"kinds": []}}, "software": {"os": "x"},
     "libraries": {"libc": "2"}, "variables": {"A": "b"}, "unknown": {"x": "y"}, "gathered_s": 0.1,
@@ -56,12 +56,12 @@ def study(tmp_path, monkeypatch):
 
 
 def written(run):
-    """The folder of a run that ended well, with events of all kinds in its logs."""
+    """The folder of a successful run with all kinds of events in its logs."""
     log = log_of(run)
     for path in event_log.rank_paths(log):
         events = [json.loads(line) for line in path.read_bytes().splitlines()]
         events[0] |= LAUNCH if events[0]["event"] == "launch" else {}
-        if run is THEIRS:
+        if run is EXTERNAL:
             events = [*events[:2], MACHINE, *events[2:-1], IMPORTED, events[-1]]
         else:
             events = [*events[:-5], MACHINE, COMPILE, SAMPLE, *events[-5:-1], EVAL, events[-1]]
@@ -70,32 +70,32 @@ def written(run):
     return log.parent
 
 
-def damaged(content, chance):
-    """The bytes of a log of which something is another."""
+def damaged(content, rng):
+    """The content of a log with one random damage."""
     lines = content.splitlines(keepends=True)
-    number, place = chance.randrange(len(lines)), chance.randrange(len(content))
-    kind = chance.randrange(8)
+    number, place = rng.randrange(len(lines)), rng.randrange(len(content))
+    kind = rng.randrange(8)
     if kind == 0:
-        return content[:place] + bytes([chance.randrange(256)]) + content[place + 1 :]
+        return content[:place] + bytes([rng.randrange(256)]) + content[place + 1 :]
     if kind == 1:
-        return content[:place] + content[place + chance.randrange(1, 40) :]
+        return content[:place] + content[place + rng.randrange(1, 40) :]
     if kind == 2:
         return b"".join(lines[:number] + lines[number + 1 :])
     if kind == 3:
-        return b"".join(lines[: number + 1] + lines[chance.randrange(len(lines)) :])
+        return b"".join(lines[: number + 1] + lines[rng.randrange(len(lines)) :])
     if kind == 4:
-        lines.insert(number, chance.choice([b"\n", b"{}\n", b"\0\n", b'{"event": []}\n']))
+        lines.insert(number, rng.choice([b"\n", b"{}\n", b"\0\n", b'{"event": []}\n']))
         return b"".join(lines)
     event = json.loads(lines[number])
     inner = event
     while kind > 5 and (parts := [v for v in inner.values() if isinstance(v, dict) and v]):
-        inner = chance.choice(parts)
-    key = chance.choice([*inner])
+        inner = rng.choice(parts)
+    key = rng.choice([*inner])
     value = inner.pop(key)
-    if kind == 5 and chance.random() < 0.5:
+    if kind == 5 and rng.random() < 0.5:
         inner[key + "x"] = value
     elif kind != 5:
-        inner[key] = chance.choice(JUNK)
+        inner[key] = rng.choice(JUNK)
     lines[number] = f"{json.dumps(event)}\n".encode()
     return b"".join(lines)
 
@@ -104,26 +104,26 @@ def damaged(content, chance):
 def test_whatever_is_damaged_in_a_log_ends_nothing_and_is_no_result_beside_its_record(study, run):
     place = written(run)
     whole = {path.name: path.read_bytes() for path in place.iterdir()}
-    chance = random.Random(17)
+    rng = random.Random(17)
     for number in range(TRIED):
-        name = chance.choice([name for name in whole if name.endswith(".jsonl")])
-        content = damaged(whole[name], chance)
-        for other, kept in whole.items():
-            (place / other).write_bytes(content if other == name else kept)
+        name = rng.choice([name for name in whole if name.endswith(".jsonl")])
+        content = damaged(whole[name], rng)
+        for other, unchanged in whole.items():
+            (place / other).write_bytes(content if other == name else unchanged)
         if content == whole[name]:
             continue
         state, reason = judgement.state(run)
         same_size = len(content) == len(whole[name])
         assert (state is State.CURRENT) is same_size, f"{number}: {state} {reason}"
-        see_all(study, place)
+        check_all_readers(study, place)
         (place / "run.json").unlink()
         state, reason = judgement.state(run)
-        see_all(study, place)
+        check_all_readers(study, place)
         if state is State.UNREAD:
             parse_run.parse(run, place / "train.jsonl", place / "run.json")
             state, reason = judgement.state(run)  # a status may be another one by now
             assert state is State.CURRENT or reason.startswith("was skipped and can be trained now")
-            see_all(study, place)
+            check_all_readers(study, place)
             run_tables.ensure_run_tables(run.id, sha256(place / "train.jsonl"))
             list(run_tables.eval_rows(run.id, place / "train.jsonl"))
         else:
@@ -134,8 +134,8 @@ def test_whatever_is_damaged_in_a_log_ends_nothing_and_is_no_result_beside_its_r
             path.unlink()
 
 
-def see_all(study, place):
-    """Whoever looks at runs finds words for what there is."""
+def check_all_readers(study, place):
+    """Check that the doctor and the status can describe the runs."""
     for problem in doctor_runs.problems(study, content=True):
         assert problem.line()
     assert {stand.run.id for stand in standing.examine(study)} == {run.id for run in study.runs}

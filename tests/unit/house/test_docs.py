@@ -1,4 +1,4 @@
-"""The pages: links lead somewhere, commands and configs work, messages are those of the code."""
+"""The pages of docs: links have targets, commands and configs work, messages occur in the code."""
 
 import ast
 import functools
@@ -173,7 +173,7 @@ def test_every_key_of_the_schema_is_on_the_page_of_the_config():
 
 
 def commands():
-    """(page, words) of each command in the pages, in code blocks and between backticks."""
+    """(page, arguments) of each command in the pages, in code blocks and between backticks."""
     for page in PAGES:
         text = [block.replace("\\\n", " ") for block in blocks(page, "sh", "bash", "console")]
         text = [block.replace("&&\n", "&& ") for block in text]
@@ -181,9 +181,9 @@ def commands():
         lines += re.findall(r"`(uv (?:run|sync) [^`]+)`", prose(page))
         for line in lines:
             for part in re.split(r" && | \| ", line):
-                words = shlex.split(part, comments=True)
-                if words:
-                    yield page, words
+                command = shlex.split(part, comments=True)
+                if command:
+                    yield page, command
 
 
 @functools.cache
@@ -197,19 +197,19 @@ def flags(program):
     return set(re.findall(r"--[\w-]+", finished.stdout))
 
 
-def check_program(words):
-    """A program of ours: it is there, and has the flags."""
-    program, *given = words
+def check_program(command):
+    """Check that a program of ours exists and has the flags."""
+    program, *given = command
     assert (REPOSITORY / program).is_file(), program
     if program.startswith("workflow_scripts/"):
-        own = itertools.takewhile(lambda word: word != "--", given)
-        asked = {word.partition("=")[0] for word in own if word.startswith("--")}
-        assert asked <= flags(program), f"{program}: {asked - flags(program)}"
+        before_dashes = itertools.takewhile(lambda word: word != "--", given)
+        used = {word.partition("=")[0] for word in before_dashes if word.startswith("--")}
+        assert used <= flags(program), f"{program}: {used - flags(program)}"
 
 
-def check_snakemake(words):
-    """Snakemake itself takes the words, targets are rules and files are there."""
-    arguments = get_argument_parser().parse_args(words)
+def check_snakemake(command):
+    """Check that Snakemake accepts the arguments, targets are rules, and files exist."""
+    arguments = get_argument_parser().parse_args(command)
     rules = "\n".join(
         p.read_text() for p in [REPOSITORY / "Snakefile", *REPOSITORY.glob("rules/*")]
     )
@@ -223,33 +223,35 @@ def check_snakemake(words):
         assert name in THEIRS or (REPOSITORY / "profiles" / name / "config.yaml").is_file(), name
 
 
-def check_sync(words):
-    """`uv sync`: the extras are there."""
-    given = dict(itertools.pairwise(words))
+def check_sync(command):
+    """Check that the extras of `uv sync` exist."""
+    given = dict(itertools.pairwise(command))
     if "--extra" not in given:
         return
     project = tomllib.loads(
         (REPOSITORY / given.get("--project", ".") / "pyproject.toml").read_text()
     )
-    assert given["--extra"] in project["project"]["optional-dependencies"], words
+    assert given["--extra"] in project["project"]["optional-dependencies"], command
 
 
-def check_command(words):
-    words = [word for word in words if word != ".uv/bin/uv"] if ".uv/bin/uv" in words else words
-    if words[:4] == ["uv", "run", "--project", "../dlbench"]:  # from a folder beside the clone
-        return check_command([word.removeprefix("../dlbench/") for word in words[4:]])
-    if words[0].endswith("bin/python") and words[1] != "-m":
-        return check_program(words[1:])
-    words = words[2:] if words[0].endswith("bin/python") else words
-    words = words[1:] if words[0] == "uv" else words
-    if words[:2] == ["run", "--project"]:
-        assert (REPOSITORY / words[2] / "uv.lock").is_file(), words
-        assert words[3] == "python" and (REPOSITORY / words[4]).is_file(), words
+def check_command(command):
+    command = (
+        [word for word in command if word != ".uv/bin/uv"] if ".uv/bin/uv" in command else command
+    )
+    if command[:4] == ["uv", "run", "--project", "../dlbench"]:  # from a folder beside the clone
+        return check_command([word.removeprefix("../dlbench/") for word in command[4:]])
+    if command[0].endswith("bin/python") and command[1] != "-m":
+        return check_program(command[1:])
+    command = command[2:] if command[0].endswith("bin/python") else command
+    command = command[1:] if command[0] == "uv" else command
+    if command[:2] == ["run", "--project"]:
+        assert (REPOSITORY / command[2] / "uv.lock").is_file(), command
+        assert command[3] == "python" and (REPOSITORY / command[4]).is_file(), command
         return None
-    words = words[1:] if words[0] == "run" else words
-    while words[0] == "--with" and re.fullmatch(r"[\w-]+==[\d.]+", words[1]):
-        words = words[2:]
-    match words:
+    command = command[1:] if command[0] == "run" else command
+    while command[0] == "--with" and re.fullmatch(r"[\w-]+==[\d.]+", command[1]):
+        command = command[2:]
+    match command:
         case ["snakemake", *rest]:
             check_snakemake(rest)
         case ["python", "-m", module, *_]:
@@ -263,17 +265,17 @@ def check_command(words):
         case ["pre-commit", *_]:
             assert (REPOSITORY / ".pre-commit-config.yaml").is_file()
         case _:
-            assert words[0] in OTHERS, words
+            assert command[0] in OTHERS, command
 
 
 def test_every_command_of_the_pages_is_one():
     found = list(commands())
     assert len(found) > 60
-    for page, words in found:
+    for page, command in found:
         try:
-            check_command(words)
+            check_command(command)
         except (AssertionError, SystemExit) as error:
-            raise AssertionError(f"{named(page)}: {shlex.join(words)}: {error}") from error
+            raise AssertionError(f"{named(page)}: {shlex.join(command)}: {error}") from error
 
 
 def test_a_command_that_is_none_would_be_noticed():
@@ -349,8 +351,8 @@ def test_every_config_of_the_pages_passes_the_schema_when_laid_over_the_default_
 
 @functools.cache
 def texts():
-    """Every text in our code, \\0 where something is filled in, and those of Snakemake's errors."""
-    found = []
+    """All strings in our code and in Snakemake's exceptions, with \\0 for filled-in values."""
+    strings = []
     files = [*REPOSITORY.glob("workflow_scripts/**/*.py"), Path(exceptions.__file__)]
     for file in files:
         tree = ast.parse(file.read_text())
@@ -360,14 +362,14 @@ def texts():
                 continue
             if isinstance(node, ast.JoinedStr):
                 parts = [getattr(part, "value", "") for part in node.values]
-                found.append("".join(p if isinstance(p, str) else "\0" for p in parts))
+                strings.append("".join(p if isinstance(p, str) else "\0" for p in parts))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.append(node.value)
-    return found
+                strings.append(node.value)
+    return strings
 
 
 def occurs(message):
-    """Whether the pieces of a message stand in one text of the code, in their order."""
+    """Whether a string of the code contains the pieces of a message, in their order."""
     pieces = [piece.strip() for piece in message.split("...") if piece.strip()]
     pattern = re.compile(".*?".join(map(re.escape, pieces)), re.DOTALL)
     return any(pattern.search(text) for text in texts())

@@ -1,4 +1,4 @@
-"""Programs that tests fork from a process with their packages are as those that they start."""
+"""Programs that tests fork from a process with their packages behave like those that they start."""
 
 import json
 import os
@@ -40,11 +40,11 @@ print([child.wait() for child in children])
 """
 CHILD = r"""
 import atexit, os, signal, sys
-def say(*words):
-    os.write(1, f"{words}\n".encode())
-say(sys.argv, os.environ["NUMBER"], oct(os.umask(0)), __name__)
-say(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, "decimal" in sys.modules)
-atexit.register(say, "ends")
+def report(*values):
+    os.write(1, f"{values}\n".encode())
+report(sys.argv, os.environ["NUMBER"], oct(os.umask(0)), __name__)
+report(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, "decimal" in sys.modules)
+atexit.register(report, "ends")
 if sys.argv[1] == "0":
     sys.exit("stops")
 if sys.argv[1] == "1":
@@ -54,7 +54,7 @@ if sys.argv[1] == "1":
 
 @pytest.fixture
 def python(monkeypatch, tmp_path):
-    """A Python that no other test has asked for."""
+    """A path of Python that no other test uses."""
     path = tmp_path / "python"
     path.symlink_to(sys.executable)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")

@@ -1,4 +1,4 @@
-"""Pages in a real browser, of a study whose every text is a script: all is shown, nothing runs."""
+"""Pages of a study whose texts are all scripts, in a real browser: texts are shown, none runs."""
 
 import functools
 import json
@@ -24,7 +24,15 @@ EVILS = (
     "{{7*7}} ${7*7} $(x) \\u003cscript\\u003e \u2028 \x7f &lt;b&gt; ``<b>`` *<i>*",
 )
 # Those that say what kind of number a row has; a hostile one is another study.
-KEPT = ("run_id", "status", "timing_source", "mode", "precision", "device_kind", "learning_gate")
+NOT_TEXTS = (
+    "run_id",
+    "status",
+    "timing_source",
+    "mode",
+    "precision",
+    "device_kind",
+    "learning_gate",
+)
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +44,11 @@ def open_page():
 def texts(schema):
     fields = ((f.name, f.type) for f in schema)
     plain = ((n, t.value_type if pa.types.is_dictionary(t) else t) for n, t in fields)
-    return [name for name, kind in plain if pa.types.is_string(kind) and name not in KEPT]
+    return [name for name, kind in plain if pa.types.is_string(kind) and name not in NOT_TEXTS]
 
 
 def hostile(rows, schema, evil, same=()):
-    """The same rows, every text of them hostile, in its own way where it is not in `same`."""
+    """The rows with hostile texts; texts of columns that are not in `same` end with the name."""
     names = texts(schema)
     return [row | {n: evil if n in same else f"{evil}{n}" for n in names} for row in rows]
 
@@ -51,8 +59,8 @@ def report_page(folder, evil):
     rows = hostile(rows, table_columns.RUNS, evil, same=("study",))
     shown = made_tables.write(folder, rows, steps_each=0)
     broken = {"run_id": evil, "combination": evil, "status": "failed", "reason": evil}
-    words = json.dumps({"model": evil})
-    left_out = broken | {"run_id": None, "status": "excluded", "combination": words}
+    combination = json.dumps({"model": evil})
+    left_out = broken | {"run_id": None, "status": "excluded", "combination": combination}
     coverage = [broken, left_out]
     coverage += [row | {"reason": evil} for row in made_tables.plain(shown.coverage)]
     for name in ("comparisons", "speedups"):
@@ -62,8 +70,8 @@ def report_page(folder, evil):
     return made_tables.write_report(folder, shown, coverage)
 
 
-def seen(page):
-    """(title, elements that only a script or we could have made, all text of the page)."""
+def page_content(page):
+    """(title, number of elements that hostile texts would create, text of the page)."""
     return page.run("""
     for (const details of document.querySelectorAll('details')) details.open = true;
     await new Promise((done) => setTimeout(done, 100));
@@ -73,7 +81,7 @@ def seen(page):
 
 @pytest.fixture(scope="module")
 def report_of(tmp_path_factory):
-    """The report page of a text, made once."""
+    """A function that returns the report with a hostile text; each is written once."""
     return functools.cache(lambda evil: report_page(tmp_path_factory.mktemp("report"), evil))
 
 
@@ -81,7 +89,7 @@ def report_of(tmp_path_factory):
 def test_a_report_of_hostile_texts_shows_them_and_runs_none(open_page, evil, report_of):
     path = report_of(evil)
     page = open_page(path)
-    title, elements, text = seen(page)
+    title, elements, text = page_content(page)
     assert title.endswith(": report") and elements == 0
     assert page.complaints == []
     assert page.requests == [path.as_uri()]
@@ -115,7 +123,7 @@ def test_a_comparison_of_hostile_names_shows_them_and_runs_none(open_page, evil,
     )
     path.write_text(made, encoding="utf-8")
     page = open_page(path)
-    title, elements, text = seen(page)
+    title, elements, text = page_content(page)
     assert title != "broken" and elements == 0
     assert page.requests == [path.as_uri()] and page.complaints == []
     assert " ".join(evil.split()) in " ".join(text.split())

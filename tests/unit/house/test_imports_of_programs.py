@@ -1,4 +1,4 @@
-"""What each program says of itself, and imports to start: a module more is time at every start.
+"""The --help of each program, and the modules that it imports, which take time at every start.
 
 A program that answers `--help` has imported what all of its starts import.
 """
@@ -60,8 +60,8 @@ of_each_program = pytest.mark.parametrize(
 
 
 @functools.cache
-def helped(program):
-    """(exit code, what it says, the modules that are imported by then) of a program's --help."""
+def run_help(program):
+    """(exit code, output, imported modules) of a program with --help."""
     finished = subprocess.run(
         [sys.executable, "-c", START, str(PROGRAMS / f"{program}.py")],
         capture_output=True,
@@ -73,7 +73,7 @@ def helped(program):
 
 @of_each_program
 def test_every_program_says_what_it_does(program):
-    code, said, _ = helped(program)
+    code, said, _ = run_help(program)
     assert code == 0
     assert "usage:" in said
     assert len(said.split("\n\n")[1]) > 20
@@ -81,7 +81,7 @@ def test_every_program_says_what_it_does(program):
 
 @of_each_program
 def test_a_program_imports_what_its_start_needs_and_no_more(program):
-    _, _, modules = helped(program)
+    _, _, modules = run_help(program)
     heavy = HEAVY & {name.partition(".")[0] for name in modules}
     surplus = heavy - NEEDED.get(program, set())
     assert not surplus, (

@@ -1,4 +1,4 @@
-"""The raw logs of the KIT talk come out as the talk has them; skipped where they are not."""
+"""The numbers of the KIT talk follow from its raw logs; skipped if these are missing."""
 
 from datetime import datetime, timezone
 

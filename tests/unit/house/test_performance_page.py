@@ -35,7 +35,7 @@ def results(**programs):
 
 
 def rows(text, name):
-    """The rows of a program's table, without its head."""
+    """The rows of a program's table, without the header."""
     section = text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
     return [line for line in section.splitlines() if line.startswith("|")][2:]
 

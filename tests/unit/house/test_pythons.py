@@ -1,4 +1,4 @@
-"""Which Pythons the locked environments can be installed for, by what their lock files offer."""
+"""The versions of Python for which the lock files have all packages."""
 
 import itertools
 

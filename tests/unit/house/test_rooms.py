@@ -1,4 +1,4 @@
-"""The rooms of the library: what import-linter, which holds their floors, cannot see."""
+"""The rooms of the library: rules that import-linter, which checks the floors, cannot check."""
 
 import ast
 import functools

@@ -1,4 +1,4 @@
-"""What others wrote, logs, archives, tables, writes nowhere, runs nothing and fills no memory."""
+"""Logs, archives and tables from others cannot write files, run code or fill the memory."""
 
 import ast
 import gzip
@@ -39,7 +39,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 def calls(source):
-    """(names, call) of each call in a file: a.b.c(x) is called c, and b.c."""
+    """(names, call) of each call in a file; the names of a.b.c(x) are c and b.c."""
     for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call):
             words = ast.unparse(node.func).split(".")
@@ -100,17 +100,14 @@ def read_all(name, path):
         assert imported.status
 
 
-def in_little_memory(call):
-    """What a call comes to in a process of its own, which may grow by so much only.
-
-    A fork, so that it does not import for a second what is here already.
-    """
-    heard, told = FORK.Pipe(duplex=False)
-    process = FORK.Process(target=say_what_it_comes_to, args=(call, told))
+def outcome_in_little_memory(call):
+    """The outcome of a call in a forked process with limited memory, "read" or "refused: ..."."""
+    receiver, sender = FORK.Pipe(duplex=False)
+    process = FORK.Process(target=send_outcome, args=(call, sender))
     process.start()
-    told.close()
+    sender.close()
     try:
-        return heard.recv()
+        return receiver.recv()
     except EOFError:
         process.join()
         raise AssertionError(f"it was ended by {process.exitcode}") from None
@@ -118,18 +115,18 @@ def in_little_memory(call):
         process.join()
 
 
-def say_what_it_comes_to(call, told):
+def send_outcome(call, sender):
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + MORE_ADDRESSES_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     before = most_resident()
     try:
         call()
-        said = "read"
+        outcome = "read"
     except Error as error:
-        said = f"refused: {error}"
+        outcome = f"refused: {error}"
     grown = most_resident() - before
-    told.send(said if grown < MAX_GROWN_BYTES else f"it took {grown} bytes; {said}")
+    sender.send(outcome if grown < MAX_GROWN_BYTES else f"it took {grown} bytes; {outcome}")
 
 
 def most_resident():
@@ -147,7 +144,7 @@ def test_a_log_that_unpacks_to_much_more_than_a_log_does_is_refused(name, tmp_pa
     # Parts that are packed one by one are one file, too.
     more = megabyte * (2 * log_file.ANY_RATIO_BYTES >> 20)
     path.write_bytes(gzip.compress(sample(name)) + more)
-    said = in_little_memory(lambda: read_log(name, path))
+    said = outcome_in_little_memory(lambda: read_log(name, path))
     assert said.startswith("refused: ") and "train.jsonl" in said
 
 
@@ -160,7 +157,7 @@ def test_a_line_without_end_or_depth_is_refused_or_left_out(name, line, tmp_path
     at = content.find(b"\n", len(content) // 2) + 1
     path = tmp_path / "train.jsonl"
     path.write_bytes(content[:at] + line + b"\n" + content[at:])
-    assert in_little_memory(lambda: read_log(name, path)).startswith(("refused: ", "read"))
+    assert outcome_in_little_memory(lambda: read_log(name, path)).startswith(("refused: ", "read"))
 
 
 def test_a_record_that_says_it_is_larger_than_memory_is_refused(tmp_path):
@@ -179,7 +176,7 @@ def test_a_record_that_says_it_is_larger_than_memory_is_refused(tmp_path):
 
 
 def bomb(path, kind, size_bytes=1 << 30):
-    """A small tar.gz whose first header announces a gigabyte, all of which is there."""
+    """A small tar.gz whose first member unpacks to a gigabyte."""
     member = tarfile.TarInfo("x")
     member.type, member.size = kind, size_bytes
     parts = member.tobuf(tarfile.GNU_FORMAT), bytes(1 << 20), bytes(1024)
@@ -200,12 +197,12 @@ def test_a_header_as_large_as_memory_is_refused(kind, tmp_path):
         lambda: archives.small_member(path, "a", 100),
         lambda: oci.unpack(path, tmp_path / "layout"),
     ):
-        said = in_little_memory(call)
+        said = outcome_in_little_memory(call)
         assert said.startswith("refused: ") and "header of 1073741824 bytes" in said
 
 
 def packed(*members):
-    """A tar.gz with members as they are given: (name, content, further fields)."""
+    """A tar.gz with the given members: (name, content, further fields)."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz") as archive:
         for name, data, fields in members:

@@ -1,4 +1,4 @@
-"""Intervals cover what they promise and verdicts err as rarely, in seeded simulated studies.
+"""Coverage of intervals and error rates of verdicts, in seeded simulated studies.
 
 Every study has runs whose logarithms of throughput are normal, as the methods suppose; a heavier
 tail is tried too. Formulas are those of dlbench/analysis/estimates.py, written again for all

@@ -1,4 +1,4 @@
-"""Type hints: which functions must have them; mypy, in CI, sees that they hold."""
+"""Public functions have type hints; mypy, in CI, checks them."""
 
 import ast
 
@@ -11,7 +11,7 @@ ROOMS = sorted(path.name for path in LIBRARY.iterdir() if (path / "__init__.py")
 
 
 def public_functions(tree):
-    """The functions of a file that others may call: its own, and the methods of its classes."""
+    """The public functions of a file, and the public methods of its public classes."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             yield from (part for part in node.body if isinstance(part, ast.FunctionDef))

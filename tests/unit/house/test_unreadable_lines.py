@@ -1,4 +1,4 @@
-"""Lines of a log that nobody can read: the supervisor goes on, and says what it still can."""
+"""Unreadable lines in a log: the supervisor goes on and reports what it can read."""
 
 import json
 
@@ -37,8 +37,8 @@ UNREADABLE = [
 ]
 
 
-def looked_at(log):
-    """Everything that the supervisor asks of a log."""
+def read_progress(log):
+    """All values that the supervisor reads from a log."""
     return progress.describe(log), progress.duration_s(log), supervisor._end_of_ranks(log)
 
 
@@ -46,8 +46,8 @@ def looked_at(log):
 def test_progress_is_that_of_the_lines_that_can_be_read(tmp_path, line):
     log = tmp_path / "train.jsonl"
     log.write_bytes(b"".join([*LINES[:3], line]))
-    words, duration_s, end = looked_at(log)
-    assert words == "step 1/9, loss 2, 16 images/s"
+    text, duration_s, end = read_progress(log)
+    assert text == "step 1/9, loss 2, 16 images/s"
     assert (duration_s, end) == (None, None)
 
 
@@ -60,7 +60,7 @@ def test_no_change_of_some_bytes_is_an_error(tmp_path_factory, number, place, in
     lines[number] = line[:place] + inserted + line[place + lost :]
     log = tmp_path_factory.mktemp("log") / "train.jsonl"
     log.write_bytes(b"".join(lines))
-    looked_at(log)
+    read_progress(log)
 
 
 @given(
@@ -85,7 +85,7 @@ def test_no_field_of_another_kind_is_an_error(tmp_path_factory, number, field, v
     lines[number] = json.dumps(json.loads(lines[number]) | {field: value}).encode() + b"\n"
     log = tmp_path_factory.mktemp("log") / "train.jsonl"
     log.write_bytes(b"".join(lines))
-    looked_at(log)
+    read_progress(log)
 
 
 @pytest.mark.usefixtures("impatient")

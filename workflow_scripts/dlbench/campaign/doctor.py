@@ -33,9 +33,9 @@ def examine(
     """Look at the results in the current folder.
 
     Args:
-        study: the Study whose runs are looked at; None: all runs in the results.
+        study: the Study whose runs are examined; None: all runs in the results.
         content: also read shards, logs and records whole and compare their digests and numbers.
-        unknown: also name runs that are not the study's.
+        unknown: also report runs that are not part of the study.
 
     Returns:
         Problems around the runs first, then those of runs.

@@ -8,7 +8,7 @@ from dlbench.study import batch_searches
 
 
 def problems() -> Iterator[Problem]:
-    """Yield a Problem for each file of a search that says neither a batch nor why there is none."""
+    """Yield a Problem for each found.json with neither a batch nor a reason that there is none."""
     for path in sorted(batch_searches.FOLDER.glob(f"*/{batch_searches.RESULT_FILE}")):
         if batch_searches.read_result(path.parent.name) is None:
             yield Problem(

@@ -17,11 +17,13 @@ STARTED = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong.
+    """A problem and its repair.
 
     Attributes:
         where: a path relative to the folder of the workflow.
-        repair: what to do, or what --repair does if there is `repair_action`.
+        what: what is wrong.
+        why: why that matters.
+        repair: what to do, or what --repair does if there is a `repair_action`.
         repair_action: repairs it; None if only a person can.
     """
 
@@ -46,7 +48,7 @@ class Problem:
 
 
 def put_aside(path: str | Path) -> Path:
-    """Move a file or folder into results/aside, where it keeps its path. Returns its new path."""
+    """Move a file or folder to its path within results/aside. Returns the new path."""
     path = Path(path)
     target = run_record.RESULTS / ASIDE / STARTED / str(path).lstrip("/").replace("..", "_")
     while os.path.lexists(target):

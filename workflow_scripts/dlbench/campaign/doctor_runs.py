@@ -96,7 +96,7 @@ def _problems(place, hang_limit_s, content):
 
 
 def _of_sentinel(place, content):
-    """The Problem of a sentinel. Unfinished ones are none, since no sentinel is trained again."""
+    """The Problem of a sentinel. Unfinished ones are no problem: sentinels are never repeated."""
     path = place / "run.json"
     if not path.exists():
         return
@@ -127,7 +127,7 @@ def _reason_of(error, path):
 
 
 def _without_record(place, log, path, why):
-    """The Problem of a run without a record that is believed; its log says what can be done."""
+    """The Problem of a run without a valid record; its log decides what can be done."""
     if not log.exists():
         if path.exists():
             yield Problem(
@@ -183,7 +183,7 @@ def _without_record(place, log, path, why):
 
 
 def _log_state(place, log):
-    """(state, damage): whole, open (it stops without an end), foreign, newer, or damaged."""
+    """(state, damage). States: whole, open (no run_end), foreign, newer, damaged."""
     start, made_from = {}, None
     try:
         for path in event_log.rank_paths(log):
@@ -201,7 +201,7 @@ def _log_state(place, log):
     if not made_from:
         return "damaged", "what the run was made from is not in it"
     if not start:
-        return "whole", ""  # it was refused before the trainer's first words
+        return "whole", ""  # the run was refused before the trainer started
     try:
         run = Run.from_spec(start["spec"])
     except Error as error:
@@ -213,7 +213,7 @@ def _log_state(place, log):
 
 
 def _reread_action(place):
-    """A function that makes a run's record from its log; None where its log has not what it is."""
+    """A function that makes a run's record from its log; None if the log does not have the run."""
     try:
         events = event_log.read(place / "train.jsonl")
         run = next(Run.from_spec(e["spec"]) for e in events if e["event"] == "run_start")
@@ -231,7 +231,7 @@ def _reread_action(place):
 
 
 def _open_attempt(place, log, open_log):
-    """An attempt that was killed with its supervisor, before or after its end."""
+    """The Problem of an attempt that was killed with its supervisor, before or after its end."""
     if not log.exists() and event_log.final_run_end(open_log):
         return Problem(
             "interrupted",
@@ -261,7 +261,7 @@ def _open_attempt(place, log, open_log):
 
 
 def _changed_files(place, what, consequence):
-    """The record is sound, but the log has changed since: neither is known to be right."""
+    """The Problem of a valid record whose log has changed since: neither can be trusted."""
     return Problem(
         "run",
         str(place),
@@ -279,7 +279,7 @@ def _forget(place):
 
 
 def _differs_from_log(place, record):
-    """Names of what a record says otherwise than its log, "" where they agree."""
+    """Names of the values in which a record differs from its log; "" if they agree."""
     try:
         return ", ".join(
             name for name, _, _ in rereading.differences(record, place / "train.jsonl")
@@ -310,7 +310,7 @@ def _tables(place, record, content):
 
 
 def _dates(log, content):
-    """Dates that cannot be: the clock of the machine was set while, or before, it trained."""
+    """The Problem of impossible dates: the machine's clock was set during or before the run."""
     clock = (
         "throughput and step times come from a clock that is never set; dates, start_s, "
         "import_s and costs are off"
@@ -341,7 +341,7 @@ def _dates(log, content):
 
 
 def _dated(log, content):
-    """(event, date) in the order of the log: of its head and its end, or of all with `content`."""
+    """Yield (event, date) in order: of the head and end of a log; with `content` of all of it."""
     events = []
     with contextlib.suppress(OSError, event_fields.LogError):
         for event in event_log.read(log):
@@ -364,7 +364,7 @@ def _commit(log):
 
 @functools.cache
 def _committed(commit):
-    """The date of a commit, None where it is not known here."""
+    """The date of a commit; None if it is unknown here."""
     if not isinstance(commit, str) or not commit.isalnum():
         return None
     with contextlib.suppress(OSError, ValueError):

@@ -1,7 +1,7 @@
 """What is wrong around the runs: disk, permissions, locks, processes, data and images.
 
-Processes are known of this machine only. On a file system that other machines share a workflow may
-be at work elsewhere, so nothing is repaired that it may use: the Problem says what to do.
+Only processes of this machine are visible. On a shared file system a workflow may be running on
+another machine, so nothing is repaired that it may use: the Problem says what to do.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from dlbench.records import run_record
 
 MIN_FREE_BYTES = 1 << 30
 MIN_FREE_FILES = 1000
-OLD_S = 3600.0  # a temporary folder that was not touched for so long has no owner
+OLD_S = 3600.0  # a temporary folder that has not changed for so long has no owner
 SHARED = re.compile(r"nfs|lustre|gpfs|beegfs|ceph|cifs|smb|afs|9p|fuse|pvfs|glusterfs|panfs|wekafs")
 PART = re.compile(r"\..+\.(\d+)\.part")  # of files.atomic_write
 TRAINERS = ("start_run.py", "train.py", "train_external.py", "start_processes.py")
@@ -73,7 +73,7 @@ def _disk(results):
 
 
 def _permissions(results):
-    """Where the group may read (or write) the results, it may do so everywhere below."""
+    """If the group may read (or write) the results folder, it must be able to everywhere in it."""
     wanted = results.stat().st_mode & (stat.S_IRGRP | stat.S_IWGRP)
     closed = []
     for root, folders, files in os.walk(results):
@@ -97,12 +97,12 @@ def _permissions(results):
 
 
 def _is_tree(path):
-    """Whether a folder is that of an image, whose files keep the permissions that they have."""
+    """Whether a folder is an image's tree, whose permissions are left alone."""
     return path.parent.parent.name == "images" and path.parent.parent.parent == run_record.RESULTS
 
 
 def _lacking(mode, wanted):
-    """The bits that the group should have and has not; of files, to read only."""
+    """The permission bits that the group lacks; for files only those to read."""
     if stat.S_ISDIR(mode):
         needed = wanted | (stat.S_IXGRP if wanted & stat.S_IRGRP else 0)
     else:
@@ -116,7 +116,7 @@ def _open_up(closed, wanted):
 
 
 def _shared(path):
-    """Whether a path is on a file system that other machines may write, too."""
+    """Whether a path is on a file system that other machines may also write."""
     here = os.path.realpath(path)
     best, kind = "", ""
     with contextlib.suppress(OSError):
@@ -130,7 +130,7 @@ def _shared(path):
 
 
 def _locks():
-    """Snakemake's lock of a workflow that is gone."""
+    """The Problem of Snakemake's lock by a workflow that is gone."""
     locks = snakemake_files.locks()
     if not locks:
         return
@@ -156,7 +156,7 @@ def _all_aside(paths):
 
 
 def _markers():
-    """Files that Snakemake takes for half written, though their run's record stands."""
+    """Problems of files that Snakemake marked as incomplete."""
     for marker, name in snakemake_files.marks():
         path = Path(name or "")
         if not name or not path.exists():
@@ -178,7 +178,7 @@ def _markers():
 
 
 def _orphans():
-    """Trainers of this folder whose workflow is gone."""
+    """Problems of trainers in this folder whose workflow is gone."""
     here = os.path.realpath(".")
     processes = {pid: others for pid, *others in snakemake_files.processes()}
     for pid, (command, cwd, parent) in sorted(processes.items()):
@@ -186,7 +186,7 @@ def _orphans():
         if cwd != here or not program:
             continue
         if parent in processes and processes[parent][1] == here and _program(processes[parent][0]):
-            continue  # the one above it is named
+            continue  # its parent is reported
         yield Problem(
             "process",
             f"process {pid}",
@@ -201,7 +201,7 @@ def _program(command):
 
 
 def _problems_of_parts(results):
-    """What a write that was killed left behind."""
+    """Problems of partial files that a killed write left."""
     for path in _partial_files(results):
         yield Problem(
             "left over",
@@ -252,14 +252,14 @@ def _of_data(place, adopted, where):
 
 
 def _remake_shard(place, where):
-    """Have a dataset converted again, and the shard that differs written again."""
+    """Move a shard and the manifest aside, so that the dataset is converted again."""
     for path in (Path(where), place / "manifest.json"):
         if path.is_file() and path.parent == place:
             put_aside(path)
 
 
 def _images():
-    """Images, or forms of them, whose files are gone."""
+    """Problems of images, or their forms, whose files are missing."""
     for path in sorted((run_record.RESULTS / "images").glob("*/*.json")):
         content = common_files.read_json(path)
         key = "path" if path.name == "image.json" else "prepared"
@@ -281,5 +281,5 @@ def _images():
 
 
 def _is_path(file):
-    """Whether it is a file or folder, and not a name that an engine keeps."""
+    """Whether a text is a path, and not the name of an image in an engine's store."""
     return os.path.isabs(file) or Path(file).is_relative_to(trainer_image.IMAGES)

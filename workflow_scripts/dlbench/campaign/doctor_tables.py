@@ -1,4 +1,4 @@
-"""Tables of the study, of machines and of imports that are not what was written."""
+"""Damaged tables: of the study, of machines and of imports."""
 
 import functools
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from dlbench.tables import parquet_files, table_names
 
 
 def problems(content: bool = False) -> Iterator[Problem]:
-    """Yield a Problem for each damaged table; those of imports, which may be long, with content."""
+    """Yield a Problem for each damaged table; of imports, which may be long, only with content."""
     for path in sorted((run_record.RESULTS / "tables").glob("*.parquet")):
         if what := describe_damage(path):
             ours = path.stem in (*table_names.OF_STUDY, *table_names.OF_MACHINES)
@@ -18,12 +18,12 @@ def problems(content: bool = False) -> Iterator[Problem]:
     imports = (run_record.RESULTS / "imports").glob("*/*.parquet") if content else ()
     for path in sorted(imports):
         if what := describe_damage(path):
-            # The table of runs is the one that the workflow sees to be missing.
+            # The workflow notices a missing table of runs, so that one is moved aside too.
             yield _problem(path, what, {path, path.with_name("runs.parquet")})
 
 
 def describe_damage(path: Path) -> str:
-    """What is wrong with a table, by the digest that it has; "" if nothing is known to be."""
+    """What is wrong with a table, by the digest in it; "" if nothing is."""
     try:
         parquet_files.check(path)
     except parquet_files.TableError as error:

@@ -1,8 +1,8 @@
 """Forget recorded results, so that the next start trains their runs again.
 
-forget_runs.py and retry_runs.py share the choice of runs on their command lines. Logs of forgotten
-runs are kept aside. A search for a largest batch is chosen as a run is, by its id, or by its status
-if it found no batch.
+forget_runs.py and retry_runs.py share the flags that select runs. Logs of forgotten runs are moved
+aside. A search for a largest batch is selected as a run is: by its id or, if it found no batch, by
+its status.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -19,7 +19,7 @@ from dlbench.study.config import Study
 
 
 def add_selection_flags(parser: ArgumentParser) -> None:
-    """Add the flags that choose runs."""
+    """Add the flags that select runs."""
     parser.add_argument(
         "run_id",
         nargs="*",
@@ -39,14 +39,14 @@ def add_selection_flags(parser: ArgumentParser) -> None:
 
 
 def select(args: Namespace, study: Study | None = None) -> list[str]:
-    """The ids of the runs, and of the searches for a largest batch, that a command line chooses.
+    """The ids of the runs, and of the searches for a largest batch, that a command line selects.
 
     Args:
         args: the parsed flags of `add_selection_flags`.
         study: leave out runs that are not of this Study; None: all runs in the results.
 
     Raises:
-        Error: a run that was named has no results, or is not of the study.
+        Error: a run that was named has no results, or is not part of the study.
     """
     known = {run.id for run in study.runs} | study.searches.keys() if study else set()
     if args.run_id and args.message:
@@ -74,9 +74,12 @@ def select(args: Namespace, study: Study | None = None) -> list[str]:
 
 
 def check_not_running() -> None:
-    """Raise an Error while Snakemake is at work here.
+    """Check that no Snakemake is running in this folder.
 
-    Another Snakemake would not start beside it, and the runs would be forgotten already.
+    Otherwise runs would be forgotten, and then a second Snakemake could not start.
+
+    Raises:
+        Error: one is running, or has left its lock.
     """
     if pids := snakemake_files.workflows():
         raise Error(
@@ -108,7 +111,7 @@ def _is_search(name):
 
 
 def _forget_search(search_id):
-    """Remove what a search found, and the records of its tries; their logs are kept aside."""
+    """Remove the result of a search and the records of its tries; move their logs aside."""
     place = batch_searches.FOLDER / search_id
     (place / batch_searches.RESULT_FILE).unlink(missing_ok=True)
     for record in place.glob("*/run.json"):

@@ -1,8 +1,8 @@
-"""Tables and figures of the runs that are done, while a campaign goes on.
+"""Tables and figures of the finished runs while a campaign is running.
 
-They are made as the workflow makes them, in a folder of their own, from copies of the current
-records: nothing is started or locked, and the results and Snakemake's lock stay as they are. Runs
-that are not done yet are left out as if the study did not have them.
+They are made as the workflow makes them, but in another folder and from copies of the current
+records. Nothing is started or locked; the results and Snakemake's lock are not touched. Unfinished
+runs are left out as if the study did not have them.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ from dlbench.results import collect_runs, export_runs
 from dlbench.study.config import Study
 
 TABLES = ("steps.parquet", "evals.parquet", "samples.parquet")
-ATTEMPTS = 3  # since a record may vanish while it is read
+ATTEMPTS = 3  # a record may be removed while it is read
 
 
 def write(study: Study, folder: str | Path) -> None:
-    """Write tables/, figures/ and the runs' own tables into a folder.
+    """Write tables/, figures/ and runs/ (the tables of each run) into a folder.
 
     Raises:
         Error: no run is done, or the folder is among the results.
@@ -44,7 +44,7 @@ def write(study: Study, folder: str | Path) -> None:
 
 
 def _collect(study, output):
-    """Write the tables of the runs that are done; returns the study with these runs only."""
+    """Write the tables of the finished runs; returns the study with these runs only."""
     for attempt in range(1, ATTEMPTS + 1):
         done_ids = {row["run_id"] for row in export_runs.rows(study)}
         runs = tuple(run for run in study.runs if run.id in done_ids)
@@ -70,9 +70,10 @@ def _sentinels(runs):
 
 @contextlib.contextmanager
 def _linked_records(runs, output):
-    """The records of some runs beside one another in `output`, as in the results.
+    """Copy the records of some runs into `output`, laid out as in the results.
 
-    Logs and traces are links, for so long only; a run's own tables are copied, or are made there.
+    Logs and traces are linked for the duration of the `with` block; a run's tables are copied, or
+    made there.
     """
     results, links = run_record.RESULTS, []
     try:

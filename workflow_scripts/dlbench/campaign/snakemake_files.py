@@ -1,8 +1,8 @@
-"""What Snakemake keeps in .snakemake that is read here, and which Snakemake works in a folder.
+"""Snakemake's locks and marks of incomplete files in .snakemake, and its running processes.
 
-Snakemake has no command that prints its locks and its marks of half-written files. By default both
-are files. With `--persistence-backend db` they are in a database, which is not read: then there
-are none here, and `are_in_database` says so.
+Snakemake has no command that prints its locks and marks. By default both are files. With
+`--persistence-backend db` they are in a database, which is not read: then `locks` and `marks` are
+empty and `are_in_database` is true.
 """
 
 import base64
@@ -32,13 +32,13 @@ def locks() -> list[Path]:
 
 
 def marks() -> Iterator[tuple[Path, str | None]]:
-    """Yield (mark, the file that it says is half written; None where it names none)."""
+    """Yield (mark, the incomplete file that it names, or None)."""
     for mark in sorted(path for path in INCOMPLETE.rglob("*") if path.is_file()):
         yield mark, _marked(mark)
 
 
 def _marked(mark):
-    # Its path is that of the file in base 64, cut into folders that begin with @.
+    # A mark's path is the file's path in base 64, split into folders that begin with @.
     parts = [part.removeprefix("@") for part in mark.relative_to(INCOMPLETE).parts]
     with contextlib.suppress(ValueError, UnicodeDecodeError):
         return base64.b64decode("".join(parts), altchars=b"-_", validate=True).decode()
@@ -46,7 +46,7 @@ def _marked(mark):
 
 
 def workflows(folder: str | Path = ".") -> list[int]:
-    """Process ids of Snakemake at work in a folder, on this machine."""
+    """The ids of Snakemake processes that run in a folder, on this machine."""
     here = os.path.realpath(folder)
     return [pid for pid, command, cwd, _ in processes() if cwd == here and _is_snakemake(command)]
 
@@ -55,7 +55,7 @@ def processes() -> Iterator[tuple[int, list[str], str, int]]:
     """Yield (pid, command, folder, parent) of each process whose folder this user may see."""
     for process in psutil.process_iter(("cmdline", "cwd", "ppid")):
         command, folder, parent = (process.info[name] for name in ("cmdline", "cwd", "ppid"))
-        if folder:  # None of processes of others
+        if folder:  # None for processes of other users
             yield process.pid, command or [], folder, parent
 
 

@@ -1,4 +1,4 @@
-"""The start of a session: what is done before the first of its runs, and once."""
+"""The start of a session: what is done once, before the first of its runs."""
 
 from collections.abc import Mapping
 
@@ -9,14 +9,14 @@ from dlbench.study import trainer_environments
 
 
 def start(plan: Plan, session: Mapping[str, str]) -> None:
-    """Start a session, and keep what its runs take for granted.
+    """Start a session, and record what its runs rely on.
 
     Args:
         plan: with the session's sentinels.
         session: as sessions.new returns it.
 
     Raises:
-        Error: something cannot be written.
+        Error: a file cannot be written.
     """
     plan.move_logs_aside()
     recorded.forget_standing()

@@ -60,7 +60,7 @@ def print_status(
     as_json: bool = False,
     every_s: float | None = None,
 ) -> None:
-    """Print how a study stands, once or every `every_s` seconds."""
+    """Print the state of a study, once or every `every_s` seconds."""
     with contextlib.suppress(KeyboardInterrupt):  # how one stops watching
         while True:
             now = report(study, at_a_time, with_runs)
@@ -73,13 +73,13 @@ def print_status(
 
 
 def print_report(report: dict[str, Any], as_json: bool = False) -> None:
-    """Print a report, without control characters that logs may have."""
+    """Print a report; control characters, which logs may have, are removed."""
     text = json.dumps(report) if as_json else "\n".join(status_text.lines(report))
     print(terminal.plain(text), flush=True)
 
 
 def report(study: Study, at_a_time: int | None = None, with_runs: bool = False) -> dict[str, Any]:
-    """How a study stands, as plain values with the keys in the docstring of this module.
+    """The state of a study as plain values, with the keys in the docstring of this module.
 
     Args:
         at_a_time: how many runs are trained at a time; None: as many as are running now.
@@ -89,12 +89,12 @@ def report(study: Study, at_a_time: int | None = None, with_runs: bool = False) 
     counts = dict.fromkeys(STATES, 0)
     for standing in standings:
         counts[standing.state] += 1
-    taken = {s.run.id: s.duration_s for s in standings if s.ended_well}
+    took_s = {s.run.id: s.duration_s for s in standings if s.ended_well}
     for standing in standings:
-        if (own := _remaining_by_steps(standing)) is not None:
-            taken[standing.run.id] = standing.duration_s + own
-    estimates = costs.Estimates(study.runs, lambda run: taken.get(run.id), costs.stopped_after_s)
-    left = {s.run.id: _remaining(s, estimates) for s in standings if s.state in LEFT}
+        if (remaining_s := _remaining_by_steps(standing)) is not None:
+            took_s[standing.run.id] = standing.duration_s + remaining_s
+    estimates = costs.Estimates(study.runs, lambda run: took_s.get(run.id), costs.stopped_after_s)
+    remaining = {s.run.id: _remaining(s, estimates) for s in standings if s.state in LEFT}
     return {
         "schema_version": SCHEMA_VERSION,
         "study": study.name,
@@ -103,11 +103,11 @@ def report(study: Study, at_a_time: int | None = None, with_runs: bool = False) 
         "combinations": {"total": len(standings), **counts, "excluded": len(study.excluded)},
         "reasons": _grouped(_reasons(study, standings)),
         "running": [
-            _running(study.labels[s.run.id], s, left[s.run.id][0])
+            _running(study.labels[s.run.id], s, remaining[s.run.id][0])
             for s in standings
             if s.state == "running"
         ],
-        "cost": _cost(standings, left, at_a_time or max(1, counts["running"])),
+        "cost": _cost(standings, remaining, at_a_time or max(1, counts["running"])),
         "sessions": _sessions(study, standings),
         "largest_batches": [_largest_batch(study, key) for key in sorted(study.searches)],
         "runs": [_row(study.labels[s.run.id], s) for s in standings] if with_runs else None,
@@ -126,18 +126,18 @@ def _reasons(study, standings):
 
 
 def _remaining_by_steps(standing):
-    """Seconds that the steps of a running run still take; None if it has done too few."""
-    going = standing.latest_progress
-    if not going or going.step_time_s is None:
+    """Seconds that the remaining steps of a running run take; None if too few are measured."""
+    progress = standing.latest_progress
+    if not progress or progress.step_time_s is None:
         return None
-    return max(0, going.total_steps - going.step) * going.step_time_s
+    return max(0, progress.total_steps - progress.step) * progress.step_time_s
 
 
 def _remaining(standing, estimates):
-    """(seconds that a run still takes, on what that rests)."""
-    own = _remaining_by_steps(standing)
-    if own is not None:
-        return own, OWN_STEPS
+    """(seconds that a run still takes, basis of that estimate)."""
+    remaining_s = _remaining_by_steps(standing)
+    if remaining_s is not None:
+        return remaining_s, OWN_STEPS
     seconds, basis = estimates.of(standing.run)
     if seconds is not None and standing.state == "running":
         seconds = max(0.0, seconds - standing.duration_s)
@@ -156,36 +156,38 @@ def _grouped(reasons):
 
 
 def _running(label, standing, left_s):
-    going = standing.latest_progress
+    progress = standing.latest_progress
     return {
         "run_id": standing.run.id,
         "label": label,
-        "step": going.step if going else None,
-        "total_steps": going.total_steps if going else None,
+        "step": progress.step if progress else None,
+        "total_steps": progress.total_steps if progress else None,
         # JSON has no nan.
-        "loss": going.loss if going and math.isfinite(going.loss or 0) else None,
-        "images_per_second": going.images_per_second if going else None,
-        "rate": going.rate if going else None,
+        "loss": progress.loss if progress and math.isfinite(progress.loss or 0) else None,
+        "images_per_second": progress.images_per_second if progress else None,
+        "rate": progress.rate if progress else None,
         "elapsed_s": standing.duration_s,
         "left_s": left_s,
         "message": standing.message,
     }
 
 
-def _cost(standings, left, at_a_time):
+def _cost(standings, remaining, at_a_time):
     nodes = {standing.run.id: standing.run.nodes for standing in standings}
-    bases = [basis for _, basis in left.values()]
+    bases = [basis for _, basis in remaining.values()]
     known = costs.UNKNOWN not in bases
-    each_s = [seconds for seconds, _ in left.values()]
+    each_s = [seconds for seconds, _ in remaining.values()]
     left_s = sum(each_s) if known else None
-    # Not less than the longest takes, however many are trained beside it.
+    # At least as long as the longest run takes, however many are trained at a time.
     wall_s = max(left_s / at_a_time, *each_s, 0.0) if known else None
-    done_at = datetime.now(timezone.utc) + timedelta(seconds=wall_s) if left and known else None
+    done_at = (
+        datetime.now(timezone.utc) + timedelta(seconds=wall_s) if remaining and known else None
+    )
     return {
         "used_node_hours": sum(s.used_s * s.run.nodes for s in standings) / 3600,
         "aside_node_hours": sum(s.aside_s * s.run.nodes for s in standings) / 3600,
         "left_node_hours": (
-            sum(seconds * nodes[run_id] for run_id, (seconds, _) in left.items()) / 3600
+            sum(seconds * nodes[run_id] for run_id, (seconds, _) in remaining.items()) / 3600
             if known
             else None
         ),
@@ -222,7 +224,7 @@ def _row(label, standing):
 
 
 def _largest_batch(study, search_id):
-    """How the search for a largest batch stands."""
+    """The state of a search for a largest batch."""
     search, result = study.searches[search_id], study.search_results.get(search_id)
     done = "found" if result and result.batch else "none"
     return {

@@ -1,4 +1,4 @@
-"""How a study stands, as text for people: lines of the report of status.py."""
+"""The report of status.py as lines of text."""
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -15,7 +15,7 @@ MAX_SHOWN = 8  # reasons and running runs on the screen
 
 
 def lines(report: dict[str, Any]) -> Iterator[str]:
-    """Lines for people of a report of `status.report`; counts of 0 are left out."""
+    """Yield the lines of a report of `status.report`; counts of 0 are left out."""
     counts = report["combinations"]
     yield f"{report['study']} on {report['site']}: {counts['total']} runs"
     yield ""
@@ -78,7 +78,7 @@ def duration(seconds: float) -> str:
 
 
 def _describe_tries(tries):
-    """How far a search has come."""
+    """A phrase on the tries of an unfinished search."""
     if tries:
         return f"{tries} tried so far; the next start goes on"
     return "the next start finds it before it trains the runs"

@@ -138,9 +138,7 @@ class Series:
 
 def rate_unit(all_series: Iterable[Series]) -> item_names.Unit:
     """The unit of the rates of a panel."""
-    return item_names.unit(
-        shape for series in all_series for shape in series.runs["item_shape"].unique()
-    )
+    return item_names.unit(shape for s in all_series for shape in s.runs["item_shape"].unique())
 
 
 def rated(runs: pd.DataFrame, unit: item_names.Unit) -> pd.DataFrame:
@@ -253,12 +251,9 @@ def condition_label(row: pd.Series, names: Iterable[str]) -> str:
     >>> condition_label(pd.Series({"launcher": "none"}), ["launcher"])
     'no launcher'
     """
-    label = ", ".join(
-        filter(None, (setting_label(row, name) for name in wording.fields_for_label(names, row)))
-    )
-    return label or (
-        "no launcher" if "launcher" in names else ""
-    )  # a label of other settings leaves it out
+    labels = (setting_label(row, name) for name in wording.fields_for_label(names, row))
+    # A missing launcher is named only if the label would be empty.
+    return ", ".join(filter(None, labels)) or ("no launcher" if "launcher" in names else "")
 
 
 def setting_label(row: pd.Series, name: str) -> str:

@@ -16,7 +16,7 @@ LOOPBACK_SUFFICES = True
 RENDEZVOUS = ("torchrun",)
 MODULE = "torch.distributed.run"
 FRAMEWORK = "pytorch"
-# Environment variables instead of flags: a torchrun that is too old for a flag ignores its variable.
+# Variables instead of flags: a torchrun that is too old for a flag ignores its variable.
 VARIABLES = {
     # It forwards these signals, so that a run can write a checkpoint, and waits until it has.
     "PET_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1",

@@ -70,9 +70,8 @@ def findings(
     speedups = [row for row in speedups if row.get("timing_source") != timing_sources.PUBLISHED]
     compared_fields = {row["field"] for row in comparisons}
     margin = margin_of(comparisons)
-    own_runs, speedups, comparisons, sentinels = hide_single_site(
-        own_runs, speedups, comparisons, sentinels
-    )
+    tables = own_runs, speedups, comparisons, sentinels
+    own_runs, speedups, comparisons, sentinels = hide_single_site(*tables)
     unsorted = [
         *_comparison_findings(comparisons),
         *_scaling_findings(speedups),

@@ -79,9 +79,7 @@ def _finding(rows, runs):
 def _sentences(rows, resolved):
     step_s = next(row["step_time_s"] / row["share"] for row in rows if row.get("share"))
     if resolved:
-        parts = [
-            f"{PART_LABELS[row['part']]} {_percent(row)} ({_interval(row)})" for row in resolved
-        ]
+        parts = [f"{PART_LABELS[r['part']]} {_percent(r)} ({_interval(r)})" for r in resolved]
         yield f"Of {1000 * step_s:.4g} ms: {', '.join(parts)}."
     notes: dict[str, list[str]] = {}
     for row in rows:

@@ -54,8 +54,7 @@ def collect(
         probe_ids = {run.id for run in study.runs if run.probe}
         probe_rows = [row for row in rows if row["run_id"] in probe_ids]
         rows, coverage = (
-            [row for row in all_rows if row["run_id"] not in probe_ids]
-            for all_rows in (rows, coverage)
+            [row for row in table if row["run_id"] not in probe_ids] for table in (rows, coverage)
         )
         for entry in study.imports:
             imported = _imported_runs(results / "imports" / entry["name"], append_evals)
@@ -188,11 +187,7 @@ def _imported_coverage(rows, name):
             "reason": "; ".join(
                 filter(
                     None,
-                    (
-                        f"import {name}: {row['status']}",
-                        row.get("message"),
-                        _contradiction_text(row),
-                    ),
+                    (f"import {name}: {row['status']}", row.get("message"), _conflict_text(row)),
                 )
             ),
         }
@@ -202,8 +197,8 @@ def _imported_coverage(rows, name):
 
 def _import_label(row):
     """The label of an imported run, of what is known of it."""
-    first_part = [row.get("site") and f"{row['site']}:", row.get("model"), row.get("dataset")]
-    parts_of_label = [" ".join(filter(None, first_part))]
+    workload = [row.get("site") and f"{row['site']}:", row.get("model"), row.get("dataset")]
+    label = [" ".join(filter(None, workload))]
     for field, form in (
         ("batch_per_device", "batch {}"),
         ("strategy", "{}"),
@@ -212,8 +207,8 @@ def _import_label(row):
         ("runtime", "{}"),
         ("repeat", "repeat {}"),
     ):
-        parts_of_label += [form.format(row[field])] if row.get(field) else []
-    return ", ".join(parts_of_label)
+        label += [form.format(row[field])] if row.get(field) else []
+    return ", ".join(label)
 
 
 def excluded(study: Study) -> list[Row]:
@@ -231,7 +226,7 @@ def excluded(study: Study) -> list[Row]:
 def _coverage_row(label, row, stale):
     """A run's row of the table of coverage; problems of one that ended well are printed, too."""
     missed = row["learning_gate"] if row["learning_gate"] != learning_gates.REACHED else None
-    differs = derived.disagreement(row["epochs_check"]) or _contradiction_text(row)
+    differs = derived.disagreement(row["epochs_check"]) or _conflict_text(row)
     for message in filter(None, (missed, differs)):
         print(f"{label}: {message}", file=sys.stderr)
     stale_reason = f"{stale}; it was {row['status']}" if stale else ""
@@ -243,7 +238,7 @@ def _coverage_row(label, row, stale):
     }
 
 
-def _contradiction_text(row):
+def _conflict_text(row):
     """How the numbers of a row contradict one another, as text; "" where they agree."""
     reason = row.get(contradictions.REASON)
     return f"its numbers contradict one another: {reason}" if reason else ""

@@ -176,10 +176,8 @@ def _reasons(cells, characters):
     """
     explained = cells[cells["reason"].fillna("") != ""]
     key = explained["reason"].map(phrases.without_numbers)
-    merged = explained.groupby(["status", key])["reason"].transform(
-        lambda g: phrases.merge(list(g))
-    )
-    explained = explained.assign(reason=merged)
+    reasons = explained.groupby(["status", key])["reason"]
+    explained = explained.assign(reason=reasons.transform(lambda g: phrases.merge(list(g))))
     counts = (
         explained.groupby(["status", "reason"]).size().sort_values(ascending=False, kind="stable")
     )

@@ -210,10 +210,8 @@ def _start_up(axes, rows):
     axes.set_xlim(left=0)
     axes.set_xlabel("s \u00b7 pale: the base", loc="left")
     labels = [
-        TextArea(
-            PHASE_LABELS[phase], textprops={"color": styles.text_colour(colour), "fontsize": 9}
-        )
-        for phase, colour in PHASES.items()
+        TextArea(PHASE_LABELS[name], textprops={"color": styles.text_colour(c), "fontsize": 9})
+        for name, c in PHASES.items()
     ]
     legend = HPacker(children=labels, pad=0, sep=8)
     axes.add_artist(

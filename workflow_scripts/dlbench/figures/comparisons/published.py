@@ -149,9 +149,8 @@ def _lines(rows):
     for i in range(0, len(keys), COLUMNS):
         numbers = [_of_metric(rows, *key) for key in keys[i : i + COLUMNS]]
         labels, heights = _laid_out(pd.concat(numbers).sort_index().drop_duplicates("point"))
-        above = (
-            [(_title(rows), _subtitle(rows))] if i == 0 else [(f"{_title(rows)}, continued", "")]
-        )
+        title = _title(rows)
+        above = [(title, _subtitle(rows)) if i == 0 else (f"{title}, continued", "")]
         above += [("", "")] * (COLUMNS - 1)
         panels = [
             _Panel(own, *key, heights, *texts)
@@ -290,9 +289,8 @@ def _cell(axes, y, numbers, shift):
     if pd.isna(row["own"]):
         return
     axes.plot([row["value"], row["own"]], [y, y], color=styles.LIGHT, lw=2, zorder=1)
-    axes.plot(
-        [row["own_ci95_low"], row["own_ci95_high"]], [y, y], color=OWN_COLOUR, lw=1.6, zorder=4
-    )
+    ends = [row["own_ci95_low"], row["own_ci95_high"]]
+    axes.plot(ends, [y, y], color=OWN_COLOUR, lw=1.6, zorder=4)
     axes.plot(row["own"], y, "o", color=OWN_COLOUR, ms=6.5, zorder=5)
     own = _number(row["own"], row["metric"])
     _annotate(axes, y, own, MEASURED + shift, color=OWN_COLOUR, fontweight="bold")

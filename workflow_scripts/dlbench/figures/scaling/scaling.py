@@ -248,9 +248,7 @@ def _efficiencies(axes, series):
     axes.axhline(1, color=styles.GREY, linestyle="--", linewidth=1.2, zorder=1)
     _devices(axes, series)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    values = [
-        point.efficiency.value for drawn in series for point in drawn.points if point.efficiency
-    ]
+    values = [p.efficiency.value for drawn in series for p in drawn.points if p.efficiency]
     low, high = axes.get_ylim()
     most = MAX_INTERVAL * max(values, default=1.0)
     axes.set_ylim(min(0.5, max(0.0, low)), max(1.05, min(high, most)))

@@ -60,9 +60,8 @@ def _series(points):
         fixed=points["global_batch"].where(points["scaling"] == "strong"),
     )
     keys = [name for name in SERIES if name in points]
-    differing = series.differing_settings(
-        points, [n for n in keys if n not in ("model", "dataset")]
-    )
+    further = [name for name in keys if name not in ("model", "dataset")]
+    differing = series.differing_settings(points, further)
     groups = points.groupby(["scaling", "fixed", *keys], dropna=False, observed=True, sort=False)
     return [
         (series.condition_label(group.iloc[0], differing), group.sort_values("devices"))

@@ -28,7 +28,7 @@ SEGMENTS = {
     explanations.INPUT: ("waiting for input", styles.COLOURS[1]),
     explanations.WAITS: ("host: waiting for each loss", styles.COLOURS[2]),
 }
-UNRESOLVED, UNRESOLVED_COLOUR = "not resolved", "#d4d4d4"
+UNRESOLVED, UNRESOLVED_GREY = "not resolved", "#d4d4d4"
 EMPTY_MESSAGE = "no condition has probes: explain: true in a block of the config asks for them"
 INTERVAL: dict[str, Any] = {
     "color": row_charts.INK, "mec": row_charts.INK, "lw": 1.1, "ms": 4, "mew": 1.1, "zorder": 3,
@@ -64,9 +64,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
         ]
         if UNRESOLVED in names:
             handles.append(
-                Patch(
-                    facecolor=UNRESOLVED_COLOUR, hatch="////", edgecolor="white", label=UNRESOLVED
-                )
+                Patch(facecolor=UNRESOLVED_GREY, hatch="////", edgecolor="white", label=UNRESOLVED)
             )
         axes.figure.legend(
             handles=handles,
@@ -107,12 +105,11 @@ def _bar(axes, row, parts, longest_s):
         farthest = max(farthest, left, ends[1] + 0.5)
     rest = 100 - left
     if rest > MIN_PERCENT:
-        looks = {"color": UNRESOLVED_COLOUR, "hatch": "////", "edgecolor": "white", "lw": 0.6}
+        looks = {"color": UNRESOLVED_GREY, "hatch": "////", "edgecolor": "white", "lw": 0.6}
         axes.barh(row.y, rest, HEIGHT, left=left, **looks)
         names.append(UNRESOLVED)
     unit, seconds = styles.time_unit(longest_s)
     label = f"{styles.significant(step_s / seconds)} {unit}"
-    row_charts.annotate_row(
-        axes, row, label, f"{parts['runs'].min()} probes each", fontweight="bold"
-    )
+    note = f"{parts['runs'].min()} probes each"
+    row_charts.annotate_row(axes, row, label, note, fontweight="bold")
     return names, farthest
