@@ -18,8 +18,8 @@ for file in CONFIG_FILES:
     configfile: file
 
 
-# A study given with --configfile, or to the module, is merged over these, key by key; its matrix
-# replaces ours.
+# A study given with --configfile, or to the module, is merged over these key by key; its matrix
+# replaces that of config.yaml.
 if STARTED.is_module:
     config = config_files.laid_over(config)
 

@@ -1,7 +1,7 @@
-"""One zip that others can check, and make every table and figure again from.
+"""One zip file from which others can check all results and make every table and figure again.
 
 Needs all records and logs, results/tables/, results/figures/ and results/report.html. Makes
-results/archive.zip. No part of `all`.
+results/archive.zip. Not part of `all`.
 """
 
 from dlbench.archive.workflow_files import workflow_files
@@ -24,7 +24,7 @@ rule write_archive:
         imports=expand(
             "results/imports/{name}/runs.parquet", name=imported.names(STUDY)
         ),
-        # All of the workflow is in it.
+        # The archive contains the whole workflow.
         code=lambda w: [str(own_code.project_path(name)) for name in workflow_files()],
     output:
         "results/archive.zip",

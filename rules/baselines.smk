@@ -1,9 +1,9 @@
-"""What the machine attains without a model, measured through the libraries that train.
+"""Baselines: what the machine attains without a model, measured with the training frameworks.
 
 Needs the trainer's environment, and the manifests of the study's datasets. Makes
 results/baselines/{machine}/{baseline}.json, kept for each machine and measured once, and
-results/tables/baselines.parquet and .csv of all that are there. Nothing of `all` asks for it but
-the figure communication.
+results/tables/baselines.parquet and .csv with all existing ones. Of `all`, only the figure
+communication needs them.
 """
 
 
@@ -17,7 +17,7 @@ rule baselines:
 
 
 rule measure_baseline:
-    """Measure one, while nothing that is timed runs beside it."""
+    """Measure one baseline; no timed job runs at the same time."""
     input:
         baseline_inputs,
     output:
@@ -37,7 +37,7 @@ rule measure_baseline:
 
 
 rule collect_baselines:
-    """Collect those of this machine, and what there is of others and of other studies."""
+    """Collect this machine's baselines, and existing ones of other machines and studies."""
     input:
         measured_baselines,
     output:

@@ -6,14 +6,14 @@ results/data/{dataset}/source/, the shards and manifest.json.
 
 
 rule data:
-    """Every dataset of the study that is stored."""
+    """Every dataset of the study that is stored as shards."""
     input:
         list_of_remade,
         expand("results/data/{dataset}/manifest.json", dataset=PLAN.datasets),
 
 
 rule fetch_dataset:
-    """Bring the source files and check their size and digest."""
+    """Fetch the source files and check their size and digest."""
     output:
         "results/data/{dataset}/source.json",
     log:
@@ -34,7 +34,7 @@ rule fetch_dataset:
 
 
 rule convert_dataset:
-    """Write the shards and, last, the manifest, which knows the digest of the code."""
+    """Write the shards and, last, the manifest, which has the digest of the code."""
     input:
         source="results/data/{dataset}/source.json",
         remade=remade("results/data/{dataset}/manifest.json"),
@@ -59,7 +59,7 @@ rule convert_dataset:
 
 
 rule adopt_dataset:
-    """Use the TFRecords of a store or of another tool where they lie; convert one's own text."""
+    """Use the TFRecords of a store or of another tool in place; convert a user's text."""
     output:
         "results/data/{dataset}/manifest.json",
     log:

@@ -1,6 +1,6 @@
 """Draw the figures that the config names.
 
-Needs results/tables/; figures of baselines need that of baselines, or draw it where it is there.
+Needs results/tables/. Some figures also need the table of baselines, or draw it if it exists.
 Makes results/figures/{figure}.svg, .png and .pdf.
 """
 
@@ -33,7 +33,7 @@ rule draw_figure:
         "../envs/workflow.yaml"
     params:
         caption=lambda w, threads: PLAN.figure(w.figure)["CAPTION"],
-        # Of a table that was made meanwhile.
+        # Draws the figure again when a table of baselines has been made.
         baselines=lambda w: baselines.digest_if_beside(w.figure, STUDY.figures),
     shell:
         program("draw_figure.py") + " {wildcards.figure:q} 2>&1 | tee {log:q} >&2"

@@ -1,6 +1,6 @@
-"""The environments that trainers run in, on bare metal and in containers.
+"""The environments of trainers, on bare metal and in containers.
 
-Needs envs/{environment} (a locked uv project), or where the config says an image comes from.
+Needs envs/{environment} (a locked uv project), or the source of an image in the config.
 Makes the environment's .venv and results/environments/{environment}.json, which lists what is
 installed; results/images/{image}/image.json, which names the image, and {form}.json beside it for
 each runtime that takes it. Where an image or a form cannot be made, its file says why instead: the
@@ -23,7 +23,7 @@ rule images:
 
 
 rule make_environment:
-    """Install the pinned packages; what is there beside them (Horovod, say) stays."""
+    """Install the locked packages; others that are installed, such as Horovod, stay."""
     input:
         lock=lambda w: str(trainer_environments.folder(w.environment) / "uv.lock"),
         remade=remade("results/environments/{environment}.json"),
@@ -43,7 +43,7 @@ rule make_environment:
 
 
 rule make_image:
-    """Build, pull or take an image, once; its digest is its name from then on."""
+    """Build or pull an image, or take an existing one, once; then its digest identifies it."""
     input:
         remade("results/images/{image}/image.json"),
     output:
@@ -66,9 +66,9 @@ rule make_image:
 
 
 checkpoint prepare_image:
-    """Bring an image to the form that a runtime takes, and look at it from inside.
+    """Convert an image to the form that a runtime takes, and inspect it from inside.
 
-    Whether Snakemake enters it for a run depends on what was found, so that it is a checkpoint.
+    The result decides whether Snakemake enters the image for a run, so this is a checkpoint.
     """
     input:
         image="results/images/{image}/image.json",

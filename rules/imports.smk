@@ -1,14 +1,14 @@
-"""Bring logs and tables of others into our tables.
+"""Import logs and tables of other programs and sites.
 
-Needs what the config names under imports. Makes results/imports/{import}/, from which
-rules/results.smk takes rows beside our own.
+Needs the paths under imports in the config. Makes results/imports/{import}/, whose rows
+rules/results.smk adds to the study's own.
 """
 
 
 rule import_results:
     """Read logs of other programs, or another site's results, once.
 
-    Logs that cannot be read are named (exit code 3); the others are in the tables.
+    Unreadable logs are reported (exit code 3); the others are in the tables.
     """
     input:
         lambda w: imported.inputs(STUDY, w.name),
@@ -21,7 +21,7 @@ rule import_results:
         "results/logs/import_results/{name}.log",
     wildcard_constraints:
         name="[a-z0-9_]+",
-    # What is wrong with an import is known before the first run is trained.
+    # Errors in imports are reported before the first run is trained.
     priority: PREPARATION
     localrule: True
     conda:

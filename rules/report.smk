@@ -1,6 +1,6 @@
-"""One page to read, send and keep: tables, figures and what they carry.
+"""One page to read, send and keep: tables, figures and findings.
 
-Needs results/tables/ and results/figures/. Makes results/report.html. No part of `all`.
+Needs results/tables/ and results/figures/. Makes results/report.html. Not part of `all`.
 """
 
 LOOKS = [
@@ -12,7 +12,7 @@ LOOKS = [
 
 
 rule report:
-    """The report of the study, one HTML file that loads nothing."""
+    """The report of the study: one HTML file without external resources."""
     input:
         session_done,
         "results/report.html",
@@ -34,7 +34,7 @@ rule build_report:
         "../envs/workflow.yaml"
     params:
         figures=STUDY.figures,
-        # Of a table that was made meanwhile, and is never asked for.
+        # Builds the report again when a table of baselines has been made; it is not required.
         baselines=lambda w: baselines.digest(),
     shell:
         program("build_report.py") + " --output {output:q}"

@@ -1,7 +1,7 @@
-"""Look at runs in TensorBoard.
+"""Export runs to TensorBoard.
 
 Needs results/tables/ and the trainer's environment, which has TensorBoard's writer. Makes
-results/tensorboard/{run_id}/. No part of `all`.
+results/tensorboard/{run_id}/. Not part of `all`.
 """
 
 
@@ -28,6 +28,6 @@ rule export_tensorboard:
     params:
         python=PLAN.export_python,
     shell:
-        # Not the runs as arguments of ours: a large study's would be too long.
+        # The runs are no arguments: in a large study they would be too long.
         program("export_tensorboard.py", "{params.python:q}")
         + " --table results/tables/runs.csv --output {output:q} 2>&1 | tee {log:q} >&2"

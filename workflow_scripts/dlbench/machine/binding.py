@@ -1,12 +1,13 @@
-"""Which GPUs and which cores of its node a process has: chosen before its framework starts.
+"""The binding of a process to GPUs and cores of its node, chosen before its framework starts.
 
-- A task may see all GPUs of its job, or its own alone as device 0: both are as good. Processes that
-  see the same GPUs take them in the order of their local ranks, each that sees others takes its own
-  first ones. Two that took one GPU are refused, unless they are to share it.
-- Cores are divided by machine/core_division.py: near the GPUs, equal shares.
-- Threads of libraries (OMP_NUM_THREADS) and workers of readers follow the share.
+- A task may see all GPUs of its job, or only its own as device 0. Processes that see the same GPUs
+  take them in the order of their local ranks; a process that sees GPUs of its own takes the first
+  of these. If two processes would take one GPU, that is an error unless they may share it.
+- machine/core_division.py divides the cores: equal shares, near the GPUs.
+- The numbers of threads of libraries (OMP_NUM_THREADS) and of workers of readers follow from the
+  share.
 
-CPU devices are cores by themselves: dlbench/trainer/strategy.py divides them.
+CPU devices are cores themselves: dlbench/trainer/strategy.py divides them.
 """
 
 import contextlib
@@ -30,13 +31,13 @@ MODE, SHARES_GPUS = "DLBENCH_BINDING", "DLBENCH_SHARES_GPUS"
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be bound.
+    """The binding that a process asks for.
 
     Attributes:
-        mode: auto: cores near the GPUs; cores: by their numbers alone; none: nothing is bound.
+        mode: auto: to cores near the GPUs; cores: in the order of their numbers; none: not bound.
         index: of this process among the `processes` of the run on this node.
-        gpus_each: how many GPUs each of them takes.
-        shares_gpus: whether several may take one GPU.
+        gpus_each: number of GPUs of each process.
+        shares_gpus: whether several processes may use one GPU.
     """
 
     mode: str
@@ -48,13 +49,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Binding:
-    """What a process has of its node.
+    """The GPUs and CPUs of a process.
 
     Attributes:
-        mode: as asked for.
-        first: number of its first GPU among those it sees; None: not known which it sees.
+        mode: as in the Request.
+        first: number of its first GPU among those it sees; None if it is unknown which it sees.
         gpus: its GPUs.
-        cpus: those of its share.
+        cpus: the CPUs of its share.
         threads: how many threads or workers are worth starting.
         left_over: CPUs that no process of the run on this node has.
     """
@@ -94,10 +95,10 @@ def shares_gpus() -> bool:
 
 
 def bind(request: Request, folder: Path, root: str | Path = "/") -> Binding:
-    """Choose the GPUs and cores of this process, and keep it to these cores.
+    """Choose the GPUs and cores of this process, and bind it to these cores.
 
     Args:
-        folder: of the run's log, by which the processes of a node find one another.
+        folder: of the run's log, through which the processes of a node exchange what they see.
         root: of the file system whose /proc and /sys are read.
 
     Raises:
@@ -120,7 +121,7 @@ def bind(request: Request, folder: Path, root: str | Path = "/") -> Binding:
         quota if isinstance(quota, float | int) else None,
     )
     if any(gpu.uuid.startswith("MIG-") for gpu in binding.gpus):
-        # CUDA shows a process the first of all MIG devices that are named, and no other.
+        # CUDA shows a process only the first of the MIG devices that are named.
         os.environ[gpu_places.CUDA] = ",".join(gpu.uuid for gpu in binding.gpus)
         binding = replace(binding, first=0)
     _apply(binding)
@@ -134,12 +135,12 @@ def decide(
     topology: core_division.Topology,
     quota: float | None = None,
 ) -> Binding:
-    """The Binding of a process, from what all of its node say.
+    """The Binding of a process, from what all processes on its node see.
 
     Args:
-        masks: the CPUs that each may use.
-        visible: the GPUs that each sees; None: not known.
-        quota: CPUs whose time all may use; None: no limit.
+        masks: the CPUs that each process may use.
+        visible: the GPUs that each process sees; None: not known.
+        quota: CPUs whose time all together may use; None: no limit.
     """
     known = [gpus for gpus in visible if gpus is not None]
     first: list[int] | None = None
@@ -177,22 +178,22 @@ def decide(
 def first_gpus(
     visible: Sequence[tuple[GpuPlace, ...]], each: int, may_share: bool = False
 ) -> list[int]:
-    """The number of the first GPU that each process of a node takes, among those that it sees.
+    """The number of the first GPU of each process of a node, among those that the process sees.
 
     Raises:
-        Error: one sees too few, or two take the same one.
+        Error: a process sees too few, or two would take the same one.
     """
     names = [tuple(gpu.uuid for gpu in gpus) for gpus in visible]
     first, owners = [], dict[str, int]()
-    for rank, mine in enumerate(names):
-        before = names[:rank].count(mine)  # of those that see the same
+    for rank, uuids in enumerate(names):
+        before = names[:rank].count(uuids)  # processes that see the same GPUs
         number = before * each
-        if may_share and len(mine) >= each:
-            number %= len(mine) // each * each
-        if number + each > len(mine):
-            raise Error(_too_few(rank, mine, each, names.count(mine)))
+        if may_share and len(uuids) >= each:
+            number %= len(uuids) // each * each
+        if number + each > len(uuids):
+            raise Error(_too_few(rank, uuids, each, names.count(uuids)))
         first.append(number)
-        for uuid in mine[number : number + each]:
+        for uuid in uuids[number : number + each]:
             if owners.setdefault(uuid, rank) != rank and not may_share:
                 raise Error(
                     f"local ranks {owners[uuid]} and {rank} would both compute on {uuid}; each "
@@ -203,16 +204,16 @@ def first_gpus(
     return first
 
 
-def _too_few(rank, mine, each, sharing):
-    listed = ", ".join(mine) or "none"
-    wanted = f"{each} GPU(s)" if sharing == 1 else f"{sharing * each} GPUs ({each} for each)"
-    who = f"local rank {rank}" if sharing == 1 else f"the {sharing} local ranks that see the same"
+def _too_few(rank, uuids, each, sharing):
+    listed = ", ".join(uuids) or "none"
+    needed = f"{each} GPU(s)" if sharing == 1 else f"{sharing * each} GPUs ({each} for each)"
+    ranks = f"local rank {rank}" if sharing == 1 else f"the {sharing} local ranks that see the same"
     names = (gpu_places.CUDA, gpu_places.ROCR, gpu_places.HIP)
-    said = ", ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
+    variables = ", ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
     return (
-        f"{who} need {wanted} and see {len(mine)}: {listed} ({said or 'no variable hides any'}): "
-        "does the job have as many GPUs as the run has devices on a node? One that is asked for "
-        "twice is shared only with site.share_gpus: true"
+        f"{ranks} need {needed} and see {len(uuids)}: {listed} "
+        f"({variables or 'no variable hides any'}): does the job have as many GPUs as the run has "
+        "devices on a node? One that is asked for twice is shared only with site.share_gpus: true"
     )
 
 
@@ -227,23 +228,23 @@ def _place(mask, gpus):
 
 
 def _apply(binding: Binding) -> None:
-    """Have this process, and what it starts, use no more than its share."""
+    """Limit this process, and those that it starts, to its share."""
     if binding.mode != NONE:
         set_affinity(binding.cpus)
     os.environ[limits.THREADS] = str(binding.threads)
-    # torchrun says 1 where the user says nothing.
-    of_torchrun = "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get(THREADS) == "1"
-    if THREADS not in os.environ or of_torchrun:
+    # torchrun sets 1 if the user sets nothing.
+    set_by_torchrun = "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get(THREADS) == "1"
+    if THREADS not in os.environ or set_by_torchrun:
         os.environ[THREADS] = str(binding.threads)
 
 
 def set_affinity(cores: Iterable[int]) -> None:
-    """Keep this process to the cores with these numbers: all its threads, and those they start.
+    """Bind this process to cores: all its threads, and those that they will start.
 
-    The system call binds one thread. Those that a library started before it, as Horovod does,
-    would go on to compute on the cores of other processes.
+    The system call binds one thread. Threads that a library has already started, as Horovod does,
+    would otherwise go on to compute on the cores of other processes.
     """
     cores = set(cores)
     for thread in os.listdir("/proc/self/task"):
-        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+        with contextlib.suppress(ProcessLookupError):  # the thread has ended meanwhile
             os.sched_setaffinity(int(thread), cores)

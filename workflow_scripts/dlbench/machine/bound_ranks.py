@@ -1,4 +1,4 @@
-"""To which cores and GPUs the processes of a run were bound, as their logs say."""
+"""The cores and GPUs to which the processes of a run were bound, from their logs."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ MOST_RANKS = 8  # that are described
 
 
 def from_starts(starts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What a record keeps of each rank or copy: its host, its cores and what the log says of them.
+    """The entry of each rank or copy in a record: its host, its cores and the log's binding.
 
     Args:
         starts: the event run_start of each.
@@ -23,10 +23,10 @@ def from_starts(starts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def describe(ranks: Sequence[dict[str, Any]]) -> str:
-    """Cores, NUMA nodes and GPUs of the first ranks, in words; "" where none is known.
+    """A text with the cores, NUMA nodes and GPUs of the first ranks; "" if none is known.
 
     Args:
-        ranks: of from_starts.
+        ranks: as from_starts returns them.
     """
     parts = [
         f"rank {number}: {_cores(rank)}, {_gpus(rank)}"
@@ -41,9 +41,9 @@ def describe(ranks: Sequence[dict[str, Any]]) -> str:
 
 
 def caveat(ranks: Sequence[dict[str, Any]]) -> str:
-    """Which ranks have cores far from their GPUs, in words; "" if none has.
+    """A sentence about the ranks whose cores are far from their GPUs; "" if there are none.
 
-    A rank alone on its node may have all of its cores: it has far ones where it has no near one.
+    A rank alone on its node may have all cores of it: it counts only if it has no near core.
     """
     on_host = Counter(rank["host"] for rank in ranks)
     far = [

@@ -1,13 +1,13 @@
 """The cores of a node divided among the processes of a run on it: equal shares, near cores first.
 
-- A share is a number of whole physical cores: hardware threads of one core stay together.
-- All shares are equally large, since a step is as fast as the slowest process. What does not divide
-  is left over.
-- Processes that are near the same cores get blocks of these that follow one another, so that each
-  has caches of its own. Who lacks cores then gets the nearest that are left.
-- Where nothing is known of distances, blocks follow one another in the order of the numbers.
-- Nobody gets a CPU outside of its own mask. A quota of CPU time narrows no share: other groups that
-  have one, too, would be bound to the same cores. It says how many CPUs are worth using.
+- A share consists of whole physical cores: the hardware threads of a core stay together.
+- All shares have the same size, since a step is as fast as the slowest process. The remainder is
+  left over.
+- Processes that are near the same cores get consecutive blocks of these, so that each has caches of
+  its own. A process that still lacks cores gets the nearest of the remaining ones.
+- If distances are unknown, blocks are consecutive in the order of the numbers.
+- No process gets a CPU outside of its own mask. A quota of CPU time does not make a share smaller:
+  other groups with quotas would be bound to the same cores. It limits the number of threads.
 """
 
 import math
@@ -25,7 +25,7 @@ class Topology:
     Attributes:
         cores: numbers of the hardware threads of each physical core.
         numa_cpus: numbers of the CPUs of each NUMA node that has some.
-        distances: from NUMA node to NUMA node, as the firmware states them; 10 is a node itself.
+        distances: between NUMA nodes, as the firmware states them; 10 is that of a node to itself.
     """
 
     cores: tuple[tuple[int, ...], ...]
@@ -39,11 +39,11 @@ class Topology:
 
 @dataclass(frozen=True)
 class Place:
-    """What is known of one process: which CPUs it may use, and what is near its GPUs.
+    """One process: the CPUs that it may use, and those that are near its GPUs.
 
     Attributes:
-        near: CPUs that are near one of them; empty: not known.
-        numa_nodes: to which they are attached.
+        near: CPUs near one of its GPUs; empty if unknown.
+        numa_nodes: those to which its GPUs are attached.
     """
 
     cpus: frozenset[int]
@@ -53,7 +53,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Division:
-    """CPUs of each process, in their order, and those that nobody has."""
+    """The CPUs of each process, in their order, and those that no process has."""
 
     shares: tuple[tuple[int, ...], ...]
     left_over: tuple[int, ...]
@@ -101,7 +101,7 @@ def divide(topology: Topology, places: Sequence[Place], quota: float | None = No
     cores = [core for core in cores if core]
     known = {cpu for core in cores for cpu in core}
     cores += [(cpu,) for cpu in sorted(usable - known)]
-    if len(cores) < len(places):  # some have to share the hardware threads of a core
+    if len(cores) < len(places):  # some processes have to share a core, by its hardware threads
         cores = [(cpu,) for cpu in sorted(usable)]
     each = len(cores) // len(places)
     assigned: list[list[tuple[int, ...]]] = [[] for _ in places]
@@ -127,7 +127,7 @@ def _check_enough(cpus: int, processes: int, quota: float | None) -> None:
 
 
 def _assign_near_cores(places, assigned, left, each):
-    """Blocks of near cores for those who are near the same ones, as many for each."""
+    """Assign equal blocks of near cores to the processes that are near the same ones."""
     for near in dict.fromkeys(place.near for place in places if place.near):
         group = [number for number, place in enumerate(places) if place.near == near]
         common = near.intersection(*(places[number].cpus for number in group))
@@ -140,7 +140,7 @@ def _assign_near_cores(places, assigned, left, each):
 
 
 def _assign_remaining_cores(topology, places, assigned, left, each):
-    """The nearest of what is left, for each who has fewer cores than the others."""
+    """Assign the nearest remaining cores to each process that has fewer than the others."""
     node_of = {cpu: node for node, cpus in topology.numa_cpus.items() for cpu in cpus}
 
     def distance(place, core):

@@ -3,7 +3,7 @@
 - TFLOP/s by the precision of a run, without sparsity and with sums in float32; of tensor or matrix
   cores where a device has them for this precision. float32 is that of plain cores: a run of
   precision float32 does not use TF32 (docs/methodology.md).
-- Where a maker states a number with sparsity only, half of it is given here.
+- If a maker states a rate with sparsity only, half of it is given here.
 - CPUs have no entry: their peak depends on clocks that nobody guarantees. They are measured
   (dlbench/trainer/calibration.py).
 - Devices without a row, and precisions that a row lacks, are unknown.

@@ -1,10 +1,10 @@
-"""How well energy was read: from which source, how often, and for what share of the time.
+"""The quality of an energy: its source, how often it was read, and the share of the time covered.
 
-Three energies are told apart, by the beginning of their fields: `energy_j` of the GPUs, by NVML;
-`host_energy_j` of the processors and their memory, by RAPL (rapl.py); `node_energy_j` of the whole
-node, by a meter (dlbench/starting/power_meter.py). Each stands in the log with
+There are three energies, with different prefixes: `energy_j` of the GPUs, by NVML; `host_energy_j`
+of the processors and their memory, by RAPL (rapl.py); `node_energy_j` of the whole node, by a meter
+(dlbench/starting/power_meter.py). The log has for each
     ..._source          what was read
-    ..._samples         how often it was read
+    ..._samples         number of readings
     ..._sampled_share   share of the time that readings cover; 1 for counters, which miss nothing
     ..._resolution_s    mean seconds between two readings
     ..._unknown         why there is no energy
@@ -14,7 +14,7 @@ from typing import Any
 
 COUNTER = "counter"
 INTEGRATED = "integrated power"
-LONGEST_GAP = 2  # intervals between two readings; what happened in a longer gap was not seen
+LONGEST_GAP = 2  # intervals between two readings; the time of a longer gap is not covered
 
 
 def fields(
@@ -26,7 +26,7 @@ def fields(
     sampled_share: float | None = None,
     resolution_s: float | None = None,
 ) -> dict[str, Any]:
-    """The fields of one energy, by their names in a log; of an unknown one only the reason.
+    """The fields of one energy by their names in a log; if it is unknown, only the reason.
 
     Args:
         prefix: "", "host_" or "node_".
@@ -59,7 +59,7 @@ class Coverage:
         self._read_s: float | None = None
 
     def add(self, now_s: float, known: bool) -> None:
-        """Count a moment at which the quantity was asked for, and whether it was known."""
+        """Count an attempt to read the quantity, and whether it succeeded."""
         if self._first_s is None:
             self._first_s = now_s
         self._last_s = now_s
@@ -74,7 +74,7 @@ class Coverage:
         """`samples`, `sampled_share` and `resolution_s` of `fields`.
 
         Args:
-            counter: whether a counter was read: it counts on between two readings.
+            counter: whether a counter was read, which misses nothing between two readings.
         """
         span_s = self._last_s - (self._first_s or 0.0)
         share = self._covered_s / span_s if span_s > 0 else None

@@ -1,12 +1,12 @@
 """The event `machine` of a log: hardware, software and limits of a process, read at its start.
 
-    hardware    facts that equal nodes share: processor, memory, network, GPUs
-    software    system, packages' digest, framework
+    hardware    facts that nodes of one kind share: processor, memory, network, GPUs
+    software    system, digest of the installed packages, framework
     limits      how much of the node this process may use
-    libraries   versions of those that the process has loaded
+    libraries   versions of the libraries that the process has loaded
     variables   of the environment, by an allow-list (redaction.py)
-    present     of this node and moment: host, clocks, GPUs' UUIDs, the CPUs it may use
-    unknown     the reasons for facts that are None
+    present     of this node at this moment: host, clocks, GPUs' UUIDs, the CPUs it may use
+    unknown     why facts are None
     gathered_s  how long reading the facts took
 
 The first five are compared between repeats; fingerprints.py has digests of the first two.
@@ -34,11 +34,11 @@ def gather(
         gpus: selectors of the GPUs of this process (gpu_readings.visible_gpus).
         framework: facts of Python and the framework, plain values; None if another program
             trains, with another Python.
-        packages: folder in which the list of installed packages is kept; None: nowhere.
+        packages: folder in which the list of installed packages is saved; None: nowhere.
         root: of the file system whose /proc and /sys are read.
-        variables: those of frameworks that are recorded.
+        variables: of frameworks, those that are recorded.
     """
-    began = time.perf_counter()
+    start = time.perf_counter()
     files = hardware.Files(root)
     of_gpus = gpu_facts.gather(gpus, files.unknown)
     kinds = {name: of_gpus[name] for name in ("driver", "cuda_driver", "kinds")}
@@ -59,7 +59,7 @@ def gather(
             "gpu_links": of_gpus["links"],
         },
         "unknown": files.unknown,
-        "gathered_s": round(time.perf_counter() - began, 6),
+        "gathered_s": round(time.perf_counter() - start, 6),
     }
 
 

@@ -1,8 +1,8 @@
 """Fingerprints of runs: digests of the hardware and of the software that repeats should share.
 
-They are digests of the facts in a run's logs (facts.py), and the keys of these facts in its
-record. If all nodes of a run have the same fingerprint, it is the run's; otherwise the run's is
-the digest of the sorted list of theirs.
+They are digests of the facts in a run's logs (facts.py), and the keys of these facts in its record.
+If all nodes of a run have the same fingerprint, it is that of the run; otherwise that of the run is
+the digest of the sorted list of the nodes' fingerprints.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ PACKAGES = Path("results/packages")  # one list of packages for each digest
 
 
 def provenance(machines: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
-    """The facts that a record keeps of the machine events of its ranks.
+    """The facts of its ranks' machine events that a record has.
 
     Args:
         machines: the events of each rank; a run that was resumed has several.
@@ -62,7 +62,7 @@ def columns(provenance: dict[str, Any]) -> dict[str, str | None]:
 
 
 def unlike_nodes(provenance: dict[str, Any]) -> str:
-    """How the nodes that one run was on differ, in words; "" if they do not."""
+    """A sentence about how the nodes of one run differ; "" if they do not."""
     nodes: dict[str, dict[str, Any]] = {}
     for rank in provenance.get("ranks") or ():
         parts = {part: provenance[part].get(rank.get(f"{part}_sha256")) for part in COMPARED[:2]}
@@ -101,7 +101,7 @@ class Repeats:
         self._repeats: dict[Any, list[tuple[int, str, str]]] = {}  # by combination
 
     def add(self, run: Any, provenance: dict[str, Any]) -> None:
-        """Add a Run that ended well, with the provenance of its record."""
+        """Add a Run that succeeded, with the provenance of its record."""
         facts = comparable(provenance)
         if facts:
             # Hardware and software are long; their digests stand for them.
@@ -110,15 +110,15 @@ class Repeats:
             self._repeats.setdefault(run.combination, []).append((run.repeat, run.id, key))
 
     def differences(self) -> dict[str, str]:
-        """By run id, how a run differs from the first repeat, in words; equal runs are left out."""
-        words = {}
+        """By run id, a text on how a run differs from the first repeat; equal runs are left out."""
+        texts = {}
         for repeats in self._repeats.values():
             (_, _, first), *others = sorted(repeats)
             for _, run_id, key in others:
                 if key != first:
                     facts = self._facts[first], self._facts[key]
-                    words[run_id] = differences(*facts, read_packages)
-        return words
+                    texts[run_id] = differences(*facts, read_packages)
+        return texts
 
 
 def differences(
@@ -126,7 +126,7 @@ def differences(
     other: dict[str, Any],
     packages: Callable[[Any], list[str] | None] = lambda digest: None,
 ) -> str:
-    """How two `comparable` facts differ, in words; "" if they are equal.
+    """A text on how two `comparable` facts differ; "" if they are equal.
 
     >>> old, new = ({"hardware": {"gpus": {"driver": d}}} for d in ("550.54", "560.35"))
     >>> differences(old, new)
@@ -136,17 +136,17 @@ def differences(
         packages: returns the lines of a list of packages by its digest; None if it is lost.
     """
     expected, actual = dict(_flat(one)), dict(_flat(other))
-    words = []
+    texts = []
     for name in sorted(expected.keys() | actual.keys()):
         before, now = expected.get(name), actual.get(name)
         if before == now:
             continue
         if name.endswith("packages_sha256"):
-            words += _package_differences(packages(before), packages(now))
+            texts += _package_differences(packages(before), packages(now))
         else:
-            words.append(f"{name} {_shown(now)}, not {_shown(before)}")
-    more = len(words) - MOST_DIFFERENCES
-    return "; ".join(words[:MOST_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
+            texts.append(f"{name} {_short(now)}, not {_short(before)}")
+    more = len(texts) - MOST_DIFFERENCES
+    return "; ".join(texts[:MOST_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
 
 
 def read_packages(sha256: str) -> list[str] | None:
@@ -179,6 +179,6 @@ def _flat(facts, name=""):
         yield name, facts
 
 
-def _shown(value):
+def _short(value):
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

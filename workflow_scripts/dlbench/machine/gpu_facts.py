@@ -1,10 +1,10 @@
 """Facts of the GPUs of a process, their settings and links, read through NVML.
 
-- `kinds` has the facts that equal GPUs share, each kind once, so that it does not change with the
-  number of GPUs of a run.
+- `kinds` has the facts that GPUs of one kind share, each kind once, so that it does not depend on
+  the number of GPUs of a run.
 - `devices` has the facts of each GPU: UUID, place on the bus, its present link and clocks.
-- `links` has a pair of GPUs each, of all GPUs that NVML shows: NVLink, else what is between the
-  two on the PCI bus. The number of NVLinks is a fact of a kind.
+- `links` has an entry for each pair of all GPUs that NVML shows: NVLink, or what is between the two
+  on the PCI bus. The number of NVLinks is a fact of the kind.
 
 A MIG device has its own name and memory; its other facts are those of its board.
 """
@@ -151,13 +151,13 @@ def _link(query, one, other):
 
 
 def _nvlinks(nvml, board):
-    """The number of NVLinks that are up; 0 for a GPU without them, where the call fails."""
+    """The number of NVLinks that are up; 0 for a GPU without NVLink, for which the call fails."""
     most = getattr(nvml, "NVML_NVLINK_MAX_LINKS", 18)
     return sum(_quiet(nvml, "nvmlDeviceGetNvLinkState", board, n) == 1 for n in range(most))
 
 
 def _quiet(nvml, name, *arguments):
-    """The result of a call whose failure means no: None."""
+    """The result of a call; None if it fails, which is an answer, too."""
     try:
         return getattr(nvml, name)(*arguments)
     except Exception:

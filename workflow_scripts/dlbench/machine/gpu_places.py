@@ -1,13 +1,13 @@
 """The GPUs that a process sees, and where in the node each is: PCI address, NUMA node, near CPUs.
 
-- Of NVIDIA's GPUs NVML says UUID and PCI address; the kernel says what is near that address
-  (/sys/bus/pci/devices/*/numa_node and local_cpulist). Where the firmware does not tell the kernel
-  (numa_node is -1), NVML's ideal affinity is taken.
-- Of AMD's GPUs the kernel's topology says both (/sys/class/kfd), in the order of ROCm.
-- Where neither is there, as without a driver's package, which GPUs are seen is not known: None.
+- For NVIDIA's GPUs NVML has UUID and PCI address, and the kernel has the CPUs near that address
+  (/sys/bus/pci/devices/*/numa_node and local_cpulist). If the firmware does not tell the kernel
+  (numa_node is -1), NVML's ideal affinity is used.
+- For AMD's GPUs the kernel's topology has both (/sys/class/kfd), in the order of ROCm.
+- If there is neither, for instance without the package pynvml, the visible GPUs are unknown: None.
 
-CUDA_VISIBLE_DEVICES has numbers, GPU-UUIDs (maybe cut short) or MIG-UUIDs; ROCR_VISIBLE_DEVICES has
-numbers or GPU-UUIDs, and HIP_VISIBLE_DEVICES numbers of those that it leaves.
+CUDA_VISIBLE_DEVICES has numbers, GPU-UUIDs (maybe abbreviated) or MIG-UUIDs; ROCR_VISIBLE_DEVICES
+has numbers or GPU-UUIDs, and HIP_VISIBLE_DEVICES numbers among those that remain.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class GpuPlace:
     """One GPU, or a MIG device with the place of its board.
 
     Attributes:
-        uuid: what no other GPU of any node has.
+        uuid: unique over all nodes.
         pci: its address, as /sys/bus/pci/devices writes it; None: not known.
         numa_node: to which it is attached; None: not known.
         cpus: numbers of the CPUs near it; empty: not known.
@@ -52,7 +52,7 @@ def visible(
         files: of the root whose /sys is read.
 
     Raises:
-        Error: CUDA_VISIBLE_DEVICES names a GPU that is not there, or MIG devices beside whole GPUs.
+        Error: CUDA_VISIBLE_DEVICES names a missing GPU, or MIG devices beside whole GPUs.
     """
     files = files or Files()
     with _nvml() as nvml:
@@ -87,7 +87,7 @@ def _nvidia(nvml, files, environ):
     count = nvml.nvmlDeviceGetCount()
     listed = environ.get(CUDA)
     selectors = gpu_readings.visible_gpus(0, count if listed is None else len(listed), environ)
-    mig = [isinstance(one, str) and one.startswith("MIG-") for one in selectors]
+    mig = [isinstance(name, str) and name.startswith("MIG-") for name in selectors]
     if any(mig) and not all(mig):
         raise Error(
             f"{CUDA}={listed} has MIG devices beside whole GPUs, of which CUDA shows one MIG "
@@ -104,10 +104,10 @@ def _handle(nvml, selector, listed):
         return gpu_readings.find_gpu(nvml, selector)
     except Exception as error:
         handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
-        there = [gpu_readings.decode(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
+        uuids = [gpu_readings.decode(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
         raise Error(
             f"{CUDA}={listed}: {selector} is not on this node ({error}); the driver shows "
-            f"{', '.join(there)}: was it set for another node, or does the job have other GPUs?"
+            f"{', '.join(uuids)}: was it set for another node, or does the job have other GPUs?"
         ) from error
 
 
@@ -125,7 +125,7 @@ def _nvidia_place(nvml, files, handle):
 
 
 def pci_address(bus_id: str) -> str:
-    """What the kernel calls the device with NVML's bus id.
+    """The kernel's PCI address of the device with NVML's bus id.
 
     >>> pci_address("00000000:1B:00.0"), pci_address("00010000:1B:00.0")
     ('0000:1b:00.0', '10000:1b:00.0')
@@ -135,7 +135,7 @@ def pci_address(bus_id: str) -> str:
 
 
 def _near(files: Files, pci: str) -> tuple[int | None, tuple[int, ...]]:
-    """(NUMA node, CPUs) of a PCI device; (None, ()) where the firmware says nothing."""
+    """(NUMA node, CPUs) of a PCI device; (None, ()) if the firmware does not tell."""
     with contextlib.suppress(OSError, ValueError):
         node = int(files.text(f"{PCI}/{pci}/numa_node"))
         if node >= 0:
@@ -144,15 +144,15 @@ def _near(files: Files, pci: str) -> tuple[int | None, tuple[int, ...]]:
 
 
 def _ideal_affinity(nvml, files, handle):
-    """The CPUs that NVML holds for near; () where it names all, which says nothing."""
+    """The CPUs that NVML considers near; () if these are all, which says nothing."""
     with contextlib.suppress(Exception):
         online = set(expand(files.text(f"{CPU}/online")))
-        words = nvml.nvmlDeviceGetCpuAffinity(handle, math.ceil((max(online) + 1) / 64))
+        masks = nvml.nvmlDeviceGetCpuAffinity(handle, math.ceil((max(online) + 1) / 64))
         cpus = [
             64 * place + bit
-            for place, word in enumerate(words)
+            for place, mask in enumerate(masks)
             for bit in range(64)
-            if word >> bit & 1
+            if mask >> bit & 1
         ]
         if set(cpus) < online:
             return tuple(cpus)
@@ -163,7 +163,7 @@ def _amd(files: Files) -> list[GpuPlace]:
     """AMD's GPUs in the order of ROCm: nodes of the kernel's topology that have SIMD units."""
     places = []
     for node in files.paths(f"{KFD}/*"):
-        with contextlib.suppress(OSError, ValueError):  # a control group hides those of others
+        with contextlib.suppress(OSError, ValueError):  # a control group may hide other GPUs
             facts = dict(line.split() for line in files.text(f"{node}/properties").splitlines())
             if int(facts["simd_count"]):
                 location = int(facts["location_id"])
@@ -178,7 +178,7 @@ def _amd(files: Files) -> list[GpuPlace]:
 
 
 def _of_rocm(places: list[GpuPlace], environ: Mapping[str, str]) -> list[GpuPlace]:
-    """What is left of AMD's GPUs by ROCR_VISIBLE_DEVICES, then by HIP_VISIBLE_DEVICES."""
+    """AMD's GPUs that ROCR_VISIBLE_DEVICES and then HIP_VISIBLE_DEVICES leave visible."""
     for name in (ROCR, HIP if HIP in environ else CUDA):
         if name in environ:
             places = list(_named(places, name, environ[name]))
@@ -186,13 +186,13 @@ def _of_rocm(places: list[GpuPlace], environ: Mapping[str, str]) -> list[GpuPlac
 
 
 def _named(places: list[GpuPlace], name: str, listed: str) -> Iterator[GpuPlace]:
-    by_name: dict[Any, GpuPlace] = dict(enumerate(places)) | {one.uuid: one for one in places}
+    by_name: dict[Any, GpuPlace] = dict(enumerate(places)) | {gpu.uuid: gpu for gpu in places}
     for entry in (entry.strip() for entry in listed.split(",")):
         selector = int(entry) if entry.isdecimal() else entry.replace("GPU-0x", "GPU-")
         if entry.startswith("GPU-") and selector not in by_name:
             raise Error(
                 f"{name}={listed}: {entry} is not on this node; the kernel shows "
-                f"{', '.join(one.uuid for one in places) or 'none'}"
+                f"{', '.join(gpu.uuid for gpu in places) or 'none'}"
             )
         if selector not in by_name:
             return

@@ -7,13 +7,13 @@ A sample of one GPU is:
     power_w                       of the board; mean of the last second since Ampere except GA100
     temperature_c                 of the chip
     clock_sm_mhz, clock_memory_mhz
-    other_gpu_processes           processes computing on it that are no rank or copy of this run;
-                                  None if NVML does not list this process among them
+    other_gpu_processes           processes on it that are no ranks or copies of this run; None if
+                                  NVML does not list this process
     throttle_reasons              what limits the clocks, [] = nothing; see REASONS
     energy_j                      since the first sample
 
-A value that cannot be read is None in this sample; the next sample tries again.
-Of a MIG device NVML reports its memory only; power and clocks are the whole board's.
+A value that cannot be read is None, and the next sample tries again.
+For a MIG device NVML reports only its own memory; power and clocks are those of the whole board.
 """
 
 import contextlib
@@ -47,12 +47,12 @@ REASONS = {
 def visible_gpus(
     first: int, count: int, environ: Mapping[str, str] = os.environ
 ) -> tuple[int | str, ...]:
-    """NVML selectors of `count` GPUs from the `first` of those that CUDA shows this process.
+    """NVML selectors of `count` GPUs, from number `first` on, of those that CUDA shows this process.
 
-    Reads CUDA_VISIBLE_DEVICES as CUDA does: indices or UUIDs (these may be cut short), and
+    Reads CUDA_VISIBLE_DEVICES as CUDA does: indices or UUIDs (these may be abbreviated), and
     the first entry that is neither (-1, an empty one) ends the list. If it is unset, all GPUs
-    are visible, in order. Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or CUDA's indices are not NVML's. An
-    index that the machine lacks ends CUDA's list too; that is not checked here: the sample of
+    are visible, in order. CUDA's indices are NVML's only with CUDA_DEVICE_ORDER=PCI_BUS_ID. An
+    index that the machine lacks ends CUDA's list, too; that is not checked here: the sample of
     that GPU has an error.
 
     >>> visible_gpus(1, 2, {"CUDA_VISIBLE_DEVICES": "3,GPU-8932f937,0,-1,1"})
@@ -76,7 +76,7 @@ def visible_gpus(
 
 
 def count_visible_gpus(environ: Mapping[str, str] = os.environ) -> int | None:
-    """How many GPUs the variables of CUDA and ROCm name; None: none of them is set.
+    """Number of GPUs that the variables of CUDA and ROCm name; None if none of them is set.
 
     >>> count_visible_gpus({"ROCR_VISIBLE_DEVICES": "0,1", "HIP_VISIBLE_DEVICES": "1"})
     1
@@ -176,7 +176,7 @@ class Gpu:
         }
         energy_j = self.energy.add(millijoules, power_w, power_time_s)
         if all(value is None for value in values.values()):
-            self.error = self.error or "NVML reads nothing of it"
+            self.error = self.error or "NVML has no readings of it"
             self._handle = None  # the next sample looks for the GPU again
         return {
             "gpu": self.selector,
@@ -197,8 +197,8 @@ class Gpu:
 def _count_others(processes):
     """The number of a GPU's processes that are not of this run.
 
-    None if this process is not among them: it has not begun to use the GPU, or a container hides
-    its number from the driver, so that processes of this run cannot be told from others.
+    None if this process is not listed: it does not use the GPU yet, or the driver sees another PID
+    because of a container, so that processes of this run cannot be told from others.
     """
     pids = {process.pid for process in processes or ()}
     if os.getpid() not in pids:

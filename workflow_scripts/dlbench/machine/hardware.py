@@ -1,8 +1,8 @@
 """Facts of the node that a process runs on, as the kernel states them in /proc and /sys.
 
-- Everything is read from files; no program is called, for images may have none.
-- `constant_facts` are equal for repeats on the same kind of node, `present_facts` are of this node
-  and this moment.
+- Everything is read from files; no program is called, because images may have none.
+- `constant_facts` are equal on all nodes of one kind, `present_facts` are of this node at this
+  moment.
 - A fact that cannot be read is None, and `unknown` has the reason; nothing is guessed.
 """
 
@@ -19,7 +19,7 @@ from dlbench.machine import host_name
 
 Value = TypeVar("Value")
 CPU, NODES = "sys/devices/system/cpu", "sys/devices/system/node"
-# Instruction sets of x86 and Arm that decide how fast numbers are multiplied.
+# Instruction sets of x86 and Arm that decide how fast matrices are multiplied.
 FEATURES = re.compile(
     r"ssse3|sse4\w*|avx\w*|fma|f16c|amx\w*|bmi\d|popcnt|asimd\w*|sve\w*|sme(?!p)\w*|bf16|i8mm|fphp"
 )
@@ -53,9 +53,9 @@ class Files:
         return sorted(paths, key=_natural)
 
     def fact(self, name: str, read: Callable[[], Value]) -> Value | None:
-        """The fact that `read()` returns; None, with the reason in `unknown`, if it fails.
+        """The fact that `read()` returns; None, with the reason in `unknown`, if it raises.
 
-        No benchmark fails because its description is incomplete.
+        So no benchmark fails because its description is incomplete.
         """
         try:
             return read()
@@ -74,8 +74,8 @@ class Files:
 def constant_facts(files: Files) -> dict[str, Any]:
     """Facts of the kind of node: processor, memory, network.
 
-    How much memory a virtual machine has is none of them: its host may give it more while it runs,
-    or take some back. `present_facts` have what it is at the moment.
+    The memory size of a virtual machine is not among them: its host may change it while the machine
+    runs. `present_facts` have the present size.
     """
     return {
         "system": _system(files),
@@ -86,9 +86,9 @@ def constant_facts(files: Files) -> dict[str, Any]:
 
 
 def speed_facts(files: Files) -> dict[str, Any]:
-    """Those of `constant_facts` that decide how fast it computes, and copies in its memory.
+    """Those of `constant_facts` that decide how fast the node computes and copies in memory.
 
-    Memory that is larger may have more channels.
+    The memory size is one of them, because larger memory may have more channels.
     """
     cpu, memory = _cpu(files), _memory(files)
     if cpu["virtual"]:

@@ -1,4 +1,4 @@
-"""The name of this machine, also inside the network of its own that a run may have."""
+"""The name of this machine, also inside the separate network that a run may have."""
 
 import os
 import socket

@@ -1,8 +1,8 @@
-"""How much of its node a process may use: CPUs, CPU time and memory.
+"""The limits of a process on its node: CPUs, CPU time and memory.
 
-Schedulers and container engines set limits on control groups, of version 1 or 2. The strictest
-limit of a group and of those that contain it holds. "unlimited" means that there is no limit, None
-that the limit is not known.
+Schedulers and container engines limit control groups (cgroups), of version 1 or 2. The limits of a
+group and of all its parents apply, so the strictest of them is reported: "unlimited" if there is
+none, None if it is not known.
 """
 
 import math
@@ -22,12 +22,12 @@ MOST_BYTES = 1 << 60  # version 1 has a larger number where there is no limit
 
 
 class Throttled(NamedTuple):
-    """What a quota of CPU time did to a group since it was made.
+    """How a quota of CPU time throttled a group since the group was created.
 
     Attributes:
-        periods: of the quota's, in which the group was at work.
-        stopped: in so many of them it had used its quota up.
-        time_s: for how long it was stopped, all CPUs added up. Linux 6.18 counts too little.
+        periods: number of the quota's periods in which the group ran.
+        stopped: number of these periods in which it had used up its quota.
+        time_s: how long it was throttled, summed over CPUs. Linux 6.18 counts too little.
     """
 
     periods: int = 0
@@ -50,9 +50,9 @@ def read(files: Files, pid: int | str = "self") -> dict[str, Any]:
 
 
 def usable_cores(files: Files | None = None) -> tuple[int, float | None]:
-    """(how many cores this process may use, the quota of CPU time where that is what limits them).
+    """(number of cores that this process may use, the quota of CPU time if that is the limit).
 
-    Of a quota that is no whole number the cores are rounded down, to one at least.
+    A quota that is not a whole number is rounded down, to at least one core.
     """
     cores = len(os.sched_getaffinity(0))
     quota = read(files or Files())["cpu_time_cores"]
@@ -62,17 +62,17 @@ def usable_cores(files: Files | None = None) -> tuple[int, float | None]:
 
 
 def usable_threads(environ: Mapping[str, str] = os.environ) -> int:
-    """How many threads or workers are worth starting: the share of a process bound to a GPU's.
+    """How many threads or workers are worth starting.
 
-    Else the CPUs that this process may use.
+    They are the process's share of cores if it was bound near its GPU, else all CPUs that it may use.
     """
     return int(environ.get(THREADS, 0)) or len(os.sched_getaffinity(0))
 
 
 def throttle_files(files: Files) -> list[str]:
-    """The files that say how often a quota stopped this process, for `throttled`.
+    """The files that count how often a quota throttled this process, for `throttled`.
 
-    Those of its group and of the groups that contain it, as far as they count that.
+    They belong to its group and to the parents of that, as far as these have a quota.
 
     Raises:
         OSError, ValueError: no control group is seen from here.
@@ -86,26 +86,26 @@ def throttle_files(files: Files) -> list[str]:
 
 
 def throttled(files: Files, places: Sequence[str]) -> Throttled:
-    """What a quota did to a process so far. Raises OSError, ValueError.
+    """How a quota throttled a process so far. Raises OSError, ValueError.
 
     Args:
         places: what throttle_files returned.
     """
-    found = [each for place in places if (each := _throttled(files, place))]
+    groups = [group for place in places if (group := _throttled(files, place))]
     return Throttled(
-        max((each.periods for each in found), default=0),
-        sum(each.stopped for each in found),
-        sum(each.time_s for each in found),
+        max((group.periods for group in groups), default=0),
+        sum(group.stopped for group in groups),
+        sum(group.time_s for group in groups),
     )
 
 
 def _throttled(files, place):
-    """None if the file is not there, or counts nothing of the kind."""
+    """The Throttled of one group; None if the file is missing or has no such counts."""
     try:
         lines = (line.split() for line in files.text(place).splitlines())
     except FileNotFoundError:
         return None
-    counts = {words[0]: int(words[1]) for words in lines}
+    counts = {name: int(count) for name, count, *_ in lines}
     if "nr_throttled" not in counts:
         return None
     spent_s = counts.get("throttled_usec", 0) / 1e6 + counts.get("throttled_time", 0) / 1e9
@@ -123,19 +123,19 @@ def _groups(text):
 
 
 def _mounts(text):
-    """{controller: (where it is mounted, which group that is)}, "" for version 2."""
+    """{controller: (mount point, the group that is mounted there)}, "" for version 2."""
     mounts = {}
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
-        words, (kind, _, options) = before.split(), after.split(" ", 2)
+        fields, (kind, _, options) = before.split(), after.split(" ", 2)
         if kind in ("cgroup", "cgroup2"):
             names = options.split(",") if kind == "cgroup" else [""]
-            mounts |= dict.fromkeys(names, (words[4].lstrip("/"), words[3]))
+            mounts |= dict.fromkeys(names, (fields[4].lstrip("/"), fields[3]))
     return mounts
 
 
 def _strictest(files, name, groups, mounts, read):
-    """The strictest limit over both versions, of the group and of those that contain it."""
+    """The strictest limit of a group and its parents, over both versions."""
     limits = []
     of_version_1 = {"group_cpus": "cpuset", "memory_bytes": "memory"}.get(name, "cpu")
     for controller, place in _places(files, groups, mounts, of_version_1):
@@ -154,7 +154,7 @@ def _strictest(files, name, groups, mounts, read):
 
 
 def _places(files, groups, mounts, of_version_1):
-    """(controller, folder) of a process's groups and of those that contain them, both versions."""
+    """(controller, folder) of a process's groups and their parents, in both versions."""
     for controller in ("", of_version_1):
         if controller in groups and controller in mounts:
             mount, top = mounts[controller]
@@ -163,12 +163,12 @@ def _places(files, groups, mounts, of_version_1):
 
 
 def _upwards(files, mount, top, group):
-    """Folders of a group and of those that contain it, as far as they are mounted here."""
+    """Folders of a group and its parents, as far as they are mounted here."""
     inner = PurePosixPath(group)
     if top != "/" and inner.is_relative_to(top):
         inner = PurePosixPath("/") / inner.relative_to(top)
     if not (files.root / mount / str(inner).lstrip("/")).is_dir():
-        inner = PurePosixPath("/")  # inside a container its own group is mounted as the top
+        inner = PurePosixPath("/")  # in a container its own group is mounted as the root
     for place in (inner, *inner.parents):
         yield f"{mount}/{str(place).lstrip('/')}".rstrip("/")
 

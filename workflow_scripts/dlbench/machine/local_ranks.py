@@ -1,10 +1,11 @@
-"""The processes of a run on one node tell one another what each sees, before a framework starts.
+"""An all-gather among the processes of a run on one node, before a framework starts.
 
-A node's processes may have other CPU masks and other GPUs, and no framework tells them of those
-before it has taken its own. So each keeps a file beside the log, which the others read: that works
-under all launchers and across containers. A file that an earlier start left is told from a fresh
-one by the numbers that its writer has seen of the others: a process goes on once each of them has
-seen its number of this start. The files go once all have read them.
+The processes of a node may have different CPU masks and see different GPUs, and a framework lets
+them communicate only after it has taken its devices. So each process writes a file beside the log,
+which the others read: that works under all launchers and across containers. Each start has a random
+number, and a file lists the numbers that its writer has seen of the others. A process proceeds once
+all others list its number; so a file of an earlier start is never taken for a new one. The files are
+removed once all have read them.
 """
 
 import atexit
@@ -20,20 +21,20 @@ from dlbench import Error
 from dlbench.machine import host_name
 
 POLL_S = 0.005
-PATIENCE_S = 600.0  # for the last one: on a full node containers start slowly
+PATIENCE_S = 600.0  # until the last one has written: containers start slowly on a full node
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def exchange(folder: Path, index: int, count: int, facts: Any) -> list[Any]:
-    """What each process of this run on this node says, in their order.
+    """All-gather plain values over the processes of this run on this node, in their order.
 
     Args:
         folder: of the run's log, which they share.
         index: of this process among the `count` on this node.
-        facts: what this one says, plain values.
+        facts: the values of this process.
 
     Raises:
-        Error: one did not come in time.
+        Error: a process did not write its values in time.
     """
     if count == 1:
         return [facts]
@@ -65,14 +66,14 @@ def exchange(folder: Path, index: int, count: int, facts: Any) -> list[Any]:
 
 
 def _remove(paths: list[Path]) -> None:
-    """Remove all files, if no process still waits for one."""
+    """Remove all files, unless a process still waits for one."""
     if all(content and content.get("done") for content in map(_read, paths)):
         for path in paths:
             path.unlink(missing_ok=True)
 
 
 def _node() -> str:
-    """What no other node has, and all containers of one: ranks of several nodes share a folder."""
+    """An id of this node, equal in all its containers: ranks of several nodes share a folder."""
     boot = BOOT_ID.read_text().strip()[:8] if BOOT_ID.exists() else "unknown"
     return f"{host_name.short(host_name.host())}-{boot}"
 

@@ -1,10 +1,12 @@
-"""What a node and the processes of a run have used so far, by the kernel's counters. Linux only.
+"""CPU time and disk traffic of a node and of the processes of a run, by the kernel's counters.
 
-- The busy time of a CPU is the time that passed less its idle time, which the kernel measures; user
-  and system times are only sampled at clock ticks. Interrupts, of no process, are left out.
+- The busy time of a CPU is the elapsed time less its idle time, which the kernel measures; user and
+  system times are only sampled at clock ticks. Interrupts, which belong to no process, are left out.
 - The kernel adds the time of a process that ended to the parent that waited for it, so that a tree
-  of processes loses nothing; if no process of the tree waited, its last known time is kept here.
-- New processes are found by their numbers, which only grow; each is looked at once.
+  of processes loses none; if no process of the tree waited, its last known time is added here.
+- New processes are found by their PIDs, which only grow, and each is checked once.
+
+Linux only.
 """
 
 import contextlib
@@ -15,8 +17,8 @@ from pathlib import Path
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")  # the unit of times in /proc
 SECTOR_BYTES = 512  # the unit of /proc/diskstats, independent of the disk
-MOST_NEW = 500  # processes since the last look; listing all is cheaper than trying more numbers
-MOST_CHECKS = 10  # at a new process before it counts as a stranger for good
+MOST_NEW = 500  # PIDs since the last sample; listing all processes is cheaper than trying more
+MOST_CHECKS = 10  # of a new process, before it counts as none of the tree for good
 RESOURCES = ("cpu", "memory", "io")
 
 
@@ -43,14 +45,14 @@ def read_process(proc: Path, pid: int | str) -> Process:
         OSError, ValueError: no process has this number.
     """
     before, _, after = (proc / str(pid) / "stat").read_bytes().rpartition(b")")
-    words = after.split()
-    user, system, children_user, children_system = map(int, words[11:15])
+    fields = after.split()
+    user, system, children_user, children_system = map(int, fields[11:15])
     return Process(
         name=os.fsdecode(before.partition(b"(")[2]),
-        parent=int(words[1]),
+        parent=int(fields[1]),
         own_ticks=user + system,
         children_ticks=children_user + children_system,
-        started=int(words[19]),
+        started=int(fields[19]),
     )
 
 
@@ -64,23 +66,25 @@ def read_processes(proc: Path) -> dict[int, Process]:
 
 
 def workflow_of(proc: Path, pid: int) -> int:
-    """The number of the outermost Snakemake that a process descends from, or else its own."""
+    """The PID of the outermost Snakemake that a process descends from; its own PID if none is."""
     outermost = pid
     with contextlib.suppress(OSError, ValueError):
         while pid > 1:
-            words = (proc / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            outermost = pid if _is_snakemake(words) else outermost
+            content = (proc / str(pid) / "cmdline").read_bytes()
+            outermost = (
+                pid if _is_snakemake(content.decode(errors="replace").split("\0")) else outermost
+            )
             pid = read_process(proc, pid).parent
     return outermost
 
 
-def _is_snakemake(words):
+def _is_snakemake(command):
     """Whether a command starts Snakemake.
 
     >>> _is_snakemake(["/x/python3", "-m", "snakemake", "-n"]), _is_snakemake(["vi", "snakemake"])
     (True, False)
     """
-    name, *arguments = (word.rpartition("/")[2] for word in words[:3])
+    name, *arguments = (argument.rpartition("/")[2] for argument in command[:3])
     return name == "snakemake" or (name.startswith("python") and "snakemake" in arguments)
 
 
@@ -96,10 +100,10 @@ class ProcessTree:
     def __init__(self, proc: Path, pid: int, mark: Mapping[str, str]) -> None:
         self._proc = proc
         self.mark = mark
-        self._members: dict[int, Process | None] = {pid: None}  # as they were at the last look
+        self._members: dict[int, Process | None] = {pid: None}  # as at the last sample
         self._bytes: dict[int, tuple[int, int]] = {}  # that each read, and read or wrote, on disks
         self._ended_ticks, self._most_bytes = 0, (0, 0)
-        self._young: dict[int, int] = {}  # new strangers: how often they are looked at again
+        self._young: dict[int, int] = {}  # new PIDs outside of the tree: how often to check again
         self._last = self._newest_pid()
         visible = read_processes(proc)
         self._listed = set(visible)
@@ -116,9 +120,9 @@ class ProcessTree:
         return pid in self._members
 
     def sample(self) -> tuple[float, tuple[int, int] | None, int]:
-        """(CPU seconds so far, bytes of disks, how many processes used CPU since the last look).
+        """(CPU seconds so far, bytes of disks, number of processes active since the last sample).
 
-        Bytes are (read, read or written), or None if a process may not be read.
+        Bytes are (read, read or written), or None if the counters of a process are not readable.
         """
         self._adopt()
         now: dict[int, Process] = {}
@@ -153,9 +157,9 @@ class ProcessTree:
         return self._most_bytes
 
     def _adopt(self):
-        """Add the new processes of the tree; a new process without its mark is looked at again.
+        """Add the new processes of the tree; a new process without the mark is checked again.
 
-        A process has its mark only once it runs its program, which in a container takes a while.
+        A process has the mark only once it executes its program, which takes a while in a container.
         """
         young = self._young | dict.fromkeys(self._new_pids(), MOST_CHECKS)
         self._young = {}
@@ -169,17 +173,17 @@ class ProcessTree:
                     self._young[pid] = young[pid] - 1
 
     def _new_pids(self):
-        """Numbers of processes, and of threads, that began since the last look."""
+        """The PIDs and thread ids that are new since the last sample."""
         before, self._last = self._last, self._newest_pid()
         if before and before <= self._last <= before + MOST_NEW:
-            began = set(range(before + 1, self._last + 1))
+            new = set(range(before + 1, self._last + 1))
         else:
             listed = set(map(int, filter(str.isdecimal, os.listdir(self._proc))))
-            began, self._listed = listed - self._listed, listed
-        return began
+            new, self._listed = listed - self._listed, listed
+        return new
 
     def _newest_pid(self):
-        """The number of the process or thread that began last; 0 if it is not known."""
+        """The newest PID or thread id; 0 if it is not known."""
         try:
             return int((self._proc / "loadavg").read_bytes().split()[4])
         except (OSError, ValueError, IndexError):
@@ -192,7 +196,7 @@ class ProcessTree:
         return all(f"{name}={value}".encode() in variables for name, value in self.mark.items())
 
     def _is_process(self, pid):
-        """Whether a number is that of a process; a thread has a folder too, which is not listed."""
+        """Whether a number is a PID; a thread id has a folder in /proc, too, which is not listed."""
         return b"\nTgid:\t%d\n" % pid in (self._proc / str(pid) / "status").read_bytes()
 
 
@@ -238,8 +242,8 @@ def _sum(times):
 
 def pressure_s(proc: Path, resource: str) -> float:
     """Seconds in which some process waited for cpu, memory or io. Raises OSError, ValueError."""
-    some = (proc / "pressure" / resource).read_text().splitlines()[0].split()
-    return int(dict(word.split("=") for word in some[1:])["total"]) / 1e6
+    _, *fields = (proc / "pressure" / resource).read_text().splitlines()[0].split()
+    return int(dict(field.split("=") for field in fields)["total"]) / 1e6
 
 
 def disk_bytes(root: Path) -> int:
@@ -251,7 +255,7 @@ def disk_bytes(root: Path) -> int:
 
 
 def _is_disk(root, name):
-    """Whether a name is a whole disk: no partition, none on top of others, no memory."""
+    """Whether a name is a whole disk: not a partition, not stacked on others, not memory."""
     place = root / "sys/block" / name.replace("/", "!")
     if name.startswith(("loop", "ram", "zram")) or not place.is_dir():
         return False
@@ -265,7 +269,7 @@ def clock_mhz(root: Path, cpu: int) -> float:
 
 
 def throttle_count(root: Path, cpus: Collection[int]) -> int:
-    """How often CPUs were slowed down for heat. Raises OSError, ValueError."""
+    """How often CPUs were throttled for heat. Raises OSError, ValueError."""
     places = (root / f"sys/devices/system/cpu/cpu{cpu}/thermal_throttle" for cpu in sorted(cpus))
     return sum(int((place / "core_throttle_count").read_text()) for place in places)
 

@@ -3,10 +3,10 @@
 - Intel's and AMD's processors count the energy of each package (a socket, or a part of one), and
   some servers that of the memory at it (dram). Linux shows them in /sys/class/powercap, AMD's too
   under Intel's name: intel-rapl:0 is a package, intel-rapl:0:1 a part of it.
-- Added up are all packages, and the memory, which is not in them. Left out are what a package
-  contains (core, uncore), the whole of a laptop (psys), and intel-rapl-mmio, which shows the same
-  packages in another way.
-- A counter begins again at 0 after max_energy_range_uj: minutes at full power.
+- The energy is the sum over all packages and their memory, which packages do not include. Left out
+  are parts of a package (core, uncore), the whole of a laptop (psys), and intel-rapl-mmio, which
+  shows the same packages in another way.
+- A counter wraps around to 0 after max_energy_range_uj: minutes at full power.
 - Since 2020 Linux lets only root read the counters (CVE-2020-8694), unless the administrator
   allows it.
 
@@ -23,7 +23,7 @@ from dlbench.machine import energy
 
 ROOT = Path("/sys/class/powercap")
 PACKAGE = re.compile(r"intel-rapl:\d+")
-MOST_W = 1000.0  # power of one package or its memory: how soon its counter may reach its end
+MOST_W = 1000.0  # of one package or its memory; gives the shortest time in which a counter may wrap
 KINDS = PACKAGES, MEMORY = ("package_energy_j", "dram_energy_j")
 
 
@@ -88,11 +88,11 @@ class Rapl:
         self._counters = []
 
     def _joules(self, kind):
-        own = [counter.joules for counter in self._counters if counter.kind == kind]
-        return round(sum(own), 3) if own else None
+        joules = [counter.joules for counter in self._counters if counter.kind == kind]
+        return round(sum(joules), 3) if joules else None
 
     def _give_up(self, reason):
-        """Give up: without one counter the sum means nothing, even if counted again later."""
+        """Stop counting for good: without one counter the sum means nothing, even later."""
         self.unknown = reason
         self.close()
 
@@ -101,7 +101,7 @@ def _counters(root: Path) -> "Iterator[_Counter]":
     """Yield the counters of packages and of their memory.
 
     Raises:
-        OSError, ValueError: one is there and cannot be read.
+        OSError, ValueError: a counter exists and cannot be read.
     """
     packages = (path for path in root.glob("intel-rapl:*") if PACKAGE.fullmatch(path.name))
     for package in sorted(packages):
@@ -115,7 +115,7 @@ def _counters(root: Path) -> "Iterator[_Counter]":
 
 
 def _name(folder):
-    """What a folder of powercap counts; "" where it is hidden, as Docker does."""
+    """The name of what a folder of powercap counts; "" if it is hidden, as Docker does."""
     try:
         return (folder / "name").read_text().strip()
     except FileNotFoundError:
@@ -141,7 +141,7 @@ class _Counter:
         return self._sum_uj / 1e6
 
     def read(self, now_s):
-        """Add what was counted since the last reading. Returns why that is not known, or ""."""
+        """Add the energy since the last reading. Returns why it is not known, or ""."""
         try:
             count_uj = int(os.pread(self._file, 64, 0))
         except (OSError, ValueError) as error:

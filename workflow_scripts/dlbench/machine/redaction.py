@@ -4,8 +4,8 @@
   framework are listed in its `engine.py` (trainer/engine.py).
 - Never recorded, also inside values and commands: a value whose name says that it is a secret,
   the user in a URL, and keys of well-known services.
-- A command of the config that has a secret in it is handed on with a number in the secret's place;
-  the secret itself goes by a variable of the environment, so that it is in no command line.
+- In a command of the config a secret is replaced by a number; the secret itself is passed in an
+  environment variable, so that it is in no command line.
 """
 
 import fnmatch
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from dlbench import Error
 
 HIDDEN = "(hidden)"
-VARIABLE = "DLBENCH_SECRETS"  # what the numbers stand for, a JSON list
+VARIABLE = "DLBENCH_SECRETS"  # the secrets of the numbers, a JSON list
 Hide = Callable[[str], str]
 ALLOWED = (
     *("OMP_*", "GOMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "BLIS_*", "DNNL_*", "ONEDNN_*", "GLOO_*"),
@@ -31,7 +31,7 @@ ALLOWED = (
 )
 # Addresses of the processes of one run, and Open MPI's key of a job.
 EXCLUDED = ("HOROVOD_GLOO_RENDEZVOUS_*", "OMPI_MCA_orte_*")
-# Each process has its own: they are recorded but not compared between repeats.
+# Different in each process: they are recorded but not compared between repeats.
 PER_PROCESS = (
     *("*_VISIBLE_DEVICES", "HOROVOD_*RANK", "HOROVOD_*SIZE", "HOROVOD_HOSTNAME", "DLBENCH_COPY"),
     *("OMPI_MCA_*ess_*", "OMPI_MCA_pmix*", "OMPI_MCA_*uri", "OMPI_MCA_initial_wdir"),
@@ -112,7 +112,7 @@ def is_secret(name: str) -> bool:
 
 
 def hidden(secret: str) -> str:
-    """What is recorded in the place of a secret."""
+    """The text that replaces a secret in records."""
     return HIDDEN
 
 
@@ -120,7 +120,7 @@ def redact(text: str, hide: Hide = hidden) -> str:
     """A text with the secrets in it hidden.
 
     Args:
-        hide: what stands for a secret; it is given each that is found.
+        hide: returns the replacement of a secret.
 
     >>> redact("get https://me:pw@host/x?token=abc --api-key 1 'password: x' -n 2")
     "get https://(hidden)@host/x?token=(hidden) --api-key (hidden) 'password: (hidden)' -n 2"
@@ -143,33 +143,33 @@ def has_key(text: str) -> bool:
 
 
 def redact_command(command: Iterable[str], hide: Hide = hidden) -> list[str]:
-    """The words of a command, which may contain spaces, with the secrets in them hidden.
+    """The arguments of a command, which may contain spaces, with the secrets in them hidden.
 
     >>> redact_command(["train", "--token", "a b", "--password=c d", "--steps=3", "A_SECRET=x y"])
     ['train', '--token', '(hidden)', '--password=(hidden)', '--steps=3', 'A_SECRET=(hidden)']
     >>> redact_command(["mysql", "-pabc", "-u", "me:abc"])
     ['mysql', '-p(hidden)', '-u', 'me:(hidden)']
     """
-    words: list[str] = []
+    redacted: list[str] = []
     hide_next, ipmi, before = False, False, ""
-    for word in command:
-        name, equals, value = word.partition("=")
+    for argument in command:
+        name, equals, value = argument.partition("=")
         plain = re.fullmatch(r"-*[\w.\-]+", name)
-        if hide_next and not word.startswith("--") and not _is_plain(before, word):
-            words.append(hide(word))
+        if hide_next and not argument.startswith("--") and not _is_plain(before, argument):
+            redacted.append(hide(argument))
         elif plain and equals and is_secret(name):
-            words.append(word if _is_plain(name, value) else f"{name}={hide(value)}")
-        elif named := _NAMED.fullmatch(f"{before} {word}"):
-            words.append(f"{word.partition(':')[0]}:{hide(named['value'])}")
-        elif ipmi and _IPMI.fullmatch(f"ipmi {before} {word}"):
-            words.append(hide(word))
+            redacted.append(argument if _is_plain(name, value) else f"{name}={hide(value)}")
+        elif named := _NAMED.fullmatch(f"{before} {argument}"):
+            redacted.append(f"{argument.partition(':')[0]}:{hide(named['value'])}")
+        elif ipmi and _IPMI.fullmatch(f"ipmi {before} {argument}"):
+            redacted.append(hide(argument))
         else:
-            words.append(redact(word, hide))
-        before = word
-        ipmi = ipmi or os.path.basename(word).startswith("ipmi")
-        secret_flag = plain and not equals and word.startswith("-") and is_secret(name)
-        hide_next = bool(secret_flag and not _SHORT.match(word))
-    return words
+            redacted.append(redact(argument, hide))
+        before = argument
+        ipmi = ipmi or os.path.basename(argument).startswith("ipmi")
+        secret_flag = plain and not equals and argument.startswith("-") and is_secret(name)
+        hide_next = bool(secret_flag and not _SHORT.match(argument))
+    return redacted
 
 
 def redact_settings(settings: Any, hide: Hide = hidden) -> Any:
@@ -208,12 +208,12 @@ class Secrets:
         return redact(text, self._number)
 
     def take_out_of_template(self, command: Iterable[str]) -> list[str]:
-        """The words of a command with numbers for its secrets; names in braces stay."""
+        """The arguments of a command with numbers for its secrets; names in braces stay."""
         return redact_command(command, self._number_around_names)
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variable that hands the secrets on; none where there are none."""
+        """The environment variable that passes the secrets on; {} without secrets."""
         return {VARIABLE: json.dumps([*self._numbers])} if self._numbers else {}
 
     def _number(self, secret):
@@ -228,13 +228,13 @@ class Secrets:
 
 
 def restored(command: Iterable[str], environ: Mapping[str, str]) -> list[str]:
-    """A command with the secrets in it that were taken out.
+    """A command with its secrets instead of their numbers.
 
     Args:
-        environ: with the variable of `Secrets.variables`.
+        environ: has the variable of `Secrets.variables`.
 
     Raises:
-        Error: the variable is not there.
+        Error: the variable is missing.
     """
     secrets = json.loads(environ.get(VARIABLE, "[]"))
 

@@ -31,7 +31,7 @@ def system(files: Files) -> dict[str, str | None]:
 def installed_packages(path: list[str] | None = None) -> list[str]:
     """The installed packages as sorted lines `name==version`.
 
-    Of a package that is installed twice the version is the one that Python imports.
+    If a package is installed twice, the version is the one that Python imports.
 
     Args:
         path: folders to look in; None: those of this Python.
@@ -42,13 +42,15 @@ def installed_packages(path: list[str] | None = None) -> list[str]:
     versions: dict[str, str] = {}
     for distribution in metadata.distributions(path=path):
         described = distribution.metadata
-        if name := "Name" in described and described["Name"]:  # no: an installation was interrupted
+        if (
+            name := "Name" in described and described["Name"]
+        ):  # else an installation was interrupted
             versions.setdefault(re.sub(r"[-_.]+", "-", name).lower(), distribution.version)
     return [f"{name}=={version}" for name, version in sorted(versions.items())]
 
 
 def keep_list(lines: Iterable[str], folder: str | Path | None) -> str:
-    """Write a list of packages into a folder, under its SHA-256, unless it is there.
+    """Write a list of packages into a folder, named by its SHA-256, unless the file exists.
 
     Returns:
         The digest of the list.
@@ -63,9 +65,9 @@ def keep_list(lines: Iterable[str], folder: str | Path | None) -> str:
 
 
 def loaded_libraries(maps: str) -> dict[str, str]:
-    """Versions of the libraries in the memory of this process, which matter for its speed.
+    """Versions of the loaded libraries that matter for the speed of this process.
 
-    The version is what the library itself returns, or else its file name.
+    A version is what the library itself returns, or else its file name.
 
     Args:
         maps: the text of /proc/self/maps.
@@ -96,9 +98,9 @@ def _target_name(path):
 
 def _reported_version(name, path):
     """The version that a library's own function returns; None if it has no such function."""
-    ask = {"mpi": _mpi, "nccl": _nccl, "cudnn": _cudnn, "cudart": _cudart}.get(name)
+    read = {"mpi": _mpi, "nccl": _nccl, "cudnn": _cudnn, "cudart": _cudart}.get(name)
     try:
-        return ask and ask(ctypes.CDLL(path))
+        return read and read(ctypes.CDLL(path))
     except (OSError, AttributeError):
         return None
 
