@@ -47,7 +47,7 @@ REASONS = {
 def visible_gpus(
     first: int, count: int, environ: Mapping[str, str] = os.environ
 ) -> tuple[int | str, ...]:
-    """NVML selectors of `count` GPUs, from number `first` on, of those that CUDA shows this process.
+    """NVML selectors of `count` GPUs, from number `first` on, among those that CUDA shows.
 
     Reads CUDA_VISIBLE_DEVICES as CUDA does: indices or UUIDs (these may be abbreviated), and
     the first entry that is neither (-1, an empty one) ends the list. If it is unset, all GPUs

@@ -64,7 +64,8 @@ def usable_cores(files: Files | None = None) -> tuple[int, float | None]:
 def usable_threads(environ: Mapping[str, str] = os.environ) -> int:
     """How many threads or workers are worth starting.
 
-    They are the process's share of cores if it was bound near its GPU, else all CPUs that it may use.
+    This is the process's share of cores if it was bound near its GPU, else all CPUs that it may
+    use.
     """
     return int(environ.get(THREADS, 0)) or len(os.sched_getaffinity(0))
 

@@ -4,8 +4,8 @@ The processes of a node may have different CPU masks and see different GPUs, and
 them communicate only after it has taken its devices. So each process writes a file beside the log,
 which the others read: that works under all launchers and across containers. Each start has a random
 number, and a file lists the numbers that its writer has seen of the others. A process proceeds once
-all others list its number; so a file of an earlier start is never taken for a new one. The files are
-removed once all have read them.
+all others list its number, so a file of an earlier start is never taken for a new one. The files
+are removed once all have read them.
 """
 
 import atexit

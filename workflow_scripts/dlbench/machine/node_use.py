@@ -1,7 +1,7 @@
 """CPU time and disk traffic of a node and of the processes of a run, by the kernel's counters.
 
 - The busy time of a CPU is the elapsed time less its idle time, which the kernel measures; user and
-  system times are only sampled at clock ticks. Interrupts, which belong to no process, are left out.
+  system times are only sampled at clock ticks. Interrupts belong to no process and are left out.
 - The kernel adds the time of a process that ended to the parent that waited for it, so that a tree
   of processes loses none; if no process of the tree waited, its last known time is added here.
 - New processes are found by their PIDs, which only grow, and each is checked once.
@@ -159,7 +159,7 @@ class ProcessTree:
     def _adopt(self):
         """Add the new processes of the tree; a new process without the mark is checked again.
 
-        A process has the mark only once it executes its program, which takes a while in a container.
+        A process has the mark once it executes its program, which takes a while in a container.
         """
         young = self._young | dict.fromkeys(self._new_pids(), MOST_CHECKS)
         self._young = {}
@@ -196,7 +196,7 @@ class ProcessTree:
         return all(f"{name}={value}".encode() in variables for name, value in self.mark.items())
 
     def _is_process(self, pid):
-        """Whether a number is a PID; a thread id has a folder in /proc, too, which is not listed."""
+        """Whether a number is a PID; a thread id has a folder in /proc, too, but is not listed."""
         return b"\nTgid:\t%d\n" % pid in (self._proc / str(pid) / "status").read_bytes()
 
 
