@@ -1,10 +1,10 @@
-"""Programs that measure, by what they measure; `bench` is what they share.
+"""Benchmarks of dlbench itself, in folders by topic; `bench` has the shared code.
 
     uv run python -m tests.performance NAME -- ARGUMENTS
 
-runs one and keeps its figures (see __main__.py); as modules, in an environment that has what they
-need, they print them only. Importing any of them puts the library and tests/, for tests/support, on
-the path.
+runs one and keeps its figures (see __main__.py). Run as modules, in an environment that has the
+needed packages, they only print their figures. Importing any of them puts the library and tests/,
+for tests/support, on the path.
 """
 
 import sys

@@ -4,9 +4,9 @@
     uv run python -m tests.performance NAME -- ARGUMENTS of that program
     uv run python -m tests.performance --page         # the page alone, from the figures as kept
 
-Each runs in the environment that it needs, one after the other. One that fails does not end the
-others: its row says so. The machine should have nothing else to do; what others used of its cores
-is kept with each program's figures.
+The programs run one after the other, each in the environment that it needs. If one fails, its row
+says so and the others go on. The machine should be idle otherwise; the figures of each program
+include how many cores other processes used.
 """
 
 import argparse
@@ -73,14 +73,14 @@ def main():
 
 
 def _split(words):
-    """(words for us, words behind `--` for the program)."""
+    """(our arguments, the program's arguments after `--`)."""
     end = words.index("--") if "--" in words else len(words)
     return words[:end], words[end + 1 :]
 
 
 def measure(arguments, file):
-    """Run programs with their arguments; keep the results of each as soon as it has ended."""
-    # As where users are: without Python's caches each start costs more.
+    """Run programs with their arguments; the results of each are written as soon as it ends."""
+    # As users have it: without bytecode caches each start would take longer.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     date, session = event_log.utc_now()[:19] + "Z", describe_session()
     for number, (name, words) in enumerate(arguments.items(), start=1):
@@ -94,7 +94,7 @@ def measure(arguments, file):
 
 
 def run(name, words):
-    """What a program handed over, and how the machine was meanwhile."""
+    """Run a program. Returns its figures and the load of the machine in the meantime."""
     watch, load = Watch(), os.getloadavg()[0]
     began, date = time.monotonic(), event_log.utc_now()
     with tempfile.TemporaryDirectory() as folder:
@@ -105,7 +105,7 @@ def run(name, words):
     use = watch.summarise(Path("no log"))
     return {
         "date": date[:19] + "Z",
-        # Files by their names alone: their folders are of this machine.
+        # Without the folders of files, which are those of this machine.
         "arguments": " ".join(Path(word).name if "/" in word else word for word in words),
         "seconds": round(seconds, 1),
         "load_before_1min": round(load, 2),
@@ -117,7 +117,7 @@ def run(name, words):
 
 
 def _start(name, words):
-    """Run a program, and show what it prints; returns its last line if it failed."""
+    """Run a program and print its output. Returns its last line if it failed, else ""."""
     program, last = PROGRAMS[name], ""
     if not program.python.is_file():
         environment = f"envs/{program.environment}"
@@ -137,7 +137,7 @@ def _start(name, words):
 
 
 def describe_session():
-    """Commit, machine and versions: what is the same for all programs of a session."""
+    """Commit, machine and versions, which all programs of a session share."""
     files = hardware.Files()
     facts, system = hardware.constant_facts(files), software.system(files)
     made = [f":!docs/{path.name}" for path in (page.FILE, page.PAGE)]

@@ -1,8 +1,7 @@
-"""What programs that measure share: rounds turn by turn, used processes, figures handed over.
+"""Shared code of the benchmarks: alternating rounds, resource use of processes, figures.
 
-A program adds each of its figures to a `Figures`, which prints it and, with --json, keeps it
-for `python -m tests.performance`, whose page (docs/performance.md) is the one place where they
-stand.
+A program adds each figure to a `Figures` object, which prints it and, with --json, writes it to a
+file for `python -m tests.performance`. Its page, docs/performance.md, is the only one with figures.
 """
 
 import argparse
@@ -25,12 +24,12 @@ TRAINER = REPOSITORY / "envs/train/.venv/bin/python"
 
 
 def python_of(framework: str) -> Path:
-    """The Python of a framework's environment, which may not be installed."""
+    """The path of Python in a framework's environment, which may not be installed."""
     return REPOSITORY / "envs" / engine.environment(framework) / ".venv/bin/python"
 
 
 def parser(description: str) -> argparse.ArgumentParser:
-    """A parser of a program's arguments with the one that all have: --json."""
+    """A parser with the argument that all programs have: --json."""
     made = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -42,7 +41,7 @@ class Figures:
     """The figures of one run of a program.
 
     Args:
-        file: to which each adds a line of JSON; None: they are printed only.
+        file: each figure appends a line of JSON to it; None: figures are only printed.
     """
 
     def __init__(self, file: Path | None) -> None:
@@ -60,9 +59,9 @@ class Figures:
         """Print a figure and keep it.
 
         Args:
-            name: what was measured, of what; no other of the program has it.
-            values: one a round.
-            at_least, at_most: the target for their median; without both there is none.
+            name: what was measured; unique within the program.
+            values: one value for each round.
+            at_least, at_most: bounds of the target for the median; without both, no target.
         """
         every = [values] if isinstance(values, numbers.Real) else list(values)
         values = tuple(float(f"{value:.6g}") for value in every)
@@ -74,7 +73,7 @@ class Figures:
 
 
 def in_turns(rounds: int, calls: Mapping[str, Callable[[], Any]]) -> dict[str, list[Any]]:
-    """What each call returns in each round; every second round goes backwards."""
+    """Run all calls in each round, in reverse order in every second one. Returns their results."""
     results: dict[str, list[Any]] = {name: [] for name in calls}
     for number in range(rounds):
         for name in list(calls)[:: -1 if number % 2 else 1]:
@@ -88,7 +87,7 @@ def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
 
 
 def run(command: Sequence[Any], **options: Any) -> Used:
-    """Run a command to its end; ends this program with what it printed if it fails."""
+    """Run a command to its end; if it fails, exit with its output."""
     try:
         return resource_use.run(command, **options)
     except subprocess.CalledProcessError as error:

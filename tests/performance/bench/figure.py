@@ -1,11 +1,11 @@
-"""A figure of performance: what was measured in each round, and what it should have been."""
+"""A figure of performance: the measured values of all rounds, and the target."""
 
 import statistics
 from typing import NamedTuple
 
 
 class Figure(NamedTuple):
-    """A named measurement with one value a round, and the target of their median."""
+    """A named measurement with one value for each round, and the target for their median."""
 
     name: str
     values: tuple[float, ...]
@@ -27,7 +27,7 @@ class Figure(NamedTuple):
 
     @property
     def measured(self) -> str:
-        """The median and its unit, then the least and the most of the rounds.
+        """The median with its unit, then the minimum and maximum of the rounds.
 
         >>> Figure("a step", (3.0, 1.0, 2.0), "ms").measured
         '2 ms (1 .. 3, 3 rounds)'
@@ -40,13 +40,13 @@ class Figure(NamedTuple):
 
     @property
     def target(self) -> str:
-        """The target in words; empty without one."""
+        """The target as text; empty without one."""
         bounds = (("at least", self.at_least), ("at most", self.at_most))
         return ", ".join(f"{words} {bound:g}" for words, bound in bounds if bound is not None)
 
     @property
     def verdict(self) -> str:
-        """`met`, `not met`, or nothing without a target."""
+        """`met` or `not met`; empty without a target."""
         return {True: "met", False: "not met", None: ""}[self.met]
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Figure(NamedTuple):
 
 
 def number(value: float) -> str:
-    """A number with the digits that are worth reading.
+    """A number with its significant digits, for printing.
 
     >>> [number(value) for value in (12345.6, 480.34, 1.0021, 0.04803, 2.0)]
     ['12346', '480.3', '1.002', '0.048', '2']

@@ -1,4 +1,4 @@
-"""Training in processes of its own: our runs, and bare programs that are laid out like them."""
+"""Training in separate processes: our runs, and bare programs with the same processes."""
 
 import argparse
 import functools
@@ -22,9 +22,9 @@ TRAIN = "workflow_scripts/train.py"
 
 
 def parser(description: str, model: str) -> argparse.ArgumentParser:
-    """A parser with the arguments of a run beside those of all programs.
+    """A parser with the arguments of a run and those of all programs.
 
-    With --bare NAME RESULT a program is the bare one of the run of this name.
+    With --bare NAME RESULT a program acts as the bare program for the run NAME.
     """
     made = plain_parser(description)
     made.add_argument("--model", default=model)
@@ -36,7 +36,7 @@ def parser(description: str, model: str) -> argparse.ArgumentParser:
 
 
 def run_of(args: argparse.Namespace, dataset: str = "synthetic", **fields: Any) -> Run:
-    """The run that the arguments of `parser` say, with further fields."""
+    """The run described by the arguments of `parser` and further fields."""
     return Run(
         model=args.model,
         dataset=dataset,
@@ -50,12 +50,12 @@ def run_of(args: argparse.Namespace, dataset: str = "synthetic", **fields: Any) 
 def beside_bare(
     figures: Figures, program: str, specs: dict[str, Run], args: argparse.Namespace, *further: Any
 ) -> dict[tuple[str, str], list[float]]:
-    """Add the throughput of runs, and ours over that of bare programs laid out like them.
+    """Add the throughput of runs, and the ratio to bare programs with the same processes.
 
     Args:
-        program: the module that is the bare program, too: see `parser`.
-        specs: the runs by their names.
-        further: arguments of the bare program.
+        program: the module that also acts as the bare program: see `parser`.
+        specs: the runs by name.
+        further: further arguments of the bare program.
 
     Returns:
         Images per second by (name of the run, "ours" or "bare"), one value a round.
@@ -81,13 +81,13 @@ def main(
     layouts: dict[str, dict[str, Any]],
     bare: Callable[[Run, Path], None],
 ) -> None:
-    """Run a program that has nothing but `beside_bare` to do.
+    """The main function of a program that only calls `beside_bare`.
 
     Args:
-        description: of the program.
-        program: its module.
-        layouts: by the name of each run the fields that `parser` does not say.
-        bare: the bare program of a run, which gets the path of RESULT.
+        description: description of the program.
+        program: name of its module.
+        layouts: for the name of each run, the fields that `parser` does not set.
+        bare: the bare program for a run; called with the path of RESULT.
     """
     args = parser(description, "resnet20").parse_args()
     specs = {name: run_of(args, **fields) for name, fields in layouts.items()}
@@ -99,11 +99,11 @@ def main(
 
 
 def images_per_second(spec: Run, *flags: Any) -> float:
-    """Of our trainer over the steps after the warm-up; of several processes the slowest counts.
+    """Throughput of our trainer over the steps after the warm-up, of the slowest process.
 
     Args:
         spec: the run.
-        flags: further ones of train.py.
+        flags: further flags of train.py.
     """
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "train.jsonl"
@@ -114,13 +114,13 @@ def images_per_second(spec: Run, *flags: Any) -> float:
 
 
 def bare_images_per_second(spec: Run, program: str, *words: Any) -> float:
-    """Of a bare program that the launcher of a run starts; the slowest process counts.
+    """Throughput of a bare program that a run's launcher starts, of the slowest process.
 
     Args:
-        spec: the run whose steps the program does.
-        program: its module. Process r must write to the file `RESULTr` the seconds of
-            all steps after the warm-up.
-        words: its arguments, after which RESULT is the last one.
+        spec: the run with the same steps.
+        program: name of its module. Process r must write the seconds of all steps after the
+            warm-up to the file `RESULTr`.
+        words: its arguments; RESULT follows as the last one.
     """
     with tempfile.TemporaryDirectory() as folder:
         _start(spec, "-m", program, *words, Path(folder) / "result")
@@ -129,7 +129,7 @@ def bare_images_per_second(spec: Run, program: str, *words: Any) -> float:
 
 
 def _start(spec, *arguments):
-    """Run the Python of a run's environment with arguments to its end, by the run's launcher."""
+    """Run the Python of a run's environment with arguments, started by the run's launcher."""
     python = python_of(spec.framework)
     command = plugins.load("launchers", spec.launcher).command(
         spec, [str(python), *map(str, arguments)], python.parents[1]

@@ -1,13 +1,12 @@
-"""The page of all figures, docs/performance.md, made from what programs handed over.
+"""Write the page of all figures, docs/performance.md, from the programs' results.
 
-What it is made from, docs/performance.json, has
+The results, docs/performance.json, have
 
-    sessions    by the date at which each began: commit, whether files were changed, machine,
-                versions
-    programs    by name: session, date, arguments, seconds, load before, what others used of the
-                cores meanwhile, why it failed (empty if it did not), figures
+    sessions    by start date: commit, whether files were changed, machine, versions
+    programs    by name: session, date, arguments, seconds, load before, cores that other processes
+                used in the meantime, error (empty without one), figures
 
-Measuring a program again replaces what it had.
+Measuring a program again replaces its results.
 """
 
 import json
@@ -41,7 +40,7 @@ COLUMNS = "| Figure | Measured | Target | | Date |\n| --- | --- | --- | --- | --
 
 
 def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The old results, those of programs that were measured anew replaced."""
+    """The old results, with those of newly measured programs replaced."""
     programs = old.get("programs", {}) | new["programs"]
     sessions = old.get("sessions", {}) | new["sessions"]
     needed = {program["session"] for program in programs.values()}
@@ -52,12 +51,12 @@ def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def read(file: Path) -> dict[str, Any]:
-    """Results as kept in a file; none if there is no such file."""
+    """The results in a file; empty results if the file does not exist."""
     return json.loads(file.read_text()) if file.is_file() else {"sessions": {}, "programs": {}}
 
 
 def write(results: dict[str, Any], file: Path) -> None:
-    """Keep results in a file, and write their page beside it."""
+    """Write results to a file, and their page beside it."""
     file.write_text(json.dumps(results, indent=1) + "\n")
     file.with_suffix(".md").write_text(page(results))
 
@@ -73,7 +72,7 @@ def page(results: dict[str, Any]) -> str:
 
 
 def figures(program: dict[str, Any]) -> list[Figure]:
-    """Those that a program handed over."""
+    """The figures of a program."""
     return [Figure(**figure) for figure in program["figures"]]
 
 
@@ -115,7 +114,7 @@ def _section(name, program):
 
 
 def quiet(program: dict[str, Any]) -> bool:
-    """Whether others left the machine alone while a program ran, as far as that was seen."""
+    """Whether other processes used few cores while a program ran; False if that is unknown."""
     others = program["others_cpu_cores"]
     return others is not None and others <= MAX_OTHERS * program["cores"]
 
@@ -137,7 +136,7 @@ def _cell(text):
 
 
 def _sessions(sessions):
-    """When and with what programs were run: sessions of one machine and its versions together."""
+    """The section of sessions; those with the same machine and versions are grouped."""
     alike: dict[str, list[str]] = {}
     for date, one in sessions.items():
         changed = ", with changes that are not committed" if one["changed"] else ""

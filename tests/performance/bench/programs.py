@@ -1,4 +1,4 @@
-"""The programs of tests/performance: in which environment each runs, and with which arguments."""
+"""The programs of tests/performance, with their environments and arguments."""
 
 import sys
 from collections.abc import Iterable
@@ -14,12 +14,12 @@ class Program:
     """A program that measures.
 
     Attributes:
-        smallest: arguments with which it takes seconds, as in CI.
-        minutes: about how long it takes on two cores without arguments.
-        environment: the folder in envs/ whose Python runs it; without, it is the workflow's.
-        needs: what is not on every machine; such a program is run when it is named.
-        given: arguments that it cannot be run without.
-        note: what to know of its figures.
+        smallest: arguments for a run of seconds, as in CI.
+        minutes: approximate duration on two cores without arguments.
+        environment: folder in envs/ whose Python runs it; "": the workflow's Python.
+        needs: requirements that not every machine meets; such a program runs only if named.
+        given: required arguments.
+        note: explanation of its figures, for the page.
     """
 
     smallest: str
@@ -79,7 +79,7 @@ OF_TWO_PROCESSES = (
     "% longer than the mean of both on this virtual machine, whose steps have a standard deviation "
     "of 4 to 25 %. What the bare programs reach stands beside ours."
 )
-# Where each is, by its name.
+# The file of each program, by its name.
 FILES = {
     path.stem: path
     for path in Path(__file__).parents[1].glob("*/*.py")

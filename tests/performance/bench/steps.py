@@ -1,6 +1,6 @@
-"""Steps of our trainer beside those of others in one process, on one core or one GPU, in turns.
+"""Compare steps of our trainer with those of others: in one process, on one core or GPU, in turns.
 
-A case is (model, batch, steps of one half of a pair).
+A case is (model, batch, steps of each side of a pair).
 """
 
 import argparse
@@ -28,11 +28,11 @@ ROUNDS_OF_IMPORTS = 5
 
 
 def parser(description: str, pairs: int = 9) -> argparse.ArgumentParser:
-    """A parser with the arguments --pairs and --case beside those of all programs.
+    """A parser with the arguments --pairs, --case and those of all programs.
 
     Args:
-        pairs: how many without --pairs. Of the same length in all, many short ones tell ratios
-            apart that few long ones do not, where the machine's speed changes within seconds.
+        pairs: default of --pairs. If the machine's speed changes within seconds, many short pairs
+            measure a ratio more precisely than few long ones.
     """
     made = plain_parser(description)
     made.add_argument("--pairs", type=int, default=pairs)
@@ -44,24 +44,24 @@ def parser(description: str, pairs: int = 9) -> argparse.ArgumentParser:
 
 
 def case(text: str) -> Case:
-    """The case that an argument names: model, batch and steps with colons between them."""
+    """Parse a case: model, batch and steps, separated by colons."""
     model, batch, steps = text.split(":")
     return model, int(batch), int(steps)
 
 
 def keep_to_one_core(args: argparse.Namespace) -> None:
-    """Keep this process to one core, unless its device is a GPU."""
+    """Bind this process to one core, unless its device is a GPU."""
     if args.device == "cpu":
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
 
 
 def how(args: argparse.Namespace) -> list[str]:
-    """The flags of the trainer that say the device and the precision of all cases."""
+    """The trainer's flags for the device and the precision of all cases."""
     return ["--device", args.device, "--precision", args.precision]
 
 
 def spec_of(case: Case, *further: str) -> Spec:
-    """The run of a case on synthetic items, without a warm-up, as train.py makes it of flags."""
+    """The spec of a case on synthetic items, without warm-up, parsed like train.py's flags."""
     return _parsed(case, further)[0]
 
 
@@ -74,14 +74,14 @@ def _parsed(case, further):
 
 @functools.cache
 def single(framework: str, device: str = "cpu") -> BaseStrategy:
-    """The strategy of one device; a framework is set up once a process."""
+    """The strategy for one device; a framework is initialised once in a process."""
     spec = spec_of(("lenet5", 1, 1), "--framework", framework)
     return engine.strategy_of(spec)(spec, device)
 
 
 def our_engine(spec: Spec, device: str = "cpu") -> Engine:
-    """The trainer's engine of a run, ready for its first step."""
-    strategy = single(spec.framework, device)  # first: it says how to import the framework
+    """The trainer's engine for a run, ready for its first step."""
+    strategy = single(spec.framework, device)  # first, since it configures the framework's import
     made = plugins.load(spec.framework, "engine").Engine(spec, strategy, None)
     made.build()
     made.begin(0)
@@ -90,14 +90,14 @@ def our_engine(spec: Spec, device: str = "cpu") -> Engine:
 
 
 def our_loop(spec: Spec, made: Engine, log: Path) -> Callable[[], Any]:
-    """A function that does all steps of a run as the trainer does, and logs them."""
+    """A function that runs and logs all steps of a run, like the trainer."""
     own_log, only = event_log.EventLog(log), copies.Copy(0, 1, log)
     schedule = Schedule(spec, made.records)
     return lambda: loop._do_steps(schedule, made, only, own_log, 0, None)
 
 
 def paired(ours: Callable[[], Any], theirs: Callable[[], Any], pairs: int) -> list[float]:
-    """Ratios of speed, ours over theirs, of pairs that are run in turns."""
+    """Ratios of speed, ours over theirs, of pairs in alternating order."""
     calls = {"ours": ours, "theirs": theirs}
     for call in calls.values():
         call()  # the first time it compiles
@@ -121,13 +121,13 @@ def beside_shortest(
     *further: str,
     how: str = "",
 ) -> None:
-    """Add the ratios of our loop over the shortest one of a framework, for each case.
+    """Add the speed of our loop over the shortest loop of a framework, for each case.
 
     Args:
-        further: flags of the runs beside those of their case.
-        how: what these flags make of a run, for people, as in ", compiled".
-        shortest: makes of a run and a batch, (inputs, targets) on the device, a function that does
-            the run's steps on it and waits for the last.
+        shortest: takes a spec and a batch, (inputs, targets) on the device, and returns a function
+            that runs all steps on this batch and waits for the last one.
+        further: further flags of the runs.
+        how: what these flags change, for the figure's name, e.g. ", compiled".
     """
     for case in cases:
         spec, where = _parsed(case, ("--framework", framework, *further))
@@ -140,10 +140,10 @@ def beside_shortest(
 
 
 def beside_imports(figures: Figures, framework: str, names: str, pairs: int) -> None:
-    """Add the CPU time of importing all of our trainer over that of importing its packages.
+    """Add the CPU time of importing our whole trainer over that of importing its packages.
 
     Args:
-        names: what the packages are called, for people.
+        names: names of the packages for people.
     """
     ours = f"import dlbench.trainer.train, dlbench.trainer.{framework}.engine"
     theirs = f"import {', '.join(engine.packages(framework))}"
@@ -154,6 +154,6 @@ def beside_imports(figures: Figures, framework: str, names: str, pairs: int) -> 
 
 
 def _importing_s(words):
-    """CPU time of a Python that imports something; it has read the files before."""
+    """CPU time of a Python process that imports modules, whose files are in the page cache."""
     environ = os.environ | {"PYTHONPATH": str(REPOSITORY / "workflow_scripts")}
     return run([sys.executable, "-c", words], env=environ).cpu_s
