@@ -52,7 +52,7 @@ sys.path.insert(0, str(own_folder(workflow.current_basedir) / "workflow_scripts"
 
 from dlbench.common import own_code
 
-# In our own folder `uv run` and conda have seen to them.
+# In our own folder `uv run` or conda has installed the packages.
 if not own_code.in_project_folder() and (missing := own_code.missing_packages()):
     sys.exit(
         f"dlbench needs {', '.join(missing)}, which the Python of this Snakemake "

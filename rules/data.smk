@@ -1,4 +1,4 @@
-"""From a dataset's source to TFRecord shards and their manifest.
+"""Fetch datasets and convert them to TFRecord shards with a manifest.
 
 Needs the dataset's file in dlbench/data/datasets/. Makes
 results/data/{dataset}/source/, the shards and manifest.json.

@@ -13,7 +13,7 @@ rule figures:
 
 
 rule draw_figure:
-    """Draw one figure; the same tables give the same bytes."""
+    """Draw one figure; its files are the same byte for byte if the tables are."""
     input:
         figure_tables,
         code=lambda w: PLAN.figure_code(w.figure),

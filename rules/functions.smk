@@ -29,7 +29,7 @@ def once(function):
 
 @functools.cache
 def scheduler():
-    """The scheduler that gets the jobs of this start, if any."""
+    """The scheduler to which this start submits jobs, if any."""
     return submitting.scheduler(STARTED.executor, STARTED.submit_command)
 
 
@@ -188,12 +188,12 @@ def attempt_of_job(wildcards, attempt):
 
 
 def prepare_image_arguments(image, form):
-    """Flags of prepare_image.py, quoted for the shell."""
+    """Further arguments of prepare_image.py, quoted for the shell."""
     return shlex.join(run_command.prepare_image_arguments(PLAN, image, form))
 
 
 def measured_baselines(wildcards):
-    """The baselines of the study on this machine."""
+    """The files of the study's baselines on this machine."""
     check_cluster()
     return baselines.files(PLAN, STARTED.submits)
 

@@ -27,7 +27,7 @@ rule import_results:
     conda:
         "../envs/workflow.yaml"
     params:
-        # Files that are gone are no newer input.
+        # Their number, since Snakemake does not notice that an input was deleted.
         files=lambda w, input: len(input),
         flags=lambda w: imported.flags(STUDY, w.name),
         folder="results/imports/{name}",

@@ -1,13 +1,13 @@
-"""From records and logs to tables.
+"""Make the tables from records and logs.
 
 Needs every run's record, results/imports/ and the study's references. Makes
 results/records.sha256, results/tables/, and steps.parquet, evals.parquet and samples.parquet in
-each run's folder. Names runs that missed their learning gate.
+each run's folder. Reports runs that missed their learning gate.
 """
 
 from dlbench.tables import table_names
 
-# Tables that are CSV files, too.
+# Tables that are written as CSV, too.
 SMALL = [name for name in table_names.OF_STUDY if name != "evals"]
 
 
@@ -40,7 +40,7 @@ rule list_records:
 
 
 rule collect_runs:
-    """Collect all records, each checked to the last byte."""
+    """Collect all records, and check the digest of each."""
     input:
         records=rules.list_records.output,
         imports=expand(

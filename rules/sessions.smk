@@ -11,14 +11,14 @@ import json
 from dlbench.common import name_patterns
 from dlbench.plan.session_files import unfinished_session
 
-# Patterns of the ids of sessions that may start, and that may end.
+# Patterns of the ids of sessions that can start, and that can end.
 NEW = [PLAN.new_session["id"]] if PLAN.new_session else []
 STARTING = name_patterns.any_of(NEW)
 UNFINISHED = name_patterns.any_of([*NEW, *unfinished_session()])
 
 
 rule start_session:
-    """Start it: cancel jobs of an earlier start, and put logs aside that would be replaced."""
+    """Start a session: cancel jobs of an earlier start, put aside logs that would be replaced."""
     output:
         "results/sessions/{session}.json",
     log:
@@ -43,7 +43,7 @@ rule start_session:
 
 
 rule end_session:
-    """Wait for the records of all its runs."""
+    """End a session when all of its runs have records."""
     input:
         session_files,
         list_of_remade,
@@ -57,7 +57,7 @@ rule end_session:
 
 
 rule end_bundle:
-    """Join the runs that share a job: Snakemake makes one job of what is connected in a group."""
+    """Join the runs of a bundle: Snakemake submits connected jobs of a group as one job."""
     input:
         records_of_bundle,
     output:
@@ -72,7 +72,7 @@ rule end_bundle:
 
 
 rule list_remade:
-    """List what stands, and is made again: an environment that is gone, data of other code."""
+    """List the existing files that this start makes again, as of data whose code changed."""
     output:
         "results/sessions/{session}.remade.json",
     log:

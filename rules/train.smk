@@ -18,14 +18,14 @@ rule runs:
 
 
 rule batches:
-    """The largest batches that are asked for and were not found yet."""
+    """The largest batches that the config asks for and that were not found yet."""
     input:
         list_of_remade,
         [str(search.output) for search, _ in PLAN.searches.values()],
 
 
 checkpoint find_batch:
-    """Find the largest batch that fits, by tries that are no runs of the study."""
+    """Find the largest batch that fits, by tries, which are not runs of the study."""
     input:
         search_inputs,
         remade("results/batches/{search}/found.json"),
@@ -52,7 +52,7 @@ checkpoint find_batch:
 
 
 rule train:
-    """Train one combination; what it prints goes to the log, its progress to the terminal."""
+    """Train one run; its output goes to the log, its progress to the terminal."""
     input:
         training_inputs,
     output:
@@ -82,7 +82,7 @@ rule train:
 
 
 rule skip_run:
-    """Record a run that cannot be done here, with the reason; it needs no node, and waits for none."""
+    """Record that a run cannot be done here, with the reason; this needs no job on a cluster."""
     input:
         training_inputs,
     output:
@@ -105,7 +105,7 @@ rule skip_run:
 
 
 rule read_run:
-    """Make the record of a run whose log stands, where the record is lost or of another version."""
+    """Make the record of a run from its log, if the record is missing or of another version."""
     input:
         session_files,
     output:
