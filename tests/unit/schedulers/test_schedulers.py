@@ -72,7 +72,7 @@ def test_every_scheduler_defines_what_is_asked_of_it(name):
         callable(getattr(module, asked))
         for asked in ("queues", "job_states", "hosts", "submission")
     )
-    assert module.fates(set()) == {} and module.hosts({}) == []
+    assert module.job_states(set()) == {} and module.hosts({}) == []
 
 
 def test_the_job_around_this_process_is_known_by_its_variable():

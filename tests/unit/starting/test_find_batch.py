@@ -51,7 +51,7 @@ def test_what_ends_out_of_memory_ends_doubling_and_every_batch_is_a_multiple_of_
 
 def test_there_are_no_larger_batches_than_items():
     attempt = linear(0.1, 1e-4, tried := [])
-    batch, why = find_batch.largest(lambda batch: attempt(batch)._replace(most=20))
+    batch, why = find_batch.largest(lambda batch: attempt(batch)._replace(max_items=20))
     assert (batch, why) == (20, "a step takes no more than 20 items of the dataset")
     assert max(number for number, _ in tried) == 20
 

@@ -186,7 +186,7 @@ def _not_up(queue, runs):
     waiting = [
         label
         for label, job in runs
-        if queue.count(up=True, **job.each) < job.nodes <= queue.count(**job.each)
+        if queue.count(up=True, **job.per_node) < job.nodes <= queue.count(**job.per_node)
     ]
     if waiting:
         yield fix(
