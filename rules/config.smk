@@ -56,8 +56,8 @@ from dlbench.common import own_code
 if not own_code.in_project_folder() and (missing := own_code.missing_packages()):
     sys.exit(
         f"dlbench needs {', '.join(missing)}, which the Python of this Snakemake "
-        f"({sys.executable}) lacks: start it as `uv run --project {own_code.PROJECT} snakemake`, or "
-        f"install the dependencies of {own_code.PROJECT}/pyproject.toml beside it"
+        f"({sys.executable}) lacks: start it as `uv run --project {own_code.PROJECT} snakemake`, "
+        f"or install the dependencies of {own_code.PROJECT}/pyproject.toml beside it"
     )
 
 from dlbench import Error

@@ -50,8 +50,8 @@ def fixes(lines):
 def test_a_slurm_that_is_in_order_has_nothing_to_fix_on_two_nodes(campaign, slurm):
     code, lines = check(campaign)
     assert (code, fixes(lines)) == (0, []), lines
-    said = "\n".join(lines)
-    for words in (
+    message = "\n".join(lines)
+    for arguments in (
         "slurm answers, and has cpu, gpu, low",
         "the default queue cpu has 3 nodes of 8 cores, 8000 MiB, 4 GPUs; 60 min at most",
         "a job ran on n",
@@ -61,7 +61,7 @@ def test_a_slurm_that_is_in_order_has_nothing_to_fix_on_two_nodes(campaign, slur
         "mpirun is Open MPI",
         "srun speaks pmix to MPI",
     ):
-        assert words in said, said
+        assert arguments in message, message
     wait_for(lambda: not slurm.queue(), 60)  # a job that has ended is listed until its node is free
 
 
@@ -91,8 +91,10 @@ def test_nodes_that_are_drained_are_not_counted(campaign, slurm):
         states = ("sinfo", "--noheader", "--Node", "--format=%T")
         wait_for(lambda: set(slurm.ask(*states).split()) == {"idle"}, 60)
     assert code == 1
-    (said,) = fixes(lines)
-    assert "2 of the 3 nodes of cpu start no jobs now (drained or down): 2 runs would wait" in said
+    (message,) = fixes(lines)
+    assert (
+        "2 of the 3 nodes of cpu start no jobs now (drained or down): 2 runs would wait" in message
+    )
 
 
 def test_a_job_that_does_not_start_is_cancelled(campaign, slurm):

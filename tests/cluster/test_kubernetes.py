@@ -70,8 +70,8 @@ def test_the_profile_sends_a_run_to_a_pod_with_its_image_and_gpus(tmp_path, clus
     campaign = Campaign.fresh(tmp_path / "project")
     campaign.configure(matrix=[ONE_POD], figures=[], site=SITE | {"cores_per_node": 2})
     # The sources of a job are the files that git knows.
-    for words in (["init", "-q"], ["add", "."]):
-        subprocess.run(["git", *words], cwd=campaign.folder, check=True)
+    for arguments in (["init", "-q"], ["add", "."]):
+        subprocess.run(["git", *arguments], cwd=campaign.folder, check=True)
     (campaign.folder / "profiles/kubernetes/config.yaml").write_text(profile(campaign.folder))
     done = subprocess.run(
         [
@@ -94,8 +94,8 @@ def test_the_profile_sends_a_run_to_a_pod_with_its_image_and_gpus(tmp_path, clus
         check=False,
         timeout=200,
     )
-    said = done.stdout + done.stderr + "".join(p.read_text() for p in cluster.root.glob("*.log"))
-    assert done.returncode == 0, said
+    message = done.stdout + done.stderr + "".join(p.read_text() for p in cluster.root.glob("*.log"))
+    assert done.returncode == 0, message
 
     (posted,) = (json.loads(path.read_text()) for path in cluster.root.glob("*.json"))
     spec = posted["spec"]["template"]["spec"]
@@ -133,9 +133,9 @@ def cluster(tmp_path):
         pytest.skip(f"no {STAND_IN}: name a folder that has it in DLBENCH_TEST_EQUIPMENT")
     # Of its own: Snakemake would load the plugin at each start in ours.
     place = tmp_path / "environment"
-    words = ["sync", "--project", REPOSITORY, "--frozen", "--no-dev", "--extra", "kubernetes"]
+    arguments = ["sync", "--project", REPOSITORY, "--frozen", "--no-dev", "--extra", "kubernetes"]
     installed = subprocess.run(
-        [tools.find_uv(), *words],
+        [tools.find_uv(), *arguments],
         env=os.environ | {"UV_PROJECT_ENVIRONMENT": str(place)},
         capture_output=True,
         text=True,
@@ -227,11 +227,11 @@ def start(container, index, folder):
 
 def finish(pods):
     try:
-        said = [pod.communicate(timeout=60)[0] for pod in pods]
+        message = [pod.communicate(timeout=60)[0] for pod in pods]
     finally:
         for pod in pods:
             pod.kill()
-    assert [pod.returncode for pod in pods] == [0, 0], said
+    assert [pod.returncode for pod in pods] == [0, 0], message
 
 
 def free_port():

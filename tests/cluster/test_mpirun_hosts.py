@@ -54,8 +54,8 @@ def hosts(tmp_path):
         cable = ["ip", "link", "add", "eth0", "netns", first, "type", "veth"]
         subprocess.run([*cable, "peer", "name", "eth0", "netns", second], check=True)
         for name, address in HOSTS.items():
-            for words in (["addr", "add", f"{address}/24"], ["link", "set", "up"]):
-                subprocess.run([*on(tmp_path, name), "ip", *words, "dev", "eth0"], check=True)
+            for arguments in (["addr", "add", f"{address}/24"], ["link", "set", "up"]):
+                subprocess.run([*on(tmp_path, name), "ip", *arguments, "dev", "eth0"], check=True)
         yield tmp_path
 
 

@@ -109,9 +109,9 @@ def test_pbs_is_asked_for_what_a_run_needs_and_the_job_says_how_it_ended(place):
     program(place, "qdel", f'#!/bin/sh\necho "$*" >>{place}/deleted\n')
     finished = snakemake(place, "pbs")
     assert finished.returncode == 0, finished.stdout + (place / "log").read_text()
-    *words, script = asked(place)
+    *arguments, script = asked(place)
     assert Path(script).name.startswith("snakejob.train.")
-    assert words == [
+    assert arguments == [
         "-V",
         "-S",
         "/bin/sh",
@@ -144,9 +144,9 @@ def test_lsf_is_asked_for_what_a_run_needs(place):
     program(place, "bjobs", "#!/bin/sh\necho '7|RUN|-|-'\n")
     finished = snakemake(place, "lsf")
     assert finished.returncode == 0, finished.stdout + (place / "log").read_text()
-    *words, shell, script = asked(place)
+    *arguments, shell, script = asked(place)
     assert shell == "sh" and Path(script).name.startswith("snakejob.train.")
-    assert words == shlex.split(
+    assert arguments == shlex.split(
         "-J dlbench.train -o results/logs/cluster/%J.log -W 90 -rn -n 32 -R span[ptile=16] "
         "-R rusage[mem=4000] -gpu num=4/host -x -m fast"
     )

@@ -243,11 +243,11 @@ def test_a_submission_that_is_refused_for_a_moment_is_tried_again(campaign, tmp_
     campaign.variables = campaign.variables | {"PATH": path}
     campaign.configure(matrix=[{"name": "refused", **QUICK, "seed": 11}], figures=[])
     output = campaign.succeed("--profile", "slurm")
-    said = "sbatch failed (exit code 1): sbatch: error: QOSMaxSubmitJobPerUserLimit"
-    assert "Trying to restart job" in output and f"Slurm refused its job: {said}" in output
+    message = "sbatch failed (exit code 1): sbatch: error: QOSMaxSubmitJobPerUserLimit"
+    assert "Trying to restart job" in output and f"Slurm refused its job: {message}" in output
     assert all(record["status"] in TRAINED for record in records_of(campaign))
-    told = [record["provenance"]["refused"] for record in records_of(campaign)]
-    assert [found["message"] for found in told if found] == [said]
+    fields = [record["provenance"]["refused"] for record in records_of(campaign)]
+    assert [found["message"] for found in fields if found] == [message]
 
 
 def test_what_slurm_refuses_is_told_on_the_terminal_and_by_status(campaign):

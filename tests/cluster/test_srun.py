@@ -136,8 +136,8 @@ def test_each_rank_has_a_gpu_and_cores_of_its_own_whichever_gpus_slurm_shows_it(
     finished = train(run, log, variables, program=program, more=["--device=gpu"])
     assert finished.returncode == 0, finished.stdout + finished.stderr
     paths = event_log.rank_paths(log)
-    said = [events(path, "machine")[0]["variables"] for path in paths]
-    assert [variables.get("CUDA_VISIBLE_DEVICES") for variables in said] == shown
+    message = [events(path, "machine")[0]["variables"] for path in paths]
+    assert [variables.get("CUDA_VISIBLE_DEVICES") for variables in message] == shown
     starts = [events(path, "run_start")[0] for path in paths]
     assert len({start["binding"]["gpus"][0]["uuid"] for start in starts}) == 2
     assert [start["devices"] for start in starts] == [[number] for number in numbers]
@@ -172,8 +172,8 @@ def train(
     trainer = [str(python), program, *run.flags(), "--log", str(log), *more]
     trainer = [*before, *trainer]
     if wrapped:
-        words = " ".join(trainer)
-        script = f'if [ "$SLURM_PROCID" = 1 ]; then {wrapped} {words}; fi; exec {words}'
+        arguments = " ".join(trainer)
+        script = f'if [ "$SLURM_PROCID" = 1 ]; then {wrapped} {arguments}; fi; exec {arguments}'
         trainer = ["sh", "-c", script]
     command = plugins.load("launchers", run.launcher).command(run, trainer, None)
     if run.strategy == "horovod":

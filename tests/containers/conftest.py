@@ -1,6 +1,6 @@
-"""Real container runtimes, an image that is built here without a registry, and projects to use it.
+"""Real container runtimes, an image built on this machine without a registry, and projects with it.
 
-- As root on Debian what is missing is installed: Apptainer and udocker's tools by scripts in the
+- As root on Debian, missing runtimes are installed: Apptainer and udocker's tools by scripts in the
   folder that DLBENCH_TEST_EQUIPMENT names, the others by apt.
 - The image is that of envs/train, on a minimal Debian; it takes what is built already
   (Horovod) from uv's cache.
@@ -42,7 +42,7 @@ PLACE_BYTES, MEMORY_BYTES = 8 << 30, 16 << 30
 
 @pytest.fixture(scope="session")
 def tools():
-    """Install what is missing; skip where that cannot be."""
+    """Install missing runtimes; skip the tests if that is not possible."""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         pytest.skip("container runtimes are installed and set up as root on Debian only")
     if not (EQUIPMENT / "build_rootfs.sh").is_file():
@@ -62,7 +62,7 @@ def tools():
 
 
 def end_processes():
-    """End what podman leaves running for the user: its next start would have the mounts of then."""
+    """End the processes that podman leaves running, whose mounts its next start would get."""
     subprocess.run(["pkill", "-KILL", "--uid", USER], check=False)
 
 
@@ -117,7 +117,7 @@ def settings(place):
 
 @pytest.fixture(scope="session")
 def built_here(place, settings):
-    """How a config has an image built here: on a minimal Debian, with what uv has in its cache."""
+    """Settings for an image that is built on a minimal Debian with the packages in uv's cache."""
     root, base = place / "rootfs", place / "base.tar"
     call("bash", EQUIPMENT / "build_rootfs.sh", root)
     shutil.copyfile(CERTIFICATES, root / CERTIFICATES.lstrip("/"))
@@ -132,7 +132,7 @@ def built_here(place, settings):
 
 @pytest.fixture(scope="session")
 def campaign(place, settings, built_here):
-    """A project of root's, its image built from envs/train."""
+    """A project of root, with its image built from envs/train."""
     campaign = Campaign.fresh(place / "project")
     campaign.variables = settings
     campaign.configure(images={"train": built_here}, matrix=[BLOCK])
@@ -177,7 +177,7 @@ class Project:
         return {"cwd": self.folder, "env": clean | home | self.variables}
 
     def prepared(self, runtime, options):
-        """The path of the image's form for a runtime, made where it is not there."""
+        """The path of the image's form for a runtime, which is made if it is missing."""
         run = Run(
             model="lenet5",
             dataset="synthetic",
@@ -199,13 +199,13 @@ class Project:
         assert made.returncode == 0, made.stdout
 
     def prepare(self, name, form, runtime, options):
-        """The finished process that brings an image to the form of a runtime, at a path."""
+        """Convert an image to the form of a runtime at a path. Returns the finished process."""
         program, image = "workflow_scripts/prepare_image.py", trainer_image.image_path(name)
         how = ("--runtime", runtime, "--options", json.dumps(options), "--output", form)
         return self.run(self.python, program, image, *how)
 
     def remove(self, runtime, options):
-        """Remove an image's form: all forms of gigabytes at once need a larger disk."""
+        """Remove an image's form, since all forms together would fill the disk."""
         form = self.folder / self.prepared(runtime, options)
         if runtime == "podman":
             assert self.run("podman", "rmi", "--all", "--force").returncode == 0
@@ -251,7 +251,7 @@ def roots(campaign):
 
 @pytest.fixture(scope="session")
 def users(campaign, place):
-    """The project of an ordinary user, who has no Python of root's, and no TensorFlow."""
+    """The project of an ordinary user without root's Python and without TensorFlow."""
     folder = place / "users"
     for name in ("workflow_scripts", "envs"):
         shutil.copytree(campaign.folder / name, folder / name, ignore=lambda *_: [".venv"])
@@ -293,7 +293,7 @@ def projects(roots, users):
 
 
 def call(*command, **options):
-    """Run a command; its output is shown where it fails."""
+    """Run a command; if it fails, print its output."""
     finished = subprocess.run(
         [str(word) for word in command], capture_output=True, text=True, check=False, **options
     )
@@ -303,7 +303,7 @@ def call(*command, **options):
 
 @pytest.fixture(scope="session")
 def folder(roots):
-    """The image as a root folder that a test may change: Apptainer takes it as it is."""
+    """The image as a root folder, which Apptainer uses directly and tests may change."""
     root = roots.folder.parent / "image"
     made = subprocess.run(
         ["apptainer", *BUILD, "--sandbox", root, f"oci:{roots.folder}/results/images/train/oci"],

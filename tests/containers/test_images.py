@@ -1,4 +1,4 @@
-"""Images from where they come from: a registry on this machine, archives, SIF files, folders."""
+"""Images from each kind of source: a registry on this machine, archives, SIF files, folders."""
 
 import hashlib
 import json
@@ -52,7 +52,7 @@ def registry(tools, campaign, place):
 
 @pytest.fixture
 def here(registry, place, tmp_path, monkeypatch):
-    """A project folder, from which images are made; the tools' settings know the registry."""
+    """A project folder to make images in; the tools are configured for the registry."""
     for name in ("envs", "workflow_scripts"):
         os.symlink(place / "project" / name, tmp_path / name)
     insecure = tmp_path / ".config/containers/registries.conf"
@@ -65,7 +65,7 @@ def here(registry, place, tmp_path, monkeypatch):
 
 
 def make(settings):
-    """Make the image `base` of some settings. Returns what image.json says."""
+    """Make the image `base` with settings. Returns the content of image.json."""
     path = trainer_image.image_path("base")
     make_image.make("base", trainer_image.settings("base", {"base": settings}), path)
     with open(path) as file:
@@ -79,7 +79,7 @@ def prepare():
 
 
 def without(*programs, monkeypatch, folder):
-    """Have only some programs on the path."""
+    """Put only some programs on PATH."""
     (folder / "bin").mkdir()
     for program in programs:
         os.symlink(shutil.which(program), folder / "bin" / program)
@@ -226,7 +226,7 @@ def call(*command):
 
 @pytest.fixture(scope="module")
 def stranger(roots, place):
-    """The project of an ordinary user without numbers of others to give files to.
+    """The project of an ordinary user without subordinate user ids.
 
     Its path has spaces in it (apptainer build --sandbox takes no apostrophe).
     """
@@ -244,7 +244,7 @@ def stranger(roots, place):
 
 @pytest.fixture(scope="module")
 def apps(place):
-    """Images that root made for all: a SIF file and a root folder, each without our marker."""
+    """Images that root made for all users, without marker: a SIF file and a root folder."""
     folder = place / "apps"
     folder.mkdir()
     fast = "--mksquashfs-args=-comp zstd -Xcompression-level 1"

@@ -1,4 +1,4 @@
-"""Each container runtime that can be had here, for real: as root and as an ordinary user."""
+"""Each container runtime that can be installed here, as root and as an ordinary user."""
 
 import json
 import os
@@ -40,12 +40,12 @@ sys.exit(8)
 
 @pytest.fixture(scope="session")
 def contents():
-    """Digests of what was seen inside, of each place."""
+    """Digests of the files visible inside, for each runtime."""
     return {}
 
 
 class Orphans(NamedTuple):
-    """Words of trainers that a killed supervisor left, before and after the next run."""
+    """Command lines of trainers that a killed supervisor left, before and after the next run."""
 
     left: list
     next_record: dict
@@ -55,7 +55,7 @@ class Orphans(NamedTuple):
 # Of the session, so that all tests of one place run before those of the next.
 @pytest.fixture(scope="session", params=PLACES, ids="-".join)
 def where(request, projects):
-    """(project, runtime, its options), the image prepared for it and removed afterwards."""
+    """(project, runtime, options) with a prepared image, which is removed afterwards."""
     who, runtime, options = request.param
     projects[who].prepared(runtime, options)
     yield projects[who], runtime, options
@@ -71,7 +71,7 @@ def record(folder):
 
 
 def train(where, name, *flags, **fields):
-    """A run under supervision, to its end. Returns its record."""
+    """Train a run under supervision. Returns its record."""
     command, folder = where[0].start_run(name, *where[1:], *flags, **fields)
     finished = where[0].run(*command)
     assert finished.returncode == 0, finished.stdout
@@ -144,7 +144,7 @@ def test_two_ranks_under_mpirun_outside_are_two_ranks_inside(where):
 
 
 def see_all_of(record):
-    """Its processes were found from outside, else nothing could be said of others."""
+    """Check that the supervisor found the run's processes; else it could not measure neighbours."""
     summary = record["summary"]
     assert summary["others_cpu_cores"] is not None, summary["neighbours_unknown"]
 
@@ -171,7 +171,7 @@ def test_a_signal_reaches_the_trainer_and_leaves_no_process(where):
 
 @pytest.fixture(scope="session")
 def orphans(where):
-    """What a killed supervisor left, and the next run, which is one like any other."""
+    """The processes that a killed supervisor left, and the next run, which must succeed."""
     project = where[0]
     name = name_of(where, "orphaned")
     command, folder = project.start_run(name, *where[1:], steps=10**7)
@@ -288,13 +288,13 @@ def supervisor_of(name):
 
 
 def processes(name):
-    """Those that have a run's name in their words."""
+    """Processes with a run's name in their command lines."""
     every = [int(pid) for pid in os.listdir("/proc") if pid.isdigit()]
     return [pid for pid in every if name.encode() in words(pid)]
 
 
 def trainers(name):
-    """The words of those that train it."""
+    """The command lines of a run's trainers."""
     return [words(pid) for pid in processes(name) if b"train.py" in words(pid)]
 
 

@@ -1,4 +1,4 @@
-"""Containers in the real Snakefile: images made once, the directive, what trains again."""
+"""Containers in the real Snakefile: images are made once, the directive works, reruns are right."""
 
 import json
 
@@ -20,7 +20,7 @@ TRAINED = ("ok", "unstable")
 
 @pytest.fixture(scope="module")
 def trained(campaign, folder, tmp_path_factory):
-    """A finished campaign in that folder: on bare metal, by directive, and by two commands."""
+    """A finished campaign: on bare metal, in a container by directive, and by two commands."""
     copy = campaign.copied(tmp_path_factory.mktemp("contained") / "project")
     configure(copy, folder)
     copy.succeed()

@@ -39,8 +39,8 @@ def fail(campaign, start):
 def test_the_runs_that_are_there_are_exported_while_one_is_missing(campaign):
     missing = campaign.run_id("cnn12-")
     shutil.rmtree(campaign.folder / "results/runs" / missing)
-    said = program(campaign, "export_runs.py", "--output", "now.csv")
-    assert "now.csv: 2 of 3 runs, 1 without a valid result" in said
+    message = program(campaign, "export_runs.py", "--output", "now.csv")
+    assert "now.csv: 2 of 3 runs, 1 without a valid result" in message
     with open(campaign.folder / "now.csv", newline="") as file:
         assert [row["run_id"] for row in csv.DictReader(file)] == campaign.ids()
     found = json.loads(program(campaign, "status.py", "--json"))

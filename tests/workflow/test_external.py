@@ -88,8 +88,8 @@ def test_a_secret_in_a_command_reaches_the_program_and_no_file_but_what_it_print
     (record,) = (campaign.folder / "results/runs").glob("*/run.json")
     printed = (record.parent / "output/printed.log").read_text()
     assert f"was told ['--token', '{secret}'] False" in printed
-    told = hashlib.sha256(f"{secret}\n".encode()).hexdigest()
-    assert (campaign.folder / "told").read_text().startswith(told)
+    fields = hashlib.sha256(f"{secret}\n".encode()).hexdigest()
+    assert (campaign.folder / "told").read_text().startswith(fields)
     for path in campaign.folder.rglob("*"):
         kept = path.is_relative_to(campaign.folder / "results") or ".snakemake" in path.parts
         if kept and path.is_file() and path.name != "printed.log":

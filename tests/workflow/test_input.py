@@ -64,9 +64,9 @@ def test_reading_alone_and_training_with_it_stand_side_by_side(fresh):
         assert runs[model, "train"]["images_per_second"] < room * limit
 
     page = (fresh.folder / "results/report.html").read_text()
-    said = re.findall(r"Reading alone yields (\S+) items/s, with the model it is (\S+) it", page)
-    assert len(said) == 2
-    rates = {tuple(float(word) for word in pair) for pair in said}
+    message = re.findall(r"Reading alone yields (\S+) items/s, with the model it is (\S+) it", page)
+    assert len(message) == 2
+    rates = {tuple(float(word) for word in pair) for pair in message}
     expected = {
         tuple(runs[model, mode]["images_per_second"] for mode in ("input", "train"))
         for model in WAITING | COMPUTING

@@ -115,8 +115,8 @@ def test_a_workflow_that_is_killed_again_and_again_completes_in_the_end(campaign
             time.sleep(chance.uniform(0, 1))
         assert {path: path.read_bytes() for path in before} == before
         before |= finished_files(campaign)
-        said = doctor(campaign, "--repair")
-        assert said.returncode in (0, 1), said.stderr
+        message = doctor(campaign, "--repair")
+        assert message.returncode in (0, 1), message.stderr
     completes(campaign, before)
 
 

@@ -92,8 +92,8 @@ def test_one_more_model_trains_its_run_only_and_a_damaged_log_is_put_aside_first
     }  # fmt: skip
     log = scratch.folder / "results/runs" / old / "train.jsonl"
     log.write_text("no log\n")
-    said = scratch.succeed(*ONE_JOB_AT_A_TIME)
-    assert re.search(rf"{old}: .*; kept as .*, trained again", said)
+    message = scratch.succeed(*ONE_JOB_AT_A_TIME)
+    assert re.search(rf"{old}: .*; kept as .*, trained again", message)
     assert len(scratch.ids()) == 2
     assert scratch.scheduled(*ONE_JOB_AT_A_TIME) == {}
 
@@ -129,8 +129,8 @@ def test_the_module_alone_has_our_names_and_our_default_target(scratch):
 
 def test_what_a_module_cannot_be_given_is_said(scratch):
     scratch.study(figurs=[])
-    said = scratch.snakemake(*BENCH, "-n").stdout
-    assert "The config cannot be used" in said and "did you mean 'figures'?" in said
+    message = scratch.snakemake(*BENCH, "-n").stdout
+    assert "The config cannot be used" in message and "did you mean 'figures'?" in message
     scratch.edit('config["dlbench"]', 'config["dlbench"]\n    prefix:\n        "bench"')
     finished = scratch.snakemake(*BENCH, "-n")
     assert finished.returncode != 0
@@ -161,8 +161,8 @@ def deployed(project):
     repository = place / "github.com/someone/dlbench"
     shutil.copytree(project.folder, repository, symlinks=True)
     git = ["git", "-c", "user.name=someone", "-c", "user.email=someone@localhost"]
-    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "All of it"], ["tag", "v1"]):
-        subprocess.run([*git, *words], cwd=repository, check=True)
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "All of it"], ["tag", "v1"]):
+        subprocess.run([*git, *arguments], cwd=repository, check=True)
     variables = {
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": f"url.file://{place}/github.com/.insteadOf",

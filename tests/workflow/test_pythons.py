@@ -42,10 +42,10 @@ def test_what_was_chosen_there_is_what_other_pythons_and_programs_find(fresh, on
     strategies = {"strategy": ["single", "horovod"], "dataset": "digits", "exclude": []}
     fresh.matrix(model="lenet5", **strategies)
 
-    def run(words, python=python, variables=variables):
+    def run(arguments, python=python, variables=variables):
         """A program of ours, or Snakemake."""
         return subprocess.run(
-            [python, *words],
+            [python, *arguments],
             cwd=fresh.folder,
             env=variables,
             text=True,
@@ -56,9 +56,9 @@ def test_what_was_chosen_there_is_what_other_pythons_and_programs_find(fresh, on
 
     dry = ["-m", "snakemake", "-n", "--quiet", "rules"]
     chosen = "runs that name no environment are of envs/train-latest, since no Python fits"
-    said = run(dry)
-    assert f"{chosen} envs/train ({CHOSEN})" in said
-    assert "1 run to skip: envs/train-latest has no horovod" in said
+    message = run(dry)
+    assert f"{chosen} envs/train ({CHOSEN})" in message
+    assert "1 run to skip: envs/train-latest has no horovod" in message
     assert not (fresh.folder / CHOSEN).exists()
 
     run(["-m", "snakemake", "--cores", "1", "data"])  # a start

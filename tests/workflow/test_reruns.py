@@ -244,8 +244,8 @@ def test_a_record_that_takes_the_place_of_another_is_collected_and_nothing_is_tr
 
 
 def test_what_stands_is_trained_again_where_it_is_forced(campaign):
-    for words in (["--forcerun", "train"], ["--forceall"]):
-        assert campaign.scheduled(*words)["train"] == campaign.ids(), words
+    for arguments in (["--forcerun", "train"], ["--forceall"]):
+        assert campaign.scheduled(*arguments)["train"] == campaign.ids(), arguments
         count = len(campaign.ids())
         assert f"{count} runs to train again: the command line asks for it" in campaign.output
         assert f"cost: {count} runs to train, about " in campaign.output
@@ -361,11 +361,12 @@ def test_a_stopped_workflow_goes_on_from_the_last_checkpoint(number, fresh):
     if number == signal.SIGKILL:
         fresh.succeed("--unlock")
     else:
-        said = (fresh.folder / "said").read_text()
+        message = (fresh.folder / "said").read_text()
         assert (
-            ": interrupted (stopped by " in said and "; the next start goes on after step" in said
+            ": interrupted (stopped by " in message
+            and "; the next start goes on after step" in message
         )
-        assert "the same command, started again, goes on with the rest" in said
+        assert "the same command, started again, goes on with the rest" in message
     output = fresh.succeed()
     assert "goes on after step" in output
     record = json.loads(fresh.record("lenet5-").read_text())

@@ -190,8 +190,8 @@ def test_an_image_that_cannot_be_had_costs_its_own_runs_only_and_is_tried_again(
     assert [status in TRAINED for status, _ in found] == [True, False, False]
     assert [status for status, _ in found[1:]] == ["skipped", "skipped"]
     command = [sys.executable, "workflow_scripts/status.py", "--json"]
-    said = subprocess.check_output(command, cwd=fresh.folder, env=fresh.environment())
-    assert json.loads(said)["combinations"]["skipped"] == 2  # and not stale
+    printed = subprocess.check_output(command, cwd=fresh.folder, env=fresh.environment())
+    assert json.loads(printed)["combinations"]["skipped"] == 2  # and not stale
     reasons = sorted(reason for _, reason in found[1:])
     assert "image empty under apptainer: Python could not be started inside" in reasons[0]
     assert "image half could not be made: " in reasons[1] and "cannot run sh in it" in reasons[1]
@@ -316,8 +316,8 @@ def test_the_time_of_each_run_is_accounted_for(campaign):
 def test_the_report_has_the_figures_with_their_captions(campaign):
     campaign.succeed("--report", "report.html")
     report = (campaign.folder / "report.html").read_text()
-    for words in ("Weak scaling", "Training loss of the runs", "Scaling", "Learning"):
-        assert words in report
+    for command_line in ("Weak scaling", "Training loss of the runs", "Scaling", "Learning"):
+        assert command_line in report
 
 
 def test_tensorboard_gets_every_run_when_asked_for_and_not_with_all(campaign):
@@ -363,16 +363,16 @@ def test_a_run_added_beside_a_busy_neighbour_is_tried_again_then_unstable_and_fl
     line = ["nice", "-n", "5", sys.executable, "-S", "-c", "while True: pass"]
     neighbour = subprocess.Popen(line)
     try:
-        said = campaign.succeed()
+        printed = campaign.succeed()
     finally:
         neighbour.kill()
         neighbour.wait()
-    assert said.count("starts beside others, which use ") == 2
-    assert said.count("; it is tried again") == 1
+    assert printed.count("starts beside others, which use ") == 2
+    assert printed.count("; it is tried again") == 1
     # A second try that is planned is no error of a rule.
-    assert "RuleException" not in said and "Trying to restart" not in said
-    assert "2 runs" not in said and said.count(": unstable (others used ") == 2
-    assert ": ok" not in said.partition("starts beside others")[2]
+    assert "RuleException" not in printed and "Trying to restart" not in printed
+    assert "2 runs" not in printed and printed.count(": unstable (others used ") == 2
+    assert ": ok" not in printed.partition("starts beside others")[2]
     record = json.loads(campaign.record("lenet5-synthetic-b8").read_text())
     assert record["status"] == "unstable", record["message"]
     assert record["message"].startswith("others used ")
@@ -382,7 +382,7 @@ def test_a_run_added_beside_a_busy_neighbour_is_tried_again_then_unstable_and_fl
     log = campaign.record("lenet5-synthetic-b8").with_name("train.attempt1.jsonl")
     assert json.loads(log.read_text().splitlines()[-1])["event"] == "neighbours"
     disturbed = {row["run_id"]: row["disturbed"] for row in table(campaign, "runs")}
-    assert [run for run, words in disturbed.items() if words] == [record["run_id"]]
+    assert [run for run, command_line in disturbed.items() if command_line] == [record["run_id"]]
     (compared,) = [row for row in table(campaign, "comparisons") if row["ratio"]]
     assert "neighbours, measured apart" in compared["base_flags"]
     assert campaign.scheduled() == {}

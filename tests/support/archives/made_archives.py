@@ -1,4 +1,4 @@
-"""A finished study of which the runs were written here, its tables, figures and report, archived.
+"""A finished study with synthetic logs, and its tables, figures, report and archive.
 
 All that a config can name elsewhere lies elsewhere: a model, a trainer's script, references, a log
 that is imported.
@@ -34,7 +34,7 @@ ARCHIVE = "results/archive.zip"
 
 @functools.cache
 def archived():
-    """The folder of such a study; nothing in it is changed by tests."""
+    """The folder of such a study, which tests must not change."""
     place = Path(tempfile.mkdtemp(prefix="dlbench-archive-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     folder = place / "project"
@@ -47,13 +47,13 @@ def archived():
 
 
 def forget():
-    """Models and trainers of a study's own are known until another study is."""
+    """Forget the models and trainers that a study registered."""
     plugins.add_user_folder("models")
     other_trainers.register({})
 
 
 def settings(elsewhere):
-    """The config, and what it names in a folder that is not the study's."""
+    """Write the files that the config names into a folder outside the study. Returns the config."""
     elsewhere.mkdir()
     ours = REPOSITORY / "workflow_scripts/dlbench/trainer/keras/models/convolutional/lenet5.py"
     (elsewhere / "models").mkdir()
@@ -84,7 +84,7 @@ def settings(elsewhere):
 
 
 def finish(folder, content):
-    """A study with all its runs, tables, figures and its report."""
+    """Write all runs, tables, figures and the report of a study."""
     with chdir(folder):
         for name in WORKFLOW:
             Path(name).symlink_to(REPOSITORY / name)
@@ -113,7 +113,7 @@ def finish(folder, content):
 
 
 def derive(content):
-    """What is made from the runs of the study in this folder."""
+    """Write the tables, figures and report from the runs in this folder."""
     for entry in content["imports"]:
         into = f"results/imports/{entry['name']}"
         tables = (f"--{name}={into}/{name}.parquet" for name in ("steps", "evals", "samples"))
@@ -131,7 +131,7 @@ def derive(content):
 
 
 def finish_contained(image, entry):
-    """Have the study in this folder be one of runs in an image instead. Returns its config."""
+    """Change the study in this folder to runs in an image. Returns its config."""
     block = BLOCK | {"runtime": "apptainer", "environment": image}
     content = made_runs.SETTINGS | {"matrix": [block], "images": {image: entry}}
     for run in config.study(content).runs:
@@ -142,7 +142,7 @@ def finish_contained(image, entry):
 
 
 def program(name, *arguments, code=0):
-    """Run one of our programs in this folder. Returns what it printed."""
+    """Run one of our programs in this folder. Returns its output."""
     finished = forked.run(
         [sys.executable, f"{REPOSITORY}/workflow_scripts/{name}", *map(str, arguments)],
         forked.OF_TABLES,
@@ -154,7 +154,7 @@ def program(name, *arguments, code=0):
 
 
 def changed(archive, output, changes):
-    """A bag like another, sound, with some files of other content, or without those of None."""
+    """Write a sound bag like another with changed files; None removes a file."""
     with zipfile.ZipFile(archive) as source:
         files = {
             name.removeprefix("archive/data/"): source.read(name)

@@ -1,4 +1,4 @@
-"""The real Snakefile in a folder of its own, with a study that takes seconds."""
+"""The real Snakefile in a separate folder, with a study that takes seconds."""
 
 import os
 import re
@@ -44,12 +44,12 @@ STUDY = {
 
 
 class Campaign:
-    """A working copy of the project with results of its own."""
+    """A working copy of the project with its own results."""
 
     def __init__(self, folder, variables=None):
         self.folder = folder
-        self.output = ""  # by the last dry run
-        self.variables = variables or {}  # of the environment, beside those there are
+        self.output = ""  # of the last dry run
+        self.variables = variables or {}  # added to the environment
 
     @classmethod
     def fresh(cls, folder):
@@ -66,7 +66,7 @@ class Campaign:
                 target = folder / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(REPOSITORY / name, target)
-        # With what Python has compiled of them, or each copy's first starts would do it again.
+        # With Python's bytecode, so that the first starts of a copy need not compile again.
         for compiled in REPOSITORY.glob("workflow_scripts/**/__pycache__"):
             finished = shutil.ignore_patterns("*.pyc.*")  # others are being written
             shutil.copytree(compiled, folder / compiled.relative_to(REPOSITORY), ignore=finished)
@@ -77,7 +77,7 @@ class Campaign:
         return campaign
 
     def copied(self, folder, **variables):
-        """The project in another folder, without what was computed."""
+        """A copy of the project in another folder, without results and .snakemake."""
 
         def computed(place, _):
             # Only at the top: the library has a room of that name, too.
@@ -87,7 +87,7 @@ class Campaign:
         return type(self)(folder, self.variables | variables)
 
     def copy(self, folder):
-        """The same campaign, results and Snakemake's memory included, elsewhere."""
+        """A copy of the campaign in another folder, with results and .snakemake."""
         shutil.copytree(self.folder, folder, symlinks=True)
         return Campaign(folder)
 
@@ -102,11 +102,11 @@ class Campaign:
         return [sys.executable, "-m", "snakemake", *arguments]
 
     def environment(self):
-        """That of its commands."""
+        """The environment variables of its commands."""
         return environment() | self.variables
 
     def snakemake(self, *arguments, timeout=600):
-        """Run it to its end. Returns the finished process, output and errors in `stdout`."""
+        """Run Snakemake to its end. Returns the finished process; `stdout` also has its stderr."""
         return forked.run(
             self.command(*arguments),
             IMPORTED,
@@ -122,7 +122,7 @@ class Campaign:
         return finished.stdout
 
     def scheduled(self, *arguments):
-        """What a dry run would do: rules mapped to the sorted values of their wildcards."""
+        """The jobs of a dry run: {rule: sorted values of its wildcards}."""
         output = self.output = self.succeed("-n", "--quiet", "progress", *arguments)
         jobs = {}
         for block in re.split(r"^(?:(?:local)?rule|checkpoint) ", output, flags=re.MULTILINE)[1:]:

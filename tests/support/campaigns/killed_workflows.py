@@ -1,4 +1,4 @@
-"""Workflows that are started and killed, and what must be left of them."""
+"""Start and kill workflows, and find what they left behind."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ PATIENCE_S = 120
 
 
 def processes(folder, program=""):
-    """{pid: command} of the processes that work in a folder, of a program or all."""
+    """{pid: command line} of the Python processes in a folder, of one program or all."""
     found = {}
     for name in filter(str.isdecimal, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -33,7 +33,7 @@ def wait_for(condition, what):
 
 @contextlib.contextmanager
 def started(campaign, *arguments):
-    """The workflow at work; it and all that it started are gone afterwards."""
+    """A running workflow; at the end it is killed and all its processes have ended."""
     with open(campaign.folder / "said", "w") as said:
         workflow = subprocess.Popen(
             campaign.command(*arguments),
@@ -53,7 +53,7 @@ def started(campaign, *arguments):
 
 
 def finished_files(campaign):
-    """Logs and records of the runs that are finished."""
+    """{path: content} of the logs and records of finished runs."""
     runs = campaign.folder / "results/runs"
     places = [path.parent for path in runs.glob("*/run.json")]
     return {p: p.read_bytes() for place in places for p in place.glob("*.json*")}

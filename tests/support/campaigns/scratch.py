@@ -1,4 +1,4 @@
-"""A workflow in another folder that uses ours as a module: that of docs/module.md."""
+"""The workflow of docs/module.md, which uses ours as a module from another folder."""
 
 import re
 
@@ -16,7 +16,7 @@ class Scratch(Campaign):
 
     @classmethod
     def beside(cls, project, folder):
-        """The page's files in a new folder; the study is one that a busy machine disturbs not."""
+        """Write the page's files to a new folder; the study tolerates a busy machine."""
         scratch = cls(folder, project.variables)
         for name, content in BLOCK.findall(PAGE.read_text()):
             path = folder / name
@@ -39,7 +39,7 @@ class Scratch(Campaign):
         self.study(matrix=[block | changes])
 
     def edit(self, before, after):
-        """Change a piece of its Snakefile that is there once."""
+        """Replace a text that its Snakefile has exactly once."""
         path = self.folder / "Snakefile"
         text = path.read_text()
         assert text.count(before) == 1, before

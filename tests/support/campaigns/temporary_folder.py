@@ -1,4 +1,4 @@
-"""A temporary folder for all that a suite starts, which goes with all that is left in it."""
+"""A temporary folder for all processes of a suite, which is deleted with its content."""
 
 import tempfile
 
@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def temporary_folder(tmp_path_factory):
-    """TensorFlow, for one, leaves the functions that it generated behind where it is killed."""
+    """Killed processes leave files behind; TensorFlow for one leaves generated functions."""
     tmp_path_factory.getbasetemp()  # pytest's own folder stays where it is
     with (
         tempfile.TemporaryDirectory(prefix="dlbench-", ignore_cleanup_errors=True) as folder,

@@ -1,4 +1,4 @@
-"""A workflow of as many jobs as a study has, and nothing else: what Snakemake itself costs."""
+"""A workflow with as many jobs as a study and nothing else, to measure Snakemake itself."""
 
 BARE = """
 RUNS = [f"model-dataset-b{{number}}-r1-0123456789" for number in range({combinations})]

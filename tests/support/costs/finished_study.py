@@ -1,4 +1,4 @@
-"""Studies that are finished without training: what a start has to look at when nothing is to do."""
+"""Finished studies without training, to measure a start that has nothing to do."""
 
 import os
 from pathlib import Path

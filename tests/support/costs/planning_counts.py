@@ -1,4 +1,4 @@
-"""What a start of Snakemake counts while it plans: run as a program in a workflow's folder.
+"""Count the calls and file accesses of a start of Snakemake; a program for a workflow's folder.
 
     python planning_counts.py COUNTS.json [arguments of snakemake]
 

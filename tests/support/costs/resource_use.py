@@ -1,4 +1,4 @@
-"""What a command takes: seconds, CPU time and memory of its processes, and what they print."""
+"""Measure the time, CPU time and memory of a command, and capture its output."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ sys.exit(status if status >= 0 else 128 - status)
 
 
 class Used(NamedTuple):
-    """What a process took, with all that it started and waited for, and what it printed."""
+    """Resources of a process, including the children it waited for, and its output."""
 
     wall_s: float
     cpu_s: float

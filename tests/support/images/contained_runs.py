@@ -1,4 +1,4 @@
-"""A container and an image, as runtimes are given them."""
+"""Containers and images to pass to runtimes."""
 
 import os
 import subprocess
@@ -47,7 +47,7 @@ def image(kind="oci", marked=True, name="train"):
 
 
 def arguments(command, tmp_path, monkeypatch, **variables):
-    """What the program at the end of a command is given, and nothing else happened."""
+    """Run a command and check that it injects no code. Returns the final program's arguments."""
     monkeypatch.chdir(tmp_path)
     environment = {"PATH": os.environ["PATH"], "SAID": str(tmp_path / "said"), **variables}
     subprocess.run(command, env=environment, check=True)

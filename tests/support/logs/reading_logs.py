@@ -1,4 +1,4 @@
-"""What one importer reads from the content of a log, for the tests of importers."""
+"""Read a log's content with one importer, for the tests of importers."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ from dlbench.imports.log_file import LogFile
 
 
 def read(kind, path, content):
-    """The Imported runs of a log with that text or those bytes, which the importer must know."""
+    """The Imported runs in a text or bytes, which the importer must recognise."""
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     importer, log = plugins.load("importers", kind), LogFile(path)
     assert importer.recognise(log)
@@ -15,7 +15,7 @@ def read(kind, path, content):
 
 
 def described(kind, path, content):
-    """All that an importer reads, as texts by the names of fields: nan equals nan."""
+    """All fields that an importer reads, as texts, so that nan equals nan."""
     runs = read(kind, path, content)
     for run in runs:
         if run.complete:

@@ -1,4 +1,4 @@
-"""An archive made at 6301a48, before the library had rooms: it is verified, read and made again.
+"""An archive of an earlier version, 6301a48, can be verified, read and derived again.
 
 tests/data/archive_of_6301a48.zip is that of a study of two runs. Programs that its tables do not
 need were taken out, to keep it small.
@@ -61,7 +61,7 @@ def test_its_own_programs_make_the_same_tables_again(tmp_path):
 
 
 def own_code(archive, folder):
-    """What our programs say when they make an archive again, and their table of runs."""
+    """The output of our programs when they derive an archive again, and their runs table."""
     output = program("rederive.py", archive, "--output", folder, "--own-code", code=1)
     return output, rows((folder / RUNS).read_text())
 

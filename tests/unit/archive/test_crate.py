@@ -1,4 +1,4 @@
-"""What an archive says of itself: the public validators are content with it, and not with less."""
+"""The metadata of an archive pass the public validators, and do not if something is missing."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def bag(tmp_path_factory):
 
 
 def validators(bag):
-    """What the public validators say of a bag; they are installed in their own environment."""
+    """The results of the public validators for a bag; they have a separate environment."""
     return subprocess.run(
         [*in_their_environment(), REPOSITORY / "tests/support/archives/archive_validators.py", bag],
         text=True,

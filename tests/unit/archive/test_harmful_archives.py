@@ -1,4 +1,4 @@
-"""Archives that may do harm are refused before anything of them is unpacked."""
+"""Harmful archives are refused before any file is unpacked."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""Tables, figures and report again, from an archive alone."""
+"""rederive: tables, figures and report are derived again from an archive alone."""
 
 import json
 import re
@@ -164,7 +164,7 @@ def test_the_list_says_what_would_be_trained_and_what_it_took(tmp_path):
 
 
 def with_spec(path, **values):
-    """The archive with other values in one run's spec, its record sound."""
+    """The archive with other values in one run's spec and a valid record."""
     with zipfile.ZipFile(archive()) as opened:
         name = min(n for n in opened.namelist() if n.endswith("/run.json"))
         record = json.loads(opened.read(name))

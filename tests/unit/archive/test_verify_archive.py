@@ -1,4 +1,4 @@
-"""Archives of others: what was changed is named, and what may do harm is refused unread."""
+"""verify_archive: changes in archives are reported, and harmful archives are refused unread."""
 
 import io
 import json
@@ -41,7 +41,7 @@ def flipped(content):
 
 
 def kinds():
-    """One file of each kind in an archive: of each folder and each ending."""
+    """One file of each folder and suffix in an archive."""
     with zipfile.ZipFile(made_archives.archived() / ARCHIVE) as archive:
         names = [e.filename for e in archive.infolist() if e.file_size]
     return list({(n.split("/")[2:-1][:2].__str__(), Path(n).suffix): n for n in names}.values())
@@ -239,7 +239,7 @@ def test_of_very_many_faults_of_as_many_kinds_a_hundred_are_shown():
 
 
 def falsified(output):
-    """A sound archive of which one record claims twice the throughput, with a digest of its own."""
+    """A sound archive in which one record has twice the throughput and a matching digest."""
     source = made_archives.archived() / ARCHIVE
     with zipfile.ZipFile(source) as archive:
         name = min(n for n in archive.namelist() if re.search(r"runs/lenet5.*/run\.json", n))
@@ -286,7 +286,7 @@ def test_nothing_is_unpacked_over_what_is_there(sound, tmp_path):
 
 
 def verify(path, *options):
-    """The program as it is started where no package is installed."""
+    """Run the program in a Python without packages."""
     return subprocess.run(
         [sys.executable, "-S", REPOSITORY / "workflow_scripts/verify_archive.py", path, *options],
         text=True,

@@ -1,4 +1,4 @@
-"""What an archive has in it, and that the same content is the same bytes."""
+"""write_archive: the files of an archive, and the same bytes for the same content."""
 
 import dataclasses
 import json
@@ -219,7 +219,7 @@ SECRET = "pl4nted-s3cret"
 
 
 def with_secrets():
-    """The project here, with secrets in its config and in what another program printed."""
+    """The project with secrets in its config and in another program's output."""
     settings = yaml.safe_load(Path("config.yaml").read_text())
     settings["trainers"]["theirs"]["command"] += ["--api-token", SECRET, "--max-tokens=512"]
     settings["site"] = settings["site"] | {"power_meter": f"ipmitool -U me -P {SECRET} sdr"}

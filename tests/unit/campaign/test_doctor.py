@@ -214,8 +214,8 @@ def test_a_clock_that_was_set_back_is_said_and_the_times_stand(here):
 def test_a_run_before_its_commit_is_said(here):
     commit = {"GIT_COMMITTER_DATE": "2026-05-01T00:00:00+00:00", "GIT_CONFIG_GLOBAL": "/dev/null"}
     author = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (["init", "-q"], [*author, "commit", "-q", "--allow-empty", "-m", "x"]):
-        subprocess.run(["git", *words], check=True, env=os.environ | commit)
+    for arguments in (["init", "-q"], [*author, "commit", "-q", "--allow-empty", "-m", "x"]):
+        subprocess.run(["git", *arguments], check=True, env=os.environ | commit)
     head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
     dates = [f"2026-01-01T00:00:0{second}.000000Z" for second in range(3)]
     finish(Run(**SHORT, repeat=2), dates=dates, launch={"git_commit": head.stdout.strip()})

@@ -160,8 +160,8 @@ def test_several_at_a_time_take_their_share_of_the_time(study):
     cost = status.report(study, at_a_time=2)["cost"]
     assert (cost["at_a_time"], cost["left_s"], cost["left_wall_s"]) == (2, 1200, 600)
     assert ends_in(cost) == pytest.approx(600, abs=5)
-    said = "\n".join(status_text.lines(status.report(study, at_a_time=2)))
-    assert "left  about 0.333 node-hours; 2 at a time 10 min, until" in said
+    message = "\n".join(status_text.lines(status.report(study, at_a_time=2)))
+    assert "left  about 0.333 node-hours; 2 at a time 10 min, until" in message
 
 
 def ends_in(cost):

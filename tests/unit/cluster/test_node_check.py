@@ -169,10 +169,10 @@ def test_nodes_look_one_another_up_and_connect(addresses, pattern, unknown, tmp_
         "import json, sys; import check_node; _, folder, me, request = sys.argv\n"
         "print(json.dumps(check_node.find_others(folder, me, json.loads(request))))"
     )
-    words = [sys.executable, "-c", script, tmp_path]
+    arguments = [sys.executable, "-c", script, tmp_path]
     nodes = [
         subprocess.Popen(
-            [*words, name, json.dumps(request)],
+            [*arguments, name, json.dumps(request)],
             cwd=(REPOSITORY / node_check.PROGRAM).parent,
             env=os.environ | {"SLURMD_NODENAME": name},
             stdout=subprocess.PIPE,

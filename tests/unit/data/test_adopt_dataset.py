@@ -1,4 +1,4 @@
-"""adoption: shards that are there already, used where they lie."""
+"""adopt_dataset: existing shards are used in place."""
 
 import hashlib
 import io

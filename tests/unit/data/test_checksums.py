@@ -1,4 +1,4 @@
-"""checksums: a file that is not the published one is named with the likely cause."""
+"""checksums: a file that is not the published one is reported with the likely cause."""
 
 import pytest
 

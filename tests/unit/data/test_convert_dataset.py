@@ -1,4 +1,4 @@
-"""conversion: shards that are the same each time, resumed after a kill, and verified."""
+"""convert_dataset: conversions are reproducible, resumed after a kill, and verified."""
 
 import json
 import signal
@@ -120,7 +120,7 @@ def kill_at_work(process, folder):
 
 
 def test_the_workers_of_a_killed_conversion_end_with_it(tmp_path):
-    """Or a rule's pipe would stay open, and its workflow wait for ever."""
+    """Else a rule's pipe would stay open, and its workflow wait forever."""
     folder = tmp_path / "blends"
     program = [sys.executable, PROGRAMS / "convert_dataset.py", "blends", "--workers", "2"]
     process = subprocess.Popen(

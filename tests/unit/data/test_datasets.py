@@ -1,4 +1,4 @@
-"""The datasets, on archives of exactly the published layouts that are made here."""
+"""datasets: conversion of synthetic archives with exactly the published layouts."""
 
 import gzip
 import io

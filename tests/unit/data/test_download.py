@@ -1,4 +1,4 @@
-"""download: a file arrives whole and checked, or not at all, whatever the server does."""
+"""download: a file is complete and verified, or missing, whatever the server does."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""catalogue: the pages in docs/ are those of the datasets as they are."""
+"""list_datasets: the catalogue in docs/ is up to date."""
 
 from pathlib import Path
 

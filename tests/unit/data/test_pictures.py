@@ -1,4 +1,4 @@
-"""pictures: real bad pictures of every kind, named before a trainer meets them."""
+"""pictures: bad images of every kind are reported before training."""
 
 import io
 import struct
@@ -27,7 +27,7 @@ def encoded(image=RGB, kind="JPEG", **options):
 
 
 def with_frame(start, fields):
-    """A JPEG with other bytes from some place after the marker of its frame on."""
+    """A JPEG whose bytes at an offset after its frame marker are replaced."""
     content = bytearray(encoded())
     frame = content.index(b"\xff\xc0")
     content[frame + start : frame + start + len(fields)] = fields

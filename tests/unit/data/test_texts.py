@@ -1,4 +1,4 @@
-"""texts: rows of tokens in pieces, and the generated text."""
+"""texts: sequences of tokens in pieces, and the generated text."""
 
 import collections
 import itertools

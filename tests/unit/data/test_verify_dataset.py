@@ -1,4 +1,4 @@
-"""verify_dataset: what differs from the manifest is named with its place."""
+"""verify_dataset: differences from the manifest are reported with file and position."""
 
 import gzip
 import os

@@ -1,4 +1,4 @@
-"""make_environment: environments that may be moved, and the list of what is in them."""
+"""make_environment: environments can be moved, and their packages are listed."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""image_sources: how images are made, and what is refused."""
+"""make_image: how images are made, and what is refused."""
 
 import json
 from pathlib import Path
@@ -157,7 +157,7 @@ def layout_of(blobs):
 
 
 def engine(name, digest_="sha256:none"):
-    """An engine that pushes a layout made by hand."""
+    """A fake engine that pushes a prepared layout."""
     program(
         name,
         f"""echo "$(basename $0) $*" >> said

@@ -1,4 +1,4 @@
-"""oci: archives of images made by hand, what is read from them, and a file that is added."""
+"""oci: reading archives of small images, and adding a file to a layout."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""image_forms: images looked at from inside, and what is refused."""
+"""prepare_image: images are checked from inside, and what is refused."""
 
 import json
 import os
@@ -37,7 +37,7 @@ INSIDE = {
 
 
 def ch_run(before=""):
-    """A runtime that contains nothing: the program runs on this machine."""
+    """A fake runtime that runs the program on this machine."""
     program(
         "ch-run",
         f"""[ "$1" = --version ] && {{ echo 0.31; echo more; exit; }}
@@ -47,7 +47,7 @@ def ch_run(before=""):
 
 
 def interpreter(said, code=0):
-    """What takes the place of Python inside."""
+    """A fake Python interpreter inside the image."""
     Path("said.json").write_text(said if isinstance(said, str) else json.dumps(said))
     program("fake-python", f"cat {Path.cwd()}/said.json; echo its message >&2; exit {code}")
     return "fake-python"

@@ -1,4 +1,4 @@
-"""runtimes: the commands that bring an image to the form of a runtime, and where that lies."""
+"""runtimes: the commands that convert an image to a runtime's form, and the path of the form."""
 
 import json
 import os
@@ -188,7 +188,7 @@ def test_udocker_loads_names_and_sets_up_one_container(user, gpus):
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
-    """A root folder of the user's, and beside it a file and a folder of this machine's."""
+    """A user's root folder, beside a file and a folder of this machine."""
     monkeypatch.chdir(tmp_path)
     Path("big/root/etc").mkdir(parents=True)
     Path("big/root/etc/hosts").write_text("mine")
@@ -203,7 +203,7 @@ def root(tmp_path, monkeypatch):
 
 
 def form_of(root, name):
-    """What a runtime makes of an unmarked root folder, but for what its own program does."""
+    """The form that a runtime's commands make of an unmarked root folder, without its program."""
     given = Image("train", "folder", root, "sha256:" + "0" * 64, "x", False, {})
     commands = load(name).prepare(given, PLACE, CHOSEN.get(name, {}))
     for command in commands:

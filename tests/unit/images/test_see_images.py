@@ -1,4 +1,4 @@
-"""Images that could not be made are reported, each reason once."""
+"""see_images: images that could not be made are reported, each reason once."""
 
 import pytest
 

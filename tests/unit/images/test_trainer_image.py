@@ -1,4 +1,4 @@
-"""images: where they come from, and whether they are still the same."""
+"""trainer_image: sources of images, and whether they have changed."""
 
 import functools
 import os

@@ -1,4 +1,4 @@
-"""What launchers write before lines is no part of them; what several ranks print counts once."""
+"""console: launchers' prefixes are removed, and a run that several ranks print counts once."""
 
 import pytest
 

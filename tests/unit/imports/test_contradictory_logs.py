@@ -1,4 +1,4 @@
-"""Logs whose numbers contradict one another say so in their rows, whatever kind they are."""
+"""Rows of logs with contradictory numbers are marked, for every kind of log."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""importing: which files become which rows of the tables, and what is refused with what words."""
+"""import_logs: the rows of files, and the messages for refused files."""
 
 import gzip
 import os

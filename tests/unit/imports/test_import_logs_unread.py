@@ -1,4 +1,4 @@
-"""importing: what cannot be read is named, all else is written, and --kind chooses."""
+"""import_logs: unreadable files are listed, all others are imported, and --kind chooses."""
 
 import random
 import subprocess

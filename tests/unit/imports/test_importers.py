@@ -1,4 +1,4 @@
-"""What must hold for every importer, whatever its kind of log."""
+"""Properties of all importers."""
 
 import functools
 import math
@@ -54,7 +54,7 @@ def sample(name, step_time_s=0.125, steps=12):
 
 
 def runs(name, path):
-    """The runs that an importer finds in a file, completed, with their rows of all tables."""
+    """The runs that an importer reads from a file, with their rows in all tables."""
     importer, log = plugins.load("importers", name), LogFile(path)
     assert importer.recognise(log) in (True, False)
     found = []
@@ -69,7 +69,7 @@ def runs(name, path):
 
 
 def tried(name, content):
-    """`runs` of a content; None where it is refused."""
+    """`runs` of a content; None if it is refused."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log"
         path.write_bytes(content)
@@ -82,7 +82,7 @@ def tried(name, content):
 
 @st.composite
 def damaged(draw, content):
-    """A log with parts cut out, put in twice or replaced."""
+    """A log with random parts removed, repeated or replaced."""
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(content)))
         end = min(len(content), start + draw(st.integers(0, 200)))
@@ -154,7 +154,7 @@ def test_a_log_that_was_cut_anywhere_has_a_prefix_of_its_rows_or_is_refused(name
 
 
 def _rows(run):
-    """Steps with their losses, then evaluations and samples with all they have."""
+    """Rows of steps with losses, of evaluations and of samples."""
     steps = run.steps
     yield from (
         (step, None if math.isnan(loss) else loss)

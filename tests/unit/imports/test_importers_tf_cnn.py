@@ -1,4 +1,4 @@
-"""What tf_cnn_benchmarks' logs say, as it comes out of their importers."""
+"""Importers of tf_cnn_benchmarks' logs."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Importers of what lies beside a run: nvidia-smi, Snakemake's benchmarks, Horovod's timeline."""
+"""Importers of logs beside a run: nvidia-smi, Snakemake's benchmarks, Horovod's timeline."""
 
 import gzip
 import json

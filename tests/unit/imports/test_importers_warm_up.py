@@ -1,4 +1,4 @@
-"""What a program prints first: whether it is warm-up, and whether our rate is the printed one."""
+"""Warm-up in logs: which lines it has, and whether our rate is the printed one."""
 
 import json
 

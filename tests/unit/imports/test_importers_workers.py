@@ -1,4 +1,4 @@
-"""tf_cnn_benchmarks by several processes: workers of one training, or programs of their own."""
+"""tf_cnn_benchmarks with several processes: workers of one training, or separate programs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A log reads as its program wrote it, whatever the encoding, colours and progress bars."""
+"""log_text: a log's text, whatever its encoding, colours and progress bars."""
 
 import pytest
 

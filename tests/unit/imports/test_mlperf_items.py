@@ -1,4 +1,4 @@
-"""mlperf: which intervals are whole, and the items in them."""
+"""mlperf: which intervals are complete, and the number of items in them."""
 
 import pytest
 

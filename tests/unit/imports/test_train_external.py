@@ -1,4 +1,4 @@
-"""train_external: a program of the user's trains a run, and its log becomes our event log."""
+"""train_external: a user's program trains a run, and its log becomes our event log."""
 
 import dataclasses
 import json

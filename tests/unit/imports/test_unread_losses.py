@@ -1,4 +1,4 @@
-"""A loss that a log has and its importer does not read is a note of its run."""
+"""unread_losses: a loss that an importer does not read becomes a note."""
 
 import pytest
 

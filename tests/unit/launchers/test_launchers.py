@@ -112,8 +112,8 @@ def test_horovodrun_gets_the_trainer_as_one_word_that_survives_the_shell():
 
 def test_torchrun_is_a_module_of_the_environment_or_a_program_of_the_path():
     changes = {"framework": "pytorch", "strategy": "ddp", "devices_per_node": 2}
-    words = command("torchrun", **changes)
-    assert words[:3] == [
+    arguments = command("torchrun", **changes)
+    assert arguments[:3] == [
         "env",
         "PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1",
         "PET_SHUTDOWN_TIMEOUT=600",
@@ -121,15 +121,15 @@ def test_torchrun_is_a_module_of_the_environment_or_a_program_of_the_path():
     flags = ["--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2", "--no-python"]
     one_word = ["sh", "-c", f"exec {PYTHON} workflow_scripts/train.py --log 'it'\"'\"'s here'"]
     module = ["envs/train/.venv/bin/python3", "-m", "torch.distributed.run"]
-    assert words[3:] == [*module, *flags, *one_word]
+    assert arguments[3:] == [*module, *flags, *one_word]
     run = dataclasses.replace(RUN, launcher="torchrun", **changes)
     outside = plugins.load("launchers", "torchrun").command(run, TRAINER, None)
     assert outside[3:] == ["torchrun", *flags, *one_word]
 
 
 def test_a_run_without_horovod_has_the_mpirun_of_the_path():
-    words = command("mpirun", framework="pytorch", strategy="ddp", devices_per_node=2)
-    assert "mpirun" in words and not [word for word in words if "OPAL_PREFIX" in word]
+    arguments = command("mpirun", framework="pytorch", strategy="ddp", devices_per_node=2)
+    assert "mpirun" in arguments and not [word for word in arguments if "OPAL_PREFIX" in word]
 
 
 def test_mpirun_is_that_of_the_environment_and_so_are_its_libraries():
@@ -153,8 +153,8 @@ def test_mpirun_is_that_of_the_environment_and_so_are_its_libraries():
 
 
 def test_mpirun_starts_as_many_processes_on_each_of_several_nodes():
-    words = command("mpirun", strategy="horovod", devices_per_node=2, nodes=3)
-    assert words[words.index("-np") :][:4] == ["-np", "6", "--map-by", "ppr:2:node"]
+    arguments = command("mpirun", strategy="horovod", devices_per_node=2, nodes=3)
+    assert arguments[arguments.index("-np") :][:4] == ["-np", "6", "--map-by", "ppr:2:node"]
     assert unsupported("mpirun", strategy="horovod", devices_per_node=2, nodes=3) is None
 
 
@@ -189,8 +189,8 @@ def job(tmp_path, monkeypatch, program):
 
 def across_nodes():
     run = dataclasses.replace(RUN, launcher="mpirun", strategy="horovod", nodes=2)
-    words = plugins.load("launchers", "mpirun").command(run, ["trainer"], None)
-    return words[words.index("-np") + 2 : words.index("--bind-to")]
+    arguments = plugins.load("launchers", "mpirun").command(run, ["trainer"], None)
+    return arguments[arguments.index("-np") + 2 : arguments.index("--bind-to")]
 
 
 PLACED = ["--map-by", "ppr:1:node"]

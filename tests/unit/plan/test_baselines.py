@@ -93,8 +93,11 @@ def test_they_are_kept_for_the_machine_or_on_a_cluster_for_the_site(plan_of):
 def test_the_command_is_that_of_the_trainers_environment_with_all_fields_of_a_run(plan_of):
     plan = plan_of(TWO)
     (one,) = exchanges(plan)
-    words = shlex.split(baselines.arguments(plan, one.name, "results/baselines/m/x.json"))
-    ours, command = words[: words.index("--")], words[words.index("--") + 1 :]
+    command_line = shlex.split(baselines.arguments(plan, one.name, "results/baselines/m/x.json"))
+    ours, command = (
+        command_line[: command_line.index("--")],
+        command_line[command_line.index("--") + 1 :],
+    )
     assert f"--time-limit-s={plan.study.time_limit_s}" in ours and "--device=cpu" in ours
     assert command[:2] == [
         str(trainer_environments.trainer_python("train")), "workflow_scripts/measure_baselines.py",
@@ -103,8 +106,10 @@ def test_the_command_is_that_of_the_trainers_environment_with_all_fields_of_a_ru
     assert (spec["strategy"], spec["steps"], spec["threads_per_device"]) == ("multiworker", 1, 1)
     assert "--model=lenet5" in command and "--output=results/baselines/m/x.json" in command
     (device,) = devices(plan)
-    words = shlex.split(baselines.arguments(plan, device.name, "x.json"))
-    (read,) = (json.loads(w.removeprefix("--read=")) for w in words if w.startswith("--read="))
+    command_line = shlex.split(baselines.arguments(plan, device.name, "x.json"))
+    (read,) = (
+        json.loads(w.removeprefix("--read=")) for w in command_line if w.startswith("--read=")
+    )
     assert (read["dataset"], read["folder"]) == ("digits", "results/data/digits")
 
 

@@ -100,10 +100,10 @@ def test_priorities_follow_the_seeded_order(plan):
 
 def test_the_command_of_a_run_survives_the_shell(plan):
     (run_id,) = (id for id in plan.runs if id.startswith("lenet5-digits-b16") and "-r2-" in id)
-    words = run_command.start_run_arguments(plan, run_id, attempt=1)
-    separator = words.index("--")
-    flags = words[:separator]
-    trainer = plan.runs[run_id].command(words[separator + 1 :])
+    arguments = run_command.start_run_arguments(plan, run_id, attempt=1)
+    separator = arguments.index("--")
+    flags = arguments[:separator]
+    trainer = plan.runs[run_id].command(arguments[separator + 1 :])
     assert '--spec={"batch_per_device": 16, "dataset": "digits"' in flags[0]
     assert "--attempt=1" in flags
     assert trainer[:2] == ["envs/train/.venv/bin/python", "workflow_scripts/train.py"]
@@ -120,8 +120,8 @@ def test_what_others_may_use_is_told_to_each_run_and_changes_none(plan):
     )
     judged = planning.make_plan(STUDY | {"others_share": 0.1, "wait_for_quiet_s": 30})
     assert done.id not in judged.pending and judged.runs.keys() == plan.runs.keys()
-    words = run_command.start_run_arguments(judged, done.id)
-    assert "--others-share=0.1" in words and "--wait-for-quiet-s=30" in words
+    arguments = run_command.start_run_arguments(judged, done.id)
+    assert "--others-share=0.1" in arguments and "--wait-for-quiet-s=30" in arguments
     never = run_command.start_run_arguments(plan, done.id)
     assert not any(word.startswith(("--others-share", "--power-meter")) for word in never)
 
@@ -129,17 +129,17 @@ def test_what_others_may_use_is_told_to_each_run_and_changes_none(plan):
 def test_a_power_meter_is_named_to_each_run_and_changes_none(plan):
     metered = planning.make_plan(STUDY | {"site": STUDY["site"] | {"power_meter": "watts 'a b'"}})
     assert metered.runs.keys() == plan.runs.keys()
-    words = run_command.start_run_arguments(metered, plan.study.runs[0].id)
-    assert "--power-meter=watts 'a b'" in words
+    arguments = run_command.start_run_arguments(metered, plan.study.runs[0].id)
+    assert "--power-meter=watts 'a b'" in arguments
 
 
 def test_no_secret_of_a_command_is_in_what_rules_keep(plan):
     site = STUDY["site"] | {"power_meter": "ipmitool -P pl4nted sdr"}
     metered = planning.make_plan(STUDY | {"site": site})
     run_id = plan.study.runs[0].id
-    words = run_command.start_run_arguments(metered, run_id)
-    assert "--power-meter=ipmitool -P (hidden-0) sdr" in words
-    assert redaction.restored(words, metered.study.commands.variables) == (
+    arguments = run_command.start_run_arguments(metered, run_id)
+    assert "--power-meter=ipmitool -P (hidden-0) sdr" in arguments
+    assert redaction.restored(arguments, metered.study.commands.variables) == (
         run_command.start_run_arguments(metered, run_id, with_secrets=True)
     )
     assert "pl4nted" not in Path(metered.config_file()).read_text()
@@ -170,8 +170,8 @@ def test_a_skipped_run_needs_nothing_and_its_reason_survives_the_shell(alone):
     assert {run_id for run_id in plan.runs if "-horovod-" in run_id} == set(plan.skipped)
     for run_id, reason in plan.skipped.items():
         assert "--extra horovod" in reason
-        words = run_command.start_run_arguments(plan, run_id, attempt=1)
-        assert f"--skip={reason}" in words[: words.index("--")]
+        arguments = run_command.start_run_arguments(plan, run_id, attempt=1)
+        assert f"--skip={reason}" in arguments[: arguments.index("--")]
         assert plan.training_inputs(run_id) == []
 
 
@@ -179,8 +179,8 @@ def test_runs_of_a_block_that_says_where_installed_wait_for_their_environment_or
     (Path("envs") / "jax").mkdir()
     Path("envs/jax/uv.lock").touch()
     blocks = [
-        STUDY["matrix"][0] | {"name": str(steps), "framework": "jax", "steps": steps, **said}
-        for steps, said in (
+        STUDY["matrix"][0] | {"name": str(steps), "framework": "jax", "steps": steps, **message}
+        for steps, message in (
             (5, {}),
             (6, {"where_installed": False}),
             (7, {"where_installed": True}),
@@ -230,8 +230,8 @@ def test_finished_runs_are_left_and_the_others_sorted_by_what_they_need(plan):
         unread.id
     ]
     assert again.inputs_of_trained(current.id) == again.training_inputs(current.id)
-    words = run_command.start_run_arguments(again, unread.id, 1)
-    first, *_ = [w for w in words if "--position" in w]
+    arguments = run_command.start_run_arguments(again, unread.id, 1)
+    first, *_ = [w for w in arguments if "--position" in w]
     assert first == "--position=2/8"
 
 

@@ -47,11 +47,11 @@ def test_a_search_is_started_with_the_words_of_a_run_and_neither_calibrates_nor_
     settings = STUDY | {"matrix": [WIDEST], "calibrate": True, "checkpoint_every_min": 5}
     plan = planning.make_plan(settings)
     (search_id,) = plan.searches
-    words = run_command.find_batch_arguments(plan, search_id, 2000)
-    assert {"--processes=1", "--memory-mb=2000", "--network=auto"} <= set(words)
-    assert not [word for word in words if "calibrations" in word or "checkpoint" in word]
+    arguments = run_command.find_batch_arguments(plan, search_id, 2000)
+    assert {"--processes=1", "--memory-mb=2000", "--network=auto"} <= set(arguments)
+    assert not [word for word in arguments if "calibrations" in word or "checkpoint" in word]
     run = plan.searches[search_id][0].attempt(16)
-    changed = find_batch.arguments_for_batch(words, run, "b16/train.jsonl", 2)
+    changed = find_batch.arguments_for_batch(arguments, run, "b16/train.jsonl", 2)
     specs = [word for word in changed if word.startswith("--spec=")]
     assert all('"batch_per_device": 16' in spec for spec in specs) and runs.FLAGS in changed
     assert changed[changed.index("--log") + 1] == "b16/train.jsonl"

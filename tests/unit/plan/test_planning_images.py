@@ -92,14 +92,14 @@ def test_a_run_in_a_container_is_told_its_form_and_binds(contained):
     binds = ["/my data:/in put:ro", "/scratch"]
     plan = contained({"train": {"source": "docker://x", "binds": binds}}, runtime="podman")
     (run,) = plan.study.runs
-    words = run_command.start_run_arguments(plan, run.id, attempt=1)
-    flags = words[: words.index("--")]
+    arguments = run_command.start_run_arguments(plan, run.id, attempt=1)
+    flags = arguments[: arguments.index("--")]
     assert "--form=results/images/train/podman.json" in flags
     assert [word for word in flags if word.startswith("--bind")] == [f"--bind={b}" for b in binds]
     (made_from,) = (word for word in flags if word.startswith("--made-from="))
     made_from = json.loads(made_from.partition("=")[2])
     assert (made_from["image"], made_from["environment"]) == ("docker://x@any", None)
-    assert words[words.index("--") + 1] == "envs/train/.venv/bin/python"
+    assert arguments[arguments.index("--") + 1] == "envs/train/.venv/bin/python"
 
 
 def test_the_directive_enters_the_images_of_pending_apptainer_runs_only(contained):
@@ -158,8 +158,8 @@ def test_what_lies_elsewhere_is_seen_in_the_container(contained, tmp_path_factor
         adopted={"synthetic": stores.Store(elsewhere / "data", "digest")},
     )
     (run,) = plan.study.runs
-    words = run_command.start_run_arguments(plan, run.id, attempt=1)
-    binds = [word.partition("=")[2] for word in words if word.startswith("--bind=")]
+    arguments = run_command.start_run_arguments(plan, run.id, attempt=1)
+    binds = [word.partition("=")[2] for word in arguments if word.startswith("--bind=")]
     assert binds == [str(models), str(elsewhere / "data"), str(disk)]
 
 

@@ -38,22 +38,29 @@ def test_runs_with_a_power_limit_are_told_how_the_site_sets_it(tmp_path, monkeyp
     settings = STUDY | {"site": site, "matrix": [STUDY["matrix"][0], limited]}
     plan = planning.make_plan(settings)
     for run in plan.runs.values():
-        words = run_command.start_run_arguments(plan, run.id)
-        assert (f"--power-limit-command={sets}" in words) == (run.power_limit_w == 250)
-        words = run.command(words)
-        assert (words[words.index("--power-limit-w") + 1] == "250") if run.power_limit_w else True
+        command_line = run_command.start_run_arguments(plan, run.id)
+        assert (f"--power-limit-command={sets}" in command_line) == (run.power_limit_w == 250)
+        command_line = run.command(command_line)
+        assert (
+            (command_line[command_line.index("--power-limit-w") + 1] == "250")
+            if run.power_limit_w
+            else True
+        )
 
 
 def test_a_site_says_how_processes_are_bound_and_whether_they_share_gpus(tmp_path, monkeypatch):
     (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
     monkeypatch.chdir(tmp_path)
     usual, other = (
-        planning.make_plan(STUDY | {"site": STUDY["site"] | said})
-        for said in ({}, {"binding": "cores", "share_gpus": True})
+        planning.make_plan(STUDY | {"site": STUDY["site"] | message})
+        for message in ({}, {"binding": "cores", "share_gpus": True})
     )
     assert usual.runs.keys() == other.runs.keys()  # it changes no run
     for run_id in usual.runs:
-        words = run_command.start_run_arguments(usual, run_id)
-        assert not {"--site-binding", "--share-gpus"} & set(words)
-        words = run_command.start_run_arguments(other, run_id)
-        assert words[words.index("--site-binding") + 1] == "cores" and "--share-gpus" in words
+        command_line = run_command.start_run_arguments(usual, run_id)
+        assert not {"--site-binding", "--share-gpus"} & set(command_line)
+        command_line = run_command.start_run_arguments(other, run_id)
+        assert (
+            command_line[command_line.index("--site-binding") + 1] == "cores"
+            and "--share-gpus" in command_line
+        )

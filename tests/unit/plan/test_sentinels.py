@@ -240,17 +240,17 @@ def test_the_table_of_sentinels_has_the_finished_ones_of_the_studys_conditions(c
     finish(broken, 10, made_from=staleness.made_from(broken))
     with open(run_record.folder(broken.id) / "train.jsonl", "a") as log:
         log.write("\n")
-    begun = run_record.folder(dataclasses.replace(made.runs[0], sentinel=4).id)
-    begun.mkdir()
+    started = run_record.folder(dataclasses.replace(made.runs[0], sentinel=4).id)
+    started.mkdir()
     collect_runs.collect(made, "cpu", "tables")
     rows = parquet_files.read("tables/sentinels.parquet", table_columns.SENTINELS)
     assert rows["run_id"].to_pylist() == [good.id] and rows["sentinel"].to_pylist() == [1]
     runs = parquet_files.read("tables/runs.parquet", table_columns.RUNS)
     assert not any(map(is_sentinel, runs["run_id"].to_pylist()))
-    said = capsys.readouterr().err
-    assert "sentinel 2, repeat" in said and "changed since it was trained" in said
-    assert "sentinel 3, repeat" in said and "bytes, found" in said
-    assert "sentinel 4" not in said
+    output = capsys.readouterr().err
+    assert "sentinel 2, repeat" in output and "changed since it was trained" in output
+    assert "sentinel 3, repeat" in output and "bytes, found" in output
+    assert "sentinel 4" not in output
 
 
 def read(name):
@@ -297,10 +297,10 @@ def test_the_doctor_names_damaged_sentinels_and_calls_none_interrupted():
     good = repeated(made)
     log = run_record.folder(good.id) / "train.jsonl"
     assert [f.kind for f in doctor_runs.problems(made, unknown=True)] == []
-    begun = run_record.folder(dataclasses.replace(good, sentinel=2).id)
-    shutil.copytree(run_record.folder(good.id), begun)
-    (begun / "run.json").unlink()
-    (begun / "train.jsonl").write_bytes(log.read_bytes()[:300])
+    started = run_record.folder(dataclasses.replace(good, sentinel=2).id)
+    shutil.copytree(run_record.folder(good.id), started)
+    (started / "run.json").unlink()
+    (started / "train.jsonl").write_bytes(log.read_bytes()[:300])
     assert [f.kind for f in doctor_runs.problems(made, unknown=True)] == []
     log.write_bytes(log.read_bytes()[:-5])
     (found,) = doctor_runs.problems(made, unknown=True)

@@ -20,8 +20,8 @@ def own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("models").mkdir()
     Path("models/mine.py").write_text(MODEL)
-    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
-        git(*words)
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        git(*arguments)
     plugins.add_user_folder("models", "models")
     user_files._commit.cache_clear()
     yield Path("models")
@@ -29,9 +29,9 @@ def own(tmp_path, monkeypatch):
     user_files._commit.cache_clear()
 
 
-def git(*words):
+def git(*arguments):
     who = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    answer = subprocess.run(["git", *who, *words], capture_output=True, text=True, check=True)
+    answer = subprocess.run(["git", *who, *arguments], capture_output=True, text=True, check=True)
     return answer.stdout.strip()
 
 

@@ -60,8 +60,8 @@ def test_it_travels_by_the_command_of_a_run_to_its_log_and_its_record(here):
     (run_id,) = (name for name in plan.runs if name.startswith("lenet5-synthetic-b8-single-1x1-r1"))
     assert "--session" not in " ".join(run_command.start_run_arguments(plan, run_id))
     session = started()
-    words = run_command.start_run_arguments(planning.make_plan(STUDY), run_id)
-    (flag,) = (w for w in words if w.startswith("--session="))
+    arguments = run_command.start_run_arguments(planning.make_plan(STUDY), run_id)
+    (flag,) = (w for w in arguments if w.startswith("--session="))
     start_run = (
         trainer_environments.ENVIRONMENTS.resolve().parent / "workflow_scripts" / "start_run.py"
     )

@@ -123,9 +123,9 @@ def test_a_node_has_what_is_free_or_less_where_the_site_allows_less():
 
 
 def test_the_words_of_a_try_are_those_of_its_batch(tmp_path):
-    words = ["--label=x", "--position=try 1", "--spec={}", "--", "python", "train.py"]
-    words += ["{flags}", "--log", "elsewhere", "--device", "cpu"]
-    changed = find_batch.arguments_for_batch(words, RUN, tmp_path / "train.jsonl", 3)
+    arguments = ["--label=x", "--position=try 1", "--spec={}", "--", "python", "train.py"]
+    arguments += ["{flags}", "--log", "elsewhere", "--device", "cpu"]
+    changed = find_batch.arguments_for_batch(arguments, RUN, tmp_path / "train.jsonl", 3)
     assert json.loads(changed[2].removeprefix("--spec=")) == RUN.values()
     assert changed[1] == "--position=try 3"
     log = str(tmp_path / "train.jsonl")

@@ -65,8 +65,8 @@ def start(tmp_path, monkeypatch):
 def trainer_of(log):
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            words = (path / "cmdline").read_text().split("\0")
-            if words[:-1] == SLEEPER and str(log) in (path / "environ").read_text():
+            arguments = (path / "cmdline").read_text().split("\0")
+            if arguments[:-1] == SLEEPER and str(log) in (path / "environ").read_text():
                 return int(path.name)
         except OSError:
             continue

@@ -141,11 +141,11 @@ def test_a_disk_hog_is_one_beside_a_run_that_reads_from_disks_only(tmp_path, dis
     if said["others_disk_bytes_per_s"] is None or (run is READS_DISK and not said[OWN_READ]):
         pytest.skip("temporary files are on no disk that is counted")
     # How busy the disk is, is another machine's; how much others moved, is real.
-    words = disturbances.describe_disturbance(
+    arguments = disturbances.describe_disturbance(
         said | {"io_pressure_percent": 40, "others_cpu_cores": None}
     )
     assert said["others_disk_bytes_per_s"] > said["own_disk_bytes_per_s"]
-    assert ("to or from disks" in words) == (run is READS_DISK), said
+    assert ("to or from disks" in arguments) == (run is READS_DISK), said
 
 
 def test_a_run_whose_last_attempt_is_disturbed_is_unstable_with_the_words(tmp_path):

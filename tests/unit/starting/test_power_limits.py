@@ -47,11 +47,11 @@ def test_the_limit_holds_in_the_block_and_is_then_what_it_was(gpus):
         assert gpus.limits == [250, 250]
         assert sorted(path.stem for path in notes()) == sorted(gpus.uuids)
     assert gpus.limits == [300, 310] and notes() == []
-    told = event_fields.parse_event(
+    reported = event_fields.parse_event(
         json.dumps({"event": "power_limit", **limits.fields()}).encode()
     )
-    assert (told["asked_w"], told["trouble"], limits.changed) == (250, None, "")
-    assert told["gpus"][1] == {
+    assert (reported["asked_w"], reported["trouble"], limits.changed) == (250, None, "")
+    assert reported["gpus"][1] == {
         "uuid": gpus.uuids[1], "found_w": 310, "enforced_w": 250, "enforced_last_w": 250,
         "restored": True,
     }  # fmt: skip

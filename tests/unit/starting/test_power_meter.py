@@ -39,9 +39,9 @@ def metered(folder, code, until, begun=lambda meter: True, ran_s=1.0):
     end = {"status": "ok", "message": "", "weights_sha256": ["0"]}
     events.write("run_end", t_utc=event_log.utc_now(), t_s=ran_s, **end)
     events.close()
-    told = meter.fields()
-    event_fields.parse_event(json.dumps({"event": "power_meter", **told}).encode())
-    return told
+    reported = meter.fields()
+    event_fields.parse_event(json.dumps({"event": "power_meter", **reported}).encode())
+    return reported
 
 
 def ended(meter):
@@ -49,17 +49,21 @@ def ended(meter):
 
 
 def test_energy_is_the_power_from_run_start_to_its_end_over_time(tmp_path):
-    told = metered(
+    reported = metered(
         tmp_path,
         "while True:\n  print(250.0, flush=True)\n  time.sleep(0.05)",
         until=lambda meter: len(meter._points) > 3,
         begun=lambda meter: len(meter._points) > 1,
     )
-    assert told["node_energy_j"] == pytest.approx(250.0, rel=1e-3)
-    assert (told["node_energy_source"], told["scope"]) == ("power meter", "node")
-    assert (told["power_least_w"], told["power_mean_w"], told["power_most_w"]) == (250, 250, 250)
-    assert told["node_energy_sampled_share"] > 0.5
-    assert (told["trouble"], told["node_energy_unknown"]) == (None, None)
+    assert reported["node_energy_j"] == pytest.approx(250.0, rel=1e-3)
+    assert (reported["node_energy_source"], reported["scope"]) == ("power meter", "node")
+    assert (reported["power_least_w"], reported["power_mean_w"], reported["power_most_w"]) == (
+        250,
+        250,
+        250,
+    )
+    assert reported["node_energy_sampled_share"] > 0.5
+    assert (reported["trouble"], reported["node_energy_unknown"]) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -73,22 +77,22 @@ def test_energy_is_the_power_from_run_start_to_its_end_over_time(tmp_path):
     ],
 )
 def test_a_meter_that_ends_or_prints_something_else_is_a_reason(tmp_path, code, reason):
-    told = metered(tmp_path, code, ended)
-    assert told["node_energy_j"] is None
-    assert reason in told["node_energy_unknown"]
-    assert "abc" not in told["node_energy_unknown"]
+    reported = metered(tmp_path, code, ended)
+    assert reported["node_energy_j"] is None
+    assert reason in reported["node_energy_unknown"]
+    assert "abc" not in reported["node_energy_unknown"]
 
 
 def test_a_meter_that_hangs_is_a_reason_and_ends_with_the_run_with_its_children(tmp_path):
     child = tmp_path / "child"
-    told = metered(
+    reported = metered(
         tmp_path,
         f"import subprocess, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         f"started = subprocess.Popen(['sleep', '60'])\n"
         f"open({str(child)!r}, 'w').write(str(started.pid))\ntime.sleep(60)",
         lambda meter: child.is_file() and child.read_text(),
     )
-    assert told["node_energy_unknown"] == "it printed 0 numbers: two are needed"
+    assert reported["node_energy_unknown"] == "it printed 0 numbers: two are needed"
     deadline = time.monotonic() + 10  # it was sent SIGKILL, which takes effect on a busy core later
     while alive(int(child.read_text())) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -129,9 +133,11 @@ def test_a_supervised_run_has_what_the_meter_said_without_the_secrets_of_its_com
     run = watched(tmp_path, END, power_meter=command)
     assert supervisor.supervise(run)
     events = map(event_fields.parse_event, run.log.read_bytes().splitlines())
-    (told,) = (event for event in events if event["event"] == "power_meter")
-    assert told["node_energy_unknown"] == "the run did not come to its end"  # it has no run_start
-    assert told["command"][-1] == "--token=(hidden)"
+    (reported,) = (event for event in events if event["event"] == "power_meter")
+    assert (
+        reported["node_energy_unknown"] == "the run did not come to its end"
+    )  # it has no run_start
+    assert reported["command"][-1] == "--token=(hidden)"
     assert "hidden" not in run.log.read_text().replace("(hidden)", "")
     with power_meter.reading(None, run.log, 1) as meter:
         assert meter is None

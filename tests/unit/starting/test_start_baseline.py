@@ -48,8 +48,8 @@ def test_a_command_that_writes_its_file_is_a_result(tmp_path, capsys):
     ],
 )
 def test_without_a_file_or_with_a_failure_it_says_why(tmp_path, code, how):
-    said = start_baseline.start(options(tmp_path, code))
-    assert said == f"baseline baseline: not measured ({how}"
+    message = start_baseline.start(options(tmp_path, code))
+    assert message == f"baseline baseline: not measured ({how}"
 
 
 def test_one_that_takes_too_long_is_ended(tmp_path):
@@ -60,9 +60,9 @@ print("waits", flush=True)
 time.sleep(600)
 """
     begin = time.monotonic()
-    said = start_baseline.start(options(tmp_path, code, time_limit_s=2.0))
+    message = start_baseline.start(options(tmp_path, code, time_limit_s=2.0))
     assert time.monotonic() - begin < 30
-    assert "stopped after 2 s" in said
+    assert "stopped after 2 s" in message
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 

@@ -138,10 +138,10 @@ def test_servers_of_several_processes_on_this_machine_need_nothing_but_loopback(
 
 
 def test_one_process_enters_the_image_itself():
-    begun = start(run_of())
-    assert list(begun.command) == enters()
-    assert begun.cleanup is None
-    assert begun.container == {
+    started = start(run_of())
+    assert list(started.command) == enters()
+    assert started.cleanup is None
+    assert started.container == {
         "start": "command",
         "launcher_mpi": None,
         **{key: FORM[key] for key in start_command.LOGGED},
@@ -160,9 +160,9 @@ def test_binds_and_gpus_are_passed_to_the_runtime():
 def test_mpirun_of_the_path_is_taken_where_it_fits():
     mpirun("mpirun (Open MPI) 4.1.8")
     mpirun("mpirun (Open MPI) 4.1.9", "envs/train/.venv/bin")
-    begun = start(run_of(launcher="mpirun", **HOROVOD))
-    assert list(begun.command) == [*AS_ROOT, "mpirun", *TWO_RANKS, *enters()]
-    assert begun.container["launcher_mpi"] == "Open MPI 4.1.8"
+    started = start(run_of(launcher="mpirun", **HOROVOD))
+    assert list(started.command) == [*AS_ROOT, "mpirun", *TWO_RANKS, *enters()]
+    assert started.container["launcher_mpi"] == "Open MPI 4.1.8"
 
 
 @pytest.mark.parametrize(
@@ -173,10 +173,10 @@ def test_else_that_of_our_own_environment_with_its_libraries(other):
         mpirun(other)
     mpirun("mpirun (Open MPI) 4.1.8", "envs/train/.venv/bin")
     ours = Path("envs/train/.venv").absolute()
-    begun = start(run_of(launcher="mpirun", **HOROVOD))
+    started = start(run_of(launcher="mpirun", **HOROVOD))
     libraries = [f"OPAL_PREFIX={ours}", f"LD_LIBRARY_PATH={ours}/lib"]
     mine = [*AS_ROOT, *libraries, f"{ours}/bin/mpirun", *TWO_RANKS, *HAND_ON]
-    assert list(begun.command) == [*mine, *enters()]
+    assert list(started.command) == [*mine, *enters()]
 
 
 def test_where_no_mpi_fits_both_sides_are_named():
@@ -234,17 +234,17 @@ def test_local_processes_and_srun_enter_one_by_one():
 )
 def test_each_copy_enters_the_image_by_itself(device, each):
     gpu = ["--nv"] if device == "gpu" else []
-    begun = start(run_of(copies_per_node=3), device=device)
+    started = start(run_of(copies_per_node=3), device=device)
     program = [sys.executable, os.path.relpath(start_command.START_PROCESSES), "--copies", "3"]
-    assert list(begun.command) == [*program, *each, "--", *enters(gpu=gpu)]
+    assert list(started.command) == [*program, *each, "--", *enters(gpu=gpu)]
 
 
 @pytest.mark.parametrize("runtime", ["podman", "docker"])
 def test_containers_of_engines_are_named_after_the_run_and_ended(runtime):
     run = run_of(runtime)
-    begun = start(run, FORM | {"options": {}})
-    assert f"--label=dlbench.run={run.id}" in begun.command[2]
-    assert begun.cleanup[-1] == run.id
+    started = start(run, FORM | {"options": {}})
+    assert f"--label=dlbench.run={run.id}" in started.command[2]
+    assert started.cleanup[-1] == run.id
 
 
 @pytest.mark.parametrize(
@@ -255,10 +255,10 @@ def test_containers_of_engines_are_named_after_the_run_and_ended(runtime):
 def test_what_this_machine_says_of_its_programs_is_hidden(runtime, more):
     options = {"udocker": {"execmode": "P2"}}.get(runtime, {})
     form = FORM | {"options": options, "environment": {"PYTHONPATH": "/image"}}
-    words = " ".join(start(run_of(runtime), form).command)
+    arguments = " ".join(start(run_of(runtime), form).command)
     hidden = "-u LD_PRELOAD -u OPAL_PREFIX -u PMIX_INSTALL_PREFIX -u PYTHONHOME -u PYTHONSTARTUP "
-    assert f"env {hidden}-u VIRTUAL_ENV " + ("-u LD_LIBRARY_PATH " if more else "") in words
-    assert "-u PYTHONPATH" not in words
+    assert f"env {hidden}-u VIRTUAL_ENV " + ("-u LD_LIBRARY_PATH " if more else "") in arguments
+    assert "-u PYTHONPATH" not in arguments
 
 
 @pytest.mark.parametrize("bind", ["/no/such/folder", "/no/such/folder:/x:ro"])
@@ -317,9 +317,9 @@ def entered(monkeypatch, tmp_path):
 
 
 def test_inside_already_the_launcher_is_that_of_the_image(entered):
-    begun = start(run_of(options=""))
-    assert list(begun.command) == INSIDE
-    assert begun.container["start"] == "directive"
+    started = start(run_of(options=""))
+    assert list(started.command) == INSIDE
+    assert started.container["start"] == "directive"
     run = run_of(options="", launcher="mpirun", **HOROVOD)
     assert list(start(run).command) == [*AS_ROOT, "mpirun", *TWO_RANKS, *INSIDE]
     own = Path("opt").absolute()

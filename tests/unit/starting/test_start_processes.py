@@ -124,9 +124,9 @@ def test_one_that_ignores_the_request_to_end_is_killed(tmp_path):
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         f"if me == 'worker0':\n    there('ready-worker1'); sys.exit(3)\n{SLEEPS}"
     )
-    began = time.monotonic()
+    started_at = time.monotonic()
     assert run(tmp_path, {"worker": 2}, ignores) == 3
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - started_at < 10
     (pid,) = pids(tmp_path)
     assert not alive(pid)
 

@@ -160,10 +160,10 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def test_the_trainer_ends_when_the_workflow_is_gone(killed_at_once, tmp_path):
     pid = tmp_path / "pid"
     trainer = f"import os; open({str(pid)!r}, 'w').write(str(os.getpid())); {SLEEPS}"
-    python, *words = map(str, command(tmp_path, trainer))
+    python, *arguments = map(str, command(tmp_path, trainer))
     python = [python, "-c", AT_ONCE] if killed_at_once else [python]
     workflow = subprocess.Popen(
-        ["sh", "-c", '"$@"; true', "sh", *python, *words],
+        ["sh", "-c", '"$@"; true', "sh", *python, *arguments],
         stderr=subprocess.DEVNULL,
         env=os.environ | {"PYTHONPATH": str(PROGRAM.parent)},
     )
@@ -186,11 +186,11 @@ def wait_for(path):
 
 
 def test_what_was_refused_before_is_in_the_record_and_told_no_longer(tmp_path):
-    said = {"by": "Slurm", "message": "Invalid account", "times": 2, "t_utc": "2026"}
+    output = {"by": "Slurm", "message": "Invalid account", "times": 2, "t_utc": "2026"}
     note = tmp_path / "refused.json"
-    note.write_text(json.dumps(said))
+    note.write_text(json.dumps(output))
     start(tmp_path, "exit(3)")
-    assert record(tmp_path)["provenance"]["refused"] == said
+    assert record(tmp_path)["provenance"]["refused"] == output
     assert not note.exists()
 
 
@@ -249,8 +249,8 @@ def contained(tmp_path, monkeypatch):
     def run(python, *flags, form=FORM, **changes):
         (tmp_path / "form.json").write_text(json.dumps(form))
         spec = json.dumps(SPEC | CONTAINED | changes)
-        words = command(tmp_path, python, "--form=form.json", f"--spec={spec}", *flags)
-        return subprocess.run(words, capture_output=True, text=True)
+        arguments = command(tmp_path, python, "--form=form.json", f"--spec={spec}", *flags)
+        return subprocess.run(arguments, capture_output=True, text=True)
 
     return run
 
@@ -388,6 +388,6 @@ def test_an_attempt_that_was_stopped_from_outside_is_not_made_again(tmp_path):
         if line.rstrip().endswith(": starts"):
             break
     process.terminate()
-    said = process.stderr.read()
-    assert process.wait() == 1 and ": starts" not in said
-    assert "interrupted" in said
+    output = process.stderr.read()
+    assert process.wait() == 1 and ": starts" not in output
+    assert "interrupted" in output

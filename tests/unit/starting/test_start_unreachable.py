@@ -122,11 +122,11 @@ REFUSED = [
     reason="this kernel gives us no right that we could take away",
 )
 def test_where_the_kernel_refuses_it_is_known_and_nothing_else_happens():
-    words = (
+    arguments = (
         "print(json.dumps([start_unreachable.possible(), host_name.host(), socket.gethostname()]))"
     )
     name = socket.gethostname()
-    assert said([*REFUSED, *python(words)]) == [False, name, name]
+    assert said([*REFUSED, *python(arguments)]) == [False, name, name]
 
 
 # The machine's own name: servers that listen at what is behind it need an address of their own.

@@ -89,10 +89,10 @@ def test_a_trainer_that_writes_no_checkpoint_in_time_is_ended(tmp_path, monkeypa
     monkeypatch.setattr(supervisor, "CHECKPOINT_GRACE_S", 0.3)
     run = keeping(tmp_path, "write('run_start', spec={})\ntime.sleep(60)")
     sender = send_when_it_trains(run, signal.SIGTERM)
-    began = time.monotonic()
+    started_at = time.monotonic()
     assert not supervisor.supervise(run)
     sender.join()
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - started_at < 20
     assert list(run.checkpoint.iterdir()) == []
 
 

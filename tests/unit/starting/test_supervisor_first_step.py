@@ -43,8 +43,8 @@ def test_what_ends_before_its_first_step_is_tried_again_and_then_failed(tmp_path
     assert supervisor.supervise(run)
     (end,) = ends(run.log)
     assert (end["status"], end["before_first_step"]) == ("failed", True)
-    said = "no step yet; last lines: rank 1 waits | for rank 0"
-    assert end["message"] == f"{message}; {said}"
+    output = "no step yet; last lines: rank 1 waits | for rank 0"
+    assert end["message"] == f"{message}; {output}"
 
 
 def test_a_timeout_of_another_program_whose_steps_are_not_known_yet_is_a_result(tmp_path):

@@ -161,5 +161,5 @@ def test_what_else_is_wrong_is_said_before_a_search_begins():
 
 
 def test_the_largest_batch_of_a_run_without_a_model_is_no_question():
-    said = batch_searches.unsupported(run(mode="input"))
-    assert said == "mode input has no model, whose memory the batch would fill"
+    message = batch_searches.unsupported(run(mode="input"))
+    assert message == "mode input has no model, whose memory the batch would fill"

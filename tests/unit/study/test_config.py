@@ -70,9 +70,9 @@ def test_a_launcher_whose_processes_would_not_meet_is_refused_with_those_that_wo
     strategy, launcher, nodes, fitting
 ):
     block = BLOCK | {"steps": 5, "strategy": strategy, "launcher": launcher, "nodes": nodes}
-    said = refused(block)
-    assert f"launcher {launcher} does not let the processes of strategy {strategy} find" in said
-    assert f"these do: {', '.join(fitting)}. " in said
+    output = refused(block)
+    assert f"launcher {launcher} does not let the processes of strategy {strategy} find" in output
+    assert f"these do: {', '.join(fitting)}. " in output
     for name in fitting:
         assert study(block | {"launcher": name}).runs[0].launcher == name
 

@@ -254,5 +254,5 @@ def test_one_wrong_value_is_at_most_one_error_and_never_a_crash(wrong):
         try:
             study(**config)
         except ConfigError as error:
-            said = [line for line in str(error).splitlines() if "missing key" not in line]
-            assert len(said) <= 1, (path, str(error))
+            output = [line for line in str(error).splitlines() if "missing key" not in line]
+            assert len(output) <= 1, (path, str(error))

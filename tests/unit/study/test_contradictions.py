@@ -41,9 +41,14 @@ def test_the_mean_rate_of_unlike_copies_is_not_the_rate_of_their_mean_time():
 
 def test_the_words_have_all_numbers_and_what_a_whole_ratio_may_mean():
     row = {"images_per_second": 48.05, "global_batch": 32, "step_time_mean_s": 5.333}
-    words = contradictions.describe_contradiction(row)
-    assert words.startswith("images_per_second is 48.05, global_batch / step_time_mean_s is 32 / ")
-    assert "8.01 times as much, as if one were of a single device or process and the other" in words
+    arguments = contradictions.describe_contradiction(row)
+    assert arguments.startswith(
+        "images_per_second is 48.05, global_batch / step_time_mean_s is 32 / "
+    )
+    assert (
+        "8.01 times as much, as if one were of a single device or process and the other"
+        in arguments
+    )
     assert "5 % apart" in contradictions.describe_contradiction(ROW | {"global_batch": 33.6})
 
 

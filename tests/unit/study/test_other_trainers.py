@@ -131,13 +131,13 @@ def test_what_a_plan_starts_is_the_command_and_nothing_of_ours(tmp_path, monkeyp
     command = [sys.executable, "x.py", "--out={folder}"]
     plan = planning.make_plan(study() | {"trainers": {"theirs": TRAINER | {"command": command}}})
     (run,) = plan.study.runs
-    words = run_command.start_run_arguments(plan, run.id)
-    assert words[words.index("--") + 1 :] == [
+    arguments = run_command.start_run_arguments(plan, run.id)
+    assert arguments[arguments.index("--") + 1 :] == [
         sys.executable,
         "x.py",
         f"--out=results/runs/{run.id}/output",
     ]
-    assert "--external=auto" in words
+    assert "--external=auto" in arguments
     assert (plan.environments, plan.datasets) == ([], [])
 
 

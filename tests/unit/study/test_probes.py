@@ -104,9 +104,9 @@ def test_a_block_without_explain_has_the_runs_that_it_had():
 
 def test_runs_that_another_program_trains_cannot_be_explained():
     trainers = {"mine": {"command": ["true"], "log": "tf_cnn_benchmarks"}}
-    said = refused(OWN | {"trainer": "mine"}, trainers=trainers)
-    assert said.startswith("matrix[0] (block).explain: lenet5 synthetic batch 8")
-    assert "is trained by another program" in said
+    message = refused(OWN | {"trainer": "mine"}, trainers=trainers)
+    assert message.startswith("matrix[0] (block).explain: lenet5 synthetic batch 8")
+    assert "is trained by another program" in message
 
 
 def test_where_checkpoints_are_written_no_copies_are_planned():

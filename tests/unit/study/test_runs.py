@@ -126,8 +126,8 @@ def test_a_run_is_its_own_combination_unless_it_repeats_one():
 
 
 def test_the_flags_of_a_run_stand_in_a_command_where_it_says_so():
-    words = ["python", "train.py", FLAGS, "--log", "x"]
-    assert LENET.command(words) == ["python", "train.py", *LENET.flags(), "--log", "x"]
+    arguments = ["python", "train.py", FLAGS, "--log", "x"]
+    assert LENET.command(arguments) == ["python", "train.py", *LENET.flags(), "--log", "x"]
     assert LENET.command(["train", "a b"]) == ["train", "a b"]
     other = dataclasses.replace(LENET, trainer="mine")
-    assert other.command(words) == words
+    assert other.command(arguments) == arguments

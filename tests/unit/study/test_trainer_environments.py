@@ -36,16 +36,16 @@ def test_runs_of_the_time_of_python_3_11_alone_stand(monkeypatch):
 
 @pytest.mark.parametrize("project", LOCKED, ids=lambda path: path.name)
 def test_what_is_said_of_a_lock_file_is_said_of_the_one_that_is_there(project):
-    said = trainer_environments.settings(project).get("lock")
-    assert said is None or said["sha256"] == sha256(project / "uv.lock")
+    message = trainer_environments.settings(project).get("lock")
+    assert message is None or message["sha256"] == sha256(project / "uv.lock")
 
 
 def test_a_lock_file_counts_by_its_own_digest_unless_it_installs_what_another_did(tmp_path):
     (tmp_path / "uv.lock").write_text("locked")
     own = trainer_environments.lock_digest(tmp_path)
     assert own == sha256(tmp_path / "uv.lock")
-    said = f'[tool.dlbench.lock]\nsha256 = "{own}"\ninstalls_as = "another"\n'
-    (tmp_path / "pyproject.toml").write_text(said)
+    message = f'[tool.dlbench.lock]\nsha256 = "{own}"\ninstalls_as = "another"\n'
+    (tmp_path / "pyproject.toml").write_text(message)
     assert trainer_environments.lock_digest(tmp_path) == "another"
     (tmp_path / "uv.lock").write_text("locked anew")
     assert trainer_environments.lock_digest(tmp_path) == sha256(tmp_path / "uv.lock")
@@ -102,13 +102,13 @@ def test_where_the_only_python_is_too_new_for_an_environment_it_says_what_to_ins
     python, lacking, machine
 ):
     machine(python)
-    said = {
+    message = {
         name: trainer_environments.lacks_python(name)
         for name in ("train", "train-latest", "jax", "pytorch")
     }
-    assert [name for name, reason in said.items() if reason] == lacking
+    assert [name for name, reason in message.items() if reason] == lacking
     if lacking:
-        assert said["train"] == (
+        assert message["train"] == (
             "envs/train needs Python >=3.11,<3.13; uv finds none on this machine (the workflow's "
             f"is {python}). Install one, as with `uv python install 3.12`, or give another "
             "environment"
@@ -141,12 +141,12 @@ def test_what_the_config_says_or_no_python_of_the_machine_trains_is_not_chosen(m
     machine("3.13.0")
     block = made_studies.BLOCK | {"steps": 5}
     given = {"train": {"source": "docker://tensorflow", "digest": f"sha256:{64 * '0'}"}}
-    for said, changes in (
+    for message, changes in (
         ({"environment": "train"}, {}),
         ({"runtime": "apptainer"}, {"images": given}),
         ({"launcher": "kubernetes"}, {}),
     ):
-        assert made_studies.study(block | said, **changes).runs[0].environment == "train"
+        assert made_studies.study(block | message, **changes).runs[0].environment == "train"
     pair = made_studies.study(block | {"runtime": ["bare", "apptainer"]}).runs
     assert [run.environment for run in pair] == 2 * ["train-latest"]
 

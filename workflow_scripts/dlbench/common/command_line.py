@@ -1,4 +1,4 @@
-"""What all our programs share: the way they end on an error, and common options."""
+"""Helpers for all programs: their exit on an error, and common options."""
 
 import argparse
 import gc
@@ -21,7 +21,7 @@ def run_program(main: Callable[[], object]) -> None:
     except KeyboardInterrupt:
         sys.exit("interrupted")
     finally:
-        gc.freeze()  # at the end Python would look through all that was imported once more
+        gc.freeze()  # otherwise Python would traverse all imported objects once more at exit
 
 
 def add_configfile(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,8 @@ def add_configfile(parser: argparse.ArgumentParser) -> None:
 def parse_job_counts(text: str) -> dict[str, int]:
     """The number of processes of each kind, from a flag such as `chief=1,worker=2`."""
     try:
-        counts = {kind: int(count) for kind, count in (word.split("=") for word in text.split(","))}
+        pairs = (item.split("=") for item in text.split(","))
+        counts = {kind: int(count) for kind, count in pairs}
         if min(counts.values()) < 1:
             raise ValueError
         return counts

@@ -1,4 +1,4 @@
-"""Files that are either whole or absent, and digests of files and of plain values."""
+"""Atomic writes, and digests of files and of plain values."""
 
 import contextlib
 import errno
@@ -16,7 +16,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)  # of an OSError: the disk or the quota
 
 
 def add_filename(error: OSError, path: str | PathLike[str]) -> None:
-    """Add the path of the file to the OSError of a full disk, which the system leaves out."""
+    """Set the file name of an OSError for a full disk, which the system leaves out."""
     if error.errno in DISK_FULL and error.filename is None:
         error.filename = str(path)
 
@@ -25,12 +25,12 @@ def add_filename(error: OSError, path: str | PathLike[str]) -> None:
 def atomic_write(path: str | PathLike[str], force: bool = True) -> Iterator[Path]:
     """Yield a temporary path beside `path`; it replaces `path` when the block succeeds.
 
-    Readers of `path` see the old content or the new, never a part of it, also
-    after a kill or a full disk.
+    Readers of `path` see the old content or the new, never a part of it, even after a kill or on a
+    full disk.
 
     Args:
-        force: flush the new content to the disk before it replaces the old, so that a power cut
-            leaves one of the two as well.
+        force: whether to flush the new content to the disk first, so that this holds after a power
+            cut, too.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def atomic_write(path: str | PathLike[str], force: bool = True) -> Iterator[Path
 
 
 def write_json(path: str | PathLike[str], content: Any) -> None:
-    """Write plain values as JSON, whole or not at all."""
+    """Write plain values as JSON, atomically."""
     with atomic_write(path) as part:
         part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
@@ -78,14 +78,14 @@ def json_digest(value: Any) -> str:
 
 
 def is_below(path: str | PathLike[str], folder: str | PathLike[str]) -> bool:
-    """Whether a path is in a folder, also once links are followed."""
+    """Whether a path is in a folder after symbolic links are resolved."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def files_below(path: str | PathLike[str]) -> list[Path]:
-    """The plain files in a folder and in those below it; of another path, itself.
+    """The plain files in a folder and its subfolders; if the path is not a folder, the path itself.
 
-    None to which a link leads out of the folder.
+    Files outside of the folder, to which links lead, are left out.
     """
     path = Path(path)
     if not path.is_dir():
@@ -94,10 +94,10 @@ def files_below(path: str | PathLike[str]) -> list[Path]:
 
 
 def make_empty_folder(folder: str | PathLike[str]) -> Path:
-    """Make a folder; one that exists is removed with its content first."""
+    """Make an empty folder; an existing one is removed with its content first."""
     folder = Path(folder)
     if folder.exists():
-        # An unpacked image has folders that its owner may not write.
+        # An unpacked image has folders that are read-only for their owner.
         subprocess.run(["chmod", "--recursive", "u+rwX", folder], check=True)
         shutil.rmtree(folder)
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What is given on command lines: finite numbers, within bounds, and names that there are.
+"""Types of command-line arguments: finite numbers within bounds, and names of existing files.
 
 For `type=` of an argparse option, also of programs that run inside images.
 """
@@ -11,7 +11,7 @@ from dlbench.common import plugins
 
 
 def whole(least: int, most: int = 10**18 - 1) -> Callable[[str], int]:
-    """A function that reads a whole number of at least `least` and at most `most`."""
+    """A function that parses a whole number of at least `least` and at most `most`."""
     bounds = f"of at least {least}" if most == 10**18 - 1 else f"from {least} to {most}"
 
     def number(text: str) -> int:
@@ -26,7 +26,7 @@ def whole(least: int, most: int = 10**18 - 1) -> Callable[[str], int]:
 def real(
     least: float | None = None, above: float | None = None, most: float | None = None
 ) -> Callable[[str], float]:
-    """A function that reads a finite number, of at least `least` or above `above`, up to `most`."""
+    """A function that parses a finite number, at least `least` or above `above`, up to `most`."""
 
     def number(text: str) -> float:
         try:
@@ -44,7 +44,7 @@ def real(
 
 
 def name_of(kind: str) -> Callable[[str], str]:
-    """A function that reads the name of a thing that a file defines, as plugins.py finds it."""
+    """A function that checks the name of a plugin of a kind, see plugins.py."""
 
     def known(text: str) -> str:
         try:

@@ -23,17 +23,17 @@ def expand_hosts(text: str) -> list[str]:
     if count > MOST_HOSTS:
         raise Error(f"{text[:100]} names {count} nodes; expected at most {MOST_HOSTS}")
     return [
-        "".join(words)
+        "".join(pieces)
         for segments in parts
-        for words in itertools.product(*(map(_numbers, segments)))
+        for pieces in itertools.product(*(map(_expanded, segments)))
     ]
 
 
 def _segments(part):
-    """What one element of a list of nodes, which may have several brackets, is put together of.
+    """The segments of one element of a list of nodes, which may have several brackets.
 
     Returns:
-        A list of lists of ranges: (what stands before the number, first, last, digits).
+        A list of lists of ranges: (text before the number, first, last, digits).
     """
     segments, rest = [], part
     while rest:
@@ -57,8 +57,8 @@ def _length(span):
     return 1 if first is None else last - first + 1
 
 
-def _numbers(spans):
-    """The words that some ranges stand for."""
+def _expanded(spans):
+    """The texts in some ranges."""
     for before, first, last, digits in spans:
         if first is None:
             yield before

@@ -1,4 +1,4 @@
-"""Names, addresses and proxies: what processes of one run need to find one another.
+"""Names, addresses and proxies: what the processes of a run need to connect to one another.
 
 Needs the standard library only, and Linux. See getaddrinfo(3) and netdevice(7).
 """
@@ -14,33 +14,33 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 LOOPBACK = "127.0.0.1"
-PATIENCE_S = 8.0  # with a name: a resolver may try for minutes
+PATIENCE_S = 8.0  # for resolving a name: a resolver may retry for minutes
 SIOCGIFADDR = 0x8915  # of linux/sockios.h
-# Variables that name proxies, in small letters or capitals, and those that keep hosts from them.
-# gRPC reads small letters only, and no_proxy only without a no_grpc_proxy.
+# Variables that name proxies, in lower or upper case, and those that exempt hosts. gRPC reads lower
+# case only, and no_proxy only if no_grpc_proxy is not set.
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 NO_PROXY_VARIABLES = ("no_proxy", "NO_PROXY", "no_grpc_proxy")
 
 
 def unresolved_names(names: Iterable[str], patience_s: float = PATIENCE_S) -> dict[str, str]:
-    """Names and addresses that lead nowhere from this machine: {name: why}.
+    """The names that this machine cannot resolve: {name: why}.
 
-    All are looked up at once, and none for longer than `patience_s`.
+    All are looked up in parallel, each for at most `patience_s`.
     """
     answers = _look_up(names, patience_s)
     return {name: answer for name, answer in answers.items() if isinstance(answer, str)}
 
 
 def listening_address() -> str | None:
-    """The first address behind this machine's own name that one can listen at, or None.
+    """The first address of this machine's host name at which it can listen, or None.
 
-    As Gloo looks for it (gloo/transport/tcp/device.cc, lookupAddrForHostname), which aborts if
+    Gloo chooses this address (gloo/transport/tcp/device.cc, lookupAddrForHostname), and aborts if
     there is none.
     """
-    (found,) = _look_up([socket.gethostname()], PATIENCE_S).values()
-    for family, kind, protocol, _, address in [] if isinstance(found, str) else found:
-        with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as one:
-            one.bind(address)
+    (answer,) = _look_up([socket.gethostname()], PATIENCE_S).values()
+    for family, kind, protocol, _, address in [] if isinstance(answer, str) else answer:
+        with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as server:
+            server.bind(address)
             return str(address[0])
     return None
 
@@ -51,15 +51,15 @@ def interface_towards(host: str) -> str | None:
     IPv4 only.
     """
     try:
-        found = socket.getaddrinfo(host, 1, socket.AF_INET, socket.SOCK_DGRAM)
+        answers = socket.getaddrinfo(host, 1, socket.AF_INET, socket.SOCK_DGRAM)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect(found[0][4])  # of datagrams: nothing is sent
-            own = socket.inet_aton(probe.getsockname()[0])
+            probe.connect(answers[0][4])  # a datagram socket: nothing is sent
+            local_address = socket.inet_aton(probe.getsockname()[0])
             for _, name in socket.if_nameindex():
                 with contextlib.suppress(OSError):  # it has no such address
                     request = struct.pack("16s16x", os.fsencode(name))
                     # struct ifreq: a name, then family, port and address.
-                    if fcntl.ioctl(probe, SIOCGIFADDR, request)[20:24] == own:
+                    if fcntl.ioctl(probe, SIOCGIFADDR, request)[20:24] == local_address:
                         return name
     except (OSError, UnicodeError):
         pass
@@ -69,9 +69,9 @@ def interface_towards(host: str) -> str | None:
 def no_proxy_variables(
     hosts: Iterable[str], environ: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Variables by which this machine and some hosts are reached without a proxy.
+    """Environment variables that exempt this machine and some hosts from proxies.
 
-    {} where no proxy is set.
+    {} if no proxy is set.
     """
     if not any(environ.get(name) or environ.get(name.upper()) for name in PROXIES):
         return {}
@@ -83,7 +83,7 @@ def no_proxy_variables(
 
 
 def _look_up(names, patience_s):
-    """What getaddrinfo says of each name, or in words why it says nothing."""
+    """The answer of getaddrinfo for each name, or the reason why there is none."""
     answers: dict[str, list[Any] | str] = {}
 
     def look_up(name):
@@ -92,7 +92,7 @@ def _look_up(names, patience_s):
         except (OSError, UnicodeError) as error:
             answers[name] = getattr(error, "strerror", None) or str(error)
 
-    # Daemons, since one that waits for its resolver must not keep the program from its end.
+    # Daemon threads, because one that waits for its resolver must not delay the program's exit.
     threads = {n: threading.Thread(target=look_up, args=(n,), daemon=True) for n in names}
     deadline = time.monotonic() + patience_s
     for thread in threads.values():

@@ -1,8 +1,8 @@
-"""Options of a strategy or runtime: their text in a config, read and written canonically.
+"""Options of a strategy or runtime: their text in a config, parsed and written canonically.
 
 The file of the strategy or runtime declares them as OPTIONS: names with their
 defaults. A tuple as default lists the choices, the default first. Every function
-here takes the declaration, and two words for messages:
+here has these parameters; the first two are for messages:
 
     kind: what has the options, e.g. "strategy".
     owner: its name, e.g. "horovod".
@@ -26,18 +26,18 @@ def parse(kind: str, owner: str, known: Mapping[str, Any], text: str) -> dict[st
         Error: an option is unknown or a value is not allowed.
     """
     values = {}
-    for name, _, word in (part.partition("=") for part in text.split(",") if part):
+    for name, _, value in (option.partition("=") for option in text.split(",") if option):
         _check_name(kind, owner, known, name)
-        values[name] = _value(known[name], word)
+        values[name] = _parsed(known[name], value)
     return _checked(kind, owner, known, values)
 
 
 def canonical_text(
     kind: str, owner: str, known: Mapping[str, Any], options: Mapping[str, Any]
 ) -> str:
-    """The text of options: sorted, without those that have their default.
+    """The text of options: sorted, without those that have their default values.
 
-    Options that mean the same have the same text.
+    Equal options have equal texts.
 
     Raises:
         Error: an option is unknown or a value is not allowed.
@@ -83,12 +83,12 @@ def _check_name(kind, owner, known, name):
         )
 
 
-def _value(default, word):
-    """The value that a text means, of the type of the default."""
+def _parsed(default, text):
+    """A text as a value of the default's type; the text itself if it is not one."""
     if isinstance(default, tuple):
-        return word
+        return text
     if isinstance(default, bool):
-        return {"true": True, "false": False}.get(word.lower(), word)
+        return {"true": True, "false": False}.get(text.lower(), text)
     with contextlib.suppress(ValueError):
-        return type(default)(word)
-    return word
+        return type(default)(text)
+    return text

@@ -1,4 +1,4 @@
-"""Processes that do not outlive the one that started them, however it ended."""
+"""Processes that do not outlive their parent, however it ends."""
 
 import contextlib
 import ctypes
@@ -9,16 +9,16 @@ PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
 def end_with_parent(parent: int, number: int = signal.SIGTERM) -> None:
-    """Have the kernel send this process a signal once its parent is gone, by signal 9 too.
+    """Make the kernel send this process a signal when its parent ends, even by SIGKILL.
 
-    The memory killer and some schedulers end a parent so, and what it started would go on, keep
-    its pipes open and let those who read from them wait for ever. Linux only; elsewhere nothing is
-    done.
+    The out-of-memory killer and some schedulers end a parent by SIGKILL. Its children would go on
+    and keep their pipes open, and readers of these would wait for ever. Linux only; on other
+    systems nothing is done.
 
     Args:
-        parent: its process id, from `os.getpid()` before this process was forked.
+        parent: PID of the parent, from `os.getpid()` before this process was forked.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
-        if os.getppid() != parent:  # it was gone before we asked
+        if os.getppid() != parent:  # the parent ended before the call
             os.kill(os.getpid(), number)

@@ -1,15 +1,14 @@
 """The files of this project that a program executes, and the digest of their content.
 
-Rules list these files as inputs and records carry the digest, so that a
-changed file redoes what executes it and nothing else. Imports are followed by
-reading the source. The caller names the files that the program finds by name,
-e.g. the model of a run.
+Rules list these files as inputs and records have the digest, so that a changed file reruns the
+jobs that execute it and no others. Imports are found in the source. The caller names the plugins
+that the program loads, e.g. the model of a run.
 
-- A file that holds nothing but a docstring executes nothing: it is left out.
-- A digest is one of a syntax tree, the same on each version of Python: comments, docstrings and
-  the layout of lines do not count.
+- A file with only a docstring executes nothing: it is left out.
+- The digest is that of the syntax trees and equal on all versions of Python: comments, docstrings
+  and layout do not count.
 - In the file of a dataset the values that only describe it do not count: DESCRIPTIONS, and the
-  `urls` of a file whose SHA-256 is given, since every address then brings the same bytes.
+  `urls` of a file whose SHA-256 is given, because every address then has the same bytes.
 """
 
 import ast
@@ -29,7 +28,7 @@ from dlbench.common.files import atomic_write
 PROGRAMS = Path(__file__).parents[2]
 PROJECT = PROGRAMS.parent  # the folder of the Snakefile
 _RESOLVED = str(PROJECT.resolve())
-SAVED_DIGESTS = Path("results/code")  # one list of files for each digest
+SAVED_DIGESTS = Path("results/code")  # a list of files for each digest
 DESCRIPTIONS = (
     "TITLE",
     "AUTHOR",
@@ -40,43 +39,43 @@ DESCRIPTIONS = (
     "TERMS",
     "MIRRORS",
 )
-SPARED_FIELDS = ("ctx", "kind")  # of a node: its place says the first, u"" and "" are the same
+SPARED_FIELDS = ("ctx", "kind")  # of a node: its position implies ctx, and u"" equals ""
 
 
 def in_project_folder() -> bool:
-    """Whether the working directory is our own folder, not that of a workflow around us."""
-    return os.getcwd() == _RESOLVED  # it is asked for each run
+    """Whether the working directory is the project's folder, not that of a workflow around it."""
+    return os.getcwd() == _RESOLVED  # a cheap comparison: it is called for each run
 
 
 def project_path(name: str | Path) -> Path:
-    """One of our files, as whatever is started in the working directory finds it.
+    """The path of a file of the project for a process that starts in the working directory.
 
-    In our own folder that is its name there; in another, as where a workflow uses ours as a module,
-    the absolute path.
+    It is relative in the project's folder, and absolute in another one, as if a workflow uses this
+    one as a module.
     """
     return Path(name) if in_project_folder() else PROJECT / name
 
 
 def user_or_project_path(name: str | Path) -> Path:
-    """A file that a config names: where that leads or, if it leads nowhere, the one of ours."""
+    """The path of a file that a config names: the user's file if it exists, else the project's."""
     return Path(name) if Path(name).exists() else project_path(name)
 
 
 def search_hint(name: str | Path) -> str:
-    """Whose folder a relative path of a config was looked for in, as the end of a message.
+    """The end of a message about a missing path of a config: in which folder it was searched.
 
-    "" where there is one folder only: ours.
+    "" if the working directory is the project's folder.
     """
     if in_project_folder() or Path(name).is_absolute():
         return ""
-    words = f" (paths lead from the working directory, {Path.cwd()}"
+    hint = f" (paths lead from the working directory, {Path.cwd()}"
     if (PROJECT / name).exists():
-        words += f"; dlbench's own folder has {PROJECT / name}: name that if it is meant"
-    return f"{words})"
+        hint += f"; dlbench's own folder has {PROJECT / name}: name that if it is meant"
+    return f"{hint})"
 
 
 def missing_packages() -> list[str]:
-    """What the workflow's programs need and this Python lacks, by pyproject.toml."""
+    """The packages that pyproject.toml requires and this Python lacks."""
     import tomllib  # Python 3.10 lacks it, which may be the Python of an image
 
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -91,8 +90,8 @@ def executed_files(
 
     Args:
         program: name of a program in workflow_scripts/, with its suffix.
-        named: paths of files that the program finds by name.
-        without: paths of files that are left out, with what only they import.
+        named: paths of plugins that the program loads.
+        without: paths of files that are left out, with the files that only they import.
 
     Returns:
         Sorted paths: relative to the folder of the Snakefile, or absolute for files elsewhere.
@@ -113,7 +112,7 @@ def digest(paths: Iterable[str]) -> str:
 
 
 def save_digests(paths: Iterable[str]) -> None:
-    """Write the digest of each file's syntax tree for `changed_files` to read."""
+    """Save the digest of each file's syntax tree for `changed_files`."""
     listed = _names_and_digests(paths)
     path = _list_of(_digest_of_list(listed))
     if not path.exists():
@@ -124,7 +123,7 @@ def save_digests(paths: Iterable[str]) -> None:
 def changed_files(before: str, paths: Iterable[str]) -> list[str]:
     """Names of the files that were changed, added or removed since `before`, a digest.
 
-    The list is empty if no list of files was kept for that digest.
+    The list is empty if no list of files was saved for that digest.
     """
     try:
         lines = _list_of(before).read_text().splitlines()
@@ -135,7 +134,7 @@ def changed_files(before: str, paths: Iterable[str]) -> list[str]:
 
 
 def _list_of(digest):
-    """Where the list of files behind a digest lies; lists of before had digests of bytes."""
+    """The path of the saved list of files of a digest; older lists have digests of bytes."""
     return SAVED_DIGESTS / f"{digest}.trees.txt"
 
 
@@ -154,7 +153,7 @@ def _digest(path):
 
 
 def _spare_descriptions(tree):
-    """Take the values out of the tree of a dataset's file that only describe."""
+    """Remove the values that only describe a dataset from the syntax tree of its file."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in DESCRIPTIONS:
             node.value = None
@@ -168,9 +167,9 @@ def _spare_descriptions(tree):
 
 
 def _canonical(node):
-    """A syntax tree as text, without what executes nothing, and alike on each version of Python.
+    """A syntax tree as text, without docstrings, equal on all versions of Python.
 
-    ast.dump and ast.unparse give another text on some versions.
+    The texts of ast.dump and ast.unparse depend on the version.
     """
     if isinstance(node, list):
         return f"[{','.join([_canonical(part) for part in node if not _executes_nothing(part)])}]"
@@ -187,7 +186,7 @@ def _canonical(node):
 
 
 def _executes_nothing(statement):
-    """Whether it is a text alone, as a docstring is."""
+    """Whether a statement is only a string, as a docstring is."""
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)
@@ -242,7 +241,7 @@ def _read(path):
 
 
 def _executed_statements(statements):
-    """All statements, with those inside them, but for `if TYPE_CHECKING:`, which never runs."""
+    """All statements and those inside them, without `if TYPE_CHECKING:`, which never runs."""
     for node in statements:
         if isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING":
             continue
@@ -259,23 +258,23 @@ def git_state(
     Both are None without git or a repository.
 
     Args:
-        folder: in the repository. Of the workflow's own all is compared but the profiles, in which
-            a site names its queues and accounts.
+        folder: in the repository. In the workflow's own repository all files are compared except
+            the profiles, in which a site names its queues and accounts.
         path: the file or folder that is compared in another folder.
         untracked: "all" if files that git does not track count as changes, else "no".
     """
 
-    def git(*words):
+    def git(*arguments):
         try:
-            command = ["git", "--no-optional-locks", "-C", folder, *words]
-            answer = subprocess.run(command, capture_output=True, text=True, check=False)
+            command = ["git", "--no-optional-locks", "-C", folder, *arguments]
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
         except FileNotFoundError:
             return None
-        return answer.stdout.strip() if answer.returncode == 0 else None
+        return result.stdout.strip() if result.returncode == 0 else None
 
     but_profiles = ["--", ":/", ":(exclude)../profiles"]
-    looked_at = but_profiles if folder == PROGRAMS else ["--ignored", "--", path]
-    changes = git("status", "--porcelain", f"--untracked-files={untracked}", *looked_at)
+    compared = but_profiles if folder == PROGRAMS else ["--ignored", "--", path]
+    changes = git("status", "--porcelain", f"--untracked-files={untracked}", *compared)
     return {
         "git_commit": git("rev-parse", "HEAD"),
         "git_dirty": None if changes is None else bool(changes),

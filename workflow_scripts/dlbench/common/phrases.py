@@ -1,4 +1,4 @@
-"""Numbers, reasons and hints in words."""
+"""Text for people: numbers with units, reasons and hints."""
 
 import difflib
 import re
@@ -8,12 +8,12 @@ NUMBER = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?")
 
 
 def plural(noun: str, count: int) -> str:
-    """A noun for a number of things: `run` of one, `runs` of others."""
+    """A noun in the singular for a count of 1, otherwise in the plural: `run`, `runs`."""
     return noun if count == 1 else f"{noun}s"
 
 
 def counted(count: int, noun: str) -> str:
-    """A number of things.
+    """A count with its noun.
 
     >>> counted(1, "run"), counted(3, "run")
     ('1 run', '3 runs')
@@ -22,7 +22,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def four_digits(value: float) -> str:
-    """A number with four significant digits, without an exponent where it is large.
+    """A number with four significant digits, without an exponent even if it is large.
 
     >>> four_digits(171.24), four_digits(15063.2)
     ('171.2', '15060')
@@ -31,7 +31,7 @@ def four_digits(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in a unit that one reads easily.
+    """A duration in a suitable unit.
 
     >>> duration(100), duration(5000), duration(9000)
     ('100 s', '83.3 min', '2.5 h')
@@ -42,7 +42,7 @@ def duration(seconds: float) -> str:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Whole numbers in the form of the kernel's lists.
+    """Whole numbers as ranges, in the format of the kernel's lists.
 
     >>> ranges([0, 1, 2, 8, 10, 11])
     '0-2,8,10-11'
@@ -57,12 +57,12 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def without_numbers(reason: str) -> str:
-    """A reason with each number as 0: equal for reasons that `merge` can show as one."""
+    """A reason with each number replaced by 0: equal for reasons that `merge` can merge."""
     return NUMBER.sub("0", reason)
 
 
 def merge(reasons: Sequence[str]) -> str:
-    """Reasons that differ in numbers only as one, with the range of each number.
+    """Merge reasons that differ in their numbers only into one with ranges of numbers.
 
     >>> merge(["16.5 items/s in 3 steps", "20 items/s in 3 steps"])
     '16.5 to 20 items/s in 3 steps'

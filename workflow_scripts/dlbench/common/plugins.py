@@ -1,10 +1,9 @@
-"""Things found by their name: one file each in `models/`, `datasets/` and so on.
+"""Plugins: models, datasets and so on, one file each in `models/`, `datasets/` and so on.
 
-Adding a file adds the thing; there is no list to edit. Configs and command
-lines use the names of the files. A file that says MANY = True stands for any
-number of things: text.py for text_books and text_letters, too. A kind is the
-name of such a folder, or its end: as each framework has models of its own,
-`tensorflow/models` names those of one framework.
+A new file is a new plugin; there is no list to edit. Configs and command lines use the names of the
+files. A file with MANY = True is any number of plugins: text.py is also text_books and
+text_letters. A kind of plugins is the name of such a folder, or the end of its path: each framework
+has models of its own, so `tensorflow/models` are those of one framework.
 """
 
 import ast
@@ -20,24 +19,24 @@ from dlbench import Error
 from dlbench.common import phrases
 
 LIBRARY = Path(__file__).parents[1]
-# Kinds whose files may lie one folder deeper; that folder's name says what they have in common.
-SORTED = ("models", "figures", "importers")
-# Where to look besides, as sys.path is: set once where a program starts, read by all that names a
-# file. By the last word of a kind, for models are of any framework.
+# Kinds whose files may be one folder deeper; these folders sort them by topic.
+NESTED = ("models", "figures", "importers")
+# The user's folders, global as sys.path is: set when a program starts, read by all functions here.
+# Keys are the last parts of kinds, because a folder of models may have those of any framework.
 _user_folders: dict[str, Path] = {}
 
 
 class UnknownName(Error):
-    """No file has this name."""
+    """There is no plugin of this name."""
 
 
 def add_user_folder(kind: str, folder: str | Path | None = None) -> None:
-    """Find things of a kind in a folder of the user, too; None: in the library only.
+    """Search a folder of the user for plugins of a kind, too; None: the library only.
 
     Raises:
         Error: the folder does not exist, or a file in it has a name that the library uses.
     """
-    _user_folders.pop(_last_word(kind), None)
+    _user_folders.pop(_last_part(kind), None)
     for cached in (_paths, names, path, load, constants):
         cached.cache_clear()
     if folder is None:
@@ -45,17 +44,17 @@ def add_user_folder(kind: str, folder: str | Path | None = None) -> None:
     folder = Path(folder)
     if not folder.is_dir():
         raise Error(f"{folder}: expected a folder with {kind} of your own, found none")
-    ours = [path.parent for path in LIBRARY.glob(f"**/{kind}/__init__.py")]
-    taken = {p.stem for part in ours for p in _files_of_ours(part)}
+    built_in = [path.parent for path in LIBRARY.glob(f"**/{kind}/__init__.py")]
+    taken = {p.stem for part in built_in for p in _library_files(part)}
     for file in _files(folder):
         if file.stem in taken:
             raise Error(f"{file}: there is a file {kind}/{file.name} of ours; choose another name")
-    _user_folders[_last_word(kind)] = folder
+    _user_folders[_last_part(kind)] = folder
 
 
 @functools.cache
 def folder_of(kind: str) -> Path:
-    """The folder of the library with things of a kind, in whichever room it lies.
+    """The folder of the library with the plugins of a kind, in whichever room it is.
 
     Raises:
         Error: there is none, or there are several.
@@ -81,10 +80,10 @@ def path(kind: str, name: str) -> Path:
         UnknownName: no file does; the message has the most similar valid name.
         Error: two files of the kind have one name.
     """
-    file = _paths(kind).get(name) or _of_many(kind, name)
+    file = _paths(kind).get(name) or _file_of_many(kind, name)
     if file is None:
         raise UnknownName(
-            f"no file {_last_word(kind)}/{name}.py"
+            f"no file {_last_part(kind)}/{name}.py"
             f"{phrases.did_you_mean(name, names(kind))}; there are: {', '.join(names(kind))}"
         )
     return file
@@ -98,10 +97,10 @@ def is_known(kind: str, name: str) -> bool:
         return False
 
 
-def _of_many(kind, name):
-    """The file for many things that a name begins with, or None."""
-    first, _, own = str(name).partition("_")
-    many = own and first in _paths(kind) and constants(kind, first).get("MANY")
+def _file_of_many(kind, name):
+    """The file with MANY = True whose name is the first part of `name`, or None."""
+    first, _, rest = str(name).partition("_")
+    many = rest and first in _paths(kind) and constants(kind, first).get("MANY")
     return _paths(kind)[first] if many else None
 
 
@@ -112,7 +111,7 @@ def load(kind: str, name: str) -> ModuleType:
     if is_builtin(kind, name):
         parts = file.relative_to(LIBRARY).with_suffix("").parts
         return importlib.import_module(".".join(("dlbench", *parts)))
-    spec = importlib.util.spec_from_file_location(f"dlbench.{_last_word(kind)}.{name}", file)
+    spec = importlib.util.spec_from_file_location(f"dlbench.{_last_part(kind)}.{name}", file)
     if not spec or not spec.loader:  # only if its name did not end in .py
         raise UnknownName(f"{file} is no file of Python")
     module = importlib.util.module_from_spec(spec)
@@ -128,22 +127,23 @@ def is_builtin(kind: str, name: str) -> bool:
 @functools.cache
 def _paths(kind):
     """The file of each name of a kind."""
-    users = _user_folders.get(_last_word(kind))
+    user_folder = _user_folders.get(_last_part(kind))
+    user_files = _files(user_folder) if user_folder else []
     paths = {}
-    for file in (*_files_of_ours(folder_of(kind)), *(_files(users) if users else ())):
+    for file in (*_library_files(folder_of(kind)), *user_files):
         if file.stem in paths:
             raise Error(f"{file}: {paths[file.stem]} has the same name; rename one of them")
         paths[file.stem] = file
     return paths
 
 
-def _last_word(kind):
+def _last_part(kind):
     return kind.rpartition("/")[2]
 
 
-def _files_of_ours(folder):
-    """Files of things in a folder of the library, and in the folders that sort them."""
-    inside = [part for part in folder.iterdir() if part.is_dir()] if folder.name in SORTED else []
+def _library_files(folder):
+    """The files of plugins in a folder of the library; of nested ones also in its subfolders."""
+    inside = [part for part in folder.iterdir() if part.is_dir()] if folder.name in NESTED else []
     return [file for part in (folder, *inside) for file in _files(part)]
 
 
@@ -165,9 +165,9 @@ def parse_file(file: Path) -> ast.Module:
 
 @functools.cache
 def constants(kind: str, name: str) -> dict[str, Any]:
-    """The plain constants that the file of `name` defines, read without importing it.
+    """The literal constants in the file of `name`, read without importing it.
 
-    So the workflow reads the caption of a figure without loading Matplotlib.
+    So the workflow reads the caption of a figure without importing Matplotlib.
     """
     values = {}
     for node in parse_file(path(kind, name)).body:

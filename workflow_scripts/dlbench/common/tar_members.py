@@ -1,4 +1,4 @@
-"""Members of tar archives from strangers: which headers are refused."""
+"""Members of untrusted tar archives: dangerous headers are refused."""
 
 import tarfile
 from typing import Any

@@ -1,4 +1,4 @@
-"""Text for terminals and records, without control characters that a terminal would obey."""
+"""Text for terminals and records, without control characters."""
 
 import re
 
@@ -23,7 +23,7 @@ def plain(text: str) -> str:
 def message(text: str, most: int = MOST_MESSAGE) -> str:
     """A text as one plain line of at most `most` characters.
 
-    A longer text keeps its beginning and its end, which mostly has the reason.
+    The middle of a longer text is cut out, because its end usually has the reason.
 
     >>> message("what\\n  happened: " + 300 * "x" + " the reason", 40)
     'what happened: ... xxxxxxxxxx the reason'

@@ -5,8 +5,8 @@ the payload, and the masked CRC-32C of the payload. The payload is a protobuf
 with its map keys sorted, which is what TensorFlow's deterministic
 serialisation gives, byte for byte.
 
-Checksums are computed by google-crc32c. Records are read without it, too, as a trainer by hand may
-lack it: then they are not compared.
+Checksums are computed by google-crc32c. Without it records can still be read, as in a trainer's
+environment made by hand, but their checksums are not compared.
 
 Source of the format: tensorflow/core/lib/io/record_writer.h and
 tensorflow/core/example/{example,feature}.proto.
@@ -28,11 +28,11 @@ class RecordError(Error):
 
 
 class CutOffError(RecordError):
-    """The last record of a file is not whole: its writer was killed, or still writes."""
+    """The last record of a file is incomplete: its writer was killed, or still writes."""
 
 
 class Readable(Protocol):
-    """What is needed of an open file."""
+    """An open file that can be read."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -62,7 +62,7 @@ def example(features: Mapping[str, Any]) -> bytes:
 
 
 def framed_example(features: Mapping[str, Any]) -> list[bytes]:
-    """`record(example(features))` as a list of pieces, so that images are not copied."""
+    """`record(example(features))` as a list of pieces, which avoids copies of images."""
     return _framed(_joined(_pieces(features)))
 
 
@@ -162,7 +162,7 @@ def _masked_crc(data):
 
 
 def _differs(data, found):
-    """Whether a checksum was found that is not that of the data."""
+    """Whether a checksum is not that of the data; False if checksums cannot be computed."""
     return _checksums() is not None and found != _masked_crc(data)
 
 
@@ -177,7 +177,7 @@ def payloads(file: Readable, where: Path | str) -> Iterator[tuple[int, bytes]]:
         where: the file's name in messages.
 
     Raises:
-        CutOffError: the last record is not whole.
+        CutOffError: the last record is incomplete.
         RecordError: a checksum differs. Both messages have the record's place.
     """
     offset = 0
@@ -206,7 +206,7 @@ def payloads(file: Readable, where: Path | str) -> Iterator[tuple[int, bytes]]:
 
 
 def count_records(path: Path | str) -> int:
-    """How many records a file has, by their lengths alone; their content is not read.
+    """Number of records in a file, from their lengths alone; their content is not read.
 
     Raises:
         RecordError: the last record is cut off.
@@ -246,7 +246,7 @@ def parse_example(payload: bytes, where: str = "record") -> dict[str, list[Any]]
 
 def _values(kind, content):
     if kind not in (_BYTES_LIST, _INT64_LIST):
-        return  # floats, which no dataset here has
+        return  # lists of floats, which no dataset here has
     for _, value in _fields(content):
         if kind == _BYTES_LIST:
             yield value
@@ -264,7 +264,7 @@ def _fields(message):
     position, end = 0, len(message)
     while position < end:
         key, value = message[position], message[position + 1]
-        if key | value < 0x80:  # a byte each, as most have: a third of the time of read_varint
+        if key | value < 0x80:  # one byte each, as usual: a third of the time of read_varint
             position += 2
         else:
             key, position = read_varint(message, position)
@@ -290,7 +290,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _other_format(start):
-    """What a file that begins like this is instead of TFRecords, if that is known."""
+    """The end of a message: the format of a file with this beginning, if it is known."""
     if start.startswith(b"\x1f\x8b"):
         return "; this is a gzip file"
     if start.lstrip().lower().startswith((b"<!doctype", b"<html")):

@@ -1,4 +1,4 @@
-"""Programs of the machine that we call: which are installed, and their errors in words."""
+"""External programs: which are installed, how they are run, and why they failed."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ NOT_WRITABLE = (
     "a folder may not be there or not be writable: APPTAINER_TMPDIR, APPTAINER_CACHEDIR, TMPDIR, "
     "the engine's storage or the results"
 )
-HINTS = {  # by words in the output of a program
+HINTS = {  # by texts in the output of a program
     "no space left": "a disk is full; APPTAINER_TMPDIR, APPTAINER_CACHEDIR, TMPDIR and the "
     "engine's storage may be put elsewhere",
     "permission denied": NOT_WRITABLE,
@@ -28,20 +28,22 @@ HINTS = {  # by words in the output of a program
     "exec format error": "the image is for another kind of processor",
     "unauthorized": "the registry wants a login, or the name is misspelt",
 }
-# Words by which a line of output is about an error; later errors are mostly its consequences.
-WRONG = re.compile(
+# Matches lines of output about an error; the first is usually the cause of the later ones.
+ERROR_LINE = re.compile(
     r"error|fatal|fail|cannot|can't|could not|unable|denied|not permitted|not found|no such|invalid"
     r"|refused|unauthorized|no space left",
     re.IGNORECASE,
 )
-HARMLESS = re.compile(r"^\W*(debug|info|verbose|warn(ing)?)\b|\bwarning:|level=warn", re.IGNORECASE)
+HARMLESS_LINE = re.compile(
+    r"^\W*(debug|info|verbose|warn(ing)?)\b|\bwarning:|level=warn", re.IGNORECASE
+)
 
 
 def missing_program(programs: Iterable[str | Sequence[str]]) -> str | None:
-    """The first program that this machine lacks, in words; None if it has all.
+    """A message about the first program that this machine lacks; None if it has all.
 
     Args:
-        programs: names; of a tuple of names one program is enough.
+        programs: names; a tuple of names are alternatives.
     """
     for names in programs:
         names = (names,) if isinstance(names, str) else names
@@ -56,12 +58,12 @@ def first_installed(names: Iterable[str]) -> str | None:
 
 
 def find_uv() -> str:
-    """The path of uv: the one that runs us, else the one on PATH, else that in .uv.
+    """The path of uv: of the one that started this process, else of that on PATH, or in .uv.
 
     Raises:
         Error: uv is not installed.
     """
-    # uv sets UV for its children; it may be that of an earlier start, since removed.
+    # uv sets UV for its children; it may be inherited from an earlier start and not exist any more.
     for name in (os.environ.get("UV", ""), "uv", str(OUR_UV)):
         if path := shutil.which(name):
             return path
@@ -103,7 +105,7 @@ def run(command: Sequence[str | PathLike[str]], folder: str | PathLike[str] | No
         raise Error(f"{command[0]} is not on the path of this machine") from None
     if process.returncode:
         output = "".join(lines)
-        hints = {hint: None for word, hint in HINTS.items() if word in output.lower()}
+        hints = {hint: None for text, hint in HINTS.items() if text in output.lower()}
         raise Error(
             f"{Path(command[0]).name} failed (exit code {process.returncode}): "
             + failure_reason(output)
@@ -121,5 +123,5 @@ def failure_reason(output: str) -> str:
     'chown: not permitted'
     """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    wrong = (line for line in lines if WRONG.search(line) and not HARMLESS.search(line))
-    return next(wrong, " | ".join(lines[-4:]) or "nothing")
+    errors = (line for line in lines if ERROR_LINE.search(line) and not HARMLESS_LINE.search(line))
+    return next(errors, " | ".join(lines[-4:]) or "nothing")
