@@ -181,7 +181,7 @@ def test_runs_added_later_come_with_sentinels_which_no_later_start_trains_again(
     settings = {"repeats": 2, "sentinels": 1, "figures": []}
     fresh.configure(matrix=[block], **settings)
     fresh.succeed("runs")
-    finished, begun = fresh.ids(), sessions(fresh)
+    finished, started = fresh.ids(), sessions(fresh)
 
     fresh.configure(matrix=[block | {"batch_per_device": [4, 8]}], **settings)
     trained = trained_runs(fresh.scheduled())
@@ -196,15 +196,15 @@ def test_runs_added_later_come_with_sentinels_which_no_later_start_trains_again(
         fresh.output,
         re.MULTILINE,
     ), fresh.output
-    assert sessions(fresh) == begun
+    assert sessions(fresh) == started
     fresh.succeed()
     assert fresh.ids() == sorted([*finished, *trained])
-    assert len(sessions(fresh)) == len(begun) + 1
+    assert len(sessions(fresh)) == len(started) + 1
     of_run, of_sentinel = (
         (fresh.folder / f"results/tables/{name}.csv").read_text() for name in ("runs", "sentinels")
     )
     assert all(run in of_sentinel and run not in of_run for run in repeated)
-    (last,) = sessions(fresh) - begun
+    (last,) = sessions(fresh) - started
     assert of_sentinel.count(last) == of_run.count(last) == 2
     assert fresh.scheduled() == {}
 

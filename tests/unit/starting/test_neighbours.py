@@ -47,28 +47,28 @@ def test_others_are_what_was_busy_less_what_the_run_and_its_children_used(kernel
     kernel.process(US, 1, own_s=2.0)
     kernel.process(CHILD, US, own_s=3.0)
     kernel.busy_s = [4.0, 4.0, 0.0, 0.0]
-    said = values(found, kernel, 10)
-    assert said["others_cpu_cores"] == pytest.approx(0.3)
-    assert (said["cores"], said["node_cores"]) == (4, 4)
-    assert "others_cpu_cores" not in said["unknown"]
+    reported = values(found, kernel, 10)
+    assert reported["others_cpu_cores"] == pytest.approx(0.3)
+    assert (reported["cores"], reported["node_cores"]) == (4, 4)
+    assert "others_cpu_cores" not in reported["unknown"]
 
 
 def test_only_the_cpus_that_a_run_may_use_count_for_it_and_all_for_the_node(kernel):
     found = watch(kernel, cpus=(2, 3))
     kernel.busy_s = [9.0, 9.0, 1.0, 0.0]
-    said = values(found, kernel, 10)
-    assert said["others_cpu_cores"] == pytest.approx(0.1)
-    assert said["node_others_cpu_cores"] == pytest.approx(1.9)
-    assert (said["cores"], said["node_cores"]) == (2, 4)
+    reported = values(found, kernel, 10)
+    assert reported["others_cpu_cores"] == pytest.approx(0.1)
+    assert reported["node_others_cpu_cores"] == pytest.approx(1.9)
+    assert (reported["cores"], reported["node_cores"]) == (2, 4)
 
 
 def test_what_a_hypervisor_takes_is_others(kernel):
     found = watch(kernel)
     kernel.steal_s = [2.0, 0.0, 0.0, 0.0]
     kernel.process(US, 1, own_s=2.0)  # where the kernel counts stolen time as that of processes
-    said = values(found, kernel, 10)
-    assert said["steal_cpu_cores"] == pytest.approx(0.2)
-    assert said["others_cpu_cores"] == pytest.approx(0.2)
+    reported = values(found, kernel, 10)
+    assert reported["steal_cpu_cores"] == pytest.approx(0.2)
+    assert reported["others_cpu_cores"] == pytest.approx(0.2)
 
 
 def test_the_time_of_a_process_that_ended_is_not_lost_and_not_counted_twice(kernel):
@@ -134,15 +134,15 @@ def test_pressure_disks_clocks_and_throttling_are_read_where_they_are(kernel):
     kernel.write(
         "proc/10/io", "read_bytes: 30000\nwrite_bytes: 90000\ncancelled_write_bytes: 20000\n"
     )
-    said = values(found, kernel, 10)
-    assert said["others_disk_bytes_per_s"] == pytest.approx(502_000)
-    assert said["own_disk_bytes_per_s"] == pytest.approx(10_000)
-    assert said["own_disk_read_bytes_per_s"] == pytest.approx(3_000)
-    assert said["io_pressure_percent"] == pytest.approx(25)
-    assert said["memory_pressure_percent"] == 0
-    assert said["cpu_clock_mhz"] == pytest.approx(2000)
-    assert said["cpu_throttle_count"] == 4
-    assert said["unknown"].keys() == {"measured", "quota_throttled_s"}
+    reported = values(found, kernel, 10)
+    assert reported["others_disk_bytes_per_s"] == pytest.approx(502_000)
+    assert reported["own_disk_bytes_per_s"] == pytest.approx(10_000)
+    assert reported["own_disk_read_bytes_per_s"] == pytest.approx(3_000)
+    assert reported["io_pressure_percent"] == pytest.approx(25)
+    assert reported["memory_pressure_percent"] == 0
+    assert reported["cpu_clock_mhz"] == pytest.approx(2000)
+    assert reported["cpu_throttle_count"] == 4
+    assert reported["unknown"].keys() == {"measured", "quota_throttled_s"}
 
 
 def test_what_a_quota_stops_while_the_run_is_measured_disturbs_it(kernel):
@@ -154,9 +154,9 @@ def test_what_a_quota_stops_while_the_run_is_measured_disturbs_it(kernel):
     kernel.write(f"{group}/cpu.stat", counted.format(9, 7, 900_000))
     found = watch(kernel, share=0.05, device_cores=2)
     kernel.write(f"{group}/cpu.stat", counted.format(109, 57, 3_400_000))
-    said = values(found, kernel, 10)
-    assert (said["quota_throttled_percent"], said["quota_throttled_s"]) == (50, 2.5)
-    assert describe_disturbance(said).startswith(
+    reported = values(found, kernel, 10)
+    assert (reported["quota_throttled_percent"], reported["quota_throttled_s"]) == (50, 2.5)
+    assert describe_disturbance(reported).startswith(
         "a quota of CPU time stopped the run's control group"
     )
     assert not describe_disturbance(values(watch(kernel, share=0.05, device_cores=2), kernel, 10))
@@ -164,14 +164,14 @@ def test_what_a_quota_stops_while_the_run_is_measured_disturbs_it(kernel):
 
 def test_what_a_kernel_does_not_tell_is_null_with_the_reason(kernel):
     found = watch(kernel)
-    said = values(found, kernel, 10)
+    reported = values(found, kernel, 10)
     for name in (
         "io_pressure_percent",
         "others_disk_bytes_per_s",
         "cpu_clock_mhz",
         "cpu_throttle_count",
     ):
-        assert said[name] is None and "No such file or directory" in said["unknown"][name]
+        assert reported[name] is None and "No such file or directory" in reported["unknown"][name]
 
 
 @pytest.mark.parametrize("gone", ["stat", "10/stat", "loadavg"])
@@ -180,17 +180,17 @@ def test_files_that_vanish_end_nothing(kernel, gone):
     found.read_if_due()
     (kernel.root / "proc" / gone).unlink()
     found.wait_for_quiet(0.1, lambda: False, print)
-    said = found.summarise(kernel.root / "absent.jsonl")
-    assert said["others_cpu_cores"] is None or gone != "stat"
-    assert not describe_disturbance(said)
-    json.dumps(said)
+    reported = found.summarise(kernel.root / "absent.jsonl")
+    assert reported["others_cpu_cores"] is None or gone != "stat"
+    assert not describe_disturbance(reported)
+    json.dumps(reported)
 
 
 def test_a_stat_that_a_container_is_given_says_nothing_of_others(kernel):
     kernel.write("proc/self/mountinfo", "22 27 0:21 / /proc/stat rw - fuse.lxcfs lxcfs rw\n")
-    said = values(watch(kernel), kernel, 10)
-    assert said["others_cpu_cores"] is said["node_others_cpu_cores"] is None
-    assert said["unknown"]["others_cpu_cores"] == neighbours.LXCFS
+    reported = values(watch(kernel), kernel, 10)
+    assert reported["others_cpu_cores"] is reported["node_others_cpu_cores"] is None
+    assert reported["unknown"]["others_cpu_cores"] == neighbours.LXCFS
 
 
 def test_under_a_quota_others_may_use_what_is_left_of_the_node(kernel):
@@ -198,10 +198,10 @@ def test_under_a_quota_others_may_use_what_is_left_of_the_node(kernel):
     kernel.write("proc/self/mountinfo", "30 1 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
     kernel.write("sys/fs/cgroup/job/cpu.max", "200000 100000\n")
     kernel.busy_s = [5.0, 0.0, 0.0, 0.0]
-    said = values(watch(kernel), kernel, 10)
-    assert said["others_cpu_cores"] is None
-    assert said["unknown"]["others_cpu_cores"].startswith("a quota of 2 of 4 cores")
-    assert said["node_others_cpu_cores"] is not None
+    reported = values(watch(kernel), kernel, 10)
+    assert reported["others_cpu_cores"] is None
+    assert reported["unknown"]["others_cpu_cores"].startswith("a quota of 2 of 4 cores")
+    assert reported["node_others_cpu_cores"] is not None
 
 
 # What the logs say.
@@ -242,9 +242,9 @@ def test_steps_without_times_of_their_own_are_a_reason_and_no_exception(kernel, 
         for kind, fields in steps(first=3, last=8)
     ]
     log = write(tmp_path / "train.jsonl", ("run_start", {"t_utc": date(100)}), *untimed)
-    said = values(watch(kernel), kernel, 10, log)
-    assert said["unknown"]["measured"] == neighbours.UNTIMED
-    assert said["others_cpu_cores"] is not None
+    reported = values(watch(kernel), kernel, 10, log)
+    assert reported["unknown"]["measured"] == neighbours.UNTIMED
+    assert reported["others_cpu_cores"] is not None
 
 
 def test_of_a_resumed_log_what_came_after_counts(tmp_path):
@@ -282,13 +282,15 @@ def test_of_several_nodes_the_one_counts_whose_others_used_most(kernel, tmp_path
     log = write(tmp_path / "train.jsonl", *node("n1", 10.0, 80.0))
     write(tmp_path / "train.rank1.jsonl", *node("n2", 40.0, 100.0))
     write(tmp_path / "train.rank2.jsonl", *node("n2", None, 100.0))
-    said = values(watch(kernel), kernel, 10, log)
-    assert (said["host"], said["cores"]) == ("n2", 8)
-    assert said["others_cpu_cores"] == pytest.approx(0.4 * 8 - 2)
+    reported = values(watch(kernel), kernel, 10, log)
+    assert (reported["host"], reported["cores"]) == ("n2", 8)
+    assert reported["others_cpu_cores"] == pytest.approx(0.4 * 8 - 2)
     write(tmp_path / "train.rank1.jsonl", *node("n2", 40.0, 100.0, group_cpus=4))
-    said = values(watch(kernel), kernel, 10, log)
-    assert said["others_cpu_cores"] is None
-    assert said["unknown"]["others_cpu_cores"].startswith("n2: its ranks may use a part of it only")
+    reported = values(watch(kernel), kernel, 10, log)
+    assert reported["others_cpu_cores"] is None
+    assert reported["unknown"]["others_cpu_cores"].startswith(
+        "n2: its ranks may use a part of it only"
+    )
 
 
 def test_a_node_that_another_program_calls_otherwise_is_still_this_one(kernel, tmp_path):
@@ -301,9 +303,9 @@ def test_where_the_run_itself_is_not_seen_nothing_is_said_of_others(kernel, tmp_
     log = write(tmp_path / "train.jsonl", ("run_start", {"t_utc": date(0)}), ("run_end", end))
     found = watch(kernel, share=0.05)
     kernel.busy_s = [3.0] * 4
-    said = values(found, kernel, 10, log)
-    assert said["others_cpu_cores"] is None and not describe_disturbance(said)
-    assert "used 30.0 s of CPU, of which 0.0 s are seen" in said["unknown"]["others_cpu_cores"]
+    reported = values(found, kernel, 10, log)
+    assert reported["others_cpu_cores"] is None and not describe_disturbance(reported)
+    assert "used 30.0 s of CPU, of which 0.0 s are seen" in reported["unknown"]["others_cpu_cores"]
 
 
 def test_other_processes_on_a_gpu_of_its_are_counted_where_they_can_be(kernel, tmp_path):
@@ -315,12 +317,12 @@ def test_other_processes_on_a_gpu_of_its_are_counted_where_they_can_be(kernel, t
         start = ("run_start", {"t_utc": date(0)})
         return write(tmp_path / "train.jsonl", start, *samples, *steps(first=3, last=8))
 
-    said = values(watch(kernel, share=0.05), kernel, 10, log(0, 2, None))
-    assert said["other_gpu_processes"] == 2
-    assert describe_disturbance(said) == "others had 2 processes on a GPU of the run"
-    said = values(watch(kernel, share=0.05), kernel, 10, log(None, None))
-    assert said["other_gpu_processes"] is None
-    assert said["unknown"]["other_gpu_processes"] == neighbours.GPU_PROCESSES_HIDDEN
+    reported = values(watch(kernel, share=0.05), kernel, 10, log(0, 2, None))
+    assert reported["other_gpu_processes"] == 2
+    assert describe_disturbance(reported) == "others had 2 processes on a GPU of the run"
+    reported = values(watch(kernel, share=0.05), kernel, 10, log(None, None))
+    assert reported["other_gpu_processes"] is None
+    assert reported["unknown"]["other_gpu_processes"] == neighbours.GPU_PROCESSES_HIDDEN
 
 
 # Waiting for quiet, by a clock that stands still but for sleeping.
@@ -332,7 +334,7 @@ def waiting(kernel, monkeypatch):
 
     Returns what was said, and seconds waited.
     """
-    now, said = [0.0], []
+    now, reported = [0.0], []
 
     def sleep(use, seconds):
         now[0] += seconds
@@ -345,39 +347,39 @@ def waiting(kernel, monkeypatch):
         monkeypatch.setattr(neighbours, "time", SimpleNamespace(**clock))
         kernel.process(99, 1, name="hog")
         watching = watch(kernel, share=0.05, device_cores=1)
-        watching.wait_for_quiet(most_s, lambda: False, said.append)
-        return said, watching.waited_s
+        watching.wait_for_quiet(most_s, lambda: False, reported.append)
+        return reported, watching.waited_s
 
     return wait
 
 
 def test_on_a_quiet_node_nothing_is_said_and_next_to_nothing_waited(waiting):
-    said, waited_s = waiting(lambda now_s: 0.0)
-    assert not said and waited_s == pytest.approx(neighbours.FIRST_LOOK_S)
+    reported, waited_s = waiting(lambda now_s: 0.0)
+    assert not reported and waited_s == pytest.approx(neighbours.FIRST_LOOK_S)
 
 
 def test_a_first_look_that_is_not_sure_is_followed_by_a_longer_one(waiting):
-    said, waited_s = waiting(lambda now_s: 0.2 if now_s < 0.25 else 0.0)
-    assert not said and waited_s == pytest.approx(neighbours.FIRST_LOOK_S + neighbours.LOOK_S)
+    reported, waited_s = waiting(lambda now_s: 0.2 if now_s < 0.25 else 0.0)
+    assert not reported and waited_s == pytest.approx(neighbours.FIRST_LOOK_S + neighbours.LOOK_S)
 
 
 def test_a_run_starts_once_others_have_ended(waiting):
-    said, waited_s = waiting(lambda now_s: 1.0 if now_s < 5 else 0.0)
-    first, last = said
+    reported, waited_s = waiting(lambda now_s: 1.0 if now_s < 5 else 0.0)
+    first, last = reported
     assert first == "waits for quiet: others use 1.00 of 4 cores (hog 99)"
     assert last == "it is quiet after 6 s"
     assert 5 < waited_s < 7
 
 
 def test_a_run_starts_beside_others_when_its_time_is_over(waiting):
-    said, waited_s = waiting(lambda now_s: 1.0, most_s=20)
-    assert said[1:] == ["starts beside others, which use 1.00 of 4 cores"]
+    reported, waited_s = waiting(lambda now_s: 1.0, most_s=20)
+    assert reported[1:] == ["starts beside others, which use 1.00 of 4 cores"]
     assert 20 <= waited_s <= 21.5
 
 
 def test_with_time_for_one_look_nobody_is_waited_for(waiting):
-    said, waited_s = waiting(lambda now_s: 1.0, most_s=neighbours.LOOK_S)
-    assert said == ["starts beside others, which use 1.00 of 4 cores"]
+    reported, waited_s = waiting(lambda now_s: 1.0, most_s=neighbours.LOOK_S)
+    assert reported == ["starts beside others, which use 1.00 of 4 cores"]
     assert waited_s < 1.5
 
 

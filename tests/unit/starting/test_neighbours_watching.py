@@ -108,13 +108,13 @@ def test_neighbours_of_every_kind_are_found_and_a_run_is_tried_again_for_them(tm
     assert first.returncode == 1, first.stderr
     assert "others used " in first.stderr and "; it is tried again" in first.stderr
     log = folder / "train.attempt1.jsonl"
-    *_, end, said = event_log.read(log)
-    assert (end["event"], said["event"]) == ("run_end", "neighbours")
+    *_, end, reported = event_log.read(log)
+    assert (end["event"], reported["event"]) == ("run_end", "neighbours")
     # They also worked while Python started and ended, which takes a part of a second.
-    share = said["span_s"] / (said["span_s"] + 1.0)
-    others_s = said["others_cpu_cores"] * said["span_s"]
+    share = reported["span_s"] / (reported["span_s"] + 1.0)
+    others_s = reported["others_cpu_cores"] * reported["span_s"]
     assert others_s > share * sum(b - a for a, b in zip(before, after, strict=True)) / 2
-    assert said["others_disk_bytes_per_s"] is None or said["others_disk_bytes_per_s"] > 0
+    assert reported["others_disk_bytes_per_s"] is None or reported["others_disk_bytes_per_s"] > 0
     last = subprocess.run(
         [word if word != "--attempt=1" else "--attempt=2" for word in line],
         capture_output=True,
@@ -133,19 +133,21 @@ def test_a_disk_hog_is_one_beside_a_run_that_reads_from_disks_only(tmp_path, dis
             pytest.skip("no direct reading where temporary files are")
         watch = neighbours.Watch(share=0.05, pid=ours.pid)
         time.sleep(1)
-        said = watch.summarise(tmp_path / "absent.jsonl")
+        reported = watch.summarise(tmp_path / "absent.jsonl")
     finally:
         for process in (hog, ours):
             process.kill()
             process.communicate()
-    if said["others_disk_bytes_per_s"] is None or (run is READS_DISK and not said[OWN_READ]):
+    if reported["others_disk_bytes_per_s"] is None or (
+        run is READS_DISK and not reported[OWN_READ]
+    ):
         pytest.skip("temporary files are on no disk that is counted")
     # How busy the disk is, is another machine's; how much others moved, is real.
     arguments = disturbances.describe_disturbance(
-        said | {"io_pressure_percent": 40, "others_cpu_cores": None}
+        reported | {"io_pressure_percent": 40, "others_cpu_cores": None}
     )
-    assert said["others_disk_bytes_per_s"] > said["own_disk_bytes_per_s"]
-    assert ("to or from disks" in arguments) == (run is READS_DISK), said
+    assert reported["others_disk_bytes_per_s"] > reported["own_disk_bytes_per_s"]
+    assert ("to or from disks" in arguments) == (run is READS_DISK), reported
 
 
 def test_a_run_whose_last_attempt_is_disturbed_is_unstable_with_the_words(tmp_path):
@@ -230,26 +232,26 @@ def test_a_run_waits_for_others_names_them_and_starts_when_its_time_is_over(tmp_
     assert re.search(r" cores \(\S.* \d+\)$", first), first  # whoever is the busiest
     assert "starts beside others, which use " in second
     record = json.loads((tmp_path / "run.json").read_text())
-    said = list(event_log.read(tmp_path / "train.jsonl"))[-1]
+    reported = list(event_log.read(tmp_path / "train.jsonl"))[-1]
     assert record["message"] != "stopped at time_limit_s, 2 s"  # waiting is not training
-    assert said["waited_for_quiet_s"] > 2.4
+    assert reported["waited_for_quiet_s"] > 2.4
 
 
 def test_where_one_run_waited_in_vain_the_next_of_the_session_only_looks(tmp_path, busy):
     session = {"id": "s", "started_at": event_log.utc_now(), "host": "here"}
     flags = ("--others-share=0.05", "--wait-for-quiet-s=1.5", f"--session={json.dumps(session)}")
     (tmp_path / "results/sessions").mkdir(parents=True)
-    said, waited_s = [], []
+    reported, waited_s = [], []
     for name in "ab":
         line = start_run(tmp_path / name, 0.1, *flags)
         (tmp_path / name).mkdir()
         finished = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
-        said.append("waits for quiet" in finished.stderr)
+        reported.append("waits for quiet" in finished.stderr)
         (event,) = [
             e for e in event_log.read(tmp_path / name / "train.jsonl") if e["event"] == "neighbours"
         ]
         waited_s.append(event["waited_for_quiet_s"])
-    assert said == [True, False] and waited_s[1] < waited_s[0]
+    assert reported == [True, False] and waited_s[1] < waited_s[0]
     (path,) = (tmp_path / "results/sessions").iterdir()
     run = SimpleNamespace(wait_for_quiet_s=60.0, busy_marker=path)
     asked = []
@@ -265,9 +267,11 @@ def test_a_signal_ends_the_waiting_at_once_and_leaves_nothing(tmp_path, busy, nu
     waiting = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
     assert "waits for quiet" in waiting.stderr.readline()
     waiting.send_signal(number)
-    _, said = waiting.communicate(timeout=20)
+    _, reported = waiting.communicate(timeout=20)
     assert waiting.returncode == 1
-    assert f"interrupted (stopped by signal {number.name}); the next start trains it anew" in said
+    assert (
+        f"interrupted (stopped by signal {number.name}); the next start trains it anew" in reported
+    )
     assert not list(tmp_path.iterdir())
 
 

@@ -27,11 +27,11 @@ def wait_for(condition, meter):
         time.sleep(0.01)
 
 
-def metered(folder, code, until, begun=lambda meter: True, ran_s=1.0):
+def metered(folder, code, until, is_started=lambda meter: True, ran_s=1.0):
     """What a meter says of a run that started once `begun(meter)` and ended once `until(meter)`."""
     log = folder / "train.jsonl"
     meter = Meter(python(code), log)
-    wait_for(begun, meter)
+    wait_for(is_started, meter)
     events = event_log.EventLog(log)
     events.start(spec={})
     wait_for(until, meter)
@@ -53,7 +53,7 @@ def test_energy_is_the_power_from_run_start_to_its_end_over_time(tmp_path):
         tmp_path,
         "while True:\n  print(250.0, flush=True)\n  time.sleep(0.05)",
         until=lambda meter: len(meter._points) > 3,
-        begun=lambda meter: len(meter._points) > 1,
+        is_started=lambda meter: len(meter._points) > 1,
     )
     assert reported["node_energy_j"] == pytest.approx(250.0, rel=1e-3)
     assert (reported["node_energy_source"], reported["scope"]) == ("power meter", "node")
