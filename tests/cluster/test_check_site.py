@@ -51,7 +51,7 @@ def test_a_slurm_that_is_in_order_has_nothing_to_fix_on_two_nodes(campaign, slur
     code, lines = check(campaign)
     assert (code, fixes(lines)) == (0, []), lines
     message = "\n".join(lines)
-    for arguments in (
+    for text in (
         "slurm answers, and has cpu, gpu, low",
         "the default queue cpu has 3 nodes of 8 cores, 8000 MiB, 4 GPUs; 60 min at most",
         "a job ran on n",
@@ -61,7 +61,7 @@ def test_a_slurm_that_is_in_order_has_nothing_to_fix_on_two_nodes(campaign, slur
         "mpirun is Open MPI",
         "srun speaks pmix to MPI",
     ):
-        assert arguments in message, message
+        assert text in message, message
     wait_for(lambda: not slurm.queue(), 60)  # a job that has ended is listed until its node is free
 
 

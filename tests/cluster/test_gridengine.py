@@ -156,11 +156,9 @@ def test_what_grid_engine_refuses_is_told_on_the_terminal_and_by_status(tmp_path
     facts["job"] = {"extra": "-l none_such=1"}
     (campaign.folder / "site.yaml").write_text(json.dumps({"site": facts}))
     finished = campaign.snakemake(*OPTIONS)
-    command_line = (
-        'SGE refused its job: qsub failed (exit code 1): Unable to run job: unknown resource "n'
-    )
-    assert finished.returncode != 0 and command_line in finished.stdout, finished.stdout
-    fields = subprocess.run(
+    text = 'SGE refused its job: qsub failed (exit code 1): Unable to run job: unknown resource "n'
+    assert finished.returncode != 0 and text in finished.stdout, finished.stdout
+    listed = subprocess.run(
         [sys.executable, "workflow_scripts/status.py"],
         cwd=campaign.folder,
         env=environment(),
@@ -168,7 +166,7 @@ def test_what_grid_engine_refuses_is_told_on_the_terminal_and_by_status(tmp_path
         text=True,
         check=True,
     ).stdout
-    assert "SGE refused its job, 5 times: " in fields
+    assert "SGE refused its job, 5 times: " in listed
 
 
 def jobs():

@@ -227,11 +227,11 @@ def start(container, index, folder):
 
 def finish(pods):
     try:
-        message = [pod.communicate(timeout=60)[0] for pod in pods]
+        outputs = [pod.communicate(timeout=60)[0] for pod in pods]
     finally:
         for pod in pods:
             pod.kill()
-    assert [pod.returncode for pod in pods] == [0, 0], message
+    assert [pod.returncode for pod in pods] == [0, 0], outputs
 
 
 def free_port():

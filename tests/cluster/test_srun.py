@@ -136,8 +136,8 @@ def test_each_rank_has_a_gpu_and_cores_of_its_own_whichever_gpus_slurm_shows_it(
     finished = train(run, log, variables, program=program, more=["--device=gpu"])
     assert finished.returncode == 0, finished.stdout + finished.stderr
     paths = event_log.rank_paths(log)
-    message = [events(path, "machine")[0]["variables"] for path in paths]
-    assert [variables.get("CUDA_VISIBLE_DEVICES") for variables in message] == shown
+    variables_of_ranks = [events(path, "machine")[0]["variables"] for path in paths]
+    assert [variables.get("CUDA_VISIBLE_DEVICES") for variables in variables_of_ranks] == shown
     starts = [events(path, "run_start")[0] for path in paths]
     assert len({start["binding"]["gpus"][0]["uuid"] for start in starts}) == 2
     assert [start["devices"] for start in starts] == [[number] for number in numbers]

@@ -40,8 +40,8 @@ def test_snakemakes_own_report_has_figures_and_tables_with_categories_and_labels
     filed = {name: next(iter(of.values())) for name, of in json.loads(categories).items()}
     assert filed["Scaling"] == ["results/figures/scaling.svg"]
     assert "results/tables/runs.csv" in filed["Tables"]
-    for arguments in ("Weak scaling", "collected from the records", '"table": "runs"'):
-        assert arguments in page
+    for text in ("Weak scaling", "collected from the records", '"table": "runs"'):
+        assert text in page
 
 
 def test_a_profile_is_kept_with_its_run_in_the_tables_the_report_and_the_archive(fresh):

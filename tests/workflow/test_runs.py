@@ -316,8 +316,8 @@ def test_the_time_of_each_run_is_accounted_for(campaign):
 def test_the_report_has_the_figures_with_their_captions(campaign):
     campaign.succeed("--report", "report.html")
     report = (campaign.folder / "report.html").read_text()
-    for command_line in ("Weak scaling", "Training loss of the runs", "Scaling", "Learning"):
-        assert command_line in report
+    for text in ("Weak scaling", "Training loss of the runs", "Scaling", "Learning"):
+        assert text in report
 
 
 def test_tensorboard_gets_every_run_when_asked_for_and_not_with_all(campaign):
@@ -382,7 +382,7 @@ def test_a_run_added_beside_a_busy_neighbour_is_tried_again_then_unstable_and_fl
     log = campaign.record("lenet5-synthetic-b8").with_name("train.attempt1.jsonl")
     assert json.loads(log.read_text().splitlines()[-1])["event"] == "neighbours"
     disturbed = {row["run_id"]: row["disturbed"] for row in table(campaign, "runs")}
-    assert [run for run, command_line in disturbed.items() if command_line] == [record["run_id"]]
+    assert [run for run, reason in disturbed.items() if reason] == [record["run_id"]]
     (compared,) = [row for row in table(campaign, "comparisons") if row["ratio"]]
     assert "neighbours, measured apart" in compared["base_flags"]
     assert campaign.scheduled() == {}

@@ -1,4 +1,4 @@
-"""The same log as other terminals, shells and launchers write it, for the tests of importers.
+"""Rewrite a log as other terminals, shells and launchers would write it, for tests of importers.
 
 A function takes the bytes of a log and gives those of a log that says the same.
 """
@@ -51,19 +51,19 @@ def carriage_returns(content):
 
 
 def colours(content):
-    """The beginning, the middle and the end of each line in another colour, as rich prints."""
+    """Lines with coloured parts, as rich prints them."""
     return _lines(
         content, lambda line: b"\x1b[32m" + line[:3] + b"\x1b[1;31m" + line[3:] + b"\x1b[0m"
     )
 
 
 def progress_bars(content):
-    """A bar is written over, and the line follows on the last writing, as with tqdm."""
+    """Lines that follow overwritten progress bars, as with tqdm."""
     return _lines(content, lambda line: b"\r  0%|          | 0/30\r" + BAR + line)
 
 
 def cleared_progress_bars(content):
-    """As tqdm.write prints."""
+    """Lines as tqdm.write prints them."""
     return _lines(content, lambda line: b"\r" + BAR + b"\r" + b" " * 60 + b"\r" + line)
 
 
@@ -77,7 +77,7 @@ def after(prefix):
 
 
 def of_ranks(*contents, prefixes=(b"0: ", b"1: ")):
-    """The lines of several ranks in turn, each after its prefix."""
+    """The lines of several ranks, interleaved and each with its prefix."""
     split = (content.splitlines(keepends=True) for content in contents)
     rows = itertools.zip_longest(*split, fillvalue=None)
     return b"".join(

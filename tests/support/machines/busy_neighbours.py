@@ -1,4 +1,4 @@
-"""Processes that compute beside the runs of one node, whatever else this machine does."""
+"""Processes that compute beside the runs of one node, also on a busy machine."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ BEFORE_ALL_ELSE = -15  # a niceness
 
 
 def compute_beside(node, busy, done):
-    """Let processes go on while a run of a node is at work, and rest else."""
+    """Let processes run while a run of a node is active, and stop them otherwise."""
     before = set()
     while not done.wait(0.1):
         nodes = set()
@@ -26,7 +26,7 @@ def compute_beside(node, busy, done):
 
 
 def put_before_all_else(pid):
-    """Give a process, all its threads to come, and its session a high priority."""
+    """Give a process, its future threads and its session a high priority."""
     os.setpriority(os.PRIO_PROCESS, pid, BEFORE_ALL_ELSE)
     group = Path(f"/proc/{pid}/autogroup")  # else each session would have an equal share
     if group.exists():

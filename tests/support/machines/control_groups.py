@@ -1,4 +1,4 @@
-"""Control groups of this machine with a quota of CPU time, where it lets tests make some."""
+"""Control groups with a quota of CPU time, if this machine lets tests create them."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ PERIOD_US = 20_000
 
 
 def place():
-    """The folder in which groups with a quota can be made, of version 1 or 2; None without one."""
+    """The cgroup folder (version 1 or 2) in which groups with a quota can be created, or None."""
     for folder, quota in ((GROUPS / "cpu", "cpu.cfs_quota_us"), (GROUPS, "cpu.max")):
         with contextlib.suppress(OSError):
             trial = folder / f"dlbench-trial-{os.getpid()}"
@@ -37,7 +37,7 @@ def with_quota(cores):
 
 
 def set_quota(group, cores):
-    """Give a group the CPU time of so many cores from now on."""
+    """Set the quota of a group to the CPU time of a number of cores."""
     quota_us = round(cores * PERIOD_US)
     if (group / "cpu.max").exists():
         (group / "cpu.max").write_text(f"{quota_us} {PERIOD_US}")

@@ -1,4 +1,4 @@
-"""A server with faults, and downloads that are interrupted, for the tests of downloading."""
+"""A faulty server and interrupted downloads, for the tests of downloading."""
 
 import hashlib
 import http.server
@@ -18,7 +18,7 @@ MD5 = hashlib.md5(CONTENT).hexdigest()
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves CONTENT under any name, with ranges; its attributes are the faults."""
+    """Serves CONTENT under any name, with range requests; its attributes configure faults."""
 
     daemon_threads = True
 
@@ -40,7 +40,7 @@ class Server(http.server.ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/{name}"
 
     def handle_error(self, *_):
-        """A client that went away is what some tests are about."""
+        """Ignore clients that disconnect, which some tests do."""
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -93,12 +93,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def files_beside(path):
-    """What lies beside `path`, the lock aside."""
+    """Names of the files in the folder of `path`, without the lock."""
     return sorted(p.name for p in path.parent.iterdir() if not p.name.endswith(".lock"))
 
 
 def interrupt(urls, path, **known):
-    """Fetch until the first bytes are there, then stop as Ctrl-C does."""
+    """Interrupt a download after its first bytes, like Ctrl-C."""
 
     def stop(line):
         raise KeyboardInterrupt

@@ -1,10 +1,10 @@
-"""Files of /proc and /sys as a kernel would write them, of a node that tests make up."""
+"""Files of /proc and /sys of a fictitious node, in the kernel's format."""
 
 TICKS = 100  # a second
 
 
 class Kernel:
-    """A node of four CPUs, idle so far, of which processes may be added; times in seconds."""
+    """A node with four idle CPUs, to which tests add processes; times in seconds."""
 
     def __init__(self, root, cpus=4):
         self.root = root
@@ -18,7 +18,7 @@ class Kernel:
         (self.root / path).write_text(text)
 
     def write_totals(self):
-        """Write what is counted for the node."""
+        """Write the node's totals."""
         lines = ["cpu 1 2 3 4 5 6 7 8 0 0"]
         for number, (busy, steal) in enumerate(zip(self.busy_s, self.steal_s, strict=True)):
             idle = round((self.elapsed_s - busy - steal) * TICKS)
@@ -30,7 +30,7 @@ class Kernel:
     def process(
         self, pid, parent, own_s=0.0, children_s=0.0, name="a (b) c", environ="", tgid=None
     ):
-        """A process, or what it is by now."""
+        """Add or update a process."""
         place = f"proc/{pid}"
         times = [round(own_s * TICKS), 0, round(children_s * TICKS), 0]
         after = ["S", parent, *[0] * 9, *times, 20, 0, 1, 0, 1000 + pid]

@@ -1,4 +1,4 @@
-"""An nvidia-smi for tests: a program of that name, which keeps the limits of GPUs in a file.
+"""A fake nvidia-smi, which keeps the power limits of GPUs in a file.
 
 It has the options, columns, messages and exit codes of the real one that power_limits.py uses. No
 GPU is here, so the real one was not run.
@@ -45,7 +45,7 @@ else:
 
 
 class NvidiaSmi:
-    """The program in a folder, and two GPUs of 300 W that take from 100 to 400 W.
+    """The program in a folder, with two GPUs of 300 W and limits from 100 to 400 W.
 
     Attributes:
         uuids: of the GPUs.
@@ -72,13 +72,13 @@ class NvidiaSmi:
         return [gpu["power.limit"] for gpu in self._read()["gpus"]]
 
     def change(self, number, **values):
-        """Change what one GPU is like, by the names of its columns."""
+        """Change columns of a GPU."""
         state = self._read()
         state["gpus"][number] |= values
         self._write(state)
 
     def set_limit(self, number, watts):
-        """As somebody else would."""
+        """Set a limit from outside."""
         self.change(number, **{"power.limit": watts, "enforced.power.limit": watts})
 
     def break_down(self):

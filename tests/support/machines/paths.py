@@ -1,4 +1,4 @@
-"""Scripts that put schedulers and container runtimes on a machine for the tests."""
+"""Paths of the repository and of the scripts that install schedulers and container runtimes."""
 
 import contextlib
 import fcntl
@@ -13,7 +13,7 @@ EQUIPMENT = Path(os.environ.get("DLBENCH_TEST_EQUIPMENT", REPOSITORY.parent / "s
 
 @contextlib.contextmanager
 def alone(what):
-    """One process after the other: suites run at once, and a machine has one apt and one Slurm."""
+    """A lock, since suites run in parallel and a machine has one apt and one Slurm."""
     with open(Path(tempfile.gettempdir(), f"dlbench-tests-{what}.lock"), "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 def alive(pid: int) -> bool:
-    """Whether a process is there and has not ended; one that nobody has waited for has."""
+    """Whether a process exists and runs; zombies do not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

@@ -33,7 +33,7 @@ class Slurm:
         self.variables = {"SLURM_CONF": str(folder / "slurm.conf")}
 
     def ask(self, *command):
-        """What one of its programs prints."""
+        """Run one of Slurm's programs. Returns its output."""
         return subprocess.run(
             command,
             env=environment() | self.variables,
@@ -49,13 +49,13 @@ class Slurm:
         return self.ask("squeue", "--noheader", "--format=%i").split()
 
     def place(self, node, cores):
-        """Have the jobs of a node use some cores alone, as its daemon does from now on."""
+        """Bind a node's daemon, and so its later jobs, to some cores."""
         pid = (self.folder / "run" / f"slurmd.{node}.pid").read_text().strip()
         for thread in os.listdir(f"/proc/{pid}/task"):
             os.sched_setaffinity(int(thread), cores)
 
     def down(self):
-        """End all daemons, and take away the links through which commands would look for them."""
+        """Stop all daemons, and remove the links by which commands find them."""
         subprocess.run(["bash", SCRIPTS / "slurm_down.sh", self.folder], check=False)
         for link in Path("/etc/slurm").glob("*.conf"):
             if link.is_symlink() and link.readlink().is_relative_to(self.folder):
@@ -66,7 +66,7 @@ class Slurm:
         self.ask("slurmctld", "-f", self.variables["SLURM_CONF"])
 
     def stop(self, daemon):
-        """End a daemon and wait until it is gone."""
+        """Stop a daemon and wait for its end."""
         pid = (self.folder / "run" / f"{daemon}.pid").read_text().strip()
         subprocess.run(["kill", pid], check=True)
         wait_for(lambda: not Path(f"/proc/{pid}").exists(), 30)
@@ -83,7 +83,7 @@ class Slurm:
 
 
 def wait_for(condition, seconds):
-    """The first true answer of a condition."""
+    """Wait until a condition is true. Returns its value."""
     deadline = time.monotonic() + seconds
     while not (answer := condition()):
         assert time.monotonic() < deadline, f"waited {seconds} s for {condition}"
@@ -115,7 +115,7 @@ def slurm(tmp_path_factory):
 
 
 def resolve_nodes():
-    """The node daemons' names are addresses of this machine."""
+    """Let the names of the node daemons resolve to this machine."""
     hosts = Path("/etc/hosts")
     missing = [n for n in NODES if n not in hosts.read_text().split()]
     if missing:

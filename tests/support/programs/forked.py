@@ -1,4 +1,4 @@
-"""Python programs run to their end, without the seconds that importing their packages takes.
+"""Run Python programs to their end without the seconds for importing their packages.
 
 A process of the same Python imports the packages once (forking.py). Each program is a fork of it:
 a process of its own, with its own arguments, folder, environment, output and exit code, in which
@@ -90,7 +90,7 @@ def start(
 
 
 def _lasting(environment):
-    """An environment less what pytest sets anew for each test."""
+    """An environment without the variable that pytest sets for each test."""
     return {name: value for name, value in environment.items() if name != "PYTEST_CURRENT_TEST"}
 
 
@@ -110,7 +110,7 @@ def _started(python, packages, environment, settings):
 
 
 class _Forking:
-    """A process that forks; it ends with this one, whose end it sees by their socket."""
+    """A process that forks programs; it ends when this process closes their socket."""
 
     def __init__(self, python, packages, environment):
         self._program = None
@@ -130,7 +130,7 @@ class _Forking:
         return self._process.poll() is None
 
     def end(self):
-        """Wait for its end, so that what it used counts as what this process used."""
+        """Wait for its end, so that its resources count as those of this process's children."""
         self._socket.close()
         self._process.wait()
 
@@ -150,7 +150,7 @@ class _Forking:
 
 
 class _Program:
-    """A fork that is a program: what tests ask of a subprocess.Popen."""
+    """A forked program with the methods of subprocess.Popen that tests use."""
 
     def __init__(self, command, pid, answers, outputs):
         self.args, self.pid, self.returncode = command, pid, None
@@ -174,7 +174,7 @@ class _Program:
         return self.returncode
 
     def communicate(self, timeout=None):
-        """(output, errors) once it has ended, and all that it has started."""
+        """(output, errors) after the end of the program and of its children."""
         self.wait(timeout)
         with self._threads:
             return (*(each.result() for each in self._outputs), None)[:2]

@@ -1,4 +1,4 @@
-"""Start programs as forks of this process, which has imported what they need: see forked.py.
+"""Fork programs from this process, which has imported their packages: see forked.py.
 
 python forking.py SOCKET MODULE...: each message on the socket has a program's arguments, folder,
 environment and cores, and whether what it starts by this Python is forked, too, with the ends of
@@ -49,7 +49,7 @@ def main(number, *modules):
 
 
 def become(arguments, folder, environment, cores, deep, ends):
-    """Be a program, whose end is that of this process."""
+    """Run a program in this process and exit with it."""
     for number, end in enumerate(ends, 1):
         os.dup2(end, number)
     for end in ends:
@@ -62,7 +62,7 @@ def become(arguments, folder, environment, cores, deep, ends):
 
 
 def do(arguments, environment):
-    """Do what a program does."""
+    """Run a program."""
     os.environ.clear()
     os.environ.update(environment)
     if arguments[0] == "-m":
@@ -74,7 +74,7 @@ def do(arguments, environment):
 
 
 class Forked(subprocess.Popen):
-    """A process: where a program of this Python is all that is asked for, a fork."""
+    """A subprocess.Popen that forks if the command is a program of this Python."""
 
     def __init__(self, command, *, env=None, preexec_fn=None, **options):
         self._program = None
@@ -95,7 +95,7 @@ class Forked(subprocess.Popen):
 
 
 def end_as(arguments, environment, first=None):
-    """Be a program within what another one was doing; it ends as Python does, and not as that."""
+    """Run a program in a fork of another program, and exit as Python does."""
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)

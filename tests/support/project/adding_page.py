@@ -1,4 +1,4 @@
-"""The files and changes of docs/adding.md, made where the page says."""
+"""Write the files and changes of docs/adding.md to the paths that the page names."""
 
 import io
 import json
@@ -18,19 +18,19 @@ CHANGE = re.compile(r"```diff\n(.*?)```\n", re.DOTALL)
 
 
 def files():
-    """The content of each file that the page has, by its path."""
+    """{path: content} of the files on the page."""
     return dict(BLOCK.findall(PAGE.read_text()))
 
 
 def changes():
-    """The changes of files of ours that the page has, as patches; by the heading they are under."""
+    """{heading: patch} of the page's changes of our files."""
     sections = re.split(r"^## (.+)\n", PAGE.read_text(), flags=re.MULTILINE)[1:]
     found = zip(sections[::2], map(CHANGE.search, sections[1::2]), strict=True)
     return {heading: match[1] for heading, match in found if match}
 
 
 def changed_files(patch):
-    """The files that a change is of."""
+    """The files that a patch changes."""
     return re.findall(r"^\+\+\+ b/(.+)$", patch, re.MULTILINE)
 
 
@@ -48,7 +48,7 @@ def write(folder):
 
 
 def write_sources(folder):
-    """What the page's datasets are made from, as a user puts it under data.manual_dir."""
+    """Write the source files of the page's datasets, as a user stages them in data.manual_dir."""
     folder.mkdir()
     random = np.random.default_rng(3)
     with tarfile.open(folder / "photos.tar", "w", format=tarfile.USTAR_FORMAT) as archive:
@@ -74,7 +74,7 @@ def write_sources(folder):
 
 
 def start(project, *command):
-    """Run Python in a copy of the project; returns what it prints."""
+    """Run Python in a copy of the project. Returns its output."""
     finished = subprocess.run(
         [sys.executable, *map(str, command)],
         cwd=project,
@@ -87,5 +87,5 @@ def start(project, *command):
 
 
 def evaluate(project, code):
-    """What some lines of Python print as JSON with the copy's library."""
+    """Run lines of Python with the copy's library. Returns the JSON that they print."""
     return json.loads(start(project, "-c", f"import sys; sys.path[0] = 'workflow_scripts'\n{code}"))

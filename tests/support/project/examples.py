@@ -1,4 +1,4 @@
-"""The examples in docstrings of the library: which modules have some, and what does not hold."""
+"""Examples in docstrings of the library: find the modules that have some, and run them."""
 
 import ast
 import doctest
@@ -37,7 +37,7 @@ def imported(source):
 
 
 def failures(name):
-    """What the examples of a module print that they do not say, as text; "" if all hold."""
+    """The failures of a module's examples, as text; "" without any."""
     module, printed = importlib.import_module(name), io.StringIO()
     runner = doctest.DocTestRunner(verbose=False)
     for examples in doctest.DocTestFinder(exclude_empty=True).find(module):

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/figures.md that are of made-up numbers, again.
+"""Draw the pictures of docs/figures.md that have synthetic numbers.
 
     uv run python tests/support/project/page_figures.py [NAME ...]
 
@@ -54,7 +54,7 @@ def draw(name, folder):
 
 
 def rows(name):
-    """Runs that show what a figure can show, and no more."""
+    """Runs that show the elements of a figure."""
     chosen = {"overhead": runtimes, "training_time": learning, "accuracy": learning,
               "account": learning,
               "drift": made_tables.sessions, "utilisation_of_peak": batches,
@@ -171,7 +171,7 @@ def memories():
 
 
 def most(row):
-    """The most memory that a row says of a device."""
+    """The largest memory of a device in a row."""
     return row.get("peak_used_bytes_per_device", 0)
 
 

@@ -1,4 +1,4 @@
-"""Headless Chromium for tests, spoken to through its debugging pipe: no driver, no network.
+"""Headless Chromium for tests, controlled through its debugging pipe: no driver, no network.
 
 The protocol is that of https://chromedevtools.github.io/devtools-protocol/: JSON objects, each
 ended by a zero byte, read by the browser from file descriptor 3 and written to 4.
@@ -24,7 +24,7 @@ DEADLINE_S = 60
 
 
 def installed():
-    """The browser of this machine, or None."""
+    """The path of this machine's browser, or None."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
@@ -76,7 +76,7 @@ class _Connection:
         self.events = []
 
     def send(self, method, session=None, **params):
-        """Send a command and return its result; events that come before it are kept."""
+        """Send a command and return its result; earlier events are kept."""
         number = next(self._ids)
         message = {"id": number, "method": method, "params": params}
         message |= {"sessionId": session} if session else {}
@@ -86,7 +86,7 @@ class _Connection:
         return self.wait(lambda m: m.get("id") == number, method)
 
     def wait(self, wanted, what, deadline_s=DEADLINE_S):
-        """The first message that is wanted, of the events that came and those that come."""
+        """Wait for the first matching message among earlier and later events."""
         end = time.monotonic() + deadline_s
         while True:
             message = self._next(end, what)
@@ -107,7 +107,7 @@ class _Connection:
 
 
 class Page:
-    """A page that was loaded, with what it said on the console and asked for.
+    """A loaded page, with its console messages and requests.
 
     `load_s` is from the start of the navigation to the end of the load event.
     """
@@ -167,13 +167,13 @@ class Page:
 
     @property
     def complaints(self):
-        """What was said on the console, and exceptions that nobody caught."""
+        """Messages on the console, and uncaught exceptions."""
         kinds = ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded")
         return [e["params"] for e in self._own() if e["method"] in kinds]
 
     @property
     def requests(self):
-        """Addresses that were asked for, those in the page itself (data:) left out."""
+        """Requested addresses, without data: URLs."""
         sent = [e for e in self._own() if e["method"] == "Network.requestWillBeSent"]
         urls = [event["params"]["request"]["url"] for event in sent]
         return [url for url in urls if not url.startswith("data:")]

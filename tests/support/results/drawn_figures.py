@@ -1,4 +1,4 @@
-"""What a drawn figure shows: its numbers, its words and its crosses."""
+"""Read the numbers, texts and crosses of a drawn figure."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from dlbench.drawing import styles
 
 
 def saved_figures(monkeypatch):
-    """A list of the figures that are saved from now on, which are laid out and not written."""
+    """Collect the figures that are saved from now on, laid out but not written, in a list."""
     figures = []
 
     def save(figure, stem):

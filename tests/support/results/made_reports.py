@@ -1,4 +1,4 @@
-"""Reports of made tables, and what stands in them."""
+"""Reports of synthetic tables, and their content."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,7 @@ from support.results import made_tables
 
 
 def made(folder, rows, figures=(), coverage=None):
-    """The report of some runs, and the folder of its tables."""
+    """Write the report of runs. Returns it with the folder of its tables."""
     shown = made_tables.write(folder, rows, steps_each=0)
     if coverage is not None:
         parquet_files.write(folder / "coverage.parquet", coverage, table_columns.COVERAGE)

@@ -123,7 +123,7 @@ def with_energy(rows, watts=250.0):
 
 
 def failing(rows, chosen, status="oom"):
-    """Runs that are chosen have failed instead."""
+    """The rows with chosen runs failed."""
     summary = [name for name in table_columns.RUNS.names if name.startswith("step_time")]
     return [
         {
@@ -140,7 +140,7 @@ def failing(rows, chosen, status="oom"):
 
 
 def usual():
-    """Something for every figure, with a few failures."""
+    """A study for every figure, with a few failures."""
     scaling = study(devices=[1, 2, 4, 8, 16], strategy=["mirrored", "horovod"])
     real = study(devices=[1, 4], dataset="imagenet", model=["resnet50", "alexnet"])
     partner = study(devices=[1, 4], model="alexnet")

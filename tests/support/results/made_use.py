@@ -1,4 +1,4 @@
-"""What made runs use of their devices: products and memory."""
+"""Use of devices by synthetic runs: matrix products and memory."""
 
 import numpy as np
 

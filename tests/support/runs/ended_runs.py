@@ -1,4 +1,4 @@
-"""Runs that ended well, as the trainer's logs and our records have them, written in no time."""
+"""Logs and records of successful runs, written without training."""
 
 from dlbench.log import event_log
 from dlbench.log.event_log import EventLog
@@ -13,7 +13,7 @@ TWO = Run(**SHORT, strategy="horovod", launcher="horovodrun", devices_per_node=2
 
 
 def log_of(run, dates=None, launch=None, **end):
-    """The log of rank 0, those of the others beside it.
+    """Write the logs of all ranks. Returns the path of rank 0's.
 
     Args:
         dates: three, of the launch, of the start of training and of its end; now if not given.
@@ -42,7 +42,7 @@ def log_of(run, dates=None, launch=None, **end):
 
 
 def finish(run, **how):
-    """The folder of a run with its logs, as `log_of` writes them, and its record."""
+    """Write the logs and the record of a run. Returns its folder."""
     log = log_of(run, **how)
     parse_run.parse(run, log, log.with_name("run.json"))
     return log.parent

@@ -45,14 +45,14 @@ def only(**how):
 
 
 def mended(**how):
-    """Repair; the folder is healthy then."""
+    """Repair the folder and check that it is healthy."""
     tried = doctor.repair(doctor.examine(**how))
     assert tried and not any(problem for _, problem in tried)
     assert [f.line() for f in doctor.examine(**how)] == []
 
 
 def old(path):
-    """Nobody has written it for an hour."""
+    """Set the modification time of a file to an hour ago."""
     then = time.time() - 3600
     os.utime(path, (then, then))
 

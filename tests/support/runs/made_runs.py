@@ -1,4 +1,4 @@
-"""Runs for the tests whose logs, records or numbers were written here instead of by a trainer."""
+"""Runs whose logs, records or numbers are written by tests, not by a trainer."""
 
 import os
 import time
@@ -124,7 +124,7 @@ def resume(run, kept, seconds, at, job=None):
 
 
 def quiet(run, seconds):
-    """Nothing was written to a run's log for so long."""
+    """Set the modification time of a run's log to so long ago."""
     then = time.time() - seconds
     os.utime(run_record.folder(run.id) / "train.jsonl", (then, then))
 

@@ -1,4 +1,4 @@
-"""Logs of runs as tests need them, and their records."""
+"""Logs of runs for tests, and their records."""
 
 import dataclasses
 import json
@@ -53,7 +53,7 @@ def write(
 
 
 def parsed(folder, run=RUN):
-    """The record by the logs there are, which say that they are of that run."""
+    """Parse the logs of a run. Returns its record."""
     for path in event_log.rank_paths(folder / "train.jsonl"):
         text = path.read_text().replace('"spec": {}', f'"spec": {json.dumps(run.values())}')
         path.write_text(text)

@@ -1,4 +1,4 @@
-"""What searches for largest batches found, written without a search."""
+"""Results of searches for the largest batch, written without a search."""
 
 from dlbench.common import files
 from dlbench.study import batch_searches

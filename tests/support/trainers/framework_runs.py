@@ -1,4 +1,4 @@
-"""Frameworks beside TensorFlow as their tests need them, and what is asked of their runs' logs."""
+"""Frameworks other than TensorFlow for their tests, and values from their runs' logs."""
 
 import subprocess
 import time
@@ -14,7 +14,7 @@ ON_DIGITS = {"dataset": "digits", "evaluate": "no", "optimizer": "momentum", "ba
 
 
 class Framework(NamedTuple):
-    """A framework and what it calls its things.
+    """A framework with its names for things.
 
     Attributes:
         fields: of each of its runs.
@@ -41,7 +41,7 @@ class Framework(NamedTuple):
         return list(event_log.read(log))
 
     def refused(self, log, python, flags=(), **fields):
-        """What is said of a run that cannot be."""
+        """The message of a run that is refused."""
         finished = train(log, None, flags, python, **{"steps": 1, **self.fields, **fields})
         assert finished.returncode == 1, finished.stderr
         assert "Traceback" not in finished.stderr
@@ -78,13 +78,13 @@ def small_model(framework, folder):
 
 
 def command_of(run, words, python):
-    """The command of a run's launcher that starts the trainer by these words."""
+    """The command of a run's launcher that starts the trainer with the given command line."""
     launcher = plugins.load("launchers", run.launcher)
     return launcher.command(run, list(map(str, words)), python.parents[1])
 
 
 def stopped(command, run, log, step, number):
-    """(exit code, what it says) of a run that gets a signal after a step."""
+    """(exit code, output) of a run that gets a signal after a step."""
     if run.launcher in FORKED:
         process = forked.start(**how_forked(command, run), together=True)
     else:
@@ -120,6 +120,6 @@ def mean_losses(log):
 
 
 def digests(log):
-    """Those of the weights at the end, of all devices of all ranks."""
+    """Digests of the final weights, of all devices of all ranks."""
     ends = [events(path, "run_end")[0] for path in event_log.rank_paths(log)]
     return [digest for end in ends for digest in end["weights_sha256"]]

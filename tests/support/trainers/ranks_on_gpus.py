@@ -63,7 +63,7 @@ def on_cpu(strategy, device, threads_per_device):
 
 
 class Loader(torch.utils.data.DataLoader):
-    """PyTorch's, which says how many workers it starts."""
+    """PyTorch's loader, which prints how many workers it starts."""
 
     def __init__(self, *arguments, **how):
         print(f"workers: {how['num_workers']}", file=sys.stderr, flush=True)

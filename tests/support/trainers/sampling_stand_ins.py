@@ -1,4 +1,4 @@
-"""What sampling talks to, for its tests: a log, a clock, and NVML for GPUs that are not here.
+"""Fakes for the tests of sampling: a log, a clock, and NVML with GPUs.
 
 `NVML` has the functions in use, with the names, arguments, units and errors of nvidia-ml-py 13.
 """

@@ -1,4 +1,4 @@
-"""A small network with all that has a state: moving statistics, and random numbers of dropout."""
+"""A small network with all kinds of state: moving statistics, and random numbers of dropout."""
 
 import keras
 from keras import layers

@@ -50,14 +50,14 @@ def train(log, data=None, flags=(), python=sys.executable, anew=False, **fields)
 
 
 def ended(command, run, anew=False):
-    """The finished process of a run's command."""
+    """Run a run's command. Returns the finished process."""
     if anew or run.launcher not in FORKED:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     return forked.run(**how_forked(command, run), timeout=300)
 
 
 def how_forked(command, run):
-    """What `forked` is told of a run's command, whose launcher is one of FORKED."""
+    """Arguments of `forked.run` for a run's command whose launcher is one of FORKED."""
     # A run takes the first cores that it may use, as do those that other suites train meanwhile.
     every = sorted(os.sched_getaffinity(0))
     alone = run.devices * run.copies_per_node == 1

@@ -1,4 +1,4 @@
-"""Models of Keras of which only the form is wanted: their weights would take gigabytes, minutes."""
+"""Keras models without weights, for their shapes only: weights would take gigabytes and minutes."""
 
 import contextlib
 
@@ -7,7 +7,7 @@ import keras
 
 @contextlib.contextmanager
 def unmade_weights():
-    """Within, models are built whose weights are not made."""
+    """A `with` block in which models are built without weights."""
     with keras.StatelessScope(initialize_variables=False):
         yield
     # Else Keras makes them all as soon as it follows symbols through a layer of another model.

@@ -33,6 +33,6 @@ def watched(folder, python, **changes):
 
 
 def ends(log):
-    """The ends in a log, whatever else a child wrote or did not write."""
+    """The run_end events in a log, which may have other lines or none."""
     events = map(event_fields.parse_event, log.read_bytes().splitlines())
     return [event for event in events if event["event"] == "run_end"]

@@ -179,8 +179,8 @@ def test_runs_of_a_block_that_says_where_installed_wait_for_their_environment_or
     (Path("envs") / "jax").mkdir()
     Path("envs/jax/uv.lock").touch()
     blocks = [
-        STUDY["matrix"][0] | {"name": str(steps), "framework": "jax", "steps": steps, **message}
-        for steps, message in (
+        STUDY["matrix"][0] | {"name": str(steps), "framework": "jax", "steps": steps, **extra}
+        for steps, extra in (
             (5, {}),
             (6, {"where_installed": False}),
             (7, {"where_installed": True}),

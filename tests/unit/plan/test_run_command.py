@@ -52,8 +52,8 @@ def test_a_site_says_how_processes_are_bound_and_whether_they_share_gpus(tmp_pat
     (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
     monkeypatch.chdir(tmp_path)
     usual, other = (
-        planning.make_plan(STUDY | {"site": STUDY["site"] | message})
-        for message in ({}, {"binding": "cores", "share_gpus": True})
+        planning.make_plan(STUDY | {"site": STUDY["site"] | settings})
+        for settings in ({}, {"binding": "cores", "share_gpus": True})
     )
     assert usual.runs.keys() == other.runs.keys()  # it changes no run
     for run_id in usual.runs:

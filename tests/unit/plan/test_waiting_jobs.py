@@ -45,16 +45,16 @@ def here(tmp_path, monkeypatch):
 
 def test_a_reason_that_does_not_pass_by_itself_is_told_once(here, program):
     queue(program, ("5", "a", LIMIT), ("6", "b", LIMIT), ("7", "c", "Priority"))
-    fields = set()
-    (line,) = waiting_jobs.new_reasons("slurm", here, fields)
+    reported = set()
+    (line,) = waiting_jobs.new_reasons("slurm", here, reported)
     assert line == (
         f"Slurm does not start job 5 of a and 1 other job: {LIMIT}; "
         "status.py shows what each run waits for"
     )
     queue(program, ("5", "a", LIMIT), ("7", "c", HELD))
-    (line,) = waiting_jobs.new_reasons("slurm", here, fields)
+    (line,) = waiting_jobs.new_reasons("slurm", here, reported)
     assert line.startswith(f"Slurm does not start job 7 of c: {HELD}; ")
-    assert waiting_jobs.new_reasons("slurm", here, fields) == []
+    assert waiting_jobs.new_reasons("slurm", here, reported) == []
 
 
 def test_where_slurm_does_not_answer_nothing_is_told(here, program):

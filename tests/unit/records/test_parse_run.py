@@ -209,8 +209,8 @@ def test_energy_and_cpu_time_are_those_of_all_ranks_or_unknown(tmp_path):
 def test_the_energy_of_a_node_is_what_its_meter_said_with_what_was_wrong_with_it(tmp_path):
     write(tmp_path, [0.5] * 3, host_energy_j=4.0, host_energy_samples=61)
     log = EventLog(tmp_path / "train.jsonl")
-    output = {"node_energy_j": 9.0, "node_energy_samples": 80, "node_energy_sampled_share": 0.9}
-    log.write("power_meter", scope="node", command=["watts"], trouble="it ended", **output)
+    energy = {"node_energy_j": 9.0, "node_energy_samples": 80, "node_energy_sampled_share": 0.9}
+    log.write("power_meter", scope="node", command=["watts"], trouble="it ended", **energy)
     log.close()
     summary = parsed(tmp_path)["summary"]
     assert (summary["host_energy_j"], summary["node_energy_j"]) == (4.0, 9.0)

@@ -120,12 +120,12 @@ def test_the_files_that_changed_since_a_run_was_trained_are_named(place, monkeyp
         own_code, "_digest", lambda path: "0" * 64 if path in changed else digest_of(path)
     )
     staleness._code_digest.cache_clear()
-    output = "code changed since it was trained: "
-    assert judgement.state(RUN) == (State.STALE, f"{output}{model}")
+    prefix = "code changed since it was trained: "
+    assert judgement.state(RUN) == (State.STALE, f"{prefix}{model}")
     changed.update(files[:4])
     staleness._code_digest.cache_clear()
     first = ", ".join(sorted(changed)[:3])
-    assert judgement.state(RUN) == (State.STALE, f"{output}{first} and {len(changed) - 3} more")
+    assert judgement.state(RUN) == (State.STALE, f"{prefix}{first} and {len(changed) - 3} more")
     (listed,) = own_code.SAVED_DIGESTS.iterdir()
     listed.unlink()
     assert judgement.state(RUN) == (State.STALE, "code changed since it was trained")

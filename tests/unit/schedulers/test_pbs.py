@@ -69,10 +69,10 @@ def job(job_id="7.pbs", state="F", **fields):
 def qstat(servers="", queues="", jobs=""):
     """The program, which says one thing or another by its options."""
     cases = {"*-B*": servers, "*-Q*": queues, "*": jobs}
-    arguments = "".join(
+    cases_text = "".join(
         f"{pattern}) cat <<'END'\n{text}\nEND\n;;\n" for pattern, text in cases.items()
     )
-    return f'#!/bin/sh\ncase "$*" in\n{arguments}esac\n'
+    return f'#!/bin/sh\ncase "$*" in\n{cases_text}esac\n'
 
 
 def test_queues_are_read_with_the_nodes_that_serve_them(program):

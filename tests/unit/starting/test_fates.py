@@ -155,13 +155,13 @@ def test_a_preemption_uses_up_no_attempt_and_the_last_cause_is_shown_with_the_ot
     attempts(run, "17", "18", "19")
     found = earlier(run)
     assert found.interrupted == 2
-    output = (
+    description = (
         "attempt 1: Slurm ended job 17: PREEMPTED; attempt 2: Slurm ended job 18: CANCELLED by 0; "
         "attempt 3: Slurm ended job 19: OUT_OF_MEMORY"
     )
-    message = f"its job 19 was ended: OUT_OF_MEMORY ({output})"
+    message = f"its job 19 was ended: OUT_OF_MEMORY ({description})"
     assert found.verdict() == ("oom", message, False)
-    assert ("pending", output, 1) in reasons(study)
+    assert ("pending", description, 1) in reasons(study)
 
 
 def test_attempts_of_earlier_starts_count_no_longer(study, slurm):

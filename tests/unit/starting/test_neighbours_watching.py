@@ -143,11 +143,11 @@ def test_a_disk_hog_is_one_beside_a_run_that_reads_from_disks_only(tmp_path, dis
     ):
         pytest.skip("temporary files are on no disk that is counted")
     # How busy the disk is, is another machine's; how much others moved, is real.
-    arguments = disturbances.describe_disturbance(
+    description = disturbances.describe_disturbance(
         reported | {"io_pressure_percent": 40, "others_cpu_cores": None}
     )
     assert reported["others_disk_bytes_per_s"] > reported["own_disk_bytes_per_s"]
-    assert ("to or from disks" in arguments) == (run is READS_DISK), reported
+    assert ("to or from disks" in description) == (run is READS_DISK), reported
 
 
 def test_a_run_whose_last_attempt_is_disturbed_is_unstable_with_the_words(tmp_path):
