@@ -1,8 +1,8 @@
-"""Attempts of a run: one at a time; the logs of those that ended without a result are kept.
+"""Attempts of a run: one at a time; the logs of attempts without a result are kept.
 
-A job may be killed together with its supervisor, and Snakemake removes the outputs of a failed
-job. So a running attempt's log has a second name, a hard link. The next attempt moves such a log
-aside, to train.attempt1.jsonl and so on, beside those of attempts that were stopped.
+A job may be killed together with its supervisor, and Snakemake removes the outputs of a failed job.
+So the log of a running attempt has a second name, a hard link. The next attempt renames such a log
+to train.attempt1.jsonl and so on, as those of attempts that were stopped.
 """
 
 import contextlib
@@ -22,23 +22,23 @@ KEPT_ASIDE = re.compile(r"train\.(?:attempt(\d+)|open)\.jsonl")  # of rank 0
 
 
 def link_open_log(log: Path) -> None:
-    """Give the log of a running attempt its second name, if the file system has hard links."""
+    """Create the second name of a running attempt's log, if the file system has hard links."""
     with contextlib.suppress(OSError):
         os.link(log, log.with_name(OPEN))
 
 
 def unlink_open_log(log: Path) -> None:
-    """Remove the second name of the log of an attempt that has ended."""
+    """Remove the second name of a finished attempt's log."""
     log.with_name(OPEN).unlink(missing_ok=True)
 
 
 def is_open(log: Path) -> bool:
-    """Whether an attempt has begun a log and has not ended it."""
+    """Whether an attempt has started a log and not finished it."""
     return log.with_name(OPEN).exists()
 
 
 def rescue(log: Path) -> None:
-    """Move aside the log of an attempt that was killed together with its supervisor."""
+    """Rename the log of an attempt that was killed together with its supervisor."""
     second_name = log.with_name(OPEN)
     unfinished = second_name.exists()
     if unfinished and not log.exists():
@@ -49,14 +49,14 @@ def rescue(log: Path) -> None:
 
 
 def put_measured_aside(log: Path) -> None:
-    """Move aside the log of an attempt that has ended and measured something."""
+    """Rename the log of a finished attempt that has measured something."""
     end = event_log.final_run_end(log)
     if end and end["status"] != "skipped":
         event_log.keep_aside(log)
 
 
 def kept_logs(folder: Path) -> list[tuple[int, Path]]:
-    """(number, path) of the logs that were kept aside in a run's folder, the latest last."""
+    """(number, path) of the logs of earlier attempts in a run's folder, the latest last."""
     with contextlib.suppress(OSError):
         matches = (KEPT_ASIDE.fullmatch(path.name) for path in folder.iterdir())
         numbers = {match[0]: match[1] and int(match[1]) for match in matches if match}
@@ -67,11 +67,11 @@ def kept_logs(folder: Path) -> list[tuple[int, Path]]:
 
 @contextlib.contextmanager
 def lock(log: Path) -> Iterator[None]:
-    """Lock a run for this process: two workflows in one folder must not write one log.
+    """Lock a run for this process, so that two workflows in one folder do not write one log.
 
     Raises:
-        Error: another process holds the lock, on this node or, if the file system has such
-            locks, on another one.
+        Error: another process holds the lock, on this node or, if the file system supports it,
+            on another one.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     folder = os.open(log.parent, os.O_RDONLY)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-LEAST_SAMPLES = 60  # a minute at one a second: under it start-up and idle time weigh much
+LEAST_SAMPLES = 60  # a minute at one a second; start-up and idle time distort shorter ones
 SUBJECTS = {"": "GPUs", "host_": "processors", "node_": "node"}
 Fields = Mapping[str, Any]
 
@@ -19,29 +19,29 @@ Fields = Mapping[str, Any]
 def summary(ends: Sequence[Fields], meter: Fields) -> dict[str, Any]:
     """The energies of a run for the summary of its record, in joules, with `energy_remark`.
 
-    Of several processes: the sum, the fewest samples, the least share, the longest resolution;
-    none where one of them does not tell.
+    Over several processes: the sum, the fewest samples, the smallest share, the longest resolution;
+    None if it is unknown for one of them.
 
     Args:
-        ends: the run_end of each process; {} where it wrote none.
-        meter: what the meter of the node said; {} where there is none.
+        ends: the run_end of each process; {} if it wrote none.
+        meter: the event `power_meter`; {} if there is none.
     """
     on_nodes = [end for end in ends if "host_energy_j" in end or "host_energy_unknown" in end]
     parts = {"": ends, "host_": on_nodes, "node_": [meter] if meter else []}
-    found: dict[str, Any] = {}
+    energies: dict[str, Any] = {}
     for prefix, readings in parts.items():
-        found |= _combined(f"{prefix}energy", readings)
-    remarks = [remark(found)]
-    if found["node_energy_j"] is not None and meter.get("trouble"):
+        energies |= _combined(f"{prefix}energy", readings)
+    remarks = [remark(energies)]
+    if energies["node_energy_j"] is not None and meter.get("trouble"):
         remarks.append(f"meter: {meter['trouble']}")
-    return found | {"energy_remark": "; ".join(filter(None, remarks)) or None}
+    return energies | {"energy_remark": "; ".join(filter(None, remarks)) or None}
 
 
 def power_limits(event: Fields) -> dict[str, Any]:
-    """The power limits of GPUs that a run set, for the summary of its record; {} where it set none.
+    """The power limits of GPUs that a run set, for the summary of its record; {} if it set none.
 
     Args:
-        event: `power_limit`; {} where there is none.
+        event: `power_limit`; {} if there is none.
     """
     if not event:
         return {}
@@ -52,25 +52,25 @@ def power_limits(event: Fields) -> dict[str, Any]:
 
 
 def remark(values: Fields) -> str | None:
-    """What to know of the energies of a run, in words; None if nothing.
+    """A remark about the quality of a run's energies; None if all are good.
 
     >>> remark({"energy_j": 9.0, "energy_samples": 12, "energy_sampled_share": 0.5})
     'GPUs: 12 readings, fewer than 60, for 50.0 % of the time'
     """
     remarks = []
-    for prefix, what in SUBJECTS.items():
+    for prefix, subject in SUBJECTS.items():
         name = f"{prefix}energy"
         if values.get(f"{name}_j") is None:
             continue
         samples, share = values.get(f"{name}_samples"), values.get(f"{name}_sampled_share")
-        words = []
+        flaws = []
         if samples is not None and samples < LEAST_SAMPLES:
-            words.append(f"{samples} readings, fewer than {LEAST_SAMPLES}")
+            flaws.append(f"{samples} readings, fewer than {LEAST_SAMPLES}")
         if share is not None and share < 1:
-            words.append(
-                f"{'' if words else 'readings '}for {math.floor(1000 * share) / 10} % of the time"
+            flaws.append(
+                f"{'' if flaws else 'readings '}for {math.floor(1000 * share) / 10} % of the time"
             )
-        remarks += [f"{what}: {', '.join(words)}"] if words else []
+        remarks += [f"{subject}: {', '.join(flaws)}"] if flaws else []
     return "; ".join(remarks) or None
 
 

@@ -1,7 +1,7 @@
-"""The fields of each event of a training log, and the checks that every log passes when it is read.
+"""The fields of each event of a training log, and the checks of a log that is read.
 
-- `parse_event` checks one line, `Sequence` the order of lines. Readers of checked events need no
-  further checks: a missing or wrong field, a missing or doubled step is a LogError.
+- `parse_event` checks one line, `Sequence` the order of lines. So code that uses events needs no
+  further checks: a missing or wrong field, a missing or repeated step is a LogError.
 - Fields that are not listed may have any value, except in events that become rows of tables
   (ROWS), which have no other fields. Events that are not listed may have any fields.
 - Programs of others (dlbench/study/other_trainers.py) log neither all fields of our trainer nor
@@ -18,11 +18,11 @@ from dlbench import Error
 NOT_FINITE = ("nan", "inf", "-inf")  # JSON has no such numbers
 UTC_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 STATUSES = ("ok", "oom", "timeout", "failed", "unstable", "skipped")
-SUCCEEDED = ("ok", "unstable")  # those with measured steps
+SUCCEEDED = ("ok", "unstable")  # the statuses of runs whose measured steps are complete
 STAGES = ("imports", "other", "data")  # of a trainer, before its run_start
 MOST = 10.0**30  # of a number, so that sums of squares are finite
-MOST_WHOLE, MOST_COUNT, MOST_INDEX = 2**53, 2**62, 2**31 - 1  # the tables' types hold them
-MOST_DEPTH = 20  # to which facts may be nested
+MOST_WHOLE, MOST_COUNT, MOST_INDEX = 2**53, 2**62, 2**31 - 1  # limits of the tables' types
+MOST_DEPTH = 20  # of nested facts
 DLBENCH_TRAINER = "dlbench"
 Event = dict[str, Any]  # as parsed from one line
 
@@ -32,7 +32,7 @@ class LogError(Error):
 
 
 class Kind(NamedTuple):
-    """The kind of a field: its name for messages, and whether a value is of this kind."""
+    """The kind of a field: its label in messages, and a function that accepts valid values."""
 
     label: str
     accepts: Callable[[Any], bool]
@@ -53,7 +53,7 @@ def _is_date(value):
 
 
 def _is_plain(value, depth=0):
-    """Whether facts are nested at most MOST_DEPTH deep."""
+    """Whether facts are nested to at most MOST_DEPTH levels."""
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, list):
@@ -72,12 +72,12 @@ def _entries(fields):
     """A list of mappings with these fields and no others."""
     checks = _compiled(fields)
 
-    def hold(value):
+    def accepts(value):
         if type(value) is not list:
             return False
         return all(type(entry) is dict and not _wrong(entry, checks, ()) for entry in value)
 
-    return Kind(f"a list of entries with {', '.join(fields)}", hold)
+    return Kind(f"a list of entries with {', '.join(fields)}", accepts)
 
 
 def _compiled(fields):
@@ -113,7 +113,7 @@ GPU_SAMPLE = {
     "other_gpu_processes?": COUNT, "energy_j?": NUMBER,
 }  # fmt: skip
 
-# Of each energy: see dlbench/machine/energy.py.
+# The fields of each energy: see dlbench/machine/energy.py.
 ENERGY = {
     "energy_j?": NUMBER, "energy_source?": TEXT, "energy_samples?": COUNT,
     "energy_sampled_share?": NUMBER, "energy_resolution_s?": SECONDS, "energy_unknown?": TEXT,
@@ -233,7 +233,7 @@ REQUIRED_OF_DLBENCH = {
     "eval": ("epoch", "step", "t_s", "split", "loss"),
     "sample": ("t_s",),
 }
-# Fields within facts that are read.
+# Those fields of facts that are read.
 PARTS = {
     "machine": {
         "present": {"host": TEXT, "cpus": INDICES, "gpus": PLAIN},
@@ -297,7 +297,7 @@ def _make_floats(event):
 
 
 def _wrong(event, checks, others=None):
-    """The first field that is missing or wrong in a mapping, in words; "" if all are right.
+    """A message about the first missing or wrong field of a mapping; "" if all are right.
 
     Args:
         others: further fields that it may have; None: any.
@@ -319,7 +319,7 @@ def _wrong(event, checks, others=None):
 
 
 class Sequence:
-    """Checks the order of a log's events; of our own trainer's also that no step is missing."""
+    """Checks the order of a log's events; in logs of our trainer also that no step is missing."""
 
     def __init__(self) -> None:
         self._start: Event | None = None

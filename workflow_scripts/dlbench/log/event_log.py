@@ -1,15 +1,14 @@
-"""The training log: JSON lines, one event a line, appended with one write each.
+"""The training log: JSON lines, one event a line, each appended with one write.
 
-So a killed run leaves a readable log. Each rank writes a file of its own,
-`train.jsonl` for rank 0 and beside it `train.rank1.jsonl` and so on; so does
-each copy of a run, by its number.
+So a killed run leaves a readable log. Each rank writes its own file, `train.jsonl` for rank 0 and
+beside it `train.rank1.jsonl` and so on; so does each copy of a run, by its number.
 
 Events and their fields (times in seconds on a monotonic clock since run_start,
 dates in UTC):
     launch      by start_run.py: command, made_from, container, network, limits, git_commit, session
-    begin       t_utc: the trainer starts; containment: the marker of the image it is in
-    stage       t_utc, name: the end of what it does before run_start: imports, data (opened),
-                other (what page_cache tells)
+    begin       t_utc: when the trainer started; containment: the marker of its image
+    stage       t_utc, name: the end of a stage before run_start: imports, data (opened), other
+                (what page_cache tells)
     page_cache  asked: cold or warm; files, bytes, kept_before, kept: of the dataset, and the share
                 of it in memory; spent_s (dlbench/trainer/reading/page_cache.py)
     run_start   spec, versions, devices, host; forward_flops_per_item, forward_values_per_item,
@@ -19,15 +18,15 @@ dates in UTC):
     compile     t_s, trace_s: tracing the graph of the step; the first step compiles it
     ready, met  t_s, waited_s: one of several copies, which start together
         (dlbench/trainer/copies.py)
-    windows     step, steps_per_sync: how many steps from here on are one window, if several; where
-                that was measured, too: single_step_s, window_step_s, probe_steps
+    windows     step, steps_per_sync: number of steps of a window from here on, if several; if it
+                was measured, also single_step_s, window_step_s, probe_steps
                 (dlbench/trainer/schedule.py)
-    step        step, t_s, step_time_s, loss, learning_rate, warm_up, epoch; of a window of several
-                steps: the last of them and the mean time, window_steps, losses of all;
-                learning_rates of all where they differ
+    step        step, t_s, step_time_s, loss, learning_rate, warm_up, epoch; for a window of several
+                steps: of the last one, with the mean time, window_steps, losses of all;
+                learning_rates of all if they differ
     eval        epoch, step, t_s, split, loss, scores of the task, examples
     sampling    interval_s, gpus: which GPUs are sampled, and why others are not
-    sample      use of the process, the node and the GPUs (dlbench/trainer/sampling.py)
+    sample      use by the process, the node and the GPUs (dlbench/trainer/sampling.py)
     checkpoint  step, t_s
     resume      step, t_s, t_utc, host, devices: the run continues from a checkpoint
     run_end     status, message, weights_sha256, cpu_time_s, peak_memory_bytes; energy_j,
@@ -37,22 +36,23 @@ dates in UTC):
                 (dlbench/trainer/device_memory.py);
                 t_s: the end of the work, before the trainer shuts down;
                 hung, time_limit_s of a timeout, if the supervisor wrote it;
-                before_first_step: it failed for a reason that may pass, and measured nothing
-    profile     operations: what a few further steps did, from their trace, which lies beside
-                the log as TRACE; steps, spent_s, bytes, sha256; unknown: why there is none
+                before_first_step: it failed for a transient reason and measured nothing
+    profile     operations: of a few more steps, from their trace, which is beside the log as
+                TRACE; steps, spent_s, bytes, sha256; unknown: why there is none
                 (dlbench/trainer/profiling.py)
-    calibration tflops, gb_per_s: what the device attains, measured after the run; kept: before,
-                after another one; unknown: why not (dlbench/trainer/calibration.py)
+    calibration tflops, gb_per_s: attainable rates of the device, measured after the run; kept:
+                whether after an earlier run; unknown: why there are none
+                (dlbench/trainer/calibration.py)
     neighbours  by start_run.py, last: use by others meanwhile (dlbench/starting/neighbours.py);
                 t_utc: when the trainer had ended
     power_meter by start_run.py: node_energy_j and its quality, scope, command without secrets,
                 power_least_w, power_mean_w, power_most_w, trouble: what went wrong with the meter
-    power_limit by start_run.py: asked_w; gpus: of each what was found, what it enforced and still
-                did at the end, whether the limit is restored (dlbench/starting/power_limits.py)
+    power_limit by start_run.py: asked_w; gpus: for each the limit before, the one enforced and
+                still enforced at the end, whether the first is restored
+                (dlbench/starting/power_limits.py)
 Resuming removes the events after the checkpoint from the log.
 
-All readers of logs get events from here; dlbench/log/event_fields.py has
-checked their fields.
+All readers of logs use `read`; dlbench/log/event_fields.py checks the fields.
 """
 
 import itertools
@@ -96,7 +96,7 @@ def rank_paths(path: str | PathLike[str]) -> list[Path]:
 
 
 def rank_of(path: str | PathLike[str]) -> int:
-    """The rank whose log this is, by its name: the inverse of `rank_path`."""
+    """The rank of a log, by its name: the inverse of `rank_path`."""
     match = _RANK.search(Path(path).name)
     return int(match[1]) if match else 0
 
@@ -104,7 +104,7 @@ def rank_of(path: str | PathLike[str]) -> int:
 def keep_aside(path: str | PathLike[str]) -> Path:
     """Rename the logs of all ranks to `train.attempt1.jsonl` and so on, with the next number.
 
-    So is the trace, where there is one.
+    A trace is renamed, too.
 
     Returns:
         The new path of the log of rank 0.
@@ -139,7 +139,7 @@ def seconds_between(start: str, end: str) -> float:
 
 
 def shifted(date: str, by_s: float) -> str:
-    """The date so many seconds after another one, as `utc_now` writes it.
+    """A date shifted by some seconds, as `utc_now` writes it.
 
     >>> shifted("2026-11-21T01:02:03.000004Z", -0.5)
     '2026-11-21T01:02:02.500004Z'
@@ -162,17 +162,17 @@ class EventLog:
         self.write("run_start", log_version=LOG_VERSION, t_utc=utc_now(), **values)
 
     def resume(self, earlier: bytes, t_s: float, **values: Any) -> None:
-        """Continue the log of an earlier part of the run.
+        """Continue the log of a resumed run.
 
         Args:
-            earlier: its bytes up to the checkpoint. The present content of this log (how the
-                run was started this time) follows them.
+            earlier: the bytes of the log up to the checkpoint. The present content of this log (how
+                the run was started this time) follows them.
             t_s: the time of the checkpoint on the clock of that log.
         """
         present = self.content()
         if b'"event": "run_start"' in present:
-            present = b""  # it is the same log, with steps after the checkpoint
-        # In place, for other processes may have the file open.
+            present = b""  # the same log, with steps after the checkpoint
+        # In place, because other processes may have the file open.
         os.ftruncate(self._file, 0)
         self._append(earlier + present)
         self._start = time.perf_counter() - t_s
@@ -202,12 +202,12 @@ class EventLog:
         epoch: int,
         window: str = "",
     ) -> None:
-        """Append a step event, formatted by hand for speed: the next step waits for it.
+        """Append a step event; formatted without json for speed, because the next step waits.
 
         Args:
-            step: the last one of its window, as loss and learning rate are.
-            step_time_s: of a step, the mean over its window.
-            window: what `window_fields` gives where the window has several steps.
+            step: the last step of its window; loss and learning rate are of this step.
+            step_time_s: mean over the steps of the window.
+            window: the result of `window_fields`.
         """
         self._append(
             f'{{"event": "step", "step": {step}, "t_s": {t_s:.7f}, '
@@ -233,8 +233,8 @@ class EventLog:
 def read(path: str | PathLike[str]) -> Iterator[Event]:
     """Yield the events of one log.
 
-    A last line without its newline is a write that a kill cut short: it is left
-    out. Losses and scores that are not finite come back as float nan or inf.
+    A last line without its newline is an incomplete write and is left out.
+    Losses and scores that are not finite come back as float nan or inf.
 
     Raises:
         LogError: any other line is not an event, has a missing or wrong field, or cannot
@@ -281,10 +281,10 @@ def last_run_end(path: str | PathLike[str]) -> Event | None:
 
 
 def final_run_end(path: str | PathLike[str]) -> Event | None:
-    """The last run_end event of a log that is a result, or None.
+    """The last run_end event of a log, if it is a result; None otherwise.
 
-    It is no result if a signal stopped the trainer: whoever sent it wanted the run to stop, and
-    the supervisor, unless it was killed too, would have moved the log aside.
+    It is not a result if a signal stopped the trainer: the run was to stop, and the supervisor,
+    unless it was killed too, would have renamed the log.
     """
     end = last_run_end(path)
     return None if end and end.get("message") == STOPPED_BY_SIGNAL else end
@@ -294,7 +294,7 @@ def window_fields(losses: Sequence[float], learning_rates: Sequence[float]) -> s
     """The fields of a step event that only a window of several steps has, as JSON.
 
     Args:
-        losses, learning_rates: of each of its steps; "" is returned where it is one.
+        losses, learning_rates: of each step of the window. For one step "" is returned.
     """
     if len(losses) == 1:
         return ""

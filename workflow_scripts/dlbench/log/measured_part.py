@@ -1,7 +1,7 @@
-"""The measured part of a run, read from its logs: when it was, and use of the nodes meanwhile.
+"""The measured part of a run, from its logs: its start and end, and the use of the nodes meanwhile.
 
-The supervisor reads it right after a run, before the logs are checked, so only the lines that it
-needs are parsed.
+The supervisor reads it right after a run, before the logs are checked, so only the needed lines are
+parsed.
 """
 
 import json
@@ -24,7 +24,7 @@ END = b'{"event": "run_end"'
 class Part:
     """The measured part of one rank or copy. Dates are as event_log.utc_now writes them.
 
-    `untimed`: its steps do not say when they were, as those of some programs of others.
+    `untimed`: its steps have no times, as those of some programs of others.
     """
 
     host: str | None = None
@@ -65,7 +65,7 @@ def _part(path):
                 elif kind == "machine":
                     part.machine = event
                 else:
-                    # Another supervisor measured the steps before a resume.
+                    # The steps before a resume belong to another supervisor.
                     zero, first = (event["t_utc"], event.get("t_s", 0.0)), None
                     part.host = event.get("host", part.host)
             elif line.startswith(END):
@@ -74,20 +74,21 @@ def _part(path):
         first, last = json.loads(first), json.loads(last)
         part.untimed = "t_s" not in first or "t_s" not in last
     if zero and first and not part.untimed:
-        began_s = first["t_s"] - first["step_time_s"] * first.get("window_steps", 1)
-        part.started, part.finished = _date(zero, began_s), _date(zero, last["t_s"])
-        part.samples = [s for s in samples if began_s <= s["t_s"] <= last["t_s"]]
+        started_s = first["t_s"] - first["step_time_s"] * first.get("window_steps", 1)
+        part.started, part.finished = _date(zero, started_s), _date(zero, last["t_s"])
+        part.samples = [s for s in samples if started_s <= s["t_s"] <= last["t_s"]]
     return part
 
 
 def _date(zero, t_s):
+    """The date of a time on a log's clock, of which `zero` is a (date, time)."""
     date, then_s = zero
-    there = datetime.strptime(date, event_fields.UTC_FORMAT) + timedelta(seconds=t_s - then_s)
-    return there.strftime(event_fields.UTC_FORMAT)
+    shifted = datetime.strptime(date, event_fields.UTC_FORMAT) + timedelta(seconds=t_s - then_s)
+    return shifted.strftime(event_fields.UTC_FORMAT)
 
 
 def other_gpu_processes(parts: list[Part]) -> int | None:
-    """The most processes of others that a GPU of the run had at once; None if not known."""
+    """The most foreign processes that a GPU of the run had at once; None if unknown."""
     counts = [gpu.get("other_gpu_processes") for part in parts for gpu in part.gpus]
     return max((count for count in counts if count is not None), default=None)
 
@@ -99,7 +100,7 @@ def cores_of_others(parts: list[Part]) -> tuple[float, int]:
         parts: of all ranks on the node.
 
     Raises:
-        ValueError: the samples do not tell.
+        ValueError: it cannot be computed from the samples.
     """
     of_node = [s["node_cpu_percent"] for p in parts for s in p.samples if s.get("node_cpu_percent")]
     machine = next((part.machine for part in parts if part.machine), {})
@@ -109,6 +110,6 @@ def cores_of_others(parts: list[Part]) -> tuple[float, int]:
     allowed = machine["limits"].get("group_cpus"), machine["limits"].get("cpu_time_cores")
     if any(isinstance(most, int | float) and most < cores for most in allowed):
         raise ValueError("its ranks may use a part of it only, and their samples are of all of it")
-    own = [[s["cpu_percent"] for s in p.samples if s.get("cpu_percent")] for p in parts]
-    own_cores = sum(statistics.fmean(values) for values in own if values) / 100
-    return max(0.0, statistics.fmean(of_node) / 100 * cores - own_cores), cores
+    of_ranks = [[s["cpu_percent"] for s in p.samples if s.get("cpu_percent")] for p in parts]
+    rank_cores = sum(statistics.fmean(values) for values in of_ranks if values) / 100
+    return max(0.0, statistics.fmean(of_node) / 100 * cores - rank_cores), cores

@@ -1,14 +1,14 @@
-"""The operations of a trace: how often each was done, and the time that it took itself.
+"""The operations of a trace: how often each was executed, and its self time.
 
-A trace is gzipped JSON in the format of Chrome's traces, which ui.perfetto.dev opens. A complete
-event (`ph` is X) is something done in a track, a thread (`tid`) of a process (`pid`); `ts` and
-`dur` are microseconds. Its category `cat` says what it is, in the words of PyTorch's profiler:
+A trace is gzipped JSON in Chrome's trace format, which ui.perfetto.dev opens. A complete event
+(`ph` is X) is work in a track, which is a thread (`tid`) of a process (`pid`); `ts` and `dur` are
+microseconds. Its category `cat` is one of PyTorch's profiler:
     kernel, gpu_memcpy, gpu_memset    by a device, on one of its streams
     cpu_op                            by the framework, on a thread of the host
-- What devices did are the operations, if the trace has any of that; else those of the host are.
-- The time of an operation is its own: what another one takes within it, on the same track, is that
-  one's. So the times of a track add up to the time in which anything was done on it.
-- What says under `args` which `operation` it is counts as that, anything else by its name.
+- The operations are those of devices if the trace has any, else those of the host.
+- The self time of an operation excludes other operations within it on the same track. So the self
+  times of a track add up to the time in which the track was busy.
+- An event with an `operation` under `args` counts as that operation, any other by its name.
 
 Runs inside images too, so it needs the standard library only.
 """
@@ -24,28 +24,28 @@ from dlbench.common import terminal
 Event = dict[str, Any]  # of a trace
 OF_DEVICES = ("kernel", "gpu_memcpy", "gpu_memset")
 OF_HOST = ("cpu_op",)
-MOST = 20  # operations that are told
-MOST_CHARACTERS = 160  # of a name; those of kernels are whole templates of C++
+MOST = 20  # operations that are reported
+MOST_CHARACTERS = 160  # of a name; those of kernels may be whole C++ templates
 
 
 def read(path: str | PathLike[str]) -> list[dict[str, Any]]:
-    """The operations of a trace, those that took most first, as `summarise` gives them.
+    """The operations of a trace by decreasing time, as `summarise` returns them.
 
     Raises:
         OSError: the file cannot be read, or is not gzipped.
-        ValueError, KeyError, TypeError: it is no such trace.
+        ValueError, KeyError, TypeError: it is not such a trace.
     """
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return summarise(json.load(file)["traceEvents"])
 
 
 def summarise(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """The operations of some events, at most MOST of them, those that took most first.
+    """The operations of some events by decreasing time, at most MOST.
 
     Returns:
-        For each its name (`operation`), whether a device or the host did it (`place`), how often
-        (`count`), its own time in seconds (`spent_s`), and the `share` of that in the time of all
-        operations, also of those that are not told.
+        For each its name (`operation`), whether a device or the host executed it (`place`), how
+        often (`count`), its self time in seconds (`spent_s`), and the `share` of that in the self
+        time of all operations, also of those that are not reported.
 
     >>> track = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1}
     >>> add = {**track, "name": "add", "ts": 0, "dur": 4e6}
@@ -78,13 +78,13 @@ def summarise(events: Iterable[Event]) -> list[dict[str, Any]]:
 
 
 def _self_times(events: Iterable[Event]) -> Iterator[tuple[str, float]]:
-    """(name of the operation, microseconds of its own) for each event."""
+    """(name of the operation, self time in microseconds) of each event."""
     tracks: dict[tuple[Any, Any], list[Event]] = {}
     for event in events:
         tracks.setdefault((event.get("pid"), event.get("tid")), []).append(event)
     for track in tracks.values():
         self_us: list[float] = []
-        outer: list[tuple[float, int]] = []  # end and number of those that are under way
+        outer: list[tuple[float, int]] = []  # end and number of the enclosing events
         ordered = sorted(track, key=lambda event: (event["ts"], -event.get("dur", 0)))
         for number, event in enumerate(ordered):
             begin, end = event["ts"], event["ts"] + event.get("dur", 0)
