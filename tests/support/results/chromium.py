@@ -181,10 +181,6 @@ class Page:
     def _own(self):
         return [e for e in self._connection.events if e.get("sessionId") == self._session]
 
-    def screenshot(self, path, whole=True):
-        made = self.send("Page.captureScreenshot", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(made["data"]))
-
     def pdf(self):
         made = self.send(
             "Page.printToPDF",

@@ -1,10 +1,9 @@
-"""The energies of a run, from what its processes and its power meter say at the end.
+"""The energies of a run, from the last events of its processes and of its power meter.
 
-Three are readings apart by the beginning of their fields, each with its source and quality
-(dlbench/machine/energy.py): `energy_j` of the GPUs, `host_energy_j` of the nodes' processors and
-memory, `node_energy_j` of the whole node.
+There are three, each with its source and quality (dlbench/machine/energy.py): `energy_j` of the
+GPUs, `host_energy_j` of the nodes' processors and memory, `node_energy_j` of the whole node.
 
-One that rests on few readings, or on readings of a part of the time, is flagged and stays a result.
+An energy from few readings, or from readings of a part of the time, is flagged, but it is a result.
 """
 
 import math
