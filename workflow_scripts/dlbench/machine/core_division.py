@@ -108,7 +108,7 @@ def divide(topology: Topology, places: Sequence[Place], quota: float | None = No
     left = sorted(cores)
     _assign_near_cores(places, assigned, left, each)
     _assign_remaining_cores(topology, places, assigned, left, each)
-    shares = tuple(tuple(sorted(cpu for core in mine for cpu in core)) for mine in assigned)
+    shares = tuple(tuple(sorted(cpu for core in share for cpu in core)) for share in assigned)
     return Division(shares, tuple(sorted(cpu for core in left for cpu in core)))
 
 
@@ -131,11 +131,11 @@ def _assign_near_cores(places, assigned, left, each):
     for near in dict.fromkeys(place.near for place in places if place.near):
         group = [number for number, place in enumerate(places) if place.near == near]
         common = near.intersection(*(places[number].cpus for number in group))
-        there = [core for core in left if common.issuperset(core)]
-        block = min(each, len(there) // len(group))
+        available = [core for core in left if common.issuperset(core)]
+        block = min(each, len(available) // len(group))
         for index, number in enumerate(group):
-            assigned[number] = there[index * block : (index + 1) * block]
-        for core in there[: block * len(group)]:
+            assigned[number] = available[index * block : (index + 1) * block]
+        for core in available[: block * len(group)]:
             left.remove(core)
 
 
@@ -149,9 +149,9 @@ def _assign_remaining_cores(topology, places, assigned, left, each):
         rows = (topology.distances.get(node, {}) for node in place.numa_nodes)
         return min((row.get(node_of.get(core[0]), math.inf) for row in rows), default=math.inf)
 
-    for place, mine in zip(places, assigned, strict=True):
+    for place, share in zip(places, assigned, strict=True):
         allowed = [core for core in left if place.cpus.issuperset(core)]
         allowed.sort(key=lambda core, place=place: (distance(place, core), core))
-        for core in allowed[: each - len(mine)]:
-            mine.append(core)
+        for core in allowed[: each - len(share)]:
+            share.append(core)
             left.remove(core)

@@ -151,7 +151,7 @@ class _Counter:
             if (now_s - last_s) * MOST_W * 1e6 >= self._range_uj:
                 return (
                     f"{self.name} was not read for {now_s - last_s:.0f} s, in which it may have "
-                    "begun again at 0 more than once: lower sample_every_s"
+                    "wrapped around more than once: lower sample_every_s"
                 )
             self._sum_uj += (count_uj - last_uj) % self._range_uj
         self._last = count_uj, now_s

@@ -190,13 +190,13 @@ def redact_settings(settings: Any, hide: Hide = hidden) -> Any:
 
 
 class Secrets:
-    """Secrets that were taken out of commands, each of which has a number.
+    """Secrets that were removed from commands, each with a number.
 
-    >>> taken = Secrets()
-    >>> words = taken.take_out_of_template(["train", "--token=abc-{model}"])
-    >>> words
+    >>> secrets = Secrets()
+    >>> command = secrets.take_out_of_template(["train", "--token=abc-{model}"])
+    >>> command
     ['train', '--token=(hidden-0){model}']
-    >>> restored([word.format(model="vgg") for word in words], taken.variables)
+    >>> restored([text.format(model="vgg") for text in command], secrets.variables)
     ['train', '--token=abc-vgg']
     """
 

@@ -146,16 +146,19 @@ def from_slurm(
     per_node = wanted["worker"] // nodes
     workers = [place for place in places if place[1] < per_node]
     others = iter(place for place in places if place[1] >= per_node)
-    dealt = {
+    assigned = {
         job: workers if job == "worker" else list(itertools.islice(others, count))
         for job, count in wanted.items()
     }
     # Numbered over all nodes: several nodes may be one machine, as in tests.
     port = {place: base + number % PORTS_PER_JOB for number, place in enumerate(places)}
-    addresses = {job: [f"{hosts[place[0]]}:{port[place]}" for place in dealt[job]] for job in dealt}
-    for job, mine in dealt.items():
-        if here in mine:
-            return Cluster(addresses, job, mine.index(here))
+    addresses = {
+        job: [f"{hosts[place[0]]}:{port[place]}" for place in tasks]
+        for job, tasks in assigned.items()
+    }
+    for job, tasks in assigned.items():
+        if here in tasks:
+            return Cluster(addresses, job, tasks.index(here))
     raise Error(
         f"the run needs the processes {_listed(wanted)} on {nodes} node(s), found the Slurm tasks "
         f"{' + '.join(map(str, counts))}"

@@ -83,9 +83,9 @@ class Joined(Base):
         import torch
         from torch import distributed
 
-        mine = torch.as_tensor(np.asarray(values, np.float64), device=self.device)
-        everyones = [torch.empty_like(mine) for _ in range(self.size)]
-        distributed.all_gather(everyones, mine)
+        tensor = torch.as_tensor(np.asarray(values, np.float64), device=self.device)
+        gathered = [torch.empty_like(tensor) for _ in range(self.size)]
+        distributed.all_gather(gathered, tensor)
         return torch.stack(everyones).cpu().numpy()
 
     def _backend(self):

@@ -45,7 +45,7 @@ class Converted:
         prefetch: batches that are prepared ahead; None: as the reader chooses.
 
     Attributes:
-        item_shape: shape of one input, an image or a window of words.
+        item_shape: shape of one input, an image or a window of tokens.
         classes: labels are 0 .. classes - 1; None where targets are masks.
         reader: how a record is read, as the manifest has it.
         encoded: whether images are JPEGs.

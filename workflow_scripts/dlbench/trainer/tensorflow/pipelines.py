@@ -191,9 +191,9 @@ class Data(Converted):
             here = tf.gather(counts, order)
             low = tf.clip_by_value(start - before, 0, here)
             high = tf.clip_by_value(end - before, 0, here)
-            mine = tf.where(high > low)[:, 0]
+            read = tf.where(high > low)[:, 0]
             parts = tf.data.Dataset.from_tensor_slices(
-                tuple(tf.gather(x, mine) for x in (tf.gather(paths, order), low, high))
+                tuple(tf.gather(x, read) for x in (tf.gather(paths, order), low, high))
             )
             records = parts.interleave(
                 lambda path, low, high: tf.data.TFRecordDataset(path).skip(low).take(high - low),

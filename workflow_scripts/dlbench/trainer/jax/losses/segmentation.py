@@ -1,4 +1,4 @@
-"""Sigmoid cross-entropy of each pixel, and in how many pixels masks and predictions meet."""
+"""Sigmoid cross-entropy of each pixel, and the intersection and union of masks and predictions."""
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +22,12 @@ def loss(masks: jax.Array, logits: jax.Array) -> jax.Array:
 
 
 def sums(masks: jax.Array, logits: jax.Array) -> dict[str, jax.Array]:
-    wanted, predicted = masks > 0, logits > 0
+    target, predicted = masks > 0, logits > 0
     return {
         "items": jnp.asarray(masks.size),
         "loss": jnp.sum(_losses(masks, logits)),
-        "both": jnp.sum(wanted & predicted),
-        "either": jnp.sum(wanted | predicted),
+        "both": jnp.sum(target & predicted),
+        "either": jnp.sum(target | predicted),
     }
 
 

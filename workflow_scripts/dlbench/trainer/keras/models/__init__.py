@@ -7,7 +7,7 @@ A model file defines:
     TASK: what it learns (see dlbench/trainer/tasks/): classification, segmentation, language
         or masked_language.
     INPUT_SHAPE: the shape of one input it was designed for; synthetic data has it.
-    CLASSES: its number of classes in that design (words, for language); synthetic labels
+    CLASSES: its number of classes in that design (tokens, for language); synthetic labels
         have it. 1 for segmentation.
     POSITIONS (optional): the most tokens of an item of text.
     FIXED_CLASSES (optional): True if its vocabulary is CLASSES, whatever the data; of
@@ -15,7 +15,7 @@ A model file defines:
     RECOMPUTES (optional): True if `build` takes `recompute`.
     build(input_shape, classes): a keras.Model that returns logits, of the shape
         (batch, classes) for classification, (batch, height, width, 1) for segmentation
-        and (batch, words, classes) for language, masked or not.
+        and (batch, tokens, classes) for language, masked or not.
 Its docstring names the publication that it follows, what deviates from it and the
 number of parameters, which a test compares. Shared parts lie in dlbench/trainer/keras/layers/.
 """

@@ -1,4 +1,4 @@
-"""Sigmoid cross-entropy of each pixel, and in how many pixels masks and predictions meet."""
+"""Sigmoid cross-entropy of each pixel, and the intersection and union of masks and predictions."""
 
 from typing import Any
 
@@ -23,13 +23,13 @@ def loss(masks: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
 
 
 def sums(masks: torch.Tensor, logits: torch.Tensor) -> dict[str, Any]:
-    wanted, predicted = masks > 0, logits > 0
+    target, predicted = masks > 0, logits > 0
     losses = functional.binary_cross_entropy_with_logits(
         logits.float(), masks.float(), reduction="sum"
     )
     return {
         "items": masks.numel(),
         "loss": losses,
-        "both": (wanted & predicted).sum(),
-        "either": (wanted | predicted).sum(),
+        "both": (target & predicted).sum(),
+        "either": (target | predicted).sum(),
     }

@@ -4,9 +4,9 @@ They are sorted into folders of the same names.
 
 A model file defines TASK, INPUT_SHAPE (channels last) and CLASSES, as there, and
     build(input_shape, classes): a torch.nn.Module that takes (batch, channels, height, width),
-        or (batch, words) for language, and returns logits: (batch, classes) for
+        or (batch, tokens) for language, and returns logits: (batch, classes) for
         classification, (batch, 1, height, width) for segmentation and
-        (batch, words, classes) for language.
+        (batch, tokens, classes) for language.
 Layers, initial weights and numbers of parameters are those of the model of the same name for Keras,
 whose file names the publication; tests compare them. torchvision, whose AlexNet and GoogLeNet are
 other networks, is not used. Shared parts lie in dlbench/trainer/pytorch/layers/.

@@ -1,4 +1,4 @@
-"""Sigmoid cross-entropy of each pixel, and in how many pixels masks and predictions meet."""
+"""Sigmoid cross-entropy of each pixel, and the intersection and union of masks and predictions."""
 
 import tensorflow as tf
 
@@ -13,12 +13,12 @@ def loss(masks: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
 
 
 def sums(masks: tf.Tensor, logits: tf.Tensor) -> dict[str, tf.Tensor]:
-    wanted, predicted = masks > 0, logits > 0
+    target, predicted = masks > 0, logits > 0
     return {
         "items": tf.size(masks),
         "loss": tf.reduce_sum(_losses(masks, logits)),
-        "both": tf.math.count_nonzero(wanted & predicted),
-        "either": tf.math.count_nonzero(wanted | predicted),
+        "both": tf.math.count_nonzero(target & predicted),
+        "either": tf.math.count_nonzero(target | predicted),
     }
 
 

@@ -1,1 +1,1 @@
-"""Transformers: blocks of attention, for words and for patches of images."""
+"""Transformers: blocks of attention, for tokens and for patches of images."""
