@@ -77,7 +77,7 @@ def test_readings_too_far_apart_for_the_counter_are_a_reason(tmp_path):
     told = read.fields()
     assert told["host_energy_j"] is told["host_energy_samples"] is None
     assert told["host_energy_unknown"] == (
-        "package-0 was not read for 60 s, in which it may have begun again at 0 more than once: "
+        "package-0 was not read for 60 s, in which it may have wrapped around more than once: "
         "lower sample_every_s"
     )
 

@@ -43,9 +43,9 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
         yield from _more(report["reasons"])
     if report["largest_batches"]:
         yield from ("", "largest batches that fit (max)")
-        for one in report["largest_batches"]:
-            reason = one["reason"] or _describe_tries(one["tries"])
-            yield f"{one['batch_per_device'] or one['state']:>9}  {one['label']}"
+        for search in report["largest_batches"]:
+            reason = search["reason"] or _describe_tries(search["tries"])
+            yield f"{search['batch_per_device'] or search['state']:>9}  {search['label']}"
             yield f"           {terminal.message(reason, 200)}"
     yield ""
     yield from _cost_lines(report["cost"], any(counts[state] for state in LEFT))

@@ -1,7 +1,7 @@
-"""Check whether a site is ready for a campaign, and say what is to be fixed.
+"""Check whether a site is ready for a campaign, and report what must be fixed.
 
-First what can be checked on this machine: profile, plugin, scheduler, queue, site.yaml and the jobs
-of runs. Then one short job reports from a compute node (dlbench/cluster/node_check.py).
+First come the checks on this machine: profile, plugin, scheduler, queue, site.yaml and the jobs of
+runs. Then one short job reports from a compute node (dlbench/cluster/node_check.py).
 """
 
 import shlex
@@ -28,7 +28,7 @@ DEFAULT_SITE_NAME = "this machine"  # site.name in config.yaml
 
 
 def print_remarks(name: str, configfiles: list[str], with_job: bool, timeout_s: float) -> bool:
-    """Print all remarks. Returns whether there is nothing to fix.
+    """Print all remarks. Returns True if there is nothing to fix.
 
     Args:
         name: of the profile, or its folder.
@@ -45,7 +45,7 @@ def print_remarks(name: str, configfiles: list[str], with_job: bool, timeout_s: 
 def remarks(
     name: str, configfiles: list[str], with_job: bool, timeout_s: float
 ) -> Iterator[Remark]:
-    """All remarks, in the order in which the workflow needs the things that they are about."""
+    """Yield all remarks, in the order in which the workflow needs what they are about."""
     try:
         profile = profiles.read(name)
         study = config.study_from_files(configfiles)
@@ -112,7 +112,7 @@ def _site_file(facts, executor):
 
 
 def _scheduler(name, profile, study):
-    """Programs, answer, queue and what runs ask for."""
+    """Remarks on the scheduler: its programs, whether it answers, its queues, the jobs of runs."""
     module = plugins.load("schedulers", name)
     missing = tools.missing_program([(program,) for program in module.PROGRAMS])
     if missing:
@@ -129,7 +129,7 @@ def _scheduler(name, profile, study):
 
 
 def _account(module, profile):
-    """A note on the account; not every site keeps accounts where users can list them."""
+    """A remark on the account, if the site lets users list their accounts."""
     if not hasattr(module, "accounts"):
         return
     try:
@@ -166,7 +166,7 @@ def _nodes(scheduler, profile, study, timeout_s):
 
 
 def _job(module, profile, study):
-    """The job of the check: devices of a whole node, as many cores as runs ask for."""
+    """The job of the check: all devices of a node, and as many cores as runs request."""
     facts = study.site
     devices = site_devices.devices(facts)
     wanted = queue_check.jobs_of_study(study, study.runs)[0] + queue_check.jobs_of_searches(study)
@@ -190,12 +190,12 @@ def _job(module, profile, study):
 
 
 def _request(module, profile, study):
-    """What check_node.py is to look for."""
+    """The request for check_node.py: what it checks."""
     launchers = {run.launcher for run in study.runs}
     contained = [run for run in study.runs if start_command.contained(run)]
     bare = [run for run in study.runs if not start_command.contained(run)]
     pythons = {sys.executable: "snakemake"}
-    # Of each environment its Python, and the framework that it is to have.
+    # {Python of an environment: the package of its framework}.
     environments = {
         trainer_environments.trainer_python(run.environment): engine.packages(run.framework)[0]
         for run in bare
@@ -220,16 +220,19 @@ def _request(module, profile, study):
 
 
 def _mpiruns(pythons):
-    """Those that the launcher would take: the environment's own, then that of the path."""
-    own = [path.absolute().parents[1] for path in pythons]
+    """The mpiruns that the launcher would use: those of the environments, then that on PATH."""
+    environments = [path.absolute().parents[1] for path in pythons]
     return [
-        *((str(place / "bin" / "mpirun"), mpirun.library_variables(place)) for place in own),
+        *(
+            (str(folder / "bin" / "mpirun"), mpirun.library_variables(folder))
+            for folder in environments
+        ),
         ("mpirun", {}),
     ]
 
 
 def _across_nodes(module, study):
-    """What mpirun needs on several nodes: who knows them, and what starts processes there."""
+    """What mpirun needs across nodes: its component for the scheduler, or a remote shell."""
     if study.site["nodes"] == 1 or not any(run.launcher == "mpirun" for run in study.runs):
         return None
     shells = [shell.split()[0] for shell in mpirun.remote_shells(module)]
@@ -251,7 +254,7 @@ def _images(study):
 
 
 def _image_commands(study):
-    """(name of a form, the command that starts the Python in it) of those that are made."""
+    """Yield (name, command that starts the image's Python) for each form that is made."""
     gpus = site_devices.devices(study.site).kind == "gpu"
     for path, run in _forms(study).items():
         form = files.read_json(path)

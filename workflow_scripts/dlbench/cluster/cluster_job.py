@@ -47,7 +47,7 @@ def submit(scheduler: str, script: str | Path) -> str:
     """Submit a job script of Snakemake. Returns the id of the job.
 
     Raises:
-        Error: the scheduler refuses it. The message is kept in the folders of its runs, too.
+        Error: the scheduler refuses it. The message is also written into the folders of its runs.
     """
     for folder in (FOLDER, LOGS):
         folder.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def submit(scheduler: str, script: str | Path) -> str:
 
 
 def _run_ids(script):
-    """The runs that a job script trains: one, or those that share the job."""
+    """The ids of the runs that a job script trains."""
     return sorted(set(RUNS.findall(Path(script).read_text(encoding="utf-8"))))
 
 
@@ -207,7 +207,7 @@ def _is_lost(scheduler, mark):
 
 
 def _job_states(scheduler, job_id):
-    """{job id: Fate} of all jobs that are watched, by a recent answer or a new one."""
+    """{job id: JobState} of all jobs that are watched, by a recent answer or a new one."""
     file = FOLDER / "answer.json"
     try:
         cached = json.loads(file.read_text())
@@ -215,14 +215,14 @@ def _job_states(scheduler, job_id):
     except (OSError, ValueError):
         fresh = False
     if not fresh:
-        ids = {job_id, *(one for one in watched() if _exit_code(one) is None)}
+        ids = {job_id, *(key for key in watched() if _exit_code(key) is None)}
         job_states = plugins.load("schedulers", scheduler).job_states(ids)
         cached = {
             "of": sorted(ids),
-            "fates": {one: asdict(job_state) for one, job_state in job_states.items()},
+            "fates": {key: asdict(job_state) for key, job_state in job_states.items()},
         }
         _write(file, json.dumps(cached))
-    return {one: JobState(**job_state) for one, job_state in cached["fates"].items()}
+    return {key: JobState(**job_state) for key, job_state in cached["fates"].items()}
 
 
 def _exit_code(job_id):

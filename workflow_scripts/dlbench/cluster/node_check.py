@@ -1,8 +1,8 @@
 """One short job that reports from compute nodes: workflow_scripts/check_node.py.
 
-- The scheduler's own program submits it, with the settings of the profile, and waits for its end.
-- The nodes and this machine write files for one another into a folder of the results. That shows
-  whether the folder is shared, how long files take to appear, and how far the clocks are apart.
+- The scheduler's program submits it, with the settings of the profile, and waits for its end.
+- The nodes and this machine write files for one another into a folder of the results. This shows
+  whether the folder is shared, how long files take to appear, and how far the clocks differ.
 """
 
 import contextlib
@@ -29,9 +29,9 @@ FOLDER = Path("results/site_check")
 PROGRAM = "workflow_scripts/check_node.py"
 MINUTES = 5  # limit of the job, which takes seconds
 LATE_FILES_S = 5.0  # after the end of the job, until its last files appear
-SKEW_S = 1.0  # of clocks; with more the times in logs of several nodes mislead
+SKEW_S = 1.0  # of clocks; beyond this, times in logs of several nodes are misleading
 FREE_MB = 1024
-LAUNCH_FAILED = re.compile(r"launch failed|\bMPI\b", re.IGNORECASE)  # of srun's words
+LAUNCH_FAILED = re.compile(r"launch failed|\bMPI\b", re.IGNORECASE)  # in the output of srun
 SCRIPT = """#!/bin/sh
 cd {here} || exit 1
 for python in {python} python3; do
@@ -45,11 +45,11 @@ exit 1
 def run(
     scheduler: str, job: JobRequest, request: Mapping[str, Any], timeout_s: float
 ) -> list[dict[str, Any]]:
-    """The reports of check_node.py, one of each node.
+    """Submit the job and return the reports of check_node.py, one for each node.
 
     Args:
         scheduler: name of a file in schedulers/.
-        request: what check_node.py is to look for.
+        request: what check_node.py checks.
         timeout_s: how long the job may wait in the queue.
 
     Raises:
@@ -80,7 +80,7 @@ def run(
 
 
 def remarks(reports: Sequence[Mapping[str, Any]], expected: Mapping[str, Any]) -> Iterator[Remark]:
-    """Remarks on nodes; one that holds for several nodes is made once.
+    """Yield remarks on nodes; equal remarks on several nodes are joined.
 
     Args:
         reports: of check_node.py.
@@ -106,7 +106,7 @@ def _script(folder, before):
 
 
 def _wait_for_reports(process, folder, nodes, timeout_s):
-    """Reports of all nodes, or fewer if the job has ended; None if it waited for too long."""
+    """The reports of all nodes, or fewer if the job has ended; None if it waited too long."""
     started, answered, ended_at = time.monotonic(), False, None
     while True:
         answered = _answer_nodes(folder) or answered
@@ -124,7 +124,7 @@ def _wait_for_reports(process, folder, nodes, timeout_s):
 
 
 def _answer_nodes(folder):
-    """Answer new files of the nodes. Returns whether there has been any."""
+    """Answer new hello files of nodes. Returns whether there are any."""
     hellos = list(folder.glob("hello.*.json"))
     for hello in hellos:
         answer = hello.with_name("answer" + hello.name.removeprefix("hello"))
@@ -138,7 +138,7 @@ def _reports(folder):
 
 
 def _job_id(folder):
-    """The id of the job that the scheduler's program has printed, or None."""
+    """The id of the job, from the output of the submit command, or None."""
     match = re.search(r"\d+(\.[\w.-]+)?", (folder / "submitted.out").read_text(errors="replace"))
     return match and match[0]
 
@@ -188,7 +188,7 @@ def _describe_missing_report(folder, command):
 
 
 def _output_files(folder):
-    """Files in which the job's output may be."""
+    """Files that may contain the job's output."""
     ours = ("request.json", "job.sh", "submitted.out")
     names = ("hello.", "answer.", "report.", "listens.", "connected.")
     return [p for p in folder.iterdir() if p.name not in ours and not p.name.startswith(names)]
@@ -264,7 +264,7 @@ def _clock(report):
 
 
 def _others(others):
-    """Whether processes on several nodes would find one another."""
+    """Remarks on whether processes on several nodes can connect to one another."""
     remedy = "put the names of all nodes into DNS or /etc/hosts, or say site.node_address"
     if others["unknown"]:
         names = ", ".join(f"{name} ({why})" for name, why in others["unknown"].items())

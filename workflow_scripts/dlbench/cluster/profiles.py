@@ -1,4 +1,4 @@
-"""Profiles of Snakemake, found and read as Snakemake does it, without starting it."""
+"""Find and read Snakemake profiles as Snakemake does, without starting it."""
 
 import importlib.util
 import os
@@ -25,7 +25,7 @@ class Profile:
     """A profile's file and its content.
 
     Attributes:
-        hidden: whether Snakemake does not find it by its name.
+        hidden: whether Snakemake does not find it by its name alone.
     """
 
     file: Path
@@ -61,7 +61,7 @@ class Profile:
 
 
 def read(name: str) -> Profile:
-    """The Profile of a name, as in slurm, or of a folder, as in profiles/slurm.
+    """Read a profile by its name, as in slurm, or its folder, as in profiles/slurm.
 
     Raises:
         Error: there is no such profile, or it is not YAML.
@@ -85,7 +85,7 @@ def installed(executor: str) -> bool:
 
 
 def installation(executor: str) -> str:
-    """The command that installs an executor's plugin, with the version of ours if we have one."""
+    """The command that installs an executor's plugin, in the locked version if there is one."""
     project = tomllib.loads(PYPROJECT.read_text())["project"]
     needed = {"": project["dependencies"], **project["optional-dependencies"]}
     for extra, pins in needed.items():
@@ -95,7 +95,7 @@ def installation(executor: str) -> str:
 
 
 def _folders(name):
-    """(folder, hidden) in which a profile may be: Snakemake's folders in its order, then ours."""
+    """[(folder, hidden)] where a profile may be: Snakemake's folders in order, then dlbench's."""
     if Path(name).exists():
         return [(Path(name), False)]
     site = os.environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(os.pathsep)[0]

@@ -1,4 +1,4 @@
-"""The jobs in which a plan's runs are trained on a cluster, as the rules tell Snakemake."""
+"""The jobs of a plan on a cluster: their resources, groups and checks, for the rules."""
 
 import dataclasses
 import functools
@@ -17,14 +17,14 @@ from dlbench.study.runs import Run
 
 
 def scheduler(executor: str | None, submit_command: str | None) -> str | None:
-    """The name of the file in schedulers/ of the scheduler that gets jobs, or None.
+    """The scheduler to which jobs are submitted, as the name of a file in schedulers/; or None.
 
     Args:
-        executor: of Snakemake; None where jobs run on this machine.
-        submit_command: of the executor cluster-generic, which has the name.
+        executor: of Snakemake; None if jobs run on this machine.
+        submit_command: of the executor cluster-generic; the name is part of it.
     """
-    words = re.findall(r"\w+", submit_command or "") if executor == "cluster-generic" else []
-    return next((word for word in words if word in plugins.names("schedulers")), None)
+    names = re.findall(r"\w+", submit_command or "") if executor == "cluster-generic" else []
+    return next((name for name in names if name in plugins.names("schedulers")), None)
 
 
 class Submitting:
@@ -43,17 +43,17 @@ class Submitting:
         )
 
     def resources_like(self, run_of: Callable[[Any], Run]) -> dict[str, Callable[..., Any]]:
-        """The resources of a rule whose jobs are started as a run would be, with all of the time.
+        """The resources of a rule whose jobs are started as a run is, with the full time limit.
 
         Args:
-            run_of: gives that run by the wildcards of the rule.
+            run_of: wildcards of the rule -> that run.
         """
         return self._resources(
             lambda wildcards, attempt: self._request(run_of(wildcards), attempt, None, None)
         )
 
     def memory_mb(self, search_id: str) -> int:
-        """MiB that the tries of a search may take on a node: what its job asks for."""
+        """MiB that the tries of a search may use on a node: what its job requests for them."""
         run = self._plan.searches[search_id][0].run
         return max(1, self._request(run, 1, None, None).memory_mb - jobs.WORKFLOW_MB)
 
@@ -64,13 +64,13 @@ class Submitting:
         return {name: resource(name) for name in self._names}
 
     def forget(self) -> None:
-        """Forget what was computed of the plan, which has other runs now."""
+        """Clear cached values, since the plan has other runs now."""
         for name in ("_estimates", "_bundles"):
             vars(self).pop(name, None)
 
     @property
     def cost(self) -> str:
-        """The cost of training, in one line."""
+        """One line on the cost of training."""
         plan = self._plan
         return costs.describe_forecast(plan.to_train, self._estimates, plan.study.time_limit_s)
 
@@ -80,7 +80,7 @@ class Submitting:
 
     def bundled(self, name: str) -> list[str]:
         """The ids of the runs of a bundle."""
-        return [run_id for run_id, (one, _) in self._bundles.items() if one == name]
+        return [run_id for run_id, (bundle, _) in self._bundles.items() if bundle == name]
 
     @property
     def bundles(self) -> list[str]:
@@ -88,7 +88,7 @@ class Submitting:
         return list(dict.fromkeys(name for name, _ in self._bundles.values()))
 
     def check_cluster(self, name: str | None, profile_value: Callable[[str, str], Any]) -> None:
-        """Check that a scheduler would accept all jobs that are to be submitted.
+        """Check that a scheduler would accept all jobs of this start.
 
         Args:
             name: of a file in schedulers/; None if Snakemake submits to something else.
@@ -104,7 +104,7 @@ class Submitting:
             return
         module = plugins.load("schedulers", name)
         queues, unsupported_jobs = module.queues(), getattr(module, "unsupported_jobs", None)
-        # With all of the time; the memory of later attempts is limited to that of a node.
+        # With the full time limit; the memory of later attempts is limited to that of a node.
         labels = plan.labels
         training = [(labels[run.id], self._request(run, 1, None, None)) for run in plan.to_train]
         training += [

@@ -40,9 +40,14 @@ def describe_disturbance(values: dict[str, Any]) -> str:
     memory, io = (values.get(f"{name}_pressure_percent") or 0 for name in ("memory", "io"))
     if memory > 100 * share:
         reasons.append(f"processes waited for memory {memory:.0f} % of the time")
-    disk, own = values.get("others_disk_bytes_per_s") or 0, values.get("own_disk_bytes_per_s") or 0
+    disk = values.get("others_disk_bytes_per_s") or 0
+    own_disk = values.get("own_disk_bytes_per_s") or 0
     own_read = values.get("own_disk_read_bytes_per_s", math.inf) or 0  # earlier logs do not say it
-    if disk > UNATTRIBUTED_SHARE * own and io > 100 * share and own_read >= MIN_READ_BYTES_PER_S:
+    if (
+        disk > UNATTRIBUTED_SHARE * own_disk
+        and io > 100 * share
+        and own_read >= MIN_READ_BYTES_PER_S
+    ):
         reasons.append(
             f"others moved {disk / 1e6:.0f} MB/s to or from disks, for which processes waited "
             f"{io:.0f} % of the time"

@@ -156,7 +156,7 @@ def _summary(run, logs):
     copies = _by_copy(run, logs)
     measured = [_measured_steps(copy) for copy in copies]
     times_by_copy = [step_times.of_steps(times, windows) for times, windows, _ in measured]
-    times, windows = (list(itertools.chain(*(own[i] for own in measured))) for i in (0, 1))
+    times, windows = (list(itertools.chain(*(each[i] for each in measured))) for i in (0, 1))
     first = logs[0]
     ends = [log.end["t_s"] for log in logs if log.end and "t_s" in log.end]
     summary = {
@@ -172,7 +172,7 @@ def _summary(run, logs):
     if all(times_by_copy):
         summarised = step_times.summary(times, windows)
         median = summarised["step_time_median_s"]
-        rates = [images_per_second(own, run.global_batch) for own in times_by_copy]
+        rates = [images_per_second(times_s, run.global_batch) for times_s in times_by_copy]
         losses = measured[0][2]
         summary |= {
             "images_per_second": statistics.fmean(rates),

@@ -1,4 +1,4 @@
-"""Where, on what and by what a run was trained, as its logs say.
+"""The provenance of a run from its logs: where, on what devices and by what it was trained.
 
 Needs the standard library only: a record is written where the run was trained.
 """
@@ -48,8 +48,8 @@ def from_logs(logs: Sequence[Any]) -> dict[str, Any]:
     start, launch, imported = logs[0].start, logs[0].launch, logs[0].imported
     return {
         **{key: launch.get(key) for key in OF_LAUNCH},
-        "time_limit_s": (logs[0].end or {}).get("time_limit_s"),  # that it was stopped at
-        # It failed for a reason that may pass, and measured nothing.
+        "time_limit_s": (logs[0].end or {}).get("time_limit_s"),  # at which it was stopped
+        # Whether it failed for a reason that may pass, and measured nothing.
         "before_first_step": bool((logs[0].end or {}).get("before_first_step")),
         "containment": [log.begin.get("containment") for log in logs],
         "imported": imported and {key: imported[key] for key in ("kind", "notes")},
@@ -62,13 +62,13 @@ def from_logs(logs: Sequence[Any]) -> dict[str, Any]:
 
 
 def _machines(logs):
-    """The facts of all ranks; limits that a container hides are those of who started it."""
+    """The facts of all ranks' machines; limits that a container hides are taken from the launch."""
     facts = fingerprints.provenance([log.machines for log in logs])
     outside = logs[0].launch.get("limits")
     if facts and outside:
-        own = facts["limits"]
-        seen = {name: outside.get(name) for name in OF_GROUPS if own.get(name) is None}
-        unknown = [f"limits.{name}" for name, value in seen.items() if value is not None]
-        facts["limits"] = own | seen
-        facts["unknown"] = {k: v for k, v in facts["unknown"].items() if k not in unknown}
+        inside = facts["limits"]
+        added = {name: outside.get(name) for name in OF_GROUPS if inside.get(name) is None}
+        known = [f"limits.{name}" for name, value in added.items() if value is not None]
+        facts["limits"] = inside | added
+        facts["unknown"] = {k: v for k, v in facts["unknown"].items() if k not in known}
     return facts

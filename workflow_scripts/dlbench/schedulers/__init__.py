@@ -185,8 +185,8 @@ def group_alike(nodes: Iterable[Nodes]) -> tuple[Nodes, ...]:
     ['3 nodes of 8 cores', '1 node of 4 cores']
     """
     counts: Counter[Nodes] = Counter()
-    for one in nodes:
-        counts[replace(one, count=1)] += one.count
+    for group in nodes:
+        counts[replace(group, count=1)] += group.count
     return tuple(replace(kind, count=count) for kind, count in counts.items())
 
 

@@ -131,7 +131,7 @@ def _jobs(job_ids):
         lines = output_of(["bjobs", "-a", "-noheader", "-o", FIELDS, *job_ids]).splitlines()
     except Error:
         # It fails for all jobs if one of them is unknown.
-        return [] if len(job_ids) == 1 else [job for one in job_ids for job in _jobs([one])]
+        return [] if len(job_ids) == 1 else [job for key in job_ids for job in _jobs([key])]
     return [line.split("|", 3) for line in lines if line.count("|") >= 3]
 
 

@@ -55,15 +55,15 @@ def queues() -> dict[str, Queue]:
         if queue.get("queue_type") == "Route":
             continue
         # A node that is assigned to a queue serves no other.
-        own = [n for n in nodes.values() if n.get("queue") == name]
-        own = own or [n for n in nodes.values() if "queue" not in n]
+        nodes_of_queue = [n for n in nodes.values() if n.get("queue") == name]
+        nodes_of_queue = nodes_of_queue or [n for n in nodes.values() if "queue" not in n]
         limit = queue.get("resources_max.walltime")
         queues[name] = Queue(
             name=name,
             default=default is not None and default[1] == name,
             up=queue.get("enabled") == queue.get("started") == "True",
             time_limit_s=_seconds(limit) if limit else None,
-            nodes=group_alike(map(_node, own)),
+            nodes=group_alike(map(_node, nodes_of_queue)),
         )
     return queues
 
@@ -143,7 +143,7 @@ def _jobs(job_ids):
         # It fails for all jobs if one of them is unknown.
         if len(job_ids) == 1:
             return {}
-        return {key: job for one in job_ids for key, job in _jobs([one]).items()}
+        return {key: job for job_id in job_ids for key, job in _jobs([job_id]).items()}
 
 
 def _job_state(job):

@@ -220,9 +220,9 @@ def _consumables():
     """{name of a complex, long and short: its column consumable}: BY_SLOT, BY_JOB, HOST or NO."""
     consumables = {}
     for line in output_of(["qconf", "-sc"]).splitlines():
-        words = line.split()
-        if len(words) == 8 and not line.startswith("#"):
-            long, short, counted_by = words[0], words[1], words[5]
+        columns = line.split()
+        if len(columns) == 8 and not line.startswith("#"):
+            long, short, counted_by = columns[0], columns[1], columns[5]
             consumables[long] = consumables[short] = counted_by
     return consumables
 
@@ -232,11 +232,13 @@ def _instances():
     for host in _parsed(output_of(["qhost", "-q", "-xml"])).findall("host"):
         values = {value.get("name"): value.text or "" for value in host.findall("hostvalue")}
         for queue in host.findall("queue"):
-            own = {value.get("name"): value.text or "" for value in queue.findall("queuevalue")}
-            up = not UNUSABLE & set(own["state_string"])
+            fields_of_queue = {
+                value.get("name"): value.text or "" for value in queue.findall("queuevalue")
+            }
+            up = not UNUSABLE & set(fields_of_queue["state_string"])
             yield (
                 queue.get("name"),
-                Nodes(1, int(own["slots"]), _mb(values["mem_total"]) or None, up=up),
+                Nodes(1, int(fields_of_queue["slots"]), _mb(values["mem_total"]) or None, up=up),
             )
 
 

@@ -44,11 +44,11 @@ def current_attempt(log: Path) -> Attempt:
 
 def latest_attempts(place: Path) -> list[Attempt]:
     """The finished attempts of the last session, by their numbered logs in a run's folder."""
-    kept = (_attempt_of_log(number, log) for number, log in reversed(attempts.kept_logs(place)))
-    last = next(kept, None)
+    logged = (_attempt_of_log(number, log) for number, log in reversed(attempts.kept_logs(place)))
+    last = next(logged, None)
     if last is None:
         return []
-    before = itertools.takewhile(lambda one: last.session and one.session == last.session, kept)
+    before = itertools.takewhile(lambda a: last.session and a.session == last.session, logged)
     return [*reversed(list(before)), last]
 
 
@@ -108,7 +108,8 @@ def describe_all(attempts: Sequence[Attempt], job_states: Mapping[Job, JobState]
         job_states: of their jobs; jobs that the scheduler no longer knows are missing.
     """
     return "; ".join(
-        describe(one, job_states.get(one.job) if one.job else None) for one in attempts
+        describe(attempt, job_states.get(attempt.job) if attempt.job else None)
+        for attempt in attempts
     )
 
 
@@ -137,10 +138,14 @@ class EarlierAttempts:
     """
 
     def __init__(self, place: Path, session: str | None) -> None:
-        found = latest_attempts(place)
+        latest = latest_attempts(place)
         self._place = place
-        self._attempts = found if session in (None, *(one.session for one in found)) else []
-        self._job_states = query_schedulers(one.job for one in self._attempts if one.job)
+        self._attempts = (
+            latest if session in (None, *(attempt.session for attempt in latest)) else []
+        )
+        self._job_states = query_schedulers(
+            attempt.job for attempt in self._attempts if attempt.job
+        )
 
     @property
     def interrupted(self) -> int:

@@ -159,8 +159,8 @@ class Watch:
             if not waiting_since and not over:
                 waiting_since = use.first.at_s
                 names = self._busiest(before)
-                words = f" ({', '.join(names)})" if names else ""
-                report(f"waits for quiet: others use {used}{words}")
+                listed = f" ({', '.join(names)})" if names else ""
+                report(f"waits for quiet: others use {used}{listed}")
             if over:
                 report(f"starts beside others, which use {used}")
                 return False
@@ -291,8 +291,8 @@ class Watch:
             "others_cpu_cores", lambda: node_use.cpu_times(self._proc, self._cpus)
         ) or (None, None)
         at_s, utc = time.monotonic(), event_log.utc_now()
-        own = self._own and self._get("others_cpu_cores", self._own.look)
-        own_s, disks, moved = own or (None, None, 0)
+        usage = self._own and self._get("others_cpu_cores", self._own.look)
+        own_s, disks, moved = usage or (None, None, 0)
         own_read_bytes, own_bytes = disks or (None, None)
         return Reading(
             at_s=at_s,
@@ -344,9 +344,9 @@ class _Use:
     def __init__(self, first, last):
         self.first, self.last = first, last
         self.span_s = last.at_s - first.at_s
-        own = self.rate(first.own_s, last.own_s)
-        self.others = self._others(first.ours, last.ours, own)
-        self.node_others = self._others(first.node, last.node, own)
+        own_cores = self.rate(first.own_s, last.own_s)
+        self.others = self._others(first.ours, last.ours, own_cores)
+        self.node_others = self._others(first.node, last.node, own_cores)
         self.cores = last.ours and last.ours.count
         counts = [each or (None, None, None) for each in (first.throttled, last.throttled)]
         periods, stopped, self.throttled_s = map(_difference, counts[1], counts[0])
@@ -370,12 +370,12 @@ class _Use:
     def rate(self, before, after, times=1):
         return None if None in (before, after) else times * (after - before) / self.span_s
 
-    def _others(self, before, after, own):
+    def _others(self, before, after, own_cores):
         """Busy time less that of our processes, and at least the stolen time."""
-        if None in (before, after, own):
+        if None in (before, after, own_cores):
             return None
         busy = after.count - (after.idle_s - before.idle_s) / self.span_s
-        return max(busy - own, (after.steal_s - before.steal_s) / self.span_s, 0.0)
+        return max(busy - own_cores, (after.steal_s - before.steal_s) / self.span_s, 0.0)
 
 
 def _here(parts, host):

@@ -350,6 +350,6 @@ def _free_ports(count):
     """Ports on which nobody listens now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for free in sockets:
+            free.bind(("", 0))
+        return [free.getsockname()[1] for free in sockets]

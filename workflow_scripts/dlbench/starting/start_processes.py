@@ -170,9 +170,9 @@ def _free_addresses(count):
     """Addresses of the loopback interface on which nobody listens now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+        for free in sockets:
+            free.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{free.getsockname()[1]}" for free in sockets]
 
 
 def _shares(all_, count, each, noun):

@@ -77,14 +77,14 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
                     f"({earlier.describe() or 'none left a log'}); the next start of the workflow "
                     "tries again"
                 )
-    form, how, network = None, start_command.NOTHING, None
+    form, start_info, network = None, start_command.NOTHING, None
     if not refusal:
         try:
             os.environ.update(start_command.job_variables(run, options.module))
             os.environ.update(start_command.address_variables(run, options.node_address))
             start_command.check_node(run)
             form = trainer_image.read_form(options.form) if options.form else None
-            how, network = _command(run, options, form)
+            start_info, network = _command(run, options, form)
         except start_command.NotEntered:
             raise
         except SKIPPING_ERRORS as error:
@@ -92,7 +92,9 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         except Error as error:
             refusal = "failed", str(error)
     last_attempt = attempt >= options.attempts
-    supervised = _supervised_run(run, options, label, watch, form, how, network, last_attempt)
+    supervised = _supervised_run(
+        run, options, label, watch, form, start_info, network, last_attempt
+    )
     with attempts.lock(options.log):
         try:
             if refusal:
@@ -169,15 +171,15 @@ def _command(
         Error: it cannot be started.
     """
     trainer = options.command[1:] if options.command[:1] == ["--"] else options.command
-    how = start_command.build(run, run.command(trainer), form, options.device, options.bind)
+    start_info = start_command.build(run, run.command(trainer), form, options.device, options.bind)
     if options.external:
-        how = _wrapped_external(run, how, options, form)
-    return how, start_command.network(run, options.network)
+        start_info = _wrapped_external(run, start_info, options, form)
+    return start_info, start_command.network(run, options.network)
 
 
 def _wrapped_external(
     run: Run,
-    how: start_command.Start,
+    start_info: start_command.Start,
     options: argparse.Namespace,
     form: dict[str, Any] | None,
 ) -> start_command.Start:
@@ -187,7 +189,7 @@ def _wrapped_external(
     command += [f"--log={options.log}", f"--spec={options.spec}", f"--kind={options.external}"]
     command += [f"--gpus={gpus}"]
     command += [f"--image-id={form['image_id']}"] if form else []
-    return dataclasses.replace(how, command=(*command, "--", *how.command))
+    return dataclasses.replace(start_info, command=(*command, "--", *start_info.command))
 
 
 def _supervised_run(
@@ -196,7 +198,7 @@ def _supervised_run(
     label: str,
     watch: neighbours.Watch,
     form: dict[str, Any] | None,
-    how: start_command.Start,
+    start_info: start_command.Start,
     network: str | None,
     last_attempt: bool,
 ) -> supervisor.SupervisedRun:
@@ -212,19 +214,19 @@ def _supervised_run(
         power_limit = power_limits.Limits(
             run.power_limit_w, gpus, options.log, options.power_limit_command
         )
-    command = how.command
+    command = start_info.command
     if network == "loopback":
         command = tuple(start_unreachable.command(command))
     return supervisor.SupervisedRun(
         log=options.log,
         messages=options.messages,
         command=command,
-        cleanup=how.cleanup,
+        cleanup=start_info.cleanup,
         label=label,
         position=options.position,
         launch={
             "made_from": made_from,
-            "container": how.container,
+            "container": start_info.container,
             "network": network,
             "limits": limits.read(hardware.Files()),  # a container may not see its own
             **start_command.job_facts(),

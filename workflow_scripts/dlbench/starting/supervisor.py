@@ -145,8 +145,8 @@ def supervise(run: SupervisedRun) -> Outcome:
     cut_short, no_result, outcome = stopped_by or end is None, "", Outcome.RESULT
     if cut_short:
         killed = trainer_processes.killed_for_memory() > killed_before
-        how = trainer.returncode, stopped_by, killed
-        status, message, may_pass = _verdict(run, *how, printed_bytes)
+        ending = trainer.returncode, stopped_by, killed
+        status, message, may_pass = _verdict(run, *ending, printed_bytes)
         # An interruption from outside is no result, not even a failure.
         if status == INTERRUPTED:
             no_result, outcome = _describe_next_start(run), Outcome.NONE
@@ -165,9 +165,9 @@ def supervise(run: SupervisedRun) -> Outcome:
         no_result = f"no room on the disk of {run.log.parent}: make some, then start again"
         outcome = Outcome.NONE
     if not no_result and (cut_short or end != event_log.last_run_end(run.log)):
-        own = {"status": end["status"], "message": end["message"]}
-        own |= _no_step(end["status"], end.get("before_first_step"))
-        log.write("run_end", t_utc=event_log.utc_now(), **(end if cut_short else own))
+        fields = {"status": end["status"], "message": end["message"]}
+        fields |= _no_step(end["status"], end.get("before_first_step"))
+        log.write("run_end", t_utc=event_log.utc_now(), **(end if cut_short else fields))
     log.close()
     if no_result:
         seconds = time.monotonic() - started
@@ -328,13 +328,13 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel, printed_bytes):
     """
     took_step = _took_step(run)
     if stopped_by in (TIME_LIMIT, HANG):
-        how = f"stopped at time_limit_s, {run.time_limit_s:g} s; {_progress_of_all(run)}"
+        message = f"stopped at time_limit_s, {run.time_limit_s:g} s; {_progress_of_all(run)}"
         if stopped_by == HANG:
-            how = f"hung: no step for {run.hang_limit_s:g} s; {_progress_of_all(run)}"
+            message = f"hung: no step for {run.hang_limit_s:g} s; {_progress_of_all(run)}"
         if not took_step:
-            how += f"; last lines: {_last_lines(run.messages, printed_bytes, 3)}"
+            message += f"; last lines: {_last_lines(run.messages, printed_bytes, 3)}"
         is_result = stopped_by == TIME_LIMIT and took_step
-        return "timeout" if is_result else "failed", how, not is_result
+        return "timeout" if is_result else "failed", message, not is_result
     if stopped_by:
         return INTERRUPTED, f"stopped by {stopped_by}", True
     if returncode == checkpoints.STOPPED_EXIT_CODE:
@@ -343,14 +343,14 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel, printed_bytes):
     if returncode in (-signal.SIGKILL, 128 + signal.SIGKILL) and killed_by_kernel:
         return "oom", "killed by the kernel: the host ran out of memory", False
     last_lines = _last_lines(run.messages, printed_bytes, 1 if took_step else 3)
-    how = (
+    exit_text = (
         f"killed by {signal.Signals(-returncode).name}"
         if returncode < 0
         else f"exit code {returncode}"
     )
     if took_step:
-        return "failed", f"the trainer ended without a word ({how}): {last_lines}", True
-    message = f"the trainer ended without a word before its first step ({how}): {last_lines}"
+        return "failed", f"the trainer ended without a word ({exit_text}): {last_lines}", True
+    message = f"the trainer ended without a word before its first step ({exit_text}): {last_lines}"
     return "failed", message, True
 
 

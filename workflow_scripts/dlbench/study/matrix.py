@@ -360,8 +360,8 @@ def _frameworks_in(environment):
     """The frameworks whose packages a lock file has, also as variants such as tensorflow-cpu."""
     lock = _environments_folder() / environment / "uv.lock"
     text = lock.read_text(encoding="utf-8") if lock.is_file() else ""
-    words = {word for name in re.findall(r'^name = "(.+)"', text, re.M) for word in name.split("-")}
-    return {name for name in engine.names() if words.issuperset(engine.packages(name))}
+    parts = {part for name in re.findall(r'^name = "(.+)"', text, re.M) for part in name.split("-")}
+    return {name for name in engine.names() if parts.issuperset(engine.packages(name))}
 
 
 @functools.cache

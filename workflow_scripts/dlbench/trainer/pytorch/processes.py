@@ -86,7 +86,7 @@ class Joined(Base):
         tensor = torch.as_tensor(np.asarray(values, np.float64), device=self.device)
         gathered = [torch.empty_like(tensor) for _ in range(self.size)]
         distributed.all_gather(gathered, tensor)
-        return torch.stack(everyones).cpu().numpy()
+        return torch.stack(gathered).cpu().numpy()
 
     def _backend(self):
         return "nccl" if self.on_gpus else "gloo"
