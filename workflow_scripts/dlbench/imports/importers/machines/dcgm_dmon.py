@@ -67,7 +67,7 @@ def read(log: LogFile) -> Iterator[Imported]:
 
 
 class _Samples:
-    """The samples of a log, with what is needed to read the next one."""
+    """The samples of a log, and the state for reading the next one."""
 
     def __init__(self, log):
         self.log = log

@@ -85,7 +85,7 @@ def read(log: LogFile) -> Iterator[Imported]:
 
 
 class _Samples:
-    """The samples of a log, with what is needed to read the next one."""
+    """The samples of a log, and the state for reading the next one."""
 
     def __init__(self, log):
         self.log = log
@@ -174,7 +174,7 @@ class _Samples:
         return sample
 
     def _energy_j(self, gpu, t_s, power_w):
-        """Energy since the GPU's first sample with a power; samples without one are bridged."""
+        """Energy since the GPU's first sample with a power; samples without one are skipped."""
         before_s, before_w, energy_j = self.power.get(gpu, (t_s, power_w, 0.0))
         energy_j += (t_s - before_s) * (before_w + power_w) / 2
         self.power[gpu] = (t_s, power_w, energy_j)

@@ -1,4 +1,4 @@
-"""Count the items in MLPerf's logs and the time of their training, and refuse what is doubtful.
+"""Count the trained items in MLPerf's logs and the training time; refuse doubtful logs.
 
 One key has several meanings in the logs of submissions. The items are, in this order,
 - the growth of `samples_count`, if the events of intervals have it. Where the stop of a block
@@ -43,7 +43,7 @@ MAX_DIFFERENCE = 0.05  # between items and steps times batch; last batches are f
 
 
 class Doubt(Error):
-    """Items or times cannot be counted for sure; the message says why."""
+    """Items or times are not certain; the message says why."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Interval:
 
     Attributes:
         first_count, last_count: samples_count at its start and at its end.
-        epochs: epoch_count, whatever it counts.
+        epochs: epoch_count, in the log's unit.
         first_step: current_iter_num at the start.
     """
 
@@ -65,7 +65,7 @@ class Interval:
 
     @property
     def items(self) -> int | None:
-        """The growth of samples_count in it; None if the log does not say it."""
+        """The growth of samples_count in the interval; None if the log lacks it."""
         if self.first_count is None or self.last_count is None:
             return None
         return self.last_count - self.first_count
@@ -77,9 +77,9 @@ class Interval:
 def counted_intervals(
     intervals: Sequence[Interval], evaluations: Sequence[tuple[float, float]] = ()
 ) -> list[Interval]:
-    """The intervals whose growth of samples_count is known, with that growth; [] if none is.
+    """The intervals with a known growth of samples_count; [] if there are none.
 
-    A block that has an evaluation, and counts no samples, is of the evaluation.
+    A block with an evaluation and without samples belongs to the evaluation.
 
     >>> blocks = [Interval(0, 9, 0, 0), Interval(9, 18, 64, 64)]
     >>> [block.items for block in counted_intervals(blocks)]
@@ -97,10 +97,10 @@ def counted_intervals(
 
 
 def whole_intervals(intervals: Sequence[Interval], stop_ms: float) -> list[Interval]:
-    """The intervals that end before the run does.
+    """The intervals that end before the run ends.
 
     Raises:
-        Doubt: there is none.
+        Doubt: there are none.
     """
     whole = [interval for interval in intervals if interval.stop_ms < stop_ms]
     if not whole:
@@ -114,15 +114,15 @@ def count_items(
     epochs_scored: Sequence[Any] = (),
     train_samples_ms: float | None = None,
 ) -> tuple[float, str]:
-    """(items of all intervals, by what they were counted).
+    """(items of all intervals, how they were counted).
 
     Args:
         settings: values of MLLOG's keys.
         epochs_scored: epoch_num of the evaluations.
-        train_samples_ms: when train_samples was printed.
+        train_samples_ms: time at which train_samples was printed.
 
     Raises:
-        Doubt: they cannot be counted for sure.
+        Doubt: the count is not certain.
     """
     samples = count(settings.get("train_samples"), 1, MAX_ITEMS)
     batch = count(settings.get("global_batch_size"))
@@ -150,7 +150,7 @@ def count_items(
 
 
 def _is_of_batches(benchmark, samples, batch):
-    """Whether train_samples is the batches of an epoch, the last one left out or filled up."""
+    """Whether train_samples is the number of batches of an epoch, without or with a partial one."""
     if not batch or batch == 1 or benchmark not in EPOCH_ITEMS:
         return False
     fewest, most = EPOCH_ITEMS[benchmark]
@@ -158,7 +158,11 @@ def _is_of_batches(benchmark, samples, batch):
 
 
 def _check_benchmark(benchmark, samples, batch, intervals, train_samples_ms):
-    """Raise a Doubt if train_samples is no epoch; without a benchmark's name it is believed."""
+    """Check that train_samples is an epoch of the benchmark, if its name is known.
+
+    Raises:
+        Doubt: it is not.
+    """
     if benchmark is None:
         return
     if benchmark == "bert":
@@ -175,7 +179,11 @@ def _check_benchmark(benchmark, samples, batch, intervals, train_samples_ms):
 
 
 def _check_steps(intervals, samples, batch):
-    """Raise a Doubt if the steps between two intervals are not those of their items."""
+    """Check that the steps between two intervals agree with their items.
+
+    Raises:
+        Doubt: they do not.
+    """
     if not batch:
         return
     for interval, next_ in itertools.pairwise(intervals):
@@ -192,11 +200,11 @@ def _check_steps(intervals, samples, batch):
 def training_ms(
     intervals: Sequence[Interval], evaluations: Sequence[tuple[float, float]], run_ms: float
 ) -> float:
-    """The time of the intervals less that of the evaluations which lie in them.
+    """The time of the intervals without the evaluations in them.
 
     Args:
         evaluations: (start, stop).
-        run_ms: of the whole run, 0 if it is unknown.
+        run_ms: duration of the whole run; 0 if unknown.
 
     Raises:
         Doubt: most of the run's time is outside the intervals, so they may not be the training.
@@ -221,11 +229,11 @@ def count_mixed(
     evaluations: Sequence[tuple[float, float]],
     scores_ms: Sequence[float],
 ) -> int:
-    """How many intervals have the start, the end or the score of an evaluation, not all of it."""
+    """The number of intervals with the start, end or score of an evaluation, but not all of it."""
     within = [(i, e) for i in intervals for e in evaluations if _contains(i, e)]
     whole = [evaluation for _, evaluation in within]
     marks = [time for e in evaluations if e not in whole for time in e]
-    # A score may be printed a while after its evaluation.
+    # A score may be printed some time after its evaluation.
     clean = [id(i) for i, _ in within]
     return sum(
         any(i.has(time) for time in marks)

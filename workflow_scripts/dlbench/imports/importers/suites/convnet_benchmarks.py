@@ -35,7 +35,7 @@ LINE_MARKS = (b" sec / batch", b", duration = ")
 BURN_IN_STEPS = 10
 MAX_DOUBT = 0.05  # relative error of a mean by its last printed digit
 _date = r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?): "
-# All three decimals must be there: a number that was cut short would be another one.
+# All three decimals are required: a truncated number would be another number.
 STEP = re.compile(_date + r"step (\d{1,9}), duration = (\d{1,9}\.\d{3}|nan|inf)\s*$")
 RESULT = re.compile(
     _date + r"(Forward(?:-backward)?) across (\d{1,9}) steps(?: \([^)]*\))?, "
@@ -147,10 +147,10 @@ def _imported(log, number, match, steps, fixed):
 
 
 def _undo(divisor, lost, mean_s, sd_s, halves):
-    """Mean of the `divisor - lost` durations, and the least and largest population variance.
+    """(mean of the `divisor - lost` durations, smallest and largest population variance).
 
     Args:
-        halves: of the last printed digits of mean and standard deviation.
+        halves: half of the last printed digit of mean and of standard deviation.
 
     >>> t = 0.5
     >>> mean, low, high = _undo(100, 1, t * 99 / 100, t * 99**0.5 / 100, (0.0, 0.0))

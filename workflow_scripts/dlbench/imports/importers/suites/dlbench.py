@@ -1,6 +1,6 @@
-"""Our own training log, train.jsonl, with those of its other ranks or copies beside it.
+"""Our own training log, train.jsonl, with the logs of other ranks or copies beside it.
 
-It is read as records are made (dlbench/records/parse_run.py), so that the numbers are the same:
+The code that writes records parses it (dlbench/records/parse_run.py), so the numbers are the same:
 times of steps are those of the slowest rank, losses the mean over ranks, the throughput that of all
 devices. Times are exact. Logs of other ranks and of earlier attempts belong to the log that they
 are named after and are no runs of their own.

@@ -122,7 +122,7 @@ class _Run:
         return run
 
     def _settings(self):
-        """Columns of what was run."""
+        """Columns of settings."""
         batch = self._count("effective_batch")
         replica = self._count("replica_batch", "device_batch")
         devices = batch // replica if batch and replica and batch % replica == 0 else None
@@ -180,7 +180,7 @@ class _Run:
                 )
 
     def _check_throughput(self, columns, throughput, time_ms):
-        """Say if the printed throughput is not the batch over the time, perhaps cut to a whole."""
+        """Mark a throughput that is not batch over time, perhaps truncated to an integer."""
         batch = columns.get("global_batch")
         if not (batch and throughput and time_ms):
             return

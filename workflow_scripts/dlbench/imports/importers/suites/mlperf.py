@@ -5,7 +5,7 @@
 - Training is the time from epoch_start to epoch_stop, or block_start to block_stop, without the
   evaluations in it. images_per_second is the items of these intervals over their time: a rate of
   the whole machine, as items and batch are global. _mlperf_items.py counts the items; if it has
-  doubts, there is no rate and the notes say why.
+  doubts, there is no rate and the notes have the reason.
 - `throughput`, a key of its own or one of `tracked_stats`, was measured by the submitter with a
   clock, over a window and in a unit of his own: of one device or of all, of items or of tokens.
   The notes quote it; it is no throughput of ours.
@@ -91,7 +91,7 @@ def read(log: LogFile) -> Iterator[Imported]:
 
 
 def _event(line):
-    """(event of a line, ""), or (None, why it has none)."""
+    """(the event in a line, ""), or (None, why there is none)."""
     try:
         event, _ = json.JSONDecoder().raw_decode(line, line.index(MARK) + len(MARK))
     except (ValueError, RecursionError):
@@ -153,7 +153,7 @@ class _Run:
             self.printed_ms.setdefault(key, event["time_ms"])
 
     def _counts(self, kind, namespace):
-        """Whether events of this kind count: those of the first namespace that has them."""
+        """Whether events of a kind count: only those of the first namespace that has them do."""
         return self.namespace_of.setdefault(kind, namespace) == namespace
 
     def _interval(self, line, name, boundary, event):
@@ -182,7 +182,7 @@ class _Run:
         )
 
     def _evaluation(self, key, time_ms):
-        """Evaluations may overlap; the one that began first is taken to end first."""
+        """Add an evaluation; of overlapping ones, the first to start is the first to end."""
         if key == "eval_start":
             self.evaluating.append(time_ms)
         elif self.evaluating:
@@ -206,7 +206,7 @@ class _Run:
         return run
 
     def _end(self, run, start_ms):
-        """Columns of when the run began and ended, and how."""
+        """Set the columns of start, end and status."""
         if start_ms is not None:
             run.columns["started_at"] = log_values.date(start_ms / 1000)
         if not self.stops:
@@ -227,7 +227,7 @@ class _Run:
             run.notes.append("time_to_accuracy_s is run_start to run_stop, as MLPerf defines it")
 
     def _add_settings(self, run):
-        """Columns of what was run."""
+        """Set the columns of settings."""
         for key, column in (("submission_benchmark", "model"), ("opt_name", "optimizer")):
             if isinstance(self.settings.get(key), str):
                 run.columns[column] = self.settings[key]
@@ -330,7 +330,7 @@ class _Run:
 
 
 def _score_name(benchmark, metadata):
-    """What an eval_accuracy is; stable_diffusion says it itself, as FID and CLIP."""
+    """The name of the score in eval_accuracy; stable_diffusion's log states it, as FID and CLIP."""
     if benchmark in TOP1_BENCHMARKS:
         return "top-1 accuracy"
     said = metadata.get("metric")

@@ -1,4 +1,4 @@
-"""Shared by the importers of tf_cnn_benchmarks' logs: its settings and the meaning of its rates.
+"""Settings and rates in tf_cnn_benchmarks' logs, shared by the importers of these logs.
 
 - The rate printed at step s is the batch over the mean time of all s steps so far, a cumulative
   mean. So s steps took T(s) = s batch / rate, and the steps between two prints took the difference
@@ -53,7 +53,7 @@ def columns(settings: Mapping[str, str], notes: list[str]) -> dict[str, Any]:
     Args:
         settings: texts by their names in benchmark.log (model, dataset, mode, devices,
             batch_size_per_device, ...), and `batch_size`, of all workers if that is known.
-        notes: to which notes on what is unknown or converted are appended.
+        notes: notes on unknown or converted values are appended to this list.
     """
     known: dict[str, Any] = {"framework": "tensorflow"}
     for name, key in (("model", "model"), ("optimizer", "optimizer"), ("strategy", "variables")):
@@ -82,10 +82,10 @@ def columns(settings: Mapping[str, str], notes: list[str]) -> dict[str, Any]:
 
 
 def whole_epochs(text: str | None, steps: int | None) -> int | None:
-    """How many epochs the user asked for; None if he asked for a number of steps.
+    """The number of epochs that the user set; None if the user set a number of steps.
 
-    The program states how many epochs its whole steps are, to which a part of a step may lack for
-    the epochs that were asked for.
+    The program prints the epochs of its whole steps, which may be a fraction of a step fewer than
+    the epochs that the user set.
 
     >>> whole_epochs("4.9971", 488), whole_epochs("5.12", 500), whole_epochs(None, 500)
     (5, None, None)
@@ -134,7 +134,7 @@ def _devices(settings, per_device, notes):
 
 
 def is_worker(settings: Mapping[str, str]) -> bool:
-    """Whether settings are of one worker of several, which lists its own devices alone."""
+    """Whether settings are those of one of several workers, which lists only its own devices."""
     devices = device_list(settings.get("devices", ""))
     single_session = settings.get("single_sess") == "True"
     return bool(devices) and devices[0].startswith("/job:worker") and not single_session
@@ -143,10 +143,10 @@ def is_worker(settings: Mapping[str, str]) -> bool:
 def worker_columns(
     settings: Mapping[str, str], total: float | None, rate: float | None, half_digit: float
 ) -> tuple[dict[str, int], str]:
-    """(devices and global_batch of all workers, how they follow, or why they do not).
+    """(devices and global_batch of all workers or {}, how they were derived or why not).
 
     Args:
-        total: items/s of all workers, as one of them printed it.
+        total: items/s of all workers, printed by one of them.
         rate: the last rate of that worker, items/s.
         half_digit: half of the rate's last printed digit, items/s.
     """
@@ -179,7 +179,7 @@ def worker_columns(
 
 
 def device_list(text: str) -> list[str]:
-    """The devices in a text such as `['/gpu:0', '/gpu:1']`; none if it is no such list."""
+    """The devices in a text such as `['/gpu:0', '/gpu:1']`; [] if it is no such list."""
     text = text.strip()
     return re.findall(r"'([^']+)'", text) if text[:1] == "[" and text[-1:] == "]" else []
 
@@ -204,7 +204,7 @@ def process_batch(
 
 
 def positive(value: Any) -> int | None:
-    """A count, which may be cut from a decimal number; None if it is none."""
+    """A positive number as an int, without its decimals; None if it is none."""
     try:
         number = int(float(value))
     except (TypeError, ValueError, OverflowError):
@@ -215,17 +215,18 @@ def positive(value: Any) -> int | None:
 def add_times(steps: Steps, rates: Sequence[float], batch: int, half_digit: float = 0.0) -> int:
     """Fill in the times of windows from cumulative rates.
 
-    A window whose time the last printed digit leaves in doubt by more than MAX_DOUBT is joined
-    with the next one: at step 1000, prints of `47.3` every 10 steps do not tell the time of 10.
+    If rounding to the last printed digit makes the relative error of a window's time larger than
+    MAX_DOUBT, the window is joined with the next one: at step 1000, rates like `47.3` every 10
+    steps do not determine the time of 10 steps.
 
     Args:
-        steps: as `without_times` makes it.
+        steps: from `without_times`.
         rates: items/s, one for each of its rows.
         batch: items per step of the process that printed the rates.
-        half_digit: half of the last printed digit, items/s; 0: printed in full.
+        half_digit: half of the last printed digit, items/s; 0: all digits are printed.
 
     Returns:
-        How many rows have no time of their own.
+        The number of rows without a time.
     """
     times, windows = steps.step_time_s, steps.window_steps
     doubt = half_digit / MAX_DOUBT
@@ -248,13 +249,13 @@ def add_times(steps: Steps, rates: Sequence[float], batch: int, half_digit: floa
 
 
 def without_times(steps: Steps) -> None:
-    """Give steps columns of times and windows, which are not known yet."""
+    """Set the columns of times and windows of steps to unknown."""
     steps.step_time_s = array("d", [math.nan]) * len(steps)
     steps.window_steps = array("q", [0]) * len(steps)
 
 
 def _close_last_window(step_numbers, rates, batch, doubt, ends, times, windows):
-    """Have the last window end at the last rate; it is joined with as many before as needed."""
+    """End the last window at the last rate, joined with as many windows before it as needed."""
     last = next(
         (row for row in reversed(range(len(step_numbers))) if 0 < rates[row] < math.inf), None
     )
@@ -269,7 +270,7 @@ def _close_last_window(step_numbers, rates, batch, doubt, ends, times, windows):
         start_s = start_step * batch / rates[ends[-1]] if ends else 0.0
         start_doubt_s = start_s * doubt / rates[ends[-1]] if ends else 0.0
         sure = took_s * doubt / rates[last] + start_doubt_s <= took_s - start_s
-        # The mean of the whole run is as exact as it was printed.
+        # The mean of the whole run has the printed precision in any case.
         if sure or not ends:
             same = not ends or rates[ends[-1]] == rates[last]
             times[last] = (
@@ -285,23 +286,23 @@ def _close_last_window(step_numbers, rates, batch, doubt, ends, times, windows):
 def merge_ranks(steps: Steps, rates: array, in_order: bool = True) -> int:
     """Merge the rows that several processes printed into one log.
 
-    The steps of a synchronous training end together: their rates differ little, and the slowest
-    counts; each rank has a loss of its own, and their mean counts. The last step is left out
-    unless as many processes printed it as the one before.
+    Synchronous steps end together, so the rates of ranks differ little, and the slowest counts.
+    The mean of the ranks' losses counts. The last step is left out unless as many processes
+    printed it as the step before.
 
     Args:
         steps, rates: in the order of the log; changed in place.
-        in_order: whether which row is whose is unknown, but for the order of the rows.
+        in_order: the ranks of rows are unknown, except that each rank's rows are in order.
 
     Returns:
-        How many processes printed; 0 if they left steps out or cannot be told apart.
+        The number of processes; 0 if some left steps out or their rows cannot be separated.
     """
     prints: dict[int, list[tuple[float, float]]] = {}  # (rate, loss) of each rank, by step
     for step, rate, loss in zip(steps.step, rates, steps.loss, strict=True):
         prints.setdefault(step, []).append((rate, loss))
     ranks = max(map(len, prints.values()))
     ordered = sorted(prints)
-    # No process is two prints ahead of another.
+    # No process is two rows ahead of another.
     positions = {step: position for position, step in enumerate(ordered)}
     printed = [positions[step] for step in steps.step]
     if in_order and any(

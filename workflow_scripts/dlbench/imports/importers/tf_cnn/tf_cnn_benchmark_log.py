@@ -34,7 +34,7 @@ def is_run_info(log: LogFile) -> bool:
 
 
 def is_of_evaluation(log: LogFile) -> bool:
-    """Whether this benchmark.log is of an evaluation."""
+    """Whether this benchmark.log was written by an evaluation."""
     # The order of the two keys differs between versions.
     return b'"string_value": "evaluation"' in log.head or (
         b'{"string_value": "evaluation", "name": "mode"}' in log.head
@@ -73,7 +73,7 @@ def lines(log: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def run_columns(info: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Columns of the runs table; notes on what is unknown are appended to `notes`."""
+    """Columns of the runs table; notes on unknown values are appended to `notes`."""
     columns = _tf_cnn.columns(info["settings"], notes)
     if _tf_cnn.is_worker(info["settings"]):
         notes.append("settings of one worker: the devices and the batch of all are not in it")
@@ -89,7 +89,7 @@ def run_columns(info: dict[str, Any], notes: list[str]) -> dict[str, Any]:
 
 
 def started_at(log: LogFile, number: int, info: dict[str, Any]) -> datetime | None:
-    """When the training or evaluation began; None if the log does not say."""
+    """The start of the training or evaluation; None if the log lacks it."""
     text = info.get("run_date")
     if text is None:
         return None

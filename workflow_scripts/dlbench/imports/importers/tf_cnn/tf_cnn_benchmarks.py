@@ -103,7 +103,7 @@ def read(log: LogFile) -> Iterator[Imported]:
 
 
 def _of_runs(log, ranks):
-    """Lists of sections: one if the ranks trained together, else one of each rank."""
+    """One list of sections if the ranks trained together, else one for each rank."""
     longest, *others = sorted(ranks.values(), key=len, reverse=True) or [[]]
     if others and all(sections[0].is_of_several for sections in ranks.values()):
         for sections_of_rank in others:
@@ -157,7 +157,7 @@ class _Section:
         self.last_step_line, self.last = last_line, number
 
     def merge(self, other):
-        """Take the lines of another rank of the same run."""
+        """Add the lines of another rank of the same run."""
         self.steps.step += other.steps.step
         self.rates += other.rates
         self.steps.loss += other.steps.loss
@@ -214,7 +214,7 @@ class _Section:
             self.evals.append(row)
 
     def runs(self, log):
-        """The runs of this section; the section's last lines are of the last one."""
+        """The runs of this section; its last lines belong to the last run."""
         if not self.has_content:
             return []
         self._note_damage()
@@ -240,7 +240,7 @@ class _Section:
             self.notes.append(f"the loss is nan at step {first_nan}")
 
     def _parts(self, log):
-        """(steps, rates, totals) of each run, cut at the headers where steps begin anew."""
+        """(steps, rates, totals) of each run, split at headers where the steps start again."""
         steps, rates = self.steps, self.rates
         totals = [total for _, total in self.totals]
         programs = 1 if self.is_of_several else min(self.banners, max(1, len(totals)))
@@ -324,7 +324,7 @@ class _Section:
 
 
 def _with_evaluations(runs):
-    """The runs, each with the evaluations that follow it in the log."""
+    """Join the evaluations that follow a run in the log with this run."""
     joined = []
     for run in runs:
         is_evaluation = "mode" not in run.columns and run.complete is None

@@ -81,7 +81,7 @@ class _Run:
         self.evals, self.eval_dates, self.notes, self.unknown = {}, {}, [], {}
 
     def ends_before(self, name, step):
-        """Whether an event is of the next run."""
+        """Whether an event belongs to the next run."""
         has_rows = len(self.steps) or self.total is not None
         # Equal steps are of other ranks.
         restarted = self.total is not None or (len(self.steps) and step < self.steps.step[-1])

@@ -35,7 +35,7 @@ class EventFile:
     """The events of a file in their order.
 
     Attributes:
-        cut_at: byte offset of the last record if it is not whole, else None. Known once the
+        cut_at: byte offset of the last record if it is incomplete, else None; set after all
             events were read.
     """
 
@@ -65,7 +65,7 @@ class EventFile:
 
 
 def is_event_file(head: bytes) -> bool:
-    """Whether a file that begins with these bytes is an event file, by its first record."""
+    """Whether the beginning of a file is that of an event file, judged by its first record."""
     try:
         _, payload = next(tfrecord.payloads(_Stream(iter([head])), ""), (0, b""))
     except tfrecord.RecordError:
@@ -124,7 +124,7 @@ def _value(content):
 
 
 def _element(tensor):
-    """The one element of a tensor as a float or a text; None if it has several or another type."""
+    """The single element of a tensor as a float or text; None for several or another type."""
     kind, content, elements, several = 0, b"", {}, False
     for number, value in _fields(tensor):
         if number == 1:
@@ -157,7 +157,7 @@ def _element(tensor):
 
 
 def _elements(shape):
-    """How many elements a tensor of that shape has; more than one if that is unknown."""
+    """The number of elements of a tensor with a shape; more than one if it is unknown."""
     product = 1
     for number, dimension in _fields(shape):
         size = dict(_fields(dimension)).get(1, 0) if number == 2 else 2

@@ -102,7 +102,7 @@ class _Run:
             self.losses.add(name)
 
     def printed(self, line, is_eval, name, text):
-        """A line of the console, below that of its batch; time/batch says which batch it is."""
+        """Add a console line, which is below the line of its batch; time/batch has the number."""
         if is_eval:
             if name.startswith(EVAL):
                 row = {"step": self.console_batch} if self.console_batch else {}
@@ -173,7 +173,7 @@ class _Run:
 
 
 def _settings(rows):
-    """Columns that follow from the metrics, of the last batch that has them."""
+    """Columns computed from the metrics of the last batch that has them."""
     columns = {}
     for row in rows.values():
         rate = row.get(RATE)
@@ -187,13 +187,13 @@ def _settings(rows):
 
 
 def _near(ratio):
-    """The whole number that a ratio of printed numbers is within 1 %; None if there is none."""
+    """The integer within 1 % of a ratio of printed numbers; None if there is none."""
     near = round(ratio) if ratio < log_values.MAX_COUNT else 0
     return near if near and abs(ratio - near) <= 0.01 * near else None
 
 
 def _window(rows):
-    """The batches of a rolling mean; None if that does not follow from the batches printed."""
+    """The number of batches of the rolling mean; None if the printed batches do not show it."""
     with_rate = next((batch for batch, row in rows.items() if row.get(RATE)), None)
     consecutive = list(rows) == list(range(1, len(rows) + 1))
     return with_rate - 1 if with_rate and with_rate > 1 and consecutive else None

@@ -114,7 +114,7 @@ def _whole(value):
 
 
 def _prefixes(entry):
-    """The prefixes of the evaluations in an entry: eval, or eval_<name>, or whatever has a time."""
+    """The prefixes of the evaluations in an entry: eval, eval_<name>, or any with a runtime."""
     timed = {n.removesuffix(RUNTIME) for n in entry if n.endswith(RUNTIME)} - {TRAIN}
     if any(f"{EVAL}{ending}" in entry for ending in ("_loss", "_accuracy")):
         timed.add(EVAL)
@@ -134,7 +134,7 @@ def _evaluation(entry, prefix, step):
 
 
 def _rate(run, end, evaluated_s, steps, total):
-    """Columns of the time that training took."""
+    """Set the columns of the training time."""
     runtime_s = real(end.get("train_runtime"), 0, MAX_TIME_S)
     per_second = real(end.get("train_samples_per_second"), 0)
     if not runtime_s or not steps or runtime_s <= evaluated_s:

@@ -109,7 +109,7 @@ class _Run:
 
     @property
     def has_ended(self):
-        """Whether an iteration 0 is of the next run, and not of another rank of this one."""
+        """Whether an iteration 0 belongs to the next run, not to another rank of this run."""
         return bool(self.rates) and (self.total is not None or max(self.rates) > 1)
 
     def iteration(self, line, match):
@@ -188,7 +188,7 @@ class _Run:
         return run
 
     def _warm_up(self):
-        """The iteration that is the program's warm-up; None if each of them is measured."""
+        """The iteration that is the program's warm-up; None if all are measured."""
         if len(self.rates) < 2 or self.iterations[0] != 0:
             return None
         if self.mean is None:
@@ -198,7 +198,7 @@ class _Run:
         return 0 if abs(mean_of_all - self.mean) > ROUNDING >= abs(later - self.mean) else None
 
     def _compare(self, run, measured, warm_up):
-        """Compare the printed mean with that of the iterations; they differ if some are missing."""
+        """Compare the printed mean with that of the iterations, of which some may be missing."""
         if self.total is None:
             run.status, run.message = (
                 "failed",

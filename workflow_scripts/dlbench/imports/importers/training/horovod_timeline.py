@@ -53,7 +53,7 @@ def _events(log):
     """Yield (byte offset, event) of each event, and (byte offset, None) if the last is cut short.
 
     Raises:
-        LogError: something between them is no event.
+        LogError: the file has something else between the events.
     """
     # Latin-1 has one character for each byte, so positions are byte offsets.
     decoder, rest, start, in_array = json.JSONDecoder(), "", 0, False
@@ -86,7 +86,7 @@ def _events(log):
 
 
 def _unfinished(rest, error):
-    """Whether more bytes could complete the JSON: the error is at its end."""
+    """Whether the error is at the end of the text, so that more bytes could complete the JSON."""
     if not isinstance(error, json.JSONDecodeError):
         return False
     return error.msg.startswith("Unterminated string") or len(rest) - error.pos <= NEAR_END

@@ -54,7 +54,7 @@ PARALLEL = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "conte
 
 
 class _Row(NamedTuple):
-    """One line: times in s, the rest as printed; None is what it does not say."""
+    """The values of a line: times in s, others as printed; None: missing in the line."""
 
     iteration: int
     elapsed_s: float
@@ -78,7 +78,7 @@ def read(log: LogFile) -> Iterator[Imported]:
 
 
 class _Arguments:
-    """The arguments that were printed last, by one rank for all."""
+    """The last arguments that were printed, by one rank for all ranks."""
 
     def __init__(self):
         self.settings, self.used = {}, False
@@ -89,7 +89,7 @@ class _Arguments:
 
 
 class _Reader:
-    """The runs in the lines of one process, or of several that are not told apart."""
+    """The runs in the lines of one process, or of several without launcher's prefixes."""
 
     def __init__(self, log, arguments):
         self.log, self.arguments = log, arguments
@@ -131,7 +131,7 @@ class _Reader:
 
 
 def _fields(text):
-    """What a line has between its bars: texts by their names."""
+    """{name: text} of the fields of a line, which bars separate."""
     pairs = (part.partition(": ") for part in text.split("|"))
     return {name.strip(): value.strip() for name, _, value in pairs}
 
@@ -158,7 +158,7 @@ class _Run:
         self.left_out = LeftOut()
 
     def row(self, line, match):
-        """What a line says; None if it has no number or no time."""
+        """Parse a line; None if it lacks the iteration or the time."""
         iteration, total, fields, unit = count(match[1]), count(match[2]), match[3], match[4]
         fields = _fields(fields)
         text = fields.get(f"elapsed time per iteration ({unit})", "")
@@ -182,10 +182,10 @@ class _Run:
         )
 
     def is_of_another_rank(self, row):
-        """Whether a line repeats one of this run; notes how far their values are apart.
+        """Whether another rank printed a line of this run again; records how much the two differ.
 
-        No rank is two lines ahead of another, unless a launcher printed their lines in pieces;
-        such lines are equal in all they say.
+        No rank is two lines ahead of another, unless a launcher printed the ranks' output in
+        blocks; then the lines are equal.
         """
         known = self.by_iteration.get(row.iteration)
         if known is None:
@@ -263,7 +263,7 @@ class _Run:
         return columns
 
     def _add_steps(self, run):
-        """Add the windows; returns those that count, as (iterations, seconds, batch)."""
+        """Add the windows to the run. Returns the measured ones: (iterations, seconds, batch)."""
         interval = self._interval()
         windows, before = [], None
         for row in self.rows:
@@ -271,7 +271,7 @@ class _Run:
             if before is None:
                 steps = 1 if row.iteration % interval else interval
             elif before is self.rows[0] and before.iteration % interval:
-                # That first iteration is once more in this mean.
+                # This mean includes the first iteration again.
                 steps = row.iteration - before.iteration
                 time_s = ((steps + 1) * row.elapsed_s - before.elapsed_s) / steps
             else:
@@ -296,7 +296,7 @@ class _Run:
         return (count(self.settings.get(name)) or 1) > 1
 
     def _interval(self):
-        """How many iterations lie between two lines: as the arguments say, or as it looks."""
+        """The number of iterations between two lines, from the arguments or else from the lines."""
         stated = count(self.settings.get("log_interval"))
         if stated or len(self.rows) < 2:
             return stated or 1
@@ -308,7 +308,7 @@ class _Run:
         return gap if regular % gap == 0 else regular
 
     def _check_samples(self, run):
-        """Say if the samples that lines count are not those of their batches."""
+        """Mark the run if the consumed samples differ from the sum of the batches."""
         lines = [row for row in self.rows if row.batch and row.consumed is not None]
         if len(lines) < 2 or len(lines) < len(self.rows):
             return

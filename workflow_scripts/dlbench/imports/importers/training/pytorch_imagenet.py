@@ -49,7 +49,7 @@ MAX_DOUBT = 0.01  # relative error of a window's time by the last printed digit
 
 
 class _Line(NamedTuple):
-    """A printed batch, its number in the epoch from 1."""
+    """A printed batch; its number counts from 1 in each epoch."""
 
     number: int
     time_s: float
@@ -66,7 +66,7 @@ def read(log: LogFile) -> Iterator[Imported]:
 
 
 class _Reader:
-    """The runs in the lines of one process, or of several that are not told apart."""
+    """The runs in the lines of one process, or of several without launcher's prefixes."""
 
     def __init__(self, log):
         self.log, self.done, self.run = log, [], _Run(1)
@@ -120,7 +120,7 @@ class _Run:
             self.data.append(real(data[1], 0) or 0)
 
     def _compare(self, epoch, line, other):
-        """Note how far two lines of one batch are apart."""
+        """Record how much two lines of one batch differ."""
         means = (line.mean_s, other.mean_s, *self.means.get((epoch, line.number), ()))
         self.means[epoch, line.number] = (min(means), max(means))
         if None not in (line.loss, other.loss) and math.isfinite(line.loss - other.loss):
@@ -187,10 +187,10 @@ class _Run:
         return run
 
     def _drift(self):
-        """How much more time some of the processes took for the same batches, relatively.
+        """The relative difference of the times of processes for the same batches.
 
-        Each has its own beginning: what two lines of one batch differ by does not grow while the
-        processes wait for one another.
+        Processes start at different times. While they wait for one another, the difference
+        between their lines of the same batch does not grow.
         """
         drift = 0.0
         for epoch in {epoch for epoch, _ in self.means}:
@@ -207,7 +207,7 @@ class _Run:
         return drift
 
     def _counts_from_zero(self):
-        """Whether batches are numbered from 0; None if the log does not show it."""
+        """Whether batch numbers start at 0; None if the log does not show it."""
         epochs = [sorted(lines.values()) for lines in self.epochs.values()]
         if any(lines[0].number == 0 for lines in epochs):
             return True
@@ -238,7 +238,7 @@ class _Run:
                 run.steps.add(done + line.number, math.nan, line.loss, 0)
 
     def _end(self, run, lines):
-        """Say whether the log ends within an epoch; the last lines of one are not all printed."""
+        """Set the status to failed if the log ends before the last line of an epoch."""
         interval = lines[1].number - lines[0].number if len(lines) > 1 else self.batches
         last = max(self.epochs)
         if last + 1 not in self.evals and lines[-1].number + interval <= self.batches:
@@ -249,10 +249,10 @@ class _Run:
 
 
 def _window_ends(lines, warm_up):
-    """The rows at which windows end: the last of an epoch, and those before that are certain.
+    """The rows at which windows end: the last row of an epoch, and earlier ones with certain times.
 
     Args:
-        warm_up: how many batches at the beginning are no part of a window.
+        warm_up: number of batches at the beginning that belong to no window.
     """
     ends, last = [], None
     start = (warm_up, lines[0].time_s if warm_up else 0.0)
@@ -269,7 +269,7 @@ def _window_ends(lines, warm_up):
 
 
 def _fits(lines, first):
-    """Whether the printed means can be of batches that are numbered from `first`."""
+    """Whether the printed means are consistent with batch numbers that start at `first`."""
     for before, line in itertools.pairwise(lines):
         done, now = before.number + 1 - first, line.number + 1 - first
         between_s = now * line.mean_s - done * before.mean_s - line.time_s

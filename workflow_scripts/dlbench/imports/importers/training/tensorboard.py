@@ -84,7 +84,7 @@ def read(log: LogFile) -> Iterator[Imported]:
 
 
 class _Run:
-    """The values of one run, gathered from events."""
+    """The values of one run, collected from events."""
 
     def __init__(self):
         self.steps = _Steps()
@@ -197,7 +197,7 @@ class _Run:
 
 
 class _Steps:
-    """Values of steps, gathered; a program may write each in an event of its own."""
+    """Collects the values of steps, each of which may be in a separate event."""
 
     def __init__(self):
         self.rows, self.notes, self.batch = Steps(), [], None
@@ -234,7 +234,7 @@ class _Steps:
             self.notes.append(f"resumed at step {step}: {before - len(rows)} steps do not count")
 
     def finish(self, warmup_steps, is_by_keras):
-        """All steps; the first ones are marked as warm-up."""
+        """Finish the last step and mark the warm-up. Returns all steps."""
         self._put()
         for at, step in enumerate(self.rows.step):
             self.rows.warm_up[at] = step <= warmup_steps
@@ -261,7 +261,7 @@ def _tag(tag):
 
 
 def _table(text):
-    """The columns of the runs table in the text that our export writes: a table in Markdown.
+    """Parse the columns of the runs table in the Markdown table that our export writes.
 
     >>> _table("| | |\\n| --- | --- |\\n| model | lenet5 |\\n| xla | False |\\n| nodes | 2 |")
     {'model': 'lenet5', 'xla': False, 'nodes': 2}

@@ -112,7 +112,7 @@ class _Run:
         self.left_out = LeftOut()
 
     def add_setting(self, line):
-        """Take what a line that is of no step says of the run."""
+        """Parse a line that is not of a step: settings, devices, model, evaluations, end."""
         if match := SETTINGS.search(line):
             self._settings(match[1])
         elif match := MESH.search(line):
@@ -200,7 +200,7 @@ class _Run:
         return run
 
     def _complete(self, columns, run):
-        """Times of steps, or the throughput alone, as batch, tokens and devices are known."""
+        """Add times of steps, or only the throughput, depending on the known columns."""
         rates = self.rates[1:]
         if not rates:
             return
@@ -244,7 +244,7 @@ class _Run:
         return True
 
     def _contradiction(self, step_s, doubt, batch, devices):
-        """How times by tps differ from those by dates, in words; "" where they agree."""
+        """A sentence on how times by tps differ from times by dates; "" if they agree."""
         if None in self.windows_s[1:]:
             return ""
         steps, by_dates_s = sum(self.windows[1:]), sum(self.windows_s[1:])
@@ -259,13 +259,13 @@ class _Run:
 
 
 def _loss(text):
-    """A printed loss; None if it is none, or that of a rank without one."""
+    """A printed loss; None if it is no number, or NO_LOSS."""
     loss = log_values.loss(text)
     return None if loss == NO_LOSS else loss
 
 
 def _date(line):
-    """The date of a line, without a zone; None if it has none."""
+    """The date in a line, without time zone; None if it has none."""
     match = DATE.search(line)
     try:
         return match and datetime.fromisoformat(f"{match[1]}T{match[2]}.{match[3] or 0:0<6}")
