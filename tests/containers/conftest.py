@@ -50,7 +50,7 @@ def tools():
     with alone("apt"):
         if not shutil.which("apptainer"):
             call("bash", EQUIPMENT / "install_container_runtimes.sh")
-        missing = [words for program, words in PACKAGES.items() if not shutil.which(program)]
+        missing = [names for program, names in PACKAGES.items() if not shutil.which(program)]
         if missing:
             call("apt-get", "update", "-qq")
             packages = " ".join(missing).split()
@@ -141,8 +141,8 @@ def campaign(place, settings, built_here):
     return campaign
 
 
-def buildah(settings, *words):
-    return call("buildah", *words, env=os.environ | settings)
+def buildah(settings, *arguments):
+    return call("buildah", *arguments, env=os.environ | settings)
 
 
 class Project:
@@ -155,12 +155,12 @@ class Project:
     def run(self, *command, **options):
         """Run a command in the folder, as the project's user. Returns the finished process."""
         options = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} | options
-        return subprocess.run(self.words(command), **self.how(), check=False, **options)
+        return subprocess.run(self.command_line(command), **self.how(), check=False, **options)
 
     def start(self, *command):
-        return subprocess.Popen(self.words(command), **self.how())
+        return subprocess.Popen(self.command_line(command), **self.how())
 
-    def words(self, command):
+    def command_line(self, command):
         change = ["/usr/sbin/runuser", "-u", self.user, "--"] if self.user else []
         return [*change, *map(str, command)]
 

@@ -99,14 +99,14 @@ def test_a_program_gets_its_arguments_environment_binds_and_folder(where):
         options=form["options"],
         name="probe",
     )
-    words = ["a b", "$(id)", "it's", "ü", "*"]
-    command = module.command(container, [form["python"], "probe.py", *words])
+    command_line = ["a b", "$(id)", "it's", "ü", "*"]
+    command = module.command(container, [form["python"], "probe.py", *command_line])
     variables = {"OMPI_TEST": "1; 2", "CUDA_VISIBLE_DEVICES": "", "DLBENCH_COPY": "3"}
     finished = project.run("env", *(f"{k}={v}" for k, v in variables.items()), *command)
     read_only = runtime not in ("charliecloud", "udocker")  # these have no such binds
     assert finished.returncode == (7 if read_only else 8), finished.stdout
     seen = json.loads(finished.stdout.strip().splitlines()[-1])
-    assert seen["arguments"] == words
+    assert seen["arguments"] == command_line
     assert seen["folder"] == str(project.folder)
     assert seen["input"] == ["file"]
     assert seen["environment"].items() >= {**variables, "ASKED": "a b"}.items()
@@ -128,7 +128,7 @@ def test_a_run_is_trained_in_its_image_and_proves_it(where, orphans):
     assert provenance["container"]["digest"] == found["made_from"]["environment"]
     assert provenance["versions"]["tensorflow"] == form["packages"]["tensorflow"]
     assert found["summary"]["start_s"] > 0
-    see_all_of(found)
+    check_all_found(found)
 
 
 def test_two_ranks_under_mpirun_outside_are_two_ranks_inside(where):
@@ -140,10 +140,10 @@ def test_two_ranks_under_mpirun_outside_are_two_ranks_inside(where):
     assert len(markers) == 2 and markers[0] == markers[1] and markers[0]["image_id"]
     assert found["provenance"]["strategy_settings"]["controller"] == "mpi"
     assert len(found["files"]) == 2
-    see_all_of(found)
+    check_all_found(found)
 
 
-def see_all_of(record):
+def check_all_found(record):
     """Check that the supervisor found the run's processes; else it could not measure neighbours."""
     summary = record["summary"]
     assert summary["others_cpu_cores"] is not None, summary["neighbours_unknown"]
@@ -283,22 +283,23 @@ def supervisor_of(name):
     return next(
         pid
         for pid in processes(name)
-        if b"start_run.py" in words(pid) and not words(pid).startswith(b"/usr/sbin/runuser")
+        if b"start_run.py" in command_line(pid)
+        and not command_line(pid).startswith(b"/usr/sbin/runuser")
     )
 
 
 def processes(name):
     """Processes with a run's name in their command lines."""
     every = [int(pid) for pid in os.listdir("/proc") if pid.isdigit()]
-    return [pid for pid in every if name.encode() in words(pid)]
+    return [pid for pid in every if name.encode() in command_line(pid)]
 
 
 def trainers(name):
     """The command lines of a run's trainers."""
-    return [words(pid) for pid in processes(name) if b"train.py" in words(pid)]
+    return [command_line(pid) for pid in processes(name) if b"train.py" in command_line(pid)]
 
 
-def words(pid):
+def command_line(pid):
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -130,7 +130,7 @@ def test_the_page_says_machine_verdicts_and_numbers():
     machine = {"gpus": ["1 x Some GPU"], "driver": "580", "cuda_driver": "13.0", "cores": 8}
     machine |= {"cpu": "Some CPU", "virtual": False, "memory_gib": 64, "versions": {"torch": "2"}}
     text = page.page({"machine": machine, "commit": "abc", "checks": {"tried": one}})
-    for words in (
+    for message in (
         "1 x Some GPU, driver 580 (CUDA 13.0)",
         "8 cores of Some CPU, 64 GiB",
         "0 passed, 1 failed, 0 not possible",
@@ -138,7 +138,7 @@ def test_the_page_says_machine_verdicts_and_numbers():
         "- fault: was not so",
         "- rate: 2.5 GB/s",
     ):
-        assert words in text
+        assert message in text
 
 
 def test_what_measures_runs_alone():

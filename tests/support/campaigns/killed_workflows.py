@@ -14,19 +14,19 @@ def processes(folder, program=""):
     found = {}
     for name in filter(str.isdecimal, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            words = Path(f"/proc/{name}/cmdline").read_bytes().decode().split("\0")
-            here = os.readlink(f"/proc/{name}/cwd") == str(folder)
+            arguments = Path(f"/proc/{name}/cmdline").read_bytes().decode().split("\0")
+            in_folder = os.readlink(f"/proc/{name}/cwd") == str(folder)
             # Not the shells around it.
-            ours = words[0].rpartition("/")[2].startswith("python")
-            if here and ours and any(word.endswith(program) for word in words[1:4]):
-                found[int(name)] = " ".join(words)
+            is_python = arguments[0].rpartition("/")[2].startswith("python")
+            if in_folder and is_python and any(word.endswith(program) for word in arguments[1:4]):
+                found[int(name)] = " ".join(arguments)
     return found
 
 
-def wait_for(condition, what):
+def wait_for(condition, message):
     deadline = time.monotonic() + PATIENCE_S
     while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
+        assert time.monotonic() < deadline, f"waited in vain: {message}"
         time.sleep(0.01)
     return found
 

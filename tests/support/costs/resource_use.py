@@ -38,10 +38,10 @@ def run(command, **options):
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "used.json")
-        words = [sys.executable, "-I", "-S", "-c", BETWEEN, path, *command]
+        arguments = [sys.executable, "-I", "-S", "-c", BETWEEN, path, *command]
         began = time.perf_counter()
         finished = subprocess.run(
-            list(map(str, words)),
+            list(map(str, arguments)),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             check=False,

@@ -234,9 +234,9 @@ def keras_csvlogger(step_time_s, steps):
 def tensorboard(step_time_s, steps):
     """As our export writes it."""
     began = BEGAN.timestamp()
-    words = f"| | |\n| --- | --- |\n| model | lenet5 |\n| global_batch | {GLOBAL_BATCH} |\n"
+    settings = f"| | |\n| --- | --- |\n| model | lenet5 |\n| global_batch | {GLOBAL_BATCH} |\n"
     return event_file(
-        event(began, 0, text("run", words)),
+        event(began, 0, text("run", settings)),
         *(
             event(
                 began + step * step_time_s,

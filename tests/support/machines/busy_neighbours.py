@@ -15,9 +15,9 @@ def compute_beside(node, busy, done):
         nodes = set()
         for path in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):  # ended meanwhile
-                words = (path / "cmdline").read_text().split("\0")
-                if "--node" in words and words[1:2] == ["workflow_scripts/train.py"]:
-                    nodes.add(words[words.index("--node") + 1])
+                arguments = (path / "cmdline").read_text().split("\0")
+                if "--node" in arguments and arguments[1:2] == ["workflow_scripts/train.py"]:
+                    nodes.add(arguments[arguments.index("--node") + 1])
                     if path.name not in before:
                         put_before_all_else(int(path.name))
                         before.add(path.name)

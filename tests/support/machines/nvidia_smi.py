@@ -13,17 +13,17 @@ import json, os, sys
 place = {place!r}
 with open(place) as file:
     state = json.load(file)
-words = sys.argv[1:]
+arguments = sys.argv[1:]
 if state["broken"]:
     print("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
     sys.exit(9)
-if words[0].startswith("--query-gpu="):
+if arguments[0].startswith("--query-gpu="):
     for gpu in state["gpus"]:
-        names = words[0].partition("=")[2].split(",")
+        names = arguments[0].partition("=")[2].split(",")
         print(", ".join(gpu[name] if isinstance(gpu[name], str) else "%.2f" % gpu[name]
                         for name in names))
     sys.exit()
-uuid, watts = words[words.index("-i") + 1], float(words[words.index("-pl") + 1])
+uuid, watts = arguments[arguments.index("-i") + 1], float(arguments[arguments.index("-pl") + 1])
 gpu = next(one for one in state["gpus"] if one["uuid"] == uuid)
 if not gpu["supported"]:
     print("Changing power management limit is not supported for GPU: 00000000:01:00.0.")

@@ -42,8 +42,8 @@ def of_memory(row):
     """Peaks of a GPU of 80 GiB, or of a process on a CPU; nothing where they are not known."""
     if row["timing_source"] != "dlbench":
         return {}
-    words = np.prod([int(size) for size in (row["item_shape"] or "1").split("x")])
-    of_item = ITEM.get(row["model"], 120e3 * words)
+    tokens = np.prod([int(size) for size in (row["item_shape"] or "1").split("x")])
+    of_item = ITEM.get(row["model"], 120e3 * tokens)
     factor = {"float32": 1.0, "tf32": 1.0}.get(row["precision"], 0.55)
     factor *= {"jax": 0.8, "pytorch": 1.15}.get(row["framework"], 1.0)
     arrays = 3 * WEIGHTS.get(row["model"], 500e6) + factor * row["batch_per_device"] * of_item

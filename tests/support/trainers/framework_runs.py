@@ -77,10 +77,10 @@ def small_model(framework, folder):
     return ["--model-folder", str(folder)]
 
 
-def command_of(run, words, python):
+def command_of(run, arguments, python):
     """The command of a run's launcher that starts the trainer with the given command line."""
     launcher = plugins.load("launchers", run.launcher)
-    return launcher.command(run, list(map(str, words)), python.parents[1])
+    return launcher.command(run, list(map(str, arguments)), python.parents[1])
 
 
 def stopped(command, run, log, step, number):

@@ -23,21 +23,21 @@ BLOCKS = 2  # of a kind, where a network has many
 PLAIN = "--dataset synthetic --optimizer sgd --batch-per-device 2 --steps 1 --log none"
 
 
-def main(folder, *words):
-    first = parsed("lenet5", words)
+def main(folder, *arguments):
+    first = parsed("lenet5", arguments)
     strategy, done = engine.strategy_of(first)(first, "cpu", folder), Path(folder, "done")
     if strategy.serve(done.exists):
         return
     for model in plugins.names(engine.kind(first.framework, "models")):
         # In one piece, where another process writes, too.
-        sys.stdout.write(f"{model} {trained(parsed(model, words), strategy)}\n")
+        sys.stdout.write(f"{model} {trained(parsed(model, arguments), strategy)}\n")
         sys.stdout.flush()
     done.touch()
     strategy.leave()
 
 
-def parsed(model, words):
-    return flags.parse(None, [*PLAIN.split(), *words, "--model", model])[0]
+def parsed(model, arguments):
+    return flags.parse(None, [*PLAIN.split(), *arguments, "--model", model])[0]
 
 
 def trained(spec, strategy):

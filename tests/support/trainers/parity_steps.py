@@ -37,15 +37,15 @@ class Case(NamedTuple):
 
     @property
     def name(self):
-        words = (self.model, self.optimizer, self.precision, self.word)
-        return "-".join(filter(None, words))
+        parts = (self.model, self.optimizer, self.precision, self.word)
+        return "-".join(filter(None, parts))
 
     def spec(self, framework):
         """The fields of the run, as flags give them."""
-        words = f"--framework {framework} --model {self.model} --optimizer {self.optimizer}"
-        words += f" --learning-rate {self.learning_rate} --dataset synthetic --log none"
-        words += f" --batch-per-device {BATCH} --steps {STEPS} --warmup-steps 0 {self.flags}"
-        return flags.parse(None, words.split())[0]
+        text = f"--framework {framework} --model {self.model} --optimizer {self.optimizer}"
+        text += f" --learning-rate {self.learning_rate} --dataset synthetic --log none"
+        text += f" --batch-per-device {BATCH} --steps {STEPS} --warmup-steps 0 {self.flags}"
+        return flags.parse(None, text.split())[0]
 
 
 CASES = {

@@ -25,8 +25,8 @@ def main():
 
 
 def _framework():
-    words = dict(zip(sys.argv[1:], sys.argv[2:], strict=False))
-    return words.get("--framework", "tensorflow")
+    flags = dict(zip(sys.argv[1:], sys.argv[2:], strict=False))
+    return flags.get("--framework", "tensorflow")
 
 
 def _until(started_s, lasting_s):

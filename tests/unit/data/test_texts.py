@@ -97,17 +97,17 @@ def test_marks_of_byte_order_and_kinds_of_newlines_are_no_tokens(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         (None, "found 0 and no text"),
         (b" \n", "found 1 and no text"),
         ("Käse".encode("latin-1"), "expected text in UTF-8, found the byte 0xe4 at place 1"),
     ],
 )
-def test_a_folder_without_text_and_other_encodings_are_refused(tmp_path, content, words):
+def test_a_folder_without_text_and_other_encodings_are_refused(tmp_path, content, message):
     if content is not None:
         (tmp_path / "a.txt").write_bytes(content)
-    with pytest.raises(Error, match=words):
+    with pytest.raises(Error, match=message):
         texts.read(tmp_path)
 
 

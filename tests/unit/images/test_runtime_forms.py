@@ -35,7 +35,7 @@ ZSTD = "--mksquashfs-args=-comp zstd -Xcompression-level 3"
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "command"),
     [
         (("oci",), ["apptainer", *BUILD, ZSTD, f"{PLACE}/image.sif",
                     "oci:results/images/train/oci"]),
@@ -44,9 +44,9 @@ ZSTD = "--mksquashfs-args=-comp zstd -Xcompression-level 3"
     ],
 )  # fmt: skip
 def test_apptainer_takes_a_sif_or_folder_as_it_is_unless_it_must_be_marked(
-    only_apptainer, given, words
+    only_apptainer, given, command
 ):
-    assert prepare("apptainer", *given) == [words]
+    assert prepare("apptainer", *given) == [command]
 
 
 def test_a_sif_without_a_marker_gets_it_as_a_partition_and_is_not_built_anew(

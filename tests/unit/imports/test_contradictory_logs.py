@@ -61,7 +61,7 @@ MEGATRON = "global batch size: {:5d} | lm loss: 7.994"
 
 
 @pytest.mark.parametrize(
-    ("kind", "number", "true", "false", "words"),
+    ("kind", "number", "true", "false", "message"),
     [
         ("tf_cnn_benchmarks", TOTAL, 512.0, 4096.0, "8 times"),  # of 8 workers, and steps of one
         ("tf_cnn_benchmarks", TOTAL, 512.0, 480.0, "6.67 %"),
@@ -76,12 +76,12 @@ MEGATRON = "global batch size: {:5d} | lm loss: 7.994"
         ("megatron", MEGATRON, 64, 512, "global batches are 1152 samples"),
     ],
 )
-def test_numbers_that_a_log_has_twice_are_compared(tmp_path, kind, number, true, false, words):
+def test_numbers_that_a_log_has_twice_are_compared(tmp_path, kind, number, true, false, message):
     content, printed = KINDS[kind](STEP_TIME_S, STEPS), number.format(true)
     assert content.count(printed) == 1
     fields = None if kind in ("dlbs", "megatron") else FIELDS
     (row,) = rows(tmp_path / "log", content.replace(printed, number.format(false)), fields)
-    assert words in row["contradicts"]
+    assert message in row["contradicts"]
     assert row["status"] == "ok"
 
 
@@ -110,10 +110,10 @@ def test_a_step_of_torchtitan_takes_as_long_by_its_rate_as_by_its_dates(tmp_path
 
 def test_the_batch_of_an_event_file_is_compared_with_its_rates(tmp_path):
     def events(batch):
-        words = f"| | |\n| --- | --- |\n| global_batch | {batch} |\n"
+        settings = f"| | |\n| --- | --- |\n| global_batch | {batch} |\n"
         rates = (scalar("train/step_time_s", 0.5), scalar("train/items_per_second", 128.0))
         steps = [event(1e9 + step, step, *rates) for step in range(1, 4)]
-        return event_file(event(1e9, 0, text("run", words)), *steps)
+        return event_file(event(1e9, 0, text("run", settings)), *steps)
 
     (true,) = rows(tmp_path / "log", events(64))
     (false,) = rows(tmp_path / "log", events(8))

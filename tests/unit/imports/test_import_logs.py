@@ -182,7 +182,7 @@ def test_a_field_that_the_log_says_otherwise_is_refused_naming_both(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "message"),
     [
         ({"modell": "x"}, "no column modell that could be given .did you mean 'model'"),
         ({"run_id": "x"}, "no column run_id"),
@@ -194,8 +194,8 @@ def test_a_field_that_the_log_says_otherwise_is_refused_naming_both(tmp_path):
         ([], "expected a JSON object"),
     ],
 )
-def test_fields_that_are_no_columns_or_values_are_refused(tmp_path, fields, words):
-    with pytest.raises(Error, match=words):
+def test_fields_that_are_no_columns_or_values_are_refused(tmp_path, fields, message):
+    with pytest.raises(Error, match=message):
         import_logs.import_paths([write(tmp_path / "log")], fields or [""])
 
 
@@ -211,15 +211,15 @@ def test_fields_are_taken_from_paths(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("pattern", "words"),
+    ("pattern", "message"),
     [
         ("{modell}", "did you mean 'model'"),
         ("{model}/{model}", "model occurs twice"),
         ("{model", "a brace lacks its partner"),
     ],
 )
-def test_patterns_of_paths_that_cannot_be_used_are_refused(tmp_path, pattern, words):
-    with pytest.raises(Error, match=words):
+def test_patterns_of_paths_that_cannot_be_used_are_refused(tmp_path, pattern, message):
+    with pytest.raises(Error, match=message):
         import_logs.import_paths([write(tmp_path / "a" / "log").parents[1]], path_fields=pattern)
 
 

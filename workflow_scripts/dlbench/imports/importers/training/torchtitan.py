@@ -211,8 +211,8 @@ class _Run:
         is_rounded = doubt > MAX_DOUBT
         each = batch * tokens / devices if batch and tokens and devices else None
         if each and self._add_times(run, each, is_rounded):
-            if words := self._contradiction(each / rate, doubt, batch, devices):
-                columns["contradicts"] = words
+            if contradiction := self._contradiction(each / rate, doubt, batch, devices):
+                columns["contradicts"] = contradiction
             return
         if is_rounded:
             columns["rate_uncertainty"] = doubt
