@@ -54,6 +54,6 @@ def test_every_model_is_trained_a_step(framework, strategy, python, tmp_path):
     processes = max(1, engine.strategy_of(run).processes_per_node(run))
     if strategy == "parameter_server":
         processes = 1  # the others serve the one that trains
-    for name in plugins.names(engine.kind(framework, "models")):
+    for name in plugins.names(engine.plugin_kind(framework, "models")):
         assert len(losses[name]) == processes, name
         assert all(map(math.isfinite, losses[name])), name

@@ -66,7 +66,7 @@ def test_recomputing_changes_no_loss(trained, tmp_path):
 
 def changed(folder, framework, name, changes):
     """Flags that name a folder with a model of ours, of other sizes, as `changed`."""
-    content = plugins.path(engine.kind(framework, "models"), name).read_text()
+    content = plugins.path(engine.plugin_kind(framework, "models"), name).read_text()
     for old, new in changes.items():
         assert old in content
         content = content.replace(old, new)

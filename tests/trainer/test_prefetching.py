@@ -15,7 +15,7 @@ from dlbench.trainer.tensorflow import items
 
 lenet5 = plugins.load("keras/models", "lenet5")
 TASK, INPUT_SHAPE, CLASSES, build = lenet5.TASK, lenet5.INPUT_SHAPE, lenet5.CLASSES, lenet5.build
-begin = items.Stored.begin
+begin = items.Items.begin
 
 
 def begin_as_on_gpus(self, step):
@@ -25,7 +25,7 @@ def begin_as_on_gpus(self, step):
     assert "Distributed" in type(self.arguments[0]).__name__
 
 
-items.Stored.begin = begin_as_on_gpus
+items.Items.begin = begin_as_on_gpus
 """
 FIELDS = {"dataset": "digits", "evaluate": "no", "batch_per_device": 32, "steps": 6}
 

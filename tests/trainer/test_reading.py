@@ -20,8 +20,8 @@ from dlbench import Error
 from dlbench.common import tfrecord
 from dlbench.trainer.reading import manifest, pictures, random_numbers, records
 from dlbench.trainer.reading import text as reading_text
-from dlbench.trainer.reading.grained import Grained
-from dlbench.trainer.reading.stored import Stored
+from dlbench.trainer.reading.grained import GrainReader
+from dlbench.trainer.reading.stored import DatasetReader
 from dlbench.trainer.tensorflow.pipelines import Data
 from support.trainers import shards
 
@@ -62,7 +62,9 @@ def both(
     folder, steps, batch, shape=None, cache="auto", augment=True, mask=None, tokens=TOKENS, **how
 ):
     """(ours, TensorFlow's) batches of a few steps."""
-    made = [kind(folder, shape, augment, cache, tokens, reading_text) for kind in (Stored, Data)]
+    made = [
+        kind(folder, shape, augment, cache, tokens, reading_text) for kind in (DatasetReader, Data)
+    ]
     mine, other = made
     mine.mask = other.mask = mask
     ours = list(itertools.islice(mine.training_batches(batch, SEED, **how), steps))
@@ -109,7 +111,7 @@ def test_photographs_are_cut_out_and_mirrored_as_tensorflow_does(photographs, ca
 def test_the_centre_of_photographs_is_tensorflows_in_training_and_evaluation(photographs):
     ours, theirs = both(photographs, 2, 8, (32, 32, 3), augment=False)
     assert_equal(ours, theirs, grey=1)
-    data = Stored(photographs, (32, 32, 3))
+    data = DatasetReader(photographs, (32, 32, 3))
     held_out = [(i.numpy(), t.numpy()) for i, t in
                 Data(photographs, (32, 32, 3)).validation_batches(5)]  # fmt: skip
     assert_equal(data.validation_batches(5), held_out, grey=1)
@@ -127,7 +129,7 @@ def test_masks_are_read_as_tensorflow_reads_them(tmp_path):
     for cache in ("memory", "none"):
         assert_equal(*both(sky, 5, 4, cache=cache))
     held_out = [(i.numpy(), t.numpy()) for i, t in Data(sky).validation_batches(4)]
-    assert_equal(Stored(sky).validation_batches(4), held_out)
+    assert_equal(DatasetReader(sky).validation_batches(4), held_out)
 
 
 @pytest.mark.parametrize("last", [1, 99, 65_535, 65_536, 60_000, 2**40 - 1])
@@ -210,7 +212,7 @@ def test_windows_of_a_text_and_what_is_masked_are_tensorflows(
     if mask is None:
         assert all(((targets - inputs) % different == 1).all() for inputs, targets in ours)
     held_out = []
-    for kind in (Stored, Data):
+    for kind in (DatasetReader, Data):
         data = kind(text, tokens=tokens, text=reading_text)
         data.mask = mask
         assert data.records("validation") == sum(sizes)
@@ -220,7 +222,7 @@ def test_windows_of_a_text_and_what_is_masked_are_tensorflows(
 
 
 def test_the_same_number_of_tokens_of_each_window_is_masked_and_is_the_target(text):
-    data = Stored(text, tokens=TOKENS, text=reading_text)
+    data = DatasetReader(text, tokens=TOKENS, text=reading_text)
     whole = np.concatenate([inputs for inputs, _ in data.validation_batches(25)])
     data.mask = 255
     inputs, targets = map(np.concatenate, zip(*data.validation_batches(25), strict=True))
@@ -234,7 +236,7 @@ def test_the_same_number_of_tokens_of_each_window_is_masked_and_is_the_target(te
 
 
 def test_a_text_shorter_than_one_window_is_refused(text):
-    for kind in (Stored, Data):
+    for kind in (DatasetReader, Data):
         with pytest.raises(Error, match="has 1000 tokens, fewer than the 1001 of one window"):
             kind(text, tokens=1000, text=reading_text).records("train")
 
@@ -242,7 +244,7 @@ def test_a_text_shorter_than_one_window_is_refused(text):
 def test_records_of_an_encoding_that_is_not_known_are_refused(text):
     content = manifest.read(text)
     manifest.write(text / manifest.NAME, content | {"reader": {"encoding": "tokens"}})
-    for kind in (Stored, Data):
+    for kind in (DatasetReader, Data):
         with pytest.raises(Error, match=r"reader.encoding: expected one of .* found"):
             kind(text, tokens=16, text=reading_text)
 
@@ -268,7 +270,7 @@ def grained():
     pytest.importorskip("grain")
 
     def some(steps, folder, *how, batch=4, order=(), **fields):
-        data = Grained(folder, *how, **fields)
+        data = GrainReader(folder, *how, **fields)
         batches = data.training_batches(batch, SEED, *order)
         try:
             return [tuple(map(np.array, each)) for each in itertools.islice(batches, steps)]
@@ -324,7 +326,7 @@ def test_an_item_that_a_worker_cannot_read_is_named(tmp_path, grained, cache):
 
 
 def test_a_worker_that_was_killed_ends_the_run_and_says_so(numbered, grained):
-    batches = Grained(numbered, workers=2).training_batches(4, SEED)
+    batches = GrainReader(numbered, workers=2).training_batches(4, SEED)
     next(batches)
     first, _ = multiprocessing.active_children()
     first.kill()
@@ -339,9 +341,9 @@ def test_signals_for_the_trainer_do_not_end_workers_and_its_end_does(numbered, g
     code = f"""
 import multiprocessing, sys
 from pathlib import Path
-from dlbench.trainer.reading.grained import Grained
+from dlbench.trainer.reading.grained import GrainReader
 if __name__ == "__main__":
-    batches = Grained({str(numbered)!r}, workers=2).training_batches(4, 1)
+    batches = GrainReader({str(numbered)!r}, workers=2).training_batches(4, 1)
     for _ in range(4):  # both have begun
         next(batches)
     workers = " ".join(str(each.pid) for each in multiprocessing.active_children())

@@ -165,7 +165,7 @@ def test_results_that_cannot_be_written_are_said_and_not_harmed(campaign, disk):
     assert disk("-o", "remount,ro").returncode == 0
     finished = campaign.snakemake()
     assert finished.returncode != 0
-    assert "results cannot be written by this user, so that no workflow can be" in finished.stdout
+    assert "results is not writable for this user, so that no workflow can be" in finished.stdout
     assert "disk: results: it cannot be written" in doctor(campaign).stdout
     assert disk("-o", "remount,rw,size=2g").returncode == 0
     completes(campaign, before)

@@ -45,7 +45,7 @@ def main():
         if not python.exists():
             print(f"{framework}: left out, {python.parents[2].name} is not installed")
             continue
-        models = args.model or plugins.names(engine.kind(framework, "models"))
+        models = args.model or plugins.names(engine.plugin_kind(framework, "models"))
         rounds = [
             {work: _apart(args, python, framework, work, models) for work in WORK}
             for _ in range(args.rounds)
@@ -94,7 +94,7 @@ def counted(args):
     (framework,) = args.framework
     if framework == "jax":
         os.environ["KERAS_BACKEND"] = "jax"  # read when Keras is imported
-    kind = engine.kind(framework, "models")
+    kind = engine.plugin_kind(framework, "models")
     count = plugins.load(kind.partition("/")[0], "flops").count
     taken_s = {}
     for name in args.model:

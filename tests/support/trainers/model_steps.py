@@ -28,7 +28,7 @@ def main(folder, *arguments):
     strategy, done = engine.strategy_of(first)(first, "cpu", folder), Path(folder, "done")
     if strategy.serve(done.exists):
         return
-    for model in plugins.names(engine.kind(first.framework, "models")):
+    for model in plugins.names(engine.plugin_kind(first.framework, "models")):
         # In one piece, where another process writes, too.
         sys.stdout.write(f"{model} {trained(parsed(model, arguments), strategy)}\n")
         sys.stdout.flush()
@@ -44,7 +44,7 @@ def trained(spec, strategy):
     """The loss of the first step."""
     if "keras" in sys.modules:
         sys.modules["keras"].utils.clear_session()
-    make_small(plugins.load(engine.kind(spec.framework, "models"), spec.model), spec.model)
+    make_small(plugins.load(engine.plugin_kind(spec.framework, "models"), spec.model), spec.model)
     made = plugins.load(spec.framework, "engine").Engine(spec, strategy, None)
     made.build()
     made.begin(0)

@@ -37,7 +37,7 @@ def _slow_arrays():
     """The source of JAX and PyTorch, in whichever process it makes batches."""
     from dlbench.trainer.reading import stored
 
-    made = stored.Stored._augmented
+    made = stored.DatasetReader._augmented
 
     def slow(self, *arguments):
         started_s = time.monotonic()
@@ -45,7 +45,7 @@ def _slow_arrays():
         _until(started_s, SOURCE_S)
         return batch
 
-    stored.Stored._augmented = slow
+    stored.DatasetReader._augmented = slow
 
 
 def _slow_tensorflow():

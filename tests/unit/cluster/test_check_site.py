@@ -177,7 +177,7 @@ def test_what_a_reader_of_the_results_would_miss_is_only_noted(place):
     facts(name="this machine", interconnect=None)
     assert texts("fix") == []
     assert any("site.name is 'this machine'" in text for text in texts("note"))
-    assert "site.interconnect not said; the results are to be read with them" in texts("note")
+    assert "site.interconnect: null; readers of the results need it" in texts("note")
 
 
 def test_a_scheduler_without_its_programs_is_named(place, monkeypatch):

@@ -9,7 +9,7 @@ from dlbench import Error
 from dlbench.common import own_code, plugins
 from dlbench.trainer import engine
 
-STRATEGIES = [engine.kind(name, "strategies") for name in engine.names()]
+STRATEGIES = [engine.plugin_kind(name, "strategies") for name in engine.names()]
 MODELS = ("keras/models", "pytorch/models")
 LOADED_BY_THE_WORKFLOW = ("datasets", *STRATEGIES, "launchers", "runtimes", "figures", "tasks")
 
@@ -176,7 +176,7 @@ def test_models_of_the_user_are_found_under_any_framework(tmp_path):
     plugins.add_user_folder("models", tmp_path)
     try:
         for framework in engine.names():
-            assert "mine" in plugins.names(engine.kind(framework, "models"))
+            assert "mine" in plugins.names(engine.plugin_kind(framework, "models"))
     finally:
         plugins.add_user_folder("models")
 

@@ -217,7 +217,9 @@ def at_import(tree):
 
 def test_what_enters_an_image_imports_the_framework_and_the_standard_library_only():
     # Launchers run outside; only the workflow loads them.
-    own = [engine.kind(name, of) for name in engine.names() for of in engine.FRAMEWORK_FOLDERS]
+    own = [
+        engine.plugin_kind(name, of) for name in engine.names() for of in engine.FRAMEWORK_FOLDERS
+    ]
     kinds = {"runtimes", "tasks", *own}
     named = [plugins.path(kind, name) for kind in kinds for name in plugins.names(kind)]
     for file in own_code.executed_files("train.py", *named):

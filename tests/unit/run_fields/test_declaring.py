@@ -20,7 +20,7 @@ def test_a_field_has_its_default_and_what_is_declared_of_it():
 
 
 def test_the_kind_of_a_field_that_may_be_left_out_is_that_of_its_values():
-    assert [declaring.kind_of(field) for field in dataclasses.fields(Two)] == [int, str]
+    assert [declaring.value_type(field) for field in dataclasses.fields(Two)] == [int, str]
 
 
 def test_what_cannot_be_declared_is_refused():

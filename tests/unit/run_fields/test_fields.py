@@ -3,7 +3,7 @@
 import pytest
 
 from dlbench.common import plugins
-from dlbench.run_fields.declaring import MODEL, READING, kind_of
+from dlbench.run_fields.declaring import MODEL, READING, value_type
 from dlbench.run_fields.fields import DECLARED, DEFAULTS, FIELDS
 from dlbench.study.runs import Run
 from dlbench.trainer import engine
@@ -32,7 +32,7 @@ def test_a_run_has_the_declared_fields_and_no_other():
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_field_is_declared_in_full(name):
-    declared, kind = DECLARED[name], kind_of(FIELDS[name])
+    declared, kind = DECLARED[name], value_type(FIELDS[name])
     assert declared.meaning and declared.part in ("", MODEL, READING)
     assert (kind is bool) or not declared.switch
     assert "{}" in declared.label or not declared.label
@@ -41,5 +41,5 @@ def test_a_field_is_declared_in_full(name):
     if kind in (int, float) and declared.in_config:
         assert (declared.least is None) != (declared.above is None)
     if declared.folder:
-        assert plugins.names(engine.kind("tensorflow", declared.folder))
+        assert plugins.names(engine.plugin_kind("tensorflow", declared.folder))
     assert set(declared.frameworks) <= set(engine.names())

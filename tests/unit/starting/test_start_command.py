@@ -266,7 +266,7 @@ def test_a_folder_that_is_not_there_is_named(bind):
     with pytest.raises(Error) as error:
         start(run_of(), binds=[bind])
     assert str(error.value) == (
-        "/no/such/folder is to be seen in the container but is not on this machine"
+        "/no/such/folder is to be bound into the container but is not on this machine"
     )
 
 

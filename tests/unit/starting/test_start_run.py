@@ -294,7 +294,7 @@ def test_what_prevents_the_start_is_recorded_as_a_failure(tmp_path, contained):
     assert finished.returncode == 0, finished.stderr
     assert outcome(tmp_path) == (
         "failed",
-        "/no/such is to be seen in the container but is not on this machine",
+        "/no/such is to be bound into the container but is not on this machine",
     )
     assert not (tmp_path / "entered").exists()
 

@@ -72,7 +72,7 @@ def test_model_and_dataset_are_the_other_programs_words():
         ({"command": ["{"]}, "for a brace itself write two"),
         ({"command": []}, "trainers.theirs.command: expected a list that is not empty"),
         ({"log": "tf_cnn"}, "no file importers/tf_cnn.py"),
-        ({"files": ["nowhere.py"]}, "trainers.theirs.files: not there: nowhere.py"),
+        ({"files": ["nowhere.py"]}, "trainers.theirs.files: missing: nowhere.py"),
         ({"shell": True}, "unknown key 'shell'"),
     ],
 )

@@ -22,9 +22,9 @@ def test_each_framework_has_an_engine_and_those_on_keras_share_models():
     assert engine.names() == ["jax", "pytorch", "tensorflow"]
     for framework in engine.names():
         shared = "pytorch/models" if framework == "pytorch" else "keras/models"
-        assert engine.kind(framework, "models") == shared
-        assert engine.kind(framework, "losses") == f"{framework}/losses"
-        assert engine.kind(framework, "tasks") == "tasks"
+        assert engine.plugin_kind(framework, "models") == shared
+        assert engine.plugin_kind(framework, "losses") == f"{framework}/losses"
+        assert engine.plugin_kind(framework, "tasks") == "tasks"
         constants = plugins.constants(framework, "engine")
         assert {"ENVIRONMENT", "PACKAGES", "OUT_OF_MEMORY", "BY_DESIGN"} <= set(constants)
 
@@ -35,7 +35,7 @@ def test_every_framework_computes_the_loss_of_every_task():
 
 
 def test_a_framework_that_another_program_trains_with_is_laid_out_as_tensorflows():
-    assert engine.kind("mxnet", "strategies") == "tensorflow/strategies"
+    assert engine.plugin_kind("mxnet", "strategies") == "tensorflow/strategies"
     assert engine.environment("mxnet") == "train"
 
 

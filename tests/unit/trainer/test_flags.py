@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from dlbench.run_fields.declaring import kind_of
+from dlbench.run_fields.declaring import value_type
 from dlbench.run_fields.fields import DECLARED, FIELDS
 from dlbench.study.runs import Run
 from dlbench.trainer import flags
@@ -22,7 +22,7 @@ def test_the_second_repeat_and_a_sentinel_are_runs_like_others():
     assert (found.repeat, found.sentinel) == (2, 3)
 
 
-NUMBERS = [name for name in FIELDS if kind_of(FIELDS[name]) is int and name != "epochs"]
+NUMBERS = [name for name in FIELDS if value_type(FIELDS[name]) is int and name != "epochs"]
 
 
 @pytest.mark.parametrize("name", NUMBERS)

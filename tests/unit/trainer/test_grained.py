@@ -13,8 +13,8 @@ import pytest
 from dlbench import Error
 from dlbench.common import tfrecord
 from dlbench.trainer.reading import records, text
-from dlbench.trainer.reading.grained import Grained
-from dlbench.trainer.reading.stored import Stored
+from dlbench.trainer.reading.grained import GrainReader
+from dlbench.trainer.reading.stored import DatasetReader
 
 RECORDS = (17, 1, 30, 9, 25)  # of each shard
 TOKENS = 16
@@ -56,8 +56,10 @@ def test_a_batch_by_its_number_is_the_one_that_our_own_reader_comes_to(
     images, cache, rank, size, first_step, batch
 ):
     order = (batch, 3, rank, size, first_step)
-    expected = list(itertools.islice(Stored(images, cache=cache).training_batches(*order), 24))
-    mine = pickle.loads(pickle.dumps(Grained(images, cache=cache)))  # as workers get it
+    expected = list(
+        itertools.islice(DatasetReader(images, cache=cache).training_batches(*order), 24)
+    )
+    mine = pickle.loads(pickle.dumps(GrainReader(images, cache=cache)))  # as workers get it
     for number in (0, 1, 23, 5, 22, 6):
         found = mine.batch_at(number, order)
         assert [part.tolist() for part in found] == [part.tolist() for part in expected[number]]
@@ -73,7 +75,7 @@ def test_windows_of_a_text_and_their_masks_are_the_same(tmp_path):
         counts=(4, 6),
     )
     order = (4, 1, 0, 1, 2)
-    ours, mine = (kind(folder, tokens=TOKENS, text=text) for kind in (Stored, Grained))
+    ours, mine = (kind(folder, tokens=TOKENS, text=text) for kind in (DatasetReader, GrainReader))
     ours.mask = mine.mask = 250
     expected = list(itertools.islice(ours.training_batches(*order), 9))
     found = pickle.loads(pickle.dumps(mine)).batch_at(8, order)
@@ -85,7 +87,7 @@ def test_only_the_records_of_a_batch_are_read(images, monkeypatch):
     monkeypatch.setattr(
         records, "payload_at", lambda *words: read.append(words) or payload_at(*words)
     )
-    data = Grained(images, cache="none")
+    data = GrainReader(images, cache="none")
     data.batch_at(3, (8, 1, 0, 1, 0))
     assert len(read) == 8
 
@@ -96,7 +98,7 @@ def test_a_damaged_record_is_named_with_its_shard_and_place(images):
     place = int(records.places(path, 30)[12])
     content[place + 20] ^= 1
     path.write_bytes(content)
-    data = Grained(images, cache="none")
+    data = GrainReader(images, cache="none")
     with pytest.raises(tfrecord.RecordError, match=f"00002-of-00005 from byte {place} on: .*sum"):
         for number in range(11):
             data.batch_at(number, (8, 1, 0, 1, 0))
@@ -105,7 +107,7 @@ def test_a_damaged_record_is_named_with_its_shard_and_place(images):
 def test_a_shard_that_is_cut_off_is_named(images):
     path = images / "train-00004-of-00005"
     path.write_bytes(path.read_bytes()[:-100])
-    data = Grained(images, cache="none")
+    data = GrainReader(images, cache="none")
     with pytest.raises(tfrecord.CutOffError, match="train-00004-of-00005: expected 25 records"):
         for number in range(11):
             data.batch_at(number, (8, 1, 0, 1, 0))
@@ -114,4 +116,4 @@ def test_a_shard_that_is_cut_off_is_named(images):
 def test_without_grain_it_is_said_what_installs_it(images, monkeypatch):
     monkeypatch.setitem(sys.modules, "grain", None)
     with pytest.raises(Error, match=r"input grain needs the package grain.*--extra grain"):
-        next(Grained(images).training_batches(8, 1))
+        next(GrainReader(images).training_batches(8, 1))

@@ -129,7 +129,7 @@ def test_threads_and_batches_ahead_change_no_item(tmp_path, cache):
 
 @pytest.mark.parametrize("cache", ["memory", "none"])
 def test_processes_that_each_make_some_batches_make_them_all(tmp_path, cache):
-    data = stored.Stored(numbered(tmp_path), cache=cache)
+    data = stored.DatasetReader(numbered(tmp_path), cache=cache)
     order = (8, 1, 1, 2, 3)  # batch, seed, rank, size, first step
     parts = [data.batches_of_worker(3, number, order) for number in range(3)]
     for whole, own in zip(some(data.training_batches(*order), 12), itertools.cycle(parts)):

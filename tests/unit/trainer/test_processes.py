@@ -7,7 +7,7 @@ import pytest
 
 from dlbench import Error
 from dlbench.trainer.pytorch import processes
-from dlbench.trainer.pytorch.processes import Place
+from dlbench.trainer.pytorch.processes import Rendezvous
 
 JOBS = {"worker": 4}
 TORCHRUN = {
@@ -26,14 +26,14 @@ def find(launcher, environ):
 
 
 def test_torchrun_says_which_process_this_is_and_where_all_meet():
-    assert find("torchrun", TORCHRUN) == Place(3, 1, "a:29500")
+    assert find("torchrun", TORCHRUN) == Rendezvous(3, 1, "a:29500")
 
 
 @pytest.mark.parametrize("launcher", ["local", "kubernetes"])
 def test_other_launchers_say_it_as_for_other_frameworks(launcher):
     workers = ["a:1", "a:2", "b:1", "b:2"]
     config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": 3}}
-    assert find(launcher, {"TF_CONFIG": json.dumps(config)}) == Place(3, 1, "a:1")
+    assert find(launcher, {"TF_CONFIG": json.dumps(config)}) == Rendezvous(3, 1, "a:1")
 
 
 def test_processes_of_open_mpi_meet_at_a_port_of_their_job():

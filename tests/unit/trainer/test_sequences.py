@@ -49,7 +49,7 @@ def test_what_does_not_fit_is_skipped_with_the_reason(framework, fields, words):
 
 
 def test_a_model_of_masked_tokens_needs_one_more_token_for_the_mask(monkeypatch):
-    models = engine.kind("tensorflow", "models")
+    models = engine.plugin_kind("tensorflow", "models")
     known = dict(sequences.plugins.constants(models, "bert_base"))
 
     def constants(kind, name, real=sequences.plugins.constants):

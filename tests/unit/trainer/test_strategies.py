@@ -23,7 +23,7 @@ SHARDED = plugins.load("jax/strategies", "sharded").Strategy
 OF_ALL_FRAMEWORKS = [
     (kind, name)
     for framework in engine.names()
-    for kind in [engine.kind(framework, "strategies")]
+    for kind in [engine.plugin_kind(framework, "strategies")]
     for name in plugins.names(kind)
 ]
 

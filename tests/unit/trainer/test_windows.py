@@ -23,7 +23,7 @@ def taken(chosen, until, first=0, step_s=lambda steps: 0.01):
     """The last steps of the windows up to a step, and what was found meanwhile."""
     ends, found, index = [], [], first
     while index < until:
-        begin, index = index + 1, min(until, chosen.end(index + 1))
+        begin, index = index + 1, min(until, chosen.last_step(index + 1))
         ends.append(index)
         found.append(chosen.record(index, index - begin + 1, step_s(index - begin + 1)))
     return ends, list(filter(None, found))

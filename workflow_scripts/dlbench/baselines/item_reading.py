@@ -28,7 +28,7 @@ def row(spec: Spec, reader: type, folder: str, cores: int) -> dict[str, Any]:
         folder: of the dataset.
         cores: of the device.
     """
-    model_module = plugins.load(engine.kind(spec.framework, "models"), spec.model)
+    model_module = plugins.load(engine.plugin_kind(spec.framework, "models"), spec.model)
     task = plugins.load("tasks", model_module.TASK)
     settings = converted.InputSettings(
         spec, None, model_module, task, lambda inputs: inputs, spec.seed

@@ -45,7 +45,7 @@ def problems(
             f"{len(others)} of no run of the study {study.name!r}: "
             f"{', '.join(others[:MAX_SHOWN])}{more}",
             "no table or figure of it has them",
-            "none needed; another study may have them: move away those that none has",
+            "none needed if another study has them; move the others away",
         )
 
 

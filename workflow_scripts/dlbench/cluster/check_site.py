@@ -108,7 +108,7 @@ def _site_file(facts, executor):
         )
     missing_keys = [f"site.{key}" for key in ("interconnect", "storage") if not facts[key]]
     if missing_keys:
-        yield note(f"{' and '.join(missing_keys)} not said; the results are to be read with them")
+        yield note(f"{' and '.join(missing_keys)}: null; readers of the results need it")
 
 
 def _scheduler(name, profile, study):

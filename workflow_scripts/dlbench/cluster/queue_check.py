@@ -70,17 +70,17 @@ def remarks(
     queue = _queue_named(queues, queue_name)
     if queue is None:
         if queue_name is None:
-            yield note("no queue is named in the profile, and the scheduler says no default")
+            yield note("no queue is named in the profile, and the scheduler has no default")
         return
     most_min = f"{queue.time_limit_s // 60:g} min at most" if queue.time_limit_s else ""
-    limits = "; ".join(filter(None, [queue.kinds, most_min])) or "no limits it says"
+    limits = "; ".join(filter(None, [queue.kinds, most_min])) or "no known limits"
     yield ok(f"{'' if queue_name else 'the default '}queue {queue.name} has {limits}")
     yield from _not_up(queue, runs)
     yield from _against_site(queue, study.site)
     for reason, labels in labels_by_reason.items():
         yield note(f"{_count_runs(labels)} left out: {reason}")
     for label, _ in searches:
-        yield note(f"to find before the runs that it gives, which are not known yet: {label}")
+        yield note(f"to search first, since its runs are not known yet: {label}")
     if runs:
         longest = max(job.time_min for _, job in runs)
         yield ok(f"{_count_runs(runs)} to train, of at most {longest} min")

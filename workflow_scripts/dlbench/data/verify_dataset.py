@@ -23,10 +23,12 @@ def verify(folder: Path | str, content: bool = True) -> list[str]:
     """
     if not (Path(folder) / manifest.NAME).exists():
         return [f"{folder}: no manifest.json; is this the folder of a converted dataset?"]
-    from dlbench.trainer.reading.converted import Converted  # it imports NumPy, which is slow
+    from dlbench.trainer.reading.converted import (
+        ConvertedDataset,
+    )  # it imports NumPy, which is slow
 
     try:
-        data = Converted(folder)
+        data = ConvertedDataset(folder)
     except Error as error:
         return [str(error)]
     shard_folder = Path(data.manifest.get("folder", folder))  # an adopted dataset's is elsewhere

@@ -90,7 +90,7 @@ def _modules():
     """The modules that the trainer, or any framework, strategy or reader, imports."""
     modules = {"numpy", "psutil"}.union(*inputs.PACKAGES.values())
     for framework in engine.names():
-        kind = engine.kind(framework, "strategies")
+        kind = engine.plugin_kind(framework, "strategies")
         strategies = (plugins.load(kind, name).Strategy for name in plugins.names(kind))
         modules.update(engine.packages(framework), *(strategy.packages for strategy in strategies))
     return sorted(modules)

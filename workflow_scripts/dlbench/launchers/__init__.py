@@ -36,7 +36,7 @@ def describe_misfit(run: Spec) -> str | None:
     ]
     others = [
         name
-        for name in plugins.names(engine.kind(run.framework, "strategies"))
+        for name in plugins.names(engine.plugin_kind(run.framework, "strategies"))
         if engine.strategy_of(other := dataclasses.replace(run, strategy=name)).launcher != "none"
         and _supports_rendezvous(other)
     ]

@@ -142,7 +142,7 @@ class Plan:
     def summary_lines(self) -> Iterator[str]:
         """Lines that say how many runs are to be done and why, as which files changed."""
         if self.searches:
-            yield f"to find before the runs that they give: {len(self.searches)}"
+            yield f"largest batches to find first: {len(self.searches)}"
             yield from (search.label() for search, _ in self.searches.values())
         reasons = Counter(self._reason_of(run_id) for run_id in self.pending).most_common()
         for reason, number in reasons[:MAX_REASONS]:

@@ -51,9 +51,9 @@ def check_folders(writes: bool) -> None:
     for place in (place if place.exists() else Path() for place in places):
         if not os.access(place, os.W_OK | os.X_OK):
             raise Error(
-                f"{place.absolute()} cannot be written by this user, so that no workflow can be "
-                "started here; status.py, doctor.py, export_runs.py and compare_runs.py read what "
-                "is there, and a copy of the folder, results and all, goes on from it"
+                f"{place.absolute()} is not writable for this user, so that no workflow can be "
+                "started here; status.py, doctor.py, export_runs.py and compare_runs.py can read "
+                "it, and a copy of the folder with its results can continue the campaign"
             )
         disk = os.statvfs(place)
         free_bytes = disk.f_bavail * disk.f_frsize

@@ -25,7 +25,7 @@ class Devices:
 
 
 def devices(site: dict[str, Any]) -> Devices:
-    """The devices the config's `site` names, `auto` answered by this machine.
+    """The devices in the config's `site`; `auto` is resolved on this machine.
 
     A CPU device is `threads_per_device` cores, so `per_node` is None there
     unless the config gives it: it depends on the run.

@@ -17,7 +17,7 @@ def used_by(run: Run) -> dict[str, Any]:
         files = other_trainers.trainer(run).get("files", [])
         trainer = {"sha256": other_trainers.digest(run.trainer)}
         return {"trainer": trainer | {"files": {name: _commit(name) for name in files}}}
-    models = engine.kind(run.framework, "models")
+    models = engine.plugin_kind(run.framework, "models")
     if plugins.is_builtin(models, run.model):
         return {}
     path = plugins.path(models, run.model)

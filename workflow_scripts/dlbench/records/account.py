@@ -139,7 +139,7 @@ def _by_the_clock(spent, log):
     """
     zero, now, doing = log.start["t_utc"], 0.0, "data"
     median = _median_s(log)
-    compiled = (log.start.get("spec") or {}).get("mode") != inputs.ALONE
+    compiled = (log.start.get("spec") or {}).get("mode") != inputs.INPUT_ONLY
     compiles = compiled  # the next step does
     # Ranks that write checkpoints agree on them between steps, which no event records.
     keeps = any(event["event"] == "checkpoint" for event in log.timeline)

@@ -20,7 +20,7 @@ def steps(start: dict[str, Any], events: list[dict[str, Any]]) -> list[dict[str,
     Args:
         start: its run_start, {} if it has none.
     """
-    if start.get("spec", {}).get("mode") != inputs.ALONE:
+    if start.get("spec", {}).get("mode") != inputs.INPUT_ONLY:
         return events
     return [{k: v for k, v in event.items() if k not in OF_A_MODEL} for event in events]
 
@@ -43,7 +43,7 @@ def summary(run: Run, log: Any) -> dict[str, Any]:
         **_profile(log.profile),
         "attainable_tflops": log.calibration.get("tflops"),
         "attainable_gb_per_s": log.calibration.get("gb_per_s"),
-        **({"compile_s": None} if run.mode == inputs.ALONE else {}),  # nothing is compiled
+        **({"compile_s": None} if run.mode == inputs.INPUT_ONLY else {}),  # nothing is compiled
     }
 
 

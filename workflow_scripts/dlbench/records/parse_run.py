@@ -316,7 +316,7 @@ def _status(run, logs, summary):
             continue
         by_total = images_per_second(times, run.global_batch)
         by_median = run.global_batch / statistics.median(times)
-        if run.mode != inputs.ALONE and abs(by_total / by_median - 1) > MAX_RATE_DIFFERENCE:
+        if run.mode != inputs.INPUT_ONLY and abs(by_total / by_median - 1) > MAX_RATE_DIFFERENCE:
             prefix = f"copy {number}: " if run.copies_per_node > 1 else ""
             why = "some steps stalled" if by_total < by_median else "fast and slow steps alternate"
             return "unstable", (

@@ -63,7 +63,7 @@ def latest(log: Path) -> Progress | None:
     return Progress(
         step=last["step"],
         total_steps=start.get("total_steps") or last["step"],
-        loss=None if run.mode == inputs.ALONE else float(last.get("loss", math.nan)),
+        loss=None if run.mode == inputs.INPUT_ONLY else float(last.get("loss", math.nan)),
         images_per_second=rate,
         rate=_describe_rate(rate, start.get("item_shape")),
         step_time_s=seconds / count if seconds > 0 else None,

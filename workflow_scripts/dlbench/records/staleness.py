@@ -56,7 +56,7 @@ CANNOT_CHANGE_RESULTS = frozenset(
 # Files that only some runs execute: {file: (field, its values in such runs)}.
 OPTIONAL_CODE = {
     plugins.LIBRARY / "trainer/reading/page_cache.py": ("page_cache", inputs.PAGE_CACHES[1:]),
-    plugins.LIBRARY / "trainer/reading/input_engine.py": ("mode", (inputs.ALONE,)),
+    plugins.LIBRARY / "trainer/reading/input_engine.py": ("mode", (inputs.INPUT_ONLY,)),
     plugins.LIBRARY / "trainer/reading/grained.py": ("input", ("grain",)),
     plugins.LIBRARY / "trainer/pytorch/loading.py": ("input", ("torch",)),
 }
@@ -180,12 +180,14 @@ def _training_code(framework, unused, *names):
     files = [
         plugins.path(framework, "engine"),
         *(
-            plugins.path(engine.kind_of(framework, folder, name), name)
+            plugins.path(engine.plugin_kind_of(framework, folder, name), name)
             for folder, name in zip(EXECUTED.values(), names, strict=True)
         ),
     ]
-    task = plugins.constants(engine.kind(framework, "models"), names[0])["TASK"]
-    files += [plugins.path(engine.kind(framework, kind), task) for kind in ("tasks", "losses")]
+    task = plugins.constants(engine.plugin_kind(framework, "models"), names[0])["TASK"]
+    files += [
+        plugins.path(engine.plugin_kind(framework, kind), task) for kind in ("tasks", "losses")
+    ]
     return tuple(
         own_code.executed_files("train.py", *files, without=CANNOT_CHANGE_RESULTS | unused)
     )

@@ -75,7 +75,7 @@ def declared(default: Any, meaning: str, **further: Any) -> Any:
     )
 
 
-def kind_of(field: dataclasses.Field[Any]) -> type:
+def value_type(field: dataclasses.Field[Any]) -> type:
     """The type of a field's values, without the None of those that may be left out."""
     kinds = [kind for kind in (str, bool, int, float) if field.type in (kind, kind | None)]
     return kinds[0]

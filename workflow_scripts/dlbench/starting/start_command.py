@@ -139,7 +139,7 @@ def _in_an_image(run, trainer, form, device, binds):
         if set(source + target) & set(",:\n"):
             raise Error(f"{source}: a path with , or : in it cannot be seen in a container")
         if not os.path.exists(source):
-            raise Error(f"{source} is to be seen in the container but is not on this machine")
+            raise Error(f"{source} is to be bound into the container but is not on this machine")
     kept_out = (*HOST_ONLY, "LD_LIBRARY_PATH") if runtime.FORWARDS_LIBRARY_PATH else HOST_ONLY
     absent = (name for name in kept_out if name not in container.environment)
     hidden = [word for name in absent for word in ("-u", name)]

@@ -163,7 +163,7 @@ def unsupported(run: Run) -> str | None:
     """Why the largest batch of a run cannot be found, or None."""
     if run.is_external:
         return f"trainer {run.trainer} is another program, whose memory is not counted"
-    if run.mode == inputs.ALONE:
+    if run.mode == inputs.INPUT_ONLY:
         return "mode input has no model, whose memory the batch would fill"
     if launchers.starts_elsewhere(run.launcher):
         return f"launcher {run.launcher} starts runs elsewhere, where nobody sees their memory"

@@ -1,15 +1,15 @@
-"""The keys of a matrix block that are fields of a run, as the config's schema has them.
+"""The JSON schema of the keys of a matrix block that are fields of a run.
 
-They follow from the declarations in dlbench/run_fields/. write_reference_pages.py puts them into
+It is made from the declarations in dlbench/run_fields/. write_reference_pages.py writes it into
 config.schema.json.
 """
 
 from typing import Any
 
-from dlbench.run_fields.declaring import LARGEST, Declaration, kind_of
+from dlbench.run_fields.declaring import LARGEST, Declaration, value_type
 from dlbench.run_fields.fields import DECLARED, FIELDS
 
-# Instead of batch_per_device, for which it is dealt out over the devices.
+# The description of global_batch, which sets batch_per_device.
 GLOBAL_BATCH = (
     "Items per step over all devices, for strong scaling, instead of batch_per_device: that "
     "becomes global_batch / devices."
@@ -23,7 +23,7 @@ def axes() -> dict[str, Any]:
     parts = {}
     for name, field in DECLARED.items():
         if field.in_config:
-            parts[name] = _axis(kind_of(FIELDS[name]), field)
+            parts[name] = _axis(value_type(FIELDS[name]), field)
         if name == "batch_per_device":
             parts["global_batch"] = _axis(int, field._replace(meaning=GLOBAL_BATCH, or_max=False))
     return parts
@@ -31,16 +31,16 @@ def axes() -> dict[str, Any]:
 
 def _axis(kind, field):
     """One value or a list of several."""
-    one = _value(kind, field)
-    types = one["type"] if isinstance(one["type"], list) else [one["type"]]
-    rules = {rule: allowed for rule, allowed in one.items() if rule != "type"}
-    if field.choices:  # of a list its items are checked
+    schema = _value(kind, field)
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    rules = {rule: allowed for rule, allowed in schema.items() if rule != "type"}
+    if field.choices:  # applies to a single value; those of a list are checked as items
         rules = {"if": {"type": "string"}, "then": rules}
     return {
         "description": field.meaning,
         "type": [*types, "array"],
         **rules,
-        "items": one,
+        "items": schema,
         "minItems": 1,
         "uniqueItems": True,
     }

@@ -1,8 +1,8 @@
-"""Config files: which are read, and how they are laid over one another.
+"""Config files: which are read, and how they are merged.
 
-As Snakemake lays `--configfile` over `config.yaml`: mappings key by key, everything else, the
-matrix too, as a whole. In the config of a workflow that uses ours as a module, ours is what stands
-under `dlbench`.
+They are merged as Snakemake merges `--configfile` into `config.yaml`: mappings key by key,
+everything else, the matrix too, as a whole. If another workflow uses this one as a module, its
+config has this workflow's under the key `dlbench`.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from dlbench.study.config_schema import ConfigError
 
 
 def read(*paths: str | Path) -> dict[str, Any]:
-    """The merged content of some config files, the last one winning.
+    """Read and merge some config files; later ones take precedence.
 
     Raises:
         ConfigError: a file is missing, is not YAML or has a key twice.
@@ -31,13 +31,14 @@ def read(*paths: str | Path) -> dict[str, Any]:
 
 
 def files(in_a_module: bool = False) -> list[str]:
-    """The config files that are read without being named, the last one winning.
+    """The config files that are always read; later ones take precedence.
 
-    Ours has all keys. Over it come, where they are there, config.yaml of the working directory,
-    where that is another folder than ours, and site.yaml, what a site says of its machine.
+    dlbench's config.yaml has all keys. The config.yaml of the working directory, if that is another
+    folder, and site.yaml, which describes a site's machine, are merged into it if they exist.
 
     Args:
-        in_a_module: another workflow uses ours as a module; that config.yaml is its own.
+        in_a_module: whether another workflow uses this one as a module; then the config.yaml in the
+            working directory is that of the other workflow.
     """
     ours = str(own_code.project_path("config.yaml"))
     around = [] if own_code.in_project_folder() or in_a_module else ["config.yaml"]
@@ -45,7 +46,7 @@ def files(in_a_module: bool = False) -> list[str]:
 
 
 def laid_over(settings: dict[str, Any]) -> dict[str, Any]:
-    """The config of a module that another workflow gives these settings: over those of `files`.
+    """The config if another workflow uses this one as a module: its settings over `files`.
 
     Raises:
         ConfigError: as `read`.
@@ -54,7 +55,7 @@ def laid_over(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def settings_of(named: list[str]) -> dict[str, Any]:
-    """The content of `files` with these config files over it, merged as in the Snakefile."""
+    """The content of `files` and of these config files, merged as in the Snakefile."""
     absent = next((file for file in named if not Path(file).exists()), None)
     if absent:
         raise ConfigError(
@@ -65,12 +66,12 @@ def settings_of(named: list[str]) -> dict[str, Any]:
 
 
 def merge(base: Any, over: Any) -> Any:
-    """One config laid over another: mappings key by key, everything else as a whole."""
+    """Merge one config into another: mappings key by key, everything else as a whole."""
     if not (isinstance(base, dict) and isinstance(over, dict)):
         return over
     return {**base, **{k: merge(base[k], v) if k in base else v for k, v in over.items()}}
 
 
 def _our_part(content):
-    """What stands under `dlbench` in the config of a workflow that uses ours, else all of it."""
+    """The value of the key `dlbench`, if another workflow's config has it; else the whole config."""
     return content.get("dlbench", content) if isinstance(content, dict) else content

@@ -27,7 +27,7 @@ SCHEMA_FILE = Path(__file__).with_name("config.schema.json")
 
 
 class ConfigError(Error):
-    """The config asks for something that cannot be; the message says what and where."""
+    """The config has mistakes; the message says which and where."""
 
 
 @functools.cache
@@ -37,9 +37,9 @@ def schema() -> dict[str, Any]:
 
 
 def check(config: dict[str, Any]) -> dict[str, Any]:
-    """Check the keys and the kinds of values of a config, and return it.
+    """Check the keys and types of a config, and return it.
 
-    A whole number may be written with a point; it is one without it in what is returned.
+    Floats without a fraction, as in 3.0, are returned as integers.
 
     Raises:
         ConfigError: with every mistake, one a line.
@@ -270,7 +270,7 @@ TYPES = {
 
 
 def _hint(error):
-    """What is likely wrong with a value, where that can be said; else ""."""
+    """A hint at the likely mistake in a value; "" if there is none."""
     rule, value, path = error.validator, error.instance, [*error.absolute_path]
     if rule == "maximum":
         if error.validator_value == 1:
@@ -283,7 +283,7 @@ def _hint(error):
         folder = PLUGIN_FOLDERS.get(key)
         if not folder:
             return ""
-        names = {n for f in engine.names() for n in plugins.names(engine.kind(f, folder))}
+        names = {n for f in engine.names() for n in plugins.names(engine.plugin_kind(f, folder))}
         return phrases.did_you_mean(value, sorted(names))
     if rule == "type":
         if (

@@ -1,6 +1,6 @@
-"""The commands of a config with numbers for their secrets, as they stand in command lines of rules.
+"""The commands of a config with numbers instead of secrets, for the command lines of rules.
 
-Snakemake keeps these lines in its metadata and logs, and everybody on the machine sees them.
+Snakemake stores these lines in its metadata and logs, and all users of the machine can see them.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ class HiddenCommands:
     """Commands of a config without secrets.
 
     Attributes:
-        site: {key of `site`: command, as one text}, of those that are given.
-        trainers: {trainer: words}, names in braces not filled in.
-        variables: of the environment, from which start_run.py has the secrets.
+        site: {key of `site`: command as one text}, for the commands in the config.
+        trainers: {trainer: command as a list}, with its placeholders.
+        variables: environment variables with the secrets, for start_run.py.
     """
 
     site: dict[str, str]
@@ -25,7 +25,7 @@ class HiddenCommands:
 
 
 def hide(config: dict[str, Any]) -> HiddenCommands:
-    """Take the secrets out of the commands of a merged config."""
+    """Replace the secrets in the commands of a merged config."""
     secrets = redaction.Secrets()
     given = {key: config["site"].get(key) for key in ("power_meter", "power_limit_command")}
     return HiddenCommands(

@@ -1,9 +1,9 @@
-"""Learning gates: the scores that a run must reach. They are not part of the run's values."""
+"""Learning gates: the scores that a run must reach. They are not fields of the run."""
 
 from typing import Any
 
 REACHED = "reached"
-AT_MOST = ("perplexity", "final_loss")  # scores that are better the lower they are
+AT_MOST = ("perplexity", "final_loss")  # the lower, the better
 
 
 def gate(must_reach: dict[str, float] | None, summary: dict[str, Any]) -> str | None:
@@ -13,8 +13,8 @@ def gate(must_reach: dict[str, float] | None, summary: dict[str, Any]) -> str | 
     ('reached', 'missed: perplexity 300, expected at most 120')
 
     Args:
-        must_reach: the least (for perplexity and final_loss the largest) value of some scores.
-        summary: that of the run's record.
+        must_reach: {score: its minimum; for those in AT_MOST its maximum}.
+        summary: of the run's record.
     """
     if not must_reach:
         return None
@@ -29,6 +29,6 @@ def gate(must_reach: dict[str, float] | None, summary: dict[str, Any]) -> str | 
 
 
 def describe_miss(must_reach: dict[str, float] | None, summary: dict[str, Any]) -> str:
-    """By how much a run missed its learning gate, in words; "" if it did not."""
+    """By how much a run missed its learning gate; "" if it did not."""
     judged = gate(must_reach, summary)
     return judged if judged and judged != REACHED else ""

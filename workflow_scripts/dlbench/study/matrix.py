@@ -159,7 +159,7 @@ def _axes(block, where):
     for key, folder in PLUGIN_FOLDERS.items():
         names = axes.get(key, []) if ours or key not in other_trainers.FREE_NAMES else []
         frameworks = axes.get("framework", [engine.DEFAULT])
-        kinds = [engine.kind(framework, folder) for framework in frameworks]
+        kinds = [engine.plugin_kind(framework, folder) for framework in frameworks]
         for kind, name in itertools.product(kinds, names):
             # If some of the frameworks have a strategy, the runs of the others are skipped.
             if key != "strategy" or not any(name in plugins.names(other) for other in kinds):
@@ -283,12 +283,12 @@ def _with_batch_per_device(values, where):
 
 def check_gate(must_reach: dict[str, float], run: Run, where: str) -> dict[str, float]:
     """Check that a run will have the scores of its learning gate, and return them."""
-    if must_reach and run.mode == inputs.ALONE:
+    if must_reach and run.mode == inputs.INPUT_ONLY:
         raise ConfigError(f"{where}.must_reach: mode input has no model, so it learns nothing")
     scores = event_log.SCORES
     if not run.is_external:
-        task = plugins.constants(engine.kind(run.framework, "models"), run.model)["TASK"]
-        scores = plugins.constants(engine.kind(run.framework, "tasks"), task)["SCORES"]
+        task = plugins.constants(engine.plugin_kind(run.framework, "models"), run.model)["TASK"]
+        scores = plugins.constants(engine.plugin_kind(run.framework, "tasks"), task)["SCORES"]
     for name in must_reach:
         if name == "final_loss":
             continue
@@ -321,8 +321,8 @@ def _check_task(run, where):
             f"{where}.framework: {run.framework} needs a trainer of its own (trainers); "
             f"dlbench's is of {', '.join(engine.names())}"
         )
-    tasks = engine.kind(run.framework, "tasks")
-    task = plugins.constants(engine.kind(run.framework, "models"), run.model).get("TASK")
+    tasks = engine.plugin_kind(run.framework, "tasks")
+    task = plugins.constants(engine.plugin_kind(run.framework, "models"), run.model).get("TASK")
     check_name(tasks, task, f"{where}: TASK of models/{run.model}.py")
     dataset = plugins.constants("datasets", run.dataset)
     kind = plugins.constants(tasks, task)["KIND"]

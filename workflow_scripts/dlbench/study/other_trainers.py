@@ -63,7 +63,7 @@ def register(trainers: dict[str, dict[str, Any]]) -> None:
                     )
         missing = [file for file in trainer.get("files", []) if not Path(file).exists()]
         if missing:
-            raise Error(f"trainers.{name}.files: not there: {', '.join(missing)}")
+            raise Error(f"trainers.{name}.files: missing: {', '.join(missing)}")
         if trainer["log"] != "auto":
             try:
                 plugins.path("importers", trainer["log"])

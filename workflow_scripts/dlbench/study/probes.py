@@ -43,7 +43,7 @@ def of(run: Run, copies: bool = True) -> dict[str, Run]:
         run: trained by dlbench. A run of mode input, which has no model, has no probes.
         copies: whether runs may be trained as several copies at once.
     """
-    if run.mode == inputs.ALONE:
+    if run.mode == inputs.INPUT_ONLY:
         return {}
     steps = min(run.steps or STEPS, STEPS)
     changes = {name: DEFAULTS[name] for name in ("evaluate", "profile")}

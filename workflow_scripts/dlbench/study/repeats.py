@@ -2,13 +2,13 @@
 
     repeats: {target_interval: 0.01, min: 3, max: 10}
 
-All `max` repeats are runs of the study. A repeat above `min` waits for those before it and is
-recorded as skipped if their interval is narrow enough already, or if none of them ended well. So a
-later change trains nothing twice: a narrower interval trains further repeats only.
+All `max` repeats are runs of the study. A repeat above `min` waits for those before it, and is
+recorded as skipped if their interval is narrow enough already or if none of them ended well. So
+nothing is trained twice when the target changes: a narrower one only trains further repeats.
 
 Intervals are those of dlbench/analysis/estimates.py: Student's t on the logarithm of the
-throughput, 95 %. Looking after each repeat and stopping at a narrow one makes them cover somewhat
-less than that (tests/unit/study/test_repeats.py measures by how much).
+throughput, 95 %. Because repeats stop at the first narrow interval, the intervals cover somewhat
+less than 95 % (tests/unit/study/test_repeats.py measures by how much).
 
 Runs inside images too, so it needs the standard library only.
 """
@@ -26,7 +26,7 @@ T_975 = (
 
 @dataclass(frozen=True)
 class Target:
-    """When to stop repeating: at a half width of `interval`, relative; not before `fewest`."""
+    """Stop repeating at a relative half width of `interval`, but not before `fewest` repeats."""
 
     interval: float
     fewest: int

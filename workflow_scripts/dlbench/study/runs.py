@@ -209,7 +209,7 @@ def is_of_statistics(run_id: str) -> bool:
 
 
 def labels(runs: Iterable[Run]) -> dict[str, str]:
-    """{run id: label}; no two are equal: similar runs also name the fields in which they differ."""
+    """{run id: label}; no two are equal: labels of similar runs have the fields that differ."""
     alike: dict[str, list[Run]] = {}
     for run in runs:
         alike.setdefault(run.label(), []).append(run)
@@ -225,8 +225,8 @@ def shuffled(
 ) -> list[Run]:
     """All first repeats in random order, then all second ones, and so on.
 
-    Drift of the machine (heat, other users) then falls on all conditions alike
-    instead of on the last one. The order depends on the ids and the seed only.
+    So drift of the machine (heat, other users) affects all conditions alike instead of the last
+    one. The order depends on the ids and the seed only.
 
     Args:
         block_of: run -> number of the block that it is in; its repeat, if not given.

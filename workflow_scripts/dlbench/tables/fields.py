@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from dlbench.run_fields.declaring import kind_of
+from dlbench.run_fields.declaring import value_type
 from dlbench.run_fields.fields import DECLARED, FIELDS
 
 TEXT = pa.string()
@@ -62,5 +62,5 @@ def with_run_fields(
 def _of_run(name, described):
     declared = DECLARED[name]
     kinds = {str: NAME, bool: pa.bool_(), float: REAL, int: COUNT}
-    type_ = pa.int32() if declared.bits == 32 else kinds[kind_of(FIELDS[name])]
+    type_ = pa.int32() if declared.bits == 32 else kinds[value_type(FIELDS[name])]
     return field(name, type_, declared.unit, declared.note if described else "")

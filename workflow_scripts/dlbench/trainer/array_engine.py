@@ -12,9 +12,9 @@ from dlbench.common import plugins
 from dlbench.trainer import engine, updates
 from dlbench.trainer.reading import items
 from dlbench.trainer.reading.converted import InputSettings
-from dlbench.trainer.reading.grained import Grained
-from dlbench.trainer.reading.inputs import chosen
-from dlbench.trainer.reading.stored import Stored
+from dlbench.trainer.reading.grained import GrainReader
+from dlbench.trainer.reading.inputs import reader_of
+from dlbench.trainer.reading.stored import DatasetReader
 from dlbench.trainer.schedule import Schedule
 from dlbench.trainer.strategy import Spec
 
@@ -35,7 +35,10 @@ class ArrayEngine:
         model_module: the module of the model.
     """
 
-    READERS: Mapping[str, type[Stored]] = {"dlbench": Stored, "grain": Grained}  # of INPUTS
+    READERS: Mapping[str, type[DatasetReader]] = {
+        "dlbench": DatasetReader,
+        "grain": GrainReader,
+    }  # of INPUTS
     learning_rate: float
 
     def __init__(
@@ -44,12 +47,12 @@ class ArrayEngine:
         self.strategy, self._spec, self._model_module = strategy, spec, model_module
         self.visible_gpu_count = strategy.visible_gpu_count
         self._task = plugins.load("tasks", model_module.TASK)
-        self._losses = plugins.load(engine.kind(spec.framework, "losses"), model_module.TASK)
+        self._losses = plugins.load(engine.plugin_kind(spec.framework, "losses"), model_module.TASK)
         seed = engine.seed(spec)
         settings = InputSettings(
             spec, strategy, model_module, self._task, self._losses.scaled, seed
         )
-        self._source = items.find(settings, data_folder, self.READERS[chosen(spec)])
+        self._source = items.find(settings, data_folder, self.READERS[reader_of(spec)])
         self.records = self._source.records
         self.data_sha256 = self._source.content_sha256
         self.item_shape = self._source.item_shape

@@ -44,7 +44,7 @@ class Kernels(Protocol):
 
     @property
     def reader(self) -> type[Any]:
-        """How the framework reads converted datasets: a class derived from Converted."""
+        """How the framework reads converted datasets: a class derived from ConvertedDataset."""
 
     def product(self, size: int) -> Repeat:
         """Multiply two square matrices in the precision of the run."""

@@ -253,7 +253,7 @@ def names() -> list[str]:
     return sorted(path.parent.name for path in Path(__file__).parent.glob("*/engine.py"))
 
 
-def kind(framework: str, folder: str) -> str:
+def plugin_kind(framework: str, folder: str) -> str:
     """The kind, as `plugins` takes it, of a framework's add-ons, as in `jax/strategies`.
 
     Args:
@@ -323,24 +323,28 @@ def strategy_of(run: Spec) -> type[BaseStrategy]:
     Raises:
         UnknownName: no framework has a strategy of this name.
     """
-    return plugins.load(kind_of(run.framework, "strategies", run.strategy), run.strategy).Strategy
+    return plugins.load(
+        plugin_kind_of(run.framework, "strategies", run.strategy), run.strategy
+    ).Strategy
 
 
-def kind_of(framework: str, folder: str, name: str) -> str:
-    """As `kind`, for one add-on: if a framework lacks a strategy, the kind of one that has it."""
-    usual = kind(framework, folder)
+def plugin_kind_of(framework: str, folder: str, name: str) -> str:
+    """As `plugin_kind`, for one add-on: if a framework lacks a strategy, the kind of one that has it."""
+    usual = plugin_kind(framework, folder)
     if folder != "strategies" or name in plugins.names(usual):
         return usual
-    others = (kind(other, folder) for other in names())
+    others = (plugin_kind(other, folder) for other in names())
     return next((other for other in others if name in plugins.names(other)), usual)
 
 
 def unsupported_strategy(run: Spec) -> str | None:
     """Why a run's framework cannot run its strategy: only others have it; None if it can."""
-    strategies = kind(run.framework, "strategies")
+    strategies = plugin_kind(run.framework, "strategies")
     if run.strategy in plugins.names(strategies):
         return None
-    others = [name for name in names() if run.strategy in plugins.names(kind(name, "strategies"))]
+    others = [
+        name for name in names() if run.strategy in plugins.names(plugin_kind(name, "strategies"))
+    ]
     # Options and launcher belong to the strategy that the run names, not to the alternatives.
     instead = {"strategy_options": "", "launcher": "any"}
     fitting = [

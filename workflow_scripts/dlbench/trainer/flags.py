@@ -7,7 +7,7 @@ import argparse
 
 from dlbench.common import flag_types, plugins
 from dlbench.machine import binding
-from dlbench.run_fields.declaring import LARGEST, kind_of
+from dlbench.run_fields.declaring import LARGEST, value_type
 from dlbench.run_fields.fields import DECLARED, DEFAULTS, FIELDS
 from dlbench.trainer import calibration, engine
 
@@ -64,7 +64,7 @@ def _add_run(run: argparse._ArgumentGroup) -> None:
 def _flag(name):
     """The arguments of add_argument for the flag of a field, from its declaration."""
     field, declared = FIELDS[name], DECLARED[name]
-    kind = kind_of(field)
+    kind = value_type(field)
     recorded = "; recorded only" * declared.only_recorded
     how = {"help": declared.meaning.removesuffix(".").replace("%", "%%") + recorded}
     if name not in DEFAULTS:
@@ -142,7 +142,9 @@ def _add_places(where: argparse._ArgumentGroup) -> None:
 
 def _names(kind: str) -> list[str]:
     """The names of a kind over all frameworks."""
-    return sorted({n for name in engine.names() for n in plugins.names(engine.kind(name, kind))})
+    return sorted(
+        {n for name in engine.names() for n in plugins.names(engine.plugin_kind(name, kind))}
+    )
 
 
 def _boolean(text: str) -> bool:

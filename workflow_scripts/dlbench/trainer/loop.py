@@ -125,7 +125,7 @@ def _do_steps(
         if begin > until:
             epoch_end = schedule.epoch_end(epoch)
             until = min(total, epoch_end, checkpointer.sync_step if checkpointer else total)
-        index = min(until, windows.end(begin))
+        index = min(until, windows.last_step(begin))
         losses = engine.window(begin, index, until)
         now = log.now()
         step_time_s = (now - last_s) / len(losses)
@@ -233,7 +233,7 @@ class _Progress:
         self._unit = "tokens" if text else "images"
         self._total = schedule.total
         self._per_step = schedule.global_batch * (item_shape[0] if text else 1)
-        self._has_loss = schedule.spec.mode != inputs.ALONE
+        self._has_loss = schedule.spec.mode != inputs.INPUT_ONLY
         self._printed_s, self._printed_index = 0.0, 0
 
     def print_step(self, index: int, now: float, loss: float) -> None:

@@ -164,7 +164,7 @@ class Windows:
         self._probe = probe if probe >= LEAST_PROBE_STEPS else 0
         self._times: dict[int, list[float]] = {}
 
-    def end(self, index: int) -> int:
+    def last_step(self, index: int) -> int:
         """The last step of the window that starts with step `index`, unless it ends early."""
         if index == self._first + 1:
             return index

@@ -12,7 +12,7 @@ from dlbench.trainer.strategy import Spec
 
 def unsupported(run: Spec) -> str | None:
     """Why a run's model cannot take its items or be built as its fields say; None if it can."""
-    model = plugins.constants(engine.kind(run.framework, "models"), run.model)
+    model = plugins.constants(engine.plugin_kind(run.framework, "models"), run.model)
     if run.recompute and not model.get("RECOMPUTES"):
         return f"recompute is of models of blocks, as gpt2_small; {run.model} has none"
     task = model.get("TASK")

@@ -107,7 +107,7 @@ class _Process:
         spec, where = self._spec, self._where
         if where.model_folder:
             plugins.add_user_folder("models", where.model_folder)
-        plugins.path(engine.kind(spec.framework, "models"), spec.model)
+        plugins.path(engine.plugin_kind(spec.framework, "models"), spec.model)
         proof = containment.check(spec.runtime, where.image_id)
         _check_framework(spec)
         strategy_class = engine.strategy_of(spec)
@@ -131,7 +131,7 @@ class _Process:
         if spec.page_cache != inputs.AS_FOUND:
             self._prepare_page_cache(self._strategy, self._log)
         self._engine = module.Engine(spec, self._strategy, where.data)
-        if spec.mode == inputs.ALONE:
+        if spec.mode == inputs.INPUT_ONLY:
             self._engine = input_engine.InputEngine(self._engine)
         self._log.write("stage", name="data", t_utc=event_log.utc_now())
         containment.check_imported(spec.runtime, engine.packages(spec.framework))

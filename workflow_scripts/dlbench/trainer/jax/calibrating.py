@@ -6,7 +6,7 @@ import numpy as np
 
 from dlbench.trainer.calibration import Repeat
 from dlbench.trainer.jax.strategies import Base
-from dlbench.trainer.reading.stored import Stored
+from dlbench.trainer.reading.stored import DatasetReader
 from dlbench.trainer.strategy import Spec
 
 DTYPES = {"bfloat16": jnp.bfloat16, "float16": jnp.float16}
@@ -15,7 +15,7 @@ DTYPES = {"bfloat16": jnp.bfloat16, "float16": jnp.float16}
 class Kernels:
     """See dlbench/trainer/calibration.py."""
 
-    reader = Stored
+    reader = DatasetReader
 
     def __init__(self, spec: Spec, strategy: Base):
         self._dtype = DTYPES.get(spec.precision, jnp.float32)

@@ -5,14 +5,14 @@ import torch
 from dlbench.trainer.calibration import Repeat
 from dlbench.trainer.pytorch.step import AUTOCAST
 from dlbench.trainer.pytorch.strategies import Base
-from dlbench.trainer.reading.stored import Stored
+from dlbench.trainer.reading.stored import DatasetReader
 from dlbench.trainer.strategy import Spec
 
 
 class Kernels:
     """See dlbench/trainer/calibration.py."""
 
-    reader = Stored
+    reader = DatasetReader
 
     def __init__(self, spec: Spec, strategy: Base):
         self._dtype, self._device = AUTOCAST.get(spec.precision, torch.float32), strategy.device

@@ -17,7 +17,7 @@ from dlbench.trainer.calibration import Kernels
 from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.model_flops import ModelFlops
 from dlbench.trainer.pytorch import building, calibrating, flops, profiling
-from dlbench.trainer.pytorch.loading import Loaded
+from dlbench.trainer.pytorch.loading import DataLoaderReader
 from dlbench.trainer.pytorch.step import AUTOCAST, Step, set_precision
 from dlbench.trainer.pytorch.strategies import Base
 from dlbench.trainer.strategy import Spec
@@ -43,7 +43,7 @@ UNSUPPORTED_FIELDS = {
 class Engine(ArrayEngine):
     """See dlbench/trainer/engine.py, which documents the methods."""
 
-    READERS = {**ArrayEngine.READERS, "torch": Loaded}
+    READERS = {**ArrayEngine.READERS, "torch": DataLoaderReader}
     strategy: Base
 
     def __init__(self, spec: Spec, strategy: Base, data_folder: str | None):

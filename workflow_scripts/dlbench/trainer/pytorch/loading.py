@@ -15,10 +15,10 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from dlbench.machine import limits
-from dlbench.trainer.reading.stored import Batch, Stored, initialize_worker
+from dlbench.trainer.reading.stored import Batch, DatasetReader, initialize_worker
 
 
-class Loaded(Stored):
+class DataLoaderReader(DatasetReader):
     """The items of a converted dataset, for one process of a run, through a DataLoader."""
 
     def training_batches(
@@ -42,7 +42,7 @@ class Loaded(Stored):
 class _Batches(IterableDataset):
     """The batches of a worker."""
 
-    def __init__(self, data: Stored, order: tuple[int, ...]):
+    def __init__(self, data: DatasetReader, order: tuple[int, ...]):
         self._data, self._order = data, order
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

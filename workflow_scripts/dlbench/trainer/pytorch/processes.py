@@ -31,7 +31,7 @@ TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 OPEN_MPI = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "LOCAL_RANK", "SIZE"))
 
 
-class Place(NamedTuple):
+class Rendezvous(NamedTuple):
     """The ranks of this process, and the address (`host:port`) at which rank 0 listens."""
 
     rank: int
@@ -39,7 +39,7 @@ class Place(NamedTuple):
     address: str
 
 
-class Joined(Base):
+class DistributedBase(Base):
     """One process for each device, on any number of nodes; subclasses exchange gradients."""
 
     launcher = "torchrun"
@@ -122,8 +122,8 @@ class Joined(Base):
             ) from error
 
 
-def find(spec: Spec, jobs: dict[str, int], environ: Mapping[str, str] = os.environ) -> Place:
-    """The Place of this process.
+def find(spec: Spec, jobs: dict[str, int], environ: Mapping[str, str] = os.environ) -> Rendezvous:
+    """The Rendezvous of this process.
 
     Args:
         spec: the run's fields as attributes.
@@ -137,7 +137,7 @@ def find(spec: Spec, jobs: dict[str, int], environ: Mapping[str, str] = os.envir
         missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not environ.get(name)]
         if missing:
             raise Error(f"{' and '.join(missing)} not set: was the trainer started by torchrun?")
-        return Place(rank, local_rank, f"{environ['MASTER_ADDR']}:{environ['MASTER_PORT']}")
+        return Rendezvous(rank, local_rank, f"{environ['MASTER_ADDR']}:{environ['MASTER_PORT']}")
     if "TORCHELASTIC_RUN_ID" in environ:
         raise Error(
             f"torchrun started this process, and the run's launcher is {spec.launcher}: say "
@@ -149,12 +149,12 @@ def find(spec: Spec, jobs: dict[str, int], environ: Mapping[str, str] = os.envir
         # Two jobs of Open MPI on one node have different namespaces, and so different ports.
         job = zlib.crc32(environ.get("PMIX_NAMESPACE", "").encode())
         port = environ.get("MASTER_PORT", cluster.PORTS[job % len(cluster.PORTS)])
-        return Place(rank, local_rank, f"{host}:{port}")
+        return Rendezvous(rank, local_rank, f"{host}:{port}")
     names = "torchrun, local or srun"
     known = cluster.find(spec, jobs, environ, launchers=names, first_suffices=True)
     if spec.launcher == "srun":
         _choose_interface(known)
-    return Place(known.task, known.local_rank, known.addresses["worker"][0])
+    return Rendezvous(known.task, known.local_rank, known.addresses["worker"][0])
 
 
 def _choose_interface(known):

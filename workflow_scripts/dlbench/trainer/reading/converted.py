@@ -30,7 +30,7 @@ CROP_ATTEMPTS = 10
 SHIFT_PIXELS = 4  # of small images: He et al. (2016), section 4.2
 
 
-class Converted:
+class ConvertedDataset:
     """A converted dataset, opened by its manifest.
 
     Args:
@@ -141,7 +141,7 @@ class Converted:
         return sum(shard["bytes"] for shard in self.manifest["splits"][split]["shards"])
 
 
-Reader = TypeVar("Reader", bound=Converted)
+Reader = TypeVar("Reader", bound=ConvertedDataset)
 
 
 class InputSettings(NamedTuple):
@@ -213,7 +213,10 @@ class Source:
     """
 
     def __init__(
-        self, data: Converted | None, settings: InputSettings, shaped_as: Converted | None = None
+        self,
+        data: ConvertedDataset | None,
+        settings: InputSettings,
+        shaped_as: ConvertedDataset | None = None,
     ):
         model, tokens = settings.model_module, settings.spec.sequence_length
         default_shape = (tokens,) if tokens else model.INPUT_SHAPE

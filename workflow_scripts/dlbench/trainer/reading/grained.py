@@ -26,13 +26,13 @@ from dlbench import Error
 from dlbench.machine import limits
 from dlbench.trainer.reading import records
 from dlbench.trainer.reading.converted import POSITIONS
-from dlbench.trainer.reading.stored import Batch, Stored, ignore_signals, positions_of
+from dlbench.trainer.reading.stored import Batch, DatasetReader, ignore_signals, positions_of
 
 Order = tuple[int, int, int, int, int]  # batch, seed, rank, size and first step
 CACHED_ORDERS = 2  # of epochs: a batch may span two
 
 
-class Grained(Stored):
+class GrainReader(DatasetReader):
     """The items of a converted dataset, for one process of a run, through Grain."""
 
     def training_batches(
@@ -147,7 +147,7 @@ class Grained(Stored):
 class _Batches:
     """A Grain data source: the batches of a process by their numbers."""
 
-    def __init__(self, data: Grained, order: Order):
+    def __init__(self, data: GrainReader, order: Order):
         self._data, self._order = data, order
 
     def __len__(self) -> int:

@@ -10,7 +10,7 @@ from dlbench.trainer import engine
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
 AUTO = "auto"
-ALONE = "input"  # the mode of runs that only read items
+INPUT_ONLY = "input"  # the mode of runs that only read items
 PAGE_CACHES = AS_FOUND, COLD, WARM = DECLARED["page_cache"].choices
 # Packages that a reader needs beside its framework; extras of environments have the same names.
 PACKAGES = {"grain": ("grain",)}
@@ -23,7 +23,7 @@ def names() -> list[str]:
     return sorted({name for framework in engine.names() for name in engine.inputs(framework)})
 
 
-def chosen(run: Spec) -> str:
+def reader_of(run: Spec) -> str:
     """The reader of a run: the one that it names, or its framework's default."""
     return engine.inputs(run.framework)[0] if run.input == AUTO else run.input
 
@@ -39,13 +39,13 @@ def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
     Args:
         strategy: its class.
     """
-    if run.mode == ALONE and (reason := _not_alone(run, strategy)):
+    if run.mode == INPUT_ONLY and (reason := _unsupported_input_only(run, strategy)):
         return reason
     fields = _fields_set(run, READING)
     if fields and plugins.constants("datasets", run.dataset)["SYNTHETIC"]:
         return f"{fields[0]} is about reading, and dataset {run.dataset} has nothing to read"
     readers = engine.inputs(run.framework)
-    if chosen(run) not in readers:
+    if reader_of(run) not in readers:
         others = [name for name in engine.names() if run.input in engine.inputs(name)]
         return (
             f"input {run.input} is a reader of {' and '.join(others)}; {run.framework} has: "
@@ -71,7 +71,7 @@ def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
     return None
 
 
-def _not_alone(run, strategy):
+def _unsupported_input_only(run, strategy):
     """Why a run cannot have mode input, which reads items without a model; None if it can."""
     if plugins.constants("datasets", run.dataset)["SYNTHETIC"]:
         return f"mode input reads items, and dataset {run.dataset} has none to read"

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dlbench.trainer.reading.converted import InputSettings, Source, open_dataset
-from dlbench.trainer.reading.stored import Batch, Stored
+from dlbench.trainer.reading.stored import Batch, DatasetReader
 
 Arrays = tuple[Any, Any]  # (inputs, targets), the framework's own
 
@@ -32,7 +32,7 @@ class Strategy(Protocol):
 
 
 def find(
-    settings: InputSettings, data_folder: str | None, reader: type[Stored] = Stored
+    settings: InputSettings, data_folder: str | None, reader: type[DatasetReader] = DatasetReader
 ) -> "Synthetic | Items":
     """The items of a run.
 
@@ -58,7 +58,7 @@ class Synthetic(Source):
         shaped_as: a dataset whose shape and classes they have; None: they have the model's own.
     """
 
-    def __init__(self, settings: InputSettings, shaped_as: Stored | None = None):
+    def __init__(self, settings: InputSettings, shaped_as: DatasetReader | None = None):
         super().__init__(None, settings, shaped_as)
         strategy: Strategy = settings.strategy
         random = np.random.default_rng(settings.seed + strategy.rank)
@@ -80,7 +80,7 @@ class Synthetic(Source):
 class Items(Source):
     """The items of a converted dataset, in an order fixed by the seed."""
 
-    def __init__(self, data: Stored, settings: InputSettings):
+    def __init__(self, data: DatasetReader, settings: InputSettings):
         super().__init__(data, settings)
         self._data, self._seed = data, settings.seed
         self._strategy: Strategy = settings.strategy

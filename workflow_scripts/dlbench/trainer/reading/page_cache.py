@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.trainer.reading.converted import Converted
+from dlbench.trainer.reading.converted import ConvertedDataset
 from dlbench.trainer.reading.inputs import COLD, WARM
 
 MOST_COLD, LEAST_WARM = 0.01, 0.99  # the cached share of the dataset
@@ -35,7 +35,7 @@ def prepare(folder: str | Path, state: str) -> dict[str, Any]:
     Raises:
         Error: there is no dataset, or the page cache did not get into that state.
     """
-    data = Converted(folder)
+    data = ConvertedDataset(folder)
     paths = [path for split in data.manifest["splits"] for path, _ in data.shards(split)]
     size = sum(path.stat().st_size for path in paths)
     before = _cached_share(paths)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dlbench import Error
 from dlbench.common import tfrecord
-from dlbench.trainer.reading.converted import Converted
+from dlbench.trainer.reading.converted import ConvertedDataset
 
 Arrays = tuple[Any, np.ndarray]  # (inputs, targets); inputs that are encoded are a list of bytes
 FRAME_BYTES = 16  # of a record, in addition to its payload
@@ -65,7 +65,7 @@ def payload_at(path: Path, place: int) -> bytes:
     raise tfrecord.CutOffError(f"{path}: expected a record at byte {place}: cut off")
 
 
-def parsed(data: Converted, records: Sequence[bytes]) -> Arrays:
+def parsed(data: ConvertedDataset, records: Sequence[bytes]) -> Arrays:
     """Inputs and targets of serialised records; encoded images stay encoded.
 
     Raises:

@@ -26,7 +26,7 @@ from dlbench.trainer.reading.converted import (
     SHARDS_AT_ONCE,
     SHUFFLE_ROUNDS,
     SHUFFLED_RECORDS,
-    Converted,
+    ConvertedDataset,
 )
 
 Batch = tuple[np.ndarray, np.ndarray]  # (inputs, targets)
@@ -35,7 +35,7 @@ BATCHES_AHEAD = 2
 SEEDS = 2**31 - 1  # tf.data takes seeds below this
 
 
-class Stored(Converted):
+class DatasetReader(ConvertedDataset):
     """The items of a converted dataset, for one process of a run."""
 
     _processes: ProcessPoolExecutor | None = None

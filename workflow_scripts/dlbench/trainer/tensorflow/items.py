@@ -39,7 +39,7 @@ def find(settings: InputSettings, data_folder: str | None) -> Source:
     data = converted.open_dataset(Data, settings, data_folder)
     if data is None or settings.spec.probe == "synthetic":  # the latter in the shape of the data
         return Synthetic(settings, data)
-    return Stored(data, settings)
+    return Items(data, settings)
 
 
 class Synthetic(Source):
@@ -70,7 +70,7 @@ class Synthetic(Source):
             self.arguments, self.next = (constants,), next
 
 
-class Stored(Source):
+class Items(Source):
     """The items of a converted dataset, in an order fixed by the seed."""
 
     def __init__(self, data: Data, settings: InputSettings):

@@ -24,14 +24,14 @@ from dlbench.trainer.reading.converted import (
     SHIFT_PIXELS,
     SHUFFLE_ROUNDS,
     SHUFFLED_RECORDS,
-    Converted,
+    ConvertedDataset,
 )
 
 # AutoGraph would take 0.3 s of each start, and no function here has a loop over a tensor.
 _without_autograph = tf.autograph.experimental.do_not_convert
 
 
-class Data(Converted):
+class Data(ConvertedDataset):
     """Pipelines over a converted dataset."""
 
     @_without_autograph

@@ -13,11 +13,11 @@ import warnings
 from contextlib import AbstractContextManager
 from typing import Any
 
-from dlbench.trainer.pytorch.processes import Joined
+from dlbench.trainer.pytorch.processes import DistributedBase
 from dlbench.trainer.pytorch.strategies import Module
 
 
-class Strategy(Joined):
+class Strategy(DistributedBase):
     OPTIONS = {"bucket_mib": 25}
 
     def parallelize(self, model: Module) -> Module:

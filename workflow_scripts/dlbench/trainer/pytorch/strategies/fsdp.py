@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlbench import Error
-from dlbench.trainer.pytorch.processes import Joined
+from dlbench.trainer.pytorch.processes import DistributedBase
 from dlbench.trainer.pytorch.strategies import Module, Tensor
 from dlbench.trainer.strategy import Spec, digest
 
@@ -51,7 +51,7 @@ class Unit(NamedTuple):
     stays: bool
 
 
-class Strategy(Joined):
+class Strategy(DistributedBase):
     OPTIONS = {"unit_parameters": 100_000, "reshard_after_forward": True}
     replicates_weights = False
     uses_autocast = False
