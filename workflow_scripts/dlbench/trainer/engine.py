@@ -329,7 +329,7 @@ def strategy_of(run: Spec) -> type[BaseStrategy]:
 
 
 def plugin_kind_of(framework: str, folder: str, name: str) -> str:
-    """As `plugin_kind`, for one add-on: if a framework lacks a strategy, the kind of one that has it."""
+    """As `plugin_kind`, for one add-on; of a strategy that a framework lacks, another's kind."""
     usual = plugin_kind(framework, folder)
     if folder != "strategies" or name in plugins.names(usual):
         return usual
