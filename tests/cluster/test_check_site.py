@@ -83,13 +83,13 @@ def test_more_gpus_than_the_nodes_have_are_told(campaign):
 
 def test_nodes_that_are_drained_are_not_counted(campaign, slurm):
     nodes = "nodename=n2,n3"
-    slurm.ask("scontrol", "update", nodes, "state=drain", "reason=test")
+    slurm.run("scontrol", "update", nodes, "state=drain", "reason=test")
     try:
         code, lines = check(campaign, "--no-job")
     finally:
-        slurm.ask("scontrol", "update", nodes, "state=resume")
+        slurm.run("scontrol", "update", nodes, "state=resume")
         states = ("sinfo", "--noheader", "--Node", "--format=%T")
-        wait_for(lambda: set(slurm.ask(*states).split()) == {"idle"}, 60)
+        wait_for(lambda: set(slurm.run(*states).split()) == {"idle"}, 60)
     assert code == 1
     (message,) = fixes(lines)
     assert (

@@ -31,7 +31,7 @@ def finished(slurm, tmp_path_factory):
 
 def jobs(slurm):
     """The ids of all jobs that there ever were."""
-    return set(slurm.ask("sacct", "-X", "--noheader", "--format=JobID").split())
+    return set(slurm.run("sacct", "-X", "--noheader", "--format=JobID").split())
 
 
 def test_a_run_and_the_rules_around_it_are_jobs_and_all_else_is_done_here(finished):

@@ -93,7 +93,7 @@ def test_runs_of_one_and_of_two_nodes_are_trained_in_jobs_of_their_own(across_no
 
 
 def test_the_job_of_a_run_bears_its_name(across_nodes, slurm):
-    names = slurm.ask("sacct", "-X", "--parsable2", "--format=JobID,JobName").splitlines()
+    names = slurm.run("sacct", "-X", "--parsable2", "--format=JobID,JobName").splitlines()
     for record in records_of(across_nodes):
         assert f"{record['provenance']['job']['id']}|{record['run_id']}" in names
 
@@ -186,7 +186,7 @@ def test_a_finished_campaign_submits_nothing_and_a_lost_record_one_job(campaign)
 def test_what_slurm_would_refuse_is_said_before_anything_is_submitted(
     options, changes, words, campaign, slurm
 ):
-    last = slurm.ask("sacct", "-X", "--noheader", "--format=JobID").split()
+    last = slurm.run("sacct", "-X", "--noheader", "--format=JobID").split()
     site(campaign, **changes)
     devices = [2, 8] if changes.get("device") else 2
     wide = {"name": "wide", **QUICK, "strategy": "mirrored", "devices_per_node": devices}
@@ -194,18 +194,18 @@ def test_what_slurm_would_refuse_is_said_before_anything_is_submitted(
     finished = campaign.snakemake("--profile", "slurm", *options)
     assert finished.returncode != 0 and "Nothing was submitted" in finished.stdout
     assert words in finished.stdout
-    assert slurm.ask("sacct", "-X", "--noheader", "--format=JobID").split() == last
+    assert slurm.run("sacct", "-X", "--noheader", "--format=JobID").split() == last
 
 
 def test_what_the_site_cannot_do_is_recorded_without_a_job(campaign, slurm):
-    last = slurm.ask("sacct", "-X", "--noheader", "--format=JobID").split()
+    last = slurm.run("sacct", "-X", "--noheader", "--format=JobID").split()
     wide = {"name": "wide", **QUICK, "strategy": "mirrored", "devices_per_node": 4}
     campaign.configure(matrix=[*NODES, wide], figures=[])
     campaign.succeed("--profile", "slurm")
     (skipped,) = [r for r in records_of(campaign) if r["status"] == "skipped"]
     assert skipped["message"] == "needs 4 cpu devices per node; this site has 2"
     assert skipped["provenance"]["job"] is None
-    assert slurm.ask("sacct", "-X", "--noheader", "--format=JobID").split() == last
+    assert slurm.run("sacct", "-X", "--noheader", "--format=JobID").split() == last
     state = status(campaign)["combinations"]
     assert (state["skipped"], state["stale"]) == (1, 0)
 
@@ -215,8 +215,8 @@ def test_a_campaign_goes_on_whatever_happens_to_its_jobs(campaign, slurm):
     campaign.configure(matrix=[long_runs(3)], figures=[])
     process = start(campaign)
     cancelled, lost, left = running_jobs(campaign, 3)
-    slurm.ask("scancel", cancelled.job)
-    slurm.ask("scontrol", "update", f"nodename={lost.host}", "state=down", "reason=test")
+    slurm.run("scancel", cancelled.job)
+    slurm.run("scontrol", "update", f"nodename={lost.host}", "state=down", "reason=test")
     slurm.restart_controller()
     slurm.stop("slurmdbd")
     time.sleep(12)  # the workflow looks at the queue meanwhile
@@ -269,11 +269,11 @@ def test_preemptions_use_up_no_attempt(campaign, slurm):
     others = ["--partition=cpu", "--nodes=3", "--exclusive", "--mem=100", "--output=/dev/null"]
     for number in (1, 2):
         (run,) = running_jobs(campaign, 1)
-        slurm.ask("sbatch", *others, "--wrap=sleep 3")
+        slurm.run("sbatch", *others, "--wrap=sleep 3")
         wait_for(functools.partial(has_aside, campaign, run.run_id, number), 60)
     output, _ = process.communicate(timeout=240)
     assert process.returncode == 0, output
-    assert "PREEMPTED" in slurm.ask("sacct", "-X", "--noheader", "--format=State", "-j", run.job)
+    assert "PREEMPTED" in slurm.run("sacct", "-X", "--noheader", "--format=State", "-j", run.job)
     assert len(aside(campaign, run.run_id)) == 2
     assert all(record["status"] in TRAINED for record in records_of(campaign))
 

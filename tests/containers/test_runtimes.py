@@ -105,12 +105,12 @@ def test_a_program_gets_its_arguments_environment_binds_and_folder(where):
     finished = project.run("env", *(f"{k}={v}" for k, v in variables.items()), *command)
     read_only = runtime not in ("charliecloud", "udocker")  # these have no such binds
     assert finished.returncode == (7 if read_only else 8), finished.stdout
-    seen = json.loads(finished.stdout.strip().splitlines()[-1])
-    assert seen["arguments"] == command_line
-    assert seen["folder"] == str(project.folder)
-    assert seen["input"] == ["file"]
-    assert seen["environment"].items() >= {**variables, "ASKED": "a b"}.items()
-    assert seen["marker"]["image_id"] == form["image_id"]
+    visible = json.loads(finished.stdout.strip().splitlines()[-1])
+    assert visible["arguments"] == command_line
+    assert visible["folder"] == str(project.folder)
+    assert visible["input"] == ["file"]
+    assert visible["environment"].items() >= {**variables, "ASKED": "a b"}.items()
+    assert visible["marker"]["image_id"] == form["image_id"]
     written = project.folder / "written"
     assert written.stat().st_uid == project.folder.stat().st_uid
     written.unlink()

@@ -113,8 +113,8 @@ def test_without_the_deployment_method_no_run_is_trained_on_bare_metal(trained):
     finally:
         profile.write_text(text)
     assert finished.returncode != 0
-    said = "Snakemake's container directive did not enter the image train: call it with"
-    assert said in finished.stdout
+    output = "Snakemake's container directive did not enter the image train: call it with"
+    assert output in finished.stdout
     assert not log.exists()
 
 

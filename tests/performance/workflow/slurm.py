@@ -118,7 +118,7 @@ def one_run(campaign, slurm):
 
 def job_times(slurm, job):
     """When a job began and ended, in seconds since 1970."""
-    said = slurm.ask("sacct", "-X", "--noheader", "--parsable2", "--format=Start,End", "-j", job)
+    said = slurm.run("sacct", "-X", "--noheader", "--parsable2", "--format=Start,End", "-j", job)
     return [datetime.fromisoformat(date).timestamp() for date in said.strip().split("|")]
 
 

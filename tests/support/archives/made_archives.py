@@ -92,9 +92,9 @@ def finish(folder, content):
         Path("results/data/digits").mkdir(parents=True)
         Path("results/data/digits/manifest.json").write_text('{"dataset": "digits"}\n')
         Path("results/data/digits/train-00000-of-00001").write_bytes(b"licensed")
-        for kept in ("results/packages/0123.txt", "results/code/4567.txt"):
-            Path(kept).parent.mkdir()
-            Path(kept).write_text("tensorflow 2.18.1\n")
+        for unchanged in ("results/packages/0123.txt", "results/code/4567.txt"):
+            Path(unchanged).parent.mkdir()
+            Path(unchanged).write_text("tensorflow 2.18.1\n")
         runs = config.study(content).runs
         trainer_environments.write_choices(runs)
         ours = min((run for run in runs if run.model == "lenet5"), key=lambda run: run.id)

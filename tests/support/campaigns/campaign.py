@@ -148,10 +148,10 @@ class Campaign:
 
 
 def environment():
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("SNAKEMAKE")}
+    unchanged = {k: v for k, v in os.environ.items() if not k.startswith("SNAKEMAKE")}
     return {
         # Snakemake's plugin asks a controller at each start, and waits ten seconds where none runs.
         "SLURM_CONF": "/dev/null",
-        **kept,
+        **unchanged,
         "UV": tools.find_uv(),  # a copy of the project has none of its own
     }

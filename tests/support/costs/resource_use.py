@@ -39,7 +39,7 @@ def run(command, **options):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "used.json")
         arguments = [sys.executable, "-I", "-S", "-c", BETWEEN, path, *command]
-        began = time.perf_counter()
+        started = time.perf_counter()
         finished = subprocess.run(
             list(map(str, arguments)),
             stdout=subprocess.PIPE,
@@ -47,7 +47,7 @@ def run(command, **options):
             check=False,
             **options,
         )
-        wall_s = time.perf_counter() - began
+        wall_s = time.perf_counter() - started
         output = finished.stdout.decode(errors="replace")
         if finished.returncode:
             raise subprocess.CalledProcessError(finished.returncode, command, output)

@@ -233,13 +233,13 @@ def keras_csvlogger(step_time_s, steps):
 
 def tensorboard(step_time_s, steps):
     """As our export writes it."""
-    began = BEGAN.timestamp()
+    started = BEGAN.timestamp()
     settings = f"| | |\n| --- | --- |\n| model | lenet5 |\n| global_batch | {GLOBAL_BATCH} |\n"
     return event_file(
-        event(began, 0, text("run", settings)),
+        event(started, 0, text("run", settings)),
         *(
             event(
-                began + step * step_time_s,
+                started + step * step_time_s,
                 step,
                 scalar("train/loss", 8 - step / 1000),
                 scalar("train/step_time_s", step_time_s),
@@ -253,9 +253,9 @@ def tensorboard(step_time_s, steps):
 def horovod_timeline(step_time_s, steps):
     """A tensor that is reduced in each step; the last event closes the array."""
     micros = round(step_time_s * 1e6)
-    began = {"start_time_since_epoch_in_micros": round(BEGAN.timestamp() * 1e6)}
+    started = {"start_time_since_epoch_in_micros": round(BEGAN.timestamp() * 1e6)}
     events = [
-        {"name": "process_name", "ph": "M", "pid": 0, "args": began},
+        {"name": "process_name", "ph": "M", "pid": 0, "args": started},
         {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "conv1.kernel"}},
     ]
     for step in range(steps):

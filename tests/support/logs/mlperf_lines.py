@@ -44,10 +44,10 @@ def blocks(*bounds_ms, epoch_count):
     return lines(
         *(
             event
-            for number, (begun, ended) in enumerate(bounds_ms)
+            for number, (started, ended) in enumerate(bounds_ms)
             for event in (
                 (
-                    begun,
+                    started,
                     START,
                     "block_start",
                     None,
@@ -59,9 +59,9 @@ def blocks(*bounds_ms, epoch_count):
     )
 
 
-def evaluation(begun_ms, ended_ms, epoch):
+def evaluation(start_ms, ended_ms, epoch):
     return lines(
-        (begun_ms, START, "eval_start", None, {"epoch_num": epoch}),
+        (start_ms, START, "eval_start", None, {"epoch_num": epoch}),
         (ended_ms, END, "eval_stop", None, {"epoch_num": epoch}),
         (ended_ms, POINT, "eval_accuracy", 0.5, {"epoch_num": epoch}),
     )

@@ -59,11 +59,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if server.statuses:
             return self._head(server.statuses.pop(0), {"Content-Length": 0})
         content, first, status = server.content, 0, 200
-        asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        requested = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
         version = self.headers.get("If-Range")
         same = not server.knows_if_range or version in (None, server.etag, server.last_modified)
-        if asked and same and server.knows_ranges:
-            first, status = int(asked[1]), 206
+        if requested and same and server.knows_ranges:
+            first, status = int(requested[1]), 206
             if first >= len(content):
                 return self._head(416, {"Content-Range": f"bytes */{len(content)}"})
         size_bytes = len(content) if server.announced_bytes is None else server.announced_bytes

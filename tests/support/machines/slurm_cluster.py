@@ -32,7 +32,7 @@ class Slurm:
         self.folder = folder
         self.variables = {"SLURM_CONF": str(folder / "slurm.conf")}
 
-    def ask(self, *command):
+    def run(self, *command):
         """Run one of Slurm's programs. Returns its output."""
         return subprocess.run(
             command,
@@ -46,7 +46,7 @@ class Slurm:
 
     def queue(self):
         """The ids of all jobs that wait or run."""
-        return self.ask("squeue", "--noheader", "--format=%i").split()
+        return self.run("squeue", "--noheader", "--format=%i").split()
 
     def place(self, node, cores):
         """Bind a node's daemon, and so its later jobs, to some cores."""
@@ -63,7 +63,7 @@ class Slurm:
 
     def restart_controller(self):
         self.stop("slurmctld")
-        self.ask("slurmctld", "-f", self.variables["SLURM_CONF"])
+        self.run("slurmctld", "-f", self.variables["SLURM_CONF"])
 
     def stop(self, daemon):
         """Stop a daemon and wait for its end."""

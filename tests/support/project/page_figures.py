@@ -85,8 +85,8 @@ def scaling():
         found = made_tables.failing(
             found, lambda row, values=values: values.items() <= row.items(), status
         )
-    said = {"timeout": "stopped at time_limit_s, 600 s", "oom": "the device ran out of memory"}
-    found = [row | {"message": said.get(row["status"], "")} for row in found]
+    output = {"timeout": "stopped at time_limit_s, 600 s", "oom": "the device ran out of memory"}
+    found = [row | {"message": output.get(row["status"], "")} for row in found]
     return made_tables.with_energy(found)
 
 

@@ -99,21 +99,21 @@ def finish(run, seconds, status="ok", message="", **values):
     parse_run.parse(run, log, log.with_name("run.json"))
 
 
-def resume(run, kept, seconds, at, job=None):
-    """The rest of a run that was launched again `at`, from a log of which so many lines stay."""
+def resume(run, lines_kept, seconds, at, job=None):
+    """Write the rest of a run that was launched again `at` from the first lines of its log."""
     path = run_record.folder(run.id) / "train.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)[:kept]
+    lines = path.read_bytes().splitlines(keepends=True)[:lines_kept]
     path.unlink()
     log = event_log.EventLog(path)
     os.write(log._file, b"".join(lines))
     log.write("launch", t_utc=date(at), made_from=staleness.made_from(run), job=job)
     log.write("begin", t_utc=date(at + 1))
-    log.write("resume", step=kept - 3, t_s=0.5 * (kept - 3), t_utc=date(at + 2))
-    for step in range(kept - 2, TOTAL + 1):
+    log.write("resume", step=lines_kept - 3, t_s=0.5 * (lines_kept - 3), t_utc=date(at + 2))
+    for step in range(lines_kept - 2, TOTAL + 1):
         log.step(step, 0.5 * step, 0.5, 2.0, 0.01, False, 1)
     log.write(
         "run_end",
-        t_s=0.5 * (kept - 3) + seconds - 2,
+        t_s=0.5 * (lines_kept - 3) + seconds - 2,
         t_utc=date(at + seconds),
         status="ok",
         message="",

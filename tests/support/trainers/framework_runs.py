@@ -94,8 +94,8 @@ def stopped(command, run, log, step, number):
         assert process.poll() is None, process.communicate()
         time.sleep(0.005)
     process.send_signal(number)
-    said = process.communicate(timeout=120)[0]
-    return process.returncode, said
+    output = process.communicate(timeout=120)[0]
+    return process.returncode, output
 
 
 def steps_of(log):

@@ -35,7 +35,7 @@ def content(name):
 
 
 @pytest.fixture(autouse=True)
-def own_things():
+def user_files():
     yield
     made_archives.forget()
 
@@ -81,8 +81,8 @@ def test_all_that_was_measured_and_made_is_in_it(project):
     there = names()
     for run in config.study(merged()).runs:
         place = f"results/runs/{run.id}"
-        kept = ("run.json", "train.jsonl", "steps.parquet", "output/printed.log")
-        assert {f"{place}/{name}" for name in kept} < there
+        unchanged = ("run.json", "train.jsonl", "steps.parquet", "output/printed.log")
+        assert {f"{place}/{name}" for name in unchanged} < there
         assert f"results/logs/train/{run.id}.log" in there
     assert {f"results/tables/{name}.parquet" for name in table_names.OF_STUDY} < there
     assert {
@@ -197,10 +197,10 @@ def test_names_that_lists_of_files_cannot_have_are_refused(tmp_path):
 
 
 def test_unusual_names_are_kept(tmp_path):
-    kept = {"ä ö.log": b"1", "it's (1).log": b"2", "a'b;$(c).log": b"3"}
-    bag.write(tmp_path / "x.zip", kept, [])
+    unchanged = {"ä ö.log": b"1", "it's (1).log": b"2", "a'b;$(c).log": b"3"}
+    bag.write(tmp_path / "x.zip", unchanged, [])
     with zipfile.ZipFile(tmp_path / "x.zip") as archive:
-        assert {n: archive.read(f"archive/data/{n}") for n in kept} == kept
+        assert {n: archive.read(f"archive/data/{n}") for n in unchanged} == unchanged
 
 
 @pytest.mark.parametrize(

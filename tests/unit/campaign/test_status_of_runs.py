@@ -229,7 +229,7 @@ def test_a_run_that_went_on_from_a_checkpoint_counts_each_part_once(study):
     earlier = log.read_bytes()
     event_log.keep_aside(log)
     log.write_bytes(earlier)
-    resume(run, kept=9, seconds=10, at=1000)
+    resume(run, lines_kept=9, seconds=10, at=1000)
     parse_run.parse(run, log, log.with_name("run.json"))
     assert costs.parts(log) == {date(0): 5.0, date(1000): 10.0}
     cost = status.report(study)["cost"]

@@ -134,8 +134,8 @@ def test_the_workers_of_a_killed_conversion_end_with_it(tmp_path):
 
 def test_a_source_with_fewer_records_is_refused(source, tmp_path, monkeypatch):
     monkeypatch.setattr(digits, "SPLITS", digits.SPLITS | {"train": 1500})
-    said = r"expected 1500 train records, found 1437: SPLITS in .*digits\.py says how many"
-    with pytest.raises(DataError, match=said):
+    output = r"expected 1500 train records, found 1437: SPLITS in .*digits\.py says how many"
+    with pytest.raises(DataError, match=output):
         convert_dataset.convert("digits", source, tmp_path / "digits")
     assert not (tmp_path / "digits" / "manifest.json").exists()
 

@@ -76,7 +76,7 @@ def test_a_part_of_which_the_version_is_not_known_is_not_continued(server, path,
 def test_of_two_processes_one_fetches_and_the_other_waits(server, path):
     server.pause_s = 0.005
     children = [start(server.url(), path) for _ in range(2)]
-    said = [child.communicate()[0].strip() for child in children]
+    output = [child.communicate()[0].strip() for child in children]
     assert [child.returncode for child in children] == [0, 0]
-    assert sorted(said) == sorted([server.url(), "None"])
+    assert sorted(output) == sorted([server.url(), "None"])
     assert server.bytes_served == len(CONTENT)

@@ -227,9 +227,9 @@ print(json.dumps([runtime.prepare(image, {str(place)!r}, {{}}),
     assert enter[0] == "bwrap"
     assert shutil.which("bwrap") or pytest.skip("bubblewrap is not on the path")
     inside = subprocess.run(enter, capture_output=True, text=True, check=True).stdout
-    said = inside.splitlines()
-    assert said[:2] == ["{}a b", str(tmp_path)]
-    assert "home" not in said[2:]
+    text = inside.splitlines()
+    assert text[:2] == ["{}a b", str(tmp_path)]
+    assert "home" not in text[2:]
 
 
 def test_the_profile_is_read_as_snakemake_does(project):

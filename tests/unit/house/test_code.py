@@ -163,9 +163,9 @@ def test_a_reader_is_behind_runs_that_ask_for_it():
     ):
         own = dataclasses.replace(LENET, framework=framework, dataset="digits")
         usual = short(staleness.training_code(own))
-        asked = short(staleness.training_code(dataclasses.replace(own, input=reader)))
-        assert asked - usual == {f"dlbench/trainer/{file}.py"}
-        assert not usual - asked
+        requested = short(staleness.training_code(dataclasses.replace(own, input=reader)))
+        assert requested - usual == {f"dlbench/trainer/{file}.py"}
+        assert not usual - requested
 
 
 def test_a_run_executes_its_own_plugins_and_no_others():

@@ -90,13 +90,13 @@ def test_every_link_leads_to_a_file_and_a_heading(page):
 
 
 def test_every_page_is_reached_from_the_readme_and_those_of_the_docs_are_listed():
-    seen, todo = set(), [REPOSITORY / "README.md"]
+    visible, todo = set(), [REPOSITORY / "README.md"]
     while todo:
         page = todo.pop()
-        if page not in seen and page.suffix == ".md":
-            seen.add(page)
+        if page not in visible and page.suffix == ".md":
+            visible.add(page)
             todo += [target for target, _ in links(page)]
-    assert [named(page) for page in PAGES if page not in seen] == []
+    assert [named(page) for page in PAGES if page not in visible] == []
     listed = {target for target, _ in links(REPOSITORY / "docs/README.md")}
     docs = {page for page in PAGES if page.parent.name == "docs" and page.name != "README.md"}
     assert {named(page) for page in docs - listed} == set()

@@ -118,9 +118,9 @@ def test_packages_are_imported_once_and_those_that_there_are_not_are_left_to_the
 ):
     shows = tmp_path / "shows.py"
     shows.write_text("import os, sys; print('decimal' in sys.modules, os.getppid())\n")
-    said = [forked.run([python, shows], ["none_such", "decimal"]).stdout for _ in range(3)]
-    assert said[0] == f"False {os.getpid()}\n"
-    assert said[1] == said[2] != said[0] and said[1].startswith("True ")
+    output = [forked.run([python, shows], ["none_such", "decimal"]).stdout for _ in range(3)]
+    assert output[0] == f"False {os.getpid()}\n"
+    assert output[1] == output[2] != output[0] and output[1].startswith("True ")
 
 
 def test_a_forked_program_that_takes_too_long_is_killed(python, tmp_path):
@@ -141,10 +141,10 @@ def test_programs_that_a_deep_fork_starts_are_forks_that_end_on_their_own(python
     for deep in (False, True):
         for _ in range(2):  # the first one is started
             ended = forked.run([python, "starts.py"], ["decimal"], cwd=tmp_path, deep=deep)
-        said = ended.stdout.splitlines()
-        assert said[-1] == "[1, 1, 0]" and ended.returncode == 0, ended
-        assert said.count(f"(True, {deep})") == said.count("('ends',)") == 3
-        found[deep] = sorted(line.replace(f"True, {deep}", "") for line in said)
+        output = ended.stdout.splitlines()
+        assert output[-1] == "[1, 1, 0]" and ended.returncode == 0, ended
+        assert output.count(f"(True, {deep})") == output.count("('ends',)") == 3
+        found[deep] = sorted(line.replace(f"True, {deep}", "") for line in output)
         errors = ended.stderr.splitlines()
         assert "stops" in errors and "ValueError: fails" in errors
     assert found[True] == found[False]

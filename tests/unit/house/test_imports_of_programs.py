@@ -73,10 +73,10 @@ def run_help(program):
 
 @of_each_program
 def test_every_program_says_what_it_does(program):
-    code, said, _ = run_help(program)
+    code, output, _ = run_help(program)
     assert code == 0
-    assert "usage:" in said
-    assert len(said.split("\n\n")[1]) > 20
+    assert "usage:" in output
+    assert len(output.split("\n\n")[1]) > 20
 
 
 @of_each_program

@@ -144,8 +144,8 @@ def test_a_log_that_unpacks_to_much_more_than_a_log_does_is_refused(name, tmp_pa
     # Parts that are packed one by one are one file, too.
     more = megabyte * (2 * log_file.ANY_RATIO_BYTES >> 20)
     path.write_bytes(gzip.compress(sample(name)) + more)
-    said = outcome_in_little_memory(lambda: read_log(name, path))
-    assert said.startswith("refused: ") and "train.jsonl" in said
+    output = outcome_in_little_memory(lambda: read_log(name, path))
+    assert output.startswith("refused: ") and "train.jsonl" in output
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -197,8 +197,8 @@ def test_a_header_as_large_as_memory_is_refused(kind, tmp_path):
         lambda: archives.small_member(path, "a", 100),
         lambda: oci.unpack(path, tmp_path / "layout"),
     ):
-        said = outcome_in_little_memory(call)
-        assert said.startswith("refused: ") and "header of 1073741824 bytes" in said
+        output = outcome_in_little_memory(call)
+        assert output.startswith("refused: ") and "header of 1073741824 bytes" in output
 
 
 def packed(*members):

@@ -345,8 +345,8 @@ def test_skopeo_reads_what_was_written_and_copies_it(layout, tmp_path):
     after = oci.add_file(layout, "etc/marker", MARKER)
     source = f"oci:{layout}:{runtimes.TAG}"
     command = ["skopeo", "inspect", "--format={{.Digest}}", source]
-    said = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert said.stdout.strip() == after, said.stderr
+    output = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert output.stdout.strip() == after, output.stderr
     for target in (f"oci-archive:{tmp_path}/again.tar", f"docker-archive:{tmp_path}/saved.tar:x:1"):
         command = ["skopeo", "--insecure-policy", "copy", source, target]
         copied = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -105,8 +105,8 @@ def test_what_docker_loads_is_given_our_name(programs, tmp_path, monkeypatch, li
     assert clear == ["rm", "-rf", f"{PLACE}/image.tar", ROOT]
     script = f"""case $1 in load) echo '{line}';; *) printf '%s\\0' "$@" > "$SAID";; esac"""
     programs("docker", script)
-    said = arguments(named, tmp_path, monkeypatch)
-    assert said == ["tag", line.split()[-1], _engines.name(image())]
+    output = arguments(named, tmp_path, monkeypatch)
+    assert output == ["tag", line.split()[-1], _engines.name(image())]
 
 
 def test_a_failure_of_docker_load_is_one_of_ours(programs):

@@ -125,9 +125,9 @@ def test_engines_hand_on_what_launchers_say_by_name_and_nothing_else(
     programs(engine, PRINTS)
     command = load(engine).command(container(engine, environment={}), PROGRAM)
     said = arguments(command, tmp_path, monkeypatch, **FORWARDED, **NOT_FORWARDED)
-    handed_on = [word for word in said if word.startswith("--env")]
-    assert sorted(handed_on) == sorted(f"--env={name}" for name in FORWARDED)
-    assert said.index(handed_on[-1]) < said.index("/images/x")
+    forwarded = [word for word in said if word.startswith("--env")]
+    assert sorted(forwarded) == sorted(f"--env={name}" for name in FORWARDED)
+    assert said.index(forwarded[-1]) < said.index("/images/x")
 
 
 def test_what_the_image_sets_comes_after_what_is_handed_on(programs, tmp_path, monkeypatch):
@@ -304,7 +304,7 @@ def test_making_commands_runs_and_writes_nothing(name, tmp_path, monkeypatch):
 
 
 def test_variables_that_are_kept_out_are_none_that_are_handed_on_but_those_of_mpi():
-    kept = {
+    unchanged = {
         name for name in runtimes.HOST_ONLY if name.split("_")[0] in runtimes.FORWARDED_PREFIXES
     }
-    assert kept == {"OPAL_PREFIX", "PMIX_INSTALL_PREFIX"}
+    assert unchanged == {"OPAL_PREFIX", "PMIX_INSTALL_PREFIX"}

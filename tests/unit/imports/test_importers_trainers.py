@@ -108,8 +108,8 @@ def test_a_line_of_megatron_that_is_missing_does_not_stretch_the_next_window(log
 
 
 def test_arguments_of_megatron_become_columns(log):
-    said = arguments(world_size=16, seq_length=4096, train_iters=100, lr=0.1, seed=1234)
-    (run,) = read("megatron", log, said + megatron((10, 900), (20, 1000), (100, 1000)))
+    output = arguments(world_size=16, seq_length=4096, train_iters=100, lr=0.1, seed=1234)
+    (run,) = read("megatron", log, output + megatron((10, 900), (20, 1000), (100, 1000)))
     found = row(run)
     assert {
         "devices": 16,

@@ -28,10 +28,10 @@ def notes(run):
 
 def test_batches_of_a_loader_are_counted_where_the_rules_name_the_items_of_an_epoch(log):
     # As the logs of RetinaNet in round 5.0 have it: 4572 batches of 256 are 1170301 items.
-    said = stated("retinanet", 256, 4572)
+    header = stated("retinanet", 256, 4572)
     content = epochs((0, 488_000), (519_000, 1_005_000), (1_035_000, 1_040_000))
     per_gpu = lines((1, POINT, "tracked_stats", {"throughput": 299.6}, {}))
-    (run,) = read("mlperf", log, said + content + per_gpu + success(1_040_000))
+    (run,) = read("mlperf", log, header + content + per_gpu + success(1_040_000))
     # The third epoch ends with the run, so perhaps before its end.
     assert run.columns["images_per_second"] == pytest.approx(2 * 4572 * 256 / 974)
     assert "1 intervals are left out: they end with the run" in notes(run)

@@ -91,7 +91,7 @@ def test_a_log_tells_without_its_record_and_after_its_code_has_changed(study):
 def test_a_run_that_was_interrupted_for_long_is_estimated_as_in_one_piece(study):
     run = study.runs[0]
     write(run, steps=10)
-    resume(run, kept=9, seconds=10, at=100_000)
+    resume(run, lines_kept=9, seconds=10, at=100_000)
     assert costs.full_duration_s(run_record.folder(run.id) / "train.jsonl") == pytest.approx(
         2 + 3 + 8
     )

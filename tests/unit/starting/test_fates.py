@@ -98,7 +98,7 @@ def test_a_run_that_was_launched_twice_is_that_of_its_last_job(study, slurm):
     slurm("17|COMPLETED\\n18|NODE_FAIL\\n")
     run = study.runs[0]
     write(run, steps=10, job=JOB)
-    log = resume(run, kept=9, seconds=10, at=1000, job=JOB | {"id": "18"})
+    log = resume(run, lines_kept=9, seconds=10, at=1000, job=JOB | {"id": "18"})
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-1]))
     quiet(run, 1000)
     assert reasons(study) == [("interrupted", "Slurm ended job 18: NODE_FAIL", 1)]

@@ -73,5 +73,5 @@ def merge(base: Any, over: Any) -> Any:
 
 
 def _our_part(content):
-    """The value of the key `dlbench`, if another workflow's config has it; else the whole config."""
+    """The value of the key `dlbench` if a config has it; else the whole config."""
     return content.get("dlbench", content) if isinstance(content, dict) else content
