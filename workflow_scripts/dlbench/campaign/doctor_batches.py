@@ -16,6 +16,6 @@ def problems() -> Iterator[Problem]:
                 str(path),
                 "it does not say what the search of its folder found",
                 "its runs are not known, so that none of them is trained or in a table",
-                "the next start searches again, with the tries that stand; --repair moves it aside",
+                "the next start searches again and keeps valid tries; --repair moves it aside",
                 functools.partial(put_aside, path),
             )

@@ -87,7 +87,7 @@ def _problems(place, hang_limit_s, content):
             "record",
             str(path),
             f"its {differs} is not what its log says",
-            "somebody edited it, and the next start would believe it",
+            "somebody edited it, and the next start would accept it",
             "--repair reads its log again",
             _reread_action(place),
         )
@@ -134,7 +134,7 @@ def _without_record(place, log, path, why):
                 "record",
                 str(path),
                 f"{why}, and it has no log",
-                "nothing of it is believed",
+                "nothing of it is used",
                 f"{TRAINED_AGAIN}; --repair moves it aside",
                 functools.partial(put_aside, path),
             )
@@ -153,7 +153,7 @@ def _without_record(place, log, path, why):
             "record",
             str(path),
             why,
-            "its numbers are not believed",
+            "its numbers are not used",
             READ_AGAIN,
             _reread_action(place),
         )

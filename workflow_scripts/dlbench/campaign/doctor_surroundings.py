@@ -165,7 +165,9 @@ def _markers():
         if path.parent.parent == run_record.RESULTS / "runs":
             with contextlib.suppress(run_record.RecordError, OSError):
                 run_record.check_files(path.parent, run_record.read(path.parent / "run.json"))
-                repair = "the next start sees that its record stands; --repair takes the mark away"
+                repair = (
+                    "the next start sees that its record is valid; --repair takes the mark away"
+                )
                 action = functools.partial(put_aside, marker)
         yield Problem(
             "incomplete",

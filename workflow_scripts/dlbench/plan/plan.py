@@ -35,7 +35,7 @@ TO_DO = {
 }
 FAILURE_MESSAGE = (
     "Not all is done. What is done stays: the same command, started again, goes on with the rest.\n"
-    "{status}, with the same --configfile, says how each run stands."
+    "{status}, with the same --configfile, shows the state of each run."
 )
 MAX_REASONS = 8  # on the screen
 

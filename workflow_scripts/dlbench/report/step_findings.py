@@ -12,7 +12,7 @@ from dlbench.report.findings import EVIDENCE, INDICATED, OPEN, SHOWN, Finding
 from dlbench.study import wording
 from dlbench.study.runs import CONDITION, READING
 from dlbench.tables.cells import Row
-from dlbench.trainer.reading.inputs import ALONE
+from dlbench.trainer.reading.inputs import INPUT_ONLY
 
 INPUT, COMPUTATION = "input", "computation"
 PART_LABELS = {
@@ -95,7 +95,7 @@ def _compare_reading(rows, runs):
     waiting = next((row for row in rows if row["part"] == INPUT and row.get("share")), None)
     if explained is None or waiting is None:
         return
-    alone = [run for run in runs if run["mode"] == ALONE and _agree(run, explained, SAME_READING)]
+    alone = [run for run in runs if run["mode"] == INPUT_ONLY and _agree(run, explained, SAME_READING)]
     with_model = [run for run in runs if _agree(run, explained, CONDITION)]
     rates = [
         statistics.fmean(measured)

@@ -120,7 +120,7 @@ def check_secrets(run: Run) -> None:
     """
     if any(redaction.HIDDEN in word for word in trainer(run)["command"]):
         raise Error(
-            f"trainers.{run.trainer}.command: {redaction.HIDDEN} stands where a secret was, as in "
+            f"trainers.{run.trainer}.command: {redaction.HIDDEN} replaces a secret, as in "
             "archives: put the secret there, and start again"
         )
 

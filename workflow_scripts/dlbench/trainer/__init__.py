@@ -1,10 +1,10 @@
-"""What trains one run: train.py and all that it executes.
+"""The trainer of one run: train.py and all that it executes.
 
-What knows a framework lies in one folder for each, tensorflow/, jax/ and pytorch/, behind the
-interface in engine.py. Its engine is found by the run's `framework`, its strategies and losses as
-`jax/strategies` and so on (common/plugins.py). So another framework is one folder more here.
-Frameworks share tasks/, what is learned; keras/, the models of those that train with Keras; and
-reading/, what the items of a run are, with a reader for those that bring none of TFRecords.
+Each framework has a folder, tensorflow/, jax/ and pytorch/, with an engine behind the interface in
+engine.py. The engine is a plugin found by the run's `framework`; so are strategies and losses, as
+`jax/strategies` and so on (common/plugins.py). So a new framework is a new folder.
+Frameworks share tasks/, which define what is learned; keras/, the models of frameworks that train
+with Keras; and reading/, the items of a run, with a reader for frameworks without one for TFRecord.
 Other rooms import checkpoints (the exit code, the folder), copies and engine (names of
-frameworks); the room imports log, machine and common, and no package beside NumPy.
+frameworks); the room imports log, machine and common, and no package except NumPy.
 """
