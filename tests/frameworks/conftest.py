@@ -1,4 +1,4 @@
-"""What several files of tests share: data, and the Pythons of the frameworks."""
+"""Fixtures of several test files: data, and the Pythons of the frameworks."""
 
 import pytest
 

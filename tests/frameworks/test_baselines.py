@@ -72,7 +72,7 @@ def test_one_device_is_measured_with_the_reader_of_its_framework(
 
 
 def test_a_copy_from_the_host_arrives_under_each_framework(python):
-    """On a CPU, whose memory is the host's: that the calls are right, not how fast they are."""
+    """On a CPU, whose memory is the host's, this tests the calls, not their speed."""
     code = """
 import sys
 sys.path.insert(0, {programs!r})

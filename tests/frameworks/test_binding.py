@@ -1,4 +1,4 @@
-"""Ranks on GPUs have cores and workers of their own: GPUs that are not here, work of the CPU."""
+"""Ranks on GPUs are bound to cores of their own; the GPUs are simulated, the CPUs compute."""
 
 import os
 import re

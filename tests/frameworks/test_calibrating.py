@@ -1,4 +1,4 @@
-"""What a CPU attains, measured through each framework after a run, once."""
+"""Attainable rates of a CPU, measured once through each framework after a run."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What each framework says of the memory of its devices, on CPUs: nothing, and why."""
+"""Peak memory of devices in each framework, on CPUs: not counted, with the reason."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""PyTorch's fully sharded strategy: each device has a part of the weights."""
+"""PyTorch's fully sharded strategy: each device holds a shard of each weight."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Batches that PyTorch copies to a GPU, on streams of plain Python: tests/gpu has real ones."""
+"""PyTorch's prefetching to a GPU, with simulated streams: tests/gpu has real ones."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""What JAX alone has: a mesh of devices, flags of XLA, and its own errors."""
+"""Features of JAX only: a mesh of devices, flags of XLA, and its own errors."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""Profiles through each framework: one format, and the operations that took most."""
+"""Profiles through each framework: one format, and the operations with the most time."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""What PyTorch alone has: torch.compile, torchrun, and its own errors."""
+"""Features of PyTorch only: torch.compile, torchrun, and its own errors."""
 
 import dataclasses
 import os
@@ -43,7 +43,7 @@ def test_a_device_has_its_threads_and_float32_is_float32(torch, tmp_path):
 
 @pytest.fixture
 def scalar(monkeypatch):
-    """Loops that are compiled for one number at a time: to see which vectors there are is slow."""
+    """Compile without vectorized loops: detecting the vector extensions is slow."""
     monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "0")
 
 
@@ -167,7 +167,7 @@ def test_torchrun_around_a_run_of_another_launcher_is_refused(torch, tmp_path):
 
 
 def by_hand(torch, folder, variables=(), without="", **fields):
-    """What a rank says that is started alone, with torchrun's variables."""
+    """The message of a rank that is started alone, with torchrun's variables."""
     known = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}
     known |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1", **dict(variables)}
     known.pop(without, None)
@@ -259,7 +259,7 @@ strategy.leave()
 
 
 def ranks_of(torch, meeting_s, exchange_s, started=(0, 1)):
-    """What two ranks say of which the second comes to an exchange 3 s after the first."""
+    """The messages of two ranks, of which the second calls a collective 3 s after the first."""
     words = [meeting_s, exchange_s, *dataclasses.replace(RUN, **TORCHRUN).flags()]
     return ranks.outputs(torch, LATE, words, started)
 

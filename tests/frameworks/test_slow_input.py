@@ -1,4 +1,4 @@
-"""What a run waits for a slow source: the reader's own limit, and the share of a step."""
+"""How long a run waits for a slow source: the reader's limit, and the share of a step."""
 
 import os
 import statistics

@@ -1,4 +1,4 @@
-"""PyTorch's models are those of Keras: layers, settings, initial weights, and what comes out."""
+"""PyTorch's models equal Keras's: layers, settings, initial weights and outputs."""
 
 import json
 import subprocess

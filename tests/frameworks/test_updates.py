@@ -1,4 +1,4 @@
-"""In each framework: AdamW, clipping, a batch in parts, learning rates, and numbers of weights."""
+"""In each framework: AdamW, clipping, gradient accumulation, learning rates, parameter counts."""
 
 import json
 import subprocess

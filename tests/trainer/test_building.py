@@ -1,4 +1,4 @@
-"""building: a model that cannot learn its task is named when it is built, with what is expected."""
+"""building: a model that does not fit its task is an error when it is built, which says why."""
 
 import types
 

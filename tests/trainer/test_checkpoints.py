@@ -1,4 +1,4 @@
-"""A run that was stopped goes on as if it had never stopped: bit for bit, on every strategy."""
+"""A stopped run resumes as if it had never stopped: bit for bit, on every strategy."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""train.py: whether it is where its run says, and that its log has the proof."""
+"""train.py checks that it runs in the image of its run, and its log has the proof."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Several copies of a run at once, for real: two on two cores."""
+"""Several copies of a run at once, with real trainers: two on two cores."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What real runs say of this machine: as its own tools know it, on one process and on two."""
+"""Real runs describe this machine as its own tools do, with one process and with two."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The examples in docstrings of what needs a framework hold."""
+"""The examples in docstrings of modules that need a framework."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The trainer for real: what it learns, measures, refuses and writes."""
+"""A real trainer: what it learns, measures, refuses and writes."""
 
 import json
 
@@ -114,7 +114,7 @@ def test_a_model_of_the_users_own_is_one_file_in_a_folder(tmp_path):
 
 
 def test_what_was_imported_is_looked_through_by_no_collection_of_garbage(tmp_path):
-    """That at the end of Python took a second of each run's."""
+    """Garbage collection at the exit of Python took a second of each run."""
     folder = tmp_path / "models"
     folder.mkdir()
     source = plugins.path("keras/models", "lenet5").read_text()

@@ -1,4 +1,4 @@
-"""Models are those that were published."""
+"""Models are the published ones."""
 
 import ast
 import collections

@@ -1,4 +1,4 @@
-"""The trainer for real on two devices, with each strategy and launcher."""
+"""A real trainer on two devices, with each strategy and launcher."""
 
 import shlex
 import subprocess

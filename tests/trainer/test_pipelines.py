@@ -1,4 +1,4 @@
-"""reading: each record once an epoch, in an order that only the seed decides."""
+"""reading: each record once an epoch, in an order that depends on the seed only."""
 
 import itertools
 

@@ -184,7 +184,7 @@ def test_a_stranger_is_turned_away_and_holds_nobody_up(start, said):
 
 
 def stranger(port):
-    """A connection to pod 0 as soon as it listens; it is turned away before it grows tired."""
+    """A connection to pod 0 as soon as it listens; pod 0 refuses it before it times out."""
     deadline = time.monotonic() + 20
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Profiles of TensorFlow's runs: a trace beside the log, and a run as good as one without."""
+"""Profiles of TensorFlow's runs: a trace beside the log, and a run that is not affected."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The compiled step as TensorFlow runs it."""
+"""The compiled step as TensorFlow executes it."""
 
 import collections
 import types
@@ -61,7 +61,7 @@ def test_no_weight_changes_before_the_step_has_read_it_for_the_last_time(recompu
 
 class _OneDevice(Base):
     def __init__(self):
-        """Nothing of TensorFlow is configured again: it is at work."""
+        """Do nothing: TensorFlow is initialized already and cannot be configured again."""
 
 
 def all_before(name, nodes):

@@ -1,4 +1,4 @@
-"""The trainer for real under its supervisor: ranks that die, hang or lose their supervisor."""
+"""A real trainer under its supervisor: ranks that die, hang or lose their supervisor."""
 
 import contextlib
 import json
@@ -80,7 +80,7 @@ def test_a_worker_that_dies_ends_the_run_and_its_servers(tmp_path):
 
 
 def processes_with(words, file):
-    """The processes whose command line or environment has some words."""
+    """The processes whose command line or environment contains some texts."""
     found = []
     for path in Path("/proc").glob(f"[0-9]*/{file}"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Runs in TensorBoard: what it reads back is what the logs say."""
+"""Runs in TensorBoard: it reads back the values of the logs."""
 
 import math
 import subprocess

@@ -1,4 +1,4 @@
-"""Windows of steps for real: they change when losses are waited for, and nothing else."""
+"""Windows of steps in real runs: they change when the host waits for losses, nothing else."""
 
 import contextlib
 import math

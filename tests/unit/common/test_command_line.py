@@ -1,4 +1,4 @@
-"""What all our programs share: how they end."""
+"""command_line: how programs exit."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""files: whole or absent, and named where a disk is full."""
+"""files: atomic writes, and the file name in the error of a full disk."""
 
 import errno
 

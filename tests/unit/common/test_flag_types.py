@@ -1,4 +1,4 @@
-"""flags: numbers of command lines, in every program that takes one."""
+"""flag_types: numbers of command lines, in every program that takes one."""
 
 import argparse
 import re

@@ -1,4 +1,4 @@
-"""Patterns for some names among all that there could be."""
+"""name_patterns: regular expressions for sets of names."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""networks: names that lead nowhere, interfaces, and hosts that are reached without a proxy."""
+"""networks: names that cannot be resolved, interfaces, and hosts exempt from proxies."""
 
 import socket
 import time

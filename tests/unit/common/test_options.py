@@ -1,4 +1,4 @@
-"""options: those of runtimes, as a config says them."""
+"""options: those of runtimes, as they are written in a config."""
 
 import pytest
 from hypothesis import given

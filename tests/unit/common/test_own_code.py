@@ -1,4 +1,4 @@
-"""Where our files are found, from our own folder and from others; what this Python lacks."""
+"""own_code: paths of the project's files from its own folder and others; missing packages."""
 
 import subprocess
 from pathlib import Path
@@ -12,7 +12,7 @@ from support.machines.paths import REPOSITORY
 
 @pytest.fixture
 def as_it_is(monkeypatch):
-    """What tests of other files take for granted is asked here."""
+    """Undo the fixture by which other tests assume the project's folder."""
     monkeypatch.setattr(own_code, "in_project_folder", in_project_folder)
 
 

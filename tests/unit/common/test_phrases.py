@@ -1,4 +1,4 @@
-"""reasons: of many runs, those that differ in numbers only are one."""
+"""phrases: reasons that differ in numbers only are merged."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""plugins and code: things found by their name, and the files that a program executes."""
+"""plugins and own_code: plugins by their names, and the files that a program executes."""
 
 import ast
 import re
@@ -125,7 +125,7 @@ def library(tmp_path, monkeypatch):
 
 
 def forget_files():
-    """Have files be looked for again."""
+    """Clear the caches of plugins."""
     plugins.folder_of.cache_clear()
     plugins.add_user_folder("models")
 

@@ -1,4 +1,4 @@
-"""terminal: nothing that a program or a log says is obeyed by the terminal that shows it."""
+"""terminal: texts of programs and logs are printed without control characters."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""tfrecord: read back by a reader of its own; by TensorFlow's in tests/trainer."""
+"""tfrecord: read back by a reader of the test; by TensorFlow's in tests/trainer."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""tools: programs of the machine, and their errors in words."""
+"""tools: external programs, and why they failed."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Attempts that were killed with everything in them."""
+"""attempts: those that were killed together with their supervisor."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""energies: those of all processes together, and which are flagged."""
+"""energies: sums over processes, and which are flagged."""
 
 from dlbench.log import energies
 

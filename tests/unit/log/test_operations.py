@@ -1,4 +1,4 @@
-"""operations: what a trace says was done, how often, and how long each operation took itself."""
+"""operations: which a trace has, how often each was executed, and its self time."""
 
 import gzip
 import json

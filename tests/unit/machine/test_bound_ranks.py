@@ -1,4 +1,4 @@
-"""bound_ranks: what a record keeps of cores and GPUs, and what is said of it."""
+"""bound_ranks: the bindings in a record, and their description."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The table of what devices can do at most."""
+"""device_peaks: the table of peak rates."""
 
 import re
 

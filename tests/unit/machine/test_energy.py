@@ -1,4 +1,4 @@
-"""energy: for what share of the time readings speak."""
+"""energy: the share of the time that readings cover."""
 
 from dlbench.machine.energy import Coverage, fields
 

@@ -1,4 +1,4 @@
-"""gpu_places: which GPUs a process sees; whole nodes are in test_binding.py."""
+"""gpu_places: the GPUs that a process sees; whole nodes are in test_binding.py."""
 
 import sys
 

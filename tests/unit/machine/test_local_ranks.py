@@ -1,4 +1,4 @@
-"""local_ranks: what the processes of a node tell one another, by real processes."""
+"""local_ranks: the all-gather of a node's processes, with real processes."""
 
 import json
 import subprocess

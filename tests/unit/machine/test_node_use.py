@@ -1,4 +1,4 @@
-"""node_use: whose processes use the cores of a node, by the kernel's files."""
+"""node_use: which processes use the cores of a node, by the kernel's files."""
 
 import pytest
 

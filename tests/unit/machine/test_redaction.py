@@ -239,7 +239,7 @@ def test_a_long_value_does_not_take_long(part):
 
 
 def test_no_planted_secret_of_a_job_gets_into_log_or_record(tmp_path):
-    """As a job script has them: in the environment, and in words of the command."""
+    """As in a job script: in the environment, and in arguments of the command."""
     secrets = ("WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "MY_PASSWORD", "NCCL_TOKEN")
     environment = os.environ | dict.fromkeys(secrets, PLANTED) | {
         "XLA_FLAGS": f"--xla_x=1 --token={PLANTED}", "NCCL_DEBUG": "INFO",

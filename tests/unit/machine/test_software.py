@@ -1,4 +1,4 @@
-"""What a run says of its software, and of a machine of which nothing can be read."""
+"""The software in a run's log, and a machine of which nothing can be read."""
 
 import os
 import platform

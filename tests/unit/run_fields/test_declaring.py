@@ -1,4 +1,4 @@
-"""declaring: what is declared of a field is what it has."""
+"""declaring: a field has what is declared of it."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""fields: all fields of a run are declared in full, and what ids rest on never changes."""
+"""fields: all fields of a run are declared completely, and run ids never change."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""array_engine: batches, learning rates and scores, here of an engine of plain Python."""
+"""array_engine: batches, learning rates and scores, with an engine in plain Python."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""What a device attains: sizes are found, the best round counts, and it is measured once."""
+"""calibration: sizes are chosen, the fastest round counts, and a device is measured once."""
 
 import functools
 import json
@@ -13,7 +13,7 @@ MACHINE = {"device_model": "A CPU", "precision": "float32", "versions": {"plain"
 
 @pytest.fixture(autouse=True)
 def in_no_time(request, monkeypatch):
-    """Where time is that of this machine, it is not spent on measuring at length."""
+    """Tests with real clocks shorten the long measurements."""
     if "tmp_path" in request.fixturenames:
         short = functools.partial(calibration.calibrate, lasting_s=0.01)
         monkeypatch.setattr(calibration, "calibrate", short)

@@ -1,4 +1,4 @@
-"""checkpoints: files that are whole or absent, and of this run or refused."""
+"""checkpoints: files that are complete or absent, and of this run or refused."""
 
 import numpy as np
 import pytest

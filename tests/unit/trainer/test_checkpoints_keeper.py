@@ -1,4 +1,4 @@
-"""checkpoints.Checkpointer: checkpoints that all ranks write at once, and go on from."""
+"""checkpoints.Checkpointer: all ranks write a checkpoint at once, and resume from it."""
 
 import threading
 import types
@@ -22,7 +22,7 @@ def folder(tmp_path):
 
 
 class Variable:
-    """What a Checkpointer needs of a TensorFlow variable."""
+    """The interface of a TensorFlow variable that a Checkpointer uses."""
 
     def __init__(self, *values):
         self.value = np.array(values, np.float32)
@@ -81,7 +81,7 @@ class Ranks:
 
 
 class Rank:
-    """One rank of a run that keeps checkpoints."""
+    """One rank of a run that writes checkpoints."""
 
     def __init__(self, folder, rank=0, ranks=None, every_s=1e9, run=RUN, asked="", more=()):
         self.asked = asked

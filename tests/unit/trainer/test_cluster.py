@@ -1,4 +1,4 @@
-"""cluster: who takes part and who this is, from TF_CONFIG or from Slurm's variables."""
+"""cluster: the processes of a run and the rank of this one, by TF_CONFIG or Slurm's variables."""
 
 import itertools
 import json

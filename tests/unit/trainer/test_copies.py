@@ -1,4 +1,4 @@
-"""copies: how they are started, what they must have, and how they meet."""
+"""copies: how they are started, what they must have, and how they wait for one another."""
 
 import dataclasses
 import json
@@ -118,7 +118,7 @@ def test_a_copy_on_gpus_must_see_no_others(monkeypatch):
 
 
 def meeting(path, number, count=2, after_s=0.0):
-    """Start a copy that comes to the meeting later; returns its thread."""
+    """Start a copy that reaches the barrier later; returns its thread."""
 
     def come():
         log = event_log.EventLog(event_log.rank_path(path, number))

@@ -1,4 +1,4 @@
-"""device_memory: what a framework counts of its devices, and what is said where it does not."""
+"""device_memory: what a framework counts of its devices, and the reason if it does not."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""flags: whatever a run is, its trainer takes it."""
+"""flags: the trainer accepts the flags of every run."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""input_engine: steps that take batches, here of an engine of plain Python."""
+"""input_engine: steps that take batches, with an engine in plain Python."""
 
 import itertools
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""inputs: which runs cannot have their items read as they say, and why."""
+"""inputs: which settings of reading a run cannot have, and why."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""items: batches of a run as NumPy arrays, which its strategy spreads over devices."""
+"""items: batches of a run as NumPy arrays, which its strategy puts on devices."""
 
 import itertools
 import json

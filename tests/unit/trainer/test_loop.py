@@ -1,4 +1,4 @@
-"""The loop drives an engine of any framework: here one of plain Python, on made-up losses."""
+"""loop: it drives an engine of any framework, here one in plain Python with made-up losses."""
 
 import types
 

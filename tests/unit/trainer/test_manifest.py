@@ -1,4 +1,4 @@
-"""Manifests: no change is believed, and what training reads is checked in all of them."""
+"""manifest: every change is noticed, and all fields that training reads are validated."""
 
 import copy
 import json

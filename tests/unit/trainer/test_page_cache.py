@@ -1,4 +1,4 @@
-"""page_cache: a dataset is dropped from the system's memory, or read into it, before a run."""
+"""page_cache: before a run a dataset is dropped from it, or read into it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""pytorch/processes: which process of a run this is, by the variables of its launcher."""
+"""pytorch/processes: the rank of a process, by the variables of its launcher."""
 
 import json
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""profiling: further steps after the run are traced, and whatever goes wrong costs nothing else."""
+"""profiling: more steps after the run are traced, and a failure affects nothing else."""
 
 import gzip
 import json

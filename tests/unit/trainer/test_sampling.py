@@ -1,4 +1,4 @@
-"""sampling: what a process and its node use, without harm to the training, for real."""
+"""sampling: the use of a real process and its node, without harm to the training."""
 
 import sys
 import threading

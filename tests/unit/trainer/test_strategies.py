@@ -1,4 +1,4 @@
-"""strategies: what each says of itself, and how its options are read and written."""
+"""strategies: attributes of their classes, and how their options are parsed and written."""
 
 import ast
 import dataclasses
@@ -306,7 +306,7 @@ class OnGpus(strategy.BaseStrategy):
 
 @pytest.fixture
 def on_gpus(tmp_path, monkeypatch):
-    """A function that gives a strategy on the GPUs of a node, with the variables of a process."""
+    """A function that makes a strategy on the GPUs of a node, with the variables of a process."""
     for name in ("CUDA_VISIBLE_DEVICES", binding.THREADS, limits.THREADS):
         monkeypatch.delenv(name, raising=False)
     allowed = os.sched_getaffinity(0)

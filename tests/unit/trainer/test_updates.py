@@ -1,4 +1,4 @@
-"""updates: which runs cannot update their weights as they say, and why."""
+"""updates: which fields of updates a run cannot have, and why."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The learning rate of each step: what must hold of it, whatever the numbers."""
+"""updates: properties of the learning rate of each step, for any settings."""
 
 import itertools
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""How long windows of steps are: as asked, or as long as a short wait needs."""
+"""schedule.Windows: their length is the requested one, or keeps the wait short."""
 
 import types
 

@@ -95,7 +95,9 @@ def _compare_reading(rows, runs):
     waiting = next((row for row in rows if row["part"] == INPUT and row.get("share")), None)
     if explained is None or waiting is None:
         return
-    alone = [run for run in runs if run["mode"] == INPUT_ONLY and _agree(run, explained, SAME_READING)]
+    alone = [
+        run for run in runs if run["mode"] == INPUT_ONLY and _agree(run, explained, SAME_READING)
+    ]
     with_model = [run for run in runs if _agree(run, explained, CONDITION)]
     rates = [
         statistics.fmean(measured)
