@@ -113,5 +113,5 @@ def test_a_run_whose_record_goes_meanwhile_is_left_out(going, monkeypatch):
 def test_it_is_refused_among_the_results_and_before_the_first_run_is_done(study):
     with pytest.raises(Error, match="outside results"):
         partial_results.write(study, "results/now")
-    with pytest.raises(Error, match="none of 4 runs has a result"):
+    with pytest.raises(Error, match="none of 4 runs has a valid result"):
         partial_results.write(study, "now")

@@ -83,5 +83,5 @@ def test_a_run_that_contradicts_itself_has_not_finished_by_its_record_nor_by_a_t
         assert campaign.finished() == []
         assert campaign.runs[0].status == campaigns.CONTRADICTORY
         assert campaign.runs[0].numbers.get("images_per_second") is None
-    with pytest.raises(Error, match="no run in common has it"):
+    with pytest.raises(Error, match="no run in common has the metric"):
         compare_runs.compare(campaign, campaign)
