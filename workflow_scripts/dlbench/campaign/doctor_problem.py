@@ -4,7 +4,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,12 @@ class Problem:
         return {name: getattr(self, name) for name in names} | {
             "repairable": bool(self.repair_action)
         }
+
+
+def put_all_aside(paths: Iterable[Path]) -> None:
+    """Move files or folders into results/aside; see `put_aside`."""
+    for path in paths:
+        put_aside(path)
 
 
 def put_aside(path: str | Path) -> Path:

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from dlbench.campaign import snakemake_files
-from dlbench.campaign.doctor_problem import ASIDE, Problem, put_aside
+from dlbench.campaign.doctor_problem import ASIDE, Problem, put_all_aside, put_aside
 from dlbench.common import files as common_files
 from dlbench.data import verify_dataset
 from dlbench.images import trainer_image
@@ -146,13 +146,8 @@ def _locks():
         "locked, and no workflow is at work on this machine",
         "the next start is refused",
         advice,
-        None if shared else functools.partial(_all_aside, locks),
+        None if shared else functools.partial(put_all_aside, locks),
     )
-
-
-def _all_aside(paths):
-    for path in paths:
-        put_aside(path)
 
 
 def _markers():

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 
-from dlbench.campaign.doctor_problem import Problem, put_aside
+from dlbench.campaign.doctor_problem import Problem, put_all_aside
 from dlbench.records import run_record
 from dlbench.tables import parquet_files, table_names
 
@@ -40,10 +40,5 @@ def _problem(path, what, aside):
         what,
         "figures and report are not made from it",
         repair if aside else "take it anew from where it was made",
-        functools.partial(_all_aside, aside) if aside else None,
+        functools.partial(put_all_aside, aside) if aside else None,
     )
-
-
-def _all_aside(paths):
-    for path in paths:
-        put_aside(path)

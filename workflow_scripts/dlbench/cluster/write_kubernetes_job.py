@@ -21,7 +21,7 @@ import yaml
 
 from dlbench import Error
 from dlbench.cluster import jobs
-from dlbench.common import phrases, plugins
+from dlbench.common import plugins
 from dlbench.launchers.kubernetes import INDEX
 from dlbench.plan import planning, run_command
 from dlbench.records.judgement import State
@@ -111,7 +111,7 @@ def manifests(settings: dict[str, Any], run_id: str, place: Place) -> list[dict[
     """
     with as_in_a_pod():
         plan = planning.make_plan(settings)
-        run = _run(plan, run_id)
+        run = plan.run(run_id)
         _check(plan, run, place)
         # There is one attempt: people decide whether to apply the Job again, and when, so that it
         # belongs to no session of the workflow.
@@ -150,12 +150,6 @@ def _represent(dumper, value):
 
 
 _Dumper.add_representer(str, _represent)
-
-
-def _run(plan, run_id):
-    if run_id not in plan.runs:
-        raise Error(f"no run {run_id!r} in this study{phrases.did_you_mean(run_id, plan.runs)}")
-    return plan.runs[run_id]
 
 
 def _check(plan, run, place):

@@ -287,6 +287,18 @@ def local_seconds(text: str, form: str) -> float:
     return datetime.strptime(text.strip(), form).timestamp()
 
 
+def clock_seconds(text: str) -> int:
+    """Seconds of a time as PBS and Grid Engine write it, as in 24:00:00 or 600.
+
+    >>> clock_seconds("24:00:00"), clock_seconds("600")
+    (86400, 600)
+    """
+    total = 0
+    for part in text.split(":"):
+        total = total * 60 + int(float(part or 0))
+    return total
+
+
 def display_name(name: str) -> str:
     """The name of a scheduler in a sentence.
 

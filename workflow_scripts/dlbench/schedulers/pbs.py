@@ -15,6 +15,7 @@ from dlbench.schedulers import (
     Nodes,
     Queue,
     Waiting,
+    clock_seconds,
     group_alike,
     local_seconds,
     output_of,
@@ -62,7 +63,7 @@ def queues() -> dict[str, Queue]:
             name=name,
             default=default is not None and default[1] == name,
             up=queue.get("enabled") == queue.get("started") == "True",
-            time_limit_s=_seconds(limit) if limit else None,
+            time_limit_s=clock_seconds(limit) if limit else None,
             nodes=group_alike(map(_node, nodes_of_queue)),
         )
     return queues
@@ -167,7 +168,7 @@ def _job_state(job):
 def _overtime(job):
     """Whether a job used all the time that it requested, so that it was killed for that."""
     used, limit = job.get("resources_used.walltime"), job.get("Resource_List.walltime")
-    return bool(used and limit) and _seconds(used) >= _seconds(limit)
+    return bool(used and limit) and clock_seconds(used) >= clock_seconds(limit)
 
 
 def _records(text, heading):
@@ -196,18 +197,6 @@ def _node(fields):
 
     up = not UNUSABLE & set(fields.get("state", "").lower().split(","))
     return Nodes(1, has("ncpus", int), has("mem", _mb), has("ngpus", int, default=0), up)
-
-
-def _seconds(text):
-    """Seconds in PBS's notation of a time, as in 24:00:00.
-
-    >>> _seconds("24:00:00")
-    86400
-    """
-    total = 0
-    for part in text.split(":"):
-        total = total * 60 + int(float(part or 0))
-    return total
 
 
 def _mb(text):

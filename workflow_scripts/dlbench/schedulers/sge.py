@@ -16,6 +16,7 @@ from dlbench.schedulers import (
     Nodes,
     Queue,
     Waiting,
+    clock_seconds,
     group_alike,
     output_of,
     watched_runs,
@@ -246,7 +247,7 @@ def _limit_s(queue):
     """The longest limit of a queue; limits of some of its nodes are in brackets."""
     text = output_of(["qconf", "-sq", queue]).replace("\\\n", " ")
     match = re.search(r"^h_rt\s+(.+)$", text, re.MULTILINE)
-    limits = [_seconds(part) for part in re.split(r"[\s,=\[\]]+", match[1]) if ":" in part]
+    limits = [clock_seconds(part) for part in re.split(r"[\s,=\[\]]+", match[1]) if ":" in part]
     if not limits or "INFINITY" in match[1]:
         return None
     return max(limits)
@@ -288,19 +289,11 @@ def _job_state(fields):
     limits = dict(re.findall(r"(h_rt|h_vmem)=([^\s,]+)", fields.get("category", "")))
     if code == KILLED or failed == LIMIT_EXCEEDED:
         lasted_s = float(fields["ru_wallclock"].strip().rstrip("s"))
-        if "h_rt" in limits and lasted_s >= _seconds(limits["h_rt"]):
+        if "h_rt" in limits and lasted_s >= clock_seconds(limits["h_rt"]):
             return JobState(state, "timeout")
         if failed == LIMIT_EXCEEDED:
             return JobState(state, "oom" if "h_vmem" in limits else "timeout")
     return JobState(state, "failed")
-
-
-def _seconds(text):
-    """Seconds in Grid Engine's notation of a time, as in 24:00:00 or 600."""
-    total = 0
-    for part in text.split(":"):
-        total = total * 60 + int(part or 0)
-    return total
 
 
 def _mb(text):

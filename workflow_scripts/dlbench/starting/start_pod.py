@@ -45,7 +45,7 @@ def run(pod: "Pod", jobs: dict[str, int], discovery: str, command: list[str]) ->
     tasks = layout(jobs, len(pod.hosts))
     prepare = _start_horovod_server if discovery == "horovod" else lambda *_: None
     links, offers, port = pod.rendezvous(
-        _free_ports(len(tasks[pod.index])), lambda: prepare(pod.hosts, len(tasks[0]))
+        start_processes.free_ports(len(tasks[pod.index])), lambda: prepare(pod.hosts, len(tasks[0]))
     )
     if discovery == "horovod":
         variables_of_tasks = horovod_variables(pod.index, len(tasks[0]), pod.hosts, port)
@@ -344,12 +344,3 @@ def _start_horovod_server(hosts, each):
 def _label(index):
     """The host name given to Horovod; pods on one machine, as in tests, need different ones."""
     return f"pod-{index}"
-
-
-def _free_ports(count):
-    """Ports on which nobody listens now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for free in sockets:
-            free.bind(("", 0))
-        return [free.getsockname()[1] for free in sockets]

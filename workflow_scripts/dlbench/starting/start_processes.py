@@ -21,6 +21,7 @@ from typing import Any
 
 from dlbench import Error
 
+LOOPBACK = "127.0.0.1"
 POLL_S = 0.05
 TERM_TIMEOUT_S = 5.0  # between SIGTERM and SIGKILL
 EXIT_TIMEOUT_S = 60.0  # for the others to end once the first process has ended well
@@ -38,7 +39,8 @@ def run(jobs: dict[str, int], command: list[str]) -> int:
         Exit code of the first task that failed, 0 if none did.
     """
     names = [(job, index) for job, count in jobs.items() for index in range(count)]
-    addresses = dict(zip(names, _free_addresses(len(names)), strict=True))
+    ports = free_ports(len(names), LOOPBACK)
+    addresses = {name: f"{LOOPBACK}:{port}" for name, port in zip(names, ports, strict=True)}
     cluster = {job: [addresses[job, i] for i in range(count)] for job, count in jobs.items()}
     configs = {
         (job, index): json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
@@ -166,13 +168,13 @@ def _end(processes):
                 process.wait(max(0.0, deadline - time.monotonic()))
 
 
-def _free_addresses(count):
-    """Addresses of the loopback interface on which nobody listens now."""
+def free_ports(count: int, host: str = "") -> list[int]:
+    """Ports of a host's interface (by default of all) on which nobody listens now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for free in sockets:
-            free.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{free.getsockname()[1]}" for free in sockets]
+            free.bind((host, 0))
+        return [free.getsockname()[1] for free in sockets]
 
 
 def _shares(all_, count, each, noun):
