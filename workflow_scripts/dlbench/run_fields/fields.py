@@ -12,7 +12,7 @@ from dlbench.run_fields.work import Work
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class RunFields(Place, Reading, Learning, Work):
-    """All of them; those of the class named last come first."""
+    """All fields of a run; those of the last base class come first."""
 
     repeat: int = declared(
         1,
