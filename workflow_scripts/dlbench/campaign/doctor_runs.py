@@ -149,14 +149,8 @@ def _without_record(place, log, path, why):
             "update dlbench to at least its version",
         )
     elif state == "whole":
-        yield Problem(
-            "record",
-            str(path),
-            why,
-            "its numbers are not used",
-            READ_AGAIN,
-            _reread_action(place),
-        )
+        action = _reread_action(place)
+        yield Problem("record", str(path), why, "its numbers are not used", READ_AGAIN, action)
     elif state == "foreign":
         yield Problem(
             "run",
@@ -167,10 +161,9 @@ def _without_record(place, log, path, why):
             functools.partial(put_aside, place),
         )
     else:
-        kept = place / "checkpoint" / "latest.json"
-        consequence = (
-            "the next start goes on from its checkpoint" if kept.exists() else TRAINED_AGAIN
-        )
+        checkpoint = place / "checkpoint" / "latest.json"
+        resumes = "the next start goes on from its checkpoint"
+        consequence = resumes if checkpoint.exists() else TRAINED_AGAIN
         kind = "interrupted" if state == "open" else "log"
         yield Problem(
             kind,

@@ -70,10 +70,8 @@ def workflow_of(proc: Path, pid: int) -> int:
     outermost = pid
     with contextlib.suppress(OSError, ValueError):
         while pid > 1:
-            content = (proc / str(pid) / "cmdline").read_bytes()
-            outermost = (
-                pid if _is_snakemake(content.decode(errors="replace").split("\0")) else outermost
-            )
+            command = (proc / str(pid) / "cmdline").read_bytes().decode(errors="replace")
+            outermost = pid if _is_snakemake(command.split("\0")) else outermost
             pid = read_process(proc, pid).parent
     return outermost
 

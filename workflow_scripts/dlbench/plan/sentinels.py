@@ -68,11 +68,7 @@ def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -
         ordered = [*first, *others][: study.sentinels]
     elif isinstance(study.sentinels, list):
         matching = matrix.lookup(study.sentinels)
-        ordered = [
-            condition
-            for condition in ordered
-            if matching(functools.partial(getattr, condition.runs[0]))
-        ]
+        ordered = [c for c in ordered if matching(functools.partial(getattr, c.runs[0]))]
     if not ordered:
         subject = _NONE_OF.get(type(study.sentinels), "there is")
         return _none(
@@ -217,18 +213,16 @@ def _ordered(study, finished, new, took_s):
         )
         for combination, runs in finished.items()
     ]
-    return sorted(
-        conditions, key=lambda condition: (condition.rank, condition.seconds, condition.runs[0].id)
-    )
+    return sorted(conditions, key=lambda c: (c.rank, c.seconds, c.runs[0].id))
 
 
 def _ranks(study, finished, new):
     """{finished condition: rank}; the lower, the more it says about the new conditions."""
     tasks = {(c.model, c.dataset) for c in new}
-    min_repeats = {}
+    min_devices = {}
     for c in finished:
         task = c.model, c.dataset
-        min_repeats[task] = min(c.devices, min_repeats.get(task, c.devices))
+        min_devices[task] = min(c.devices, min_devices.get(task, c.devices))
     ranks = dict.fromkeys(finished, UNRELATED)
     # From the weakest relation to the strongest, which overwrites the others.
     for field in ("model", "dataset"):
@@ -236,7 +230,7 @@ def _ranks(study, finished, new):
         ranks |= {c: 3 for c in finished if _key(c, (field,)) in alike}
     ranks |= {c: 2 for c in finished if (c.model, c.dataset) in tasks}
     ranks |= {
-        c: 1 for c in finished if ranks[c] == 2 and c.devices == min_repeats[c.model, c.dataset]
+        c: 1 for c in finished if ranks[c] == 2 and c.devices == min_devices[c.model, c.dataset]
     }
     for entry in study.compare:
         field, base = entry["field"], entry["base"]

@@ -21,10 +21,8 @@ ENDS = {
 }  # fmt: skip
 PENDING = "jobid pend_reason delimiter='|'"
 NORMAL_REASONS = (
-    "Job slot limit reached",
-    "Not enough job slot",
-    "New job is waiting for scheduling",
-)
+    "Job slot limit reached", "Not enough job slot", "New job is waiting for scheduling",
+)  # fmt: skip
 FIELDS = "jobid stat exit_code exit_reason delimiter='|'"
 
 

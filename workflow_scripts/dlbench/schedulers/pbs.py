@@ -35,10 +35,8 @@ UNUSABLE = {"offline", "down", "stale", "unresolvable", "state-unknown", "unknow
 PENDING = ("Q", "H", "W")  # queued, held, waiting for its time
 # PBS says so as it puts a job into the queue, and where others use what it asks for.
 NORMAL_REASONS = (
-    "state Q",
-    "Not Running: Insufficient amount of resource",
-    "Not Running: Not enough",
-)
+    "state Q", "Not Running: Insufficient amount of resource", "Not Running: Not enough",
+)  # fmt: skip
 ENDED = ("F", "C", "X")  # finished; completed in Torque; expired
 # Exit statuses of jobs over a limit; if PBS signalled the job, it may give 256 and the signal.
 TIMEOUTS = {-29}

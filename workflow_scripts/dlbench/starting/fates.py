@@ -107,10 +107,7 @@ def describe_all(attempts: Sequence[Attempt], job_states: Mapping[Job, JobState]
     Args:
         job_states: of their jobs; jobs that the scheduler no longer knows are missing.
     """
-    return "; ".join(
-        describe(attempt, job_states.get(attempt.job) if attempt.job else None)
-        for attempt in attempts
-    )
+    return "; ".join(describe(a, job_states.get(a.job) if a.job else None) for a in attempts)
 
 
 def describe(attempt: Attempt, job_state: JobState | None) -> str:
@@ -140,12 +137,8 @@ class EarlierAttempts:
     def __init__(self, place: Path, session: str | None) -> None:
         latest = latest_attempts(place)
         self._place = place
-        self._attempts = (
-            latest if session in (None, *(attempt.session for attempt in latest)) else []
-        )
-        self._job_states = query_schedulers(
-            attempt.job for attempt in self._attempts if attempt.job
-        )
+        self._attempts = latest if session in (None, *(a.session for a in latest)) else []
+        self._job_states = query_schedulers(a.job for a in self._attempts if a.job)
 
     @property
     def interrupted(self) -> int:
