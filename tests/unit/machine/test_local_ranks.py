@@ -16,7 +16,7 @@ import json, pathlib, sys, time
 from dlbench.machine import local_ranks
 folder, index, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 time.sleep(0.2 * (count - index))
-print(json.dumps(local_ranks.exchange(pathlib.Path(folder), index, count, {"cpus": [index]})))
+print(json.dumps(local_ranks.all_gather(pathlib.Path(folder), index, count, {"cpus": [index]})))
 """
 
 
@@ -52,9 +52,9 @@ def test_what_an_earlier_start_left_is_not_taken_for_fresh(tmp_path):
 def test_who_does_not_come_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(local_ranks, "PATIENCE_S", 0.1)
     with pytest.raises(Error, match=r"local rank 1 waited 0.1 s for local rank 0 and 2 of 3"):
-        local_ranks.exchange(tmp_path, 1, 3, {})
+        local_ranks.all_gather(tmp_path, 1, 3, {})
 
 
 def test_one_alone_writes_nothing(tmp_path):
-    assert local_ranks.exchange(tmp_path / "absent", 0, 1, "me") == ["me"]
+    assert local_ranks.all_gather(tmp_path / "absent", 0, 1, "me") == ["me"]
     assert not (tmp_path / "absent").exists()

@@ -19,7 +19,7 @@ def expand_hosts(text: str) -> list[str]:
     ['gpu01', 'gpu02', 'gpu03', 'gpu7', 'login']
     """
     parts = [_segments(part) for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\]?)+", text)]
-    count = sum(math.prod(sum(map(_length, one)) for one in segments) for segments in parts)
+    count = sum(math.prod(sum(map(_length, spans)) for spans in segments) for segments in parts)
     if count > MOST_HOSTS:
         raise Error(f"{text[:100]} names {count} nodes; expected at most {MOST_HOSTS}")
     return [

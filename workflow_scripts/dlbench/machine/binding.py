@@ -111,12 +111,12 @@ def bind(request: Request, folder: Path, root: str | Path = "/") -> Binding:
         "cpus": sorted(os.sched_getaffinity(0)),
         "gpus": None if visible is None else [asdict(gpu) for gpu in visible],
     }
-    everyone = local_ranks.exchange(folder, request.index, request.processes, facts)
+    gathered = local_ranks.all_gather(folder, request.index, request.processes, facts)
     quota = limits.read(files)["cpu_time_cores"]
     binding = decide(
         request,
-        [one["cpus"] for one in everyone],
-        [None if one["gpus"] is None else _places(one["gpus"]) for one in everyone],
+        [p["cpus"] for p in gathered],
+        [None if p["gpus"] is None else _places(p["gpus"]) for p in gathered],
         core_division.read(files),
         quota if isinstance(quota, float | int) else None,
     )

@@ -83,7 +83,7 @@ def count_visible_gpus(environ: Mapping[str, str] = os.environ) -> int | None:
     """
     names = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
     lists = (environ[name].split(",") for name in names if name in environ)
-    return min((sum(map(bool, one)) for one in lists), default=None)
+    return min((sum(map(bool, entries)) for entries in lists), default=None)
 
 
 def throttle_reasons(mask: int) -> list[str]:

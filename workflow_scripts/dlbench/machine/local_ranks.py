@@ -25,7 +25,7 @@ PATIENCE_S = 600.0  # until the last one has written: containers start slowly on
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-def exchange(folder: Path, index: int, count: int, facts: Any) -> list[Any]:
+def all_gather(folder: Path, index: int, count: int, facts: Any) -> list[Any]:
     """All-gather plain values over the processes of this run on this node, in their order.
 
     Args:

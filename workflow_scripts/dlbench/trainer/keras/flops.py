@@ -118,8 +118,8 @@ def _add_layer(tally, layer, call):
         states = states if isinstance(states, (list, tuple)) else [states]
         _add_per_timestep(tally, layer.cell, items, list(states))
     elif kind.call is layers.Bidirectional.call:
-        for one in (layer.forward_layer, layer.backward_layer):
-            _follow_called(tally, one, items)
+        for direction in (layer.forward_layer, layer.backward_layer):
+            _follow_called(tally, direction, items)
     elif kind.call is layers.EinsumDense.call:  # its outputs may have sizes that are None
         shape = _shape(items)
         multiply_adds, out = model_flops.einsum(layer.equation, shape, _shape(layer.kernel))

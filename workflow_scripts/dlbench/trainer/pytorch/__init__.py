@@ -1,4 +1,4 @@
 """Training with PyTorch, without Keras; the models are those of the folder `models`.
 
-engine.py is what the trainer uses of it. Strategies, losses and models are files found by name.
+The trainer uses engine.py. Strategies, losses and models are plugins.
 """

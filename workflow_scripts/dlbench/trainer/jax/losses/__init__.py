@@ -1,4 +1,4 @@
-"""What JAX computes of each task, one file under the task's name.
+"""Losses and sums of each task under JAX, one file under the task's name.
 
 A file defines, for compiled functions:
     scaled(inputs): makes the model's inputs from those of a batch.

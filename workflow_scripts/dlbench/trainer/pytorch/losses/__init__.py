@@ -1,4 +1,4 @@
-"""What PyTorch computes of each task, one file under the task's name.
+"""Losses and sums of each task under PyTorch, one file under the task's name.
 
 A file defines:
     scaled(inputs): makes the model's inputs from those of a batch, a tensor or a NumPy array; the

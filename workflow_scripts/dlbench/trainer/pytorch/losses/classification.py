@@ -17,9 +17,9 @@ def loss(labels: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
 
 def sums(labels: torch.Tensor, logits: torch.Tensor) -> dict[str, Any]:
     logits = logits.float()
-    own = logits.gather(1, labels[:, None])
-    higher = (logits > own).sum(1)
-    finite = own[:, 0].isfinite()
+    of_label = logits.gather(1, labels[:, None])
+    higher = (logits > of_label).sum(1)
+    finite = of_label[:, 0].isfinite()
     return {
         "items": len(labels),
         "loss": functional.cross_entropy(logits, labels, reduction="sum"),

@@ -1,4 +1,4 @@
-"""What TensorFlow computes of each task, one file under the task's name.
+"""Losses and sums of each task under TensorFlow, one file under the task's name.
 
 A file defines, for compiled functions:
     scaled(inputs): makes the model's inputs from those of a batch.
