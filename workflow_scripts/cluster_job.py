@@ -30,12 +30,12 @@ def _submit(scheduler, script):
     try:
         print(cluster_job.submit(scheduler, script))
     except Error as error:
-        print(error)  # the plugin hands on what is printed here, not errors
+        print(error)  # the plugin shows standard output, not errors
         sys.exit(1)
 
 
 def _status(scheduler, job_id):
-    """Never fails: the plugin would end the campaign. What went wrong is said, and asked again."""
+    """Never fails: the plugin would end the campaign. Prints an error; the plugin asks again."""
     try:
         return cluster_job.status(scheduler, job_id)
     except Exception as error:

@@ -17,7 +17,7 @@ MARKER = "/etc/dlbench-image.json"
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("module", nargs="*", help="whose version is asked for")
+    parser.add_argument("module", nargs="*", help="print the version of this module")
     modules = parser.parse_args().module
     mpirun = shutil.which("mpirun")
     print(

@@ -23,7 +23,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--meet", action="store_true", help="only wait until all pods are there")
+    parser.add_argument("--meet", action="store_true", help="only wait until all pods have started")
     parser.add_argument(
         "--jobs", type=parse_job_counts, help="processes in all pods, as in chief=1,worker=2"
     )

@@ -17,7 +17,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("archive")
     parser.add_argument(
-        "--deep", action="store_true", help="read all logs anew and compare the records with them"
+        "--deep", action="store_true", help="read all logs again and compare the records with them"
     )
     add_limit(parser)
     args = parser.parse_args()

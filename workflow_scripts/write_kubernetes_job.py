@@ -1,7 +1,7 @@
 """Write one run as an indexed Job of Kubernetes, for kubectl apply -f.
 
-One pod per node of the run; the workflow's folder, with its environments and results, lies on a
-volume that all pods and this machine see. The run has `launcher: kubernetes` in the config. Start
+One pod per node of the run; the workflow's folder, with its environments and results, is on a
+volume that all pods and this machine mount. The run has `launcher: kubernetes` in the config. Start
 this in the workflow's folder; docs/kubernetes.md has more.
 """
 

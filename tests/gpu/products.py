@@ -26,7 +26,7 @@ def main():
         made = engine(steps.spec_of(("lenet5", 1, 1), *flags), strategy, None)
         kernels = made.kernels()
         attained = calibration.measure(kernels, lasting_s=LASTING_S)
-        copies = list(measure_baselines.host_copies(kernels, made.visible_gpu_count))
+        copies = list(measure_baselines.host_copies(kernels, made.gpu_count))
         results[precision] = attained | {"from_host_gb_per_s": copies[-1].get("value")}
     print(json.dumps(results))
 

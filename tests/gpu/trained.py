@@ -74,7 +74,7 @@ def train(device: Device, framework: str, log: Path, **fields: Any) -> Trained:
     run = run_of(framework, **{k: v for k, v in fields.items() if k not in ("flags", "data")})
     flags = ["--device", device.kind, *fields.pop("flags", ())]
     finished = training_runs.train(
-        log, fields.pop("data", None), flags, sys.executable, anew=True, **run.values()
+        log, fields.pop("data", None), flags, sys.executable, new_python=True, **run.values()
     )
     return Trained(run, finished.returncode, finished.stdout + finished.stderr, log)
 

@@ -16,7 +16,7 @@ def test_the_same_seed_gives_the_same_run_and_another_repeat_another(digits, tmp
     short = {"dataset": "digits", "steps": 8, "warmup_steps": 0}
     for name, repeat in (("a", 1), ("b", 1), ("c", 2)):
         # Of two Pythons that hash in their own ways.
-        finished = train(tmp_path / name, digits, repeat=repeat, anew=name == "b", **short)
+        finished = train(tmp_path / name, digits, repeat=repeat, new_python=name == "b", **short)
         assert finished.returncode == 0, finished.stderr
     a, b, c = ([s["loss"] for s in events(tmp_path / n, "step")] for n in "abc")
     assert a == b
@@ -121,7 +121,7 @@ def test_what_was_imported_is_looked_through_by_no_collection_of_garbage(tmp_pat
     line = "    print(len(gc.get_objects()), gc.get_freeze_count())\n    return keras"
     (folder / "mine.py").write_text("import gc\n" + source.replace("    return keras", line))
     flags = ["--model-folder", str(folder)]
-    finished = train(tmp_path / "train.jsonl", model="mine", steps=1, flags=flags, anew=True)
+    finished = train(tmp_path / "train.jsonl", model="mine", steps=1, flags=flags, new_python=True)
     assert finished.returncode == 0, finished.stderr
     looked_through, frozen = map(int, finished.stdout.split())
     assert frozen > 100_000 > looked_through

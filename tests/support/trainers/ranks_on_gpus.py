@@ -55,7 +55,7 @@ def on_cpu(strategy, device, threads_per_device):
     """As the GPU's, but for the device."""
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     (number,) = strategy.select_gpus(range(GPUS if listed is None else len(listed.split(","))))
-    strategy.on_gpus, strategy.visible_gpu_count = False, 0
+    strategy.on_gpus, strategy.gpu_count = False, 0
     strategy.device = torch.device("cpu")
     torch.set_num_threads(1)
     strategy._connect()

@@ -36,22 +36,22 @@ BEFORE_IMPORT = {
 }
 
 
-def train(log, data=None, flags=(), python=sys.executable, anew=False, **fields):
+def train(log, data=None, flags=(), python=sys.executable, new_python=False, **fields):
     """Train with the run's own launcher. Returns the finished process.
 
     Args:
-        anew: its Python is started anew, though the run has one process.
+        new_python: start another Python even for a run of one process.
     """
     run = Run(**{"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, **fields})
     trainer = [str(python), str(TRAIN), *run.flags(), "--log", str(log), *flags]
     trainer += ["--data", str(data)] if data else []
     command = plugins.load("launchers", run.launcher).command(run, trainer, Path(python).parents[1])
-    return ended(command, run, anew)
+    return ended(command, run, new_python)
 
 
-def ended(command, run, anew=False):
+def ended(command, run, new_python=False):
     """Run a run's command. Returns the finished process."""
-    if anew or run.launcher not in FORKED:
+    if new_python or run.launcher not in FORKED:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     return forked.run(**how_forked(command, run), timeout=300)
 

@@ -11,7 +11,7 @@ from dlbench.trainer.reading.input_engine import InputEngine
 class Reading:
     """An engine that can only read; what would need its model is not there."""
 
-    strategy, visible_gpu_count = SimpleNamespace(rank=0), 0
+    strategy, gpu_count = SimpleNamespace(rank=0), 0
     records, data_sha256, item_shape = 100, "of-data", (28, 28, 1)
 
     def __init__(self):

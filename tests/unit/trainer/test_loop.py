@@ -42,7 +42,7 @@ class Weight:
 class Engine(engine.Engine):
     """Halves its loss in each step, from 1."""
 
-    learning_rate, data_sha256, item_shape, visible_gpu_count = 0.1, None, (2,), 0
+    learning_rate, data_sha256, item_shape, gpu_count = 0.1, None, (2,), 0
 
     def __init__(self, records=None, losses=None):
         self.records, self.losses, self.calls = records, losses or {}, []

@@ -21,7 +21,7 @@ SECOND = 10**12  # picoseconds
 class Engine(engine.Engine):
     """Notes the steps it takes; its profiler sees an addition."""
 
-    records, visible_gpu_count = None, 0
+    records, gpu_count = None, 0
 
     def __init__(self, rank=0):
         self.strategy = types.SimpleNamespace(rank=rank, supports_windows=True)

@@ -13,7 +13,7 @@ from dlbench.trainer.schedule import LENGTHS, MOST_WAIT, Windows, shortest_lengt
 def made(length=None, gpus=1, warm_up_end=10, total=1000, first=0, others=()):
     """Windows of a run; `others`: what further ranks measured."""
     strategy = types.SimpleNamespace(supports_windows=True, gather=lambda own: [own, *others])
-    engine = types.SimpleNamespace(strategy=strategy, visible_gpu_count=gpus)
+    engine = types.SimpleNamespace(strategy=strategy, gpu_count=gpus)
     spec = types.SimpleNamespace(steps_per_sync=length)
     steps = types.SimpleNamespace(spec=spec, total=total, warm_up_end=lambda first: warm_up_end)
     return Windows(steps, engine, first)

@@ -119,7 +119,7 @@ def _device_rows(
     yield rounds.summary("matrix_product", "TFLOP/s", [each["tflops"] for each in attained])
     copied = {"size_bytes": attained[0]["copied_bytes"]}
     yield rounds.summary("memory_copy", "GB/s", [each["gb_per_s"] for each in attained], **copied)
-    yield from host_copies(kernels, run_engine.visible_gpu_count)
+    yield from host_copies(kernels, run_engine.gpu_count)
     yield from file_reading.rows(folder)
     cores = len(os.sched_getaffinity(0))
     for changes in reads:

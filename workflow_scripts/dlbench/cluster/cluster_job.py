@@ -234,7 +234,7 @@ def _exit_code(job_id):
 
 
 def _cancel(scheduler, job_ids):
-    with contextlib.suppress(Error):  # one of them has ended meanwhile
+    with contextlib.suppress(Error):  # one of them has just ended
         output_of([plugins.load("schedulers", scheduler).CANCEL, *job_ids])
 
 

@@ -149,7 +149,7 @@ def _end(process, module, folder):
         return
     job_id = _job_id(folder)
     if job_id:
-        with contextlib.suppress(Error):  # it has ended meanwhile
+        with contextlib.suppress(Error):  # it has just ended
             output_of([module.CANCEL, job_id])
     process.terminate()
     process.wait()

@@ -155,7 +155,7 @@ class _Transfer:
                 if not inherited:
                     raise
                 # An earlier process may have left damaged bytes, or those of another version.
-                self._report(f"{error}; fetched anew")
+                self._report(f"{error}; fetching it again")
                 return self._fetch()
 
     def _fetch(self):

@@ -232,7 +232,9 @@ def _logs_of_processes(_second):
             if "--log" in arguments[:-1] and any(
                 word.endswith("start_run.py") for word in arguments
             ):
-                with contextlib.suppress(psutil.Error):  # ended meanwhile, or not ours
+                with contextlib.suppress(
+                    psutil.Error
+                ):  # it has just ended, or belongs to another user
                     log = arguments[arguments.index("--log") + 1]
                     logs.add(str(Path(process.cwd(), log).resolve()))
     except (OSError, psutil.Error):

@@ -175,5 +175,5 @@ def _last_steps(log):
 def _step_events(lines):
     for line in lines.splitlines(keepends=True):
         if line.startswith(b'{"event": "step"') and line.endswith(b"\n"):
-            with contextlib.suppress(event_fields.LogError):  # no line of ours
+            with contextlib.suppress(event_fields.LogError):  # not an event
                 yield event_fields.parse_event(line)

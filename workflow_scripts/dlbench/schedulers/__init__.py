@@ -335,6 +335,6 @@ def watched_runs(folder: Path) -> dict[str, str]:
     paths = (path for path in (folder / WATCHED).glob("*") if path.suffix not in WATCH_SUFFIXES)
     runs = {}
     for path in paths:
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # the job has just ended
             runs[path.name] = path.read_text().partition("\n")[0].strip()
     return runs

@@ -43,7 +43,7 @@ def current_attempt(log: Path) -> Attempt:
 
 
 def latest_attempts(place: Path) -> list[Attempt]:
-    """The finished attempts of the last session, by their numbered logs in a run's folder."""
+    """The attempts of the last session whose logs were moved aside in a run's folder, in order."""
     logged = (_attempt_of_log(number, log) for number, log in reversed(attempts.kept_logs(place)))
     last = next(logged, None)
     if last is None:

@@ -69,7 +69,9 @@ def _find_leftovers():
     """{process id: log of its attempt} of this user's leftover processes on this node."""
     log_by_pid = {}
     for path in PROC.glob("[0-9]*"):
-        with contextlib.suppress(OSError, ValueError):  # ended meanwhile, or somebody else's
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # it has just ended, or belongs to another user
             log = _orphaned(path) if path.stat().st_uid == os.geteuid() else None
             if log and attempts.is_open(log) and (path / "comm").read_text().strip() not in SHARED:
                 log_by_pid[int(path.name)] = log

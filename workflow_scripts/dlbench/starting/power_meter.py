@@ -162,7 +162,7 @@ class Meter:
     def _span(self):
         """(start, end) of the run in seconds since the meter started; a text says why unknown."""
         start: dict[str, Any] = {}
-        with contextlib.suppress(Exception):  # a log that cannot be read is told elsewhere
+        with contextlib.suppress(Exception):  # a log that cannot be read is reported elsewhere
             events = event_log.read(self._log)
             start = next(event for event in events if event["event"] == "run_start")
         end = event_log.last_run_end(self._log) or {}

@@ -79,7 +79,7 @@ def _remaining_processes(trainer, log, known=frozenset()):
     """
     remaining = set()
     for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # ended meanwhile, or somebody else's
+        with contextlib.suppress(OSError):  # it has just ended, or belongs to another user
             fields = (path / "stat").read_text().rpartition(")")[2].split()  # from the third on
             state, session, started = fields[0], int(fields[3]), fields[19]
             process = (int(path.name), started)

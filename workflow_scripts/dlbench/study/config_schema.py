@@ -21,7 +21,7 @@ from dlbench.study.runs import FIELDS, PLUGIN_FOLDERS
 from dlbench.trainer import engine
 
 MAX_SHOWN = 200  # characters of a value
-MAX_MISTAKES = 50  # that are said at once
+MAX_MISTAKES = 50  # in one message
 MAX_RUNS = 100_000  # of a study, and combinations of a block
 SCHEMA_FILE = Path(__file__).with_name("config.schema.json")
 

@@ -32,8 +32,8 @@ BUILT_IN = DEFAULTS["trainer"]
 PLACEHOLDERS = {
     "devices": "nodes x devices_per_node",
     "global_batch": "batch_per_device x devices",
-    "python": "that of the run's environment",
-    "data": "folder of the converted dataset, where it is one of ours",
+    "python": "the Python of the run's environment",
+    "data": "folder of the converted dataset, if dlbench stores it",
     "folder": "where the program may write further logs",
 }
 FREE_NAMES = ("model", "dataset")  # names of the other program, not of files in dlbench

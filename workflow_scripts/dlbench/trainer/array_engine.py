@@ -22,7 +22,7 @@ from dlbench.trainer.strategy import Spec
 class Strategy(items.Strategy, Protocol):
     """The part of a strategy that these engines and their items use."""
 
-    visible_gpu_count: int
+    gpu_count: int
 
 
 class ArrayEngine:
@@ -45,7 +45,7 @@ class ArrayEngine:
         self, spec: Spec, strategy: Strategy, model_module: ModuleType, data_folder: str | None
     ):
         self.strategy, self._spec, self._model_module = strategy, spec, model_module
-        self.visible_gpu_count = strategy.visible_gpu_count
+        self.gpu_count = strategy.gpu_count
         self._task = plugins.load("tasks", model_module.TASK)
         self._losses = plugins.load(engine.plugin_kind(spec.framework, "losses"), model_module.TASK)
         seed = engine.seed(spec)

@@ -18,7 +18,7 @@ def describe(engine: Engine) -> dict[str, Any]:
     strategy = engine.strategy
     return {
         "devices": strategy.devices,
-        "device_model": engine.gpu_name() if engine.visible_gpu_count else _cpu_name(),
+        "device_model": engine.gpu_name() if engine.gpu_count else _cpu_name(),
         "cores": strategy.cores,
         "binding": strategy.binding.describe() if strategy.binding else None,
         "host": host_name.host(),
@@ -55,7 +55,7 @@ def gather(engine: Engine, packages: str | None = None) -> dict[str, Any]:
 def device_without_peak(spec: Spec, engine: Engine) -> dict[str, Any] | None:
     """What identifies a device whose peak is in no table; None if a table has it."""
     described = describe(engine)
-    kind = "gpu" if engine.visible_gpu_count else "cpu"
+    kind = "gpu" if engine.gpu_count else "cpu"
     if device_peaks.peak(described["device_model"], spec.precision, kind).tflops:
         return None
     return {

@@ -76,14 +76,14 @@ class Engine(Protocol):
         records: number of records in the training split; None if the items are synthetic.
         data_sha256: digest of the data; None if the items are synthetic.
         item_shape: shape of one input.
-        visible_gpu_count: how many GPUs the framework sees; 0 if the devices are CPUs.
+        gpu_count: how many GPUs the framework sees; 0 if the devices are CPUs.
     """
 
     strategy: BaseStrategy
     records: int | None
     data_sha256: str | None
     item_shape: tuple[int, ...]
-    visible_gpu_count: int
+    gpu_count: int
 
     def build(self) -> None:
         """Build model and optimizer; rank 0 broadcasts its values to all processes.

@@ -60,8 +60,8 @@ def train(
         Error: the combination cannot be trained; the message says why.
         checkpoints.Stopped: a checkpoint was written because the run was asked to stop.
     """
-    if engine.visible_gpu_count:
-        copy.check_gpus(engine.visible_gpu_count, spec.devices_per_node)
+    if engine.gpu_count:
+        copy.check_gpus(engine.gpu_count, spec.devices_per_node)
     identity = _check_same_run(spec, engine)
     engine.build()
     checkpointer = None

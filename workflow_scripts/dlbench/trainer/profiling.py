@@ -85,7 +85,7 @@ class _Steps:
     def __init__(self, spec: Spec, engine: Engine):
         last = Schedule(spec, engine.records).total
         first = max(1, last - STEPS + 1)  # their learning rates are those of the run's last steps
-        each = schedule.requested_length(spec, engine.strategy, bool(engine.visible_gpu_count)) == 1
+        each = schedule.requested_length(spec, engine.strategy, bool(engine.gpu_count)) == 1
         self.count = last - first + 1
         self._engine, self._last = engine, last
         self._left = [(n, n) for n in range(first, last + 1)] if each else [(first, last)]

@@ -156,7 +156,7 @@ class Windows:
     def __init__(self, schedule: Schedule, engine: Engine, first: int):
         self._first, self._gather = first, engine.strategy.gather
         self._warm_up_end = warm_up_end = schedule.warm_up_end(first)
-        length = requested_length(schedule.spec, engine.strategy, bool(engine.visible_gpu_count))
+        length = requested_length(schedule.spec, engine.strategy, bool(engine.gpu_count))
         self._most = max(1, schedule.total - max(first, warm_up_end))
         self.length = min(length or DEFAULT_LENGTH, self._most)
         # The warm-up ends with a window, which may compile, as many single steps, and a window.

@@ -9,8 +9,8 @@ Options:
 
 - The home folder is not mounted: Python would prefer packages in ~/.local to the image's.
 - The image may be a SIF file or a folder. The user is the same inside and outside.
-- A SIF file without our marker gets the marker in one more partition, an overlay: building the file
-  anew takes long, and an ordinary user cannot change the owner of files.
+- A SIF file without our marker gets the marker in one more partition, an overlay: rebuilding the
+  file takes long, and an ordinary user cannot change the owner of files.
 """
 
 import os

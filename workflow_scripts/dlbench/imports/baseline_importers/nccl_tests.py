@@ -1,6 +1,6 @@
 """nccl-tests (all_reduce_perf and others): a table of sizes, times and bandwidths.
 
-- `time` is the mean of one call over the iterations (20 unless told otherwise), in us, after
+- `time` is the mean of one call over the iterations (20 by default), in us, after
   warm-up calls, and over all ranks unless -a says otherwise; the log does not repeat -a. Of the
   two tables out-of-place is taken. A size that is measured several times (-N) has as many rounds;
   else one, whose median, least and most are the same number.

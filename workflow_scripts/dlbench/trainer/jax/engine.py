@@ -95,9 +95,7 @@ class Engine(ArrayEngine):
 
     def attention(self) -> str | None:
         # Keras asks for cuDNN's kernel on a GPU, and for XLA's elsewhere.
-        return building.attention_kind(
-            self._model, "cudnn or xla" if self.visible_gpu_count else "xla"
-        )
+        return building.attention_kind(self._model, "cudnn or xla" if self.gpu_count else "xla")
 
     def model_flops(self) -> ModelFlops:
         return flops.count(self._model, self.item_shape)
@@ -161,7 +159,7 @@ class Engine(ArrayEngine):
 
     def _launch_step(self, inputs: Any, targets: Any) -> Any:
         self._state, loss, _ = self._step(self._state, inputs, targets)
-        if self.visible_gpu_count:
+        if self.gpu_count:
             self._launched.append(loss)
             if len(self._launched) > STEPS_AHEAD:
                 self._launched.popleft().block_until_ready()

@@ -85,7 +85,7 @@ class Engine(ArrayEngine):
         return self._flops
 
     def peak_memory(self) -> device_memory.Peak:
-        if not self.visible_gpu_count:
+        if not self.gpu_count:
             return device_memory.NOT_COUNTED
         cuda = torch.cuda
         return device_memory.read_peaks(
@@ -104,7 +104,7 @@ class Engine(ArrayEngine):
 
     def versions(self) -> dict[str, str]:
         versions = {"pytorch": torch.__version__}
-        if self.visible_gpu_count:
+        if self.gpu_count:
             versions["cuda"] = torch.version.cuda or torch.version.hip or "unknown"
             versions["cudnn"] = str(torch.backends.cudnn.version())
         return versions
@@ -136,7 +136,7 @@ class Engine(ArrayEngine):
         return calibrating.Kernels(self._spec, self.strategy)
 
     def profile(self, work: Callable[[], None], folder: Path) -> list[dict[str, Any]]:
-        return profiling.traced(work, folder, bool(self.visible_gpu_count))
+        return profiling.traced(work, folder, bool(self.gpu_count))
 
     def _set_learning_rate(self, rate: float) -> None:
         self.learning_rate = rate

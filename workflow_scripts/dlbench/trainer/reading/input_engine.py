@@ -30,7 +30,7 @@ class InputEngine(engine.Engine):
 
     def __init__(self, inner: engine.Engine):
         self._inner = inner
-        self.strategy, self.visible_gpu_count = inner.strategy, inner.visible_gpu_count
+        self.strategy, self.gpu_count = inner.strategy, inner.gpu_count
         self.records, self.data_sha256 = inner.records, inner.data_sha256
         self.item_shape = inner.item_shape
         self._batches: Iterator[Any] = iter(())

@@ -49,9 +49,7 @@ class Engine:
         if spec.deterministic:
             tf.config.experimental.enable_op_determinism()
         self.strategy, self._spec = strategy, spec
-        self.visible_gpu_count = (
-            len(tf.config.list_physical_devices("GPU")) if strategy.on_gpus else 0
-        )
+        self.gpu_count = len(tf.config.list_physical_devices("GPU")) if strategy.on_gpus else 0
         self._model_module = plugins.load(MODELS, spec.model)
         self._task = plugins.load("tasks", self._model_module.TASK)
         self._losses = plugins.load("tensorflow/losses", self._model_module.TASK)
@@ -87,10 +85,7 @@ class Engine:
 
     def trace(self) -> None:
         self._step.trace(
-            several=schedule.requested_length(
-                self._spec, self.strategy, bool(self.visible_gpu_count)
-            )
-            != 1
+            several=schedule.requested_length(self._spec, self.strategy, bool(self.gpu_count)) != 1
         )
 
     def step(self, index: int, until: int) -> float:

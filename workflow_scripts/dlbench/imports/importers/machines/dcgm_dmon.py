@@ -1,7 +1,7 @@
 """The table of `dcgmi dmon`, which DCGM samples beside a run: `GPU 0   97   301.5`, a row a GPU.
 
 - It has no times. With a date before each line, as `ts` writes it, t_s counts from the first
-  sample. Samples without one are not imported: the interval (-d, 1 s unless told otherwise) is not
+  sample. Samples without one are not imported: the interval (-d, 1 s by default) is not
   in the log, and none is assumed. Of them the notes have the energy, and the run the largest memory
   in use.
 - energy_j is the counter TOTEC (field 156, mJ) less its first value: exact, whatever the

@@ -2,7 +2,7 @@
 
 - The header names the columns and their units; the values have units too, unless `nounits`. It is
   repeated if the file was appended to. A log without a header is refused, because utilisation of
-  the GPU and of its memory cannot be told apart.
+  the GPU and of its memory look the same.
 - timestamp is local time, to the millisecond. t_s counts from the first sample in the log, which
   is not the start of the run.
 - utilization.gpu is the share of the driver's last period (1/6 s to 1 s) in which a kernel ran.

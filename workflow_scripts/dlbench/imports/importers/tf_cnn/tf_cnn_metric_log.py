@@ -7,7 +7,7 @@
 - `eval_*` are of an evaluation after the training. Their global_step counts the warm-up, which
   that of the training does not.
 - Dates are UTC, of the writing of the line. The run ends with its last line of training.
-- The file is appended to: another run begins where steps begin anew.
+- The file is appended to: another run begins where step numbers start again.
 
 Source: tensorflow/models, official/utils/logs/logger.py; benchmark_cnn.py of tensorflow/benchmarks.
 """

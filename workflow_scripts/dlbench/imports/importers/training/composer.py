@@ -12,7 +12,7 @@
   the devices, if near a whole number; `time/sample` over `time/batch` is the batch of all
   devices; `time/token` over `time/sample` are the tokens of a sample. If they are a whole number,
   a sample is a sequence of so many; else the lengths vary and are not imported.
-- `time/train` has a unit that the log does not say (hours unless told otherwise): not imported.
+- `time/train` has a unit that the log does not say (hours by default): not imported.
 - `Eval metrics/eval/...`: MulticlassAccuracy is top-1, LanguageCrossEntropy and CrossEntropy are
   the loss, LanguagePerplexity is the perplexity; the notes name others. Lines of streams that are
   mixed (FileLogger with the console in it) count once, as FileLogger's.

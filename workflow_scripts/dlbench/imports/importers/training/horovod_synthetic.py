@@ -15,8 +15,8 @@
   do not print theirs. The printed mean shows which it is. Without one, the first iteration counts
   as warm-up.
 - The batch size in the header is that of a device.
-- Ranks that print alike are one run; two headers of one device each are two programs, whose lines
-  cannot be told apart without the launcher's prefixes.
+- Ranks that print the same are one run; two headers of one device each are two programs, whose
+  lines cannot be separated without the launcher's prefixes.
 
 Source: horovod/horovod, examples/*/*_synthetic_benchmark.py; BaguaSys/bagua,
 examples/benchmark/synthetic_benchmark.py.

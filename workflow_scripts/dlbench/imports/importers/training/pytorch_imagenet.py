@@ -7,13 +7,13 @@
   computation.
 - Each process of several prints its lines. All wait for one another in a step: of lines of one
   batch the slower counts. Where their means differ by over 10 %, the processes did not wait: two
-  programs, whose lines cannot be told apart without the launcher's prefixes. `Time` is of one
+  programs, whose lines cannot be separated without the launcher's prefixes. `Time` is of one
   process; the batch is not in the log (--fields).
 - The first batch of the log is the warm-up. The first batches of later epochs, for which the
-  reader starts anew, count. In a log that was cut at its beginning the first window has the
+  reader starts again, count. In a log that was cut at its beginning the first window has the
   warm-up in it.
 - Versions until 2022 print the number of batches before the one that is printed (from 0), later
-  ones the number with it (from 1). A line of batch 0 tells them apart, or the last of an epoch.
+  ones the number with it (from 1). A line of batch 0 or the last of an epoch shows which it is.
   Where both are cut off, the means do: from one line to the next, batches times mean grow by the
   time of the batches between them. If that fits both, numbers are taken as from 1, and the notes
   say so.

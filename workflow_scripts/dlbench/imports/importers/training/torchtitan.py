@@ -12,7 +12,7 @@
   the device mesh, or both from --fields (devices, global_batch, item_shape). With devices and
   item_shape alone there is a throughput and no times; without them there is
   tokens_per_second_per_device.
-- A line `validate step:` starts the clock anew: the next line is of the steps after it. Where a
+- A line `validate step:` restarts the clock: the next line is of the steps after it. Where a
   validation follows steps that no line has, its own tps mixes both; it is not imported.
 - The first line has the start of all ranks and compiling in it: warm-up.
 - `loss` is the mean over all ranks at that step alone, not over the window. -1 is printed by

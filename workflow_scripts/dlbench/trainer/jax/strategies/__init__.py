@@ -103,7 +103,7 @@ class Base(BaseStrategy):
                 "jax[cuda13], the machine a driver that fits, and CUDA_VISIBLE_DEVICES must name "
                 "GPUs that are there; why a plugin of JAX failed, JAX says before this"
             ) from error
-        self.visible_gpu_count = len(seen) if device == "gpu" else 0
+        self.gpu_count = len(seen) if device == "gpu" else 0
         # Of several processes each sees only its own GPUs: `_connect` gave JAX their numbers.
         alone = device == "gpu" and self.size == 1
         self.local = self.select_gpus(seen) if alone else seen[: self.devices_per_process]

@@ -25,7 +25,7 @@ from dlbench.trainer.strategy import Spec
 
 AXIS = "devices"
 PATIENCE_S = 10  # a process that exits waits so long for the others, which may have failed
-RENDEZVOUS_LAUNCHERS = ("local", "srun", "kubernetes")  # whose processes can rendezvous
+LAUNCHERS = ("local", "srun", "kubernetes")  # whose processes can rendezvous
 
 
 class Strategy(Base):
@@ -33,11 +33,11 @@ class Strategy(Base):
 
     @classmethod
     def unsupported(cls, run: Spec) -> str | None:
-        if sum(cls.jobs(run).values()) > 1 and run.launcher not in RENDEZVOUS_LAUNCHERS:
+        if sum(cls.jobs(run).values()) > 1 and run.launcher not in LAUNCHERS:
             return (
                 "strategy sharded has several processes on several nodes or with processes=device: "
-                f"they need launcher {', '.join(RENDEZVOUS_LAUNCHERS[:-1])} or "
-                f"{RENDEZVOUS_LAUNCHERS[-1]}, found {run.launcher}"
+                f"they need launcher {', '.join(LAUNCHERS[:-1])} or "
+                f"{LAUNCHERS[-1]}, found {run.launcher}"
             )
         if run.accumulate_steps > 1 and cls.parse_options(run)["batch_norm"] == "global":
             return (

@@ -30,7 +30,7 @@ class Base(BaseStrategy):
 
     Attributes:
         device: of this process, a torch.device.
-        visible_gpu_count: how many GPUs PyTorch sees; 0 if the devices are CPUs.
+        gpu_count: how many GPUs PyTorch sees; 0 if the devices are CPUs.
         replicates_weights: whether the weights are replicated on each device; if not, they are
             sharded.
         uses_autocast: whether torch.autocast chooses the operations in bfloat16 or float16; if not,
@@ -94,13 +94,13 @@ class Base(BaseStrategy):
         import torch
 
         if device == "gpu":
-            self.visible_gpu_count = torch.cuda.device_count()
-            (number,) = self.select_gpus(range(self.visible_gpu_count))
+            self.gpu_count = torch.cuda.device_count()
+            (number,) = self.select_gpus(range(self.gpu_count))
             self.device = torch.device("cuda", number)
             torch.cuda.set_device(self.device)
             torch.set_num_threads(limits.usable_threads())
         else:
-            self.visible_gpu_count = 0
+            self.gpu_count = 0
             self.device = torch.device("cpu")
             _keep_freed_memory()
             torch.set_num_threads(threads_per_device)
