@@ -35,10 +35,8 @@ class ArrayEngine:
         model_module: the module of the model.
     """
 
-    READERS: Mapping[str, type[DatasetReader]] = {
-        "dlbench": DatasetReader,
-        "grain": GrainReader,
-    }  # of INPUTS
+    # By their names in INPUTS.
+    READERS: Mapping[str, type[DatasetReader]] = {"dlbench": DatasetReader, "grain": GrainReader}
     learning_rate: float
 
     def __init__(
@@ -48,10 +46,8 @@ class ArrayEngine:
         self.gpu_count = strategy.gpu_count
         self._task = plugins.load("tasks", model_module.TASK)
         self._losses = plugins.load(engine.plugin_kind(spec.framework, "losses"), model_module.TASK)
-        seed = engine.seed(spec)
-        settings = InputSettings(
-            spec, strategy, model_module, self._task, self._losses.scaled, seed
-        )
+        scale, seed = self._losses.scaled, engine.seed(spec)
+        settings = InputSettings(spec, strategy, model_module, self._task, scale, seed)
         self._source = items.find(settings, data_folder, self.READERS[reader_of(spec)])
         self.records = self._source.records
         self.data_sha256 = self._source.content_sha256

@@ -53,13 +53,10 @@ class Engine:
         self._model_module = plugins.load(MODELS, spec.model)
         self._task = plugins.load("tasks", self._model_module.TASK)
         self._losses = plugins.load("tensorflow/losses", self._model_module.TASK)
+        scale = self._losses.scaled
+        settings = InputSettings(spec, strategy, self._model_module, self._task, scale, seed)
         with strategy.scope():
-            self._source = items.find(
-                InputSettings(
-                    spec, strategy, self._model_module, self._task, self._losses.scaled, seed
-                ),
-                data_folder,
-            )
+            self._source = items.find(settings, data_folder)
         self.records = self._source.records
         self.data_sha256 = self._source.content_sha256
         self.item_shape = self._source.item_shape

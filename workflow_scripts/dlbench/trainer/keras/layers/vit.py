@@ -30,13 +30,11 @@ def network(
         *size, False, True, 1e-6, keras.activations.gelu, transformer.truncated
     )
     images = keras.Input(input_shape)
-    x = layers.Conv2D(size.width, patch, strides=patch, kernel_initializer=config.initializer())(
-        images
-    )
+    initializer = config.initializer()
+    x = layers.Conv2D(size.width, patch, strides=patch, kernel_initializer=initializer)(images)
     tokens = (height // patch) * (wide // patch)
-    x = transformer.ClassToken(config.initializer, name="class")(
-        layers.Reshape((tokens, size.width))(x)
-    )
+    x = layers.Reshape((tokens, size.width))(x)
+    x = transformer.ClassToken(config.initializer, name="class")(x)
     x = transformer.Positions(tokens + 1, config.initializer, name="positions")(x)
     x = transformer.blocks(x, config, recompute)
     x = transformer.FirstToken()(layers.LayerNormalization(epsilon=config.epsilon)(x))
