@@ -170,7 +170,7 @@ def test_a_missing_site_file_is_to_be_written(place):
     (place / "site.yaml").unlink()
     found = texts("fix")
     assert "no site.yaml in" in found[0]
-    assert "site.device, site.cores_per_node, site.devices_per_node: auto counts" in found[1]
+    assert "site.device, site.devices_per_node, site.cores_per_node: auto counts" in found[1]
 
 
 def test_what_a_reader_of_the_results_would_miss_is_only_noted(place):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.cluster import node_check, profiles, queue_check, submitting
+from dlbench.cluster import jobs, node_check, profiles, queue_check, submitting
 from dlbench.cluster.queue_check import SITE_FILE
 from dlbench.cluster.remarks import Remark, fix, note, ok
 from dlbench.common import files, phrases, plugins, tools
@@ -63,7 +63,7 @@ def remarks(
     yield from checked
     if not with_job:
         yield note("compute nodes: not looked at (--no-job)")
-    elif any(remark.mark == "fix" for remark in checked) or queue_check.auto_keys(study):
+    elif any(remark.mark == "fix" for remark in checked) or jobs.describe_auto(study.site):
         yield note("compute nodes: not looked at before the above is fixed")
     else:
         yield from _nodes(scheduler, profile, study, timeout_s)

@@ -79,6 +79,16 @@ def job_of_run(
     )
 
 
+def describe_auto(site: Mapping[str, Any]) -> str:
+    """Why a cluster's `site` needs more values: some are auto, which counts this machine; or ""."""
+    keys = ["device", *(["devices_per_node"] if site["device"] != "cpu" else []), "cores_per_node"]
+    names = ", ".join(f"site.{key}" for key in keys if site[key] == "auto")
+    return names and (
+        f"{names}: auto counts what this machine has, and runs are trained on others; say in "
+        "site.yaml what a node has (docs/clusters.md)"
+    )
+
+
 def job_of_conversion(profile_value: Callable[[str, str], Any]) -> Job:
     """The Job of a step that does not train; the profile has its memory and time.
 

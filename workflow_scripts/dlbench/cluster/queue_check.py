@@ -44,12 +44,8 @@ def remarks(
     runs: list[tuple[str, Job]] = []
     searches: list[tuple[str, Job]] = []
     labels_by_reason: dict[str, list[str]] = {}
-    unknown_keys = auto_keys(study)
-    if unknown_keys:
-        yield fix(
-            f"{', '.join(unknown_keys)}: auto counts what this machine has, and runs are trained "
-            f"on others; say in {SITE_FILE} what a node has"
-        )
+    if unknown := jobs.describe_auto(study.site):
+        yield fix(unknown)
     else:
         runs, labels_by_reason = jobs_of_study(study, to_train(study))
         searches = jobs_of_searches(study)
@@ -84,7 +80,7 @@ def remarks(
     if runs:
         longest = max(job.time_min for _, job in runs)
         yield ok(f"{_count_runs(runs)} to train, of at most {longest} min")
-    elif not unknown_keys and not labels_by_reason and not searches:
+    elif not unknown and not labels_by_reason and not searches:
         yield ok(f"nothing to train: {_count_runs(study.runs)} done")
 
 
@@ -120,14 +116,6 @@ def _limits(module, profile, labelled_jobs):
                     f"{phrases.counted(len(above), 'job')} would ask for more, as {label} for "
                     f"{number:g}: they would be refused, or wait without an end"
                 )
-
-
-def auto_keys(study: Study) -> list[str]:
-    """Keys under `site` that are auto, which describes this machine and not the compute nodes."""
-    facts = study.site
-    keys = ["device", "cores_per_node"]
-    keys += ["devices_per_node"] if facts["device"] != "cpu" else []
-    return [f"site.{key}" for key in keys if facts[key] == "auto"]
 
 
 def jobs_of_study(

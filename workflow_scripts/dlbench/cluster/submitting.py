@@ -99,7 +99,8 @@ class Submitting:
         """
         plan = self._plan
         self._on_cluster = True
-        self._check_no_auto()
+        if reason := jobs.describe_auto(plan.study.site):
+            raise Error(reason)
         if not name:
             return
         module = plugins.load("schedulers", name)
@@ -118,16 +119,6 @@ class Submitting:
             jobs.check(conversion, queues, profile_value("convert_dataset", module.QUEUE))
         self._queue = queue
         waiting_jobs.start_reporting(name, Path.cwd())
-
-    def _check_no_auto(self):
-        keys = ["device", "cores_per_node"]
-        keys += ["devices_per_node"] if self._plan.device_kind == "gpu" else []
-        automatic = [f"site.{key}" for key in keys if self._plan.study.site[key] == "auto"]
-        if automatic:
-            raise Error(
-                f"{', '.join(automatic)}: auto counts what this machine has, and runs are trained "
-                "on others; say in site.yaml what a node has (docs/clusters.md)"
-            )
 
     def _job(self, run, attempt=1):
         begins_s = self._bundles.get(run.id, (None, None))[1] if self._on_cluster else None
