@@ -13,16 +13,17 @@ def names(study: config.Study) -> list[str]:
 
 
 def inputs(study: config.Study, name: str) -> list[str]:
-    """What an import reads, but for files with braces, which Snakemake takes for wildcards.
+    """The files that an import reads, as inputs of its rule.
 
-    Those are read, too; a change to them alone is not noticed.
+    Files with braces in their paths are left out, since Snakemake would take these for wildcards.
+    They are read too, but a change to them alone is not noticed.
     """
     below = files.files_below(_entry(study, name)["path"])
     return sorted(path for path in map(str, below) if not set("{}") & set(path))
 
 
 def flags(study: config.Study, name: str) -> str:
-    """Arguments of import_logs.py but for its outputs, quoted for the shell."""
+    """The arguments of import_logs.py without its outputs, quoted for the shell."""
     entry = _entry(study, name)
     arguments = [entry["path"], f"--name={name}"]
     arguments += [f"--kind={entry['kind']}"] if "kind" in entry else []

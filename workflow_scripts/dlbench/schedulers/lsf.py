@@ -44,7 +44,7 @@ def queues() -> dict[str, Queue]:
 
 
 def job_states(job_ids: Collection[str]) -> dict[str, JobState]:
-    """The fates of the jobs that the scheduler knows, by id."""
+    """{job id: JobState} of the jobs that the scheduler knows."""
     job_states = {
         job_id: _job_state(state, code, reason)
         for job_id, state, code, reason in _jobs(sorted(job_ids))
@@ -68,10 +68,10 @@ def waiting(folder: Path) -> dict[str, Waiting]:
 
 
 def submission(request: JobRequest, logs: str | Path) -> list[str]:
-    """The command that submits a job, without its script, which must be there when it starts."""
+    """The command that submits a job, without its script, which must exist when the job starts."""
     slots = request.cores_per_node
     command = ["bsub", "-J", request.name, "-o", f"{logs}/%J.log", "-W", str(request.minutes)]
-    command += ["-rn"]  # not queued again: another job follows it
+    command += ["-rn"]  # no requeue: a new job follows it
     for option, resource in (("-q", "lsf_queue"), ("-P", "lsf_project")):
         command += [option, request.resources[resource]] if request.resources.get(resource) else []
     command += ["-n", str(slots * request.nodes), "-R", f"span[ptile={slots}]"]
@@ -87,7 +87,7 @@ def submission(request: JobRequest, logs: str | Path) -> list[str]:
 
 
 def _memory(request):
-    """MiB that a slot reserves, or a job where its site counts memory by job."""
+    """MiB to reserve for each slot, or for the job if the site counts memory by job."""
     by_job = request.resources.get("lsf_memory") == "job"
     return request.memory_mb if by_job else max(1, request.memory_mb // request.cores_per_node)
 
@@ -134,7 +134,7 @@ def _jobs(job_ids):
 
 
 def _remembered(job_id):
-    """The Fate of a job that bjobs has forgotten, by default an hour after its end."""
+    """The state of a job that bjobs no longer lists, by default an hour after its end."""
     try:
         text = re.sub(r"\n\s+", "", output_of(["bhist", "-n", "0", "-l", job_id]))
     except Error:

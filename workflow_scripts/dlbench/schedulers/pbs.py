@@ -68,7 +68,7 @@ def queues() -> dict[str, Queue]:
 
 
 def job_states(job_ids: Collection[str]) -> dict[str, JobState]:
-    """The fates of the jobs that the scheduler knows, by id."""
+    """{job id: JobState} of the jobs that the scheduler knows."""
     jobs = _jobs(sorted(job_ids))
     return {job_id: _job_state(job) for job_id, job in jobs.items() if job_id in job_ids}
 

@@ -57,7 +57,7 @@ def queues() -> dict[str, Queue]:
 
 
 def job_states(job_ids: Collection[str]) -> dict[str, JobState]:
-    """The fates of the jobs that the scheduler knows, by id."""
+    """{job id: JobState} of the jobs that the scheduler knows."""
     if not job_ids:
         return {}
     try:
@@ -254,7 +254,7 @@ def _limit_s(queue):
 
 
 def _alive():
-    """Fates of this user's jobs that wait or run."""
+    """{job id: JobState} of this user's jobs that wait or run."""
     job_states = {}
     for job in _parsed(output_of(["qstat", "-u", getpass.getuser(), "-xml"])).iter("job_list"):
         state = job.findtext("state")
@@ -265,7 +265,7 @@ def _alive():
 
 
 def _ended(job_id):
-    """The Fate of a job by the accounting, which lags some seconds; None if it is not in it."""
+    """The state of a job by the accounting, which lags some seconds; None if it is not listed."""
     try:
         text = output_of(["qacct", "-j", job_id])
     except Error:
@@ -276,7 +276,7 @@ def _ended(job_id):
 
 
 def _job_state(fields):
-    """The Fate by a record of the accounting.
+    """The state of a job by its record in the accounting.
 
     A job over its time limit has failed code 37, or 100 as any killed job, if the daemon of the
     node killed it first.

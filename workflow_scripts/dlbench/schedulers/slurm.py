@@ -32,7 +32,7 @@ OPTIONS = {
     "qos": "qos", "reservation": "reservation",
 }  # fmt: skip
 
-# A BeginTime is what Slurm gives a job that it has queued again.
+# BeginTime is the reason of a job that Slurm has requeued.
 NORMAL_REASONS = ("None", "Priority", "Resources", "BeginTime", "Cleaning", "Prolog")
 
 ALIVE = (
@@ -73,11 +73,11 @@ def queues() -> dict[str, Queue]:
 
 
 def job_states(job_ids: Collection[str]) -> dict[str, JobState]:
-    """The fates of the jobs that the scheduler knows, by id."""
+    """{job id: JobState} of the jobs that the scheduler knows."""
     if not job_ids:
         return {}
     job_states: dict[str, JobState] = {}
-    # squeue forgets jobs after a while, and not every site has sacct.
+    # squeue drops jobs after a while, and not every site has sacct.
     for command in (
         ["squeue", "--noheader", "--states=all", "--format=%i|%T", "--jobs"],
         ["sacct", "-X", "--noheader", "--parsable2", "--format=JobID,State", "--jobs"],
@@ -117,10 +117,10 @@ def waiting(folder: Path) -> dict[str, Waiting]:
 
 
 def limits(account: str | None, qos: str | None, queue: str | None) -> list[Limits]:
-    """What QOS and associations let this user's jobs ask for.
+    """The limits of this user's jobs by QOS and associations.
 
     Args:
-        account, qos, queue: that jobs ask for; None: the default.
+        account, qos, queue: that the jobs request; None: the default.
 
     Raises:
         Error: Slurm keeps no accounts, or does not answer.
@@ -179,7 +179,7 @@ def submission(request: JobRequest, logs: str | Path) -> list[str]:
 
 def _sbatch(request, output):
     command = ["sbatch", "--parsable", f"--job-name={request.name}", f"--output={output}"]
-    # A job that is preempted ends, and another one follows it; site.job.extra may ask otherwise.
+    # A preempted job ends and a new job follows it; site.job.extra may change that.
     command += ["--no-requeue", f"--time={request.minutes}", f"--nodes={request.nodes}"]
     command += [f"--ntasks-per-node={request.tasks_per_node}"]
     command += [f"--cpus-per-task={request.cores_per_node // request.tasks_per_node}"]
@@ -207,7 +207,7 @@ def wait_command(request: JobRequest, script: str | Path, folder: str | Path) ->
 
 
 def on_each_node(request: JobRequest) -> list[str]:
-    """The words before a command that make it run on each node of a job."""
+    """The prefix that runs a command on each node of a job."""
     return [
         "srun",
         f"--nodes={request.nodes}",
@@ -237,10 +237,10 @@ def hosts(environ: Mapping[str, str]) -> list[str]:
 
 
 def addresses(names: Collection[str]) -> dict[str, str]:
-    """By which address Slurm itself reaches nodes: {name: NodeAddr} of those that it knows.
+    """{name of a node: NodeAddr}, the addresses by which Slurm reaches nodes.
 
     Args:
-        names: of nodes; none: all.
+        names: of nodes; empty: all.
     """
     try:
         lines = output_of(

@@ -181,7 +181,7 @@ def _write(search, output, batch, reason, further):
 
 
 def _entry(tried, record):
-    """What found.json says of a try."""
+    """The entry of a try in found.json."""
     return {
         "batch_per_device": tried.batch,
         "fits": tried.fits,

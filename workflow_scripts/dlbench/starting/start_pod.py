@@ -73,7 +73,7 @@ def run(pod: "Pod", jobs: dict[str, int], discovery: str, command: list[str]) ->
 
 
 def layout(jobs: dict[str, int], nodes: int) -> list[list[Task]]:
-    """Which tasks each pod starts, as (job, index): as many workers in each, the others in turn.
+    """The tasks of each pod as (job, index): equally many workers in each, the others in turn.
 
     >>> layout({"chief": 1, "worker": 2, "ps": 1}, nodes=2)
     [[('chief', 0), ('worker', 0)], [('ps', 0), ('worker', 1)]]
