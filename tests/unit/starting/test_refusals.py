@@ -9,7 +9,9 @@ from support.runs.made_runs import write
 
 def test_the_schedulers_own_words_are_shown_and_kept(study, capsys):
     run = study.runs[0]
-    refusals.record([run.id], "slurm", "sbatch: error: ask for less\nsbatch: error: Invalid account")
+    refusals.record(
+        [run.id], "slurm", "sbatch: error: ask for less\nsbatch: error: Invalid account"
+    )
     message = "Slurm refused its job: sbatch: error: ask for less; sbatch: error: Invalid account"
     assert capsys.readouterr().err == f"{run.id}: {message}\n"
     assert refusals.describe(run_record.folder(run.id)) == message

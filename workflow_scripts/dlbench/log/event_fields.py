@@ -159,6 +159,7 @@ EVENTS = {
         "hardware": FACTS, "software": FACTS, "limits": FACTS, "libraries?": PLAIN,
         "variables": FACTS, "present": FACTS, "unknown": FACTS, "gathered_s?": SECONDS,
     },
+    "nccl": {"version?": TEXT, "network?": TEXT, "transports?": FACTS, "nvls?": FLAG},
     "compile": {"t_s?": SECONDS, "trace_s?": SECONDS},
     "ready": {"t_s": SECONDS},
     "met": {"t_s": SECONDS, "waited_s": SECONDS},

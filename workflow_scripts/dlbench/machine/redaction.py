@@ -30,7 +30,7 @@ ALLOWED = (
     *("LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "DLBENCH_COPY"),
 )
 # Addresses of the processes of one run, and Open MPI's key of a job.
-EXCLUDED = ("HOROVOD_GLOO_RENDEZVOUS_*", "OMPI_MCA_orte_*")
+EXCLUDED = ("HOROVOD_GLOO_RENDEZVOUS_*", "OMPI_MCA_orte_*", "NCCL_DEBUG_FILE")
 # Different in each process: they are recorded but not compared between repeats.
 PER_PROCESS = (
     *("*_VISIBLE_DEVICES", "HOROVOD_*RANK", "HOROVOD_*SIZE", "HOROVOD_HOSTNAME", "DLBENCH_COPY"),

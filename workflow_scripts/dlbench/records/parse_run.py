@@ -27,6 +27,7 @@ from typing import Any
 from dlbench.common import phrases
 from dlbench.common.files import sha256
 from dlbench.log import energies, event_fields, event_log
+from dlbench.machine import nccl_log
 from dlbench.records import (
     account,
     belief,
@@ -48,7 +49,7 @@ MIN_OVERLAP = 0.9
 READ = (
     *("launch", "begin", "stage", "page_cache", "machine", "run_start", "compile", "met"),
     *("windows", "step", "eval", "sample", "resume", "imported", "profile", "calibration"),
-    *("neighbours", "power_meter", "power_limit", "run_end"),
+    *("neighbours", "power_meter", "power_limit", "nccl", "run_end"),
 )
 NEIGHBOUR_FIELDS = (
     *("others_cpu_cores", "cores", "node_others_cpu_cores", "node_cores", "other_gpu_processes"),
@@ -131,6 +132,7 @@ class RankLog:
         self.calibration: dict[str, Any] = next(iter(kinds["calibration"]), {})
         self.neighbours: dict[str, Any] = next(iter(kinds["neighbours"][-1:]), {})
         self.meter: dict[str, Any] = next(iter(kinds["power_meter"][-1:]), {})
+        self.nccl: dict[str, Any] = next(iter(kinds["nccl"][-1:]), {})
         self.power_limit: dict[str, Any] = next(iter(kinds["power_limit"][-1:]), {})
         self.end = kinds["run_end"][-1] if kinds["run_end"] else None
 
@@ -203,6 +205,7 @@ def _summary(run, logs):
         | account.summary(first)
         | _energy_and_cpu(logs)
         | memory.summary(logs)
+        | nccl_log.columns(log.nccl for log in logs)
     )
 
 

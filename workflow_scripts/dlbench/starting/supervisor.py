@@ -29,7 +29,7 @@ from typing import Any
 from dlbench import Error
 from dlbench.common import terminal
 from dlbench.log import attempts, event_log
-from dlbench.machine import redaction
+from dlbench.machine import nccl_log, redaction
 from dlbench.records import disturbances, progress
 from dlbench.starting import (
     leftovers,
@@ -122,6 +122,7 @@ def supervise(run: SupervisedRun) -> Outcome:
         command = redaction.redact_command(run.command)
         log.write("launch", t_utc=event_log.utc_now(), command=command, **run.launch)
         attempts.link_open_log(run.log)
+        nccl_log.clear(run.log.parent)
         started = time.monotonic()
         printed_bytes = run.messages.stat().st_size if run.messages.exists() else 0
         killed_before = trainer_processes.killed_for_memory()

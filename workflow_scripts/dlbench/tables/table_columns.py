@@ -98,6 +98,11 @@ RUNS = with_run_fields(
         field("start_s", REAL, "s", "start of the container until the trainer's first line"),
         field("import_s", REAL, "s", "imports of the trainer, until run_start"),
         field("page_cache_share", REAL, "1", "of the dataset in memory, if page_cache is set"),
+        field("nccl_version", NAME, note="of NCCL or RCCL, if the run used it"),
+        field("nccl_network", NAME, note="between nodes"),
+        field("nccl_transports", TEXT, note="how channels reach their peers, and their ends"),
+        field("nccl_nvls", pa.bool_(), note="whether NVLink SHARP is available on all GPUs"),
+        field("gpudirect_rdma", pa.bool_(), note="whether all channels over InfiniBand use it"),
         field("first_batch_s", REAL, "s", "run_start to the end of the first step"),
         field(
             "first_epoch_images_per_second",

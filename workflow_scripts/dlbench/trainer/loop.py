@@ -21,6 +21,7 @@ import numpy as np
 from dlbench import Error
 from dlbench.log import event_log
 from dlbench.log.event_log import EventLog
+from dlbench.machine import nccl_log
 from dlbench.trainer import checkpoints, description, device_memory, sampling
 from dlbench.trainer.copies import Copy
 from dlbench.trainer.engine import Engine
@@ -87,6 +88,8 @@ def train(
         log.write("compile", t_s=round(now, 6), trace_s=round(now - before, 6))
         message = _do_steps(schedule, engine, copy, log, first, checkpointer)
         done_s = log.now()  # before the shutdown, which may take seconds
+    if nccl := nccl_log.of_process():
+        log.write("nccl", **nccl)
     if checkpointer:
         checkpointer.finish()
     return {

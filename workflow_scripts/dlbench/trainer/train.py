@@ -15,7 +15,7 @@ from typing import Any
 from dlbench import Error
 from dlbench.common import plugins, terminal
 from dlbench.log import event_log
-from dlbench.machine import binding, redaction
+from dlbench.machine import binding, nccl_log, redaction
 from dlbench.trainer import (
     calibration,
     checkpoints,
@@ -112,6 +112,8 @@ class _Process:
         _check_framework(spec)
         strategy_class = engine.strategy_of(spec)
         self._copy = _copy(spec, where, strategy_class)
+        if where.device == "gpu":
+            nccl_log.enable(Path(where.log).parent.resolve())
         with _importing():
             self._strategy = strategy_class(spec, where.device, Path(where.log).parent)
         before = event_log.last_run_end(where.log)  # of the run before it was resumed

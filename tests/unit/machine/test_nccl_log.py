@@ -1,0 +1,105 @@
+"""nccl_log: what NCCL prints of its transports, in the forms of several versions."""
+
+import os
+
+import pytest
+
+from dlbench.machine import nccl_log
+
+ONE_NODE = """
+n1:7:7 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>
+NCCL version 2.21.5+cuda12.4
+n1:7:9 [0] NCCL INFO Using network Socket
+n1:7:9 [0] NCCL INFO NVLS multicast support is available on dev 0
+n1:7:9 [0] NCCL INFO Channel 00/24 :    0   1
+n1:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read
+n1:7:9 [0] NCCL INFO Channel 01/0 : 0[0] -> 1[1] via P2P/CUMEM/read
+n1:7:9 [0] NCCL INFO Connected all rings
+"""
+OLD = """
+n1:7:9 [0] NCCL INFO Channel 00 : 0[1000] -> 1[24000] via P2P/direct pointer/read
+n1:7:9 [0] NCCL INFO Channel 00 : 3[3] -> 2[2] via SHM/direct/direct
+n1:7:9 [0] NCCL INFO Channel 00 : 0[1000] -> 8[1000] [send] via NET/Socket/0
+"""
+TWO_NODES = """
+n1:7:9 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0
+n1:7:9 [0] NCCL INFO Using network IB
+n1:7:9 [0] NCCL INFO NVLS multicast support is not available on dev 0 (NVLS_NCHANNELS 0)
+n1:7:9 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] [receive] via NET/IB/0/GDRDMA
+n1:7:9 [0] NCCL INFO Channel 01/0 : 8[0] -> 0[0] [receive] via NET/IB/1/GDRDMA/flush=None
+n1:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0
+"""
+
+
+def parse(text):
+    return nccl_log.parse(text.splitlines())
+
+
+def test_version_network_transports_and_nvlink_sharp_are_read():
+    assert parse(ONE_NODE) == {
+        "version": "2.21.5+cuda12.4",
+        "network": "Socket",
+        "transports": {"P2P/CUMEM/read": 2},
+        "nvls": True,
+    }
+
+
+def test_lines_of_old_versions_and_of_rccl_are_read():
+    assert parse(OLD)["transports"] == {
+        "NET/Socket": 1, "P2P/direct pointer/read": 1, "SHM/direct/direct": 1,
+    }  # fmt: skip
+    amd = "n1:7:9 [0] NCCL INFO RCCL version 2.20.5+hip6.2 HEAD:d380693+"
+    assert parse(amd)["version"] == "2.20.5+hip6.2"
+
+
+def test_connections_over_different_ports_are_one_transport():
+    assert parse(TWO_NODES) == {
+        "version": None,
+        "network": "IB",
+        "transports": {"NET/IB": 1, "NET/IB/GDRDMA": 2},
+        "nvls": False,
+    }
+
+
+@pytest.mark.parametrize("text", ["", "a line of something else\n", "NCCL WARN no plugin\n"])
+def test_where_nccl_says_nothing_there_is_nothing(text):
+    assert parse(text) is None
+
+
+def test_columns_are_of_all_processes():
+    one, two = parse(ONE_NODE), parse(TWO_NODES)
+    assert nccl_log.columns([one, {}, one]) == {
+        "nccl_version": "2.21.5+cuda12.4",
+        "nccl_network": "Socket",
+        "nccl_transports": "P2P/CUMEM/read 4",
+        "nccl_nvls": True,
+        "gpudirect_rdma": None,
+    }
+    both = nccl_log.columns([one, two])
+    assert both["nccl_network"] == "IB, Socket" and both["nccl_nvls"] is False
+    assert both["gpudirect_rdma"] is False  # one end does without
+    assert set(nccl_log.columns([{}]).values()) == {None}
+
+
+def test_each_process_reads_the_file_that_nccl_wrote_for_it(tmp_path, monkeypatch):
+    monkeypatch.delenv(nccl_log.LEVEL, raising=False)
+    monkeypatch.delenv(nccl_log.FILE, raising=False)
+    assert nccl_log.of_process() is None
+    environ = {}
+    nccl_log.enable(tmp_path, environ)
+    assert environ[nccl_log.LEVEL] == "INFO"
+    monkeypatch.setenv(nccl_log.FILE, environ[nccl_log.FILE])
+    assert nccl_log.of_process() is None  # NCCL was not used
+    host = os.uname().nodename.partition(".")[0]
+    (tmp_path / f"nccl.{host}.{os.getpid()}.txt").write_bytes(ONE_NODE.encode() + b"\xff\n")
+    (tmp_path / f"nccl.{host}.1.txt").write_text(TWO_NODES)
+    assert nccl_log.of_process() == parse(ONE_NODE)
+    nccl_log.clear(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("chosen", [{"NCCL_DEBUG": "WARN"}, {"NCCL_DEBUG_FILE": "/mine.%p"}])
+def test_what_the_user_asks_nccl_for_stays(chosen, tmp_path):
+    environ = dict(chosen)
+    nccl_log.enable(tmp_path, environ)
+    assert environ == chosen

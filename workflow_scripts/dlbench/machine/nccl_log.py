@@ -1,0 +1,124 @@
+"""What NCCL uses in a run, read from the file that NCCL writes for each process.
+
+With NCCL_DEBUG=INFO it prints its version, its network, how each channel reaches its peer, and
+whether NVLink SHARP (NVLS) is available, once when a communicator is made. Which algorithm a
+collective takes it prints for each call only (NCCL_DEBUG_SUBSYS=TUNING): that is not asked for,
+since it would cost time within steps.
+
+Source: NCCL's user guide, "Environment Variables"; the messages are those of NCCL 2.4 to 2.31 and
+of RCCL, which writes the same lines.
+"""
+
+import collections
+import os
+import re
+import socket
+from collections.abc import Iterable, MutableMapping
+from pathlib import Path
+from typing import Any
+
+LEVEL, FILE = "NCCL_DEBUG", "NCCL_DEBUG_FILE"
+NAME = "nccl.%h.%p.txt"  # NCCL puts the name of the host and the id of the process there
+MAX_BYTES = 16 << 20  # that are read; what is asked for is below 1 MB for each process
+_VERSION = re.compile(r"\b[NR]CCL version (\d[\w.+\-]*)")
+_NETWORK = re.compile(r"[NR]CCL INFO Using network (.+)")
+_CHANNEL = re.compile(
+    r"[NR]CCL INFO Channel \d+(?:/\d+)? : \d+\[\w+\] -> \d+\[\w+\](?: \[\w+\])? via "
+    r"(.+?)(?: comm 0x\w+.*)?$"
+)
+_NVLS = re.compile(r"[NR]CCL INFO NVLS multicast support is (not )?available")
+# Of a transport: numbers of devices, and details of one connection.
+_DETAIL = re.compile(r"\d+|flush=.*|\(.*\)")
+
+
+def enable(folder: Path, environ: MutableMapping[str, str] = os.environ) -> None:
+    """Have NCCL write what it uses into a folder, unless the user has asked for something else.
+
+    It must be called before the first communicator is made.
+    """
+    if LEVEL not in environ and FILE not in environ:
+        environ.update({LEVEL: "INFO", FILE: str(folder / NAME)})
+
+
+def clear(folder: Path) -> None:
+    """Remove the files of earlier attempts from the folder of a run."""
+    for path in folder.glob("nccl.*.txt"):
+        path.unlink(missing_ok=True)
+
+
+def of_process() -> dict[str, Any] | None:
+    """What NCCL has written for this process, as by `parse`; None if there is nothing."""
+    pattern = os.environ.get(FILE)
+    if not pattern:
+        return None
+    host = socket.gethostname().partition(".")[0]
+    path = Path(pattern.replace("%h", host).replace("%p", str(os.getpid())))
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES).decode(errors="replace")
+    except OSError:
+        return None  # NCCL was not used, or could not write there
+    return parse(text.splitlines())
+
+
+def parse(lines: Iterable[str]) -> dict[str, Any] | None:
+    """What some lines of NCCL say; None if they say nothing.
+
+    Returns:
+        version, network: as NCCL writes them; transports: {how a channel reaches its peer: number
+        of its ends}; nvls: whether NVLink SHARP is available. None for what no line says.
+
+    >>> parse([
+    ...     "n1:7:9 [0] NCCL INFO NCCL version 2.21.5+cuda12.4",
+    ...     "n1:7:9 [0] NCCL INFO Using network IB",
+    ...     "n1:7:9 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] [receive] via NET/IB/3/GDRDMA",
+    ... ])["transports"]
+    {'NET/IB/GDRDMA': 1}
+    """
+    version = network = nvls = None
+    transports: collections.Counter[str] = collections.Counter()
+    for line in lines:
+        if found := _CHANNEL.search(line):
+            parts = found[1].strip().split("/")
+            transports["/".join(part for part in parts if not _DETAIL.fullmatch(part))] += 1
+        elif found := _VERSION.search(line):
+            version = found[1]
+        elif found := _NETWORK.search(line):
+            network = found[1].strip()
+        elif found := _NVLS.search(line):
+            nvls = not found[1] and nvls is not False
+    if version is None and network is None and nvls is None and not transports:
+        return None
+    return {
+        "version": version,
+        "network": network,
+        "transports": dict(sorted(transports.items())),
+        "nvls": nvls,
+    }
+
+
+def columns(processes: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Columns of a run, from what `parse` returned for its processes.
+
+    gpudirect_rdma is true if all ends of channels over InfiniBand or RoCE use it, false if one
+    does not, None if there are none.
+    """
+    found = list(processes)
+    transports: collections.Counter[str] = collections.Counter()
+    for one in found:
+        transports.update(one.get("transports") or {})
+    over_ib = [name for name in transports if name.startswith("NET/IB")]
+    nvls = [one["nvls"] for one in found if one.get("nvls") is not None]
+    return {
+        "nccl_version": _distinct(found, "version"),
+        "nccl_network": _distinct(found, "network"),
+        "nccl_transports": ", ".join(f"{name} {n}" for name, n in sorted(transports.items()))
+        or None,
+        "nccl_nvls": all(nvls) if nvls else None,
+        "gpudirect_rdma": all("GDRDMA" in name for name in over_ib) if over_ib else None,
+    }
+
+
+def _distinct(found, name):
+    """The values of a field, joined where processes differ."""
+    return ", ".join(sorted({one[name] for one in found if one.get(name)})) or None
