@@ -25,8 +25,11 @@ HOW = {
     ("pytorch", "ddp"): SEVERAL,
     ("pytorch", "fsdp"): {**SEVERAL, "strategy_options": "unit_parameters=1000"},
 }
-# They take minutes of compiling each, and share their code with those above.
-SLOW = {("tensorflow", "multiworker"), ("tensorflow", "parameter_server"), ("jax", "sharded")}
+# They take minutes of tracing and compiling each, and share their code with those that do not.
+SLOW = {
+    *(("tensorflow", name) for name in ("mirrored", "horovod", "multiworker", "parameter_server")),
+    *(("jax", "sharded"), ("pytorch", "ddp")),
+}
 
 
 @pytest.mark.parametrize("framework", ["tensorflow", "pytorch", "jax"])
