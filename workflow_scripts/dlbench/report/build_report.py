@@ -37,6 +37,8 @@ MOST_FINDINGS = 3
 MOST_GROUPS = 20  # of the coverage that is seen at once
 ORDER = ("ok", "unstable", "stale", *event_log.FAILED, "skipped", "excluded", "imported")
 KNOWN = ("runs", "evals", "coverage", "comparisons", "speedups", "sentinels")
+# Columns that are not shown.
+LEFT_OUT = ("study", "run_ids", "base_run_ids")
 # Tables that are shown as they are: (what a row is, the columns that come first).
 TABLES = {
     "speedups": (
@@ -328,9 +330,7 @@ def _tables(tables, rows, folder):
     shown = [report_tables.results(rows["runs"])]
     for name, (words, first) in TABLES.items():
         heading = name.capitalize()
-        shown.append(
-            report_tables.of_parquet(name, heading, words, tables[name], ("study",), first)
-        )
+        shown.append(report_tables.of_parquet(name, heading, words, tables[name], LEFT_OUT, first))
     for name in _others(folder):
         heading = name.replace("_", " ").capitalize()
         table = parquet_files.read_as_it_is(folder / f"{name}.parquet")
