@@ -130,10 +130,18 @@ def training_inputs(wildcards):
     report_plan()
     check_cluster()
     if wildcards.run_id in PLAN.pending:
-        if STARTED.is_main and PLAN.is_by_directive(wildcards.run_id):
-            checkpoints.prepare_image.get(**PLAN.image_form(wildcards.run_id))
         return PLAN.training_inputs(wildcards.run_id)
     return list(map(ancient, PLAN.inputs_of_trained(wildcards.run_id)))
+
+
+def image_to_enter(wildcards):
+    """Nothing, once the image of a run was prepared that Snakemake enters.
+
+    What came of that decides whether it does; its file is among `training_inputs`.
+    """
+    if STARTED.is_main and PLAN.is_by_directive(wildcards.run_id):
+        checkpoints.prepare_image.get(**PLAN.image_form(wildcards.run_id))
+    return []
 
 
 def run_records(wildcards):

@@ -55,6 +55,7 @@ rule train:
     """Train one run; its output goes to the log, its progress to the terminal."""
     input:
         training_inputs,
+        *([image_to_enter] if PLAN.may_enter_images else []),
     output:
         log="results/runs/{run_id}/train.jsonl",
         record="results/runs/{run_id}/run.json",

@@ -283,6 +283,11 @@ class Plan:
         is_to_train = run_id in self.pending and run_id not in self.skipped
         return is_to_train and start_command.by_directive(self.run(run_id))
 
+    @property
+    def may_enter_images(self) -> bool:
+        """Whether Snakemake's container directive enters the image of any run."""
+        return bool(self.searches) or any(map(start_command.by_directive, self.runs.values()))
+
     def image_form(self, run_id: str) -> dict[str, str]:
         """The image of a run and its form, as wildcards of rule prepare_image."""
         run = self.run(run_id)

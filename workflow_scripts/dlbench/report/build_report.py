@@ -37,6 +37,8 @@ MAX_FINDINGS = 3
 MAX_GROUPS = 20  # of the coverage that is seen at once
 ORDER = ("ok", "unstable", "stale", *event_log.FAILED, "skipped", "excluded", "imported")
 REQUIRED = ("runs", "evals", "coverage", "comparisons", "speedups", "sentinels")
+# Columns that are not shown.
+LEFT_OUT = ("study", "run_ids", "base_run_ids")
 # Tables that are shown as they are: (what a row is, the columns that come first).
 TABLES = {
     "speedups": (
@@ -328,9 +330,8 @@ def _tables(tables, rows, folder):
     shown = [report_tables.results(rows["runs"])]
     for name, (description, first) in TABLES.items():
         heading = name.capitalize()
-        shown.append(
-            report_tables.of_parquet(name, heading, description, tables[name], ("study",), first)
-        )
+        table = tables[name]
+        shown.append(report_tables.of_parquet(name, heading, description, table, LEFT_OUT, first))
     for name in _extra_tables(folder):
         heading = name.replace("_", " ").capitalize()
         table = parquet_files.read_any(folder / f"{name}.parquet")

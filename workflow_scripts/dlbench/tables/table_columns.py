@@ -294,11 +294,7 @@ SPEEDUPS = with_run_fields(
         *with_interval("base_images_per_second", "items/s", "geometric mean over runs"),
         *with_interval("base_tokens_per_second", "tokens/s", "the same"),
         field("base_mismatch", TEXT, note="what should agree with the base and does not"),
-        field(
-            "run_ids",
-            TEXT,
-            note="ids of these repeats, with spaces between; of an import with its name before it",
-        ),
+        field("run_ids", TEXT, note="of these repeats; of an import with its name before it"),
         field("base_run_ids", TEXT, note="the same of the base"),
         *_across_sessions,
         *with_interval("serial_fraction", "1", "Amdahl's, of the series; strong scaling"),
