@@ -17,12 +17,7 @@ from snakemake.cli import get_argument_parser
 
 from dlbench.analysis import equivalence
 from dlbench.study import config, config_files, config_schema
-from dlbench.tables import (
-    baseline_columns,
-    run_columns,
-    table_columns,
-    write_reference_pages,
-)
+from dlbench.tables import baseline_columns, run_columns, table_columns, write_reference_pages
 from dlbench.tables.meanings import TABLES
 from support.machines.paths import REPOSITORY
 
@@ -38,8 +33,7 @@ FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 ABSOLUTE = re.compile(r"(?<![\w:/.<{}~$*+)\]-])/([A-Za-z_][\w.-]*)/[\w.-]")
 OF_EVERY_LINUX = {"bin", "dev", "etc", "opt", "proc", "sys", "usr", "var"}
 OF_EXAMPLES = {"apps", "data", "home", "scratch", "study"}
-MAX_IMAGE_BYTES = 300_000
-MAX_README_LINES = 180
+MAX_IMAGE_BYTES, MAX_README_LINES = 300_000, 180
 # Files of the reader's own in commands and configs.
 THEIRS = ("my_study.yaml", "study.yaml", "mine", "ours", "oursite", "my_models", "theirs", "FOLDER")
 # Programs of others that code blocks start.

@@ -123,13 +123,8 @@ class Plan:
     @property
     def has_work(self) -> bool:
         """Whether this start has to do anything before it can make the tables."""
-        return bool(
-            self.pending
-            or self.remade
-            or self.searches
-            or unfinished_session()
-            or records_list.unlisted(self.runs)
-        )
+        planned = self.pending or self.remade or self.searches
+        return bool(planned or unfinished_session() or records_list.unlisted(self.runs))
 
     def record_code_digests(self) -> None:
         """Record digests of the files that runs execute, to name those that change later."""
@@ -333,17 +328,16 @@ class Plan:
 
     @property
     def _export_environment(self):
-        framework = DEFAULTS["framework"]  # the only one with TensorBoard in its environment
-        names = {run.environment for run in self.runs.values() if run.framework == framework}
-        folders = ((name, trainer_environments.folder(name)) for name in names)
-        installed = (name for name, folder in folders if (folder / "uv.lock").is_file())
+        # The default framework is the only one with TensorBoard in its environment.
+        names = {r.environment for r in self.runs.values() if r.framework == DEFAULTS["framework"]}
+        installed = (n for n in names if (trainer_environments.folder(n) / "uv.lock").is_file())
         return min(installed, default=trainer_environments.chosen(DEFAULTS["environment"]))
 
     @functools.cached_property
     def facts(self) -> dict[str, Any]:
         """The facts of the workflow and the site that go into the log of each run."""
         facts = {key: self.study.site[key] for key in ("name", "interconnect", "storage")}
-        return {**own_code.git_state(), "site": facts}
+        return own_code.git_state() | {"site": facts}
 
     @functools.cached_property
     def recipes(self) -> dict[str, str]:
@@ -368,8 +362,8 @@ class Plan:
 
     def train_again(self, run_ids: Iterable[str]) -> None:
         """Have runs trained whose records are valid, as the command line asks for."""
-        forced = dict.fromkeys(run_ids, (State.STALE, "the command line asks for it"))
-        pending = forced | self.pending
+        pending = dict.fromkeys(run_ids, (State.STALE, "the command line asks for it"))
+        pending |= self.pending
         self.pending.clear()
         self.pending.update((run_id, pending[run_id]) for run_id in self.runs if run_id in pending)
 
