@@ -368,7 +368,7 @@ def test_where_no_driver_tells_the_number_of_gpus_seen_does(
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("two processes need two cores")
     both = [{"cpus": sorted(os.sched_getaffinity(0)), "gpus": None}] * 2
-    monkeypatch.setattr(local_ranks, "exchange", lambda *_: both)
+    monkeypatch.setattr(local_ranks, "all_gather", lambda *_: both)
 
     class One(Second):
         pass
