@@ -4,6 +4,7 @@ NVML itself was not run: no GPU is here, so a stand-in takes its place.
 """
 
 import sys
+from importlib import metadata
 
 import pytest
 
@@ -68,3 +69,36 @@ def test_no_driver_or_a_lost_gpu_is_said_and_harms_nothing(nvml):
 def test_runs_without_gpus_do_not_start_nvml(nvml, monkeypatch):
     monkeypatch.setattr(NVML, "nvmlInit", lambda self: pytest.fail("NVML was started"))
     assert facts.gather(())["hardware"]["gpus"]["kinds"] == []
+
+
+@pytest.mark.parametrize(
+    ("package", "cuda", "driver", "needed"),
+    [
+        ("nvidia-cuda-runtime", "13.2.86", "535.104.05", "580.65.06"),
+        ("nvidia-cuda-runtime-cu12", "12.9.79", "470.57.02", "525.60.13"),
+        ("nvidia-cuda-runtime-cu12", "12.9.79", "535.104.05", None),
+        ("nvidia-cuda-runtime", "99.0", "535.104.05", None),
+        ("nothing-of-cuda", "13.2.86", "535.104.05", None),
+    ],
+)
+def test_a_driver_that_is_too_old_for_cuda_is_named_with_both(
+    package, cuda, driver, needed, nvml, monkeypatch
+):
+    def version(name):
+        if name != package:
+            raise metadata.PackageNotFoundError(name)
+        return cuda
+
+    monkeypatch.setattr(gpu_facts.metadata, "version", version)
+    monkeypatch.setattr(nvml, "DRIVER", driver)
+    message = gpu_facts.describe_old_driver()
+    if needed is None:
+        assert message == ""
+    else:
+        assert f"CUDA {cuda}, which needs driver {needed} or newer" in message
+        assert f"this node has {driver}" in message
+
+
+def test_without_a_driver_nothing_is_said_of_it(nvml):
+    nvml.broken = {"driver"}
+    assert gpu_facts.describe_old_driver() == ""

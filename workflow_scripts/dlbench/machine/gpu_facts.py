@@ -11,7 +11,9 @@ A MIG device has its own name and memory; its other facts are those of its board
 
 import contextlib
 import itertools
+import re
 from collections.abc import Sequence
+from importlib import metadata
 from typing import Any
 
 from dlbench.machine.gpu_readings import decode, find_gpu
@@ -19,6 +21,10 @@ from dlbench.machine.gpu_readings import decode, find_gpu
 # What lies between two GPUs (nvmlGpuTopologyLevel_t), as nvidia-smi topo names it.
 LEVELS = {0: "same board", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
+# The oldest driver for the libraries of a major version of CUDA, on Linux.
+# Source: CUDA Toolkit Release Notes, "CUDA Toolkit and Minimum Required Driver Versions".
+MIN_DRIVERS = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
+CUDA_PACKAGES = tuple(f"nvidia-cuda-runtime{suffix}" for suffix in ("", "-cu13", "-cu12", "-cu11"))
 NVLINK, P2P_OK = 2, 0  # of nvmlGpuP2PCapsIndex_t and nvmlGpuP2PStatus_t
 NONE: dict[str, Any] = {
     "driver": None,
@@ -50,6 +56,36 @@ def gather(selectors: Sequence[int | str], unknown: dict[str, str]) -> dict[str,
     finally:
         with contextlib.suppress(Exception):
             pynvml.nvmlShutdown()
+
+
+def describe_old_driver() -> str:
+    """That this node's driver is older than this Python's CUDA needs; "" if it is not, or unknown.
+
+    CUDA's compatibility libraries may do without a newer one, so this is no reason to refuse a run.
+    """
+    versions = filter(None, map(_package_version, CUDA_PACKAGES))
+    driver = gather((0,), {})["driver"]
+    if not (cuda := next(versions, None)) or not driver:
+        return ""
+    needed = MIN_DRIVERS.get(int(cuda.partition(".")[0]))
+    if not needed or _numbers(driver) >= _numbers(needed):
+        return ""
+    return (
+        f"the packages of this Python have CUDA {cuda}, which needs driver {needed} or newer, and "
+        f"this node has {driver}: update the driver, install CUDA's compatibility libraries, or "
+        "choose an environment with an older CUDA"
+    )
+
+
+def _numbers(version):
+    return tuple(map(int, re.findall(r"\d+", version)))
+
+
+def _package_version(name):
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 class _Queries:

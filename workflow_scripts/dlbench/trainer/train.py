@@ -15,7 +15,7 @@ from typing import Any
 from dlbench import Error
 from dlbench.common import plugins, terminal
 from dlbench.log import event_log
-from dlbench.machine import binding, nccl_log, redaction
+from dlbench.machine import binding, gpu_facts, nccl_log, redaction
 from dlbench.trainer import (
     calibration,
     checkpoints,
@@ -201,6 +201,8 @@ class _Process:
         if self._signals.ended_run:  # the framework may have raised another exception instead
             error = _Signal()
         status, message = _outcome(error, self._spec.framework)
+        if self._where.device == "gpu" and (reason := gpu_facts.describe_old_driver()):
+            message += f"; {reason}"
         # Processes share one log until they know their ranks; its first run_end is the cause.
         path = self._log_path()
         follows = message == event_log.STOPPED_BY_SIGNAL and event_log.last_run_end(path)
