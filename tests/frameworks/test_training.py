@@ -1,5 +1,6 @@
 """Each framework trains what TensorFlow trains, and logs it as TensorFlow does."""
 
+import math
 import os
 import signal
 import socket
@@ -86,6 +87,20 @@ def test_every_task_mode_and_precision_gives_finite_losses(
     assert end["status"] == "ok"
     # The items are the same ones in every step; dropout draws anew where it learns.
     assert len(set(losses(log))) == (1 if mode == "forward" else 3)
+
+
+def test_a_vocabulary_is_padded_to_a_multiple_and_the_items_are_as_before(framework, own, tmp_path):
+    fields = {"model": "gpt_tiny", "dataset": "synthetic", "batch_per_device": 2, "steps": 3}
+    parameters, first = {}, {}
+    for multiple in (None, 100):
+        log = tmp_path / f"{multiple}.jsonl"
+        padded = {"vocabulary_multiple": multiple} if multiple else {}
+        framework.trained(log, own, **fields, **padded)
+        (start,) = events(log, "run_start")
+        parameters[multiple], first[multiple] = start["parameters"], losses(log)[0]
+    width = 128  # of gpt_tiny, whose embedding is its output layer, too
+    assert parameters[100] - parameters[None] == (300 - 256) * width
+    assert first[100] == pytest.approx(first[None] + math.log(300 / 256), abs=0.1)
 
 
 def test_the_learning_rate_of_a_step_is_the_optimizers_also_where_the_loss_is_scaled(

@@ -24,6 +24,7 @@ def reason(**fields):
         {"dataset": "bytes", "model": "bert_base"},
         {"model": "vit_tiny", "recompute": True},
         {"model": "resnet20"},
+        {"dataset": "bytes", "model": "gpt2_small", "vocabulary_multiple": 64},
     ],
 )
 def test_what_fits_is_trained(fields):
@@ -41,6 +42,10 @@ def test_what_fits_is_trained(fields):
         ({"dataset": "ptb"}, "needs a vocabulary of 10000 tokens, and that of gpt_tiny has 256"),
         ({"model": "vit_tiny", "sequence_length": 64}, "vit_tiny learns classification"),
         ({"model": "resnet20", "recompute": True}, "resnet20 has none"),
+        (
+            {"model": "resnet20", "vocabulary_multiple": 64},
+            "vocabulary_multiple is of models of text",
+        ),
     ],
 )
 @pytest.mark.parametrize("framework", engine.names())

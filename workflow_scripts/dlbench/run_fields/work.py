@@ -87,6 +87,15 @@ class Work:
         switch="recomputing",
         part=MODEL,
     )
+    vocabulary_multiple: int | None = declared(
+        None,
+        "Pad the vocabulary of a model of text to a multiple of this, as 64: GPUs multiply "
+        "matrices of such sizes faster. The tokens that are added occur in no item.",
+        least=1,
+        most=4096,
+        label="vocabulary in multiples of {}",
+        part=MODEL,
+    )
     profile: bool = declared(
         False,
         "Trace a few further steps after the measured ones and keep that as trace.json.gz "

@@ -232,7 +232,7 @@ def build_checked(
     """
     try:
         settings = {"recompute": True} if spec.recompute else {}
-        model = model_module.build(source.item_shape, source.classes, **settings)
+        model = model_module.build(source.item_shape, model_classes(spec, source), **settings)
     except ValueError as error:
         raise Error(
             f"model {spec.model} cannot be built for items of shape {source.item_shape} in "
@@ -245,6 +245,12 @@ def build_checked(
             f"models/{spec.model}.py: build: expected it to return a {class_name}, found {returned}"
         )
     return model
+
+
+def model_classes(spec: Spec, source: "Source") -> int:
+    """How many classes the logits of a run's model have: those of its items, perhaps padded."""
+    multiple: int = spec.vocabulary_multiple or 1
+    return -(-source.classes // multiple) * multiple
 
 
 @functools.cache

@@ -6,6 +6,7 @@ may define VOCABULARY, its number of different tokens.
 """
 
 from dlbench.common import plugins
+from dlbench.run_fields.fields import DEFAULTS
 from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
 
@@ -17,8 +18,9 @@ def unsupported(run: Spec) -> str | None:
         return f"recompute is of models of blocks, as gpt2_small; {run.model} has none"
     task = model.get("TASK")
     if task not in plugins.names("tasks") or plugins.constants("tasks", task)["KIND"] != "text":
-        if run.sequence_length:
-            return f"sequence_length is of models of text; {run.model} learns {task}"
+        for name in ("sequence_length", "vocabulary_multiple"):
+            if getattr(run, name) != DEFAULTS[name]:
+                return f"{name} is of models of text; {run.model} learns {task}"
         return None
     tokens, most = run.sequence_length or 0, model.get("POSITIONS")
     if most and tokens > most:

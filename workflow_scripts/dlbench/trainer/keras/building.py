@@ -104,8 +104,9 @@ def _check_shapes(model, spec, task_name, task, source):
     else:  # a subclass of keras.Model: it has none before it is called
         inputs = [keras.Input(source.item_shape)]
         outputs = keras.tree.flatten(model(*inputs))
-    logits = task.logits_shape(source.item_shape, source.classes)
-    logits_meaning = f"the logits of {task_name} in {source.classes} classes"
+    classes = engine.model_classes(spec, source)
+    logits = task.logits_shape(source.item_shape, classes)
+    logits_meaning = f"the logits of {task_name} in {classes} classes"
     for kind, tensors, expected, meaning in (
         ("input", inputs, tuple(source.item_shape), f"an item of {spec.dataset}"),
         ("output", outputs, logits, logits_meaning),

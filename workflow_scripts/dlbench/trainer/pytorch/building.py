@@ -113,7 +113,8 @@ def _check_shapes(model, spec, task_name, task, source, device):
             f"{where}: expected a model that takes one item of {spec.dataset}, of shape "
             f"{source.item_shape}: {terminal.message(str(error), 300)}"
         ) from error
-    expected = task.logits_shape(source.item_shape, source.classes)
+    classes = engine.model_classes(spec, source)
+    expected = task.logits_shape(source.item_shape, classes)
     returned = f"an object of type {type(logits).__name__}"
     if isinstance(logits, torch.Tensor):
         shape = tuple((logits.permute(0, 2, 3, 1) if logits.ndim == 4 else logits).shape[1:])
@@ -122,7 +123,7 @@ def _check_shapes(model, spec, task_name, task, source, device):
         returned = f"{shape}{', with channels last' if logits.ndim == 4 else ''}"
     raise Error(
         f"{where}: expected a model with one output of shape {expected}, the logits of {task_name} "
-        f"in {source.classes} classes; found {returned}"
+        f"in {classes} classes; found {returned}"
     )
 
 
