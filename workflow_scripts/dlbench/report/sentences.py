@@ -15,18 +15,17 @@ from dlbench.tables import timing_sources
 from dlbench.trainer import engine
 
 Row = dict[str, Any]
-MOST_NOTES = 8
-MOST_PARTS = 3  # of the time of runs that are named
+MOST_NOTES, MOST_PARTS = 8, 3  # parts: of the time of runs
 CUDA = "CUDA runtime"  # its library cudart, as a fact of a run
 FEW = 3  # runs of a combination, below which there is no verdict
 # Packages of frameworks, each framework's first one before what some share.
 _PACKAGES = sorted({pair for one in engine.names() for pair in enumerate(engine.packages(one))})
 # Facts of machine and software, in their order; further ones follow.
 FACTS = ("site", "kind of device", "device", "processor", "memory", "GPU driver", CUDA, "host",
-         "operating system", "kernel", "platform", "interconnect", "network", "storage",
-         "framework", "python version", *(f"{name} version" for _, name in _PACKAGES),
-         "numpy version", "environment", "runtime", "image", "modules", "cores and GPUs", "data",
-         "timing source", "source", "dlbench at commit")  # fmt: skip
+         "operating system", "kernel", "platform", "interconnect", "network", "storage", "framework",
+         "python version", *(f"{name} version" for _, name in _PACKAGES), "numpy version",
+         "environment", "runtime", "image", "modules", "cores and GPUs", "data", "timing source",
+         "source", "dlbench at commit")  # fmt: skip
 METHOD = [
     ("Run", "One training of one combination. The run is the unit of all statistics, never the "
      "step."),
