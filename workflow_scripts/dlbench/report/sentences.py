@@ -22,10 +22,10 @@ FEW = 3  # runs of a combination, below which there is no verdict
 _PACKAGES = sorted({pair for one in engine.names() for pair in enumerate(engine.packages(one))})
 # Facts of machine and software, in their order; further ones follow.
 FACTS = ("site", "kind of device", "device", "processor", "memory", "GPU driver", CUDA, "host",
-         "operating system", "kernel", "platform", "interconnect", "network", "storage", "framework",
-         "python version", *(f"{name} version" for _, name in _PACKAGES), "numpy version",
-         "environment", "runtime", "image", "modules", "cores and GPUs", "data", "timing source",
-         "source", "dlbench at commit")  # fmt: skip
+         "operating system", "kernel", "platform", "interconnect", "network", "storage",
+         "framework", "python version", *(f"{name} version" for _, name in _PACKAGES),
+         "numpy version", "environment", "runtime", "image", "modules", "cores and GPUs", "data",
+         "timing source", "source", "dlbench at commit")  # fmt: skip
 METHOD = [
     ("Run", "One training of one combination. The run is the unit of all statistics, never the "
      "step."),
