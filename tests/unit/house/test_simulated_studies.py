@@ -113,6 +113,7 @@ def speedups(request):
         rows = [
             {
                 **ROW,
+                "run_id": f"{n}-{repeat}",
                 "devices": n,
                 "devices_per_node": n,
                 "global_batch": 64 * n,

@@ -170,8 +170,8 @@ def series_from_table(points: Sequence[Row], rows: Iterable[Row]) -> list[Series
     runs = {_run_name(row, study): _plain(row) for row in rows}
     series: dict[tuple[Any, ...], list[Row]] = {}
     for point in map(_plain, points):
-        if not point["run_ids"]:  # in a table of an earlier version
-            continue
+        if not point["run_ids"] or point["scaling"] not in (None, *FIXED):
+            continue  # in a table of an earlier version, or of another program
         kind, ids = point["scaling"], point["run_ids"].split(" ")
         # Runs on one number of devices are a series for each of these.
         one_count = None if kind else point["devices"], point["base_run_ids"]
