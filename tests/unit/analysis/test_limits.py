@@ -35,7 +35,7 @@ def probed(of_two=PARTS, of_base=OF_BASE, base=None, own=None, kind="weak", **ch
 
 
 def losses(found):
-    return {part.name: part.loss.value for part in found.parts if part.told}
+    return {part.name: part.loss.value for part in found.parts if part.resolved}
 
 
 def test_parts_are_what_a_step_takes_longer_than_the_base_and_add_up_to_the_loss():
@@ -43,14 +43,14 @@ def test_parts_are_what_a_step_takes_longer_than_the_base_and_add_up_to_the_loss
     assert found.loss.value == pytest.approx(0.2, abs=1e-4)
     assert found.is_shown and found.agrees
     assert losses(found) == pytest.approx({"exchange": 0.14, "input": 0.04, "sharing": 0.02})
-    assert [part.name for part in found.told] == ["exchange", "input", "sharing"]
+    assert [part.name for part in found.resolved] == ["exchange", "input", "sharing"]
     assert found.rest.low < 0 < found.rest.high
 
 
 def test_of_a_base_on_one_device_without_probes_only_exchange_and_sharing_are_known():
     found = probed(of_base=None)
     assert losses(found) == pytest.approx({"exchange": 0.14, "sharing": 0.02})
-    assert {part.note for part in found.parts if not part.told} == {limits.UNTOLD_BASE}
+    assert {part.note for part in found.parts if not part.resolved} == {limits.UNTOLD_BASE}
     assert found.rest.value == pytest.approx(0.04, abs=1e-4)
 
 
@@ -130,8 +130,8 @@ def test_what_is_told_is_above_zero_and_within_the_loss_whatever_the_probes_say(
         own=repeats(step_ms, scatter, **TWO),
         halves_ms={name: half for name, (_, half) in drawn.items()},
     )
-    assert all(part.loss.low > 0 for part in found.told)
-    assert found.agrees == (found.told_loss <= found.loss.high)
+    assert all(part.loss.low > 0 for part in found.resolved)
+    assert found.agrees == (found.resolved_loss <= found.loss.high)
     assert found.rest.low <= found.rest.value <= found.rest.high
-    if found.is_shown and found.agrees and found.told:
+    if found.is_shown and found.agrees and found.resolved:
         assert found.rest.value >= found.loss.value - found.loss.high - 1e-12

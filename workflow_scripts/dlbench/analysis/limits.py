@@ -46,7 +46,7 @@ class Part:
     shares_node: bool = False
 
     @property
-    def told(self) -> bool:
+    def resolved(self) -> bool:
         return not self.note
 
 
@@ -88,28 +88,30 @@ class Limit:
         return self.loss.low > 0
 
     @property
-    def told(self) -> list[Part]:
-        """The parts that are told, the largest first."""
-        return sorted((part for part in self.parts if part.told), key=lambda part: -part.loss.value)
+    def resolved(self) -> list[Part]:
+        """The resolved parts, the largest first."""
+        return sorted(
+            (part for part in self.parts if part.resolved), key=lambda part: -part.loss.value
+        )
 
     @property
-    def told_loss(self) -> float:
+    def resolved_loss(self) -> float:
         """What the told parts lose together."""
-        return math.fsum(part.loss.value for part in self.told)
+        return math.fsum(part.loss.value for part in self.resolved)
 
     @property
     def agrees(self) -> bool:
         """Whether the told parts are within the loss."""
-        return self.told_loss <= self.loss.high
+        return self.resolved_loss <= self.loss.high
 
     @property
     def rest(self) -> Estimate:
         """The loss without the told parts."""
-        value = self.loss.value - self.told_loss
+        value = self.loss.value - self.resolved_loss
         below = [self.loss.value - self.loss.low]
         above = [self.loss.high - self.loss.value]
-        below += [part.loss.high - part.loss.value for part in self.told]
-        above += [part.loss.value - part.loss.low for part in self.told]
+        below += [part.loss.high - part.loss.value for part in self.resolved]
+        above += [part.loss.value - part.loss.low for part in self.resolved]
         low, high = value - math.hypot(*below), value + math.hypot(*above)
         return Estimate(value, low, high, self.loss.runs)
 

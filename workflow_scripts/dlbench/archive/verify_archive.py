@@ -121,7 +121,7 @@ def open_bag(path: str | Path, limit_bytes: float = DEFAULT_LIMIT_BYTES) -> Iter
     with archive:
         _check_entries(archive.infolist(), path)
         entries = [e for e in archive.infolist() if not e.filename.endswith("/") or e.file_size]
-        _see_sizes(entries, size, limit_bytes, path)
+        _check_sizes(entries, size, limit_bytes, path)
         tops = {entry.filename.partition("/")[0] for entry in entries}
         if len(tops) != 1 or any("/" not in entry.filename for entry in entries):
             raise Refused(f"{path}: expected one folder in it, found {', '.join(sorted(tops)[:5])}")
@@ -276,7 +276,7 @@ def _unsafe(name):
     return None
 
 
-def _see_sizes(entries, size, limit_bytes, path):
+def _check_sizes(entries, size, limit_bytes, path):
     if len(entries) > MOST_FILES:
         raise Refused(f"{path}: {len(entries)} files; expected up to {MOST_FILES}")
     total = sum(entry.file_size for entry in entries)

@@ -120,7 +120,7 @@ def write(settings: dict[str, Any], output: str | Path, with_images: bool = Fals
     files["config.yaml"] = (HEADER + yaml.safe_dump(hidden)).encode()
     given = [Path(n) for n in ("config.yaml", "site.yaml") if Path(n).is_file()]
     files |= {f"as_given/{path}": path for path in given}
-    _see_all_there(files)
+    _check_all_exist(files)
     info = [
         ("External-Description", f"{study.name}: {len(runs)} runs of deep-learning benchmarks"),
         ("Bag-Software-Agent", f"dlbench {__version__}"),
@@ -144,7 +144,7 @@ def write(settings: dict[str, Any], output: str | Path, with_images: bool = Fals
             study.name, authors, license_id, metadata.version("snakemake"), [*files], runs
         )
         files = {name: files[name] for name in sorted(files, key=_order)}
-        bag.write(output, files, info, lambda payload: _see_records_agree(payload, logs))
+        bag.write(output, files, info, lambda payload: _check_records(payload, logs))
     return Written(len(runs), len(files), counts, left)
 
 
@@ -343,7 +343,7 @@ def _cited():
         ) from error
 
 
-def _see_all_there(files):
+def _check_all_exist(files):
     missing = sorted(
         n for n, path in files.items() if isinstance(path, Path) and not path.is_file()
     )
@@ -359,7 +359,7 @@ def _order(name):
     return next((n for n, made in enumerate(ORDER, 1) if name.startswith(made)), 0), name
 
 
-def _see_records_agree(payload, logs):
+def _check_records(payload, logs):
     """Compare what went into the archive with what the records say of the files beside them."""
     for run_id, files in logs.items():
         place = run_record.folder(run_id).as_posix()

@@ -99,9 +99,9 @@ def sentences(
 
 
 def _sentence(limit, place, words):
-    is_told = limit.is_shown and limit.agrees and bool(limit.told)
+    is_told = limit.is_shown and limit.agrees and bool(limit.resolved)
     runs = (limit.point.runs, limit.base.runs)
-    probes = [part.loss.runs for part in limit.told]
+    probes = [part.loss.runs for part in limit.resolved]
     enough = min(*map(len, runs), *probes) >= equivalence.FEWEST_RUNS
     disturbed = base_flags.is_disturbed(*runs[0], *runs[1])
     evidence = SHOWN if is_told and enough and not disturbed else INDICATED
@@ -131,9 +131,9 @@ def _words(limit: Limit) -> str:
     if not limit.parts:
         return f"{begin}; {expected}." if expected else ""
     if not limit.agrees:
-        told = _number(limit.told_loss)
+        told = _number(limit.resolved_loss)
         return f"{begin}; its probes lose more ({told}), so the loss is not split into parts."
-    named = [part for part in limit.told if part.loss.value >= LEAST]
+    named = [part for part in limit.resolved if part.loss.value >= LEAST]
     lost = [f"{_number(part.loss.value)} {_told_words(part, limit)}" for part in named]
     if lost and limit.rest.low > 0:
         lost.append(f"{_number(limit.rest.value)} not told apart")
