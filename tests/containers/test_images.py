@@ -257,17 +257,18 @@ def apps(place):
 @pytest.mark.parametrize("runtime", ["apptainer", "charliecloud"])
 @pytest.mark.parametrize("source", ["x.sif", "root"])
 def test_an_image_of_roots_is_taken_by_an_ordinary_user_without_subuids(
-    stranger, apps, runtime, source
+    stranger, users, apps, runtime, source
 ):
+    python = users.folder / users.python  # with NumPy, as the workflow's has
     name = f"{runtime}-{source}"
     settings, image = json.dumps({"source": str(apps / source)}), trainer_image.image_path(name)
     made = stranger.run(
-        "python3", "workflow_scripts/make_image.py", name, "--settings", settings, "--output", image
+        python, "workflow_scripts/make_image.py", name, "--settings", settings, "--output", image
     )
     assert made.returncode == 0, made.stdout
     form = f"results/images/{name}/{runtime}.json"
     prepared = stranger.run(
-        "python3",
+        python,
         "workflow_scripts/prepare_image.py",
         image,
         "--runtime",

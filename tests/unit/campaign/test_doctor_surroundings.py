@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dlbench.campaign import doctor, snakemake_files
-from dlbench.records import run_record
+from dlbench.records import run_record, sessions
 from support.runs.ended_runs import ONE
 from support.runs.healthy_folder import here as here
 from support.runs.healthy_folder import listing, mended, old, only, program
@@ -69,6 +69,18 @@ def test_marks_of_half_written_files_are_taken_from_runs_that_stand(here):
     (snakemake_files.INCOMPLETE / base64.urlsafe_b64encode(name.encode()).decode()).write_text("{}")
     assert only().where == name
     mended()
+
+
+def test_the_file_of_a_session_that_was_killed_as_it_started_is_moved_aside(here):
+    snakemake_files.INCOMPLETE.mkdir(parents=True)
+    path = sessions.file("20260101T000000Z-abcdef")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{}")
+    mark = base64.urlsafe_b64encode(str(path).encode()).decode()
+    (snakemake_files.INCOMPLETE / mark).write_text("{}")
+    assert only().where == str(path)
+    mended()
+    assert not path.exists() and b"{}" in listing("results/aside").values()
 
 
 def test_a_trainer_that_nobody_waits_for_is_named_with_its_process(here):

@@ -20,7 +20,7 @@ from dlbench.campaign.doctor_problem import ASIDE, Problem, put_all_aside, put_a
 from dlbench.common import files as common_files
 from dlbench.data import verify_dataset
 from dlbench.images import trainer_image
-from dlbench.records import run_record
+from dlbench.records import run_record, sessions
 
 MIN_FREE_BYTES = 1 << 30
 MIN_FREE_FILES = 1000
@@ -157,6 +157,9 @@ def _markers():
         if not name or not path.exists():
             continue
         repair, action = "the next start makes it again", None
+        if path.parent == sessions.FOLDER:  # each start has a session of its own
+            repair = "no start will use it; --repair moves it aside"
+            action = functools.partial(put_all_aside, [marker, path])
         if path.parent.parent == run_record.RESULTS / "runs":
             with contextlib.suppress(run_record.RecordError, OSError):
                 run_record.check_files(path.parent, run_record.read(path.parent / "run.json"))
