@@ -1,4 +1,4 @@
-"""What the other rule files share: the study, the plan, and the beginning of shell commands.
+"""The study, the plan and the beginning of shell commands, which the other rule files share.
 
 Needs the config. Makes STUDY, PLAN (its runs, and what is to be done) and JOBS (the jobs of a
 scheduler).

@@ -6,7 +6,9 @@ Needs results/tables/ and results/figures/. Makes results/report.html. Not part 
 LOOKS = [
     str(path)
     for room in ("pages", "report")
-    for path in sorted(own_code.project_path(f"workflow_scripts/dlbench/{room}").rglob("*.*"))
+    for path in sorted(
+        own_code.project_path(f"workflow_scripts/dlbench/{room}").rglob("*.*")
+    )
     if path.suffix in (".css", ".jinja", ".js")
 ]
 

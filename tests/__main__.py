@@ -36,7 +36,7 @@ MEMORY, ROOM_BYTES = Path("/dev/shm"), 4 << 30
 # How many processes of pytest are busy at once. Each waits now and then, for a disk or a process
 # that it started, so that three leave cores idle. Two cores are not enough for many more: tests
 # that wait for a process would wait too long for it.
-MOST_BUSY = 3.7
+MAX_BUSY = 3.7
 
 
 class Suite(NamedTuple):
@@ -177,7 +177,7 @@ def run(suites, options):
     with tempfile.TemporaryDirectory() as folder, in_memory() as memory:
         try:
             while waiting or at_work:
-                free = MOST_BUSY - sum(suite.busy for suite, *_ in at_work.values())
+                free = MAX_BUSY - sum(suite.busy for suite, *_ in at_work.values())
                 ready = (suite for suite in waiting if made or not suite.trains)
                 suite = next((suite for suite in ready if suite.busy <= free), None)
                 if suite:

@@ -45,7 +45,7 @@ def main():
     )
     parser.add_argument(
         "--wait-for-quiet-s",
-        type=flag_types.real(least=0),
+        type=flag_types.real(minimum=0),
         default=0.0,
         help="most seconds to wait for others to use less than --others-share",
     )

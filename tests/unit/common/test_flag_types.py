@@ -27,10 +27,10 @@ def test_a_real_number_may_be_its_least():
 
 
 def test_a_real_number_may_be_its_most():
-    assert flag_types.real(0, most=1)("1") == 1
+    assert flag_types.real(0, maximum=1)("1") == 1
     expected = "expected a number of at least 0 and at most 1, found '1.1'"
     with pytest.raises(argparse.ArgumentTypeError, match=expected):
-        flag_types.real(0, most=1)("1.1")
+        flag_types.real(0, maximum=1)("1.1")
 
 
 @pytest.mark.parametrize("text", ["1.5", "10.0", "nan", "", "-1", "0", "9" * 23, "²", "ten"])

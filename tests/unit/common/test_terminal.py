@@ -48,7 +48,7 @@ def test_a_long_message_keeps_its_beginning_and_its_reason():
     found = terminal.message(keras)
     assert found.startswith("Exception encountered when calling Sequential.call(). Input 0 of")
     assert found.endswith("the reason is here")
-    assert len(found) <= terminal.MOST_MESSAGE
+    assert len(found) <= terminal.MAX_MESSAGE
 
 
 @pytest.mark.usefixtures("impatient")

@@ -25,7 +25,7 @@ def test_what_is_not_drawn_is_counted_in_a_note(drawn):
 
 def test_a_series_has_one_colour_in_all_panels(made):
     runs = series.started_runs(made("some failed").runs)
-    found = series.series_along("batch_per_device", runs, fewest=2)
+    found = series.series_along("batch_per_device", runs, minimum=2)
     assert len(found) == 2
     for one, other in zip(*found.values(), strict=True):
         assert line_charts.marks(one) == line_charts.marks(other)
@@ -155,7 +155,7 @@ def test_what_was_measured_apart_has_half_filled_markers(tmp_path, monkeypatch):
 
 def names_along_batches(rows):
     runs = series.started_runs(pd.DataFrame(rows, columns=table_columns.RUNS.names))
-    panels = series.series_along("batch_per_device", runs, fewest=2)
+    panels = series.series_along("batch_per_device", runs, minimum=2)
     return {key[0]: [one.name for one in found] for key, found in panels.items()}
 
 

@@ -71,7 +71,7 @@ def test_a_run_that_failed_is_read_again_though_a_rank_ended_without_a_word(here
     ("line", "message"),
     [
         (b"[" * 100_000 + b"]" * 100_000, "RecursionError"),
-        (b'{"event": "step", "loss": "' + b"9" * event_log.MOST_LINE_BYTES + b'"}', "longer than"),
+        (b'{"event": "step", "loss": "' + b"9" * event_log.MAX_LINE_BYTES + b'"}', "longer than"),
         (b'{"event": "st', "not an event"),
         (b"\x00" * 512, "not an event"),  # a block that a power cut left empty
     ],

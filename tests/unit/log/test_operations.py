@@ -82,7 +82,7 @@ def test_the_operations_that_took_most_are_told_with_their_share_of_all():
 def test_a_name_is_one_short_plain_line():
     (one,) = operations.summarise([done("void\x1b[1m gemm<" + 500 * "x" + ">", 0, 1)])
     assert one["operation"].startswith("void gemm<xxx")
-    assert len(one["operation"]) <= operations.MOST_CHARACTERS
+    assert len(one["operation"]) <= operations.MAX_CHARACTERS
 
 
 def test_a_trace_is_read_from_its_file_and_half_of_one_is_refused(tmp_path):

@@ -9,14 +9,14 @@ from dlbench.run_fields import declaring
 
 @dataclasses.dataclass
 class Two:
-    size: int | None = declaring.declared(None, "How large.", least=1, unit="m")
+    size: int | None = declaring.declared(None, "How large.", minimum=1, unit="m")
     name: str = declaring.declared("a", "What it is called.", choices=("a", "b"))
 
 
 def test_a_field_has_its_default_and_what_is_declared_of_it():
     size, name = dataclasses.fields(Two)
     assert (size.default, name.default) == (None, "a") == (Two().size, Two().name)
-    assert size.metadata["declared"] == declaring.Declaration("How large.", least=1, unit="m")
+    assert size.metadata["declared"] == declaring.Declaration("How large.", minimum=1, unit="m")
 
 
 def test_the_kind_of_a_field_that_may_be_left_out_is_that_of_its_values():

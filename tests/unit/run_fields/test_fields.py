@@ -39,7 +39,7 @@ def test_a_field_is_declared_in_full(name):
     if declared.choices:
         assert DEFAULTS[name] in ("", *declared.choices)
     if kind in (int, float) and declared.in_config:
-        assert (declared.least is None) != (declared.above is None)
+        assert (declared.minimum is None) != (declared.above is None)
     if declared.folder:
         assert plugins.names(engine.plugin_kind("tensorflow", declared.folder))
     assert set(declared.frameworks) <= set(engine.names())

@@ -27,5 +27,5 @@ NUMBERS = [name for name in FIELDS if value_type(FIELDS[name]) is int and name !
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_every_whole_number_of_a_run_is_taken(name):
-    value = max(DECLARED[name].least or 0, 1)
+    value = max(DECLARED[name].minimum or 0, 1)
     assert getattr(parsed(dataclasses.replace(RUN, **{name: value})), name) == value

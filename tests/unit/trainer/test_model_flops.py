@@ -45,7 +45,7 @@ def test_of_many_layers_without_a_rule_a_few_are_named():
     tally = Tally()
     for number in range(100):
         tally.add_unknown(f"own_{number} (Own)", "x" * 1000)
-    assert len(tally.total().unknown) == model_flops.MOST_REASONS
+    assert len(tally.total().unknown) == model_flops.MAX_REASONS
     assert max(map(len, tally.total().unknown)) < 200
 
 

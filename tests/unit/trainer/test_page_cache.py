@@ -36,8 +36,8 @@ def test_a_cold_dataset_is_out_of_memory_and_a_warm_one_in_it(dataset):
         assert "stay in memory after they were dropped" in str(error)
     else:
         assert (cold["files"], cold["bytes"]) == (2, 2 * SIZE)
-        assert cold["kept_before"] > 0.9 and cold["kept"] <= page_cache.MOST_COLD
-        assert page_cache.prepare(dataset, "warm")["kept_before"] <= page_cache.MOST_COLD
+        assert cold["kept_before"] > 0.9 and cold["kept"] <= page_cache.MAX_COLD
+        assert page_cache.prepare(dataset, "warm")["kept_before"] <= page_cache.MAX_COLD
     assert page_cache.prepare(dataset, "warm")["kept"] == 1
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.trainer import schedule
-from dlbench.trainer.schedule import LENGTHS, MOST_WAIT, Windows, shortest_length
+from dlbench.trainer.schedule import LENGTHS, MAX_WAIT, Windows, shortest_length
 
 
 def made(length=None, gpus=1, warm_up_end=10, total=1000, first=0, others=()):
@@ -38,9 +38,9 @@ def test_the_least_length_whose_wait_is_under_one_percent_is_found_of_any_times(
     def share(count):
         return wait_s / (count * work_s + wait_s)
 
-    assert length == LENGTHS[-1] or share(length) <= MOST_WAIT * (1 + 1e-6)
+    assert length == LENGTHS[-1] or share(length) <= MAX_WAIT * (1 + 1e-6)
     shorter = [other for other in LENGTHS if other < length]
-    assert all(share(other) > MOST_WAIT * (1 - 1e-6) for other in shorter)
+    assert all(share(other) > MAX_WAIT * (1 - 1e-6) for other in shorter)
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dlbench.common import plugins
 
 
-def whole(least: int, most: int = 10**18 - 1) -> Callable[[str], int]:
-    """A function that parses a whole number of at least `least` and at most `most`."""
-    bounds = f"of at least {least}" if most == 10**18 - 1 else f"from {least} to {most}"
+def whole(minimum: int, maximum: int = 10**18 - 1) -> Callable[[str], int]:
+    """A function that parses a whole number of at least `minimum` and at most `maximum`."""
+    bounds = f"of at least {minimum}" if maximum == 10**18 - 1 else f"from {minimum} to {maximum}"
 
     def number(text: str) -> int:
         plain = text.isdecimal() and text.isascii() and len(text) <= 18
-        if not plain or not least <= int(text) <= most:
+        if not plain or not minimum <= int(text) <= maximum:
             raise argparse.ArgumentTypeError(f"expected a whole number {bounds}, found {text!r}")
         return int(text)
 
@@ -24,19 +24,19 @@ def whole(least: int, most: int = 10**18 - 1) -> Callable[[str], int]:
 
 
 def real(
-    least: float | None = None, above: float | None = None, most: float | None = None
+    minimum: float | None = None, above: float | None = None, maximum: float | None = None
 ) -> Callable[[str], float]:
-    """A function that parses a finite number, at least `least` or above `above`, up to `most`."""
+    """A function that parses a finite number from `minimum`, or above `above`, to `maximum`."""
 
     def number(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
             value = math.nan
-        low = (least is not None and value < least) or (above is not None and value <= above)
-        if low or not math.isfinite(value) or (most is not None and value > most):
-            bound = f"above {above:g}" if above is not None else f"of at least {least:g}"
-            bound += f" and at most {most:g}" if most is not None else ""
+        low = (minimum is not None and value < minimum) or (above is not None and value <= above)
+        if low or not math.isfinite(value) or (maximum is not None and value > maximum):
+            bound = f"above {above:g}" if above is not None else f"of at least {minimum:g}"
+            bound += f" and at most {maximum:g}" if maximum is not None else ""
             raise argparse.ArgumentTypeError(f"expected a number {bound}, found {text!r}")
         return value
 

@@ -6,22 +6,22 @@ import re
 
 from dlbench import Error
 
-MOST_HOSTS = 100_000
+MAX_HOSTS = 100_000
 
 
 def expand_hosts(text: str) -> list[str]:
     """The names in Slurm's list of nodes, as `scontrol show hostnames` prints them.
 
     Raises:
-        Error: the list is not written as Slurm writes it, or has more than MOST_HOSTS names.
+        Error: the list is not written as Slurm writes it, or has more than MAX_HOSTS names.
 
     >>> expand_hosts("gpu[01-03,7],login")
     ['gpu01', 'gpu02', 'gpu03', 'gpu7', 'login']
     """
     parts = [_segments(part) for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\]?)+", text)]
     count = sum(math.prod(sum(map(_length, spans)) for spans in segments) for segments in parts)
-    if count > MOST_HOSTS:
-        raise Error(f"{text[:100]} names {count} nodes; expected at most {MOST_HOSTS}")
+    if count > MAX_HOSTS:
+        raise Error(f"{text[:100]} names {count} nodes; expected at most {MAX_HOSTS}")
     return [
         "".join(pieces)
         for segments in parts

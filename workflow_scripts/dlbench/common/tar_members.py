@@ -3,7 +3,7 @@
 import tarfile
 from typing import Any
 
-MOST_HEADER_BYTES = 1 << 20  # of e.g. a long name; tarfile holds it in memory
+MAX_HEADER_BYTES = 1 << 20  # of e.g. a long name; tarfile holds it in memory
 _HEADERS = (
     tarfile.XHDTYPE,
     tarfile.XGLTYPE,
@@ -19,7 +19,7 @@ class Member(tarfile.TarInfo):
     @classmethod
     def frombuf(cls, buf: Any, encoding: str, errors: str) -> "Member":
         member = super().frombuf(buf, encoding, errors)
-        if member.type in _HEADERS and member.size > MOST_HEADER_BYTES:
+        if member.type in _HEADERS and member.size > MAX_HEADER_BYTES:
             raise tarfile.ReadError(f"a header of {member.size} bytes")
         if member.type == tarfile.GNUTYPE_SPARSE:
             raise tarfile.ReadError(f"{member.name} is a sparse file")

@@ -2,7 +2,7 @@
 
 import re
 
-MOST_MESSAGE = 500  # characters of a failure's message
+MAX_MESSAGE = 500  # characters of a failure's message
 # Escape sequences (ECMA-48, 5.4; operating system commands end with BEL or ST), then all other
 # control characters but tabs and new lines.
 _ESCAPES = re.compile(
@@ -20,7 +20,7 @@ def plain(text: str) -> str:
     return _CONTROLS.sub("", _ESCAPES.sub("", text))
 
 
-def message(text: str, most: int = MOST_MESSAGE) -> str:
+def message(text: str, most: int = MAX_MESSAGE) -> str:
     """A text as one plain line of at most `most` characters.
 
     The middle of a longer text is cut out, because its end usually has the reason.

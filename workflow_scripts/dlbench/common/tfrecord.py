@@ -41,7 +41,7 @@ _BYTES_LIST, _INT64_LIST = 1, 3
 _LENGTH_DELIMITED = 2
 _ONE_BYTE = [bytes([value]) for value in range(0x80)]
 SMALL_BYTES = 4096
-MOST_BYTES = 2**28  # of a record; neither we nor TensorBoard write a larger one
+MAX_BYTES = 2**28  # of a record; neither we nor TensorBoard write a larger one
 
 
 def record(payload: bytes) -> bytes:
@@ -191,7 +191,7 @@ def payloads(file: Readable, where: Path | str) -> Iterator[tuple[int, bytes]]:
                 f"{_masked_crc(header[:8]).hex()}{_other_format(header) if offset == 0 else ''}"
             )
         (length,) = struct.unpack("<Q", header[:8])
-        if length > MOST_BYTES:
+        if length > MAX_BYTES:
             raise RecordError(f"{place}: its length is {length} bytes, more than any record has")
         payload, crc = file.read(length), file.read(4)
         if len(payload) < length or len(crc) < 4:

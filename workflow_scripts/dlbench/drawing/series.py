@@ -172,21 +172,24 @@ def started_runs(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def series_along(
-    x: str | None, runs: pd.DataFrame, panel: Sequence[str] = ("model", "dataset"), fewest: int = 1
+    x: str | None,
+    runs: pd.DataFrame,
+    panel: Sequence[str] = ("model", "dataset"),
+    minimum: int = 1,
 ) -> dict[Any, list[Series]]:
     """Series along an axis, by panel: {values of `panel`: [Series, ...]}.
 
     Args:
         x: a key of ALONG; None for series of repeats only.
         runs: of `started_runs`.
-        fewest: series with fewer values of x are left out.
+        minimum: series with fewer values of x are left out.
     """
     keys = [name for name in SETTINGS if name not in (*panel, *ALONG[x])]
     if x == "devices" and _layouts(runs, keys):
         keys.append("nodes")
     if x and len(runs):
         counts = runs.groupby([*panel, *keys], dropna=False)[x].transform("nunique")
-        runs = runs[counts >= fewest]
+        runs = runs[counts >= minimum]
     grouped = runs.groupby([*panel], dropna=False)
     differing = [
         name

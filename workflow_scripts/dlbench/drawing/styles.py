@@ -253,9 +253,9 @@ def side_by_side(values: Sequence[float], index: int, count: int) -> np.ndarray:
 class RoundTicks(Locator):
     """A few round numbers on a logarithmic axis, also within one decade or a part of one."""
 
-    def __init__(self, most: int, unit: float = 1.0):
+    def __init__(self, max_ticks: int, unit: float = 1.0):
         """`unit`: what the numbers are shown in, as 60 where seconds are shown as minutes."""
-        self._most, self._unit = most, unit
+        self._max_ticks, self._unit = max_ticks, unit
 
     def __call__(self):
         return self.tick_values(*self.axis.get_view_interval())
@@ -272,16 +272,16 @@ class RoundTicks(Locator):
             ticks = [tick for tick in ticks if low <= tick <= high]
             if len(ticks) < 3:
                 return MaxNLocator(4).tick_values(low, high)
-            if len(ticks) <= self._most:
+            if len(ticks) <= self._max_ticks:
                 return ticks
-        return ticks[:: math.ceil(len(ticks) / self._most)]
+        return ticks[:: math.ceil(len(ticks) / self._max_ticks)]
 
 
 class FittingTicks(Locator):
     """Round numbers on a horizontal axis, so few that their labels do not touch."""
 
-    def __init__(self, most: int):
-        self._most = most
+    def __init__(self, max_ticks: int):
+        self._max_ticks = max_ticks
 
     def __call__(self):
         return self.tick_values(*self.axis.get_view_interval())
@@ -290,7 +290,7 @@ class FittingTicks(Locator):
         """Round numbers between two limits, at least two."""
         axis: Any = self.axis
         points = axis.axes.get_window_extent().width * 72 / axis.axes.figure.dpi
-        for most in range(self._most, 0, -1):
+        for most in range(self._max_ticks, 0, -1):
             ticks = MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(vmin, vmax)
             characters = max(len(axis.get_major_formatter()(tick)) for tick in ticks)
             apart = points * (ticks[1] - ticks[0]) / abs(vmax - vmin)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-LEAST_SAMPLES = 60  # a minute at one a second; start-up and idle time distort shorter ones
+MIN_SAMPLES = 60  # a minute at one a second; start-up and idle time distort shorter ones
 SUBJECTS = {"": "GPUs", "host_": "processors", "node_": "node"}
 Fields = Mapping[str, Any]
 
@@ -63,8 +63,8 @@ def remark(values: Fields) -> str | None:
             continue
         samples, share = values.get(f"{name}_samples"), values.get(f"{name}_sampled_share")
         flaws = []
-        if samples is not None and samples < LEAST_SAMPLES:
-            flaws.append(f"{samples} readings, fewer than {LEAST_SAMPLES}")
+        if samples is not None and samples < MIN_SAMPLES:
+            flaws.append(f"{samples} readings, fewer than {MIN_SAMPLES}")
         if share is not None and share < 1:
             flaws.append(
                 f"{'' if flaws else 'readings '}for {math.floor(1000 * share) / 10} % of the time"

@@ -21,8 +21,8 @@ STATUSES = ("ok", "oom", "timeout", "failed", "unstable", "skipped")
 SUCCEEDED = ("ok", "unstable")  # the statuses of runs whose measured steps are complete
 STAGES = ("imports", "other", "data")  # of a trainer, before its run_start
 MOST = 10.0**30  # of a number, so that sums of squares are finite
-MOST_WHOLE, MOST_COUNT, MOST_INDEX = 2**53, 2**62, 2**31 - 1  # limits of the tables' types
-MOST_DEPTH = 20  # of nested facts
+MAX_WHOLE, MAX_COUNT, MAX_INDEX = 2**53, 2**62, 2**31 - 1  # limits of the tables' types
+MAX_DEPTH = 20  # of nested facts
 DLBENCH_TRAINER = "dlbench"
 Event = dict[str, Any]  # as parsed from one line
 
@@ -41,7 +41,7 @@ class Kind(NamedTuple):
 def _is_number(value):
     if type(value) is float:
         return -MOST <= value <= MOST
-    return type(value) is int and -MOST_WHOLE <= value <= MOST_WHOLE
+    return type(value) is int and -MAX_WHOLE <= value <= MAX_WHOLE
 
 
 def _is_date(value):
@@ -53,12 +53,12 @@ def _is_date(value):
 
 
 def _is_plain(value, depth=0):
-    """Whether facts are nested to at most MOST_DEPTH levels."""
+    """Whether facts are nested to at most MAX_DEPTH levels."""
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, list):
         return True
-    return depth < MOST_DEPTH and all(_is_plain(part, depth + 1) for part in value)
+    return depth < MAX_DEPTH and all(_is_plain(part, depth + 1) for part in value)
 
 
 def _list_of(kind):
@@ -89,10 +89,10 @@ TEXT = Kind("text", lambda value: type(value) is str)
 FLAG = Kind("true or false", lambda value: type(value) is bool)
 DATE = Kind("a date such as 2026-11-21T01:02:03.000004Z", _is_date)
 STATUS = Kind(f"one of {', '.join(STATUSES)}", lambda value: value in STATUSES)
-COUNT = Kind("a count", lambda value: type(value) is int and 0 <= value <= MOST_COUNT)
-INDEX = Kind("a small count", lambda value: type(value) is int and 0 <= value <= MOST_INDEX)
+COUNT = Kind("a count", lambda value: type(value) is int and 0 <= value <= MAX_COUNT)
+INDEX = Kind("a small count", lambda value: type(value) is int and 0 <= value <= MAX_INDEX)
 STAGE = Kind(f"one of {', '.join(STAGES)}", lambda value: value in STAGES)
-STEP = Kind("a count from 1", lambda value: type(value) is int and 1 <= value <= MOST_COUNT)
+STEP = Kind("a count from 1", lambda value: type(value) is int and 1 <= value <= MAX_COUNT)
 NUMBER = Kind("a number", _is_number)
 SECONDS = Kind("seconds, 0 or more", lambda value: _is_number(value) and value >= 0)
 RATE = Kind("a rate above 0", lambda value: _is_number(value) and value > 0)

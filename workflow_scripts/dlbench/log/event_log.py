@@ -78,7 +78,7 @@ SCORES = ("top1", "top5", "iou", "perplexity")  # of the last evaluation
 LOG_VERSION = 1
 TRACE = "trace.json.gz"  # of a profile, beside the log
 STOPPED_BY_SIGNAL = "stopped by a signal"  # the message of such a trainer
-MOST_LINE_BYTES = 16 * 2**20  # of an event
+MAX_LINE_BYTES = 16 * 2**20  # of an event
 FAILED = ("failed", "oom", "timeout")
 _RANK = re.compile(r"\.rank(\d+)")
 
@@ -244,11 +244,11 @@ def read(path: str | PathLike[str]) -> Iterator[Event]:
     """
     sequence = event_fields.Sequence()
     with open(path, "rb") as file:
-        lines = iter(lambda: file.readline(MOST_LINE_BYTES), b"")
+        lines = iter(lambda: file.readline(MAX_LINE_BYTES), b"")
         for number, line in enumerate(lines, start=1):
-            if len(line) == MOST_LINE_BYTES:
+            if len(line) == MAX_LINE_BYTES:
                 raise LogError(
-                    f"{path}, line {number}: longer than {MOST_LINE_BYTES} bytes: "
+                    f"{path}, line {number}: longer than {MAX_LINE_BYTES} bytes: "
                     "not an event of a training log"
                 )
             if not line.endswith(b"\n"):

@@ -25,7 +25,7 @@ Event = dict[str, Any]  # of a trace
 OF_DEVICES = ("kernel", "gpu_memcpy", "gpu_memset")
 OF_HOST = ("cpu_op",)
 MOST = 20  # operations that are reported
-MOST_CHARACTERS = 160  # of a name; those of kernels may be whole C++ templates
+MAX_CHARACTERS = 160  # of a name; those of kernels may be whole C++ templates
 
 
 def read(path: str | PathLike[str]) -> list[dict[str, Any]]:
@@ -100,4 +100,4 @@ def _self_times(events: Iterable[Event]) -> Iterator[tuple[str, float]]:
 
 def _name(event):
     name = (event.get("args") or {}).get("operation") or event.get("name")
-    return terminal.message(str(name), MOST_CHARACTERS)
+    return terminal.message(str(name), MAX_CHARACTERS)

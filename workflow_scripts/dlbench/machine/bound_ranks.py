@@ -6,7 +6,7 @@ from typing import Any
 
 from dlbench.common import phrases
 
-MOST_RANKS = 8  # that are described
+MAX_RANKS = 8  # that are described
 
 
 def from_starts(starts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -30,11 +30,11 @@ def describe(ranks: Sequence[dict[str, Any]]) -> str:
     """
     parts = [
         f"rank {number}: {_cores(rank)}, {_gpus(rank)}"
-        for number, rank in enumerate(ranks[:MOST_RANKS])
+        for number, rank in enumerate(ranks[:MAX_RANKS])
     ]
     if not parts:
         return ""
-    more = f"; {len(ranks) - MOST_RANKS} more" if len(ranks) > MOST_RANKS else ""
+    more = f"; {len(ranks) - MAX_RANKS} more" if len(ranks) > MAX_RANKS else ""
     left = max(rank["left_over_cpus"] for rank in ranks)
     unused = f"; {phrases.counted(left, 'CPU')} of a node left over" if left else ""
     return "; ".join(parts) + more + unused

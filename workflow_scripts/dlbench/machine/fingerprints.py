@@ -16,7 +16,7 @@ from dlbench.machine import redaction
 
 COLUMNS = ("hardware_sha256", "software_sha256")
 COMPARED = ("hardware", "software", "limits", "libraries", "variables")
-MOST_DIFFERENCES = 4
+MAX_DIFFERENCES = 4
 PACKAGES = Path("results/packages")  # one list of packages for each digest
 
 
@@ -145,8 +145,8 @@ def differences(
             texts += _package_differences(packages(before), packages(now))
         else:
             texts.append(f"{name} {_short(now)}, not {_short(before)}")
-    more = len(texts) - MOST_DIFFERENCES
-    return "; ".join(texts[:MOST_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
+    more = len(texts) - MAX_DIFFERENCES
+    return "; ".join(texts[:MAX_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
 
 
 def read_packages(sha256: str) -> list[str] | None:

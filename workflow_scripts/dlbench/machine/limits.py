@@ -18,7 +18,7 @@ THREADS = "DLBENCH_THREADS"  # variable that machine/binding.py sets
 UNLIMITED = "unlimited"
 NO_GROUP = "no control group is seen from here"
 OF_GROUPS = ("group_cpus", "cpu_time_cores", "memory_bytes")
-MOST_BYTES = 1 << 60  # version 1 has a larger number where there is no limit
+MAX_BYTES = 1 << 60  # version 1 has a larger number where there is no limit
 
 
 class Throttled(NamedTuple):
@@ -194,4 +194,4 @@ def _cpu_time(files, place, controller):
 
 def _memory(files, place, controller):
     text = files.text(f"{place}/{'memory.limit_in_bytes' if controller else 'memory.max'}")
-    return None if text == "max" or int(text) >= MOST_BYTES else int(text)
+    return None if text == "max" or int(text) >= MAX_BYTES else int(text)

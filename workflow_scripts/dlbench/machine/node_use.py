@@ -17,8 +17,8 @@ from pathlib import Path
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")  # the unit of times in /proc
 SECTOR_BYTES = 512  # the unit of /proc/diskstats, independent of the disk
-MOST_NEW = 500  # PIDs since the last sample; listing all processes is cheaper than trying more
-MOST_CHECKS = 10  # of a new process, before it counts as none of the tree for good
+MAX_NEW = 500  # PIDs since the last sample; listing all processes is cheaper than trying more
+MAX_CHECKS = 10  # of a new process, before it counts as none of the tree for good
 RESOURCES = ("cpu", "memory", "io")
 
 
@@ -159,7 +159,7 @@ class ProcessTree:
 
         A process has the mark once it executes its program, which takes a while in a container.
         """
-        young = self._young | dict.fromkeys(self._new_pids(), MOST_CHECKS)
+        young = self._young | dict.fromkeys(self._new_pids(), MAX_CHECKS)
         self._young = {}
         for pid in sorted(young.keys() - self._members.keys()):
             with contextlib.suppress(OSError, ValueError):
@@ -173,7 +173,7 @@ class ProcessTree:
     def _new_pids(self):
         """The PIDs and thread ids that are new since the last sample."""
         before, self._last = self._last, self._newest_pid()
-        if before and before <= self._last <= before + MOST_NEW:
+        if before and before <= self._last <= before + MAX_NEW:
             new = set(range(before + 1, self._last + 1))
         else:
             listed = set(map(int, filter(str.isdecimal, os.listdir(self._proc))))

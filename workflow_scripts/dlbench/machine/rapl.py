@@ -23,7 +23,7 @@ from dlbench.machine import energy
 
 ROOT = Path("/sys/class/powercap")
 PACKAGE = re.compile(r"intel-rapl:\d+")
-MOST_W = 1000.0  # of one package or its memory; gives the shortest time in which a counter may wrap
+MAX_W = 1000.0  # of one package or its memory; gives the shortest time in which a counter may wrap
 KINDS = PACKAGES, MEMORY = ("package_energy_j", "dram_energy_j")
 
 
@@ -148,7 +148,7 @@ class _Counter:
             return f"{self.name} could not be read: {error}"
         if self._last is not None:
             last_uj, last_s = self._last
-            if (now_s - last_s) * MOST_W * 1e6 >= self._range_uj:
+            if (now_s - last_s) * MAX_W * 1e6 >= self._range_uj:
                 return (
                     f"{self.name} was not read for {now_s - last_s:.0f} s, in which it may have "
                     "wrapped around more than once: lower sample_every_s"

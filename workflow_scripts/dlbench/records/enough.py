@@ -31,7 +31,7 @@ def not_needed(run_ids: Iterable[str], target: repeats.Target) -> str | None:
         numbers = contradictions.withheld(record["summary"])  # of another program's log
         if record["status"] in SUCCEEDED and numbers["images_per_second"]:
             values.append(numbers["images_per_second"])
-        if number < target.fewest:
+        if number < target.min_repeats:
             continue
         if not values:
             return f"not needed: none of the first {number} repeats ended well"

@@ -17,7 +17,7 @@ class Declaration(NamedTuple):
     Attributes:
         meaning: its description in docs/config.md and `train.py --help`.
         choices: the values that it may have; () for any.
-        least, above, most: its bounds, if it is a number; `above` is exclusive.
+        minimum, above, maximum: its bounds, if it is a number; `above` is exclusive.
         pattern: regular expression for its text in a config, if it has no choices.
         folder: kind of the plugins whose names it may have, see common/plugins.py.
         is_mapping: whether its value in a config is a mapping of options.
@@ -41,9 +41,9 @@ class Declaration(NamedTuple):
 
     meaning: str
     choices: tuple[str, ...] = ()
-    least: float | None = None
+    minimum: float | None = None
     above: float | None = None
-    most: float | None = None
+    maximum: float | None = None
     pattern: str = NAME
     folder: str = ""
     is_mapping: bool = False

@@ -20,14 +20,14 @@ class Learning:
         0.0,
         "Of adamw: each step shrinks a weight by this times the learning rate; weights with "
         "one axis (biases, gains) keep their size. 0 for all other optimizers.",
-        least=0,
+        minimum=0,
         changes_speed=False,
     )
     clip_norm: float = declared(
         0.0,
         "Gradients whose common norm is larger are shortened to it, after their mean over the"
         " devices; 0: none are.",
-        least=0,
+        minimum=0,
         label="gradients up to {}",
         part=MODEL,
     )
@@ -35,7 +35,7 @@ class Learning:
         1,
         "Equal parts of batch_per_device that a device computes one after the other before "
         "the weights are updated; must divide it.",
-        least=1,
+        minimum=1,
         label="in {} parts",
         part=MODEL,
     )
@@ -59,7 +59,7 @@ class Learning:
     learning_rate_batch: int = declared(
         256,
         "The global batch for which learning_rate is meant, where it is scaled.",
-        least=1,
+        minimum=1,
         unit="items",
         note="for which it is meant where it is scaled",
         changes_memory=False,
@@ -70,7 +70,7 @@ class Learning:
         0,
         "Steps in which the learning rate rises linearly: to the scaled one from that before "
         "scaling, without scaling from zero.",
-        least=0,
+        minimum=0,
         unit="steps",
         changes_memory=False,
         changes_speed=False,

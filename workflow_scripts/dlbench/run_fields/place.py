@@ -12,8 +12,8 @@ class Place:
     nodes: int = declared(
         1,
         "Number of nodes.",
-        least=1,
-        most=100_000,
+        minimum=1,
+        maximum=100_000,
         bits=32,
         label="{} nodes",
     )
@@ -30,8 +30,8 @@ class Place:
     devices_per_node: int = declared(
         1,
         "Devices used on each node.",
-        least=1,
-        most=10_000,
+        minimum=1,
+        maximum=10_000,
         bits=32,
         label="{} devices",
         is_axis=False,
@@ -39,8 +39,8 @@ class Place:
     threads_per_device: int = declared(
         1,
         "Cores that make up one device, where devices are CPUs; the run is pinned to them.",
-        least=1,
-        most=100_000,
+        minimum=1,
+        maximum=100_000,
         bits=32,
         label="{} threads a device",
     )
@@ -58,8 +58,8 @@ class Place:
         "Watts that each GPU of the run may take: set before the trainer starts, restored "
         "once it has ended; needs root, or site.power_limit_command. Without the key limits "
         "are left as they are.",
-        least=1,
-        most=100_000,
+        minimum=1,
+        maximum=100_000,
         unit="W",
         note="asked for, of each GPU; none: as it was found",
         label="limit {} W",
@@ -111,8 +111,8 @@ class Place:
         "Copies of the run that are trained at once on the node, each on devices of its own: "
         "job packing. What is measured is the throughput of one copy. For strategies of one "
         "process on one node; not together with checkpoint_every_min.",
-        least=1,
-        most=10_000,
+        minimum=1,
+        maximum=10_000,
         note="trained at once; all numbers are of one copy",
         bits=32,
         label="{} at once",

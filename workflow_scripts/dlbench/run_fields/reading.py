@@ -37,8 +37,8 @@ class Reading:
         None,
         "Processes (grain, torch, dlbench with photographs) or threads (tf.data, dlbench with"
         " arrays) that make items ready. Not given: as many as the reader takes by itself.",
-        least=1,
-        most=1_000,
+        minimum=1,
+        maximum=1_000,
         bits=32,
         label="{} input workers",
         part=READING,
@@ -48,8 +48,8 @@ class Reading:
         None,
         "Batches that are made ready ahead: by grain and torch for each worker, by the others"
         " in all. Not given: as many as the reader takes by itself.",
-        least=0,
-        most=1_000,
+        minimum=0,
+        maximum=1_000,
         bits=32,
         label="{} batches ahead",
         part=READING,
@@ -69,8 +69,8 @@ class Reading:
         1,
         "Seed of initial weights and data order in repeat 1; repeat r trains with seed + r - "
         "1, in every condition alike.",
-        least=0,
-        most=4_000_000_000,
+        minimum=0,
+        maximum=4_000_000_000,
         changes_memory=False,
         changes_speed=False,
     )

@@ -27,7 +27,7 @@ class Work:
         REQUIRED,
         "Items per device and step; max: as many as fit into memory, found before the first "
         "run (docs/training.md).",
-        least=1,
+        minimum=1,
         or_max=True,
         unit="items",
         label="batch {}",
@@ -38,7 +38,7 @@ class Work:
         None,
         "Tokens of an item of text, at most the positions of the model. Not given: the length"
         " that the model was designed for.",
-        least=1,
+        minimum=1,
         unit="tokens",
         note="asked for; item_shape has what it was",
         label="{} tokens",
@@ -91,8 +91,8 @@ class Work:
         None,
         "Pad the vocabulary of a model of text to a multiple of this, as 64: GPUs multiply "
         "matrices of such sizes faster. The tokens that are added occur in no item.",
-        least=1,
-        most=4096,
+        minimum=1,
+        maximum=4096,
         label="vocabulary in multiples of {}",
         part=MODEL,
     )
@@ -115,7 +115,7 @@ class Work:
     steps: int | None = declared(
         None,
         "Measured steps, after the warm-up. Give either steps or epochs.",
-        least=1,
+        minimum=1,
         unit="steps",
         note="asked for, after the warm-up",
         label="{} steps",
@@ -125,7 +125,7 @@ class Work:
     warmup_steps: int = declared(
         10,
         "Steps before the measured ones; recorded and marked, not counted.",
-        least=0,
+        minimum=0,
         unit="steps",
         note="asked for",
         changes_memory=False,
@@ -137,8 +137,8 @@ class Work:
         "Steps of a window, which is timed as one and waited for once (docs/methodology.md). "
         "Not given: 1 on CPUs; on GPUs as many as keep the wait under 1 % of the time, found "
         "in the warm-up, or 10 where it is too short for that.",
-        least=1,
-        most=1_000,
+        minimum=1,
+        maximum=1_000,
         unit="steps",
         note="asked for, of a window; none: as many as needed",
         changes_memory=False,
@@ -148,7 +148,7 @@ class Work:
         None,
         "Passes over the training data, with an evaluation on held-out data after each. The "
         "first is the warm-up where there are several.",
-        least=1,
+        minimum=1,
         unit="epochs",
         note="asked for instead of steps",
         bits=32,

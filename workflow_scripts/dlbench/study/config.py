@@ -165,8 +165,8 @@ def study(config: dict[str, Any]) -> Study:
                 f"{where}.repeats: {most} of {len(combinations)} combinations are, with the blocks "
                 f"before, {planned} runs; expected at most {config_schema.MAX_RUNS}"
             )
-        if target and target.fewest > most:
-            raise ConfigError(f"{where}.repeats: min {target.fewest} is above max {most}")
+        if target and target.min_repeats > most:
+            raise ConfigError(f"{where}.repeats: min {target.min_repeats} is above max {most}")
         for where, combination in combinations:
             by_search = combination.get("batch_per_device") == batch_searches.MAX
             if by_search:
@@ -193,7 +193,7 @@ def study(config: dict[str, Any]) -> Study:
                         "exclude it from one of the two"
                     )
                 runs[run.id] = run, where
-                if target and repeat > target.fewest:
+                if target and repeat > target.min_repeats:
                     targets[run.id] = target
                 if block.get("where_installed"):
                     where_installed.add(run.id)

@@ -55,8 +55,8 @@ def _value(kind, field: Declaration):
         return {"type": "string", "pattern": field.pattern}
     if kind is bool:
         return {"type": "boolean"}
-    bounds = {"minimum": field.least, "exclusiveMinimum": field.above}
-    bounds["maximum"] = LARGEST[kind] if field.most is None else field.most
+    bounds = {"minimum": field.minimum, "exclusiveMinimum": field.above}
+    bounds["maximum"] = LARGEST[kind] if field.maximum is None else field.maximum
     number = {rule: bound for rule, bound in bounds.items() if bound is not None}
     if field.or_max:
         return {"type": [TYPES[kind], "string"], **number, "pattern": "^max$"}

@@ -26,10 +26,10 @@ T_975 = (
 
 @dataclass(frozen=True)
 class Target:
-    """Stop repeating at a relative half width of `interval`, but not before `fewest` repeats."""
+    """Stop repeating at a relative half width of `interval`, after at least `min_repeats` runs."""
 
     interval: float
-    fewest: int
+    min_repeats: int
 
 
 def read_repeats(repeats: int | dict[str, Any]) -> tuple[int, Target | None]:

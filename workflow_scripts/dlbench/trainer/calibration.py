@@ -34,8 +34,8 @@ SECONDS = 14.0  # of the long measurements
 PRODUCTS = 9 / 14  # the share of these seconds for products; copies have the rest
 PLACES = 10  # how often arrays are allocated anew
 AT_LENGTH = 2  # how many sizes of matrices are measured for long
-MOST_S = 0.25  # of one product
-LEAST_GAIN = 1.02  # of a rate, for the next size to be tried
+MAX_S = 0.25  # of one product
+MIN_GAIN = 1.02  # of a rate, for the next size to be tried
 Repeat = Callable[[int], None]  # performs an operation `count` times and waits for the last one
 
 
@@ -121,12 +121,12 @@ def _best_product(kernels, clock, long_s):
     rates: dict[int, float] = {}
     best = seconds = 0.0
     for size in SIZES:
-        if 8 * seconds > MOST_S:
+        if 8 * seconds > MAX_S:
             break
         seconds = _seconds(kernels.product(size), ROUNDS, 0.0, clock)
         rates[size] = rate = 2 * size**3 / seconds
         # Small matrices say little about large ones: the caches of several cores take turns.
-        if best and rate < LEAST_GAIN * best and size >= 1024:
+        if best and rate < MIN_GAIN * best and size >= 1024:
             break
         best = max(best, rate)
     candidates = []

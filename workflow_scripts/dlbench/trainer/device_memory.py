@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from dlbench.common import terminal
 
-MOST_CHARACTERS = 200  # of a reason
+MAX_CHARACTERS = 200  # of a reason
 
 
 class Peak(NamedTuple):
@@ -47,7 +47,7 @@ def read_peaks(
         pairs = [read(device) for device in devices]
     except Exception as error:
         return Peak(
-            None, None, terminal.message(f"{type(error).__name__}: {error}", MOST_CHARACTERS)
+            None, None, terminal.message(f"{type(error).__name__}: {error}", MAX_CHARACTERS)
         )
     allocated, reserved = (_whole([pair[place] for pair in pairs]) for place in (0, 1))
     if allocated is None and reserved is None:

@@ -85,10 +85,10 @@ def _flag(name):
     if kind is bool:
         return {**how, "type": _boolean, "metavar": "True|False"}
     if kind is int:
-        most = LARGEST[int] if declared.most is None else declared.most
-        return {**how, "type": flag_types.whole(declared.least or 0, most), "metavar": "N"}
+        most = LARGEST[int] if declared.maximum is None else declared.maximum
+        return {**how, "type": flag_types.whole(declared.minimum or 0, most), "metavar": "N"}
     if kind is float:
-        bounds = declared.least, declared.above, declared.most
+        bounds = declared.minimum, declared.above, declared.maximum
         return {**how, "type": flag_types.real(*bounds), "metavar": "X"}
     return {**how, "metavar": "A=1,B=x" if declared.is_mapping else "NAME"}
 

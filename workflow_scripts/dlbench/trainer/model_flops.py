@@ -28,8 +28,8 @@ from dlbench.common import terminal
 
 # By the mode of a run; without a model there is nothing to compute.
 PASSES = {"forward": 1, "forward_backward": 3, "train": 3, "input": 0}
-MOST_REASONS = 5  # are listed: a model may have a hundred layers of one kind
-MOST_CHARACTERS = 120  # of a reason
+MAX_REASONS = 5  # are listed: a model may have a hundred layers of one kind
+MAX_CHARACTERS = 120  # of a reason
 
 
 class ModelFlops(NamedTuple):
@@ -71,8 +71,8 @@ class Tally:
 
     def add_unknown(self, where: str, reason: object) -> None:
         """Record that a layer has no rule, and why."""
-        message = f"{where}: {terminal.message(str(reason), MOST_CHARACTERS)}"
-        if message not in self._unknown and len(self._unknown) < MOST_REASONS:
+        message = f"{where}: {terminal.message(str(reason), MAX_CHARACTERS)}"
+        if message not in self._unknown and len(self._unknown) < MAX_REASONS:
             self._unknown.append(message)
 
     def include(self, other: "Tally", times: int = 1, recomputed: bool = False) -> None:
@@ -87,7 +87,7 @@ class Tally:
 
     def total(self) -> ModelFlops:
         if self._unknown:
-            return ModelFlops(None, None, self._unknown[:MOST_REASONS])
+            return ModelFlops(None, None, self._unknown[:MAX_REASONS])
         return ModelFlops(2 * self._multiply_adds, self._values, [], 2 * self._recomputed)
 
 

@@ -29,7 +29,7 @@ from dlbench.trainer.schedule import Schedule
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
 STEPS = 5
-MOST_CHARACTERS = 300  # of a text value of an event
+MAX_CHARACTERS = 300  # of a text value of an event
 # An operation of TensorFlow's executor, as its profiler names it: node:kind.
 _NODE = re.compile(r"[^:\s]+:_?([A-Z]\w*)")
 _NUMBER = re.compile(r"([._]\d+)+$")  # the suffix by which XLA numbers operations of one kind
@@ -188,4 +188,4 @@ def _is_plain(key, value):
 
 
 def _short(value):
-    return terminal.message(value, MOST_CHARACTERS) if isinstance(value, str) else value
+    return terminal.message(value, MAX_CHARACTERS) if isinstance(value, str) else value

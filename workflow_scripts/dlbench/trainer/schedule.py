@@ -19,12 +19,12 @@ from dlbench.trainer.engine import Engine
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
 DEFAULT_LENGTH = 10
-MOST_WAIT = 0.01  # the share of a window's time
+MAX_WAIT = 0.01  # the share of a window's time
 # So coarse that all repeats of a run choose the same length.
 LENGTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-MOST_LENGTH = LENGTHS[-1]
+MAX_LENGTH = LENGTHS[-1]
 PROBE_STEPS = 10  # at most, of a window in which the wait is measured
-LEAST_PROBE_STEPS = 2
+MIN_PROBE_STEPS = 2
 
 
 class Schedule:
@@ -124,7 +124,7 @@ def requested_length(
 
 
 def shortest_length(step_s: float, window_step_s: float, window_steps: int) -> int:
-    """The shortest of LENGTHS for which the wait takes at most MOST_WAIT of a window.
+    """The shortest of LENGTHS for which the wait takes at most MAX_WAIT of a window.
 
     Args:
         step_s: seconds of a step that is waited for.
@@ -138,7 +138,7 @@ def shortest_length(step_s: float, window_step_s: float, window_steps: int) -> i
     """
     wait_s = max(0.0, (step_s - window_step_s) * window_steps / (window_steps - 1))
     work_s = step_s - wait_s
-    return next((n for n in LENGTHS if wait_s <= MOST_WAIT * (n * work_s + wait_s)), MOST_LENGTH)
+    return next((n for n in LENGTHS if wait_s <= MAX_WAIT * (n * work_s + wait_s)), MAX_LENGTH)
 
 
 class Windows:
@@ -161,7 +161,7 @@ class Windows:
         self.length = min(length or DEFAULT_LENGTH, self._most)
         # The warm-up ends with a window, which may compile, as many single steps, and a window.
         probe = 0 if length else min(PROBE_STEPS, (warm_up_end - first - 1) // 3)
-        self._probe = probe if probe >= LEAST_PROBE_STEPS else 0
+        self._probe = probe if probe >= MIN_PROBE_STEPS else 0
         self._times: dict[int, list[float]] = {}
 
     def last_step(self, index: int) -> int:

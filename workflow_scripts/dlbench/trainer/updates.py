@@ -23,7 +23,7 @@ import math
 
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
-LEAST_AXES = 2  # of a weight that decays
+MIN_AXES = 2  # of a weight that decays
 # Of Adam and AdamW: how much of the first and second moment stays from step to step.
 BETAS = (0.9, 0.999)
 EPSILON = 1e-7  # of Adam, AdamW and RMSprop, as Keras has it
@@ -31,7 +31,7 @@ EPSILON = 1e-7  # of Adam, AdamW and RMSprop, as Keras has it
 
 def decays(axes: int) -> bool:
     """Whether weight_decay shrinks a weight with so many axes."""
-    return axes >= LEAST_AXES
+    return axes >= MIN_AXES
 
 
 def scaled_learning_rate(spec: Spec, global_batch: int) -> float:

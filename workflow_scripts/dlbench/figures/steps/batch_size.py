@@ -22,7 +22,7 @@ MAX_OVER_POINTS = 2.0
 def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.started_runs(tables.runs)
     runs = runs[(runs["devices"] == 1) & runs["epochs"].isna()]
-    several = series.series_along("batch_per_device", runs, PANEL, fewest=2)
+    several = series.series_along("batch_per_device", runs, PANEL, minimum=2)
     modes = list(series.MODES)
     ordered = dict(sorted(several.items(), key=lambda item: (modes.index(item[0][0]), item[0])))
     models = len({key[1:] for key in ordered})

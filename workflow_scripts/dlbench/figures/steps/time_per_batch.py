@@ -22,7 +22,7 @@ corrected for it and have its uncertainty.
 def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.started_runs(tables.runs)
     runs = runs.assign(image_s=runs["devices"] / runs["images_per_second"])
-    several = series.series_along("batch_per_device", runs, fewest=2)
+    several = series.series_along("batch_per_device", runs, minimum=2)
     drift = tables.drift_of(runs)
 
     def paint(axes, key, all_series):

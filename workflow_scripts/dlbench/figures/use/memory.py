@@ -42,7 +42,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     runs = runs.assign(sequence_length=lengths)
     panels: dict[Any, list[series.Series]] = {}
     for x in AXES:
-        along_axis = series.series_along(x, runs[runs[x].notna()], PANEL, fewest=2)
+        along_axis = series.series_along(x, runs[runs[x].notna()], PANEL, minimum=2)
         panels |= {(*key, x): all_series for key, all_series in along_axis.items()}
     panels = dict(sorted(_named(panels).items(), key=lambda item: str(item[0])))
     columns = 2 if len(panels) in (2, 4) else 3

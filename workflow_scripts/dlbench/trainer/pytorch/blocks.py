@@ -6,7 +6,7 @@ So the blocks of users' models are found, too.
 
 from torch import nn
 
-FEWEST_LAYERS = 2  # with weights, of a block
+MIN_LAYERS = 2  # with weights, of a block
 
 
 def find_blocks(model: nn.Module) -> list[nn.Module]:
@@ -23,4 +23,4 @@ def find_blocks(model: nn.Module) -> list[nn.Module]:
 
 def _is_block(module):
     with_weights = (layer for layer in module.modules() if layer._parameters)
-    return len(list(with_weights)) >= FEWEST_LAYERS
+    return len(list(with_weights)) >= MIN_LAYERS

@@ -17,7 +17,7 @@ from dlbench import Error
 from dlbench.trainer.reading.converted import ConvertedDataset
 from dlbench.trainer.reading.inputs import COLD, WARM
 
-MOST_COLD, LEAST_WARM = 0.01, 0.99  # the cached share of the dataset
+MAX_COLD, MIN_WARM = 0.01, 0.99  # the cached share of the dataset
 BLOCK_BYTES = 1 << 20
 
 
@@ -53,13 +53,13 @@ def prepare(folder: str | Path, state: str) -> dict[str, Any]:
     facts: dict[str, Any] = {"files": len(paths), "bytes": size}
     if before is None or cached is None:
         return facts
-    if state == COLD and cached > MOST_COLD:
+    if state == COLD and cached > MAX_COLD:
         raise Error(
             f"page_cache cold: {cached:.0%} of {data.name} stay in memory after they were dropped, "
             "as on a file system that lives in memory, or where another program uses them: move "
             "the data to a disk, or choose page_cache as_found"
         )
-    if state == WARM and cached < LEAST_WARM:
+    if state == WARM and cached < MIN_WARM:
         raise Error(
             f"page_cache warm: {cached:.0%} of the {size / 1e9:.3g} GB of {data.name} are in "
             "memory after they were read: expected all; choose page_cache as_found, or a node or a "

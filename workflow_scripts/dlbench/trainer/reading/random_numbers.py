@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-LEAST_BLOCK_BITS = 16
+MIN_BLOCK_BITS = 16
 # Of SIMON: the constant and the bit sequence of its key schedule.
 CONSTANT, SEQUENCE = 0xFFFFFFFC, 0x7369F885192C0EF5
 # Of Philox: the multipliers, and the increments of the key in each round.
@@ -38,9 +38,9 @@ def shuffled_places(
     if last == 0:
         return np.zeros(values.shape, np.int64)
     block_bits = math.ceil(math.log2(last))
-    bits = max(block_bits + block_bits % 2, LEAST_BLOCK_BITS) // 2
+    bits = max(block_bits + block_bits % 2, MIN_BLOCK_BITS) // 2
     step: Callable[[np.ndarray], np.ndarray]
-    if 2 * bits == LEAST_BLOCK_BITS:  # a table, because few places in a large block need many steps
+    if 2 * bits == MIN_BLOCK_BITS:  # a table, because few places in a large block need many steps
         step = _table(tuple(seed), rounds).__getitem__
     else:
         keys = _round_keys(seed, rounds, bits)
@@ -56,8 +56,8 @@ def shuffled_places(
 @functools.lru_cache(maxsize=4)
 def _table(seed, rounds):
     """All values of the smallest block, encrypted."""
-    bits = LEAST_BLOCK_BITS // 2
-    values = np.arange(1 << LEAST_BLOCK_BITS, dtype=np.uint64)
+    bits = MIN_BLOCK_BITS // 2
+    values = np.arange(1 << MIN_BLOCK_BITS, dtype=np.uint64)
     return _encrypted(values, _round_keys(seed, rounds, bits), bits)
 
 
