@@ -31,7 +31,7 @@ class Strategy:
         return "on devices", values.tolist()
 
     def prefetch_to_devices(self, batches):
-        return (tuple(map(self.spread, batch)) for batch in batches)
+        return (tuple(map(self.to_devices, batch)) for batch in batches)
 
 
 def halved(inputs):

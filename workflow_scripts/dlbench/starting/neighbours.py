@@ -291,7 +291,7 @@ class Watch:
             "others_cpu_cores", lambda: node_use.cpu_times(self._proc, self._cpus)
         ) or (None, None)
         at_s, utc = time.monotonic(), event_log.utc_now()
-        usage = self._own and self._get("others_cpu_cores", self._own.look)
+        usage = self._own and self._get("others_cpu_cores", self._own.sample)
         own_s, disks, moved = usage or (None, None, 0)
         own_read_bytes, own_bytes = disks or (None, None)
         return Reading(
