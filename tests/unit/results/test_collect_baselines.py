@@ -43,6 +43,20 @@ def test_of_one_device_strategy_and_launcher_are_left_out_and_reasons_stay(tmp_p
     assert by_measure["items_read"]["dataset"] == "digits"
 
 
+def test_every_collective_keeps_its_strategy_and_launcher_and_the_reason_why_it_is_unknown(
+    tmp_path,
+):
+    exchange = made_baselines.exchange(devices=2)
+    exchange["rows"] = [
+        {"measure": "all_gather", "unit": "GB/s", "value": 1.0, "size_bytes": 1024},
+        {"measure": "sendrecv", "unit": "GB/s", "unknown": "Horovod has no such operation"},
+    ]
+    gathered, sent = collected(tmp_path, exchange)
+    for row in (gathered, sent):
+        assert (row["strategy"], row["launcher"], row["devices"]) == ("horovod", "horovodrun", 2)
+    assert sent["value"] is None and sent["unknown"] == "Horovod has no such operation"
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"conditions": {}, "rows": []}'])
 def test_a_damaged_file_is_named_with_the_way_out(tmp_path, text):
     path = tmp_path / "machine" / "tensorflow-0.json"

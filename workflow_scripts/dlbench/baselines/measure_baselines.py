@@ -1,6 +1,7 @@
 """The baselines of one process or of several joined ones, from flags to a file of JSON.
 
-- Of several devices: all-reduce over sizes, by the strategy's own library.
+- Of several devices: all-reduce over sizes, all-gather, reduce-scatter and point to point, by the
+  strategy's own library.
 - Of one: the product of matrices and the copy in memory (dlbench/trainer/calibration.py), copies
   from the host, reading a file, and the framework's reader of each dataset.
 """
@@ -14,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from dlbench.baselines import all_reduce, file_reading, item_reading, rounds
+from dlbench.baselines import all_reduce, collectives, file_reading, item_reading, rounds
 from dlbench.common import flag_types, plugins
 from dlbench.common.files import json_digest, write_json
 from dlbench.trainer import calibration, containment, description, engine
@@ -99,10 +100,15 @@ def _exchange_rows(spec: Spec, run_engine: Any, models: list[str]) -> Iterator[d
         sizes.append(all_reduce.FLOAT32_BYTES * model_engine.parameters())
         del model_engine
     exchange = plugins.load(f"{spec.framework}/exchanges", spec.strategy)
+    devices = spec.nodes * spec.devices_per_node
     yield from all_reduce.rows(
-        lambda numbers: exchange.all_reduce(strategy, numbers),
+        lambda numbers: exchange.all_reduce(strategy, numbers), strategy.gather, devices, sizes
+    )
+    yield from collectives.rows(
+        exchange,
+        lambda operation, numbers: operation(strategy, numbers),
         strategy.gather,
-        spec.nodes * spec.devices_per_node,
+        devices,
         sizes,
     )
 

@@ -21,9 +21,12 @@ def alone(values: list[float]) -> list[float]:
 
 
 def seconds_per_operation(
-    repeat: Repeat, gather: Gather = alone, clock: Callable[[], float] = time.perf_counter
+    repeat: Repeat,
+    gather: Gather = alone,
+    clock: Callable[[], float] = time.perf_counter,
+    number: int = ROUNDS,
 ) -> list[float]:
-    """Seconds that one operation takes on the slowest process, in each of ROUNDS rounds.
+    """Seconds that one operation takes on the slowest process, in each of several rounds.
 
     The first operation, which compiles and connects, is not timed; the second is timed alone. Each
     round then performs as many operations as would have filled ROUND_S at the speed of the round
@@ -34,6 +37,7 @@ def seconds_per_operation(
         repeat: performs the operation so many times and waits for the last.
         gather: that of the processes' strategy.
         clock: seconds since any moment.
+        number: of rounds.
     """
 
     def slowest(count):
@@ -44,7 +48,7 @@ def seconds_per_operation(
 
     slowest(1)
     seconds = [slowest(1)]
-    for _ in range(ROUNDS):
+    for _ in range(number):
         count = min(max(round(ROUND_S / seconds[-1]), 1), MAX_PER_ROUND)
         seconds.append(slowest(count))
     return seconds[1:]

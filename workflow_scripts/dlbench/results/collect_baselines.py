@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dlbench import Error
+from dlbench.baselines import collectives
 from dlbench.tables import parquet_files
 from dlbench.tables.baseline_columns import BASELINES
 from dlbench.tables.cells import Row
@@ -60,5 +61,5 @@ def rows_of(path: Path) -> Iterator[Row]:
 def _relevant_conditions(conditions, measure):
     """The conditions that matter for a measure."""
     left_out = OF_PRODUCTS if measure != "matrix_product" else ()
-    left_out += OF_EXCHANGE if measure != "all_reduce" else ()
+    left_out += OF_EXCHANGE if measure not in collectives.MEASURES else ()
     return {name: value for name, value in conditions.items() if name not in left_out}

@@ -10,7 +10,9 @@ BASELINES = pa.schema(
         field(
             "measure",
             NAME,
-            note="all_reduce: the sum of float32 values over all devices; matrix_product; "
+            note="all_reduce: the sum of float32 values over all devices; all_gather: the parts of "
+            "all devices on each; reduce_scatter: the sum, a part of it on each device; sendrecv: "
+            "point to point, from each device to the next in a ring; matrix_product; "
             "memory_copy: of arrays in the device's memory; host_to_device: copies from the host; "
             "file_read_cold, file_read_warm: of a file beside the results, first from the disk, "
             "then from the system's memory; items_read: by the framework's reader of a dataset, "
@@ -22,14 +24,21 @@ BASELINES = pa.schema(
         field("dataset", NAME, note="of items_read"),
         *fields(NAME, "device_kind", "device_model"),
         *fields(pa.int32(), "nodes", "devices_per_node", "devices", "threads_per_device"),
-        field("size_bytes", COUNT, "B", "of the message, array or file"),
+        field(
+            "size_bytes",
+            COUNT,
+            "B",
+            "of the message, array or file; of all_gather what each device has in the end, of "
+            "reduce_scatter what it has at the start",
+        ),
         field("value", REAL, note="median over rounds, in the unit of its row"),
         field("low", REAL, note="the least of the rounds"),
         field("high", REAL, note="the most"),
         field(
             "unit",
             NAME,
-            note="GB/s, of all_reduce those of the bus: bytes / time x 2 (n - 1) / n; TFLOP/s; "
+            note="GB/s, of collectives those of the bus: bytes / time x 2 (n - 1) / n of "
+            "all_reduce, x (n - 1) / n of all_gather and reduce_scatter, x 1 of sendrecv; TFLOP/s; "
             "items/s",
         ),
         field("time_s", REAL, "s", "of one operation on the slowest process, median over rounds"),

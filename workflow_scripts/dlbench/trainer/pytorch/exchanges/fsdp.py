@@ -1,3 +1,9 @@
-"""As under ddp: half of its time is that of an all-gather, and of a reduce-scatter."""
+"""As under ddp; a step gathers weights and reduce-scatters gradients.
 
-from dlbench.trainer.pytorch.exchanges.ddp import all_reduce as all_reduce
+Either moves half as many bytes as an all-reduce, by which the scaling that is expected is computed.
+"""
+
+from dlbench.trainer.pytorch.exchanges import ddp
+
+all_reduce, all_gather = ddp.all_reduce, ddp.all_gather
+reduce_scatter, sendrecv = ddp.reduce_scatter, ddp.sendrecv

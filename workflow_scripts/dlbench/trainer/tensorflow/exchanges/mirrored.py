@@ -2,4 +2,5 @@
 
 from dlbench.trainer.tensorflow.exchanges import _replicas
 
-all_reduce = _replicas.all_reduce
+all_reduce, all_gather = _replicas.all_reduce, _replicas.all_gather
+LACKS = _replicas.LACKS
