@@ -157,7 +157,7 @@ def test_a_rank_that_torchrun_did_not_start_says_what_is_missing(torch, tmp_path
 )
 def test_variables_that_contradict_the_run_are_shown(torch, tmp_path, variables, words):
     said = by_hand(torch, tmp_path, **TORCHRUN, variables=variables)
-    assert f"the run has 2 processes, 2 on each of 1 node(s); torchrun says: {words}" in said
+    assert f"expected 2 processes, 2 on each of 1 node(s), found {words}: check" in said
 
 
 def test_torchrun_around_a_run_of_another_launcher_is_refused(torch, tmp_path):

@@ -367,7 +367,8 @@ class Sequence:
         if not (event["t_s"] > self._t_s and 0 < event["step_time_s"] <= MOST):
             raise LogError(
                 f"step: step {step} ends at {event['t_s']} s, the step before it at {self._t_s} s, "
-                f"and took {event['step_time_s']} s: time goes forward"
+                f"and took {event['step_time_s']} s: expected a later end and a time above 0, so "
+                "the program that wrote the log timed its steps wrongly (t_s, step_time_s)"
             )
         self._step, self._t_s = step, event["t_s"]
 

@@ -129,8 +129,8 @@ def _not_installed(run):
         return None
     program = shlex.quote(str(own_code.project_path("workflow_scripts/make_environment.py")))
     return (
-        f"envs/{run.environment} is not installed, and the block says where_installed; install it "
-        "with: " + tools.uv_command(f"run python {program} {_folder(run)}")
+        f"envs/{run.environment} is not installed here (where_installed); install it with: "
+        + tools.uv_command(f"run python {program} {_folder(run)}")
     )
 
 

@@ -9,7 +9,7 @@
 - Compile time is the time of tracing, plus what the first step took longer than the median one.
 - If weights differ between ranks at the end, they did not train one model, and the run failed. So
   it did if ranks did not take all steps.
-- A run that ended well is unstable if neighbours used more than they may
+- A completed run is unstable if neighbours used more than they may
   (dlbench/starting/neighbours.py).
 - Copies of a run (copies_per_node) have logs as ranks do, but each trains its own model. Throughput
   is the mean over the copies, step times are those of all copies. If the copies were not measured
@@ -323,8 +323,8 @@ def _status(run, logs, summary):
             prefix = f"copy {number}: " if run.copies_per_node > 1 else ""
             why = "some steps stalled" if by_total < by_median else "fast and slow steps alternate"
             return "unstable", (
-                f"{prefix}{phrases.four_digits(by_total)} items/s over all measured steps, "
-                f"{phrases.four_digits(by_median)} by the median step: {why}"
+                f"{prefix}{phrases.four_digits(by_total)} items/s on average, "
+                f"{phrases.four_digits(by_median)} at the median step time: {why}"
             )
     if summary.get("overlap", 1.0) < MIN_OVERLAP:
         return "unstable", (

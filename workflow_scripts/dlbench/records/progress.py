@@ -127,7 +127,7 @@ def _describe_rate(items_per_second, shape):
 
 
 def took_step(log: Path) -> bool:
-    """Whether some process of a run took a step, or ended well.
+    """Whether some process of a run took a step, or completed.
 
     Args:
         log: path of rank 0's log.

@@ -82,8 +82,8 @@ class Work:
     )
     recompute: bool = declared(
         False,
-        "Whether each block of a transformer computes its activations again in the backward "
-        "pass, which saves memory.",
+        "Activation checkpointing: whether each block of a transformer computes its activations "
+        "again in the backward pass, which saves memory.",
         switch="recomputing",
         part=MODEL,
     )
@@ -127,7 +127,7 @@ class Work:
         "Steps before the measured ones; recorded and marked, not counted.",
         minimum=0,
         unit="steps",
-        note="asked for",
+        note="warm-up steps asked for",
         changes_memory=False,
         changes_speed=False,
         is_axis=False,

@@ -122,7 +122,8 @@ class _Process:
         resumes = where.checkpoint and checkpoints.latest(where.checkpoint)
         if not resumes and _holds_run(self._log_path()):
             raise Error(
-                f"{self._log_path()} holds a run already; move it away or name another --log"
+                f"{self._log_path()} already contains a run; move it, or give another path with "
+                "--log"
             )
         self._log = event_log.EventLog(self._log_path())
         self._log.write("begin", t_utc=started_at, containment=proof)

@@ -29,6 +29,8 @@ LOOPBACK = "127.0.0.1"
 RENDEZVOUS_TIMEOUT_S = 600
 TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 OPEN_MPI = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "LOCAL_RANK", "SIZE"))
+# Options by which a launcher is told how many processes there are, and how many on each node.
+OPTIONS = {"torchrun": "--nnodes and --nproc-per-node", "mpirun": "-n and --map-by"}
 
 
 class Rendezvous(NamedTuple):
@@ -180,7 +182,7 @@ def _numbers(names, spec, size, environ):
         ) from None
     if started != size or not (0 <= rank < size and 0 <= local_rank < each):
         raise Error(
-            f"the run has {size} processes, {each} on each of {spec.nodes} node(s); "
-            f"{spec.launcher} says: {variables}"
+            f"expected {size} processes, {each} on each of {spec.nodes} node(s), found "
+            f"{variables}: check the options {OPTIONS[spec.launcher]} of {spec.launcher}"
         )
     return rank, local_rank
