@@ -1,8 +1,5 @@
 """The engine of PyTorch: what trains one run in one process."""
 
-import functools
-import os
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,7 @@ from dlbench.trainer.array_engine import ArrayEngine
 from dlbench.trainer.calibration import Kernels
 from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.model_flops import ModelFlops
-from dlbench.trainer.pytorch import building, calibrating, flops, profiling
+from dlbench.trainer.pytorch import building, calibrating, compiling, flops, profiling
 from dlbench.trainer.pytorch.loading import DataLoaderReader
 from dlbench.trainer.pytorch.step import AUTOCAST, Step, set_precision
 from dlbench.trainer.pytorch.strategies import Base
@@ -51,14 +48,14 @@ class Engine(ArrayEngine):
         # weights failed, ranks would differ.
         torch.manual_seed(engine.seed(spec) + 1000 * strategy.rank)
         set_precision(spec, strategy)
-        if spec.compile:
-            _check_compiler()
+        compiling.check(spec, strategy)
         super().__init__(spec, strategy, _model_file(spec), data_folder)
 
     def build(self) -> None:
         model = building.build_model(
             self._spec, self._model_module, self._task, self._source, self.strategy.device
         )
+        compiling.check_model(self._spec, model)
         # Counted before a strategy shards the weights.
         self._flops = flops.count(model, self.item_shape)
         self._parameters = sum(tensor.numel() for _, tensor in building.named_weights(model))
@@ -156,18 +153,3 @@ def _model_file(spec: Spec) -> Any:
             f"models/{spec.model}.py needs the package {error.name}, which is not installed: a "
             "model of framework pytorch is a torch.nn.Module, see docs/adding.md"
         ) from error
-
-
-@functools.cache
-def _check_compiler() -> None:
-    """Check that torch.compile finds a C++ compiler.
-
-    Raises:
-        Error: there is none.
-    """
-    compiler = os.environ.get("CXX", "g++")
-    if not shutil.which(compiler):
-        raise Error(
-            f"compile: true needs a compiler of C++, and {compiler} is not on the path: install "
-            "it, or set CXX"
-        )
