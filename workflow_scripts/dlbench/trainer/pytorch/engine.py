@@ -13,7 +13,7 @@ from dlbench.trainer.array_engine import ArrayEngine
 from dlbench.trainer.calibration import Kernels
 from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.model_flops import ModelFlops
-from dlbench.trainer.pytorch import building, calibrating, compiling, flops, profiling
+from dlbench.trainer.pytorch import attention, building, calibrating, compiling, flops, profiling
 from dlbench.trainer.pytorch.loading import DataLoaderReader
 from dlbench.trainer.pytorch.step import AUTOCAST, Step, set_precision
 from dlbench.trainer.pytorch.strategies import Base
@@ -57,13 +57,16 @@ class Engine(ArrayEngine):
         )
         compiling.check_model(self._spec, model)
         # Counted before a strategy shards the weights.
-        self._flops = flops.count(model, self.item_shape)
+        calls = attention.Noted()
+        self._flops = flops.count(model, self.item_shape, calls)
         self._parameters = sum(tensor.numel() for _, tensor in building.named_weights(model))
-        dtype = AUTOCAST.get(self._spec.precision, torch.float32)
-        layers = (layer for layer in model.modules() if hasattr(layer, "attention_kernel"))
-        layer = next(layers, None)
-        tokens = self.item_shape[0]  # of text; the kernel for images does not depend on it
-        self._attention = layer and layer.attention_kernel(tokens, dtype, self.strategy.device)
+        how = attention.How(
+            batch=self._spec.batch_per_device // self._spec.accumulate_steps,
+            dtype=AUTOCAST.get(self._spec.precision, torch.float32),
+            learns=self._spec.mode != "forward",
+            device=self.strategy.device,
+        )
+        self._attention = attention.kernel(calls.first, how) if calls.first else None
         self._step = Step(self._spec, self.strategy, self._losses, model, self._source.scaled)
         self._set_learning_rate(
             updates.scaled_learning_rate(self._spec, self._schedule.global_batch)
