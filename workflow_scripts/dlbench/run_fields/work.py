@@ -76,6 +76,15 @@ class Work:
         part=MODEL,
         contrast="scaling",
     )
+    compile_mode: str = declared(
+        "model",
+        "How compile true compiles: the model as one program; each of its blocks by itself (blocks "
+        "that are alike share one program); or the model, launched as CUDA graphs.",
+        choices=("model", "blocks", "cuda_graphs"),
+        frameworks=("pytorch",),
+        part=MODEL,
+        contrast="scaling",
+    )
     deterministic: bool = declared(
         False,
         "Use only operations that give the same bits each time; slower.",

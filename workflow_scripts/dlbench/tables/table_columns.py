@@ -48,7 +48,7 @@ RUNS = with_run_fields(
         *of_run("page_cache"),
         *fields(NAME, "device_kind", "device_model", "status", "timing_source", "quality"),
         field("item_shape", NAME),
-        field("attention", NAME, note="the call and its kernel; none: the model has none"),
+        field("attention", NAME, note="the call and its kernel; none: the model makes none"),
         field("item", NAME, note="image, or sequence of tokens; none: unknown"),
         field("message", TEXT, note="why the status is not ok"),
         field("source", TEXT, note="of an imported run: its files with first and last line"),

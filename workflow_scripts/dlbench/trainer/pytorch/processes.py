@@ -45,6 +45,7 @@ class DistributedBase(Base):
     """One process for each device, on any number of nodes; subclasses exchange gradients."""
 
     launcher = "torchrun"
+    supports_cuda_graphs = False
 
     @classmethod
     def unsupported(cls, run: Spec) -> str | None:
@@ -79,7 +80,7 @@ class DistributedBase(Base):
 
     def settings(self) -> dict[str, Any]:
         timeout_s = cluster.EXCHANGE_TIMEOUT_S
-        return {"backend": self._backend(), "timeout_s": timeout_s, **self.options}
+        return {"backend": self._backend(), "timeout_s": timeout_s, **super().settings()}
 
     def gather(self, values: Any) -> np.ndarray:
         import torch
