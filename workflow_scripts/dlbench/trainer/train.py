@@ -202,8 +202,9 @@ class _Process:
         if self._signals.ended_run:  # the framework may have raised another exception instead
             error = _Signal()
         status, message = _outcome(error, self._spec.framework)
-        if self._where.device == "gpu" and (reason := gpu_facts.describe_old_driver()):
-            message += f"; {reason}"
+        if self._where.device == "gpu":
+            with contextlib.suppress(Exception):  # of a broken NVML: the run's error is what counts
+                message = "; ".join(filter(None, (message, gpu_facts.describe_old_driver())))
         # Processes share one log until they know their ranks; its first run_end is the cause.
         path = self._log_path()
         follows = message == event_log.STOPPED_BY_SIGNAL and event_log.last_run_end(path)
