@@ -39,7 +39,7 @@ _FIRST = (
 # The check of the base compares the seed.
 _NOT_SHARED = (
     *("model", "dataset", "nodes", "devices_per_node", "batch_per_device", "repeat", "sentinel"),
-    *("probe", "warmup_steps", "seed", "profile"),
+    *("probe", "warmup_steps", "warmup_s", "seed", "profile"),
 )
 FURTHER = (
     *("site", "timing_source", "item_shape"),

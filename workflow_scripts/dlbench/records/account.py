@@ -41,7 +41,7 @@ PARTS = {
 }
 PRODUCTIVE = ("warm_up", "steps")
 # The events between which the log's clock counts.
-TIMED = ("compile", "met", "windows", "step", "eval", "checkpoint", "resume")
+TIMED = ("compile", "met", "windows", "warm_up", "step", "eval", "checkpoint", "resume")
 NOISE_S = 0.1  # tolerance for clocks of hosts and processes that disagree
 
 
@@ -165,8 +165,8 @@ def _by_the_clock(spent, log):
         elif kind == "checkpoint":  # stamped when it begins
             spent[doing] += t_s - now
             now, doing = t_s, "checkpoints"
-        elif kind == "windows":
-            doing = "warm_up" if doing == "other" else doing  # the length of windows is tried out
+        elif kind in ("windows", "warm_up"):  # ranks agree on the length of windows, and its end
+            doing = "warm_up" if doing == "other" else doing
         elif kind == "step":
             window_s = step_times.window_s(event)
             spent[doing] += t_s - window_s - now

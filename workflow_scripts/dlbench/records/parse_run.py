@@ -48,8 +48,8 @@ MAX_RATE_DIFFERENCE = 0.05
 MIN_OVERLAP = 0.9
 READ = (
     *("launch", "begin", "stage", "page_cache", "machine", "run_start", "compile", "met"),
-    *("windows", "step", "eval", "sample", "resume", "imported", "profile", "calibration"),
-    *("neighbours", "power_meter", "power_limit", "nccl", "run_end"),
+    *("windows", "warm_up", "step", "eval", "sample", "resume", "imported", "profile"),
+    *("calibration", "neighbours", "power_meter", "power_limit", "nccl", "run_end"),
 )
 NEIGHBOUR_FIELDS = (
     *("others_cpu_cores", "cores", "node_others_cpu_cores", "node_cores", "other_gpu_processes"),
@@ -118,15 +118,15 @@ class RankLog:
             raise event_fields.LogError(f"{path}: there is no training log") from None
         self.launch: dict[str, Any] = next(iter(kinds["launch"]), {})
         self.begin: dict[str, Any] = next(iter(kinds["begin"]), {})
-        self.stages = kinds["stage"]
         self.page_cache: dict[str, Any] = next(iter(kinds["page_cache"]), {})
         self.machines = kinds["machine"]  # another one where the run was resumed
         self.start: dict[str, Any] = next(iter(kinds["run_start"]), {})
         self.trace_s = next((event.get("trace_s") for event in kinds["compile"]), None)
         self.waited_s = sum(event["waited_s"] for event in kinds["met"])
         self.window_steps = kinds["windows"][-1]["steps_per_sync"] if kinds["windows"] else 1
+        self.total_steps = (kinds["warm_up"] or [self.start])[-1].get("total_steps")
         self.steps, self.evals = computing.steps(self.start, kinds["step"]), kinds["eval"]
-        self.samples, self.resumes = kinds["sample"], kinds["resume"]
+        self.stages, self.samples, self.resumes = (kinds[k] for k in ("stage", "sample", "resume"))
         self.imported = next(iter(kinds["imported"]), None)
         self.profile: dict[str, Any] = next(iter(kinds["profile"]), {})
         self.calibration: dict[str, Any] = next(iter(kinds["calibration"]), {})
@@ -388,10 +388,10 @@ def _mismatch(run, logs, summary):
         shared = set(one[0].start.get("cores") or ()) & set(other[0].start.get("cores") or ())
         if shared:
             return "failed", f"copies {a} and {b} shared the cores {sorted(shared)}"
-    expected = logs[0].start.get("total_steps")
-    done = [log.steps[-1]["step"] if log.steps else 0 for log in logs]
-    if set(done) != {expected}:
-        return "failed", f"expected {expected} steps, found {' and '.join(map(str, done))}"
+    for copy in copies:  # each warms up by itself, so they may have unequal numbers of steps
+        done = [log.steps[-1]["step"] if log.steps else 0 for log in copy]
+        if set(done) != {expected := copy[0].total_steps}:
+            return "failed", f"expected {expected} steps, found {' and '.join(map(str, done))}"
     if logs[0].evals and not math.isfinite(logs[0].evals[-1]["loss"]):
         return "failed", "the loss on held-out items is not a number"
     if "images_per_second" not in summary:

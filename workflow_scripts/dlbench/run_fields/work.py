@@ -141,6 +141,19 @@ class Work:
         changes_speed=False,
         is_axis=False,
     )
+    warmup_s: float = declared(
+        0.0,
+        "Seconds from the end of the first step on that the warm-up lasts at least: steps are added"
+        " to warmup_steps until they have passed. For GPUs, which take tens of seconds to settle.",
+        minimum=0,
+        maximum=86_400,
+        unit="s",
+        note="asked for, from the end of the first step on; burn_in_steps has the steps taken",
+        label="warm-up {} s",
+        changes_memory=False,
+        changes_speed=False,
+        is_axis=False,
+    )
     steps_per_sync: int | None = declared(
         None,
         "Steps of a window, which is timed as one and waited for once (docs/methodology.md). "

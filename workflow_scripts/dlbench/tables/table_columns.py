@@ -278,7 +278,7 @@ COMPARISONS = with_run_fields(
     CONDITION,
 )
 # In which the points of a series differ, or that its runs need not share.
-_ONE_EACH = ("devices_per_node", "warmup_steps", "seed")
+_ONE_EACH = ("devices_per_node", "warmup_steps", "warmup_s", "seed")
 SPEEDUPS = with_run_fields(
     [
         field("study", NAME),
