@@ -52,21 +52,22 @@ def parser():
         default=compare_runs.DEFAULT_MARGIN,
         help="differences within it are equivalent (0.01)",
     )
-    joined = flags.add_mutually_exclusive_group()
-    joined.add_argument("--on", nargs="+", metavar="FIELD", help="join on these fields only")
-    joined.add_argument(
+    matched = flags.add_mutually_exclusive_group()
+    matched.add_argument("--on", nargs="+", metavar="FIELD", help="match runs on these fields only")
+    matched.add_argument(
         "--ignore",
         nargs="+",
         metavar="FIELD",
         default=[],
-        help="join on all fields but these, as environment between versions",
+        help="match runs on all fields except these, as environment between versions",
     )
     flags.add_argument(
         "--fail-on",
         nargs="+",
         choices=("slower", "failed", "timeout"),
-        help="exit with 1 if a combination of B is shown to be slower (or worse) by "
-        "more than the margin, or has no run that finished, for they failed or ran out of time",
+        help="exit with 1 if, in some combination, B is shown to be slower (or worse) than A by "
+        "more than the margin (slower), or A has a result and B has none, as its runs failed or "
+        "ran out of memory (failed) or reached their time limit (timeout)",
     )
     flags.add_argument(
         "--bounds",
@@ -86,7 +87,7 @@ def parser():
         "--tolerance",
         type=flag_types.real(0),
         default=0.05,
-        help="lower and upper bounds that are written, as a share (0.05)",
+        help="how far below and above each mean the bounds that are written lie, as a share (0.05)",
     )
     flags.add_argument("--format", choices=FORMATS, help="by the output's name, or text")
     flags.add_argument("--output", metavar="FILE", type=Path, help="instead of printing it")

@@ -165,7 +165,7 @@ def test_a_task_that_dies_ends_the_others(slurm, tmp_path):
 def train(
     run, log, variables, wrapped=None, before=(), program="workflow_scripts/train.py", more=()
 ):
-    variables = {**variables, "SLURM_MEM_PER_CPU": "1500"}
+    variables = {**variables, "SLURM_MEM_PER_CPU": "2000"}
     python = trainer_environments.trainer_python(run.environment)
     if not (REPOSITORY / python).exists():
         pytest.skip(f"{python} is not there; workflow_scripts/make_environment.py makes it")

@@ -1,11 +1,13 @@
 """Features of JAX only: a mesh of devices, flags of XLA, and its own errors."""
 
+import os
 import subprocess
 
 import pytest
 
 from dlbench.common import plugins
 from dlbench.log import event_log
+from support.machines.paths import REPOSITORY
 from support.trainers.framework_runs import JAX, ON_DIGITS, digests, losses
 from support.trainers.training_runs import events
 
@@ -37,6 +39,20 @@ def test_memory_is_allocated_as_jax_does_unless_the_user_says_otherwise(
     log = tmp_path / "train.jsonl"
     JAX.trained(log, jax, steps=1)
     assert events(log, "run_start")[0]["strategy_settings"].get(name) == said
+
+
+@pytest.mark.parametrize(("flags", "said"), [("", "False"), ("=true", "True"), ("=false", "False")])
+def test_jaxlib_tells_whether_xla_hides_latency_which_it_does_if_asked(jax, flags, said):
+    flags = f"--xla_gpu_enable_latency_hiding_scheduler{flags}" if flags else ""
+    program = "from dlbench.trainer.jax.xla_options import *; print(latency_hiding_scheduler())"
+    told = subprocess.run(
+        [jax, "-c", program],
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY / "workflow_scripts"), "XLA_FLAGS": flags},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.strip() == said
 
 
 def test_two_devices_of_one_process_train_as_one_with_their_batch(jax, digits, tmp_path):

@@ -21,7 +21,7 @@ from support.trainers.framework_runs import (
     mean_losses,
     stopped,
 )
-from support.trainers.training_runs import TRAIN, events
+from support.trainers.training_runs import TRAIN, events, train
 
 TORCHRUN = {**PYTORCH.two_processes, "launcher": "torchrun"}
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=1, **PYTORCH.fields)
@@ -70,6 +70,96 @@ def test_compiling_without_a_compiler_is_refused(torch, tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     said = PYTORCH.refused(tmp_path / "train.jsonl", torch, compile=True)
     assert "compile: true needs a compiler of C++, and no-such-compiler is not on the path" in said
+
+
+BLOCKS = {"model": "vit_tiny", "compile": True, "compile_mode": "blocks"}
+
+
+def test_blocks_compiled_by_themselves_share_one_program(torch, scalar, monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCH_LOGS", "graph_code")
+    log = tmp_path / "train.jsonl"
+    fields = {"steps": 3, "warmup_steps": 0, "recompute": True, "dataset": "synthetic"}
+    fields |= {"batch_per_device": 4, "precision": "bfloat16"}
+    said = []
+    for each in (BLOCKS, {"model": "vit_tiny"}):
+        finished = train(log, None, (), torch, **PYTORCH.fields | fields | each)
+        assert finished.returncode == 0, finished.stderr
+        said.append((losses(log), finished.stderr.count("TRACED GRAPH")))
+        blocks = events(log, "run_start")[0]["strategy_settings"].get("compiled_blocks")
+        assert blocks == (4 if each is BLOCKS else None)
+        log = tmp_path / "eager" / "train.jsonl"
+    (compiled, programs), (eager, none) = said
+    assert (programs, none) == (1, 0)
+    assert compiled == pytest.approx(eager, rel=1e-2)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_blocks_compiled_by_themselves_train_and_are_evaluated_as_those_that_are_not(
+    torch, scalar, digits, tmp_path, strategy
+):
+    found = []
+    for fields in (BLOCKS, {"model": "vit_tiny"}):
+        log = tmp_path / str(len(found)) / "train.jsonl"
+        how = {**ON_DIGITS, "evaluate": "yes", **TORCHRUN, "strategy": strategy, **fields}
+        PYTORCH.trained(log, torch, digits, steps=3, warmup_steps=0, **how)
+        found.append([*mean_losses(log), *(event["loss"] for event in events(log, "eval"))])
+        assert len(set(digests(log))) == 1
+    assert found[0] == pytest.approx(found[1], rel=1e-4)
+
+
+ON_ANY_DEVICE = """
+import sys
+sys.path.insert(0, "workflow_scripts")
+from dlbench.trainer import train
+from dlbench.trainer.pytorch import compiling
+compiling.check = lambda spec, strategy: None
+train.main(None)
+"""
+
+
+def test_the_options_of_cuda_graphs_give_the_losses_of_a_step_without_them(
+    torch, scalar, digits, tmp_path
+):
+    # On a CPU PyTorch takes the options, compiles one program, and launches it without graphs.
+    fields = {**PYTORCH.fields, **ON_DIGITS, "model": "lenet5", "steps": 4, "warmup_steps": 2}
+    log, graphs = tmp_path / "eager" / "train.jsonl", tmp_path / "graphs" / "train.jsonl"
+    PYTORCH.trained(log, torch, digits, **fields)
+    run = Run(**fields, compile=True, compile_mode="cuda_graphs", steps_per_sync=2)
+    command = [torch, "-c", ON_ANY_DEVICE, *run.flags(), "--data", digits, "--log", graphs]
+    graphs.parent.mkdir()
+    subprocess.run(command, check=True, capture_output=True, cwd=REPOSITORY)
+    assert losses(graphs) == pytest.approx(losses(log), rel=1e-4)
+    settings = events(graphs, "run_start")[0]["strategy_settings"]
+    assert settings["triton.cudagraphs"] and settings["triton.cudagraph_or_error"]
+    assert settings["fullgraph"] and not settings["graph_partition"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"compile_mode": "blocks"}, "this run does not compile: say compile: true"),
+        (
+            {"compile": True, "compile_mode": "blocks"},
+            "of models of blocks that are alike, as gpt2_small; lenet5 has none",
+        ),
+        ({"compile": True, "compile_mode": "cuda_graphs"}, "needs a GPU; this device is a CPU"),
+    ],
+)
+def test_a_way_to_compile_that_a_run_cannot_have_is_refused(torch, tmp_path, fields, words):
+    assert words in PYTORCH.refused(tmp_path / "train.jsonl", torch, **fields)
+
+
+def test_blocks_that_a_model_file_says_and_does_not_have_are_missed(torch, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\n\n"
+        'TASK = "classification"\nINPUT_SHAPE = (32, 32, 1)\nCLASSES = 10\nBLOCKS = True\n\n\n'
+        "def build(input_shape, classes):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(1024, classes))\n"
+    )
+    flags = ["--model-folder", str(tmp_path)]
+    fields = {"model": "mine", "compile": True, "compile_mode": "blocks"}
+    said = PYTORCH.refused(tmp_path / "train.jsonl", torch, flags, **fields)
+    assert "compile_mode blocks: mine has no blocks" in said
 
 
 @pytest.mark.parametrize("framework", ["tensorflow", "jax"])
@@ -157,7 +247,7 @@ def test_a_rank_that_torchrun_did_not_start_says_what_is_missing(torch, tmp_path
 )
 def test_variables_that_contradict_the_run_are_shown(torch, tmp_path, variables, words):
     said = by_hand(torch, tmp_path, **TORCHRUN, variables=variables)
-    assert f"the run has 2 processes, 2 on each of 1 node(s); torchrun says: {words}" in said
+    assert f"expected 2 processes, 2 on each of 1 node(s), found {words}: check" in said
 
 
 def test_torchrun_around_a_run_of_another_launcher_is_refused(torch, tmp_path):

@@ -211,7 +211,7 @@ def test_a_log_that_holds_a_run_is_never_overwritten(tmp_path):
     before = log.read_bytes()
     finished = train(log, steps=1)
     assert finished.returncode != 0
-    assert "holds a run already" in finished.stderr
+    assert "already contains a run" in finished.stderr
     assert log.read_bytes() == before
 
 

@@ -73,8 +73,13 @@ def test_workers_with_a_parameter_server_learn_together(update, digits, tmp_path
     ]
 
 
-@pytest.mark.parametrize("options", ["gradient_groups=3", "gradient_groups=0,cycle_time_ms=1.0"])
-def test_horovods_settings_change_no_result(options, one_process, digits, tmp_path):
+@pytest.mark.parametrize(
+    ("options", "overlap", "groups"),
+    [("gradient_groups=3", "yes", 3), ("gradient_groups=0,cycle_time_ms=1.0", "yes", 0)],
+)
+def test_horovods_settings_change_no_result(
+    options, overlap, groups, one_process, digits, tmp_path
+):
     log = tmp_path / "train.jsonl"
     how = {"strategy": "horovod", "launcher": "horovodrun", "strategy_options": options}
     short = LEARNING | {"epochs": None, "steps": 5}
@@ -85,7 +90,28 @@ def test_horovods_settings_change_no_result(options, one_process, digits, tmp_pa
     wanted = [s["loss"] for s in events(one_process, "step")][: len(losses)]
     np.testing.assert_allclose(losses, wanted, rtol=2e-5, atol=2e-5)
     settings = events(log, "run_start")[0]["strategy_settings"]
-    assert f"gradient_groups={settings['gradient_groups']}" in options
+    assert (settings["overlap"], settings["gradient_groups"]) == (overlap, groups)
+
+
+def test_gradients_reduced_during_the_backward_pass_as_on_gpus_give_the_same_bits(digits, tmp_path):
+    how = {"strategy": "horovod", "launcher": "horovodrun", "devices_per_node": 2}
+    short = {"dataset": "digits", "batch_per_device": 32, "steps": 6, "deterministic": True}
+    found = []
+    for options, said in (("", ("no", 1)), ("overlap=yes", ("yes", 0))):
+        log = tmp_path / options / "train.jsonl"
+        finished = train(log, digits, strategy_options=options, **how, **short)
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+        settings = events(log, "run_start")[0]["strategy_settings"]
+        assert (settings["overlap"], settings["gradient_groups"]) == said
+        paths = event_log.rank_paths(log)
+        found.append(
+            [
+                ([s["loss"] for s in events(p, "step")], events(p, "run_end")[0]["weights_sha256"])
+                for p in paths
+            ]
+        )
+    assert len(found[0]) == 2
+    assert found[0] == found[1]
 
 
 def test_compressed_gradients_give_all_ranks_the_same_weights_and_the_trace_is_kept(tmp_path):

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from dlbench.log import event_log
-from dlbench.records import parse_run
+from dlbench.records import parse_run, progress
 from dlbench.study.runs import Run
 from support.programs import forked
 from support.trainers.training_runs import (
@@ -157,3 +157,65 @@ def test_a_strategy_that_waits_for_each_step_refuses_windows(tmp_path):
     assert finished.returncode
     said = finished.stdout + finished.stderr
     assert "strategy parameter_server waits for each step: steps_per_sync must be 1" in said
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{}, *TWO_DEVICES[1:2], SERVERS | {"strategy_options": "update=asynchronous"}],
+    ids=["single", "horovod", "servers"],
+)
+def test_a_warm_up_of_some_time_is_as_long_on_all_ranks_and_all_steps_follow_it(how, tmp_path):
+    log = tmp_path / "train.jsonl"
+    devices = 2 if how else 1
+    fields = {"steps": 6, "warmup_steps": 2, "warmup_s": 1.0, "devices_per_node": devices, **how}
+    finished = train(log, **fields)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    taken = []
+    for path in event_log.rank_paths(log):
+        steps, (ended,) = events(path, "step"), events(path, "warm_up")
+        warm = [step["step"] for step in steps if step["warm_up"]]
+        assert warm == list(range(1, ended["last_step"] + 1))
+        assert len(steps) == len(warm) + 6 == ended["total_steps"]
+        assert steps[len(warm) - 1]["t_s"] - steps[0]["t_s"] >= 1.0
+        assert steps[len(warm) - 2]["t_s"] - steps[0]["t_s"] < 3.0
+        taken.append(len(warm))
+    assert len(set(taken)) == 1
+    assert taken[0] > 2
+    run = Run.from_spec(events(log, "run_start")[0]["spec"])
+    content = parse_run.content(run, parse_run.rank_logs(log))
+    assert (content["status"], run.warmup_s) in (("ok", 1.0), ("unstable", 1.0)), content["message"]
+    summary = content["summary"]
+    assert (summary["steps_measured"], summary["burn_in_steps"]) == (6, taken[0])
+    assert progress.latest(log).total_steps == taken[0] + 6
+
+
+def test_a_run_that_stops_in_its_timed_warm_up_or_after_it_measures_all_its_steps(tmp_path):
+    log = tmp_path / "train.jsonl"
+    run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=2000, warmup_steps=3,
+              warmup_s=2.0)  # fmt: skip
+    command = [sys.executable, str(TRAIN), *run.flags(), "--log", str(log)]
+    command += ["--checkpoint", str(tmp_path / "checkpoint")]
+    for seen in ('"event": "step"', '"event": "warm_up"', None):
+        process = forked.start(**how_forked(command, run))
+        while seen and process.poll() is None:
+            with contextlib.suppress(FileNotFoundError):
+                text = log.read_text()
+                # In this session, not in what it took from the checkpoint.
+                if seen in text[max(0, text.rfind('"event": "resume"')) :]:
+                    process.send_signal(signal.SIGTERM)
+                    break
+            time.sleep(0.05)
+        assert process.wait(timeout=120) == (75 if seen else 0)
+    (first, *_) = events(log, "warm_up")
+    steps = events(log, "step")
+    assert len(events(log, "resume")) == 2
+    assert [step["step"] for step in steps] == list(range(1, first["total_steps"] + 1))
+    assert first["total_steps"] == first["last_step"] + 2000
+    assert parse_run.content(run, parse_run.rank_logs(log))["status"] in ("ok", "unstable")
+
+
+def test_a_negative_or_endless_warm_up_is_refused(tmp_path):
+    for wrong in (-1.0, math.inf, math.nan, 86_401.0):
+        finished = train(tmp_path / "none.jsonl", steps=4, warmup_s=wrong)
+        assert finished.returncode == 2
+        assert "warmup-s: expected a number of at least 0" in finished.stderr

@@ -36,7 +36,7 @@ def test_baselines_are_measured_once_without_training_and_then_beside_the_runs(f
     assert "measure_baseline" not in fresh.scheduled()
     fresh.succeed()
     fresh.succeed("report")
-    assert "dotted: expected" in (fresh.folder / "results/figures/scaling.svg").read_text()
+    assert "dotted: predicted" in (fresh.folder / "results/figures/scaling.svg").read_text()
     assert fresh.scheduled("--cores", "1", "report") == {}
 
     # What is lost is measured again, and no run is trained for it.

@@ -316,7 +316,7 @@ def test_the_time_of_each_run_is_accounted_for(campaign):
 def test_the_report_has_the_figures_with_their_captions(campaign):
     campaign.succeed("--report", "report.html")
     report = (campaign.folder / "report.html").read_text()
-    for text in ("Weak scaling", "Training loss of the runs", "Scaling", "Learning"):
+    for text in ("Weak scaling", "Training loss, mean over devices", "Scaling", "Learning"):
         assert text in report
 
 

@@ -25,7 +25,7 @@ def rows(run_id, parts_ms, combination="", halves_ms=None, notes=None, runs=3):
     for name, value_ms in parts_ms.items():
         row = {"run_id": run_id, "combination": combination or run_id, "part": name, "runs": runs}
         if value_ms is None:
-            made.append(row | {"told_apart": False, "note": "no probe ended well"})
+            made.append(row | {"told_apart": False, "note": "no probe completed"})
             continue
         half_ms = (halves_ms or {}).get(name, HALF * abs(value_ms))
         note = (notes or {}).get(name) or (

@@ -84,7 +84,7 @@ def test_a_part_within_the_scatter_is_not_resolved():
     [
         ({"status": "unstable"}, "3 of 6 probes were disturbed"),
         ({"session": "s2"}, "its probes were measured in several sessions"),
-        ({"status": "failed", "images_per_second": None}, "no probe without input ended well"),
+        ({"status": "failed", "images_per_second": None}, "no probe without input completed"),
     ],
     ids=["disturbed", "another session", "failed"],
 )

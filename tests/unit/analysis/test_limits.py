@@ -77,7 +77,7 @@ def test_the_interval_of_a_difference_comes_of_those_of_both_sides():
     [
         ({"halves_ms": {"exchange": 8.0}}, "its interval includes zero"),
         ({"notes": {"exchange": "2 of 6 probes were disturbed"}}, "2 of 6 probes were disturbed"),
-        ({"of_two": PARTS | {"exchange": None}}, "no probe ended well"),
+        ({"of_two": PARTS | {"exchange": None}}, "no probe completed"),
     ],
     ids=["noise", "doubt", "failed"],
 )

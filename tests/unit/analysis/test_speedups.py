@@ -217,6 +217,10 @@ def test_no_law_is_fitted_to_fewer_numbers_of_devices_or_beside_a_mismatch():
     assert row["fit"] == "no fit: needs 5 numbers of devices, there are 4"
     rows = runs(*((n, 64, {"seed": n == 8}) for n in (1, 2, 4, 8, 16)))
     assert table(rows)[0]["fit"] == "no fit: points and base differ in seed"
+    few = table(runs((1, 64, {}), (2, 64, {"seed": 7})))
+    assert few[0]["fit"] == (
+        "no fit: needs 5 numbers of devices, there are 2; points and base differ in seed"
+    )
 
 
 def test_points_that_were_measured_apart_have_no_law_unless_sentinels_show_no_drift():

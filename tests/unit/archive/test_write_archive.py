@@ -258,7 +258,7 @@ def test_secrets_of_configs_and_of_what_was_printed_are_hidden_and_counted(tmp_p
     assert words[-3:] == ["--api-token", "(hidden)", "--max-tokens=512"]
     for run in study.runs:
         run_record.forget(run.id)
-    with pytest.raises(Error, match=r"trainers\.theirs\.command: \(hidden\) stands where a secret"):
+    with pytest.raises(Error, match=r"trainers\.theirs\.command: \(hidden\) replaces a secret"):
         planning.plan_of_start(merged(), is_start=True)
 
 

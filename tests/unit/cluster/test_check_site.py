@@ -109,8 +109,8 @@ def test_without_a_job_only_this_machine_is_looked_at(place):
 def test_searches_for_largest_batches_are_named_and_their_jobs_looked_at(place):
     widest = CONFIG | {"matrix": [BLOCK | {"batch_per_device": "max"}], "figures": []}
     write("config.yaml", widest)
-    (named,) = [text for text in texts("note") if "to find" in text]
-    assert "the runs that it gives, which are not known yet: largest batch of lenet5" in named
+    (named,) = [text for text in texts("note") if "to search first" in text]
+    assert "its runs are not known yet: largest batch of lenet5" in named
     write("config.yaml", widest | {"time_limit_s": 9000})
     assert "largest batch of lenet5" in only_fix()
 

@@ -189,7 +189,7 @@ def test_a_node_that_alone_has_come_says_what_it_found(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str((REPOSITORY / node_check.PROGRAM).parent))
     import check_node
 
-    monkeypatch.setattr(check_node, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(check_node, "FILE_TIMEOUT_S", 0.1)
     request = {"nodes": 2, "addresses": {"n1.invalid": "localhost"}, "node_address": None}
     monkeypatch.setenv("SLURMD_NODENAME", "n1.invalid")
     found = check_node.find_others(str(tmp_path), "n1", request)

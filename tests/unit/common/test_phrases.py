@@ -8,9 +8,17 @@ from dlbench.common import phrases
 @pytest.mark.parametrize(
     ("many", "one"),
     [
-        (["171.2 items/s, 186 by the median step"] * 2, "171.2 items/s, 186 by the median step"),
+        (["171.2 items/s, 186 at the median"] * 2, "171.2 items/s, 186 at the median"),
         (["171.2 items/s, 186 by", "99 items/s, 120.5 by"], "99 to 171.2 items/s, 120.5 to 186 by"),
         (["1e-3 s", "2e-4 s", "5 s"], "2e-4 to 5 s"),
+        (["4 steps", "3 steps"], "3 or 4 steps"),
+        (["4 steps", "3 steps", "5 steps"], "3 to 5 steps"),
+        (["3.0 s", "4 s"], "3.0 to 4 s"),
+        (
+            ["x and 3 more files", "x and 7 more files"],
+            "x and 3 to 7 more files, depending on the run",
+        ),
+        (["x and 3 more files"] * 2, "x and 3 more files"),
         (["bound to 10.0.0.1", "bound to 10.0.0.2"], "bound to \u2026"),
         (["no number"], "no number"),
     ],

@@ -56,7 +56,7 @@ def test_runs_that_others_disturbed_are_said_beside_the_mean(tmp_path):
     runs = [quiet, dataclasses.replace(loud, disturbed=True)]
     found = outcome(tmp_path, campaign(runs))
     assert not found.passed
-    assert found.message.endswith("; others on the machine disturbed 1 of 2 runs")
+    assert found.message.endswith("; other processes on the machine disturbed 1 of 2 runs")
 
 
 def test_runs_that_all_failed_fail(tmp_path):

@@ -74,6 +74,19 @@ def test_slower_by_more_than_the_margin_is_more_than_slower():
     assert not only(9).beyond_margin
 
 
+def test_faster_by_more_than_the_margin_is_said_as_slower_is():
+    def only(steps):
+        return compared([measured(A_RATES)], [measured(rates(steps))], margin=0.1)
+
+    (just, more, less) = (only(steps).pairs[0] for steps in (3.26, 3.27, -3.27))
+    assert [pair.verdict for pair in (just, more, less)] == ["faster", "faster", "slower"]
+    assert [pair.better_beyond_margin for pair in (just, more, less)] == [False, True, False]
+    texts = [page_text.text(comparison_page.comparison_page(only(s))) for s in (3.26, 3.27, -3.27)]
+    for text, words in zip(texts, ("faster", "faster: by more", "slower: by more"), strict=True):
+        assert words in " ".join(text.split())
+    assert "by more" not in texts[0]
+
+
 def test_of_a_time_less_is_faster():
     def only(steps, **options):
         found = compared(

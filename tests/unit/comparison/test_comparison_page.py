@@ -109,7 +109,7 @@ def test_no_verdict_rests_on_a_run_that_others_disturbed(side, steps):
         [],
     )
     assert pair.compared == quiet.pairs[0].compared
-    reason = f"others on the machine disturbed runs: 1 in {'AB'[side]}"
+    reason = f"other processes disturbed runs: 1 in {'AB'[side]}"
     assert reason in " ".join(page_text.text(comparison_page.comparison_page(loud), 200).split())
     (plain,) = campaign_plain.comparison_values(loud)["combinations"]
     assert plain["ab"[side]]["disturbed"] == 1 and plain["reason"] == reason

@@ -107,7 +107,7 @@ def test_cifar_is_read_from_its_archive(cifar, tmp_path):
 def test_an_archive_that_is_cut_off_is_named(cifar):
     dataset, archive, _, _ = cifar
     archive.write_bytes(archive.read_bytes()[:-1000])
-    with pytest.raises(ArchiveError, match=r"binary\.tar\.gz: not a whole tar\.gz"):
+    with pytest.raises(ArchiveError, match=r"binary\.tar\.gz: not a complete tar\.gz"):
         dataset.open(archive.parent)
 
 
@@ -297,7 +297,10 @@ def test_imagenets_bytes_do_not_depend_on_the_workers(imagenet_files, workers):
         (lambda c: c[: len(c) // 2], "the file is cut off"),
         (lambda c: c[: c.index(b"n01443537.tar")], "the end of the archive is missing"),
         (lambda c: c[:600] + b"x" + c[601:], "no tar header at byte 512|lies in"),
-        (lambda c: b"<html>" + bytes(1000), "no tar header at byte 0"),
+        (
+            lambda c: b"<html>" + bytes(1000),
+            "no tar header at byte 0 .* delete it and .*json, then",
+        ),
     ],
 )
 def test_a_damaged_tar_is_named_with_its_place(imagenet_files, cut, message):

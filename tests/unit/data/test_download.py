@@ -204,13 +204,13 @@ def test_of_a_file_of_unpublished_size_a_limit_is_taken_that_a_dataset_may_raise
     server, path, announces_length
 ):
     server.announces_length = announces_length
-    with pytest.raises(DownloadError, match=r"more than the 500000 .* a greater `most_bytes`"):
-        fetch_file([server.url()], path, sha256=SHA256, most_bytes=500_000)
+    with pytest.raises(DownloadError, match=r"more than the 500000 .* a greater `max_bytes`"):
+        fetch_file([server.url()], path, sha256=SHA256, max_bytes=500_000)
     assert server.bytes_served < len(CONTENT) or announces_length
     assert not path.exists()
-    assert fetch_file([server.url()], path, most_bytes=len(CONTENT))["sha256"] == SHA256
+    assert fetch_file([server.url()], path, max_bytes=len(CONTENT))["sha256"] == SHA256
     path.unlink()
-    fetch_file([server.url()], path, len(CONTENT), most_bytes=5)  # the size is published
+    fetch_file([server.url()], path, len(CONTENT), max_bytes=5)  # the size is published
 
 
 @pytest.mark.parametrize("drop_after", [None, 10_000])
@@ -353,5 +353,5 @@ def test_offline_still_reads_local_mirrors(tmp_path, path):
 def test_a_disk_that_is_too_small_is_said_before_anything_is_read(server, path):
     server.announced_bytes = 10 * shutil.disk_usage("/").total
     with pytest.raises(DownloadError, match=r"needs \d+ bytes in .*, where \d+ are free"):
-        fetch_file([server.url()], path, most_bytes=server.announced_bytes)
+        fetch_file([server.url()], path, max_bytes=server.announced_bytes)
     assert files_beside(path) == []

@@ -99,7 +99,7 @@ def test_pixels_that_do_not_decode_are_found_by_decoding_alone():
     table = content.index(b"\xff\xc4") + 5  # lengths of Huffman's codes: more than there can be
     content[table : table + 16] = bytes([255]) * 16
     pictures.check(bytes(content), "header", "cat.JPEG")
-    with pytest.raises(PictureError, match=r"cat\.JPEG does not decode: .*fetch it again"):
+    with pytest.raises(PictureError, match=r"cat\.JPEG does not decode: .*download it again"):
         pictures.check(bytes(content), "decode", "cat.JPEG")
 
 
@@ -168,7 +168,7 @@ class open:
     def count(self, split):
         return SPLITS[split]
 
-    def place(self, split, index):
+    def location(self, split, index):
         return str(self.files[index])
 
     def features(self, split, index):

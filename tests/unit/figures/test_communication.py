@@ -111,7 +111,7 @@ def test_scaling_has_a_dotted_line_of_what_is_expected_and_says_what_it_is(tmp_p
     np.testing.assert_allclose(
         expected.get_ydata(), [1.0, *(base_s / (base_s + wait) for wait in waits_s)]
     )
-    assert any("dotted: expected" in word for word in texts(throughput))
+    assert any("dotted: predicted" in word for word in texts(throughput))
     below = [w for w in (*texts(throughput), *texts(efficiency)) if "dashed" in w or "differ" in w]
     assert [word.count("\n") for word in below] == [1, 1]  # so that titles stand side by side
 

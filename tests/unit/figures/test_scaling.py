@@ -58,7 +58,7 @@ def test_scaling_has_crosses_where_runs_failed(drawn):
     assert not any(crosses(axes) for axes in rows[:-1].flat)
     for axes in np.reshape(drawn("scaling", "all failed"), (-1, 2))[:, 0]:
         assert {1, 4} <= set(crosses(axes))
-        assert "no run ended well" in " ".join(texts(axes))
+        assert "no run completed" in " ".join(texts(axes))
         assert "mirrored" in texts(axes)
 
 

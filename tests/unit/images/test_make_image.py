@@ -219,8 +219,8 @@ def test_where_nothing_can_pull_it_is_said_what_could():
     with pytest.raises(Error) as error:
         make("docker://a")
     assert str(error.value) == (
-        "docker://a cannot be pulled: none of skopeo, buildah, podman, docker and apptainer or "
-        "singularity is on the path of this machine"
+        "docker://a cannot be pulled: install one of skopeo, buildah, podman, docker and "
+        "apptainer or singularity; none is on the PATH of this machine"
     )
 
 

@@ -249,6 +249,17 @@ def test_tf32_is_for_gpus():
     assert reason(precision="bfloat16") is None
 
 
+def test_cuda_graphs_are_for_gpus(monkeypatch):
+    fields = {"framework": "pytorch", "compile": True, "compile_mode": "cuda_graphs"}
+    assert reason(**fields) == (
+        "compile_mode cuda_graphs needs GPUs; the devices of this site are CPUs"
+    )
+    assert reason(Devices("gpu", 1, cores=2), **fields) is None
+    # What another program makes of the field is its own matter.
+    monkeypatch.setitem(skipping.other_trainers._trainers, "theirs", {"command": ["true"]})
+    assert reason(**fields, trainer="theirs") is None
+
+
 def test_the_launcher_of_tf_distribute_stays_on_this_machine():
     assert reason(strategy="multiworker", launcher="local", devices_per_node=2) is None
     assert reason(strategy="multiworker", launcher="local", nodes=2) == (

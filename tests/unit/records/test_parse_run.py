@@ -252,7 +252,7 @@ def test_a_run_whose_most_steps_are_the_slower_ones_is_not_said_to_have_stalled(
     write(tmp_path, [0.02, 0.03, 0.03] * 20)
     record = parsed(tmp_path)
     assert record["status"] == "unstable"
-    assert record["message"].endswith("by the median step: fast and slow steps alternate")
+    assert record["message"].endswith("at the median step time: fast and slow steps alternate")
 
 
 def test_a_run_that_ends_in_its_warm_up_measured_nothing(tmp_path):

@@ -37,6 +37,18 @@ def test_a_run_is_as_far_as_its_last_step_whatever_is_logged_before_it_starts(tm
     ]
 
 
+def test_of_a_warm_up_of_some_time_the_steps_that_follow_are_counted_from_its_end(tmp_path):
+    log = tmp_path / "train.jsonl"
+    write(log, BEFORE, steps=1)
+    spec = json.dumps(RUN.values())
+    timed = json.dumps(RUN.values() | {"warmup_s": 30.0, "steps": 5})
+    log.write_text(log.read_text().replace(spec, timed))
+    assert progress.describe(log) == "step 1/6, loss 2"  # so far
+    ended = {"event": "warm_up", "step": 1, "passed_s": 30.5, "last_step": 7, "total_steps": 12}
+    log.write_text(log.read_text() + json.dumps(ended) + "\n")
+    assert progress.describe(log) == "step 1/12, loss 2"
+
+
 def test_of_a_run_without_a_model_no_loss_is_told(tmp_path):
     log = tmp_path / "train.jsonl"
     write(log, BEFORE)

@@ -125,7 +125,10 @@ def test_the_files_that_changed_since_a_run_was_trained_are_named(place, monkeyp
     changed.update(files[:4])
     staleness._code_digest.cache_clear()
     first = ", ".join(sorted(changed)[:3])
-    assert judgement.state(RUN) == (State.STALE, f"{prefix}{first} and {len(changed) - 3} more")
+    assert judgement.state(RUN) == (
+        State.STALE,
+        f"{prefix}{first} and {len(changed) - 3} more files",
+    )
     (listed,) = own_code.SAVED_DIGESTS.iterdir()
     listed.unlink()
     assert judgement.state(RUN) == (State.STALE, "code changed since it was trained")

@@ -1,6 +1,7 @@
 """The report's content and its file: tables, reasons, caveats, escaping, determinism."""
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -41,7 +42,7 @@ def test_results_have_a_row_a_combination_with_the_mean_of_its_runs(tmp_path):
     found = made(tmp_path, rows)
     assert column(found, "images per second", "results").values == [99.4987, 200]
     assert column(found, "runs", "results").values == [2, 1]
-    assert column(found, "others", "results").values == ["1 oom", None]
+    assert column(found, "failed or unstable runs", "results").values == ["1 oom", None]
     interval = column(found, "95 % interval", "results").values
     assert interval[1] is None
     assert interval[0][0] < 99.4987 < interval[0][1]
@@ -65,6 +66,11 @@ def test_what_all_rows_agree_in_is_said_once_and_what_is_empty_is_not(tmp_path):
     names = [c.name for c in runs.columns]
     assert "model" not in names and "perplexity" not in names
     assert "status" in names  # though all are ok
+
+
+def test_the_time_of_compiling_is_not_called_after_the_switch_of_a_framework(tmp_path):
+    rows = [made_tables.run(repeat=i, compile_s=i) for i in (1, 2)]
+    assert column(made(tmp_path, rows), "compile").values == [1, 2]
 
 
 def test_bytes_are_shown_as_mebibytes(tmp_path):
@@ -97,17 +103,37 @@ def test_reasons_that_differ_in_numbers_are_one_and_the_commonest_is_first(tmp_p
     assert failures == [("oom", "needs 12 to 48.5 GiB", 2), ("failed", "RuntimeError: no!", 1)]
     assert [r.example for r in found.stale] == ["run d"]
     assert [r.text for r in found.left_out] == ["Horovod is missing"]
-    lead = "1 of 6 runs ended well; 1 failed, 2 ran out of memory, 1 were skipped, 1 are stale"
-    assert found.lead.startswith(lead)
+    page = report_html.html_page(found)
+    assert "; example: run b<" in page and "; run: run a<" in page
+    assert found.lead == (
+        "1 of 6 runs is out of date: code, data or environment changed after it ran. "
+        "Of the 5 other runs, 1 completed; 1 failed, 2 ran out of memory, 1 was skipped."
+    )
 
 
 def test_the_lead_says_that_steps_stalled_and_counts_no_imports_as_its_own(tmp_path):
     coverage = [covered("a", "ok"), covered("b", "unstable", "some"), covered("c", "imported")]
     found = made(tmp_path, [], coverage=coverage)
     assert found.lead.startswith(
-        "All 2 runs ended well, 1 of them unstable (steps stalled, or others disturbed them)."
+        "All 2 runs completed, 1 of them unstable (steps stalled, or other processes disturbed "
+        "them)."
     )
     assert found.statuses == [("ok", 1), ("unstable", 1), ("imported", 1)]
+
+
+def test_the_lead_says_what_stale_runs_were_before(tmp_path):
+    statuses = ["ok", "ok", "unstable", "skipped", "oom"]
+    rows = [made_tables.run(repeat=i, status=status) for i, status in enumerate(statuses, 1)]
+    coverage = [covered(row["run_id"], "stale") for row in rows]
+    assert made(tmp_path, rows, coverage=coverage).lead.startswith(
+        "All 5 runs are out of date: code, data or environment changed after they ran; then 2 were "
+        "ok, 1 unstable, 1 out of memory, 1 skipped. Measured on "
+    )
+    coverage[1:] = [covered(row["run_id"], row["status"]) for row in rows[1:]]
+    assert made(tmp_path, rows, coverage=coverage).lead.startswith(
+        "1 of 5 runs is out of date: code, data or environment changed after it ran; then 1 was "
+        "ok. Of the 4 other runs, 2 completed, 1 of them unstable "
+    )
 
 
 def test_the_highest_throughputs_stand_in_the_summary(tmp_path):
@@ -122,7 +148,15 @@ def test_the_highest_throughputs_stand_in_the_summary(tmp_path):
     assert second[0].startswith("lenet5, synthetic") and second[1].runs == 1
     assert second[0].endswith(", forward") and "forward" not in first[0]
     summary = report_html.html_page(found).partition('id="coverage"')[0]
-    assert f"<b>{first[1].value:.0f}" in summary and "none of one run" in summary
+    assert f"<b>{first[1].value:.4g}" in summary and "none of one run" in summary
+
+
+@pytest.mark.parametrize(
+    ("rate", "shown"),
+    [(13749.46, "13\u2009750"), (13749.4, "13\u2009749"), (325.678, "325.7"), (math.inf, "inf")],
+)
+def test_the_summary_rounds_as_the_script_does_what_the_page_has_with_six_digits(rate, shown):
+    assert report_html._items(rate) == shown
 
 
 def test_the_highest_throughputs_are_called_as_in_the_table_and_none_is_left_out(tmp_path):
@@ -137,7 +171,7 @@ def test_the_highest_throughputs_are_called_as_in_the_table_and_none_is_left_out
     assert found.without_rate == ["resnet20, synthetic"]
     summary = report_html.html_page(found).partition('id="coverage"')[0]
     assert all(name in summary for name in names) and "<summary>1 more</summary>" in summary
-    assert "no run of them ended well: resnet20, synthetic." in summary
+    assert "no run of them completed: resnet20, synthetic." in summary
 
 
 def test_combinations_of_two_sites_are_called_by_them(tmp_path):

@@ -73,6 +73,23 @@ def test_caveats_name_single_runs_borrowed_bases_and_other_versions(tmp_path):
     assert "point and base differ in framework_version" in caveats
 
 
+def test_runs_that_other_processes_disturbed_are_no_part_of_those_that_stalled(tmp_path):
+    words = "others used 0.08 of 2 cores"
+    rows = [
+        made_tables.run(repeat=i, status="unstable", disturbed=words if i < 3 else None)
+        for i in (1, 2, 3)
+    ]
+    caveats = "\n".join(made(tmp_path, rows).caveats)
+    assert (
+        "2 runs were disturbed by other processes on the machine (for example, other processes "
+        "used 0.08 of 2 cores in one run). No statement about speed that uses such a run is "
+        "labelled shown."
+    ) in caveats
+    assert "1 more run is unstable: some steps stalled" in caveats
+    (caveat, *_) = made(tmp_path, rows[:1]).caveats[1:]
+    assert "1 run was disturbed by other processes on the machine (other processes used" in caveat
+
+
 def test_what_frameworks_do_in_their_own_way_is_said_where_they_are_compared():
     row = {"field": "framework", "base": "tensorflow", "framework": "jax"}
     (sentence,) = sentences.caveats([], [], [row, row], [], {})

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from dlbench.analysis import contrasts, estimates
-from dlbench.report import findings
+from dlbench.report import finding_words, findings
 from dlbench.report.findings import INDICATED, OPEN, SHOWN
 from support.results.made_tables import run
 
@@ -68,6 +68,10 @@ def found(runs=(), speedups=(), comparisons=()):
     return findings.findings(list(runs), list(speedups), list(comparisons))
 
 
+def test_the_method_says_how_wide_the_margin_is():
+    assert "within the margin of 2.5 %." in dict(finding_words.method(0.025))["Equivalent"]
+
+
 def test_a_study_without_runs_carries_nothing():
     assert found() == []
 
@@ -113,7 +117,20 @@ def test_a_speedup_whose_base_differs_is_left_out_and_said():
 def test_where_every_base_differs_no_number_is_given():
     (finding,) = found(speedups=[speedup(8, 1.4, 1.3, 1.5, base_mismatch="device_model")])
     assert (finding.number, finding.evidence, finding.kind) == ("", OPEN, "bad")
-    assert "device_model" in finding.text
+    assert finding.headline == "No speedup of this study isolates the effect of more devices"
+    assert finding.text == (
+        "In every speedup, point and base differ in device_model. The effect of more devices is "
+        "confounded with that difference."
+    )
+    flags = ("strategy", "neighbours", "neighbours")
+    (finding,) = found(
+        speedups=[speedup(2 * n, 1.4, 1.3, 1.5, base_mismatch=f) for n, f in enumerate(flags, 1)]
+    )
+    assert finding.text == (
+        "In 2 of 3 speedups, other processes on the machine disturbed some runs of point and base; "
+        "in 1, point and base differ in strategy. The effect of more devices is confounded with "
+        "these differences."
+    )
 
 
 @pytest.mark.parametrize(
@@ -166,10 +183,13 @@ def test_undecided_is_open_and_says_what_it_takes():
 
 def test_what_is_undecided_only_by_the_correction_says_so():
     (finding,) = found(comparisons=[comparison("undecided", 0.67, 0.5, 0.9, family=35)])
-    assert "excludes no difference; corrected for 35 comparisons none is shown" in finding.text
+    assert (
+        "excludes equality; with p values adjusted for 35 comparisons (Holm) no difference"
+        in finding.text
+    )
     for alike in ({"low": 0.9, "high": 1.2, "family": 35}, {"low": 0.5, "high": 0.9, "family": 1}):
         (finding,) = found(comparisons=[comparison("undecided", 0.95, **alike)])
-        assert "corrected" not in finding.text
+        assert "adjusted" not in finding.text
     # Nine pairs, one of which differs at the 5 % level.
     pairs = [repeats(100 + i, model=f"m{i}", strategy=s) for i in range(9) for s in ("a", "b")]
     scattered = [
@@ -208,7 +228,9 @@ def test_what_differs_in_one_field_only_is_compared_by_itself():
     assert finding.headline == "float16 is faster than float32"
     assert finding.number == "\u00d7 2.5"
     assert finding.evidence == SHOWN
-    assert "Not asked for in the config; corrected for 1 comparison." in finding.text
+    assert "Exploratory: not planned in the config; p values adjusted for 1 comparison (Holm)." in (
+        finding.text
+    )
 
 
 def test_conditions_that_were_measured_apart_are_only_indicated():
@@ -242,6 +264,25 @@ def test_a_batch_size_is_compared_from_the_smallest_to_the_largest():
     assert compared.ratio == pytest.approx(4)
 
 
+def test_of_several_contrasts_it_is_said_what_they_compare_and_why_one_is_named():
+    runs = [
+        row
+        for model, rate in (("resnet50", 40.0), ("vgg16", 10.0))
+        for batch in (16, 256)
+        for row in repeats(rate if batch == 16 else 20.0, batch_per_device=batch, model=model)
+    ]
+    (finding,) = found(runs)
+    assert (
+        "One of 2 comparisons of batch 256 with batch 16 that are alike in all else (1 slower, 1 "
+        "faster): the one with the best evidence, then the clearest difference."
+    ) in finding.text
+    runs = [r for p in ("float32", "float16", "bfloat16") for r in repeats(1, precision=p)]
+    (finding,) = found(runs)
+    assert "One of 2 comparisons of runs that differ in precision alone (2 equivalent): " in (
+        finding.text
+    )
+
+
 def test_unasked_comparisons_are_corrected_for_one_another():
     runs = [
         row
@@ -269,6 +310,7 @@ def test_gates_that_were_missed_are_counted():
         run(repeat=i, learning_gate="reached" if i < 3 else "missed: top1 0.2") for i in (1, 2, 3)
     ]
     (finding,) = found(runs)
+    assert finding.number == "1 of 3 runs"
     assert finding.headline == "1 of 3 runs miss their learning gate"
     assert "missed: top1 0.2" in finding.text
 
@@ -306,7 +348,10 @@ def test_a_contrast_beside_neighbours_is_indicated_at_most_and_says_so():
     disturbed = [row | {"disturbed": WORDS} if row["repeat"] == 5 else row for row in quiet[5:]]
     (finding,) = found([*quiet[:5], *disturbed])
     assert finding.evidence == INDICATED
-    assert "Flagged: others on the machine disturbed some runs of the two sides." in finding.text
+    assert (
+        "Flagged: other processes on the machine disturbed some runs of the two sides."
+        in finding.text
+    )
 
 
 def test_of_several_contrasts_one_that_is_shown_stands_before_a_larger_one_beside_neighbours():
@@ -328,7 +373,7 @@ def test_an_equivalence_that_is_shown_stands_before_a_difference_beside_neighbou
 def test_a_comparison_or_a_speedup_beside_neighbours_is_not_shown():
     (finding,) = found(comparisons=[comparison("faster", 1.2, 1.1, 1.3, base_flags="neighbours")])
     assert finding.evidence == INDICATED
-    assert "others on the machine disturbed some runs of the two sides" in finding.text
+    assert "other processes on the machine disturbed some runs of the two sides" in finding.text
     (finding,) = found(speedups=[speedup(4, 0.8, 0.79, 0.81, base_mismatch="neighbours")])
     assert finding.evidence == OPEN
 

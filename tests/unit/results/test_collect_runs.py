@@ -125,6 +125,20 @@ def test_a_run_whose_code_changed_meanwhile_is_stale_and_says_why(capsys):
     assert row["status"] == "ok"
 
 
+def test_a_run_that_was_never_trained_is_stale_since_it_was_recorded_and_says_what_it_was():
+    made = study(PLAIN)
+    finished(
+        made.runs[0],
+        made_from={"code": "old"},
+        status="skipped",
+        message="horovod is not installed",
+    )
+    (row,) = collected(made, "coverage", table_columns.COVERAGE)
+    assert row["status"] == "stale"
+    assert "changed since it was recorded: " in row["reason"]
+    assert row["reason"].endswith("; it was skipped: horovod is not installed")
+
+
 def test_speedups_are_a_table_of_their_own():
     made = study(PLAIN | {"strategy": "mirrored", "devices_per_node": [1, 2]}, repeats=2)
     for run in made.runs:
@@ -159,7 +173,7 @@ def test_the_tables_of_a_study_have_all_runs_and_what_was_left_out():
     rows = collected(made, "coverage", table_columns.COVERAGE)
     assert [row["status"] for row in rows] == ["ok", "ok", "excluded"]
     assert [row["run_id"] for row in rows] == [*sorted(run.id for run in made.runs), None]
-    assert rows[-1]["reason"] == "plain: too big"
+    assert rows[-1]["reason"] == "block plain: too big"
     (evaluation,) = parquet_files.read("tables/evals.parquet", run_columns.EVALS).to_pylist()
     assert (evaluation["top1"], evaluation["split"], evaluation["iou"]) == (0.95, "test", None)
     (row, _) = parquet_files.read("tables/runs.parquet", table_columns.RUNS).to_pylist()

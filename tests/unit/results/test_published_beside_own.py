@@ -112,7 +112,7 @@ def test_a_number_that_is_there_twice_is_refused(study):
     path = study(ONE, FOUR, FOUR | {"value": "371"}).references[0]["path"]
     with pytest.raises(
         Error,
-        match="line 4: expected one images_per_second of point four, found another one in line 3",
+        match="line 4: point four has two values of images_per_second, in lines 3 and 4; delete",
     ):
         published_numbers.read(path)
 

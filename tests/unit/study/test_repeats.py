@@ -80,7 +80,7 @@ def test_a_wide_interval_needs_another_and_what_is_reached_later_stays_reached(r
 def test_where_no_repeat_ends_well_no_further_one_is_tried(runs):
     for run in runs[:3]:
         finish(run, 0.0, "oom")
-    assert not_needed(runs[:3]) == "not needed: none of the first 3 repeats ended well"
+    assert not_needed(runs[:3]) == "not needed: none of the first 3 repeats completed"
 
 
 def test_repeats_that_are_not_needed_are_skipped_and_a_narrower_interval_needs_them_again(runs):

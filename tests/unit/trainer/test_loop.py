@@ -10,7 +10,7 @@ from dlbench.trainer import checkpoints, copies, device_memory, engine, loop
 from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.schedule import Schedule, steps_in
 
-STEPS = {"steps": 3, "warmup_steps": 1, "epochs": None}
+STEPS = {"steps": 3, "warmup_steps": 1, "warmup_s": 0.0, "epochs": None}
 EPOCHS = {"steps": None, "warmup_steps": 0, "epochs": 2}
 
 

@@ -33,7 +33,7 @@ def test_a_cold_dataset_is_out_of_memory_and_a_warm_one_in_it(dataset):
     try:
         cold = page_cache.prepare(dataset, "cold")
     except Error as error:  # the tests' folder may be one that lives in memory
-        assert "stay in memory after they were dropped" in str(error)
+        assert "are still in the page cache after eviction" in str(error)
     else:
         assert (cold["files"], cold["bytes"]) == (2, 2 * SIZE)
         assert cold["kept_before"] > 0.9 and cold["kept"] <= page_cache.MAX_COLD
@@ -44,7 +44,7 @@ def test_a_cold_dataset_is_out_of_memory_and_a_warm_one_in_it(dataset):
 def test_a_run_is_not_called_cold_where_the_system_does_not_forget(dataset, monkeypatch):
     # As on a file system that lives in memory: advice is taken, and nothing done.
     monkeypatch.setattr(os, "posix_fadvise", lambda *words: None)
-    with pytest.raises(Error, match=r"100% of noise stay in memory .* choose page_cache as_found"):
+    with pytest.raises(Error, match=r"100% of noise are still .* choose page_cache as_found"):
         page_cache.prepare(dataset, "cold")
 
 

@@ -38,8 +38,8 @@ class Engine(engine.Engine):
 
 
 def spec(**fields):
-    values = {"steps": 20, "warmup_steps": 2, "epochs": None, "steps_per_sync": None}
-    values |= {"batch_per_device": 4, "devices_per_node": 1, "nodes": 1}
+    values = {"steps": 20, "warmup_steps": 2, "warmup_s": 0.0, "epochs": None}
+    values |= {"steps_per_sync": None, "batch_per_device": 4, "devices_per_node": 1, "nodes": 1}
     return types.SimpleNamespace(**{**values, "mode": "train", "evaluate": "no", **fields})
 
 

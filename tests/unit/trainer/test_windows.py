@@ -10,11 +10,11 @@ from dlbench.trainer import schedule
 from dlbench.trainer.schedule import LENGTHS, MAX_WAIT, Windows, shortest_length
 
 
-def made(length=None, gpus=1, warm_up_end=10, total=1000, first=0, others=()):
+def made(length=None, gpus=1, warm_up_end=10, total=1000, first=0, others=(), warmup_s=0.0):
     """Windows of a run; `others`: what further ranks measured."""
     strategy = types.SimpleNamespace(supports_windows=True, gather=lambda own: [own, *others])
     engine = types.SimpleNamespace(strategy=strategy, gpu_count=gpus)
-    spec = types.SimpleNamespace(steps_per_sync=length)
+    spec = types.SimpleNamespace(steps_per_sync=length, warmup_s=warmup_s)
     steps = types.SimpleNamespace(spec=spec, total=total, warm_up_end=lambda first: warm_up_end)
     return Windows(steps, engine, first)
 
@@ -107,7 +107,7 @@ def test_a_window_is_no_longer_than_what_is_measured():
 
 def test_a_strategy_that_waits_for_each_step_has_no_windows():
     strategy = types.SimpleNamespace(supports_windows=False)
-    run = types.SimpleNamespace(steps_per_sync=2, strategy="parameter_server")
+    run = types.SimpleNamespace(steps_per_sync=2, strategy="parameter_server", warmup_s=0.0)
     assert "steps_per_sync must be 1, found 2" in schedule.unsupported(run, strategy)
     run.steps_per_sync = None
     assert schedule.unsupported(run, strategy) is None

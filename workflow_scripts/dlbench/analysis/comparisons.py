@@ -81,7 +81,7 @@ class Pair(NamedTuple):
         fields: the compared field and its companions.
         labels: {"condition": its name, "base": the name of its base}.
         run: stands for the repeats of the condition.
-        a, b: rows of the runs of the condition and of its base that ended well; b is None if the
+        a, b: rows of the runs of the condition and of its base that completed; b is None if the
             study has no run of a base.
     """
 

@@ -3,7 +3,7 @@
 - The config does not ask for these comparisons. All of them are one family, corrected (Holm) for
   how many there are, whichever of them are shown.
 - Real items are compared with synthetic ones of their shape, and of runs as long as theirs.
-- A batch size is compared from the smallest to the largest that ended well; other fields, each
+- A batch size is compared from the smallest to the largest that completed; other fields, each
   value with the field's default, or with the first value where that was not run.
 """
 

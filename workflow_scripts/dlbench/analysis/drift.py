@@ -4,7 +4,7 @@
   per node) of its own: mu of the condition, delta of the session, nought in one of them. All
   conditions of a shape are taken to drift alike. Groups (condition, session) weigh by their runs.
 - Drift is estimated from runs of the study and sentinels (conditions that a later session measured
-  again), but for those that others on the machine disturbed.
+  again), but for those that other processes on the machine disturbed.
   Sessions are comparable where conditions with MIN_RUNS runs in either lead from one to the
   other.
 - Two sides of different sessions are compared as if of one: the drift of its shape moves the base

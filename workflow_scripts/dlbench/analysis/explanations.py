@@ -62,7 +62,7 @@ def rows(study: Study, probe_rows: Sequence[Row]) -> list[Row]:
 
 
 def step_time_s(row: Row | None) -> float | None:
-    """Seconds of a step of a run, from its throughput; None if it did not end well.
+    """Seconds of a step of a run, from its throughput; None if it did not complete.
 
     Args:
         row: of the table of probes; None if there is none.
@@ -87,7 +87,7 @@ def _parts(probes_by_kind: dict[str, list[Row | None]]) -> Iterator[Row]:
         }
         if not all(times):
             missing = next_kind if next_kind and times[0] else kind
-            yield row | {"note": f"no probe {PROBE_LABELS[missing]} ended well"}
+            yield row | {"note": f"no probe {PROBE_LABELS[missing]} completed"}
             continue
         value, low, high = _estimate(*times)
         row |= {"step_time_s": value, "step_time_ci95_low": low, "step_time_ci95_high": high}

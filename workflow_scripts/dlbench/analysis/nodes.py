@@ -216,7 +216,7 @@ def _sd(error, ratios, runs):
 
 
 def _is_usable(row):
-    """Whether a run is used: it was on one node, ended well, and was timed by our clock."""
+    """Whether a run is used: it was on one node, completed, and was timed by our clock."""
     return (
         row.get("status") in SUCCEEDED
         and row.get("nodes") == 1

@@ -241,8 +241,9 @@ def _check_together(points, path):
             note = "" if number.metric in OF_RUNS else number.note
             key = (point.name, number.metric, number.base, note)
             if key in first_lines:
+                apart = "" if number.metric in OF_RUNS else ", or give them different notes"
                 raise Error(
-                    f"{where}: expected one {number.metric} of point {point.name}, found "
-                    f"another one in line {first_lines[key]}"
+                    f"{where}: point {point.name} has two values of {number.metric}, in lines "
+                    f"{first_lines[key]} and {number.line}; delete one{apart}"
                 )
             first_lines[key] = number.line

@@ -39,7 +39,7 @@ _FIRST = (
 # The check of the base compares the seed.
 _NOT_SHARED = (
     *("model", "dataset", "nodes", "devices_per_node", "batch_per_device", "repeat", "sentinel"),
-    *("probe", "warmup_steps", "seed", "profile"),
+    *("probe", "warmup_steps", "warmup_s", "seed", "profile"),
 )
 FURTHER = (
     *("site", "timing_source", "item_shape"),
@@ -111,7 +111,7 @@ class Series:
 class PlannedSeries:
     """A series with the runs that failed.
 
-    `series` is of those that ended well, without a kind where they are on one number of devices;
+    `series` is of those that completed, without a kind where they are on one number of devices;
     None where there are none.
     """
 
@@ -127,7 +127,7 @@ class PlannedSeries:
 def all_series(
     rows: Sequence[Row], sentinels: Sequence[Row] = (), margin: float = MARGIN
 ) -> list[Series]:
-    """The Series of all runs that ended well, weak ones first, each kind in the order of SERIES.
+    """The Series of all completed runs, weak ones first, each kind in the order of SERIES.
 
     Args:
         rows: rows of the runs table; nan stands for an absent value.
@@ -224,7 +224,7 @@ def _estimate(row, name, runs):
 
 
 def planned_series(rows: Sequence[Row], well: Sequence[Series]) -> list[PlannedSeries]:
-    """The series that would exist if all runs had ended well.
+    """The series that would exist if all runs had completed.
 
     Args:
         rows: as of `all_series`.

@@ -111,11 +111,10 @@ def _laws(series):
     if series.base is None:
         return {"fit": f"no fit: {ONE_COUNT}"}
     devices = [run["devices"] for run in series.runs]
-    reason = laws.why_no_fit(devices)
-    if series.mismatch:
-        reason = base_flags.clause(", ".join(series.mismatch), "points and base")
-    if reason:
-        return {"fit": f"no fit: {reason}"}
+    mismatch = base_flags.clause(", ".join(series.mismatch), "points and base")
+    # Too few numbers of devices come first: no better base would help.
+    if reasons := list(filter(None, (laws.why_no_fit(devices), mismatch))):
+        return {"fit": f"no fit: {'; '.join(reasons)}"}
     throughputs = [rate for point in series.points for rate in _corrected(point)]
     estimates_by_law = {"usl": laws.usl(devices, throughputs)}
     parameters = dict(

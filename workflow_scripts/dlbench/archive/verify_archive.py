@@ -73,15 +73,15 @@ class Bag:
         prefix = f"{PAYLOAD}/"
         return sorted(n.removeprefix(prefix) for n in self.entries if n.startswith(prefix))
 
-    def read(self, name: str, most_bytes: int = MAX_TAG_BYTES) -> bytes:
+    def read(self, name: str, max_bytes: int = MAX_TAG_BYTES) -> bytes:
         """The content of a small file.
 
         Raises:
-            Refused: it is missing, damaged, or larger than `most_bytes`.
+            Refused: it is missing, damaged, or larger than `max_bytes`.
         """
         if name not in self.entries:
             raise Refused(f"{name}: missing")
-        if self.entries[name].file_size > most_bytes:
+        if self.entries[name].file_size > max_bytes:
             raise Refused(f"{name}: {self.entries[name].file_size} bytes, expected a small file")
         return b"".join(self.blocks(name))
 

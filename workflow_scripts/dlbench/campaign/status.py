@@ -15,7 +15,7 @@ The JSON (`report`), whose keys stay:
                     left_s, message}]; rate: images or tokens a second in words; the message is what
                     the scheduler says of a run that writes nothing
     cost            used_node_hours, in all attempts; of which aside_node_hours in such as were
-                    kept aside; left_node_hours and left_s, those of all runs one after the other;
+                    kept aside; left_node_hours and left_s, those of all runs in sequence;
                     left_wall_s, the same for at_a_time of them at a time, and done_at, when that
                     is over; what is left is null where unknown;
                     estimates: number of runs by what their estimate rests on
@@ -49,7 +49,6 @@ from dlbench.study.config import Study
 SCHEMA_VERSION = 1
 INTENDED = ("skipped", "excluded")
 MISSED = "missed gate"
-OWN_STEPS = "their own steps"
 DRIFT = Path("results/tables/drift.csv")
 
 
@@ -137,7 +136,7 @@ def _remaining(standing, estimates):
     """(seconds that a run still takes, basis of that estimate)."""
     remaining_s = _remaining_by_steps(standing)
     if remaining_s is not None:
-        return remaining_s, OWN_STEPS
+        return remaining_s, costs.OWN_STEPS
     seconds, basis = estimates.of(standing.run)
     if seconds is not None and standing.state == "running":
         seconds = max(0.0, seconds - standing.duration_s)
@@ -196,7 +195,7 @@ def _cost(standings, remaining, at_a_time):
         "left_wall_s": wall_s,
         "done_at": done_at.strftime(event_fields.UTC_FORMAT) if done_at else None,
         "estimates": {
-            basis: bases.count(basis) for basis in (OWN_STEPS, *costs.BASES, costs.UNKNOWN)
+            basis: bases.count(basis) for basis in (costs.OWN_STEPS, *costs.BASES, costs.UNKNOWN)
         },
     }
 

@@ -1,5 +1,6 @@
 """The report of status.py as lines of text."""
 
+import textwrap
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
@@ -12,6 +13,7 @@ from dlbench.plan.standing import LEFT
 from dlbench.records import costs, sessions
 
 MAX_SHOWN = 8  # reasons and running runs on the screen
+WIDTH = 88  # of wrapped text, without its indentation
 
 
 def lines(report: dict[str, Any]) -> Iterator[str]:
@@ -103,7 +105,7 @@ def _describe_progress(run):
         text = f"step {run['step']}/{run['total_steps']}"
     if run["rate"]:
         text += f", {run['rate']}"
-    text += f", since {duration(run['elapsed_s'])}"
+    text += f", for {duration(run['elapsed_s'])}"
     text += f", {run['message']}" if run["message"] else ""
     return text if run["left_s"] is None else f"{text}, {duration(run['left_s'])} left"
 
@@ -115,15 +117,14 @@ def _cost_lines(cost, any_left):
     if not any_left:
         return
     if cost["left_s"] is None:
-        yield "  left  unknown: no run of this study has ended well yet"
+        yield "  left  unknown: no run of this study is completed yet"
         return
     done_at = datetime.strptime(cost["done_at"], event_fields.UTC_FORMAT)
     done_at = done_at.replace(tzinfo=timezone.utc).astimezone()
-    order_text = (
-        f"{cost['at_a_time']} at a time" if cost["at_a_time"] > 1 else "one after the other"
-    )
+    order_text = f"{cost['at_a_time']} at a time" if cost["at_a_time"] > 1 else "sequentially"
     yield (
         f"  left  about {costs.node_hours(cost['left_node_hours'])}; {order_text} "
         f"{duration(cost['left_wall_s'])}, until {done_at:%a %d %b %H:%M}"
     )
-    yield f"        {costs.describe_bases(cost['estimates'])}"
+    bases = textwrap.wrap(costs.describe_bases(cost["estimates"]), WIDTH)
+    yield from (f"        {line}" for line in bases)

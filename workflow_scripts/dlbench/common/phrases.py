@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 NUMBER = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?")
+VARYING_FILES = re.compile(r"\d+ (?:or|to) \d+ more files")  # in a merged reason
 
 
 def plural(noun: str, count: int) -> str:
@@ -66,19 +67,24 @@ def merge(reasons: Sequence[str]) -> str:
 
     >>> merge(["16.5 items/s in 3 steps", "20 items/s in 3 steps"])
     '16.5 to 20 items/s in 3 steps'
+    >>> merge(["a.py and 30 more files", "a.py and 31 more files"])
+    'a.py and 30 or 31 more files, depending on the run'
     """
     columns = zip(*(NUMBER.findall(reason) for reason in reasons), strict=True)
     ranges = [_range(list(dict.fromkeys(column))) for column in columns]
-    return NUMBER.sub(lambda _: ranges.pop(0), reasons[0])
+    merged = NUMBER.sub(lambda _: ranges.pop(0), reasons[0])
+    return VARYING_FILES.sub(lambda files: f"{files[0]}, depending on the run", merged)
 
 
 def _range(numbers):
     if len(numbers) == 1:
         return numbers[0]
     try:
-        return f"{min(numbers, key=float)} to {max(numbers, key=float)}"
+        least, most = min(numbers, key=float), max(numbers, key=float)
     except ValueError:  # parts of an address, e.g. 10.0.0.1
         return "\u2026"
+    adjacent = least.isdigit() and most.isdigit() and int(most) - int(least) == 1
+    return f"{least} {'or' if adjacent else 'to'} {most}"
 
 
 def did_you_mean(name: object, valid: Iterable[object]) -> str:

@@ -1,7 +1,8 @@
 """Bounds: what a campaign must measure, from a YAML file, and whether it does.
 
-A file lists, for combinations, the metrics with their expected values and bounds; lower and upper
-are shares of the value, as in ReFrame, null for no bound:
+A file lists, for combinations, the metrics with their expected values and bounds. As in ReFrame,
+lower and upper say by what share of the value a mean may differ (-0.05: up to 5 % below it), or
+null for no bound:
 
     references:
       - match: {model: lenet5, dataset: digits, batch_per_device: 32}
@@ -70,7 +71,7 @@ class Outcome:
     Attributes:
         measured: the geometric mean over runs; None if no run finished.
         failed: {status: number of runs} of runs that did not finish.
-        disturbed: runs that others on the machine disturbed.
+        disturbed: runs that other processes on the machine disturbed.
     """
 
     bound: Bound
@@ -101,8 +102,8 @@ class Outcome:
         if mean > most:
             message += f", {100 * (mean / most - 1):.1f} % above the upper bound"
         if self.disturbed:
-            message += f"; others on the machine disturbed {self.disturbed} of {self.measured.runs}"
-            message += " runs"
+            runs = f"{self.disturbed} of {self.measured.runs} runs"
+            message += f"; other processes on the machine disturbed {runs}"
         return message
 
 
@@ -265,7 +266,10 @@ def write(path: str | Path, campaign: Campaign, metric_name: str, tolerance: flo
             )
     if not entries:
         raise Error(f"{campaign.path}: no run has a {metric.name}")
-    head = f"# Means over the runs of {Path(campaign.path).name!r}; lower and upper are shares.\n"
+    head = (
+        f"# Means over the runs of {Path(campaign.path).name!r}. `lower: -0.05` allows a mean of\n"
+        "# 5 % below its value, `upper: 0.1` one of 10 % above it, null any.\n"
+    )
     with atomic_write(path) as part:
         part.write_text(head + yaml.safe_dump({"references": entries}, sort_keys=False), "utf-8")
     return len(entries)

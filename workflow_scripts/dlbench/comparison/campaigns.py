@@ -37,7 +37,7 @@ FACTS = (
 class Measured:
     """A run that ended. Fields and facts that its source does not know are absent.
 
-    The status of one that ended well with numbers that contradict one another is CONTRADICTORY.
+    The status of one that completed with numbers that contradict one another is CONTRADICTORY.
 
     Attributes:
         fields: values of the fields of a run.

@@ -1,11 +1,11 @@
 """Two campaigns (sites, versions, dates) compared, combination by combination.
 
-- Runs are joined on the fields of a run, except repeat and seed, in which repeats differ. What
+- Runs are matched on the fields of a run, except repeat and seed, in which repeats differ. What
   else differs between the two sides (site, versions, devices) is named once, and so is that no
   session has runs of both sides; neither changes a verdict or a check.
 - Each combination has the ratio B / A of geometric means over its runs and a verdict of
   dlbench/analysis/equivalence.py; all combinations are one family (Holm). No verdict rests on runs
-  that others on the machine disturbed: such a combination is undecided and fails no check.
+  that other processes disturbed: such a combination is undecided and fails no check.
 - A combination that only one side has is listed with its nearest partner on the other side.
 """
 
@@ -46,7 +46,7 @@ class Side:
     Attributes:
         values: the metric of each run that finished.
         failed: {status: number of runs} of those that did not finish.
-        disturbed: how many finished runs others on the machine disturbed.
+        disturbed: how many finished runs other processes on the machine disturbed.
     """
 
     values: tuple[float, ...]
@@ -82,9 +82,10 @@ class Pair:
     """A combination on both sides.
 
     Attributes:
-        values: the fields it was joined on.
+        values: the fields it was matched on.
         compared: an equivalence.Comparison of B with A; None if a side has no numbers.
-        beyond_margin: B is shown to be worse by more than the margin, after Holm's correction.
+        beyond_margin: B is shown to be worse by more than the margin, after Holm's correction;
+            better_beyond_margin: the same of better.
         verdict: of equivalence, or of a metric, or how a side failed; reason: of no verdict.
     """
 
@@ -95,6 +96,7 @@ class Pair:
     beyond_margin: bool
     verdict: str
     reason: str
+    better_beyond_margin: bool = False
 
     @property
     def is_different(self) -> bool:
@@ -126,9 +128,9 @@ class Compared:
     """Two campaigns side by side.
 
     Attributes:
-        joined: the fields that runs were joined on.
+        joined: the fields that runs were matched on.
         not_joined: fields that only one of the sides knows.
-        differs: {field or fact: (values of A, values of B)} of what was not joined on.
+        differs: {field or fact: (values of A, values of B)} of what was not matched on.
     """
 
     a: Campaign
@@ -176,7 +178,7 @@ def compare(
 
     Args:
         metric_name: None: throughput, see `throughput_metric`.
-        on: the fields to join on; None: all but those to `ignore`.
+        on: the fields to match on; None: all but those to `ignore`.
 
     Raises:
         Error: a field or metric does not exist, or there is nothing to compare.
@@ -241,7 +243,7 @@ def grouped(
             if len(values) > 1:
                 raise Error(
                     f"{side}: {group[0].run_id} and others would count as repeats of one another, "
-                    f"though they differ in {name} ({', '.join(values)}), which is not joined on"
+                    f"though they differ in {name} ({', '.join(values)}), which is not matched on"
                 )
     return groups
 
@@ -249,7 +251,7 @@ def grouped(
 def _join_fields(on, ignore):
     for name in (*(on or ()), *ignore):
         if name in REPEATED:
-            raise Error(f"{name}: repeats differ in it, so it is never joined on")
+            raise Error(f"{name}: repeats differ in it, so it is never matched on")
         if name not in JOINABLE:
             raise Error(
                 f"a run has no field {name!r}{did_you_mean(name, JOINABLE)}; "
@@ -269,7 +271,7 @@ def _no_match_message(a, b, joined):
         key = next(iter(a))
         lines = [f"  {n}: A {x}; B {y}" for n, (x, y) in _nearest_values(key, b, joined)]
         return "\n".join(["no combination in common; the nearest pair differs in", *lines])
-    head = "no combination in common; these differ everywhere (--ignore FIELD joins on the rest)"
+    head = "no combination in common; these differ everywhere (--ignore FIELD matches on the rest)"
     return "\n".join([head, *lines])
 
 
@@ -287,24 +289,26 @@ def _judged(combinations, metric, margin):
     # Times 1 + margin, what is just within the margin is at 1: that tests the margin itself.
     shift = (1 + margin) if metric.more_is_better else 1 / (1 + margin)
     sides = [(combinations[i][2].values, combinations[i][1].values) for i in tested]
-    plain = equivalence.adjust([equivalence.compare(b, a, margin) for b, a in sides])
-    beyond = equivalence.adjust(
-        [equivalence.compare([shift * value for value in b], a, margin) for b, a in sides]
+    families = (
+        equivalence.adjust(
+            [equivalence.compare([factor * value for value in b], a, margin) for b, a in sides]
+        )
+        for factor in (1, shift, 1 / shift)
     )
-    results = dict(zip(tested, zip(plain, beyond, strict=True), strict=True))
+    results = dict(zip(tested, zip(*families, strict=True), strict=True))
     for index, (values, a, b) in enumerate(combinations):
         if index not in results:
             yield Pair(values, a, b, None, False, *_verdict_without_numbers(a, b))
             continue
-        compared, shifted = results[index]
-        worse = (
-            shifted.p_difference < equivalence.ALPHA
-            and metric.verdict(shifted.ratio) == metric.worse
+        compared, *shifted = results[index]
+        worse, better = (
+            one.p_difference < equivalence.ALPHA and metric.verdict(one.ratio) == direction
+            for one, direction in zip(shifted, (metric.worse, metric.better), strict=True)
         )
         if disturbed := _disturbed(a, b):
             yield Pair(values, a, b, compared, False, equivalence.UNDECIDED, disturbed)
             continue
-        yield Pair(values, a, b, compared, worse, *_verdict(compared, metric))
+        yield Pair(values, a, b, compared, worse, *_verdict(compared, metric), better)
 
 
 def _disturbed(a, b):
@@ -312,7 +316,7 @@ def _disturbed(a, b):
     counts = [
         f"{side.disturbed} in {name}" for name, side in (("A", a), ("B", b)) if side.disturbed
     ]
-    return f"others on the machine disturbed runs: {', '.join(counts)}" if counts else ""
+    return f"other processes disturbed runs: {', '.join(counts)}" if counts else ""
 
 
 def _verdict(compared, metric):
@@ -349,7 +353,7 @@ def _importance(pair):
 
 
 def _differs(a, b, joined):
-    """The fields and facts in which the two sides differ, besides those joined on."""
+    """The fields and facts in which the two sides differ, besides those matched on."""
     values_by_name = {}
     for name in (*(n for n in (*JOINABLE, "seed") if n not in joined), *FACTS):
         values = tuple(

@@ -69,7 +69,7 @@ def _sides(comparison):
     paragraphs = [f"{name}: {side.unread[0]}" for name, side in sides.items() if side.unread]
     if comparison.not_joined:
         unknown = ", ".join(comparison.not_joined)
-        paragraphs.append(f"not joined on, since one side does not say it: {unknown}")
+        paragraphs.append(f"not matched on, since one side does not say it: {unknown}")
     same = _shared_values([pair.values for pair in comparison.pairs])
     paragraphs += [f"in common: {', '.join(same)}"] if same else []
     differing = [
@@ -164,10 +164,11 @@ def _digits(ratio):
 def _verdict(pair, metric):
     kinds = {metric.better: "good", equivalence.EQUIVALENT: "same"}
     kinds |= dict.fromkeys((metric.worse, FAILED, TIMEOUT), "bad")
+    beyond_margin = pair.beyond_margin or pair.better_beyond_margin
     return Cell(
         pair.verdict,
         kinds.get(pair.verdict, "open"),
-        "beyond the margin" if pair.beyond_margin else pair.reason,
+        "by more than the margin" if beyond_margin else pair.reason,
     )
 
 

@@ -29,6 +29,15 @@ class ArchiveError(Error):
     """An archive is damaged or has unexpected content; the message names file and position."""
 
 
+def again(path: Path | str) -> str:
+    """How a damaged file that fetch_dataset.py brought is downloaded again.
+
+    >>> again("results/data/imagenet/source/a.tar")
+    'to download it again, delete it and results/data/imagenet/source.json, then start again'
+    """
+    return f"to download it again, delete it and {Path(path).parent}.json, then start again"
+
+
 def gunzipped(path: Path | str, size_bytes: int, start: bytes = b"") -> bytes:
     """The content of a gzip file, which must have `size_bytes` and begin with `start`.
 
@@ -39,7 +48,7 @@ def gunzipped(path: Path | str, size_bytes: int, start: bytes = b"") -> bytes:
         with gzip.open(path, "rb") as file:
             content = file.read(size_bytes + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise ArchiveError(f"{path}: not a complete gzip file ({error}); fetch it again") from error
+        raise ArchiveError(f"{path}: not a complete gzip file ({error}); {again(path)}") from error
     return _check_content(content, str(path), size_bytes, start)
 
 
@@ -81,7 +90,7 @@ def tar_gz_members(
                 if not remaining:
                     return
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        raise ArchiveError(f"{path}: not a whole tar.gz ({error}); fetch it again") from error
+        raise ArchiveError(f"{path}: not a complete tar.gz ({error}); {again(path)}") from error
     raise ArchiveError(f"{path}: members missing: {', '.join(sorted(remaining))}")
 
 
@@ -102,7 +111,7 @@ def small_member(path: Path | str, name: str, limit_bytes: int) -> bytes:
                         )
                     return _content(archive, member)
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        raise ArchiveError(f"{path}: not a whole tar.gz ({error}); fetch it again") from error
+        raise ArchiveError(f"{path}: not a complete tar.gz ({error}); {again(path)}") from error
     raise ArchiveError(f"{path}: {name} is missing")
 
 
@@ -135,7 +144,7 @@ def tar_index(
             except ValueError as error:
                 raise ArchiveError(
                     f"{path}: no tar header at byte {position} ({error}); "
-                    "the file is damaged or cut off: fetch it again"
+                    f"the file is damaged or cut off: {again(path)}"
                 ) from error
             _check_safe(name, path)
             if kind in EXTENSIONS:

@@ -55,7 +55,7 @@ def fetch_file(
     sha256: str | None = None,
     md5: str | None = None,
     *,
-    most_bytes: int = MAX_BYTES,
+    max_bytes: int = MAX_BYTES,
     report: Callable[[str], None] = print_line,
     offline: bool = False,
 ) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def fetch_file(
         urls: mirrors, tried in order.
         size_bytes, sha256, md5: published values of the file, None if unpublished. A file without
             published values is trusted, and the caller records its digest.
-        most_bytes: largest size of a file whose size is not published.
+        max_bytes: largest size of a file whose size is not published.
         report: called with a line of progress every few seconds.
         offline: use local mirrors only.
 
@@ -91,7 +91,7 @@ def fetch_file(
             if offline and not url.startswith(LOCAL):
                 continue
             try:
-                arrived = _Transfer(url, path, published, most_bytes, report).run()
+                arrived = _Transfer(url, path, published, max_bytes, report).run()
             except (TransportError, WrongFile, plugins.UnknownName) as error:
                 problems.append(f"- {url}: {error}")
                 continue
@@ -136,9 +136,9 @@ def _locked(path, report):
 class _Transfer:
     """The download of one file from one mirror."""
 
-    def __init__(self, url, path, published, most_bytes, report):
+    def __init__(self, url, path, published, max_bytes, report):
         self._url, self._path, self._published, self._report = url, path, published, report
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._part, self._note = _part_path(path), _note_path(path)
         self._transport = plugins.load("transports", urlsplit(url).scheme)
         self._reported_s = time.monotonic()
@@ -194,7 +194,7 @@ class _Transfer:
                 f"offers {response.total_bytes} bytes, expected {limit}: another file, or a page "
                 "in its place"
             )
-        if self._published["bytes"] is None and (limit or 0) > self._most_bytes:
+        if self._published["bytes"] is None and (limit or 0) > self._max_bytes:
             raise TransportError(f"offers {limit} bytes, {self._limit_message()}")
         self._check_space(limit, response.offset)
         with open(self._part, "r+b" if response.offset else "w+b") as file:
@@ -210,7 +210,7 @@ class _Transfer:
                 position += len(chunk)
                 if limit is not None and position > limit:
                     raise TransportError(f"sends more than the {limit} bytes expected")
-                if self._published["bytes"] is None and position > self._most_bytes:
+                if self._published["bytes"] is None and position > self._max_bytes:
                     raise TransportError(
                         f"sends {position} bytes and more, {self._limit_message()}"
                     )
@@ -276,8 +276,8 @@ class _Transfer:
 
     def _limit_message(self):
         return (
-            f"more than the {self._most_bytes} allowed for a file whose size is not published: "
-            "set `bytes`, or a greater `most_bytes`, in FILES of the dataset's file"
+            f"more than the {self._max_bytes} allowed for a file whose size is not published: "
+            "set `bytes`, or a greater `max_bytes`, in FILES of the dataset's file"
         )
 
     def _check_rate(self, arrived):

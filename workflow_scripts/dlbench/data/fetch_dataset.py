@@ -82,9 +82,9 @@ def _fetch_file(name, file, published, folder, manual_dir, offline):
             f"{name}: {file} is missing and {why}; put it into the folder that "
             f"data.manual_dir names (now {manual_dir or 'not set'})"
         )
-    most_bytes = published.get("most_bytes", download.MAX_BYTES)
+    max_bytes = published.get("max_bytes", download.MAX_BYTES)
     return download.fetch_file(
-        urls, path, size_bytes=published["bytes"], **digests, most_bytes=most_bytes
+        urls, path, size_bytes=published["bytes"], **digests, max_bytes=max_bytes
     )
 
 

@@ -86,7 +86,7 @@ def decode(content: bytes, where: str) -> "PIL.Image.Image":
     except Exception as error:  # Pillow's decoders raise many kinds of exceptions
         if isinstance(error, Error | MemoryError):
             raise
-        message = f"{where} does not decode: {error}; it is damaged: fetch it again"
+        message = f"{where} does not decode: {error}; it is damaged: download it again"
         raise PictureError(message) from error
     return image
 

@@ -83,7 +83,9 @@ def half(axes: Axes, x: Any, y: Any, looks: Mapping[str, Any], **more: Any) -> N
 
 
 STAR = "*"
-STAR_NOTE = f"{STAR} some of its runs are unstable: their steps stalled, or others disturbed them"
+STAR_NOTE = (
+    f"{STAR} some of its runs are unstable: steps stalled, or other processes disturbed them"
+)
 
 
 def star(axes: Axes, x: Any, y: Any, colour: str) -> None:

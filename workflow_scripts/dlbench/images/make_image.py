@@ -102,8 +102,8 @@ def _pull_as_sif(settings, reference, output_folder):
     """Pull with Apptainer, which makes a SIF file: no tool for OCI images is installed."""
     if not tools.first_installed(APPTAINER):
         raise Error(
-            f"{settings['source']} cannot be pulled: none of skopeo, {', '.join(ENGINES)} and "
-            f"{' or '.join(APPTAINER)} is on the path of this machine"
+            f"{settings['source']} cannot be pulled: install one of skopeo, {', '.join(ENGINES)} "
+            f"and {' or '.join(APPTAINER)}; none is on the PATH of this machine"
         )
     sif = output_folder / "pulled.sif"
     tools.run([*apptainer.build_command(), sif, REGISTRY + reference])

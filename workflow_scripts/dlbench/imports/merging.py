@@ -116,7 +116,7 @@ class MergedRun:
 
     @property
     def _status_source(self):
-        """The log whose status counts: if possible one of the training that ended well."""
+        """The log whose status counts: if possible one of the training that completed."""
 
         def order(source):
             imported = source.imported

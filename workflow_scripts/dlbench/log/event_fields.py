@@ -167,6 +167,9 @@ EVENTS = {
         "step": COUNT, "steps_per_sync": STEP, "single_step_s?": SECONDS,
         "window_step_s?": SECONDS, "probe_steps?": STEP,
     },
+    "warm_up": {
+        "step": STEP, "passed_s": SECONDS, "last_step": STEP, "total_steps": STEP,
+    },
     "step": {
         "step": STEP, "t_s?": SECONDS, "step_time_s": SCORE, "loss?": SCORE,
         "learning_rate?": SCORE, "warm_up": FLAG, "epoch?": INDEX, "window_steps?": STEP,
@@ -326,6 +329,7 @@ class Sequence:
         self._start: Event | None = None
         self._is_dlbench = self._imported = False
         self._step, self._t_s = 0, -1.0
+        self._total: tuple[str, Any] = "", None  # which event says it, and the last step
 
     def check(self, event: Event) -> None:
         """Check the next event of the log.
@@ -338,6 +342,7 @@ class Sequence:
             if self._start:
                 raise LogError("run_start: a second one: are these two logs in one?")
             self._start = event
+            self._total = kind, event.get("total_steps")
             self._is_dlbench = event["spec"].get("trainer", DLBENCH_TRAINER) == DLBENCH_TRAINER
         self._imported = self._imported or kind == "imported"
         well = kind == "run_end" and event["status"] in SUCCEEDED
@@ -352,8 +357,10 @@ class Sequence:
                 raise LogError(f"{kind}: {name} is missing; was the log changed or damaged?")
         if kind == "step":
             self._check_step(event)
+        elif kind == "warm_up":
+            self._total = kind, event["total_steps"]
         elif well:
-            self._check_end(event, self._start)
+            self._check_end(event, *self._total)
 
     def _check_step(self, event):
         step, expected = event["step"], self._step + event.get("window_steps", 1)
@@ -367,7 +374,8 @@ class Sequence:
         if not (event["t_s"] > self._t_s and 0 < event["step_time_s"] <= MOST):
             raise LogError(
                 f"step: step {step} ends at {event['t_s']} s, the step before it at {self._t_s} s, "
-                f"and took {event['step_time_s']} s: time goes forward"
+                f"and took {event['step_time_s']} s: expected a later end and a time above 0, so "
+                "the program that wrote the log timed its steps wrongly (t_s, step_time_s)"
             )
         self._step, self._t_s = step, event["t_s"]
 
@@ -381,11 +389,11 @@ class Sequence:
                         f"{event['step']}, found {count}: was the log changed or damaged?"
                     )
 
-    def _check_end(self, event, start):
+    def _check_end(self, event, said_by, total):
         if event.get("weights_sha256") is None:
             raise LogError("run_end: weights_sha256 is missing; was the log changed or damaged?")
-        if self._step != start.get("total_steps"):
+        if self._step != total:
             raise LogError(
-                f"run_end: all is well after step {self._step}, but run_start says that there are "
-                f"{start.get('total_steps')}: lines are missing"
+                f"run_end: all is well after step {self._step}, but {said_by} says that there are "
+                f"{total}: lines are missing"
             )

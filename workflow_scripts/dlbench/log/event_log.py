@@ -23,6 +23,8 @@ dates in UTC):
     windows     step, steps_per_sync: number of steps of a window from here on, if several; if it
                 was measured, also single_step_s, window_step_s, probe_steps
                 (dlbench/trainer/schedule.py)
+    warm_up     step, passed_s: after which the warm-up's least time had passed; last_step: of the
+                warm-up; total_steps: of the run, those included that were added to run_start's
     step        step, t_s, step_time_s, loss, learning_rate, warm_up, epoch; for a window of several
                 steps: of the last one, with the mean time, window_steps, losses of all;
                 learning_rates of all if they differ
@@ -60,6 +62,7 @@ All readers of logs use `read`; dlbench/log/event_fields.py checks the fields.
 import itertools
 import json
 import math
+import mmap
 import os
 import re
 import time
@@ -290,6 +293,19 @@ def final_run_end(path: str | PathLike[str]) -> Event | None:
     """
     end = last_run_end(path)
     return None if end and end.get("message") == STOPPED_BY_SIGNAL else end
+
+
+def total_after_warm_up(log: "bytes | mmap.mmap") -> int | None:
+    """The number of a run's last step, once a warm-up of some time has ended; before that None.
+
+    Args:
+        log: bytes of one, from its start on.
+    """
+    begin = log.find(b'{"event": "warm_up"')
+    end = log.find(b"\n", begin)
+    if begin < 0 or end < 0:
+        return None
+    return event_fields.parse_event(log[begin:end]).get("total_steps")
 
 
 def window_fields(losses: Sequence[float], learning_rates: Sequence[float]) -> str:

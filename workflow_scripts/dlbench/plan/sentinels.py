@@ -13,7 +13,7 @@ finished condition that is measured again beside them shows how the machine drif
 - Sentinels are interleaved with the runs to be trained. They are not part of the study, and no
   later start repeats them.
 - They measure drift. They also count as repeats of their conditions if `sentinels_are_repeats` is
-  set and they ended well.
+  set and they completed.
 """
 
 import functools
@@ -48,7 +48,7 @@ def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -
 
     Args:
         to_train: the runs of the study to be trained.
-        took_s: {run id: seconds} of its valid runs that ended well and could be repeated here.
+        took_s: {run id: seconds} of its valid runs that completed and could be repeated here.
     """
     to_train = [run for run in to_train if not run.probe]
     if study.sentinels == "none" or not to_train or not took_s:

@@ -35,6 +35,7 @@ def cannot_run(
         or (None if run.is_external else inputs.unsupported(run, strategy))
         or profiling.unsupported(run, strategy)
         or _unsupported_precision(run, devices)
+        or _unsupported_cuda_graphs(run, devices)
         or _unsupported_power_limit(run, devices)
         or _too_few_devices(run, devices)
         or other_trainers.unsupported(run)
@@ -46,6 +47,13 @@ def cannot_run(
 def _unsupported_precision(run, devices):
     if run.precision == "tf32" and devices.kind == "cpu":
         return "precision tf32 is one of NVIDIA's GPUs; the devices of this site are CPUs"
+    return None
+
+
+def _unsupported_cuda_graphs(run, devices):
+    graphs = run.compile_mode == "cuda_graphs" and not run.is_external
+    if graphs and devices.kind == "cpu":
+        return "compile_mode cuda_graphs needs GPUs; the devices of this site are CPUs"
     return None
 
 
@@ -129,8 +137,8 @@ def _not_installed(run):
         return None
     program = shlex.quote(str(own_code.project_path("workflow_scripts/make_environment.py")))
     return (
-        f"envs/{run.environment} is not installed, and the block says where_installed; install it "
-        "with: " + tools.uv_command(f"run python {program} {_folder(run)}")
+        f"envs/{run.environment} is not installed here (where_installed); install it with: "
+        + tools.uv_command(f"run python {program} {_folder(run)}")
     )
 
 

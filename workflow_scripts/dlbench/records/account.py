@@ -24,24 +24,24 @@ from dlbench.trainer.reading import inputs
 PARTS = {
     "queue": "from the job's submission to its start",
     "start": "of the container, or of Python, until the trainer's first line",
-    "imports": "of the framework; processes of the run find each other",
+    "imports": "import of the framework, and rendezvous",
     "data": "opening the dataset, and the stream of items",
-    "build": "the model, its first values, and what is noted of the machine",
+    "build": "model, initial weights, inventory of the machine",
     "compile": "making the graph, and what the first step took longer than a measured one",
     "warm_up": "the steps before the measured ones",
     "steps": "the measured steps",
     "evaluation": "on held-out items, and waiting for the process that evaluates",
     "checkpoints": "writing them, and agreeing when",
     "waiting": "for the other copies of the run, which start together",
-    "restarts": "from the checkpoint that a run went on from, until it went on",
+    "restarts": "from the last checkpoint before an interruption until training resumed",
     "profile": "tracing a few further steps, and keeping the trace",
     "calibration": "measuring what the device attains",
     "shutdown": "after the last step or evaluation, until the trainer has ended",
-    "other": "what is none of these",
+    "other": "the remainder",
 }
 PRODUCTIVE = ("warm_up", "steps")
 # The events between which the log's clock counts.
-TIMED = ("compile", "met", "windows", "step", "eval", "checkpoint", "resume")
+TIMED = ("compile", "met", "windows", "warm_up", "step", "eval", "checkpoint", "resume")
 NOISE_S = 0.1  # tolerance for clocks of hosts and processes that disagree
 
 
@@ -165,8 +165,8 @@ def _by_the_clock(spent, log):
         elif kind == "checkpoint":  # stamped when it begins
             spent[doing] += t_s - now
             now, doing = t_s, "checkpoints"
-        elif kind == "windows":
-            doing = "warm_up" if doing == "other" else doing  # the length of windows is tried out
+        elif kind in ("windows", "warm_up"):  # ranks agree on the length of windows, and its end
+            doing = "warm_up" if doing == "other" else doing
         elif kind == "step":
             window_s = step_times.window_s(event)
             spent[doing] += t_s - window_s - now

@@ -4,7 +4,7 @@
   its log, and so may the log of an attempt that was moved aside. Parts are identified by the date
   of their launch, so that none counts twice.
 - An estimate is the mean time of the runs of the same combination, else of the same model, dataset
-  and strategy, else of all runs, and says which. Only runs that ended well count. A run that was
+  and strategy, else of all runs, and says which. Only completed runs count. A run that was
   stopped is estimated to take at least as long as it had taken by then.
 """
 
@@ -25,6 +25,14 @@ from dlbench.records import progress, run_record
 from dlbench.study.runs import Run
 
 BASES = ("same combination", "same model, dataset and strategy", "all runs")
+OWN_STEPS = "their own steps"  # of running runs
+# What runs are estimated from, by basis.
+SOURCES = {
+    OWN_STEPS: "their own progress",
+    BASES[0]: "runs of the same combination",
+    BASES[1]: "runs of the same model, dataset and strategy",
+    BASES[2]: "all runs of the study",
+}
 UNKNOWN = "unknown"
 DATED = tuple(
     f'{{"event": "{kind}"'.encode()
@@ -91,7 +99,7 @@ def until_now(parts_s: dict[str, float]) -> dict[str, float]:
 
 
 def full_duration_s(log: Path) -> float | None:
-    """Seconds from launch to end of a run that ended well, without interruptions; else None.
+    """Seconds from launch to end of a completed run without interruptions; else None.
 
     For a run that resumed this is about the time of an uninterrupted run. Only the head and the
     tail of the log are read.
@@ -221,10 +229,19 @@ def node_hours(hours: float) -> str:
 def describe_bases(bases: dict[str, int]) -> str:
     """A phrase with the bases of some estimates.
 
-    >>> describe_bases({"same combination": 11, "all runs": 0})
-    'from same combination (11)'
+    >>> describe_bases({"their own steps": 1, "same combination": 11, "all runs": 0})
+    'estimated for 1 run from its own progress, for 11 runs from runs of the same combination'
 
     Args:
-        bases: {basis: number of runs}.
+        bases: {basis: number of runs that are estimated in this way}.
     """
-    return f"from {', '.join(f'{basis} ({number})' for basis, number in bases.items() if number)}"
+    estimated = (
+        f"for {phrases.counted(number, 'run')} from {_source(basis, number)}"
+        for basis, number in bases.items()
+        if number
+    )
+    return f"estimated {', '.join(estimated)}"
+
+
+def _source(basis, number):
+    return SOURCES[basis].replace("their", "its") if number == 1 else SOURCES[basis]

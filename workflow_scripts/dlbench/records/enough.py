@@ -34,7 +34,7 @@ def not_needed(run_ids: Iterable[str], target: repeats.Target) -> str | None:
         if number < target.min_repeats:
             continue
         if not values:
-            return f"not needed: none of the first {number} repeats ended well"
+            return f"not needed: none of the first {number} repeats completed"
         reached = half_width(values)
         if reached is not None and reached <= target.interval:
             return (

@@ -9,7 +9,7 @@
 - Compile time is the time of tracing, plus what the first step took longer than the median one.
 - If weights differ between ranks at the end, they did not train one model, and the run failed. So
   it did if ranks did not take all steps.
-- A run that ended well is unstable if neighbours used more than they may
+- A completed run is unstable if neighbours used more than they may
   (dlbench/starting/neighbours.py).
 - Copies of a run (copies_per_node) have logs as ranks do, but each trains its own model. Throughput
   is the mean over the copies, step times are those of all copies. If the copies were not measured
@@ -48,8 +48,8 @@ MAX_RATE_DIFFERENCE = 0.05
 MIN_OVERLAP = 0.9
 READ = (
     *("launch", "begin", "stage", "page_cache", "machine", "run_start", "compile", "met"),
-    *("windows", "step", "eval", "sample", "resume", "imported", "profile", "calibration"),
-    *("neighbours", "power_meter", "power_limit", "nccl", "run_end"),
+    *("windows", "warm_up", "step", "eval", "sample", "resume", "imported", "profile"),
+    *("calibration", "neighbours", "power_meter", "power_limit", "nccl", "run_end"),
 )
 NEIGHBOUR_FIELDS = (
     *("others_cpu_cores", "cores", "node_others_cpu_cores", "node_cores", "other_gpu_processes"),
@@ -118,15 +118,15 @@ class RankLog:
             raise event_fields.LogError(f"{path}: there is no training log") from None
         self.launch: dict[str, Any] = next(iter(kinds["launch"]), {})
         self.begin: dict[str, Any] = next(iter(kinds["begin"]), {})
-        self.stages = kinds["stage"]
         self.page_cache: dict[str, Any] = next(iter(kinds["page_cache"]), {})
         self.machines = kinds["machine"]  # another one where the run was resumed
         self.start: dict[str, Any] = next(iter(kinds["run_start"]), {})
         self.trace_s = next((event.get("trace_s") for event in kinds["compile"]), None)
         self.waited_s = sum(event["waited_s"] for event in kinds["met"])
         self.window_steps = kinds["windows"][-1]["steps_per_sync"] if kinds["windows"] else 1
+        self.total_steps = (kinds["warm_up"] or [self.start])[-1].get("total_steps")
         self.steps, self.evals = computing.steps(self.start, kinds["step"]), kinds["eval"]
-        self.samples, self.resumes = kinds["sample"], kinds["resume"]
+        self.stages, self.samples, self.resumes = (kinds[k] for k in ("stage", "sample", "resume"))
         self.imported = next(iter(kinds["imported"]), None)
         self.profile: dict[str, Any] = next(iter(kinds["profile"]), {})
         self.calibration: dict[str, Any] = next(iter(kinds["calibration"]), {})
@@ -323,8 +323,8 @@ def _status(run, logs, summary):
             prefix = f"copy {number}: " if run.copies_per_node > 1 else ""
             why = "some steps stalled" if by_total < by_median else "fast and slow steps alternate"
             return "unstable", (
-                f"{prefix}{phrases.four_digits(by_total)} items/s over all measured steps, "
-                f"{phrases.four_digits(by_median)} by the median step: {why}"
+                f"{prefix}{phrases.four_digits(by_total)} items/s on average, "
+                f"{phrases.four_digits(by_median)} at the median step time: {why}"
             )
     if summary.get("overlap", 1.0) < MIN_OVERLAP:
         return "unstable", (
@@ -388,10 +388,10 @@ def _mismatch(run, logs, summary):
         shared = set(one[0].start.get("cores") or ()) & set(other[0].start.get("cores") or ())
         if shared:
             return "failed", f"copies {a} and {b} shared the cores {sorted(shared)}"
-    expected = logs[0].start.get("total_steps")
-    done = [log.steps[-1]["step"] if log.steps else 0 for log in logs]
-    if set(done) != {expected}:
-        return "failed", f"expected {expected} steps, found {' and '.join(map(str, done))}"
+    for copy in copies:  # each warms up by itself, so they may have unequal numbers of steps
+        done = [log.steps[-1]["step"] if log.steps else 0 for log in copy]
+        if set(done) != {expected := copy[0].total_steps}:
+            return "failed", f"expected {expected} steps, found {' and '.join(map(str, done))}"
     if logs[0].evals and not math.isfinite(logs[0].evals[-1]["loss"]):
         return "failed", "the loss on held-out items is not a number"
     if "images_per_second" not in summary:

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 import math
+import mmap
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +63,7 @@ def latest(log: Path) -> Progress | None:
     rate = run.global_batch * count / seconds if seconds > 0 else None
     return Progress(
         step=last["step"],
-        total_steps=start.get("total_steps") or last["step"],
+        total_steps=_total(log, run, start, last),
         loss=None if run.mode == inputs.INPUT_ONLY else float(last.get("loss", math.nan)),
         images_per_second=rate,
         rate=_describe_rate(rate, start.get("item_shape")),
@@ -119,6 +120,22 @@ class Activity:
         return 0.0
 
 
+def _total(log, run, start, last):
+    """The number of the last step; of a timed warm-up that goes on, the least that it may be."""
+    total = start.get("total_steps") or last["step"]
+    if not run.warmup_s:
+        return total
+    if last["warm_up"]:
+        total = max(total, last["step"] + (run.steps or 0))
+    with (
+        contextlib.suppress(OSError, event_fields.LogError),
+        open(log, "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as lines,
+    ):
+        return event_log.total_after_warm_up(lines) or total
+    return total
+
+
 def _describe_rate(items_per_second, shape):
     if items_per_second is None:
         return None
@@ -127,7 +144,7 @@ def _describe_rate(items_per_second, shape):
 
 
 def took_step(log: Path) -> bool:
-    """Whether some process of a run took a step, or ended well.
+    """Whether some process of a run took a step, or completed.
 
     Args:
         log: path of rank 0's log.

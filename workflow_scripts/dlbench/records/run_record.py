@@ -20,9 +20,8 @@ from dlbench.log import event_log
 from dlbench.study.runs import is_sentinel
 
 RECORD_VERSION = 1
-PARSER_VERSION = (
-    11  # of the meaning of a record's numbers; if it changes, all logs are parsed again
-)
+# Of what a record says of its logs. If it changes, all logs are parsed again.
+PARSER_VERSION = 12
 KEYS = (
     "record_version",
     "parser_version",

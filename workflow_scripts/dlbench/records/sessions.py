@@ -27,6 +27,8 @@ from dlbench.log import event_fields, event_log
 FOLDER = Path("results/sessions")
 CURRENT = "current.json"
 KEYS = ("id", "started_at", "host")
+# How verdicts of the table of drift are put into words, where these differ.
+DRIFT_VERDICTS = {"none": "within the margin"}
 
 
 def new() -> dict[str, str]:
@@ -122,8 +124,8 @@ def session_of(row: Mapping[str, Any]) -> Hashable:
 def describe(sessions: int, sentinels: int, verdicts: Iterable[str]) -> str:
     """A phrase with the number of sessions and sentinels, and the drift between sessions.
 
-    >>> describe(3, 4, ["none", "slower", "none"])
-    '3, with 4 sentinels; drift between sessions, by number of devices: none in 2, slower in 1'
+    >>> describe(2, 3, ["none"])
+    '2, with 3 sentinels; drift between sessions: within the margin in 1 of 1 comparison'
     >>> describe(1, 0, [])
     '1'
 
@@ -132,10 +134,16 @@ def describe(sessions: int, sentinels: int, verdicts: Iterable[str]) -> str:
     """
     counts = Counter(verdicts)
     text = f"{sessions}, with {phrases.counted(sentinels, 'sentinel')}"
-    judged = ", ".join(f"{verdict} in {count}" for verdict, count in sorted(counts.items()))
+    judged = ", ".join(
+        f"{DRIFT_VERDICTS.get(verdict, verdict)} in {count}"
+        for verdict, count in sorted(counts.items())
+    )
     if sessions < 2 and not sentinels:
         return str(sessions)
-    return f"{text}; drift between sessions, by number of devices: {judged or 'not known'}"
+    if not counts:
+        return f"{text}; drift between sessions: not known"
+    compared = phrases.counted(counts.total(), "comparison")
+    return f"{text}; drift between sessions: {judged} of {compared}"
 
 
 def measured_apart(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> bool:

@@ -11,7 +11,7 @@ import itertools
 import json
 from typing import Any
 
-from dlbench.common import own_code, plugins
+from dlbench.common import own_code, phrases, plugins
 from dlbench.images import trainer_image
 from dlbench.records import run_record
 from dlbench.study import other_trainers, trainer_environments
@@ -127,7 +127,8 @@ def outdated(
 ) -> str:
     """Why an undamaged record is no longer valid, or "". Arguments as in judgement.state."""
     current = made_from(run, adopted, image_settings)
-    if difference := describe_changes(run, current, record["made_from"]):
+    done = "recorded" if record["status"] == "skipped" else "trained"
+    if difference := describe_changes(run, current, record["made_from"], done):
         return difference
     if record["status"] == "skipped" and can_run:
         return f"was skipped and can be trained now: {record['message']}"
@@ -137,20 +138,23 @@ def outdated(
     return ""
 
 
-def describe_changes(run: Run, now: dict[str, str | None], before: dict[str, Any]) -> str:
-    """Which parts of `made_from` have changed; "" if none. A part that is None now is unchanged."""
+def describe_changes(
+    run: Run, now: dict[str, str | None], before: dict[str, Any], done: str = "trained"
+) -> str:
+    """Which parts of `made_from` have changed; "" if none. A part that is None now is unchanged.
+
+    Args:
+        done: what was done to the run when `before` was written.
+    """
     names = [key for key, value in now.items() if value is not None and before.get(key) != value]
     if not names:
         return ""
     each = (_changed_files(run, name, before.get(name)) for name in names)
     files = list(dict.fromkeys(itertools.chain(*each)))
-    more = (
-        f" and {len(files) - run_record.MAX_FILES_NAMED} more"
-        if len(files) > run_record.MAX_FILES_NAMED
-        else ""
-    )
+    unnamed = len(files) - run_record.MAX_FILES_NAMED
+    more = f" and {phrases.counted(unnamed, 'more file')}" if unnamed > 0 else ""
     which = f": {', '.join(files[: run_record.MAX_FILES_NAMED])}{more}" if files else ""
-    return f"{' and '.join(names)} changed since it was trained{which}"
+    return f"{' and '.join(names)} changed since it was {done}{which}"
 
 
 def _changed_files(run, name, before):

@@ -1,8 +1,7 @@
 """The content of a study's report, in no format: plain values, made from results/tables.
 
-- The summary: what was measured, on what, the findings (findings.py), what failed and
-  why, what is stale.
-- Coverage, tables, figures, machine and software, method, caveats, how to make it again.
+- The summary: what was measured, on what, the findings (findings.py), what failed, what is stale.
+- Coverage, tables, figures, machine and software, method, caveats, how to reproduce it.
 
 The same tables, records and figures give the same report: it has no date of its making.
 report_html.py makes a file of it.
@@ -20,6 +19,7 @@ from dlbench.common.files import sha256
 from dlbench.log import event_fields, event_log
 from dlbench.records import run_record
 from dlbench.report import (
+    finding_words,
     findings,
     limit_sentences,
     node_findings,
@@ -42,27 +42,29 @@ LEFT_OUT = ("study", "run_ids", "base_run_ids")
 # Tables that are shown as they are: (what a row is, the columns that come first).
 TABLES = {
     "speedups": (
-        "One row a condition and number of devices; a row whose base differs says so.",
+        "One row per condition and number of devices; base mismatch: problems of the comparison.",
         ("model", "dataset", "scaling", "strategy", "devices", "images_per_second",
          "tokens_per_second", "speedup", "efficiency", "base_mismatch", "runs"),
     ),
     "comparisons": (
-        "One row a condition compared with its base, as the config asks for it.",
+        "One row per condition that the config compares with its base.",
         ("condition", "base", "model", "dataset", "verdict", "ratio", "repeats_needed", "n_a",
          "n_b", "base_flags"),
     ),
     "runs": (
-        "One row a run, whatever became of it.",
+        "One row per run, whatever its status.",
         ("run_id", "status", "message", "images_per_second", "tokens_per_second",
          "step_time_median_s", "step_time_p95_s", "model", "dataset", "batch_per_device",
          "strategy", "devices"),
     ),
     "coverage": (
-        "Every combination: done, failed as what, skipped, excluded or stale, and why.",
+        "The status of every combination, and the reason.",
         ("combination", "status", "reason"),
     ),
 }  # fmt: skip
+HEADINGS = {"accounts": "Wall-time breakdown"}  # of tables whose name says too little
 DESCRIPTIONS = {
+    "accounts": "What the wall time of each run was spent on.",
     "explanations": "What a step of each explained condition is made of, by its probes.",
     "probes": "Short runs that measure the parts of a step of other runs; not in any statistics.",
     "operations": "What runs with a profile spent most time on: one row an operation and run.",
@@ -91,7 +93,7 @@ class Report:
 
     Attributes:
         facts: (term, text) of what was measured, on what.
-        statuses: (status, runs) of all combinations, those that ended well first.
+        statuses: (status, runs) of all combinations, those that completed first.
         fastest: (name, Estimate, what it counts) of the highest throughputs.
         without_rate: models and datasets that have none.
         findings, further: the first three, and all others.
@@ -191,7 +193,7 @@ def read(
         traces=_traces(runs, Path(runs_folder)),
         figures=[report_figures.figure(name, Path(figures_folder)) for name in figures],
         machine=_machine(runs, recorded),
-        method=sentences.METHOD,
+        method=finding_words.method(findings.margin_of(rows["comparisons"])),
         caveats=sentences.caveats(
             runs,
             rows["speedups"],
@@ -208,7 +210,7 @@ def read(
 
 
 def _workloads_without_rate(runs):
-    """The models and datasets of which no run ended well, so that they have no throughput."""
+    """The models and datasets of which no run completed, so that they have no throughput."""
     own_runs = [row for row in runs if row["timing_source"] != timing_sources.PUBLISHED]
     well = [row for row in own_runs if row["status"] in event_fields.SUCCEEDED]
     lacking = dict.fromkeys((row["model"], row["dataset"]) for row in own_runs)
@@ -333,7 +335,7 @@ def _tables(tables, rows, folder):
         table = tables[name]
         shown.append(report_tables.of_parquet(name, heading, description, table, LEFT_OUT, first))
     for name in _extra_tables(folder):
-        heading = name.replace("_", " ").capitalize()
+        heading = HEADINGS.get(name, name.replace("_", " ").capitalize())
         table = parquet_files.read_any(folder / f"{name}.parquet")
         shown.append(report_tables.of_parquet(name, heading, DESCRIPTIONS.get(name, ""), table))
     return [table for table in shown if table.rows]
@@ -351,7 +353,7 @@ def _machine(runs, recorded):
         for name, value in {**_row_facts(row), **known}.items():
             if value not in (None, "", "none"):
                 facts.setdefault(name, Counter())[str(value)] += 1
-    order = {name: index for index, name in enumerate(sentences.FACTS)}
+    order = {name: index for index, name in enumerate(recorded_facts.FACTS)}
     return [
         (name, sorted(facts[name].items(), key=lambda item: (-item[1], item[0])))
         for name in sorted(facts, key=lambda name: (order.get(name, len(order)), name))
@@ -362,8 +364,8 @@ def _cuda(runs, recorded):
     """{framework: versions of CUDA's runtime library that its runs have loaded}."""
     versions = {}
     for row, facts in zip(runs, recorded, strict=True):
-        if facts.get(sentences.CUDA):
-            versions.setdefault(row["framework"], set()).add(facts[sentences.CUDA])
+        if facts.get(recorded_facts.CUDA):
+            versions.setdefault(row["framework"], set()).add(facts[recorded_facts.CUDA])
     return versions
 
 

@@ -4,9 +4,10 @@
   and figure that it is from.
 - Each topic has one: comparisons that the config asked for; scaling; what a batch size, a
   strategy, a precision ... changes where all else is equal; learning gates.
-- `shown`: a test, or an interval over at least three runs of each side, supports it. `indicated`:
-  the interval is of fewer runs, or something else differs too, or the sides were measured apart.
-  `open`: there is no interval, or it is undecided. They are ranked in that order; then come
+- `shown`: a test, or an interval over at least three undisturbed runs of each side, supports it.
+  `indicated`: the interval is of fewer runs or of disturbed ones, or something else differs too, or
+  the sides were measured apart. `open`: the data do not answer it. They are ranked in that order;
+  then come
   comparisons of the config, scaling, the largest effects (by the end of the interval that is
   nearest to no effect), gates.
 - Contrasts that the config did not ask for are one family of tests, corrected (Holm).
@@ -15,7 +16,6 @@
 """
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -178,8 +178,8 @@ def _not_after_correction(row):
     family = row.get("family") or 1
     if row["verdict"] == equivalence.UNDECIDED and family > 1 and _effect(row):
         yield (
-            "The interval, of this comparison alone, excludes no difference; corrected for "
-            f"{phrases.counted(family, 'comparison')} none is shown."
+            "The interval, of this comparison alone, excludes equality; with p values adjusted "
+            f"for {phrases.counted(family, 'comparison')} (Holm) no difference is shown."
         )
 
 
@@ -236,8 +236,8 @@ def _scaling_findings(rows):
         share = 100 * worst["efficiency"]
         text += f" The best of {len(last)} series; the worst, {names[-1]}, keeps {share:.3g} %."
     if flagged:
-        are = "is" if len(flagged) == 1 else "are"
-        text += f" {phrases.counted(len(flagged), 'point')} {are} left out: {_flag_text(flagged)}."
+        are, why = "is" if len(flagged) == 1 else "are", finding_words.unlike_bases(flagged)
+        text += f" {phrases.counted(len(flagged), 'point')} {are} left out: {why}."
     yield Finding(
         headline=f"{_devices(best)} keep {100 * best['efficiency']:.3g} % of linear scaling",
         text=text,
@@ -259,10 +259,13 @@ def _base_rate(row):
 
 
 def _unlike_bases_finding(flagged):
+    kinds = len(set(flagged))
+    why = finding_words.unlike_bases(flagged, "speedups")
     return Finding(
-        headline="Every speedup of this study compares unlike runs",
-        text=f"Each point differs from its base in more than the devices: {_flag_text(flagged)}. "
-        "What more devices add cannot be distinguished from what that difference adds.",
+        headline="No speedup of this study isolates the effect of more devices",
+        text=(f"In every speedup, {why}" if kinds == 1 else f"{why[0].upper()}{why[1:]}")
+        + ". The effect of more devices is confounded with "
+        + ("that difference." if kinds == 1 else "these differences."),
         number="",
         interval="",
         evidence=OPEN,
@@ -270,15 +273,6 @@ def _unlike_bases_finding(flagged):
         tables=("speedups",),
         figures=("scaling",),
         rank=(EVIDENCE.index(OPEN), 1, 0.0),
-    )
-
-
-def _flag_text(flagged):
-    """The flags of points as text, with the number of points for each if there are several."""
-    counts = Counter(flagged)
-    return "; ".join(
-        (f"of {count}, " if len(counts) > 1 else "") + base_flags.clause(flags, "point and base")
-        for flags, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     )
 
 
@@ -313,11 +307,16 @@ def _contrast_finding(name, pairs):
     place = row_names([row, *(other[0][0] for other in pairs if other[0] is not a)], (name,))[0]
     text = f"{place}, {finding_words.describe_runs(first.n_a, first.n_b)}."
     if len(pairs) > 1:
-        text += f" The clearest of {len(pairs)} pairs alike in all but {wording.field_name(name)}: "
-        text += f"{finding_words.verdict_counts(other[2].verdict for other in pairs)}."
+        what = f"runs that differ in {wording.field_name(name)} alone"
+        if len({(a[0][name], b[0][name]) for a, b, *_ in pairs}) == 1:
+            what = f"{labels[0]} with {labels[1]} that are alike in all else"
+        counts = finding_words.verdict_counts(other[2].verdict for other in pairs)
+        text += f" One of {len(pairs)} comparisons of {what} ({counts}):"
+        text += " the one with the best evidence, then the clearest difference."
     if tested:
-        text += " Not asked for in the config; corrected for "
-        text += f"{phrases.counted(first.family, 'comparison')}."
+        number = phrases.counted(first.family, "comparison")
+        text += " Exploratory: not planned in the config; p values adjusted for "
+        text += f"{number} (Holm)."
         text += "".join(
             f" {sentence}"
             for sentence in _not_after_correction({**vars(first), "verdict": verdict})
@@ -374,7 +373,7 @@ def _gate_findings(runs):
         yield Finding(
             headline=f"{len(missed)} of {len(judged)} runs miss their learning gate",
             text=f"{name}: {missed[0]['learning_gate']}.",
-            number=f"{len(missed)} of {len(judged)}",
+            number=f"{len(missed)} of {phrases.counted(len(judged), 'run')}",
             interval="",
             evidence=SHOWN,
             kind="bad",
@@ -386,7 +385,7 @@ def _gate_findings(runs):
     yield Finding(
         headline=f"All {len(judged)} runs with a learning gate reach it",
         text="Their throughput is of training that reaches the scores that the config requires.",
-        number=f"{len(judged)} of {len(judged)}",
+        number=f"{len(judged)} of {phrases.counted(len(judged), 'run')}",
         interval="",
         evidence=SHOWN,
         kind="good",

@@ -7,7 +7,17 @@ from typing import Any
 from dlbench.machine import bound_ranks
 from dlbench.machine.hardware import installed_gib
 from dlbench.records import run_record
-from dlbench.report import sentences
+from dlbench.trainer import engine
+
+CUDA = "CUDA runtime"  # its library cudart, as a fact of a run
+# The packages of frameworks, each framework's first one before what some of them share.
+_PACKAGES = sorted({pair for one in engine.names() for pair in enumerate(engine.packages(one))})
+# Facts of machine and software, in their order; further ones follow.
+FACTS = ("site", "kind of device", "device", "processor", "memory", "GPU driver", CUDA, "host",
+         "operating system", "kernel", "platform", "interconnect", "network", "storage",
+         "framework", "python version", *(f"{name} version" for _, name in _PACKAGES),
+         "numpy version", "environment", "runtime", "image", "modules", "cores and GPUs", "data",
+         "timing source", "source", "dlbench at commit")  # fmt: skip
 
 
 def of_record(folder: Path) -> dict[str, Any]:
@@ -19,7 +29,7 @@ def of_record(folder: Path) -> dict[str, Any]:
         return {
             "platform": provenance.get("platform"),
             **_machine_facts(provenance),
-            sentences.CUDA: (provenance.get("libraries") or {}).get("cudart"),
+            CUDA: (provenance.get("libraries") or {}).get("cudart"),
             "interconnect": site.get("interconnect"),
             "storage": site.get("storage"),
             "modules": ", ".join(provenance.get("modules") or []),

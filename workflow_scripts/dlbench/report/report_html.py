@@ -18,7 +18,7 @@ from dlbench.analysis import estimates
 from dlbench.common import phrases
 from dlbench.log.event_log import FAILED
 from dlbench.pages import templates
-from dlbench.report import report_tables
+from dlbench.report import report_tables, sentences
 from dlbench.report.build_report import Report
 from dlbench.report.findings import INDICATED, OPEN, SHOWN, Finding
 from dlbench.report.limit_sentences import Sentence
@@ -36,13 +36,9 @@ SECTIONS = {
     "machine": "Machine and software",
     "method": "Method",
     "caveats": "Caveats",
-    "again": "Make it again",
+    "again": "Reproduce this report",
 }
-STATUS_LABELS = {
-    "oom": "out of memory",
-    "timeout": "over the time limit",
-    "imported": "imported, beside them",
-}
+STATUS_LABELS = sentences.STATUS_LABELS | {"imported": "imported, beside them"}
 COLOURED = ("ok", "unstable", "stale", *FAILED)
 BADGES = {SHOWN: "good", INDICATED: "warn", OPEN: ""}
 
@@ -99,8 +95,13 @@ def _interval_text(rate: estimates.Estimate) -> str:
 
 
 def _items(rate: float) -> str:
-    """Items per second, as in 8 312 or 12.3."""
-    return f"{rate:,.0f}".replace(",", "\u2009") if rate >= 1000 else f"{rate:.3g}"
+    """Items per second as report.js shows them in tables: 8 312 or 12.34."""
+    if not math.isfinite(rate):
+        return str(rate)
+    rate = float(f"{rate:.6g}")  # as tables in the page have it, which the script rounds again
+    if rate < 1000:
+        return f"{rate:.4g}"
+    return f"{math.floor(rate + 0.5):,}".replace(",", "\u2009")
 
 
 def _evidence_links(finding: Finding | Sentence, report: Report) -> list[tuple[str, str]]:

@@ -43,14 +43,8 @@ HIDDEN = (
     *("family", "scatter", "p_tost_raw", "p_difference_raw", "parameters", "git_dirty"),
     *("ci90_low", "ci90_high", "ci95_low", "ci95_high", "cpu_time_s", "import_s", "start_s"),
     *("first_batch_s", "compile_s", "peak_memory_bytes", "epochs_images_per_second", "base_nodes"),
-    *(
-        "model_flops_per_item",
-        "hardware_flops_per_item",
-        "values_per_item",
-        "flops_unknown",
-        "arithmetic_intensity",
-        "item",
-    ),
+    *("model_flops_per_item", "hardware_flops_per_item", "values_per_item", "flops_unknown"),
+    *("arithmetic_intensity", "item"),
     *("device_peak_tflops", "device_peak_source", "device_memory_gb_per_s", "attainable_tflops"),
     *("attainable_gb_per_s", "achieved_tflops_per_device", "device_memory_unknown"),
     *("peak_allocated_bytes_per_device", "peak_reserved_bytes_per_device", "memory_limit_bytes"),
@@ -206,12 +200,13 @@ def _rounded(value):
 def column_label(name: str, unit: str = "") -> str:
     """The label of a column, without its unit.
 
-    >>> column_label("step_time_median_s", "s"), column_label("top1"), column_label("xla")
-    ('step time median', 'top 1', 'XLA')
+    >>> column_label("compile_s", "s"), column_label("top1"), column_label("xla")
+    ('compile', 'top 1', 'XLA')
     """
     for suffix, suffix_unit in (("_s", "s"), ("_j", "J"), ("_bytes", "MiB")):
-        if unit == suffix_unit:
-            name = name.removesuffix(suffix)
+        if unit == suffix_unit and name.endswith(suffix):
+            # Not the field of that name: compile_s is no switch.
+            return name.removesuffix(suffix).replace("_", " ")
     return COLUMN_LABELS.get(name) or wording.field_name(name)
 
 
@@ -247,7 +242,7 @@ def results(rows: list[Row]) -> DataTable:
             columns.append(Column(column_label(name), _kind(values), values, *_of_schema(name)))
         elif values and values[0] not in (None, ""):
             constant.append((column_label(name), _cell_text(values[0])))
-    description = "One row a combination: geometric means over its runs, 95 % intervals over runs."
+    description = "One row per combination: geometric means and 95 % intervals over its runs."
     return DataTable(
         "results", "Results", description, columns, len(groups), "results/tables/runs", constant
     )
@@ -313,7 +308,7 @@ def _measured(groups):
             "number",
             [r and _rounded(r.value) for r in tokens],
             "tokens/s",
-            "the same in tokens of its sequences",
+            "items per second times the tokens of an item",
         )
     known = [r is not None and not math.isnan(r.low) for r in rates]
     ends = [
@@ -331,14 +326,14 @@ def _measured(groups):
         _rounded(50 * (r.high - r.low) / r.value) if k else None
         for r, k in zip(rates, known, strict=True)
     ]
-    yield Column("half width", "number", half, "%", "of the interval, of the mean")
-    yield Column("runs", "number", [len(group) for group in well], "", "that ended well")
+    yield Column("half width", "number", half, "%", "of the interval, in % of the mean")
+    yield Column("runs", "number", [len(group) for group in well], "", "completed: ok or unstable")
     yield Column(
-        "others",
+        "failed or unstable runs",
         "text",
         [_status_counts(group) for group in groups],
         "",
-        "runs that did not end well, by status, and unstable ones among those that did",
+        "runs with another status than ok, by status; unstable ones are completed, too",
     )
     for name in ("step_time_median_s", "step_time_p95_s", *SCORES):
         unit, note = _of_schema(name)

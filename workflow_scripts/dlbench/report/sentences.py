@@ -1,11 +1,11 @@
-"""Sentences of the report: what was measured, on what, what numbers mean, what to beware of."""
+"""Sentences of the report: what was measured, on what, and what to beware of."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from dlbench.analysis import base_flags
 from dlbench.common import phrases
-from dlbench.log import event_fields
+from dlbench.log import event_fields, event_log
 from dlbench.records import account, sessions
 from dlbench.report import report_tables
 from dlbench.results import derived
@@ -16,90 +16,91 @@ from dlbench.trainer import engine
 
 MAX_NOTES = 8
 MAX_PARTS = 3  # of the time of runs that are named
-CUDA = "CUDA runtime"  # its library cudart, as a fact of a run
 MIN_RUNS = 3  # runs of a combination, below which there is no verdict
-# The packages of frameworks, each framework's first one before what some of them share.
-_PACKAGES = sorted({pair for one in engine.names() for pair in enumerate(engine.packages(one))})
-# Facts of machine and software, in their order; further ones follow.
-FACTS = ("site", "kind of device", "device", "processor", "memory", "GPU driver", CUDA, "host",
-         "operating system", "kernel", "platform", "interconnect", "network", "storage",
-         "framework", "python version", *(f"{name} version" for _, name in _PACKAGES),
-         "numpy version", "environment", "runtime", "image", "modules", "cores and GPUs", "data",
-         "timing source", "source", "dlbench at commit")  # fmt: skip
-METHOD = [
-    ("Run", "One training of one combination. The run is the unit of all statistics, never the "
-     "step."),
-    ("Device", "A GPU; on CPUs the cores to which the run is pinned."),
-    ("Images per second", "Items of all measured steps and devices over the time that they took "
-     "the slowest process; warm-up steps and compiling are left out, reading data is in it."),
-    ("Step time", "From the end of the step before to its own end, on the process that took "
-     "longest for all measured steps. Median and 95th percentile over these."),
-    ("Goodput", "Share of the wall time of runs that was spent in training steps. Queue, start of "
-     "the container, imports, compiling, evaluations, checkpoints and restarts are the rest."),
-    ("Means and intervals", "Geometric means over runs; 95 % intervals are Student's t for a mean "
-     "and Welch's for a ratio, on the logarithm of the throughput."),
-    ("Speedup and efficiency", "Throughput over that of the named base; efficiency is the speedup "
-     "times the base's devices over these. Weak scaling fixes the batch per device, strong "
-     "scaling the global batch. What differs from the base is named beside it."),
-    ("Equivalent", "Two one-sided tests show that the difference is within the margin."),
-    ("Slower, faster", "Not equivalent, and a two-sided test shows a difference. All "
-     "verdicts hold on the 5 % level after Holm's correction."),
-    ("Undecided", "Neither is shown. It is no proof of equality."),
-    ("Measured apart", "No session (start of the workflow) has runs of both sides. What both "
-     "sessions measured, as sentinels, tells how the machine drifted in between: the ratio is "
-     "corrected for it, and its interval includes the drift's uncertainty. Unless the drift is "
-     "shown to be equivalent to none, the two sides are flagged, and no finding about them is "
-     "called shown."),
-    ("Unstable", "The run ended well, but its throughput over all measured steps is further "
-     "from that of the median step than 5 % of the latter: steps stalled. Or others on the "
-     "machine used more of the run's cores, GPUs, memory or disks than the config allows."),
-    ("Shown, indicated, open", "Of a finding. Shown: a test or at least three runs of each side "
-     "support it. Indicated: its interval is of fewer runs, or the sides differ in more than one "
-     "thing. Open: neither."),
-]  # fmt: skip
+STATUS_LABELS = {"oom": "out of memory", "timeout": "over the time limit"}
 
 
 def lead(runs: list[Row], coverage: list[Row]) -> str:
-    """The sentence that sums up the study: how many runs ended well, where, and what did not."""
+    """The sentences that sum up the study: what is out of date, what completed, and where.
+
+    Args:
+        runs: rows of the table of runs, in which stale runs have the status of their records.
+    """
     if not coverage:
         return "This study has no runs."
     counts = Counter(row["status"] for row in coverage)
-    well = sum(counts[status] for status in event_fields.SUCCEEDED)
     of_config = len(coverage) - counts["excluded"] - counts["imported"]
-    text = f"{_of_all(well, of_config)} ended well" if of_config else "Everything was excluded"
-    if counts["unstable"]:
-        text += f", {counts['unstable']} of them unstable (steps stalled, or others disturbed them)"
-    failures = [
-        f"{counts[s]} {w}"
-        for s, w in (
-            ("failed", "failed"),
-            ("oom", "ran out of memory"),
-            ("timeout", "exceeded the time limit"),
-            ("skipped", "were skipped"),
-            ("stale", "are stale"),
-        )
-        if counts[s]
+    recorded = {row["run_id"]: row["status"] for row in runs}
+    before = Counter(recorded.get(row["run_id"]) for row in coverage if row["status"] == "stale")
+    texts = [_out_of_date(before, of_config)] if before else []
+    if current := of_config - counts["stale"]:
+        texts.append(_completed(counts, current, bool(before)))
+    elif not of_config:
+        texts.append("Everything was excluded.")
+    if any(counts[status] or before[status] for status in event_fields.SUCCEEDED):
+        texts += _place(runs)
+    return " ".join([*texts, *_imported_and_published(runs)])
+
+
+def _out_of_date(before, of_config):
+    """How many runs are stale, and what they were before, as far as that is known."""
+    stale = before.total()
+    single = stale == 1
+    known = [
+        f"{before[status]} {STATUS_LABELS.get(status, status)}"
+        for status in (*event_fields.SUCCEEDED, *event_log.FAILED, "skipped")
+        if before[status]
     ]
-    own_runs = [row for row in runs if row.get("timing_source") in (None, timing_sources.MEASURED)]
-    machines = _commonest(row.get("device_model") for row in own_runs)
-    sites = _commonest(row.get("site") for row in own_runs)
-    where = f" on {sites}" if sites else ""
+    if known:
+        known[0] = known[0].replace(" ", " was " if known[0].startswith("1 ") else " were ", 1)
     return (
-        text
-        + (f"; {', '.join(failures)}" if failures else "")
-        + (f". Measured{where}{f' ({machines})' if machines else ''}." if well else ".")
-        + _imported_and_published(runs)
+        f"{_of_all(stale, of_config)} {'is' if single else 'are'} out of date: code, data or "
+        f"environment changed after {'it' if single else 'they'} ran"
+        + (f"; then {', '.join(known)}." if known else ".")
     )
 
 
+def _completed(counts, current, beside_stale):
+    """How many of the runs that are not stale completed, and what became of the others."""
+    well = sum(counts[status] for status in event_fields.SUCCEEDED)
+    text = f"{_of_all(well, current)} completed"
+    if beside_stale:
+        text = f"Of the {phrases.counted(current, 'other run')}, {well} completed"
+    if counts["unstable"]:
+        text += (
+            f", {counts['unstable']} of them unstable (steps stalled, or other processes "
+            "disturbed them)"
+        )
+    failures = [
+        f"{counts[status]} {what}"
+        for status, what in (
+            ("failed", "failed"),
+            ("oom", "ran out of memory"),
+            ("timeout", "exceeded the time limit"),
+            ("skipped", "was skipped" if counts["skipped"] == 1 else "were skipped"),
+        )
+        if counts[status]
+    ]
+    return text + (f"; {', '.join(failures)}." if failures else ".")
+
+
+def _place(runs):
+    """Where own runs were measured, as one sentence, if that is known."""
+    own_runs = [row for row in runs if row.get("timing_source") in (None, timing_sources.MEASURED)]
+    machines = _commonest(row.get("device_model") for row in own_runs)
+    sites = _commonest(row.get("site") for row in own_runs)
+    where = [*[f"on {sites}"] * bool(sites), *[f"({machines})"] * bool(machines)]
+    return [f"Measured {' '.join(where)}."] if where else []
+
+
 def _imported_and_published(runs):
-    """How many runs and numbers of others there are."""
+    """How many runs and numbers of others there are, as one sentence, if any."""
     published = sum(row.get("timing_source") == timing_sources.PUBLISHED for row in runs)
     own_count = sum(row.get("timing_source") in (None, timing_sources.MEASURED) for row in runs)
     imported = len(runs) - published - own_count
     parts = [phrases.counted(imported, "imported run")] * bool(imported)
     parts += [phrases.counted(published, "published point")] * bool(published)
-    return f" Beside them: {' and '.join(parts)}." if parts else ""
+    return [f"Beside them: {' and '.join(parts)}."] if parts else []
 
 
 def _of_all(part_of, total):
@@ -146,7 +147,7 @@ def facts(
         ("Runtimes", _commonest(row.get("runtime") for row in runs)),
         ("Dates", dates(runs)),
         ("Sessions", session_text if len(known) > 1 else ""),
-        ("Time of runs", time_spent(spent_s or {})),
+        ("Wall time of all runs", time_spent(spent_s or {})),
     ]  # fmt: skip
     return [(term, text) for term, text in terms if text] if runs else []
 
@@ -155,7 +156,7 @@ def time_spent(spent_s: Mapping[str, float]) -> str:
     """What the wall time of runs was for, its largest parts; "" if nothing is known.
 
     >>> time_spent({"imports": 30.0, "steps": 60.0, "shutdown": 10.0})
-    '100 s: 60 % in steps (goodput), 30 % imports, 10 % shutdown'
+    '100 s: 60 % in training steps, warm-up included (goodput), 30 % imports, 10 % shutdown'
     """
     whole_s = sum(spent_s.values())
     if not whole_s:
@@ -165,7 +166,7 @@ def time_spent(spent_s: Mapping[str, float]) -> str:
     largest = sorted(others, key=lambda part: -others[part])[:MAX_PARTS]
     shares = {part: round(100 * others[part] / whole_s) for part in largest}
     texts = [f"{share} % {part.replace('_', ' ')}" for part, share in shares.items() if share]
-    goodput = f"{100 * productive / whole_s:.0f} % in steps (goodput)"
+    goodput = f"{100 * productive / whole_s:.0f} % in training steps, warm-up included (goodput)"
     return f"{phrases.duration(whole_s)}: {', '.join([goodput, *texts])}"
 
 
@@ -243,17 +244,19 @@ def _on_repeats(runs):
     disturbed = [row for row in runs if base_flags.is_disturbed(row)]
     if disturbed:
         single = len(disturbed) == 1
+        # Records are compared with their logs word for word, so the words in them stay.
+        example = disturbed[0]["disturbed"].replace("others ", "other processes ")
+        example = example if single else f"for example, {example} in one run"
         yield (
             f"{phrases.counted(len(disturbed), 'run')} {'was' if single else 'were'} disturbed by "
-            f"others on the machine ({'' if single else 'one of them: '}"
-            f"{disturbed[0]['disturbed']}). No finding that rests on such a run is called "
-            "shown."
+            f"other processes on the machine ({example}). No statement about speed that uses such "
+            "a run is labelled shown."
         )
-    unstable = sum(row["status"] == "unstable" and not base_flags.is_disturbed(row) for row in runs)
-    if unstable:
+    unstable = [base_flags.is_disturbed(row) for row in runs if row["status"] == "unstable"]
+    if stalled := unstable.count(False):
         yield (
-            f"{_are(unstable, 'run')} unstable: some steps stalled, so that the mean is not "
-            "what a usual step does."
+            f"{_are(stalled, 'more run' if any(unstable) else 'run')} unstable: some steps "
+            "stalled, so that the mean step time is longer than a typical step."
         )
 
 
@@ -390,7 +393,7 @@ def _on_checks(runs, coverage):
         yield f"{_are(count, 'run')} unlike the first repeat of their combination: {difference}."
     stale = sum(row["status"] == "stale" for row in coverage)
     if stale:
-        yield f"{_are(stale, 'run')} stale: made by other code, data or software than now."
+        yield f"{_are(stale, 'run')} stale: code, data or environment has changed since."
 
 
 def _are(count, noun):

@@ -170,7 +170,7 @@ def _imported_runs(folder, append_evals):
 
 
 def _repeats_of_bases(repeated, results, append_evals):
-    """The rows of sentinels that ended well, which count as repeats of the runs they repeat."""
+    """The rows of completed sentinels, which count as repeats of the runs they repeat."""
     rows = [row for row in repeated if row["status"] in event_fields.SUCCEEDED]
     for row in rows:
         _append_own_evals(row, results, append_evals)
@@ -217,24 +217,26 @@ def excluded(study: Study) -> list[Row]:
         {
             "combination": json.dumps(left_out.values),
             "status": EXCLUDED,
-            "reason": f"{left_out.block}: {left_out.reason}",
+            "reason": f"block {left_out.block}: {left_out.reason}",
         }
         for left_out in study.excluded
     ]
 
 
 def _coverage_row(label, row, stale):
-    """A run's row of the table of coverage; problems of one that ended well are printed, too."""
+    """A run's row of the table of coverage; problems of a completed one are printed, too."""
     missed = row["learning_gate"] if row["learning_gate"] != learning_gates.REACHED else None
     differs = derived.disagreement(row["epochs_check"]) or _conflict_text(row)
     for message in filter(None, (missed, differs)):
         print(f"{label}: {message}", file=sys.stderr)
-    stale_reason = f"{stale}; it was {row['status']}" if stale else ""
+    message = row["message"]
+    if stale:
+        message = f"{stale}; it was {': '.join(filter(None, (row['status'], message)))}"
     return {
         "run_id": row["run_id"],
         "combination": label,
         "status": STALE if stale else row["status"],
-        "reason": "; ".join(filter(None, (stale_reason, row["message"], missed, differs))),
+        "reason": "; ".join(filter(None, (message, missed, differs))),
     }
 
 

@@ -95,7 +95,7 @@ def add_synthetic(rows: Sequence[Row]) -> None:
     """Add to rows of the runs table their throughput over that on synthetic items.
 
     The partner is equal in all of SAME_SPEED and in the shape of its items, site, device and
-    framework's version; its throughput is the geometric mean of its repeats that ended well. If
+    framework's version; its throughput is the geometric mean of its completed repeats. If
     partners have several lengths, those as long as the run count (`of_length`).
     """
     synthetic: dict[tuple[Any, ...], list[Row]] = {}

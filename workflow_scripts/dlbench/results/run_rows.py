@@ -21,7 +21,7 @@ _EXCHANGED = ("gathered_bytes_per_step", "reduced_bytes_per_step")
 
 
 def _time_to_accuracy(run, record, study, results):
-    """The columns on time to accuracy; {} unless the run ended well and reached its gate."""
+    """The columns on time to accuracy; {} unless the run completed and reached its gate."""
     must_reach = study.must_reach.get(run.id)
     if not must_reach or record["status"] not in event_fields.SUCCEEDED:
         return {}

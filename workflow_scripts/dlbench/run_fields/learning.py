@@ -61,7 +61,7 @@ class Learning:
         "The global batch for which learning_rate is meant, where it is scaled.",
         minimum=1,
         unit="items",
-        note="for which it is meant where it is scaled",
+        note="reference batch size of the learning-rate scaling",
         changes_memory=False,
         changes_speed=False,
         is_axis=False,

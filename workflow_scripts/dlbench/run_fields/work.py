@@ -76,14 +76,23 @@ class Work:
         part=MODEL,
         contrast="scaling",
     )
+    compile_mode: str = declared(
+        "model",
+        "How compile true compiles: the model as one program; each of its blocks by itself (blocks "
+        "that are alike share one program); or the model, launched as CUDA graphs.",
+        choices=("model", "blocks", "cuda_graphs"),
+        frameworks=("pytorch",),
+        part=MODEL,
+        contrast="scaling",
+    )
     deterministic: bool = declared(
         False,
         "Use only operations that give the same bits each time; slower.",
     )
     recompute: bool = declared(
         False,
-        "Whether each block of a transformer computes its activations again in the backward "
-        "pass, which saves memory.",
+        "Activation checkpointing: whether each block of a transformer computes its activations "
+        "again in the backward pass, which saves memory.",
         switch="recomputing",
         part=MODEL,
     )
@@ -127,7 +136,20 @@ class Work:
         "Steps before the measured ones; recorded and marked, not counted.",
         minimum=0,
         unit="steps",
-        note="asked for",
+        note="warm-up steps asked for",
+        changes_memory=False,
+        changes_speed=False,
+        is_axis=False,
+    )
+    warmup_s: float = declared(
+        0.0,
+        "Seconds from the end of the first step on that the warm-up lasts at least: steps are added"
+        " to warmup_steps until they have passed. For GPUs, which take tens of seconds to settle.",
+        minimum=0,
+        maximum=86_400,
+        unit="s",
+        note="asked for, from the end of the first step on; burn_in_steps has the steps taken",
+        label="warm-up {} s",
         changes_memory=False,
         changes_speed=False,
         is_axis=False,

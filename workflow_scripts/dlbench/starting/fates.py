@@ -58,7 +58,7 @@ def _attempt_of_log(number, log):
         return Attempt(number, _job(launch), "", _session(launch))
     end_message = ": ".join(filter(None, (end["status"], end["message"])))
     if end["status"] in event_fields.SUCCEEDED:
-        end_message = "it ended well, and is to be measured again"
+        end_message = "it completed, and is to be measured again"
     return Attempt(number, None, end_message, _session(launch))
 
 

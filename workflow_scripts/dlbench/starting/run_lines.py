@@ -33,7 +33,7 @@ def describe_end(
 
     Args:
         end: its status and message.
-        items_per_second: of the whole run, for one that ended well; None: its latest steps'.
+        items_per_second: of the whole run, for one that completed; None: its latest steps'.
     """
     message = f" ({end['message']})" if end["message"] else ""
     progress_text = (

@@ -24,7 +24,7 @@ from dlbench import Error
 LOOPBACK = "127.0.0.1"
 POLL_S = 0.05
 TERM_TIMEOUT_S = 5.0  # between SIGTERM and SIGKILL
-EXIT_TIMEOUT_S = 60.0  # for the others to end once the first process has ended well
+EXIT_TIMEOUT_S = 60.0  # for the others to end once the first process has completed
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -97,7 +97,7 @@ def supervise(
 
     Args:
         popen_options: {(job, index): options of subprocess.Popen}.
-        last_s: seconds for the others to end once the first has ended well.
+        last_s: seconds for the others to end once the first has completed.
         failed_elsewhere: returns (exit code, message) if processes elsewhere, which these need,
             have failed; else None.
 

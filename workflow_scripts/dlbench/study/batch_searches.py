@@ -186,7 +186,7 @@ def failed_searches(statuses: Container[str], text: str = "") -> list[str]:
     """The ids of all searches that found no batch and whose last try has one of these statuses.
 
     Args:
-        statuses: `failed` also selects searches whose last try ended well but took too much
+        statuses: `failed` also selects searches whose last try completed but took too much
             memory, and those without a listed try.
         text: must occur in the reason, in capitals or not.
     """

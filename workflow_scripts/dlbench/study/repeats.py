@@ -3,7 +3,7 @@
     repeats: {target_interval: 0.01, min: 3, max: 10}
 
 All `max` repeats are runs of the study. A repeat above `min` waits for those before it, and is
-recorded as skipped if their interval is narrow enough already or if none of them ended well. So
+recorded as skipped if their interval is narrow enough already or if none of them completed. So
 nothing is trained twice when the target changes: a narrower one only trains further repeats.
 
 Intervals are those of dlbench/analysis/estimates.py: Student's t on the logarithm of the

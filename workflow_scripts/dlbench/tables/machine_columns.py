@@ -9,13 +9,20 @@ DRIFT = pa.schema(
         field("study", NAME),
         *fields(NAME, "site", "device_kind"),
         *fields(pa.int32(), "nodes", "devices_per_node"),
-        field("earlier_session", NAME, note="`session` of its runs; none: not known"),
-        field("later_session", NAME, note="the same of the later one"),
-        field("earlier_started_at", TIME, note="the first of its runs on such devices"),
-        field("later_started_at", TIME, note="the same of the later session"),
+        field("earlier_session", NAME, note="`session` of the earlier runs; none: not known"),
+        field("later_session", NAME, note="`session` of the later runs"),
+        field("earlier_started_at", TIME, note="first start of the earlier runs on such devices"),
+        field("later_started_at", TIME, note="first start of the later runs on such devices"),
         field("conditions", COUNT, note="measured in both"),
-        field("earlier_runs", COUNT, "runs", "of these conditions, sentinels included"),
-        field("later_runs", COUNT, "runs", "the same of the later session"),
+        field(
+            "earlier_runs",
+            COUNT,
+            "runs",
+            "of these conditions in the earlier session, sentinels included",
+        ),
+        field(
+            "later_runs", COUNT, "runs", "of these conditions in the later session, sentinels too"
+        ),
         *with_interval("ratio", "1", "of throughputs, later over earlier"),
         field("margin", REAL, "1", "equivalent is from 1 / (1 + margin) to 1 + margin"),
         field(
@@ -31,9 +38,11 @@ NODES = pa.schema(
     [
         *fields(NAME, "study", "site", "device_kind", "device_model"),
         field("node", NAME, note="`node` of its runs, or else their `host`"),
-        field("runs", COUNT, "runs", "on this node alone, that ended well"),
+        field("runs", COUNT, "runs", "on this node alone, that completed"),
         field(
-            "disturbed", pa.bool_(), note="others disturbed all its runs; else such are left out"
+            "disturbed",
+            pa.bool_(),
+            note="other processes disturbed all its runs; else such runs are left out",
         ),
         *with_interval("ratio", "1", "of throughputs, this node over the middle half of others"),
         field("margin", REAL, "1", "slower is below 1 / (1 + margin)"),
@@ -42,7 +51,7 @@ NODES = pa.schema(
         field("node_sd", REAL, "1", "standard deviation of log(images_per_second) over nodes"),
         field("node_sd_ci95_low", REAL, "1", "by the F distribution, at the `scatter` found"),
         field("node_sd_ci95_high", REAL, "1"),
-        field("scatter", REAL, "1", "the same of repeats on one node"),
+        field("scatter", REAL, "1", "standard deviation of log(images_per_second) on one node"),
         field("scatter_ci95_low", REAL, "1", "by the chi-squared distribution"),
         field("scatter_ci95_high", REAL, "1"),
         field("p_differ", REAL, "1", "that all nodes are alike (F test)"),

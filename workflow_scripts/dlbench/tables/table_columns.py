@@ -26,8 +26,9 @@ from dlbench.tables.machine_columns import DRIFT, NODES
 from dlbench.tables.operation_columns import OPERATIONS, PROFILE
 from dlbench.tables.run_columns import EVALS
 from dlbench.tables.try_columns import TRIES
-from dlbench.tables.work_columns import ENERGY, MEMORY, RATES, WORK
+from dlbench.tables.work_columns import ENERGY, MEMORY, NEIGHBOURS, RATES, WORK
 
+LAST_EVALUATION = "on the validation data at the last evaluation"
 _FLAGS = ("xla", "compile", "deterministic", "recompute", "augment")
 _LEARNING_RATE = ("learning_rate", "learning_rate_batch", "learning_rate_warmup_steps")
 _UPDATE = ("weight_decay", "clip_norm", "accumulate_steps")
@@ -47,7 +48,7 @@ RUNS = with_run_fields(
         *of_run("page_cache"),
         *fields(NAME, "device_kind", "device_model", "status", "timing_source", "quality"),
         field("item_shape", NAME),
-        field("attention", NAME, note="the call and its kernel; none: the model has none"),
+        field("attention", NAME, note="the call and its kernel; none: the model makes none"),
         field("item", NAME, note="image, or sequence of tokens; none: unknown"),
         field("message", TEXT, note="why the status is not ok"),
         field("source", TEXT, note="of an imported run: its files with first and last line"),
@@ -80,7 +81,7 @@ RUNS = with_run_fields(
         field("reduced_bytes_per_step", COUNT, "bytes", "of gradients of sharded weights"),
         *WORK,
         field("steps_measured", COUNT, "steps", "after the warm-up"),
-        field("burn_in_steps", COUNT, "steps", "left out of all summaries"),
+        field("burn_in_steps", COUNT, "steps", "steps excluded from all summaries"),
         *RATES,
         field(
             "copy_sd_images_per_second",
@@ -90,11 +91,23 @@ RUNS = with_run_fields(
         ),
         field("overlap", REAL, "1", "share of the copies' measured time in which all overlap"),
         field("step_time_mean_s", REAL, "s"),
-        field("step_time_sd_s", REAL, "s", "sample standard deviation over the same windows"),
+        field(
+            "step_time_sd_s",
+            REAL,
+            "s",
+            "sample standard deviation of the steps of step_time_mean_s; a window counts as its "
+            "mean",
+        ),
         field("step_time_median_s", REAL, "s"),
         field("step_time_p95_s", REAL, "s"),
         field("step_time_mad_s", REAL, "s", "1.4826 x median absolute deviation"),
-        field("compile_s", REAL, "s", "making the graph, and the first step less the median one"),
+        field(
+            "compile_s",
+            REAL,
+            "s",
+            "tracing and compiling the step, with what the first step took more than the "
+            "median one",
+        ),
         field("start_s", REAL, "s", "start of the container until the trainer's first line"),
         field("import_s", REAL, "s", "imports of the trainer, until run_start"),
         field("page_cache_share", REAL, "1", "of the dataset in memory, if page_cache is set"),
@@ -140,7 +153,8 @@ RUNS = with_run_fields(
             "time_to_accuracy_s",
             REAL,
             "s",
-            "run_start to the first evaluation with all scores of must_reach; none: never",
+            "run_start to the first evaluation with all scores of must_reach; empty if the target "
+            "was never reached",
         ),
         field(
             "training_time_to_accuracy_s",
@@ -151,28 +165,11 @@ RUNS = with_run_fields(
         field("cpu_time_s", REAL, "s", "of all processes, run_start to run_end"),
         *MEMORY,
         field("final_loss", REAL, note="training loss of the last step"),
-        field("top1", REAL, "1", "held-out items, last evaluation"),
-        field("top5", REAL, "1", "held-out items, last evaluation"),
-        field("iou", REAL, "1", "held-out items, last evaluation"),
-        field("perplexity", REAL, "1", "held-out items, last evaluation"),
-        field("others_cpu_cores", REAL, "cores", "used by others on cores, during measured steps"),
-        field("cores", pa.int32(), "cores", "CPUs the run could use, on the most disturbed node"),
-        field("node_others_cpu_cores", REAL, "cores", "the same on all CPUs of the first node"),
-        field("node_cores", pa.int32(), "cores", "CPUs of the first node"),
-        field("steal_cpu_cores", REAL, "cores", "taken from cores by a hypervisor"),
-        field("cpu_pressure_percent", REAL, "%", "of the time: some process waited for a CPU"),
-        field("memory_pressure_percent", REAL, "%", "of the time: some waited for memory"),
-        field("io_pressure_percent", REAL, "%", "of the time: some waited for a disk"),
-        field("others_disk_bytes_per_s", REAL, "B/s", "read and written by others, all disks"),
-        field("cpu_clock_mhz", REAL, "MHz", "mean over time and cores"),
-        field("cpu_throttle_count", COUNT, note="cores slowed down for heat, start to end"),
-        field("quota_throttled_percent", REAL, "%", "of quota periods: its CPU quota stopped it"),
-        field("quota_throttled_s", REAL, "s", "that its CPU quota stopped it, summed over CPUs"),
-        field("load_before_1min", REAL, note="load average when the trainer was started"),
-        field("waited_for_quiet_s", REAL, "s", "before the trainer was started"),
-        field("other_gpu_processes", pa.int32(), note="of others, the most on one of its GPUs"),
-        field("disturbed", TEXT, note="what others used more of than allowed; none: nothing"),
-        field("neighbours_unknown", TEXT, note="why some of these numbers are unknown"),
+        field("top1", REAL, "1", f"top-1 accuracy {LAST_EVALUATION}"),
+        field("top5", REAL, "1", f"top-5 accuracy {LAST_EVALUATION}"),
+        field("iou", REAL, "1", f"intersection over union {LAST_EVALUATION}"),
+        field("perplexity", REAL, "1", f"perplexity {LAST_EVALUATION}"),
+        *NEIGHBOURS,
         field("started_at", TIME),
         field("ended_at", TIME),
         field("host", NAME),
@@ -181,8 +178,14 @@ RUNS = with_run_fields(
         field("git_dirty", pa.bool_()),
         field("image_digest", TEXT, note="of the image that the run was in; none on bare metal"),
         field("data_sha256", TEXT, note="of the manifest's list of shards"),
-        field("hardware_sha256", TEXT, note="of what equal nodes share; none: not known"),
-        field("software_sha256", TEXT, note="of system, packages, framework; none: not known"),
+        field(
+            "hardware_sha256",
+            TEXT,
+            note="hash of the hardware description, equal on identical nodes; none: not known",
+        ),
+        field(
+            "software_sha256", TEXT, note="hash of system, packages and framework; none: not known"
+        ),
         field(
             "repeats_differ",
             TEXT,
@@ -248,13 +251,22 @@ COMPARISONS = with_run_fields(
         field("repeats_needed", COUNT, note="of each condition for a verdict; 1000: or more"),
         field("n_a", COUNT, "runs"),
         field("n_b", COUNT, "runs"),
-        field("base_flags", TEXT, note="what else differs between runs of a and b"),
+        field(
+            "base_flags",
+            TEXT,
+            note="problems of this comparison: other fields that differ between a and b, disturbed "
+            "runs, sides that were measured apart",
+        ),
         *_across_sessions,
         *(
             field(f"{name}_{side}{'_s' * (unit == 's')}", REAL, unit, note)
             for name, unit, note in (
                 ("images_per_second", "items/s", "geometric mean over runs"),
-                ("tokens_per_second", "tokens/s", "the same; none: items are no sequences"),
+                (
+                    "tokens_per_second",
+                    "tokens/s",
+                    "throughput in tokens; none: items are no sequences",
+                ),
                 ("step_time_sd", "s", "mean over runs of step_time_sd_s"),
                 ("start", "s", "median over runs"),
                 ("import", "s", "median over runs"),
@@ -266,7 +278,7 @@ COMPARISONS = with_run_fields(
     CONDITION,
 )
 # In which the points of a series differ, or that its runs need not share.
-_ONE_EACH = ("devices_per_node", "warmup_steps", "seed")
+_ONE_EACH = ("devices_per_node", "warmup_steps", "warmup_s", "seed")
 SPEEDUPS = with_run_fields(
     [
         field("study", NAME),
@@ -282,20 +294,27 @@ SPEEDUPS = with_run_fields(
         *of_run("nodes", "batch_per_device"),
         field("global_batch", COUNT, "items"),
         *of_run("sequence_length"),
-        field("runs", COUNT, "runs", "repeats that ended well"),
-        field("unstable_runs", COUNT, "runs", "of them, those that are not to be relied on"),
+        field("runs", COUNT, "runs", "repeats that completed (ok or unstable)"),
+        field("unstable_runs", COUNT, "runs", "number of them that are unstable"),
         *with_interval("images_per_second", "items/s", "geometric mean over runs"),
-        *with_interval("tokens_per_second", "tokens/s", "the same; none: items are no sequences"),
+        *with_interval(
+            "tokens_per_second", "tokens/s", "throughput in tokens; none: items are no sequences"
+        ),
         *with_interval("speedup", "1", "throughput over that of the base"),
         *with_interval("efficiency", "1", "speedup times the base's devices over these"),
-        field("base_strategy", NAME, note="another one where the base is borrowed"),
+        field("base_strategy", NAME, note="differs where the base is of another strategy"),
         *fields(pa.int32(), "base_devices", "base_nodes"),
         field("base_runs", COUNT, "runs"),
         *with_interval("base_images_per_second", "items/s", "geometric mean over runs"),
-        *with_interval("base_tokens_per_second", "tokens/s", "the same"),
-        field("base_mismatch", TEXT, note="what should agree with the base and does not"),
-        field("run_ids", TEXT, note="of these repeats; of an import with its name before it"),
-        field("base_run_ids", TEXT, note="the same of the base"),
+        *with_interval("base_tokens_per_second", "tokens/s", "throughput in tokens"),
+        field(
+            "base_mismatch",
+            TEXT,
+            note="problems of this comparison: fields that differ between point and base, and "
+            "disturbed runs",
+        ),
+        field("run_ids", TEXT, note="of the repeats; of an import with its name before it"),
+        field("base_run_ids", TEXT, note="of the repeats of the base"),
         *_across_sessions,
         *with_interval("serial_fraction", "1", "Amdahl's, of the series; strong scaling"),
         *with_interval("usl_alpha", "1", "contention, of the series"),
@@ -313,9 +332,14 @@ COVERAGE = pa.schema(
             "status",
             NAME,
             note="ok, unstable, oom, timeout, failed, skipped, excluded, stale, imported; "
-            "of an unfinished study also running, pending, unread, interrupted",
+            "of an unfinished study also running, pending, interrupted, and unread: finished, and "
+            "its log not yet read",
         ),
-        field("reason", TEXT, note="why, and what a run that ended well missed"),
+        field(
+            "reason",
+            TEXT,
+            note="reason of the status; of a completed run, the targets that it missed",
+        ),
     ]
 )
 PUBLISHED = pa.schema(
@@ -336,7 +360,7 @@ PUBLISHED = pa.schema(
         field("high", REAL, note="most"),
         field("printed", TEXT, note="as the source has it"),
         field("base", NAME, note="the point that a relative number is relative to"),
-        field("base_mismatch", TEXT, note="what should agree with the base and does not"),
+        field("base_mismatch", TEXT, note="fields that differ between the point and its base"),
         field("recomputed", REAL, note="from what was published of the point and of its base"),
         field("agrees", pa.bool_(), note="recomputed and rounded as printed, it is the value"),
         field("quality", NAME, note="printed, derived (computed) or read_off (a picture)"),

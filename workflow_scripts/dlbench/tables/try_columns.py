@@ -15,7 +15,7 @@ TRIES = pa.schema(
         *of_run("xla", "compile", "recompute", "nodes", "devices_per_node", "copies_per_node"),
         *of_run("sequence_length", "accumulate_steps"),
         field("batch_per_device", COUNT, "items", "of this try"),
-        field("fits", pa.bool_(), note="it ended well and left a tenth of the memory free"),
+        field("fits", pa.bool_(), note="it completed and left a tenth of the memory free"),
         field("status", NAME, note="of the try: ok, unstable, oom, timeout or failed"),
         field("share_of_memory", REAL, "1", "of the device's or the node's, whichever is larger"),
         field("message", TEXT, note="why it does or does not fit"),

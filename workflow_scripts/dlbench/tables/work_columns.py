@@ -1,5 +1,5 @@
 """Columns of the table of runs: rates, what a model computes, what its device could do, memory,
-energy.
+energy, and what else the machine did.
 """
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ RATES = (
         "items/s",
         "items of the measured steps over their time on the slowest rank",
     ),
-    field("images_per_second_per_device", REAL, "items/s", "the same over devices"),
+    field("images_per_second_per_device", REAL, "items/s", "images_per_second over devices"),
     field(
         "tokens_per_second",
         REAL,
@@ -24,7 +24,7 @@ RATES = (
         "tokens_per_second_per_device",
         REAL,
         "tokens/s",
-        "the same over devices; known of some logs that do not say how many devices there are",
+        "tokens_per_second over devices; known of some logs that do not say how many these are",
     ),
     field(
         "rate_uncertainty",
@@ -50,7 +50,7 @@ WORK = (
         "hardware_flops_per_item",
         REAL,
         "FLOP",
-        "the same with the forward pass of what is computed again; none: nothing is",
+        "model_flops_per_item with the forward pass of what is computed again; none: nothing is",
     ),
     field(
         "values_per_item",
@@ -76,9 +76,9 @@ WORK = (
     field("attainable_tflops", REAL, "TFLOP/s", "of the largest product, measured on a device"),
     field("attainable_gb_per_s", REAL, "GB/s", "of a copy in memory, measured on a device"),
     field("mfu", REAL, "1", "achieved_tflops_per_device over device_peak_tflops"),
-    field("mfu_of_attainable", REAL, "1", "the same over attainable_tflops"),
+    field("mfu_of_attainable", REAL, "1", "achieved_tflops_per_device over attainable_tflops"),
     field("hfu", REAL, "1", "mfu with hardware_flops_per_item; none: nothing is computed again"),
-    field("hfu_of_attainable", REAL, "1", "the same over attainable_tflops"),
+    field("hfu_of_attainable", REAL, "1", "mfu_of_attainable with hardware_flops_per_item"),
 )
 MEMORY = (
     field(
@@ -104,7 +104,7 @@ MEMORY = (
         "memory_limit_bytes",
         COUNT,
         "B",
-        "of a GPU, or what JAX takes of it; on CPUs of the node or its group",
+        "of the GPU, or the part that JAX preallocates; on CPUs of the node or its cgroup",
     ),
     field("device_memory_unknown", TEXT, note="why the framework's count is not known"),
 )
@@ -138,5 +138,33 @@ ENERGY = (
         "energy_remark",
         TEXT,
         note="energies of under 60 readings or of a part of the time; or none",
+    ),
+)
+NEIGHBOURS = (
+    field("others_cpu_cores", REAL, "cores", "used by other processes, of `cores`; measured steps"),
+    field("cores", pa.int32(), "cores", "CPUs the run could use, on the most disturbed node"),
+    field("node_others_cpu_cores", REAL, "cores", "used by other processes, of `node_cores`"),
+    field("node_cores", pa.int32(), "cores", "CPUs of the first node"),
+    field("steal_cpu_cores", REAL, "cores", "taken from cores by a hypervisor"),
+    field("cpu_pressure_percent", REAL, "%", "of the time: some process waited for a CPU"),
+    field("memory_pressure_percent", REAL, "%", "of the time: some waited for memory"),
+    field("io_pressure_percent", REAL, "%", "of the time: some waited for a disk"),
+    field("others_disk_bytes_per_s", REAL, "B/s", "read and written by other processes, all disks"),
+    field("cpu_clock_mhz", REAL, "MHz", "mean over time and cores"),
+    field("cpu_throttle_count", COUNT, note="cores slowed down for heat, start to end"),
+    field("quota_throttled_percent", REAL, "%", "of quota periods: its CPU quota stopped it"),
+    field("quota_throttled_s", REAL, "s", "that its CPU quota stopped it, summed over CPUs"),
+    field("load_before_1min", REAL, note="load average when the trainer was started"),
+    field("waited_for_quiet_s", REAL, "s", "before the trainer was started"),
+    field(
+        "other_gpu_processes",
+        pa.int32(),
+        note="processes of other programs, the most on one GPU",
+    ),
+    field("disturbed", TEXT, note="what other processes used more of than allowed; none: nothing"),
+    field(
+        "neighbours_unknown",
+        TEXT,
+        note="what could not be measured about other processes and clocks, and why",
     ),
 )

@@ -83,7 +83,7 @@ def calibrate(
         else:
             rates = {**rates, "kept": True}
         log.write("calibration", **rates)
-    except Exception as error:  # of any framework: the run has ended well before
+    except Exception as error:  # of any framework: the run has completed before
         reason = terminal.message(f"{type(error).__name__}: {error}", 200)
         log.write("calibration", unknown=reason)
 

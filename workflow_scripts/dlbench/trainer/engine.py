@@ -12,7 +12,9 @@ A framework is a folder beside this file whose `engine.py` defines
     INPUTS: its readers of items; the first is that of `input: auto`
     UNSUPPORTED_FIELDS: the fields of a run that it lacks, each with the reason; fields that are
         declared as those of other frameworks (dlbench/run_fields/) may be left out
-and whose folders `losses`, `strategies` and, unless shared, `models` have the framework's own.
+and whose folders `losses`, `strategies` and, unless shared, `models` have the framework's own. A
+file `combinations.py` there, which does not import the framework, may define
+    unsupported(run): why the framework cannot combine the run's fields; None if it can
 """
 
 import functools
@@ -305,7 +307,7 @@ def by_design(framework: str) -> str | None:
 def unsupported(run: Spec) -> str | None:
     """Why a run cannot be trained with its framework, or None.
 
-    It does not support a field that the run sets, or lacks the run's strategy.
+    It does not support a field that the run sets, lacks the run's strategy, or cannot combine them.
     """
     lacked = dict(_constants(run.framework).get("UNSUPPORTED_FIELDS", {}))
     for name, field in DECLARED.items():
@@ -313,7 +315,14 @@ def unsupported(run: Spec) -> str | None:
             others = " and ".join(field.frameworks)
             lacked.setdefault(name, f"{name} is a field of framework {others}: leave it out")
     reasons = (why for name, why in lacked.items() if getattr(run, name) != DEFAULTS[name])
-    return next(reasons, unsupported_strategy(run))
+    return next(reasons, None) or unsupported_strategy(run) or _not_combined(run)
+
+
+def _not_combined(run):
+    """Why the framework of a run cannot combine its fields; None if it can, or is another's."""
+    if run.framework not in names() or "combinations" not in plugins.names(run.framework):
+        return None
+    return plugins.load(run.framework, "combinations").unsupported(run)
 
 
 def _constants(framework):

@@ -6,7 +6,8 @@
   they took.
 - A window ends when its losses have arrived on the host; there is no other synchronisation.
 - The step is traced, and the tracing is timed, before the first step, which compiles it.
-- Warm-up steps are logged and marked. A resumed run warms up again, with as many steps.
+- Warm-up steps are logged and marked. A resumed run warms up again, with as many steps, and for as
+  long.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ from dlbench.trainer import checkpoints, description, device_memory, sampling
 from dlbench.trainer.copies import Copy
 from dlbench.trainer.engine import Engine
 from dlbench.trainer.reading import inputs
-from dlbench.trainer.schedule import Schedule, Windows
+from dlbench.trainer.schedule import Schedule, WarmUp, Windows
 from dlbench.trainer.strategy import Spec
 
 PROGRESS_INTERVAL_S = 1.0
@@ -112,8 +113,10 @@ def _do_steps(
     checkpointer: checkpoints.Checkpointer | None,
 ) -> str:
     """Do all steps after `first`. Returns "", or why the run ended early: a loss is not finite."""
-    total, rank = schedule.total, engine.strategy.rank
-    warm_up_end, windows = schedule.warm_up_end(first), Windows(schedule, engine, first)
+    if first and schedule.spec.warmup_s:
+        schedule.resume(first, event_log.total_after_warm_up(log.content()))
+    rank, windows = engine.strategy.rank, Windows(schedule, engine, first)
+    warm_up = WarmUp(schedule, windows, engine.strategy.gather, first)
     progress = _Progress(schedule, engine.item_shape)
     # Before training too: the loss curve starts there, and the evaluation compiles there.
     if schedule.evaluates and not first:
@@ -123,7 +126,7 @@ def _do_steps(
         log.write("windows", step=first, steps_per_sync=windows.length)
     last_s = log.now()
     epoch, until, index = schedule.epoch_after(first), first, first
-    while index < total:
+    while index < (total := schedule.total):
         begin = index + 1
         if begin > until:
             epoch_end = schedule.epoch_end(epoch)
@@ -139,7 +142,7 @@ def _do_steps(
             step_time_s,
             losses[-1],
             engine.learning_rate,
-            index <= warm_up_end,
+            index <= windows.warm_up_end,
             epoch,
             event_log.window_fields(losses, rates),
         )
@@ -151,6 +154,11 @@ def _do_steps(
         if chosen := windows.record(index, len(losses), step_time_s):
             log.write("windows", step=index, **chosen)
             last_s = log.now()  # the ranks have synchronized
+        if ended := warm_up.record(index, now):
+            log.write("warm_up", step=index, **ended)
+            last_s = log.now()
+        if schedule.total != total:
+            until = index  # the last step, and with synthetic items the epoch, end later
         if index < until:
             continue
         if schedule.evaluates and index in (epoch_end, total):
@@ -234,19 +242,19 @@ class _Progress:
     def __init__(self, schedule: Schedule, item_shape: tuple[int, ...]):
         text = len(item_shape) == 1
         self._unit = "tokens" if text else "images"
-        self._total = schedule.total
+        self._schedule = schedule
         self._per_step = schedule.global_batch * (item_shape[0] if text else 1)
         self._has_loss = schedule.spec.mode != inputs.INPUT_ONLY
         self._printed_s, self._printed_index = 0.0, 0
 
     def print_step(self, index: int, now: float, loss: float) -> None:
-        if now - self._printed_s < PROGRESS_INTERVAL_S and index < self._total:
+        if now - self._printed_s < PROGRESS_INTERVAL_S and index < self._schedule.total:
             return
         rate = (index - self._printed_index) * self._per_step / (now - self._printed_s)
         self._printed_s, self._printed_index = now, index
         loss_text = f"  loss {loss:.4f}" if self._has_loss else ""
         print(
-            f"step {index}/{self._total}  {rate:.1f} {self._unit}/s{loss_text}",
+            f"step {index}/{self._schedule.total}  {rate:.1f} {self._unit}/s{loss_text}",
             file=sys.stderr,
             flush=True,
         )

@@ -62,7 +62,7 @@ def profile(spec: Spec, engine: Engine, log: EventLog, folder: Path) -> None:
     """
     steps = _Steps(spec, engine)
     if engine.strategy.rank:
-        with contextlib.suppress(Exception):  # of any framework: the run has ended well before
+        with contextlib.suppress(Exception):  # of any framework: the run has completed before
             steps()
         return
     begin = time.perf_counter()

@@ -9,10 +9,20 @@ A window is a group of `steps_per_sync` steps that are timed together:
   that, a window has DEFAULT_LENGTH steps.
 - A window ends early at the end of the warm-up, of an epoch or of the run, and before an evaluation
   or a checkpoint. The first step is a window of its own, because it compiles.
+
+The warm-up has as many steps as asked for. If it also has a least time, steps are added until that
+has passed, and the run has as many measured steps as it would have had:
+- The number is the same on all ranks, though their clocks differ: they exchange the time that has
+  passed. To do so seldom, they then add as many steps as will fill the rest of the time, by the
+  mean of the steps so far, but at most as many as those. A warm-up of a thousand steps has some ten
+  exchanges, and ends a few steps late.
+- Where the cost of a wait is measured, the time passes before that.
 """
 
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from dlbench.trainer import updates
 from dlbench.trainer.engine import Engine
@@ -37,21 +47,32 @@ class Schedule:
     Attributes:
         spec: the run's fields.
         global_batch: items of one step, over all devices.
-        total: the number of the last step.
+        total: the number of the last step; WarmUp adds to it unless `total_is_final`.
         evaluates: whether the run is scored on held-out items, after each epoch and at its end.
     """
 
     def __init__(self, spec: Spec, records: int | None):
         self.spec, self._records = spec, records
         self.global_batch = global_batch(spec)
-        self.total: int = spec.warmup_steps + (spec.steps or 0)
+        self.total: int = max(spec.warmup_steps, bool(spec.warmup_s)) + (spec.steps or 0)
         if spec.epochs:
             self.total = self.epoch_end(spec.epochs)
+        self.total_is_final = not spec.warmup_s
         self.evaluates = bool(
             spec.mode == "train"
             and records
             and (spec.evaluate == "yes" or (spec.evaluate == "auto" and spec.epochs is not None))
         )
+
+    def resume(self, first: int, total: int | None) -> None:
+        """Set the last step of a run with a timed warm-up that goes on after step `first`.
+
+        Args:
+            total: the number of the last step, if the warm-up had ended by then. The repeated one
+                adds nothing to it, and ends with the run at the latest.
+        """
+        self.total_is_final = total is not None
+        self.total = total or self.warm_up_end(first) + (self.spec.steps or 0)
 
     def epoch_end(self, epoch: int) -> int:
         """The last step of an epoch; with synthetic items all steps are one epoch."""
@@ -76,7 +97,8 @@ class Schedule:
         spec, end = self.spec, self.spec.warmup_steps
         if spec.epochs:
             end = self.epoch_end(1) if spec.epochs > 1 else 0
-        return max(end, first + spec.warmup_steps) if first else end
+        end = max(end, first + spec.warmup_steps) if first else end
+        return max(end, first + 1) if spec.warmup_s else end  # the time starts with a step's end
 
     def learning_rates(self, first: int, last: int) -> list[float]:
         """The learning rates of some steps, from the first to the last."""
@@ -101,11 +123,16 @@ def steps_in(epochs: int, records: int, global_batch: int) -> int:
 
 
 def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
-    """Why a run cannot have windows of several steps; None if it can, or has none.
+    """Why a run cannot have its windows of several steps, or its warm-up; None if it can.
 
     Args:
         strategy: its class.
     """
+    if run.warmup_s and run.epochs:
+        return (
+            f"warmup_s is of runs with steps, and this one has epochs ({run.epochs}), the first of "
+            "which is the warm-up where there are several: leave it out, or give steps"
+        )
     if (run.steps_per_sync or 1) > 1 and not strategy.supports_windows:
         return (
             f"strategy {run.strategy} waits for each step: steps_per_sync must be 1, found "
@@ -151,11 +178,13 @@ class Windows:
 
     Attributes:
         length: steps of a window that does not end early.
+        warm_up_end: the last step of the warm-up; WarmUp adds to it.
     """
 
     def __init__(self, schedule: Schedule, engine: Engine, first: int):
         self._first, self._gather = first, engine.strategy.gather
-        self._warm_up_end = warm_up_end = schedule.warm_up_end(first)
+        self._is_timed = bool(schedule.spec.warmup_s)
+        self.warm_up_end = warm_up_end = schedule.warm_up_end(first)
         length = requested_length(schedule.spec, engine.strategy, bool(engine.gpu_count))
         self._most = max(1, schedule.total - max(first, warm_up_end))
         self.length = min(length or DEFAULT_LENGTH, self._most)
@@ -164,15 +193,21 @@ class Windows:
         self._probe = probe if probe >= MIN_PROBE_STEPS else 0
         self._times: dict[int, list[float]] = {}
 
+    @property
+    def probed_from(self) -> int:
+        """The step after which the wait is measured; the end of the warm-up if it is not."""
+        return self.warm_up_end - 3 * self._probe
+
     def last_step(self, index: int) -> int:
         """The last step of the window that starts with step `index`, unless it ends early."""
         if index == self._first + 1:
             return index
-        if index > self._warm_up_end:
+        if index > self.warm_up_end:
             return index + self.length - 1
-        if not self._probe:
-            return min(index + self.length - 1, self._warm_up_end)
-        before = self._warm_up_end - 3 * self._probe  # steps before the first probe
+        before = self.probed_from
+        if index <= before and (self._is_timed or not self._probe):
+            # Where the host waits for each step, a GPU may idle, and settle at other clocks.
+            return min(index + self.length - 1, before)
         if index <= before:
             return index
         probe, place = divmod(index - before - 1, self._probe)
@@ -190,10 +225,10 @@ class Windows:
             The fields of the event `windows` once the length is chosen, equal on all ranks; before
             and after that None.
         """
-        if not self._probe or last <= self._warm_up_end - 2 * self._probe:
+        if not self._probe or last <= self.warm_up_end - 2 * self._probe:
             return None
         self._times.setdefault(steps, []).append(step_s)
-        if last < self._warm_up_end:
+        if last < self.warm_up_end:
             return None
         probe, self._probe = self._probe, 0
         return self._choose(probe)
@@ -211,3 +246,74 @@ class Windows:
             "window_step_s": medians_s[1],
             "probe_steps": probe,
         }
+
+
+class WarmUp:
+    """The warm-up of one run in one process; it has as many steps on all ranks.
+
+    Args:
+        schedule: of the run, whose `total` grows with each step that is added.
+        windows: of the run in this process, whose `warm_up_end` grows, too.
+        gather: of the strategy of this process.
+        first: the step after which the run was resumed, 0 if it was not.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        windows: Windows,
+        gather: Callable[[list[float]], Any],
+        first: int,
+    ):
+        self._schedule, self._windows, self._gather = schedule, windows, gather
+        self._first, self._asked_s = first, schedule.spec.warmup_s
+        self._began_s: float | None = None  # when the first step ended
+        self._ended = not self._asked_s
+
+    def record(self, last: int, now_s: float) -> dict[str, float] | None:
+        """Record the end of a window; add steps if the time has not passed.
+
+        Args:
+            last: the last step of the window.
+            now_s: when it ended.
+
+        Returns:
+            The fields of the event `warm_up` once the time has passed; before and after that None.
+        """
+        if self._ended:
+            return None
+        self._began_s = now_s if self._began_s is None else self._began_s
+        if last < self._windows.probed_from:
+            return None
+        passed_s = min(float(row[0]) for row in self._gather([now_s - self._began_s]))
+        more = further_steps(self._asked_s, passed_s, last - self._first - 1)
+        if self._schedule.total_is_final:
+            more = max(0, min(more, self._schedule.total - self._windows.warm_up_end))
+        else:
+            self._schedule.total += more
+        self._windows.warm_up_end += more
+        if more:
+            return None
+        self._ended = True
+        return {
+            "passed_s": passed_s,
+            "last_step": self._windows.warm_up_end,
+            "total_steps": self._schedule.total,
+        }
+
+
+def further_steps(asked_s: float, passed_s: float, steps: int) -> int:
+    """How many steps to do before the time of the warm-up is looked at again; 0: it has passed.
+
+    Args:
+        asked_s: seconds that the warm-up is to last.
+        passed_s: seconds that have passed.
+        steps: how many steps were done in them.
+
+    >>> [further_steps(30, s, steps) for s, steps in ((0, 0), (10, 5), (28, 14), (30, 15))]
+    [1, 5, 1, 0]
+    """
+    if passed_s >= asked_s:
+        return 0
+    left = (asked_s - passed_s) * steps
+    return max(1, math.ceil(min(left / passed_s, steps))) if passed_s else max(1, steps)

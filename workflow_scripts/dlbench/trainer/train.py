@@ -122,7 +122,8 @@ class _Process:
         resumes = where.checkpoint and checkpoints.latest(where.checkpoint)
         if not resumes and _holds_run(self._log_path()):
             raise Error(
-                f"{self._log_path()} holds a run already; move it away or name another --log"
+                f"{self._log_path()} already contains a run; move it, or give another path with "
+                "--log"
             )
         self._log = event_log.EventLog(self._log_path())
         self._log.write("begin", t_utc=started_at, containment=proof)
@@ -201,8 +202,9 @@ class _Process:
         if self._signals.ended_run:  # the framework may have raised another exception instead
             error = _Signal()
         status, message = _outcome(error, self._spec.framework)
-        if self._where.device == "gpu" and (reason := gpu_facts.describe_old_driver()):
-            message += f"; {reason}"
+        if self._where.device == "gpu":
+            with contextlib.suppress(Exception):  # of a broken NVML: the run's error is what counts
+                message = "; ".join(filter(None, (message, gpu_facts.describe_old_driver())))
         # Processes share one log until they know their ranks; its first run_end is the cause.
         path = self._log_path()
         follows = message == event_log.STOPPED_BY_SIGNAL and event_log.last_run_end(path)

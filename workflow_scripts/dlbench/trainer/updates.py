@@ -80,6 +80,11 @@ def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
     Args:
         strategy: its class.
     """
+    if run.warmup_s and run.learning_rate_decay != "none":
+        return (
+            f"learning_rate_decay {run.learning_rate_decay} needs to know the last step beforehand,"
+            " and warmup_s adds steps by the clock: leave out one of them"
+        )
     if run.batch_per_device % run.accumulate_steps:
         return (
             f"accumulate_steps must divide batch_per_device, for the parts to be equal: "

@@ -6,7 +6,7 @@ A dataset file defines, for the catalogue and for publications:
 and, if SYNTHETIC is False:
     FILES: maps each source file to its `bytes`, `sha256`, `md5` and `urls` (mirrors in order).
         Unpublished values are None. Without a published digest, that of the first download is
-        pinned. Without published size, a file may have `most_bytes`, by default 4 GiB.
+        pinned. Without published size, a file may have `max_bytes`, by default 4 GiB.
     MIRRORS (optional): beginnings of `urls`, if every file has its `sha256`.
     OTHERS (optional): {name: MD5} of files that users mistake for these.
     TERMS: what users must accept before use; "" for no terms.

@@ -81,8 +81,9 @@ def _check_redirect(response, requested):
             if not ipaddress.ip_address(address[0].partition("%")[0]).is_global:
                 response.close()
                 raise TransportError(
-                    f"redirects to {location.hostname} ({address[0]}), an address of this machine "
-                    "or of a private network; if the file is there, name that URL"
+                    f"refused: it redirects to {location.hostname} ({address[0]}), an address of "
+                    "this machine or of a private network; if that is intended, use the URL to "
+                    "which it redirects"
                 )
 
 

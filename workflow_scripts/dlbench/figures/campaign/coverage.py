@@ -16,10 +16,10 @@ from dlbench.study.runs import DEFAULTS
 CATEGORY = "Study"
 CAPTION = """
 Every combination of the study, all repeats in one cell. Names have the settings in which rows
-differ. Symbol and colour are those of the worst status among the repeats, worst first as in the
-legend from the right; the number beside it says how many of the repeats ended well (ok or unstable)
-where not all did. Reasons are those of the table coverage, the commonest ones with how many runs
-they concern.
+differ. Symbol and colour are those of the worst status among the repeats; the legend goes from the
+best (left) to the worst (right). The number beside a symbol says how many of the repeats completed
+(ok or unstable) where not all did. Reasons are those of the table coverage, the commonest ones with
+the number of runs that they concern.
 """
 # Status: (symbol, colour, what it means), from the best to the worst.
 LOOKS = {

@@ -1,4 +1,4 @@
-"""Drift of throughput from session to session, and the cores that others used meanwhile."""
+"""Drift of throughput from session to session, and the cores that other processes used."""
 
 import itertools
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from dlbench.tables import timing_sources
 
 CATEGORY = "Study"
 CAPTION = """
-Throughput of every own run that ended well, and of every sentinel, over the geometric mean of its
+Throughput of every own run that completed, and of every sentinel, over the geometric mean of its
 condition, at the time at which it was started. A grey field is a session, one start of the
 workflow; time runs evenly in it, and what lies between two of them is not to scale. Coloured are
 conditions that were measured in several sessions, from which drift is seen; a bar is the mean of
 them in a session. Grey dots are those of one session. Words say how much faster a session was than
-the one before, with a 95 % interval and the verdict, as the table drift has it. Below, what others
-used of the cores that a run may use, where it is known.
+the one before, with a 95 % interval and the verdict, as the table drift has it. Below, what other
+processes used of the cores that a run may use, where it is known.
 """
 UNKNOWN = "unknown session"
 REPEATED, SENTINEL, SINGLE = styles.COLOURS[0], styles.COLOURS[3], "#a8a8a8"
@@ -56,7 +56,7 @@ class Session:
 def draw(tables: Tables, stem: Path | str) -> None:
     rows = _measured(tables.runs, tables.sentinels)
     if rows.empty:
-        styles.draw_message(stem, "no own run of this study that ended well has a date")
+        styles.draw_message(stem, "no completed own run of this study has a date")
         return
     sessions, left_out = _sessions(rows)
     drift = _named(tables.drift)
@@ -93,7 +93,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
 
 
 def _measured(runs, sentinels):
-    """Own runs and sentinels that ended well, with `relative`: per cent off their condition."""
+    """Own runs and sentinels that completed, with `relative`: per cent off their condition."""
     is_own = runs["timing_source"].isin([timing_sources.MEASURED]) & ~runs["run_id"].map(
         is_sentinel
     ).astype(bool)
@@ -222,7 +222,7 @@ def _shape_label(nodes, devices):
 
 
 def _cores_of_others(axis, rows, sessions):
-    """What others used while a run went on; a gap where it is not known."""
+    """What other processes used while a run went on; a gap where it is not known."""
     for session in sessions:
         own = rows[(rows["session"] == session.name) & rows["others_cpu_cores"].notna()]
         own = own.sort_values("started_at")
@@ -234,7 +234,7 @@ def _cores_of_others(axis, rows, sessions):
         axis.fill_between(x, 0, y, color=OTHERS, lw=0.8, alpha=0.75, zorder=2)
     axis.set_ylim(0, max(0.1, 1.1 * float(rows["others_cpu_cores"].astype(float).max())))
     axis.yaxis.set_major_locator(MaxNLocator(3))
-    axis.set_ylabel("cores that\nothers used", fontsize=9)
+    axis.set_ylabel("cores, other\nprocesses", fontsize=9)
 
 
 def _fields(axis, sessions):

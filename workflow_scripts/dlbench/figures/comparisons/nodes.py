@@ -10,7 +10,7 @@ from dlbench.drawing import row_charts, styles
 CATEGORY = "Study"
 CAPTION = """
 Throughput of each node over that of the middle half of the others, in the same conditions and
-sessions, by runs on one node that ended well; the slowest first. Bars are 95 %
+sessions, by completed runs on one node; the slowest first. Bars are 95 %
 intervals, each of its node alone. The grey field is the margin: a node is slower, and orange, if it
 is shown to be below it (one-sided t test, corrected for the number of nodes). See the table nodes.
 """

@@ -23,18 +23,18 @@ on the logarithm of the throughput), each of its row alone. Before any correctio
 equivalent where the thick line is within the zone, and different where the thin one leaves out 0.
 The green zone is the margin of equivalence, symmetric on the logarithm: from 1 / (1 + margin) to
 1 + margin.
-A line that leaves the panel goes on.
+Lines cut off at the edge of the panel go further.
 *Equivalent*: two one-sided tests (TOST) show that the difference is within the margin; else
 *slower* or *faster*: a two-sided test shows that there is one; else *undecided*. Both tests are
-on the 5 % level, corrected by Holm's method for all comparisons of the study. Repeats needed:
+at the 5 % level, corrected by Holm's method for all comparisons of the study. Repeats needed:
 runs of each condition that would give a verdict with a probability of 80 %, at the scatter that
 was found: show equivalence if there were no difference, or, of a ratio beyond the margin, show a
-difference of that size. A half-filled marker: the two sides were measured apart, in no session
-together, and the drift between their sessions is not shown to be none. Start-up is no part of the
-throughput; its bars are medians over runs: start of the container until the trainer's first line,
-imports, and from there to the end of the first step. Conditions without a base are in the table
-only. Where copies are trained at once, SD is the standard deviation of the step times, of the base
-and of the row.
+difference of that size. Half-filled: the two sides were never run in one session, and drift between
+their sessions may exceed the margin. Where the drift is estimated, the difference is corrected for
+it. Start-up is no part of the throughput; its bars are medians over runs: start of the container
+until the trainer's first line, imports, and from there to the end of the first step. Conditions
+without a base are in the table only. Where copies are trained at once, SD is the standard deviation
+of the step times, of the base and of the row.
 """
 LOOKS = {
     equivalence.EQUIVALENT: (styles.COLOURS[2], "o"),

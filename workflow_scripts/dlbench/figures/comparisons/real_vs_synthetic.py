@@ -20,8 +20,8 @@ each run one value; the numbers are the difference of real from synthetic with W
 on the logarithm of the throughput. Of synthetic runs of several lengths those as long as the real
 one count, or the longest. What else differs between the two, as the version of the framework, is
 named. Runs on real items without a synthetic counterpart are drawn alone. Hollow points are
-published; half-filled ones were measured apart: in no session (start of the workflow) together, and
-the drift between their sessions is not shown to be none. Where it is known, the difference is
+published. Half-filled: the two sides were never run in one session (start of the workflow), and
+drift between their sessions may exceed the margin. Where the drift is estimated, the difference is
 corrected for it and has its uncertainty.
 """
 REAL, SYNTHETIC = (styles.COLOURS[0], "o"), (styles.COLOURS[1], "s")

@@ -11,15 +11,14 @@ from dlbench.tables import timing_sources
 
 CATEGORY = "Learning"
 CAPTION = """
-Training loss of the runs that train for epochs, mean over devices (upper panels): every step of
-the longest run of a series that finished, the first of equally long ones (faint; left out beyond 12
-series), and its running geometric mean over a fiftieth of the run (line), at most 2000 points of
-each. Above a panel stands how many runs of its model and dataset are not drawn: further repeats,
-whose training loss is in steps.parquet, and runs of a number of steps beside those of epochs. Where
-no run of a study trains for epochs, its training runs of a number of steps are drawn. Loss on
-held-out items (lower panels) before training and after each epoch, of every repeat. Time counts
-from the start of the first step, evaluations included; loading the framework and compiling lie
-before it.
+Training loss, mean over devices (upper panels). Where runs of the study train for epochs, only
+these are drawn; else those that train for a number of steps. A series is drawn by one run, the
+longest that completed (of equally long ones the first): its single steps (faint; left out beyond 12
+series) and their running geometric mean over a fiftieth of the run (line), at most 2000 points of
+each. Where not all training runs of a model and dataset are drawn, the number of those that are
+stands above the panel; the training loss of every run is in its steps.parquet. Loss on held-out
+items (lower panels) before training and after each epoch, of every repeat. Time counts from the
+start of the first step, evaluations included; loading the framework and compiling lie before it.
 """
 AXES = ("steps", "epochs", "time")
 MAX_POINTS = 2000  # of a line
@@ -142,7 +141,7 @@ def _training(line, tables):
     window = max(1, len(merged) // 50)
     smooth = np.exp(np.log(loss).rolling(window, min_periods=1, center=True).mean())
     every = slice(None, None, -(-len(merged) // MAX_POINTS))
-    # Of an imported run that ended well the last step is that of the epochs asked for.
+    # Of an imported run that completed the last step is that of the epochs asked for.
     epochs = merged["epoch"].max() if merged["epoch"].notna().any() else run["epochs"]
     columns = {
         "steps": merged.index,

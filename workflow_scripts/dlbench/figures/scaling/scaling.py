@@ -17,25 +17,25 @@ from dlbench.tables.timing_sources import MEASURED
 
 CATEGORY = "Scaling"
 BASELINES = "beside"
-NONE_WELL = "no run ended well"
+NONE_WELL = "no run completed"
 NOTE_LINE = 62  # characters
 MAX_INTERVAL = 2.0  # by what factor the axis goes beyond points and lines for intervals
-EXPECTED = "dotted: expected of its computation and the measured all-reduce"
+EXPECTED = "dotted: predicted from computation and the measured all-reduce"
 CAPTION = """
 Weak scaling: the batch per device is fixed, so the global batch grows with the devices. Strong
 scaling: the global batch is fixed, so each device has the less of it the more there are.
 Points are geometric means over repeats, each run one value; bars and bands are 95 % intervals
-(Student's t, and Welch's t for ratios, on the logarithm of the throughput); one that leaves the
-panel goes on. The dashed line is the base times the number of devices. The base of a series is
-its own run on the fewest devices; a series without one borrows that of another strategy, which is
-marked with a ring and named. A cross stands for runs that failed, with how many and why. Hollow
-points are published numbers. A star marks points of unstable runs, whose steps stalled or which
-others disturbed. Half-filled points were measured apart: in no session (start of the workflow) with
-their base, and the drift between their sessions is not shown to be none. Where it is, or is known,
-speedups are corrected for it and have its uncertainty.
-Dotted, where the baselines of the machine were measured (`snakemake baselines`): what is to be
-expected of the base if a step is its computation and an all-reduce of the gradients, at the
-time measured for so many bytes, and nothing overlaps (expected_scaling.py).
+(Student's t, and Welch's t for ratios, on the logarithm of the throughput); bars cut off at the
+edge of the panel go further. The dashed line is the base times the number of devices. The base of a
+series is its own runs on the fewest devices; a series without runs on one device takes those of
+another strategy, which is marked with a ring and named. A cross stands for runs that failed, with
+how many and why. Hollow points are published numbers. A star marks points of unstable runs, whose
+steps stalled or which other processes disturbed. Half-filled: point and base were never run in one
+session (start of the workflow), and drift between their sessions may exceed the margin. Where the
+drift is estimated, the speedup is corrected for it and has its uncertainty.
+Dotted, where the baselines of the machine were measured (`snakemake baselines`): predicted from the
+base: its computation time plus the measured time of an all-reduce of the gradients, without
+overlap (expected_scaling.py).
 """
 
 
@@ -69,7 +69,7 @@ def _panels(tried):
 
 @dataclass(frozen=True)
 class _Drawn:
-    """How one series of several is drawn; `series` has its runs that ended well, or is None.
+    """How one series of several is drawn; `series` has its completed runs, or is None.
 
     `expected` is what the baselines of its machine say of it.
     """
@@ -191,7 +191,7 @@ def _notes(series):
         notes.append("half-filled: measured apart from the base")
     alone = sum(drawn.series.base is None for drawn in series if drawn.series)
     if alone:
-        notes.append(f"no efficiency of {alone} series: {scaling_series.ONE_COUNT} ended well")
+        notes.append(f"no efficiency of {alone} series: {scaling_series.ONE_COUNT} completed")
     return "\n".join(notes)
 
 

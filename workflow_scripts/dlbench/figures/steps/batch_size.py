@@ -10,9 +10,9 @@ CAPTION = """
 Throughput of one device against its batch size, data loading included: of training steps, of the
 forward pass alone, and of forward and backward pass without the update of the weights. Points
 are geometric means over repeats, each run one value; bars are 95 % intervals (Student's t on the
-logarithm of the throughput); one that leaves the panel goes on. A star marks points of
-unstable runs, whose steps stalled or which others disturbed. A cross stands for runs that
-failed, with how many and why. Hollow points are published numbers.
+logarithm of the throughput); bars cut off at the edge of the panel go further. A star marks points
+of unstable runs, whose steps stalled or which other processes disturbed. A cross stands for runs
+that failed, with how many and why. Hollow points are published numbers.
 """
 PANEL = ("mode", "model", "dataset")
 # The axis ends at so many times the highest point: intervals of two runs may reach far beyond.

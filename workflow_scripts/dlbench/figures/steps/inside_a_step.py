@@ -18,7 +18,7 @@ which a step is longer with that thing than without it; of input and exchange it
 step waits for them. Waiting for a slower device counts as exchange. Lines at the ends of parts are
 their 95 % intervals (Welch's t). Hatched is the time that is not resolved: the intervals of the
 other parts include zero, or their probes were disturbed, measured in several sessions, or did
-not end well. At the right: the mean time of a step, and the least number of probes of a kind.
+not complete. At the right: the mean time of a step, and the least number of probes of a kind.
 """
 # {part: (label, colour)}, from the left.
 SEGMENTS = {

@@ -11,11 +11,11 @@ CAPTION = """
 Upper panels: the mean time of a step over the images that a device takes in it, which is the
 number of devices over the throughput; geometric means over repeats, each run one value, with 95 %
 intervals (Student's t on the logarithm). Lower panels: the same relative to the smallest batch
-of the series that finished, with Welch's 95 % interval of the ratio; the lower, the more a larger
-batch gains. A cross stands for runs that failed. Hollow points are published numbers; half-filled
-ones were measured apart: in no session (start of the workflow) with the smallest batch, and the
-drift between their sessions is not shown to be none. Where it is known, the lower panels are
-corrected for it and have its uncertainty.
+of the series that completed, with Welch's 95 % interval of the ratio; the lower, the more a larger
+batch gains. A cross stands for runs that failed. Hollow points are published numbers. Half-filled:
+point and smallest batch were never run in one session (start of the workflow), and drift between
+their sessions may exceed the margin. Where the drift is estimated, the lower panels are corrected
+for it and have its uncertainty.
 """
 
 

@@ -18,7 +18,7 @@ from dlbench.trainer import device_memory, engine, updates
 from dlbench.trainer.array_engine import ArrayEngine
 from dlbench.trainer.calibration import Kernels
 from dlbench.trainer.engine import CheckpointState
-from dlbench.trainer.jax import calibrating, profiling
+from dlbench.trainer.jax import attention, calibrating, profiling
 from dlbench.trainer.jax.step import State, make_step, make_sums, set_precision
 from dlbench.trainer.jax.strategies import Base
 from dlbench.trainer.keras import building, flops
@@ -94,8 +94,11 @@ class Engine(ArrayEngine):
         return self._model.count_params()
 
     def attention(self) -> str | None:
-        # Keras asks for cuDNN's kernel on a GPU, and for XLA's elsewhere.
-        return building.attention_kind(self._model, "cudnn or xla" if self.gpu_count else "xla")
+        batch = self._spec.batch_per_device // self._spec.accumulate_steps
+        learns = self._spec.mode != "forward"
+        return building.attention_kind(
+            self._model, lambda layer: attention.kernel(layer, batch, learns)
+        )
 
     def model_flops(self) -> ModelFlops:
         return flops.count(self._model, self.item_shape)

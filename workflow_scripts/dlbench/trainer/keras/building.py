@@ -3,7 +3,7 @@
 - The model must accept the run's items and return the logits of its task.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 import keras
@@ -87,13 +87,17 @@ def build_model(
     return model
 
 
-def attention_kind(model: keras.Model, kernel: str) -> str | None:
+def attention_kind(model: keras.Model, kernel_of: Callable[[keras.Layer], str]) -> str | None:
     """The call that computes a model's attention, and its kernel; None if it has no attention.
 
-    A layer that makes this call has an attribute `attends`.
+    A layer that makes this call has an attribute `attends`. All such layers of a model are alike.
+
+    Args:
+        kernel_of: gives the kernel of a layer.
     """
-    has = any(getattr(layer, "attends", False) for layer in model._flatten_layers())
-    return f"keras.ops.dot_product_attention: {kernel}" if has else None
+    layers = (layer for layer in model._flatten_layers() if getattr(layer, "attends", False))
+    layer = next(layers, None)
+    return layer and f"keras.ops.dot_product_attention: {kernel_of(layer)}"
 
 
 def _check_shapes(model, spec, task_name, task, source):

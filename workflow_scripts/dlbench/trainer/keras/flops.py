@@ -106,7 +106,7 @@ def _add_layer(tally, layer, call):
     if getattr(layer, "recomputes", False):
         inner = Tally()
         _follow(inner, layer, call.arguments.args, call.arguments.kwargs)
-        tally.include(inner, again=True)
+        tally.include(inner, recomputed=True)
         return
     if isinstance(layer, layers.Embedding):
         reverse = call.arguments.kwargs.get("reverse") or True in call.arguments.args[1:]

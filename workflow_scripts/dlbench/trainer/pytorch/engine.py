@@ -1,8 +1,5 @@
 """The engine of PyTorch: what trains one run in one process."""
 
-import functools
-import os
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,7 @@ from dlbench.trainer.array_engine import ArrayEngine
 from dlbench.trainer.calibration import Kernels
 from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.model_flops import ModelFlops
-from dlbench.trainer.pytorch import building, calibrating, flops, profiling
+from dlbench.trainer.pytorch import attention, building, calibrating, compiling, flops, profiling
 from dlbench.trainer.pytorch.loading import DataLoaderReader
 from dlbench.trainer.pytorch.step import AUTOCAST, Step, set_precision
 from dlbench.trainer.pytorch.strategies import Base
@@ -51,22 +48,25 @@ class Engine(ArrayEngine):
         # weights failed, ranks would differ.
         torch.manual_seed(engine.seed(spec) + 1000 * strategy.rank)
         set_precision(spec, strategy)
-        if spec.compile:
-            _check_compiler()
+        compiling.check(spec, strategy)
         super().__init__(spec, strategy, _model_file(spec), data_folder)
 
     def build(self) -> None:
         model = building.build_model(
             self._spec, self._model_module, self._task, self._source, self.strategy.device
         )
+        compiling.check_model(self._spec, model)
         # Counted before a strategy shards the weights.
-        self._flops = flops.count(model, self.item_shape)
+        calls = attention.Noted()
+        self._flops = flops.count(model, self.item_shape, calls)
         self._parameters = sum(tensor.numel() for _, tensor in building.named_weights(model))
-        dtype = AUTOCAST.get(self._spec.precision, torch.float32)
-        layers = (layer for layer in model.modules() if hasattr(layer, "attention_kernel"))
-        layer = next(layers, None)
-        tokens = self.item_shape[0]  # of text; the kernel for images does not depend on it
-        self._attention = layer and layer.attention_kernel(tokens, dtype, self.strategy.device)
+        how = attention.How(
+            batch=self._spec.batch_per_device // self._spec.accumulate_steps,
+            dtype=AUTOCAST.get(self._spec.precision, torch.float32),
+            learns=self._spec.mode != "forward",
+            device=self.strategy.device,
+        )
+        self._attention = attention.kernel(calls.first, how) if calls.first else None
         self._step = Step(self._spec, self.strategy, self._losses, model, self._source.scaled)
         self._set_learning_rate(
             updates.scaled_learning_rate(self._spec, self._schedule.global_batch)
@@ -156,18 +156,3 @@ def _model_file(spec: Spec) -> Any:
             f"models/{spec.model}.py needs the package {error.name}, which is not installed: a "
             "model of framework pytorch is a torch.nn.Module, see docs/adding.md"
         ) from error
-
-
-@functools.cache
-def _check_compiler() -> None:
-    """Check that torch.compile finds a C++ compiler.
-
-    Raises:
-        Error: there is none.
-    """
-    compiler = os.environ.get("CXX", "g++")
-    if not shutil.which(compiler):
-        raise Error(
-            f"compile: true needs a compiler of C++, and {compiler} is not on the path: install "
-            "it, or set CXX"
-        )

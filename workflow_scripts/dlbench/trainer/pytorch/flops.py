@@ -5,10 +5,12 @@
 - An operation that is not PyTorch's own, or that hides products, has no rule.
 """
 
+import contextlib
 import copy
 import functools
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -32,8 +34,14 @@ NO_RULE = (
 ATTENTION = "_scaled_dot_product"
 
 
-def count(model: nn.Module, item_shape: tuple[int, ...]) -> ModelFlops:
-    """The work of a model's forward pass for an item of a shape, channels last."""
+def count(
+    model: nn.Module, item_shape: tuple[int, ...], noted: AbstractContextManager[Any] | None = None
+) -> ModelFlops:
+    """The work of a model's forward pass for an item of a shape, channels last.
+
+    Args:
+        noted: within which the item passes the model, an attention.Noted.
+    """
     tally = Tally()
     try:
         item = torch.empty((1, *item_shape), device="meta")
@@ -41,7 +49,8 @@ def count(model: nn.Module, item_shape: tuple[int, ...]) -> ModelFlops:
         with torch.device("meta"), torch.enable_grad():
             without_values = _copy(model).train(False)
             places = _Places(without_values)
-            with _Operations(tally, places), _Attention(tally, places):
+            inner = noted or contextlib.nullcontext()  # sees the calls before the others
+            with _Operations(tally, places), _Attention(tally, places), inner:
                 without_values(item)
     except Exception as error:  # anything that the model's code may raise for a meta tensor
         tally.add_unknown("the model", f"{type(error).__name__}: {error}")

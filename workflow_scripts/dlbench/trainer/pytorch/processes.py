@@ -29,6 +29,8 @@ LOOPBACK = "127.0.0.1"
 RENDEZVOUS_TIMEOUT_S = 600
 TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 OPEN_MPI = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "LOCAL_RANK", "SIZE"))
+# Options by which a launcher is told how many processes there are, and how many on each node.
+OPTIONS = {"torchrun": "--nnodes and --nproc-per-node", "mpirun": "-n and --map-by"}
 
 
 class Rendezvous(NamedTuple):
@@ -43,6 +45,7 @@ class DistributedBase(Base):
     """One process for each device, on any number of nodes; subclasses exchange gradients."""
 
     launcher = "torchrun"
+    supports_cuda_graphs = False
 
     @classmethod
     def unsupported(cls, run: Spec) -> str | None:
@@ -77,7 +80,7 @@ class DistributedBase(Base):
 
     def settings(self) -> dict[str, Any]:
         timeout_s = cluster.EXCHANGE_TIMEOUT_S
-        return {"backend": self._backend(), "timeout_s": timeout_s, **self.options}
+        return {"backend": self._backend(), "timeout_s": timeout_s, **super().settings()}
 
     def gather(self, values: Any) -> np.ndarray:
         import torch
@@ -180,7 +183,7 @@ def _numbers(names, spec, size, environ):
         ) from None
     if started != size or not (0 <= rank < size and 0 <= local_rank < each):
         raise Error(
-            f"the run has {size} processes, {each} on each of {spec.nodes} node(s); "
-            f"{spec.launcher} says: {variables}"
+            f"expected {size} processes, {each} on each of {spec.nodes} node(s), found "
+            f"{variables}: check the options {OPTIONS[spec.launcher]} of {spec.launcher}"
         )
     return rank, local_rank

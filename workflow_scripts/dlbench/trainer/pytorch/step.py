@@ -1,15 +1,20 @@
 """The step under PyTorch: forward pass, backward pass and update.
 
 - `compile: true` compiles forward and backward pass by torch.compile, but neither the update nor
-  the exchange of gradients.
+  the exchange of gradients; compiling.py says how. An evaluation is not compiled.
+- With CUDA graphs, each step replays a graph of the forward and one of the backward pass. What they
+  return lies in memory that the next step overwrites: gradients are dropped before it, and the loss
+  is copied.
 - With bfloat16 and float16, torch.autocast chooses the operations that compute in them, unless the
   strategy casts weights and inputs itself; weights stay float32. With float16,
   torch.amp.GradScaler scales the loss, with the same initial scale as Keras.
 - With gradient accumulation, gradients are exchanged after the last part of the batch.
 """
 
+import contextlib
 import functools
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +24,7 @@ from torch import nn
 
 from dlbench import Error
 from dlbench.trainer.engine import CheckpointState, Variable, check_precision
-from dlbench.trainer.pytorch import building
+from dlbench.trainer.pytorch import building, compiling
 from dlbench.trainer.pytorch.strategies import Base
 from dlbench.trainer.strategy import Spec
 
@@ -70,6 +75,7 @@ class Step:
         model: nn.Module,
         scaled: Callable[[torch.Tensor], torch.Tensor],
     ):
+        by_blocks = compiling.compile_blocks(spec, model)
         self._parallel_model = parallel_model = strategy.parallelize(model)
         self._strategy, self._device = strategy, strategy.device
         self._parts, self._clip_norm = spec.accumulate_steps, spec.clip_norm
@@ -89,8 +95,9 @@ class Step:
         def loss_of(inputs, targets):
             return losses.loss(targets, logits_of(scaled(inputs)))
 
-        if spec.compile:
-            loss_of = torch.compile(loss_of, dynamic=False)
+        loss_of, as_whole = compiling.compile_loss(spec, loss_of)
+        strategy.compiled = by_blocks | as_whole
+        self._replays_graphs = spec.compile and spec.compile_mode == "cuda_graphs"
         steps = {
             "forward": self._forward,
             "forward_backward": self._forward_backward,
@@ -99,7 +106,10 @@ class Step:
         self._step = functools.partial(steps[spec.mode], loss_of)
 
     def __call__(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return self._step(inputs, targets)
+        if not self._replays_graphs:
+            return self._step(inputs, targets)
+        torch.compiler.cudagraph_mark_step_begin()
+        return self._step(inputs, targets).clone()
 
     def set_learning_rate(self, rate: float) -> None:
         """Set the learning rate of the steps to come."""
@@ -110,7 +120,7 @@ class Step:
         """The task's sums over a batch of held-out items; the model is in evaluation mode."""
         learns = self.model.training
         self.model.train(False)
-        with torch.no_grad():
+        with torch.no_grad(), self._not_compiled():
             logits = self._logits_of(self.model)(self._losses.scaled(inputs))
             sums = self._losses.sums(targets, logits)
         self.model.train(learns)
@@ -139,6 +149,12 @@ class Step:
         if self._device.type == "cuda":
             per_rank["random/gpu"] = [_RandomState(torch.cuda)]
         return CheckpointState(replicated, per_rank)
+
+    def _not_compiled(self) -> AbstractContextManager[Any]:
+        """The context of an evaluation, for whose batches blocks would be compiled anew."""
+        if not self._strategy.compiled:
+            return contextlib.nullcontext()  # the other imports the compiler, which takes a second
+        return torch.compiler.set_stance("force_eager")
 
     def _logits_of(self, model):
         """A function that calls a model in the precision of the run."""

@@ -55,9 +55,9 @@ def prepare(folder: str | Path, state: str) -> dict[str, Any]:
         return facts
     if state == COLD and cached > MAX_COLD:
         raise Error(
-            f"page_cache cold: {cached:.0%} of {data.name} stay in memory after they were dropped, "
-            "as on a file system that lives in memory, or where another program uses them: move "
-            "the data to a disk, or choose page_cache as_found"
+            f"page_cache cold: {cached:.0%} of {data.name} are still in the page cache after "
+            "eviction (a tmpfs, or another process has them mapped): move the data to a disk, or "
+            "choose page_cache as_found"
         )
     if state == WARM and cached < MIN_WARM:
         raise Error(

@@ -5,6 +5,7 @@
   follows from seed and position alone.
 """
 
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -163,7 +164,9 @@ def _simplejpeg():
         import simplejpeg
     except ModuleNotFoundError as error:
         raise Error(
-            "datasets of JPEGs need the package simplejpeg, which is not installed here: "
-            "pip install simplejpeg"
+            "datasets of JPEGs need the package simplejpeg, which is not installed for "
+            f"{sys.executable}. The environments envs/pytorch and envs/jax have it "
+            "(workflow_scripts/make_environment.py installs them); into a Python of your own: "
+            f"{sys.executable} -m pip install simplejpeg"
         ) from error
     return simplejpeg

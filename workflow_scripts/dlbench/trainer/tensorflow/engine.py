@@ -106,7 +106,7 @@ class Engine:
         return self._model.count_params()
 
     def attention(self) -> str | None:
-        return building.attention_kind(self._model, "einsum")
+        return building.attention_kind(self._model, lambda layer: "einsum")
 
     def model_flops(self) -> ModelFlops:
         return flops.count(self._model, self.item_shape)

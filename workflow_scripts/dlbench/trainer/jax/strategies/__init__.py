@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dlbench import Error
+from dlbench.trainer.jax import xla_options
 from dlbench.trainer.strategy import BaseStrategy, Spec, digest
 
 Array = Any  # JAX's own: it is not imported yet
@@ -41,7 +42,10 @@ class Base(BaseStrategy):
             for name in ("XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_CLIENT_MEM_FRACTION")
             if name in os.environ
         }
-        return {**self.options, **allocates, "xla_flags": os.environ["XLA_FLAGS"]}
+        flags: dict[str, Any] = {"xla_flags": os.environ["XLA_FLAGS"]}
+        if self.on_gpus:
+            flags["latency_hiding_scheduler"] = xla_options.latency_hiding_scheduler()
+        return {**self.options, **allocates, **flags}
 
     def broadcast(self, values: Sequence[Any]) -> list[Any]:
         """The values that rank 0 has."""

@@ -123,14 +123,6 @@ class Attention(nn.Module):
         y = functional.scaled_dot_product_attention(*query_key_value, is_causal=self.causal)
         return y.transpose(1, 2).reshape(batch, tokens, -1)
 
-    def attention_kernel(self, tokens: int, dtype: torch.dtype, device: torch.device) -> str:
-        """The call, and the kernel that PyTorch chooses for items of so many tokens."""
-        shape = (1, self.heads, tokens, self.size)
-        query_key_value = [torch.empty(shape, dtype=dtype, device=device) for _ in range(3)]
-        chosen = torch._fused_sdp_choice(*query_key_value, is_causal=self.causal)
-        name = nn.attention.SDPBackend(chosen).name.lower()
-        return f"scaled_dot_product_attention: {name}"
-
 
 class Block(nn.Module):
     """Attention and two dense layers, each with a residual connection."""

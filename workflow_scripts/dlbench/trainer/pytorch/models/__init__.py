@@ -2,7 +2,9 @@
 
 They are sorted into folders of the same names.
 
-A model file defines TASK, INPUT_SHAPE (channels last) and CLASSES, as there, and
+A model file defines TASK, INPUT_SHAPE (channels last) and CLASSES, as there,
+    BLOCKS (optional): True if the model has blocks that are alike, which compile_mode: blocks
+        compiles; by default, if it defines RECOMPUTES; and
     build(input_shape, classes): a torch.nn.Module that takes (batch, channels, height, width),
         or (batch, tokens) for language, and returns logits: (batch, classes) for
         classification, (batch, 1, height, width) for segmentation and

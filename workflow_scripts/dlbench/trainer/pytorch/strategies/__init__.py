@@ -35,17 +35,25 @@ class Base(BaseStrategy):
             sharded.
         uses_autocast: whether torch.autocast chooses the operations in bfloat16 or float16; if not,
             the model that `parallelize` returns computes in the precision of the run.
+        supports_cuda_graphs: whether all that a step does between the start of the forward and the
+            end of the backward pass is in the compiled program.
+        compiled: how torch.compile compiles the run, if not by default; see compiling.py.
     """
 
     replicates_weights = True
     uses_autocast = True
+    supports_cuda_graphs = True
 
     def __init__(self, spec: Spec, device: str, folder: str | Path = "."):
         # Read when PyTorch is imported. With its caches, compile times would be too short.
         os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
         if spec.deterministic:  # read when cuBLAS is first used
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        self.compiled: dict[str, Any] = {}
         super().__init__(spec, device, folder)
+
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), **self.compiled}
 
     def local_shard(self, tensor: Tensor) -> Tensor:
         """This process's shard of a weight, of its gradient, or of its optimizer's state."""

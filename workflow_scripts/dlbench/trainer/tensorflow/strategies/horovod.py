@@ -3,10 +3,13 @@
 - Keras 3 with Horovod's own DistributedOptimizer raises no error and does not
   synchronise: the ranks drift apart. So gradients are averaged here, on the raw
   TensorFlow variables, and every run ends with a digest of each rank's weights.
-- All gradients are reduced as one tensor and the cycle time is 5 ms. With these defaults two
-  CPU processes of one thread scale best on ResNet-56 with batch 32, less well with the tensors
-  in one group, and worst with Horovod's defaults (no groups, 1 ms); docs/training.md has the
-  figures. GPUs may gain from groups, whose reduction overlaps with the backward pass.
+- On CPUs all gradients are reduced as one tensor after the backward pass, and the cycle time is
+  5 ms. With these defaults two CPU processes of one thread scale best on ResNet-56 with batch 32,
+  less well with the tensors in one group, and worst with Horovod's defaults (no groups, 1 ms);
+  docs/training.md has the figures. There the reduction takes the cores of the backward pass.
+- On GPUs each gradient is reduced once it is ready, together with those that are ready at the same
+  time, in Horovod's buffer: NCCL reduces while the rest of the backward pass is computed. (Not with
+  `xla: true`, where all gradients leave one compiled function together.)
 - Gradients of embeddings are reduced as dense tensors.
 
 Options, Horovod's own names in brackets:
@@ -14,6 +17,9 @@ Options, Horovod's own names in brackets:
                           [HOROVOD_CYCLE_TIME, 1]
     fusion_threshold_mib  size of the buffer in which small gradients are reduced together
                           [HOROVOD_FUSION_THRESHOLD, 128]
+    overlap               yes: as if gradient_groups were 0; no: as gradient_groups says;
+                          auto: yes on GPUs unless gradient_groups is given (1 counts as not
+                          given), no on CPUs
     gradient_groups       number of groups of gradients that are reduced together; 0: each
                           gradient by itself once it is ready [num_groups, 0]
     packed                a group is one tensor; false: Horovod packs it in its buffer
@@ -39,6 +45,7 @@ class Strategy(Base):
     OPTIONS = {
         "cycle_time_ms": 5.0,
         "fusion_threshold_mib": 128,
+        "overlap": ("auto", "no", "yes"),
         "gradient_groups": 1,
         "packed": True,
         "compression": ("none", "fp16"),
@@ -87,7 +94,13 @@ class Strategy(Base):
         return {
             "controller": "mpi" if self._hvd.mpi_enabled() else "gloo",
             **self.options,
+            "overlap": "no" if self._groups == 1 else "yes",
+            "gradient_groups": self._groups,
         }
+
+    @property
+    def _groups(self) -> int:
+        return gradient_groups(self.options, self.on_gpus)
 
     def broadcast(self, variables: list[Variable]) -> None:
         self._hvd.broadcast_variables(variables, root_rank=0)
@@ -109,7 +122,7 @@ class Strategy(Base):
             "op": hvd.Average,
             "compression": getattr(hvd.Compression, self.options["compression"]),
         }
-        groups = min(self.options["gradient_groups"], len(gradients))
+        groups = min(self._groups, len(gradients))
         if not groups:
             return [hvd.allreduce(gradient, **settings) for gradient in gradients]
         averaged = []
@@ -121,6 +134,19 @@ class Strategy(Base):
             else:
                 averaged += hvd.grouped_allreduce(group, **settings)
         return averaged
+
+
+def gradient_groups(options: dict[str, Any], on_gpus: bool) -> int:
+    """The number of groups of gradients; 0: each is reduced by itself once it is ready.
+
+    >>> one = {"overlap": "auto", "gradient_groups": 1}
+    >>> [gradient_groups(one, on_gpus) for on_gpus in (False, True)]
+    [1, 0]
+    """
+    asked: int = options["gradient_groups"]
+    default = Strategy.OPTIONS["gradient_groups"]
+    overlaps = {"no": False, "yes": True, "auto": on_gpus and asked == default}
+    return 0 if overlaps[options["overlap"]] else asked
 
 
 def _packed(tensors):
