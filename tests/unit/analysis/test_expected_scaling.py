@@ -55,6 +55,18 @@ def test_weights_that_are_divided_take_an_all_reduce_of_half_of_what_is_gathered
     assert found[1].all_reduce_s == pytest.approx(2 * 0.025)
 
 
+def test_other_collectives_beside_the_all_reduce_change_nothing_that_is_expected():
+    others = [
+        row
+        for measure in ("all_gather", "reduce_scatter", "sendrecv")
+        for row in baselines(2, measure=measure, time_s=9.0)
+    ]
+    one = series(ALONE, run(2, 700.0))
+    assert expected_scaling.expected(one, others + baselines(2)) == expected_scaling.expected(
+        one, baselines(2)
+    )
+
+
 def test_strong_scaling_computes_less_on_each_of_more_devices():
     rows = [run(2, 500.0), run(4, 900.0, batch_per_device=25)]
     found = expected_scaling.expected(series(*rows, kind="strong"), baselines(2, 4))
