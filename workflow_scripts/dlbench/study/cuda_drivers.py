@@ -1,7 +1,7 @@
 """Which environments need a newer driver of NVIDIA's than a node has, and which do instead.
 
-The CUDA of an environment is that of the wheels in its lock file; modules and conda bring their own,
-of which nothing is known here.
+The CUDA of an environment is that of the wheels in its lock file. Modules and conda bring their
+own, of which nothing is known here.
 """
 
 import functools
@@ -41,9 +41,7 @@ def misfits(environments: Iterable[str], driver: str) -> Iterator[Misfit]:
     for environment in sorted(set(environments)):
         cuda = cuda_of(environment)
         if needed := cuda and gpu_facts.newer_driver(cuda, driver):
-            reason = (
-                f"has CUDA {cuda}, which needs driver {needed} or newer; this node has {driver}"
-            )
+            reason = f"has CUDA {cuda}, which needs driver {needed} or newer, and there is {driver}"
             yield Misfit(environment, reason, _remedy(environment, driver))
 
 
@@ -73,9 +71,7 @@ def _remedy(environment, driver):
         and not gpu_facts.newer_driver(cuda, driver)
     ]
     if not variants:
-        return (
-            "update the driver; no environment in envs/ has an older CUDA for the same frameworks"
-        )
+        return "update the driver: no environment in envs/ has an older CUDA and the same framework"
     name = variants[0]
     made = trainer_environments.is_installed(name)
     make = "" if made else f" (python workflow_scripts/make_environment.py envs/{name} makes it)"
