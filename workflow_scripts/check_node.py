@@ -154,6 +154,7 @@ def inspect_node(request):
         python: probe_python(python, package) for python, package in request["pythons"].items()
     }
     report["gpus"] = gpus()
+    report["driver"] = driver()
     report["programs"] = [(names, first_installed(names)) for names in request["programs"]]
     report["mpi"] = None if request["mpi"] is None else mpi_programs(request["mpi"])
     across = request["mpi_across"]
@@ -191,6 +192,16 @@ def gpus():
     return sum(
         line.startswith("GPU ") for line in run_command(["nvidia-smi", "-L"])[1].splitlines()
     )
+
+
+def driver():
+    """The version of NVIDIA's driver; None without one, or if nvidia-smi fails."""
+    if not shutil.which("nvidia-smi"):
+        return None
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    code, output = run_command(query)
+    match = re.search(r"^\d+(\.\d+)+$", output, re.MULTILINE)  # failures are printed, too
+    return None if code or not match else match.group()
 
 
 def mpi_programs(requested):

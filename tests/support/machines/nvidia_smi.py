@@ -1,7 +1,7 @@
 """A fake nvidia-smi, which keeps the power limits of GPUs in a file.
 
-It has the options, columns, messages and exit codes of the real one that power_limits.py uses. No
-GPU is here, so the real one was not run.
+It has the options, columns, messages and exit codes of the real one that power_limits.py,
+gpu_facts.py and check_node.py use. No GPU is here, so the real one was not run.
 """
 
 import json
@@ -22,6 +22,10 @@ if arguments[0].startswith("--query-gpu="):
         names = arguments[0].partition("=")[2].split(",")
         print(", ".join(gpu[name] if isinstance(gpu[name], str) else "%.2f" % gpu[name]
                         for name in names))
+    sys.exit()
+if arguments == ["-L"]:
+    for gpu in state["gpus"]:
+        print("GPU %s: NVIDIA H100 (UUID: %s)" % (gpu["index"], gpu["uuid"]))
     sys.exit()
 uuid, watts = arguments[arguments.index("-i") + 1], float(arguments[arguments.index("-pl") + 1])
 gpu = next(one for one in state["gpus"] if one["uuid"] == uuid)
@@ -56,6 +60,7 @@ class NvidiaSmi:
         self.uuids = ("GPU-aaaa1111-0000", "GPU-bbbb2222-0000")
         folder.mkdir(exist_ok=True)
         gpu = {
+            "driver_version": "550.54.15",
             "persistence_mode": "Enabled", "power.limit": 300.0, "enforced.power.limit": 300.0,
             "power.min_limit": 100.0, "power.max_limit": 400.0,
             "supported": True, "allowed": True, "capped": False,
@@ -80,6 +85,10 @@ class NvidiaSmi:
     def set_limit(self, number, watts):
         """Set a limit from outside."""
         self.change(number, **{"power.limit": watts, "enforced.power.limit": watts})
+
+    def set_driver(self, version):
+        for number in range(len(self.uuids)):
+            self.change(number, driver_version=version)
 
     def break_down(self):
         self._write(self._read() | {"broken": True})

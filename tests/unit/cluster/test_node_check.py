@@ -12,6 +12,7 @@ import pytest
 from dlbench.cluster import cluster_job, node_check
 from dlbench.cluster.remarks import Remark
 from dlbench.common import plugins
+from support.machines.nvidia_smi import NvidiaSmi
 from support.machines.paths import REPOSITORY
 
 ASKED = cluster_job.JobRequest(
@@ -38,12 +39,13 @@ ASKED = cluster_job.JobRequest(
 )
 EXPECTED = {
     "cores": 8, "gpus": 4, "latency_s": 5, "modules": [], "packages": {"py": "snakemake"},
-    "mpi_across": {"component": "slurm", "shells": ["ssh"]},
+    "mpi_across": {"component": "slurm", "shells": ["ssh"]}, "environments": ["pytorch", "jax"],
 }  # fmt: skip
 ROUND = {"round_trip_s": 0.1, "offset_s": 0.0}
 REPORT = {
     "host": "n1", "token": "t", "rounds": [ROUND, ROUND, ROUND], "modules": None, "cores": 8,
-    "pythons": {"py": ["3.11.7", True]}, "gpus": 4, "programs": [[["apptainer"], "apptainer"]],
+    "pythons": {"py": ["3.11.7", True]}, "gpus": 4, "driver": "580.95.05",
+    "programs": [[["apptainer"], "apptainer"]],
     "mpi": [["/usr/bin/mpirun", "Open MPI 4.1.4", True, ["slurm"]]], "remote_shell": None,
     "srun_mpi": "MPI types: none pmix", "mpi_type": "pmix",
     "tmpdir": {"folder": "/tmp", "free_mb": 9999}, "images": {},
@@ -79,6 +81,11 @@ def test_what_holds_for_several_nodes_is_said_once():
     assert [f.text.split(":")[0] for f in found if f.mark == "fix"] == ["n2"]
 
 
+def test_a_driver_that_nvidia_smi_does_not_tell_is_passed_over():
+    told = [f.text for f in node_check.remarks([REPORT | {"driver": None}], EXPECTED)]
+    assert not any("driver" in text for text in told)
+
+
 SLOW = {"round_trip_s": 8.0, "offset_s": 0.0}
 
 
@@ -96,6 +103,8 @@ SLOW = {"round_trip_s": 8.0, "offset_s": 0.0}
         ({"cores": 2}, "fix", "asks for 8 cores may use 2"),
         ({"gpus": 2}, "fix", "nvidia-smi lists 2 GPUs in a job that asks for 4"),
         ({"gpus": None}, "fix", "no NVIDIA driver"),
+        ({"driver": "535.104.05"}, "fix", "n1: envs/pytorch has CUDA 13"),
+        ({"driver": "535.104.05"}, "fix", "`environment: pytorch-cuda12`"),
         ({"programs": [[["apptainer", "singularity"], None]]}, "fix", "apptainer or singularity"),
         ({"mpi": []}, "fix", "no mpirun on the path"),
         ({"mpi": [["/x/mpirun", "libx.so missing", False, []]]}, "fix", "does not work: libx.so"),
@@ -124,6 +133,7 @@ def test_a_node_says_what_it_has_and_how_files_come_through(tmp_path):
         "nodes": 1,
     }  # fmt: skip
     (tmp_path / "request.json").write_text(json.dumps(request))
+    NvidiaSmi(tmp_path / "bin")
     ended = threading.Event()
     ahead_s = 100.0
 
@@ -140,7 +150,8 @@ def test_a_node_says_what_it_has_and_how_files_come_through(tmp_path):
     thread.start()
     try:
         command = [sys.executable, REPOSITORY / node_check.PROGRAM, tmp_path]
-        subprocess.run(command, check=True, timeout=60, env={**os.environ, "PATH": "/usr/bin:/bin"})
+        path = f"{tmp_path / 'bin'}:/usr/bin:/bin"
+        subprocess.run(command, check=True, timeout=60, env={**os.environ, "PATH": path})
     finally:
         ended.set()
         thread.join()
@@ -150,6 +161,7 @@ def test_a_node_says_what_it_has_and_how_files_come_through(tmp_path):
         assert found["offset_s"] == pytest.approx(ahead_s, abs=found["round_trip_s"])
     assert report["pythons"][sys.executable] == [".".join(map(str, sys.version_info[:3])), True]
     assert report["pythons"]["no"][0] is None
+    assert (report["gpus"], report["driver"]) == (2, "550.54.15")
     assert report["programs"] == [[["sh"], "sh"], [["nothing", "no"], None]]
     assert report["tmpdir"]["free_mb"] >= 0 and report["images"]["a"] == [0, "Python 3.9"]
 

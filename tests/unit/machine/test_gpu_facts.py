@@ -9,6 +9,7 @@ from importlib import metadata
 import pytest
 
 from dlbench.machine import facts, gpu_facts
+from support.machines.nvidia_smi import NvidiaSmi
 from support.trainers.sampling_stand_ins import NVML, Clock
 
 
@@ -97,6 +98,36 @@ def test_a_driver_that_is_too_old_for_cuda_is_named_with_both(
     else:
         assert f"CUDA {cuda}, which needs driver {needed} or newer" in message
         assert f"this node has {driver}" in message
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver", "needed"),
+    [
+        ("13.0.96", "575.57.08", "580.65.06"),
+        ("13.0.96", "580.65.06", None),
+        ("13.0.96", "580.65", "580.65.06"),
+        ("12.8.90", "525.60.13", None),
+        ("12.8.90", "515.105.01", "525.60.13"),
+        ("12.8.90", "1000.1", None),
+        ("14.0", "470.1", None),  # of which nothing is known
+        ("", "470.1", None),
+        ("13.0", "[N/A]", None),
+    ],
+)
+def test_the_oldest_driver_of_a_cuda_is_named_where_a_driver_is_older(cuda, driver, needed):
+    assert gpu_facts.newer_driver(cuda, driver) == needed
+
+
+def test_the_driver_is_the_one_that_nvidia_smi_lists(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert gpu_facts.installed_driver() is None
+    smi = NvidiaSmi(tmp_path)
+    smi.set_driver("535.104.05")
+    assert gpu_facts.installed_driver() == "535.104.05"
+    smi.set_driver("[N/A]")
+    assert gpu_facts.installed_driver() is None
+    smi.break_down()
+    assert gpu_facts.installed_driver() is None
 
 
 def test_without_a_driver_nothing_is_said_of_it(nvml):

@@ -217,26 +217,6 @@ def test_numbers_of_either_kind_mean_the_same():
         assert text_of(MULTIWORKER, {"pack_mib": pack}) == "pack_mib=64"
 
 
-@pytest.mark.parametrize(
-    ("text", "on_cpus", "on_gpus"),
-    [
-        ("", 1, 0),
-        ("gradient_groups=3", 3, 3),
-        ("overlap=no", 1, 1),
-        ("overlap=no,gradient_groups=0", 0, 0),
-        ("overlap=yes", 0, 0),
-        ("overlap=yes,gradient_groups=3", 0, 0),
-    ],
-)
-def test_gradients_wait_for_the_backward_pass_on_cpus_and_overlap_with_it_on_gpus(
-    text, on_cpus, on_gpus
-):
-    groups = plugins.load("tensorflow/strategies", "horovod").gradient_groups
-    options_of_run = parsed_from(HOROVOD, text)
-    assert groups(options_of_run, on_gpus=False) == on_cpus
-    assert groups(options_of_run, on_gpus=True) == on_gpus
-
-
 def test_options_are_written_by_name_those_of_the_default_left_out():
     given = {"timeline": True, "gradient_groups": 1, "compression": "fp16"}
     assert text_of(HOROVOD, given) == "compression=fp16,timeline=True"

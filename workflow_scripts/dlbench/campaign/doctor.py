@@ -6,7 +6,8 @@
 - What a person must decide (ending a process, emptying a disk) is reported, not done.
 
 doctor_runs.py examines the runs, doctor_batches.py the largest batches that were found,
-doctor_tables.py what was made of them, doctor_surroundings.py everything around them.
+doctor_tables.py what was made of them, doctor_driver.py the driver of GPUs, and
+doctor_surroundings.py everything else around them.
 """
 
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.campaign import (
     doctor_batches,
+    doctor_driver,
     doctor_runs,
     doctor_surroundings,
     doctor_tables,
@@ -42,6 +44,7 @@ def examine(
     """
     return [
         *doctor_surroundings.problems(content),
+        *doctor_driver.problems(study),
         *doctor_batches.problems(),
         *doctor_tables.problems(content),
         *doctor_runs.problems(study, content, unknown),

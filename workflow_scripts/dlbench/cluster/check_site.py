@@ -162,7 +162,7 @@ def _nodes(scheduler, profile, study, timeout_s):
     else:
         yield ok(f"a job ran on {', '.join(hosts)}")
     yield from _images(study)
-    yield from node_check.remarks(reports, _expected(profile, job, request))
+    yield from node_check.remarks(reports, _expected(profile, job, request, study))
 
 
 def _job(module, profile, study):
@@ -272,12 +272,13 @@ def _image_commands(study):
             yield f"{run.environment}, {run.runtime}", start(container, [form["python"], "-V"])
 
 
-def _expected(profile, job, request):
+def _expected(profile, job, request, study):
     return {
         "cores": job.cores_per_node,
         "gpus": job.gpus_per_node or None,
         "latency_s": float(profile.content.get("latency-wait", 5)),
         "modules": request["modules"],
         "mpi_across": request["mpi_across"],
+        "environments": sorted({run.environment for run in study.runs}),
         "packages": request["pythons"],
     }

@@ -24,6 +24,7 @@ from dlbench.cluster.remarks import Remark, fix, note, ok
 from dlbench.common import own_code, plugins, tools
 from dlbench.common.files import write_json
 from dlbench.schedulers import JobRequest, output_of
+from dlbench.study import cuda_drivers
 
 FOLDER = Path("results/site_check")
 PROGRAM = "workflow_scripts/check_node.py"
@@ -85,7 +86,8 @@ def remarks(reports: Sequence[Mapping[str, Any]], expected: Mapping[str, Any]) -
     Args:
         reports: of check_node.py.
         expected: {"cores", "gpus" (None if devices are CPUs), "latency_s", "modules",
-            "packages": {python: package}, "mpi_across": None or {"component", "shells"}}.
+            "packages": {python: package}, "environments": names of those of the runs,
+            "mpi_across": None or {"component", "shells"}}.
     """
     hosts: dict[Remark, list[str]] = {}
     for report in reports:
@@ -316,6 +318,12 @@ def _devices(report, expected):
         )
     else:
         yield ok(f"{report['gpus']} GPUs are listed by nvidia-smi")
+    if driver := report["driver"]:
+        misfits = list(cuda_drivers.misfits(expected["environments"], driver))
+        for misfit in misfits:
+            yield fix(f"envs/{misfit.environment} {misfit.reason}: {misfit.remedy}")
+        if not misfits:
+            yield ok(f"driver {driver} is new enough for the CUDA of the environments")
 
 
 def _programs(report, mpi_across):

@@ -12,6 +12,8 @@ A MIG device has its own name and memory; its other facts are those of its board
 import contextlib
 import itertools
 import re
+import shutil
+import subprocess
 from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
@@ -25,6 +27,8 @@ COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclu
 # Source: CUDA Toolkit Release Notes, "CUDA Toolkit and Minimum Required Driver Versions".
 MIN_DRIVERS = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
 CUDA_PACKAGES = tuple(f"nvidia-cuda-runtime{suffix}" for suffix in ("", "-cu13", "-cu12", "-cu11"))
+SMI_TIMEOUT_S = 60.0  # it takes seconds if the driver was not loaded, and may hang on a broken GPU
+VERSION = re.compile(r"^\d+(\.\d+)+$", re.M)  # a line of its own; failures are printed to stdout
 NVLINK, P2P_OK = 2, 0  # of nvmlGpuP2PCapsIndex_t and nvmlGpuP2PStatus_t
 NONE: dict[str, Any] = {
     "driver": None,
@@ -67,14 +71,38 @@ def describe_old_driver() -> str:
     driver = gather((0,), {})["driver"]
     if not (cuda := next(versions, None)) or not driver:
         return ""
-    needed = MIN_DRIVERS.get(int(cuda.partition(".")[0]))
-    if not needed or _numbers(driver) >= _numbers(needed):
+    if not (needed := newer_driver(cuda, driver)):
         return ""
     return (
         f"the packages of this Python have CUDA {cuda}, which needs driver {needed} or newer, and "
         f"this node has {driver}: update the driver, install CUDA's compatibility libraries, or "
         "choose an environment with an older CUDA"
     )
+
+
+def newer_driver(cuda: str, driver: str) -> str | None:
+    """The oldest driver for a version of CUDA, if a driver is older; None if it is not, or unknown.
+
+    >>> newer_driver("13.0.96", "535.104.05"), newer_driver("12.8.90", "535.104.05")
+    ('580.65.06', None)
+    """
+    needed = MIN_DRIVERS.get(next(iter(_numbers(cuda)), 0))
+    known = needed and _numbers(driver)
+    return needed if needed and known and known < _numbers(needed) else None
+
+
+def installed_driver() -> str | None:
+    """The version of the driver that nvidia-smi lists; None if there is none, or it fails."""
+    if not shutil.which("nvidia-smi"):
+        return None
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        listed = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=SMI_TIMEOUT_S
+        )
+        if not listed.returncode and (found := VERSION.search(listed.stdout)):
+            return found[0]
+    return None
 
 
 def _numbers(version):

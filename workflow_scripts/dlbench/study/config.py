@@ -315,7 +315,7 @@ def _check_images(images, runs):
         run.environment for run in runs if plugins.constants("runtimes", run.runtime)["CONTAINED"]
     }
     spare = sorted(contained - images.keys())
-    for name in images.keys() - contained - set(matrix.environments()):
+    for name in images.keys() - contained - set(trainer_environments.environments()):
         if hint := phrases.did_you_mean(name, spare):
             raise ConfigError(f"images: no run takes {name!r}{hint}; they take: {', '.join(spare)}")
 

@@ -7,7 +7,6 @@ name.
 
 import functools
 import itertools
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dlbench import Error, launchers
-from dlbench.common import host_lists, options, own_code, phrases, plugins
+from dlbench.common import host_lists, options, phrases, plugins
 from dlbench.common.files import canonical_json
 from dlbench.log import event_log
 from dlbench.study import config_schema, other_trainers, trainer_environments
@@ -234,7 +233,7 @@ def run_from_values(values: dict[str, Any], where: str, images: dict[str, Any]) 
         return run
     if "environment" not in values:
         run = _with_environment(run, images)
-    known, reason = environments(), f"no folder envs/{run.environment}"
+    known, reason = trainer_environments.environments(), f"no folder envs/{run.environment}"
     if plugins.constants("runtimes", runtime)["CONTAINED"]:
         known, reason = sorted({*known, *images}), f"{reason} and no such image under images"
     if run.environment not in known:
@@ -344,31 +343,16 @@ def _check_environment(run, where):
     """
     if run.environment == engine.environment(run.framework):
         return
-    locked = _frameworks_in(run.environment)
+    locked = trainer_environments.frameworks_in(run.environment)
     if locked and run.framework not in locked:
-        fitting = [name for name in environments() if run.framework in _frameworks_in(name)]
+        fitting = [
+            name
+            for name in trainer_environments.environments()
+            if run.framework in trainer_environments.frameworks_in(name)
+        ]
         raise ConfigError(
             f"{where}.environment: envs/{run.environment} is an environment of "
             f"{' and '.join(sorted(locked))}, and the run is one of {run.framework}"
             f"{phrases.did_you_mean(run.environment, fitting)}; environments with {run.framework}: "
             f"{', '.join(fitting)}. Frameworks whose environments differ need a block each"
         )
-
-
-@functools.cache
-def _frameworks_in(environment):
-    """The frameworks whose packages a lock file has, also as variants such as tensorflow-cpu."""
-    lock = _environments_folder() / environment / "uv.lock"
-    text = lock.read_text(encoding="utf-8") if lock.is_file() else ""
-    parts = {part for name in re.findall(r'^name = "(.+)"', text, re.M) for part in name.split("-")}
-    return {name for name in engine.names() if parts.issuperset(engine.packages(name))}
-
-
-@functools.cache
-def environments() -> list[str]:
-    """The folders in envs/."""
-    return sorted(path.parent.name for path in _environments_folder().glob("*/pyproject.toml"))
-
-
-def _environments_folder():
-    return own_code.PROJECT / trainer_environments.ENVIRONMENTS

@@ -95,6 +95,25 @@ def has_package(package: str, environment: str) -> bool:
     return is_installed(environment) and any(folders)
 
 
+@functools.cache
+def environments() -> list[str]:
+    """The folders in envs/."""
+    return sorted(path.parent.name for path in _all_folders().glob("*/pyproject.toml"))
+
+
+@functools.cache
+def frameworks_in(environment: str) -> frozenset[str]:
+    """The frameworks whose packages a lock file has, also as variants such as tensorflow-cpu."""
+    lock = _all_folders() / environment / "uv.lock"
+    text = lock.read_text(encoding="utf-8") if lock.is_file() else ""
+    parts = {part for name in re.findall(r'^name = "(.+)"', text, re.M) for part in name.split("-")}
+    return frozenset(name for name in engine.names() if parts.issuperset(engine.packages(name)))
+
+
+def _all_folders():
+    return own_code.PROJECT / ENVIRONMENTS
+
+
 def read_pyproject(project: Path) -> dict[str, Any]:
     """The content of an environment's pyproject.toml; {} if it is missing or is no TOML.
 
