@@ -55,7 +55,7 @@ def test_an_interrupted_run_says_how_the_scheduler_ended_its_job(study, slurm):
         interrupted(run, job=JOB | {"id": job_id})
     assert numbers(study) == {"interrupted": 3, "pending": 1}
     assert reasons(study) == [
-        ("interrupted", "Slurm ended job 17 to 18: OUT_OF_MEMORY", 2),
+        ("interrupted", "Slurm ended job 17 or 18: OUT_OF_MEMORY", 2),
         ("interrupted", "Slurm ended job 19: TIMEOUT", 1),
     ]
 
@@ -82,7 +82,7 @@ def test_a_run_whose_job_lives_is_running_whatever_its_log_says(study, slurm):
     waiting, again = status.report(study)["running"]
     assert (waiting["step"], waiting["message"]) == (2, "Slurm still has job 17: PENDING")
     assert (again["step"], again["message"]) == (None, "Slurm still has job 18: RUNNING")
-    assert "since 3 s, Slurm still has job 17: PENDING" in "\n".join(
+    assert "for 3 s, Slurm still has job 17: PENDING" in "\n".join(
         status_text.lines(status.report(study))
     )
 
