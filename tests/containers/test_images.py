@@ -160,7 +160,7 @@ def test_apptainer_alone_pulls_too_and_adds_the_marker(registry, users, place):
 
 def test_without_any_tool_it_is_said_which_would_do(here, registry, monkeypatch):
     without("env", monkeypatch=monkeypatch, folder=here)
-    with pytest.raises(Error, match="none of skopeo, buildah, podman, docker and apptainer"):
+    with pytest.raises(Error, match="install one of skopeo, buildah, podman, docker and apptainer"):
         make({"source": f"docker://{registry}/base:1"})
 
 
