@@ -121,6 +121,11 @@ class Judged:
         return host_lists.compact_hosts(self.nodes)
 
     @property
+    def is_bounded(self) -> bool:
+        """Whether any bound is about it."""
+        return bool(self.failures or self.missing or self.kept)
+
+    @property
     def passed(self) -> bool | None:
         """Whether all bounds are kept; None if that is not known."""
         if self.failures:
@@ -255,8 +260,11 @@ def _matches(result, bound):
 
 
 def _mistake(bound, matched, results):
-    """Why a bound cannot be checked; "" if it can."""
+    """Why a bound cannot be checked; "" if it can, or is of groups that are not measured yet."""
     if not matched:
+        size = bound.match.get("nodes")
+        if size != 1 and not any(_is_of_size(one, size) for one in results):
+            return ""
         is_baseline = "measure" in bound.match
         kind = "baseline" if is_baseline else "run"
         known = sorted({one.label for one in results if ("measure" in one.fields) == is_baseline})
@@ -281,6 +289,11 @@ def _mistake(bound, matched, results):
     if units and units != {bound.unit}:
         return f"{bound.where}.unit: found {', '.join(sorted(units))}, and not {bound.unit!r}"
     return ""
+
+
+def _is_of_size(result, size):
+    """Whether a result is of so many nodes; of groups, if the bound names several; of None all."""
+    return size is None or len(result.nodes) == size or (size == SEVERAL and len(result.nodes) > 1)
 
 
 def _outcome(bound, own, size):
