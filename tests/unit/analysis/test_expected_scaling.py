@@ -67,6 +67,15 @@ def test_other_collectives_beside_the_all_reduce_change_nothing_that_is_expected
     )
 
 
+def test_a_baseline_of_named_nodes_is_of_runs_that_name_them():
+    named = baselines(2, node="n1", time_s=0.05)
+    on_node = [dict(ALONE, node="n1"), run(2, 700.0, node="n1")]
+    found = expected_scaling.expected(series(*on_node), [*baselines(2, node="n2"), *named])
+    assert found[1].all_reduce_s == pytest.approx(0.05)
+    found = expected_scaling.expected(series(ALONE, run(2, 700.0)), [*named, *baselines(2)])
+    assert found[1].all_reduce_s == pytest.approx(0.025)
+
+
 def test_strong_scaling_computes_less_on_each_of_more_devices():
     rows = [run(2, 500.0), run(4, 900.0, batch_per_device=25)]
     found = expected_scaling.expected(series(*rows, kind="strong"), baselines(2, 4))

@@ -103,6 +103,27 @@ def test_a_run_that_names_its_node_asks_for_that_and_shares_its_job_with_runs_th
     assert [name for name, _ in found.values()] == ["bundle1", "bundle2"] * 2
 
 
+def test_runs_that_name_their_node_share_its_job_before_any_was_trained():
+    models = ("resnet50", "vit_b16", "gpt2_small")
+    runs = [run(node=f"n{n}", model=model) for model in models for n in (1, 2)]
+
+    def of(one, begins_s):
+        return jobs.job_of_run(one, CLUSTER, "gpu", 600, None, 1, begins_s)
+
+    found = jobs.bundle_runs(runs, of, lambda run: None, bundle_min=60)
+    assert [name for name, _ in found.values()] == ["bundle1", "bundle2"] * 3
+    # Each with all of its time limit, and the start once.
+    minutes = [of(one, found[one.id][1]).time_min for one in runs if one.node == "n1"]
+    assert minutes == [15, 10, 10]
+    full = jobs.bundle_runs(runs, of, lambda run: None, bundle_min=20)
+    assert [name for name, _ in full.values()] == ["bundle1", "bundle2"] * 2 + [
+        "bundle3",
+        "bundle4",
+    ]
+    limited = jobs.bundle_runs(runs, of, lambda run: None, bundle_min=60, limit_min=30)
+    assert len({name for name, _ in limited.values()}) == 4
+
+
 def test_short_runs_of_one_shape_share_a_job_until_it_is_long_enough():
     short = [run(repeat=n) for n in range(1, 6)]
     wide = [run(repeat=n, strategy="mirrored", devices_per_node=2) for n in (1, 2)]

@@ -6,6 +6,7 @@ import pytest
 from dlbench.analysis import expected_scaling
 from dlbench.common import plugins
 from dlbench.imports import import_baselines
+from dlbench.tables import parquet_files
 from support.results import made_baselines, made_tables
 from support.results.drawn_figures import has, saved_figures, texts
 
@@ -54,6 +55,24 @@ def test_a_line_has_one_strategy_and_number_of_devices_and_its_name_says_so(draw
     labels = [text.get_text() for text in legend.get_texts()] if legend else texts(time)
     labels = " ".join(labels).replace("\n", " ")
     assert "ddp" in labels and "2 CPU devices" in labels and "4 CPU devices" in labels
+
+
+def test_each_named_node_has_a_line(drawn):
+    found = [made_baselines.exchange(devices=2, node=node) for node in ("n1", "n2")]
+    _, (bandwidth, time) = drawn(*found)
+    assert len(points(bandwidth)) == 2
+    legend = time.get_legend()
+    labels = [text.get_text() for text in legend.get_texts()] if legend else texts(time)
+    assert any("n1" in label for label in labels) and any("n2" in label for label in labels)
+
+
+def test_a_table_from_before_baselines_could_name_nodes_is_read(tmp_path):
+    made_baselines.write(tmp_path, made_baselines.exchange(devices=2))
+    path = tmp_path / "baselines.parquet"
+    before = parquet_files.read_any(path).drop_columns(["node"])
+    parquet_files.write(path, before.to_pylist(), before.schema)
+    table = made_tables.Tables(tmp_path, tmp_path).baselines
+    assert len(table) == len(made_baselines.SIZES) and table["node"].isna().all()
 
 
 def test_copies_in_memory_are_a_dashed_line_with_their_number(drawn):

@@ -18,6 +18,7 @@ TABLES = {"numpy", "pyarrow"}
 STATISTICS = TABLES | {"scipy"}
 FIGURES = STATISTICS | {"pandas", "matplotlib"}
 NEEDED = {
+    "accept_nodes": STATISTICS,
     "build_report": STATISTICS,
     "collect_baselines": TABLES,
     "collect_runs": STATISTICS,

@@ -1,5 +1,6 @@
 """The studies that ship: their configs, smoke variants and published numbers."""
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -10,6 +11,7 @@ import pytest
 
 from dlbench.analysis import base_flags, published_numbers, scaling_series
 from dlbench.common import plugins
+from dlbench.comparison import acceptance, bounds, campaigns
 from dlbench.results import published_beside_own
 from dlbench.study import config
 from dlbench.tables import parquet_files, table_columns
@@ -128,6 +130,29 @@ def test_the_study_of_transformers_varies_all_that_it_says(read):
     for run in smoke.runs:
         assert run.devices == run.threads_per_device == 1 and run.steps <= 100
         assert run.dataset in ON_THIS_MACHINE
+
+
+def test_the_acceptance_of_nodes_has_each_node_and_pairs_and_its_bounds_are_about_these(read):
+    study = read("gpu_acceptance")
+    alone = [run for run in study.runs if run.nodes == 1]
+    assert {run.node for run in alone} == {"n1", "n2", "n3", "n4"}
+    assert {run.node for run in study.runs if run.nodes == 2} == {"n[1-2]", "n[3-4]"}
+    # One request, so that they share the job of their node.
+    assert len({(run.strategy, run.launcher, run.devices_per_node) for run in alone}) == 1
+    assert study.site["job"]["bundle_min"] > 0
+    file = STUDIES / "gpu_acceptance" / "bounds.yaml"
+    wanted = bounds.read(file, acceptance.bounded_by)
+    models = {bound.match["model"] for bound in wanted if "measure" not in bound.match}
+    assert models == {run.model for run in study.runs}
+    rate = {"images_per_second_per_device": 1e6}
+    made = [
+        campaigns.Measured(run.id, dataclasses.asdict(run), "ok", rate, {}) for run in study.runs
+    ]
+    of_models = [bound for bound in wanted if "measure" not in bound.match]
+    found = acceptance.judge(of_models, acceptance.of_runs(made))
+    assert {(one.name, one.passed) for one in found} == {
+        (name, True) for name in ("n1", "n2", "n3", "n4", "n[1-2]", "n[3-4]")
+    }
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

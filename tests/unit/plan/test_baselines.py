@@ -16,6 +16,8 @@ from support.studies.site_facts import SITE
 
 TWO = {"strategy": "multiworker", "launcher": "local", "devices_per_node": 2}
 BLOCK = STUDY["matrix"][0]
+# Of the block TWO, before baselines could name nodes.
+NAMES = ["tensorflow-multiworker-1x2-cc13cc9e86", "tensorflow-device-float32-dc1546d246"]
 
 
 @pytest.fixture
@@ -88,6 +90,25 @@ def test_they_are_kept_for_the_machine_or_on_a_cluster_for_the_site(plan_of):
     assert here == baselines.machine_folder(plan, False)
     files = baselines.files(plan, False)
     assert all(file.startswith(f"results/baselines/{here}/") for file in files)
+
+
+def test_devices_are_measured_on_each_named_node_and_exchanges_on_the_nodes_of_each_run(plan_of):
+    site = SITE | {"nodes": 4}
+    names = {one.run.node: one.name for one in devices(plan_of({"node": "n[1-2]"}, site=site))}
+    assert sorted(names) == ["n1", "n2"] and len(set(names.values())) == 2
+    pairs = {"strategy": "multiworker", "launcher": "srun", "nodes": 2, "dataset": "synthetic"}
+    plan = plan_of(pairs | {"node": ["n[1-2]", "n[2-3]"]}, site=site)
+    assert [(one.run.node, one.run.nodes) for one in exchanges(plan)] == [
+        ("n[1-2]", 2),
+        ("n[2-3]", 2),
+    ]
+    # Each node once, although n2 is in two pairs.
+    assert sorted(one.run.node for one in devices(plan)) == ["n1", "n2", "n3"]
+    assert {one.run.nodes for one in devices(plan)} == {1}
+
+
+def test_baselines_without_named_nodes_have_the_names_of_before(plan_of):
+    assert list(baselines.of_plan(plan_of(TWO))) == NAMES
 
 
 def test_the_command_is_that_of_the_trainers_environment_with_all_fields_of_a_run(plan_of):

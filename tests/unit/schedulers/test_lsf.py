@@ -127,3 +127,9 @@ def test_the_nodes_of_a_large_job_are_in_its_file(tmp_path):
     file = tmp_path / "hosts"
     file.write_text("n1\nn1\nn2\nn2\n")
     assert lsf.hosts({"LSB_DJOB_HOSTFILE": str(file)}) == ["n1", "n2"]
+
+
+def test_several_nodes_that_are_named_are_one_argument():
+    asked = dataclasses.replace(REQUEST, resources={"node": "n[3,5]"})
+    command = lsf.submission(asked, "logs")
+    assert command[command.index("-m") + 1] == "n3 n5"

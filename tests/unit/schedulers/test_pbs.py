@@ -172,6 +172,13 @@ def test_queue_account_node_and_kind_of_gpu_are_named_where_they_are_given():
     assert not any("gpu" in word for word in without[without.index("-l") :])
 
 
+def test_nodes_that_are_named_have_a_chunk_each():
+    asked = replace(ASKED, resources={"node": "n[3,5]"}, extra=())
+    command = pbs.submission(asked, "logs")
+    each = "1:ncpus=16:mpiprocs=4:mem=64000mb:host=n{}:ngpus=4"
+    assert f"select={each.format(3)}+{each.format(5)}" in command
+
+
 def test_the_nodes_of_a_job_are_in_its_node_file(tmp_path):
     file = tmp_path / "nodes"
     file.write_text("n1\nn1\nn2\nn2\n")

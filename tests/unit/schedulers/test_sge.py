@@ -185,6 +185,11 @@ def test_a_sites_names_are_used_where_it_gives_them(program):
     ]  # fmt: skip
 
 
+def test_several_nodes_that_are_named_are_alternatives_for_the_hosts_of_a_job():
+    asked = replace(ASKED, resources={"node": "n[3,5]", "pe": "mpi-8"}, nodes=2, gpus_per_node=0)
+    assert "h_rt=5400,hostname=n3|n5" in " ".join(sge.submission(asked, "logs"))
+
+
 @pytest.mark.parametrize(
     ("how", "slots", "gpus", "asked"),
     [

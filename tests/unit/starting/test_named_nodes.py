@@ -34,3 +34,17 @@ def test_a_job_on_another_node_than_was_asked_for_says_so():
     variables = {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n8"}
     with pytest.raises(start_command.WrongNode, match=r"expected node n7, found .*n8: Slurm was"):
         start_command.check_node(run, variables)
+
+
+PAIR = dataclasses.replace(RUN, node="n[7-8]", nodes=2)
+
+
+def test_a_run_on_several_named_nodes_is_on_all_of_them_or_says_so():
+    variables = {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[7-8]"}
+    start_command.check_node(PAIR, variables)
+    variables["SLURM_JOB_NODELIST"] = "n[7,9]"
+    found = r"expected node n\[7-8\], found .*n9: Slurm was asked for these nodes and chose others"
+    with pytest.raises(start_command.WrongNode, match=found):
+        start_command.check_node(PAIR, variables)
+    with pytest.raises(start_command.WrongNode, match="only the profile of a cluster sends runs"):
+        start_command.check_node(PAIR, {})

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from dlbench.starting import start_baseline
+from dlbench.starting import start_baseline, start_command
 from dlbench.study.runs import Run
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=1, steps=1)
@@ -50,6 +50,12 @@ def test_a_command_that_writes_its_file_is_a_result(tmp_path, capsys):
 def test_without_a_file_or_with_a_failure_it_says_why(tmp_path, code, how):
     message = start_baseline.start(options(tmp_path, code))
     assert message == f"baseline baseline: not measured ({how}"
+
+
+def test_one_that_names_another_node_is_not_measured_here(tmp_path):
+    run = Run(model="lenet5", dataset="synthetic", batch_per_device=1, steps=1, node="n-elsewhere")
+    with pytest.raises(start_command.WrongNode, match="expected node n-elsewhere, found"):
+        start_baseline.start(options(tmp_path, "pass", run))
 
 
 def test_one_that_takes_too_long_is_ended(tmp_path):

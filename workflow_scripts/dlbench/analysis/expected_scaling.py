@@ -146,6 +146,9 @@ def interpolated_s(times_s: dict[int, float], size_bytes: float) -> float:
 
 
 def _matches(baseline, run):
+    """Whether a baseline is of a run's devices; one of named nodes is of runs that name them."""
+    if _plain(baseline.get("node")) not in ("", _plain(run.get("node"))):
+        return False
     return all(_plain(baseline.get(name)) == _plain(run.get(name)) for name in MATCHED)
 
 

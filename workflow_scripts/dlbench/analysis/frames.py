@@ -106,8 +106,10 @@ class Tables:
     def _optional_table(self, name, schema):
         path = self._folder / f"{name}.parquet"
         exists = path.is_file()
-        table = parquet_files.read(path, schema) if exists else parquet_files.table([], schema)
-        return table.to_pandas()
+        # A table of before is kept, as what is in it is measured once.
+        if not exists:
+            return parquet_files.table([], schema).to_pandas()
+        return parquet_files.read(path, schema, earlier=True).to_pandas()
 
     def _run_table(self, run_id, name, schema):
         own_path = self._runs_folder / run_id / f"{name}.parquet"

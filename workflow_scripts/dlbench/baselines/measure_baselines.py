@@ -26,6 +26,7 @@ CALIBRATIONS = 3
 CONDITIONS = (
     *("framework", "environment", "runtime", "runtime_options", "threads_per_device"),
     *("precision", "strategy", "strategy_options", "launcher", "nodes", "devices_per_node"),
+    "node",
 )
 COPIED_BYTES = (1 << 12, 1 << 26)  # from the host: one that is all latency, and a long one
 NO_COPIES = "the device computes in the host's memory: nothing is copied to it"

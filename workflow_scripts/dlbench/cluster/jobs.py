@@ -7,7 +7,8 @@
   time_limit_s.
 - Memory: an amount for each device, doubled for each further attempt, at most that of a node.
 - Runs with the same request may share a job and are trained one after another. The job's minutes
-  are the sum of their seconds, rounded up once.
+  are the sum of their seconds, rounded up once. Runs that name their node share one also before
+  anything like them was trained: each is counted with its whole time limit.
 """
 
 import itertools
@@ -140,7 +141,9 @@ def bundle_runs(
     Args:
         runs: in the order of their execution.
         job_of: (run, begins_s) -> Job; the jobs of a bundle differ in time only.
-        estimate_of: run -> seconds, or None; runs without an estimate share no job.
+        estimate_of: run -> seconds, or None; runs without an estimate share no job, unless they
+            name their node: then they wait for that one in any case, and all that is measured
+            there can be in one job.
         bundle_min: minutes of training after which a bundle is full.
         limit_min: time limit of jobs; None for no limit.
     """
@@ -149,6 +152,8 @@ def bundle_runs(
     numbers = itertools.count(1)
     for run in runs if bundle_min else ():
         seconds = estimate_of(run)
+        if seconds is None and run.node:
+            seconds = job_of(run, 0).time_s
         if seconds is None:
             continue
         shape = _shape(run, job_of(run, 0))

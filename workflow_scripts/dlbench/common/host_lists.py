@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+from collections.abc import Iterable
 
 from dlbench import Error
 
@@ -64,3 +65,39 @@ def _expanded(spans):
             yield before
         else:
             yield from (before + str(n).zfill(digits) for n in range(first, last + 1))
+
+
+def compact_hosts(names: Iterable[str]) -> str:
+    """Names of nodes as a list that Slurm's --nodelist and --exclude take, each once, in order.
+
+    Only digits at the end of a name become ranges, as not all of Slurm's programs take others.
+
+    Raises:
+        Error: a name has other characters than names of nodes have.
+
+    >>> compact_hosts(["gpu10", "gpu9", "gpu11", "login", "gpu9"])
+    'gpu[9-11],login'
+    """
+    numbered: dict[str, list[str]] = {}
+    for name in set(names):
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+            raise Error(f"expected the name of a node as in n1, found {name[:100]!r}")
+        match = re.fullmatch(r"(.*?[^0-9])([0-9]{1,18})", name)
+        prefix, digits = match.groups() if match else (name, "")
+        numbered.setdefault(prefix, []).append(digits)
+    return ",".join(_compacted(prefix, numbered[prefix]) for prefix in sorted(numbered))
+
+
+def _compacted(prefix, numbers):
+    """The names of one prefix, of which one may have no number."""
+    alone, ranges = [prefix] if "" in numbers else [], []
+    for digits in sorted(set(numbers) - {""}, key=lambda digits: (int(digits), len(digits))):
+        # A range counts on from its first number, which says how wide all are.
+        if ranges and digits == str(int(ranges[-1][1]) + 1).zfill(len(ranges[-1][0])):
+            ranges[-1][1] = digits
+        else:
+            ranges.append([digits, digits])
+    pieces = [first if first == last else f"{first}-{last}" for first, last in ranges]
+    several = len(pieces) > 1 or "-" in "".join(pieces)
+    text = f"[{','.join(pieces)}]" if several else "".join(pieces)
+    return ",".join([*alone, *([prefix + text] if pieces else [])])

@@ -14,6 +14,7 @@ The geometric mean over its runs is compared.
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ class Bound:
         where: its place in the file, for messages.
         match: fields and facts that choose the combination.
         lower, upper: shares of `value`, -0.05 and 0.1 say; None for no bound.
+        unit: that the file states.
     """
 
     where: str
@@ -54,6 +56,7 @@ class Bound:
     value: float
     lower: float | None
     upper: float | None
+    unit: str = ""
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -107,8 +110,32 @@ class Outcome:
         return message
 
 
-def read(path: str | Path) -> list[Bound]:
+def unit_of(metric: str) -> str:
+    """The unit of a metric of runs.
+
+    Raises:
+        Error: there is no such metric.
+    """
+    return find_metric(metric).unit
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """What bounds may be about: fields by which they match, metrics, and their units."""
+
+    matched: tuple[str, ...] = MATCHED
+    metrics: tuple[str, ...] = tuple(sorted(METRICS))
+    unit_of: Callable[[str], str | None] = unit_of
+
+
+RUNS = Bounded()
+
+
+def read(path: str | Path, bounded_by: Callable[[dict], Bounded] = lambda _: RUNS) -> list[Bound]:
     """The Bounds in a file.
+
+    Args:
+        bounded_by: match of an entry -> what it is about.
 
     Raises:
         Error: the file has mistakes; the message has one a line.
@@ -121,7 +148,7 @@ def read(path: str | Path) -> list[Bound]:
     bounds: list[Bound] = []
     for index, entry in enumerate(entries):
         try:
-            bounds += _read_entry(entry, f"{path}: references[{index}]")
+            bounds += _read_entry(entry, f"{path}: references[{index}]", bounded_by)
         except Error as error:
             mistakes.append(str(error))
     if mistakes:
@@ -129,32 +156,33 @@ def read(path: str | Path) -> list[Bound]:
     return bounds
 
 
-def _read_entry(entry, where):
+def _read_entry(entry, where, bounded_by):
     if not isinstance(entry, dict) or not isinstance(entry.get("match"), dict):
         raise Error(f"{where}: expected match with the fields of a run, and metrics")
+    bounded = bounded_by(entry["match"])
     for name in entry["match"]:
-        if name not in MATCHED:
+        if name not in bounded.matched:
             raise Error(
-                f"{where}.match: no field {name!r}{did_you_mean(name, MATCHED)}; "
-                f"there are: {', '.join(MATCHED)}"
+                f"{where}.match: no field {name!r}{did_you_mean(name, bounded.matched)}; "
+                f"there are: {', '.join(bounded.matched)}"
             )
     metrics = {name: value for name, value in entry.items() if name != "match"}
     if not metrics:
-        raise Error(f"{where}: no metric given; there are: {', '.join(sorted(METRICS))}")
+        raise Error(f"{where}: no metric given; there are: {', '.join(bounded.metrics)}")
     for name, value in metrics.items():
-        yield _read_bound(entry["match"], name, value, f"{where}.{name}")
+        yield _read_bound(entry["match"], name, value, f"{where}.{name}", bounded)
 
 
-def _read_bound(match, name, entry, where):
+def _read_bound(match, name, entry, where, bounded):
     try:
-        metric = find_metric(name)
+        unit = bounded.unit_of(name)
     except Error as error:
         raise Error(f"{where}: {error}") from None
     if not isinstance(entry, dict) or set(entry) != set(KEYS):
         keys = sorted(map(str, entry)) if isinstance(entry, dict) else entry
         raise Error(f"{where}: expected the keys {', '.join(KEYS)}, found {keys}")
-    if entry["unit"] != metric.unit:
-        raise Error(f"{where}.unit: {name} is in {metric.unit}, found {entry['unit']!r}")
+    if unit is not None and entry["unit"] != unit:
+        raise Error(f"{where}.unit: {name} is in {unit}, found {entry['unit']!r}")
     value = _number(entry["value"], f"{where}.value")
     lower, upper = (
         None if entry[key] is None else _number(entry[key], f"{where}.{key}") for key in KEYS[1:3]
@@ -165,7 +193,7 @@ def _read_bound(match, name, entry, where):
         raise Error(f"{where}.lower: expected a share from -1 to 0, as -0.05, found {lower:g}")
     if upper is not None and upper < 0:
         raise Error(f"{where}.upper: expected a share of at least 0, as 0.1, found {upper:g}")
-    return Bound(where, match, name, value, lower, upper)
+    return Bound(where, match, name, value, lower, upper, str(entry["unit"]))
 
 
 def _number(value, where):

@@ -5,7 +5,8 @@
 - One for each kind of device as runs use it: matrix products, copies, files, and the reader of each
   dataset.
 - Results are kept for each machine, identified by its hardware; on a cluster, whose nodes are other
-  machines, for the site.
+  machines, for the site. If runs name their nodes, devices are measured on each node, and the
+  exchange on the nodes of each run.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import own_code, plugins
+from dlbench.common import host_lists, own_code, plugins
 from dlbench.common.files import json_digest, sha256
 from dlbench.machine import hardware
 from dlbench.plan import run_command
@@ -30,7 +31,7 @@ from dlbench.study.runs import Run
 
 FOLDER, TABLE = Path("results/baselines"), "results/tables/baselines.parquet"
 # The fields by which baselines differ.
-OF_BOTH = ("framework", "environment", "runtime", "runtime_options", "threads_per_device")
+OF_BOTH = ("framework", "environment", "runtime", "runtime_options", "threads_per_device", "node")
 OF_EXCHANGE = (
     *OF_BOTH,
     *("strategy", "strategy_options", "launcher", "nodes", "devices_per_node"),
@@ -74,7 +75,9 @@ def of_plan(plan: Plan) -> dict[str, Baseline]:
     exchanges: dict[Any, list[Run]] = {}
     devices: dict[Any, list[Run]] = {}
     for run in sorted(done, key=lambda run: run.id):
-        devices.setdefault(_key(run, OF_DEVICE), []).append(run)
+        for name in host_lists.expand_hosts(run.node) if run.node else (None,):
+            key = _key(dataclasses.replace(run, node=name), OF_DEVICE)
+            devices.setdefault(key, []).append(run)
         if exchanges_gradients(run):
             exchanges.setdefault(_key(run, OF_EXCHANGE), []).append(run)
     baselines = []

@@ -219,10 +219,10 @@ def _workloads_without_rate(runs):
 
 
 def _rows_of(folder, name):
-    """Rows of a table that may be missing: of an earlier version, or of no machine's baselines."""
-    schemas = table_columns.STUDY_TABLES | baseline_columns.MACHINE_TABLES
-    path, schema = folder / f"{name}.parquet", schemas[name]
-    return parquet_files.read(path, schema).to_pylist() if path.is_file() else []
+    """Rows of a table that may be missing; that of baselines may be of an earlier version."""
+    schema = (table_columns.STUDY_TABLES | baseline_columns.MACHINE_TABLES)[name]
+    path, earlier = folder / f"{name}.parquet", name in baseline_columns.MACHINE_TABLES
+    return parquet_files.read(path, schema, earlier=earlier).to_pylist() if path.is_file() else []
 
 
 def _traces(runs, folder):

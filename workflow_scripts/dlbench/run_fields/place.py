@@ -20,8 +20,8 @@ class Place:
     node: str | None = declared(
         None,
         "Name of the node on which the run is to be trained, or a list as Slurm writes it, "
-        "n[1-8]; of runs on one node. Schedulers are asked for it; elsewhere the run is "
-        "skipped (docs/clusters.md).",
+        "n[1-8], for a run on each; if the run has several nodes, a list of as many. Schedulers "
+        "are asked for them; elsewhere the run is skipped (docs/clusters.md).",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._,\[\]-]*$",
         changes_memory=False,
         is_axis=False,

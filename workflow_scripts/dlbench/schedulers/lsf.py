@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from dlbench import Error
+from dlbench.common import host_lists
 from dlbench.schedulers import JobRequest, JobState, Queue, Waiting, output_of, watched_runs
 
 JOB_ID = "LSB_JOBID"
@@ -82,7 +83,8 @@ def submission(request: JobRequest, logs: str | Path) -> list[str]:
         # The number is that of each host.
         command += ["-gpu", f"num={request.gpus_per_node}/host{model}"]
     command += ["-x"] if request.exclusive else []
-    command += ["-m", request.resources["node"]] if request.resources.get("node") else []
+    if node := request.resources.get("node"):
+        command += ["-m", " ".join(host_lists.expand_hosts(node))]
     return [*command, *request.extra, "sh"]
 
 

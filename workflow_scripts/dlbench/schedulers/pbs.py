@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from dlbench import Error
+from dlbench.common import host_lists
 from dlbench.schedulers import (
     JobRequest,
     JobState,
@@ -104,23 +105,26 @@ def hosts(environ: Mapping[str, str]) -> list[str]:
 def submission(request: JobRequest, logs: str | Path) -> list[str]:
     """The command that submits a job, without its script."""
     chunk = [
-        f"select={request.nodes}",
         f"ncpus={request.cores_per_node}",
         f"mpiprocs={request.tasks_per_node}",
         f"mem={request.memory_mb}mb",
     ]
-    chunk += [f"host={request.resources['node']}"] if request.resources.get("node") else []
+    gpus = []
     if request.gpus_per_node:
         name, _, kind = request.gpu_request.partition(":")
-        chunk.append(f"n{name}s={request.gpus_per_node}")
-        chunk += [f"{name}_type={kind}"] if kind else []
+        gpus = [f"n{name}s={request.gpus_per_node}", *([f"{name}_type={kind}"] if kind else [])]
+    hosts = host_lists.expand_hosts(request.resources.get("node") or "")
+    # A chunk for each node that is named, or one for as many as there are.
+    chunks = [["1", *chunk, f"host={host}", *gpus] for host in hosts]
+    chunks = chunks or [[str(request.nodes), *chunk, *gpus]]
+    selected = "+".join(map(":".join, chunks))
     place = "scatter:excl" if request.exclusive else "scatter"
     hours, minutes = divmod(request.minutes, 60)
     command = ["qsub", "-V", "-S", "/bin/sh", "-r", "n", "-j", "oe"]
     command += ["-o", f"{logs}/", "-N", request.name[:15]]
     for option, resource in (("-q", "queue"), ("-A", "account"), ("-P", "project")):
         command += [option, request.resources[resource]] if request.resources.get(resource) else []
-    command += ["-l", ":".join(chunk), "-l", f"place={place}"]
+    command += ["-l", f"select={selected}", "-l", f"place={place}"]
     return [*command, "-l", f"walltime={hours}:{minutes:02}:00", *request.extra]
 
 

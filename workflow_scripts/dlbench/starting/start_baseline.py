@@ -28,12 +28,13 @@ def start(options: argparse.Namespace) -> int | str:
         What sys.exit takes: 0 if there is a result, else why there is none.
 
     Raises:
-        Error: the run cannot be started so, as in start_command.build.
+        Error: the run cannot be started so, as in start_command.build, or names another node.
     """
     run = Run.from_json(options.spec)
     title = f"baseline {options.output.stem}"
     os.environ.update(start_command.job_variables(run, options.module))
     os.environ.update(start_command.address_variables(run, options.node_address))
+    start_command.check_node(run)
     form = trainer_image.read_form(options.form) if options.form else None
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     start_info = start_command.build(by_command(run), command, form, options.device, options.bind)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error, schedulers
-from dlbench.common import networks, options, plugins
+from dlbench.common import host_lists, networks, options, plugins
 from dlbench.images import trainer_image
 from dlbench.images.runtimes import HOST_ONLY, Container
 from dlbench.launchers import mpirun as launchers_mpirun
@@ -213,7 +213,7 @@ def job_facts(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
 
 
 def check_node(run: Run, environ: Mapping[str, str] = os.environ) -> None:
-    """Check that a run that names a node is on that node.
+    """Check that a run that names its node, or several, is on these.
 
     Args:
         environ: with the variables of the scheduler's job, which has names of its own for nodes.
@@ -225,13 +225,15 @@ def check_node(run: Run, environ: Mapping[str, str] = os.environ) -> None:
         return
     job = schedulers.job(environ)
     names = [host_name.host(), *(plugins.load("schedulers", job[0]).hosts(environ) if job else [])]
-    if host_name.short(run.node) in map(host_name.short, names):
+    if {*map(host_name.short, host_lists.expand_hosts(run.node))} <= {*map(host_name.short, names)}:
         return
     here = " or ".join(dict.fromkeys(names))
     remedy = "only the profile of a cluster sends runs to other nodes (docs/clusters.md)"
     if job:
         by = schedulers.display_name(job[0])
         remedy = f"{by} was asked for that node and chose another; see the job's options"
+        if run.nodes > 1:
+            remedy = f"{by} was asked for these nodes and chose others; see the job's options"
     raise WrongNode(f"expected node {run.node}, found {here}: {remedy}")
 
 

@@ -164,14 +164,18 @@ def _axes(block, where):
             if key != "strategy" or not any(name in plugins.names(other) for other in kinds):
                 check_name(kind, name, f"{where}.{key}")
     if "node" in axes:
-        axes["node"] = _named_nodes(axes["node"], f"{where}.node")
+        alone = axes.get("nodes", [1]) == [1]
+        axes["node"] = _named_nodes(axes["node"], alone, f"{where}.node")
     return axes
 
 
-def _named_nodes(values, where):
-    """The names of nodes in lists as n[1-3]."""
+def _named_nodes(values, alone, where):
+    """The names of nodes in lists as n[1-3], or these lists, if runs are not of one node alone."""
     try:
-        names = [name for value in values for name in host_lists.expand_hosts(value)]
+        listed = [host_lists.expand_hosts(value) for value in values]
+        groups = [[name] for names in listed for name in names] if alone else listed
+        # One text for one group: n[1,2] and n[1-2] are the same.
+        names = [host_lists.compact_hosts(group) for group in groups]
     except Error as error:
         raise ConfigError(f"{where}: {error}") from None
     if twice := sorted(name for name, count in Counter(names).items() if count > 1):
@@ -220,10 +224,11 @@ def run_from_values(values: dict[str, Any], where: str, images: dict[str, Any]) 
         _check_task(run, where)
         if reason := launchers.describe_misfit(run):
             raise ConfigError(f"{where}.launcher: {reason}")
-    if run.node and run.nodes > 1:
+    if run.node and (named := len(host_lists.expand_hosts(run.node))) != run.nodes:
+        count = "one node" if named == 1 else f"{named} nodes"
         raise ConfigError(
-            f"{where}.node: {run.node} is one node, and the run has {run.nodes}: leave out one of "
-            "node and nodes"
+            f"{where}.node: {run.node} is {count}, and the run has {run.nodes}: name as many as "
+            "nodes says, or leave out one of node and nodes"
         )
     if run.epochs and run.mode != "train":
         raise ConfigError(f"{where}: mode {run.mode} takes steps, not epochs: it learns nothing")

@@ -50,6 +50,7 @@ BASELINES = pa.schema(
         field("load_average_1min", REAL, note="of the node, after the measurements"),
         field("measured_at", TIME, note="UTC"),
         field("host", NAME, note="node of the first process"),
+        field("node", NAME, note="`node` of its runs; none: any of the site"),
         field("hardware_sha256", TEXT, note="as of runs on this machine"),
     ]
 )

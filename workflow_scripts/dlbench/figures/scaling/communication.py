@@ -25,7 +25,7 @@ MACHINE = ("site", "device_model", "hardware_sha256")
 # What makes a line, in the order of its name.
 LINE = (
     *("framework", "framework_version", "environment", "strategy", "strategy_options"),
-    *("launcher", "runtime", "runtime_options", "nodes", "devices", "threads_per_device"),
+    *("launcher", "runtime", "runtime_options", "nodes", "devices", "threads_per_device", "node"),
 )
 # {setting: settings that imply it}: left out of a name that has those.
 IMPLIED = {

@@ -1,0 +1,190 @@
+"""Accept the nodes of a machine: from the tables of a study and a site's bounds to lists of nodes.
+
+First each node alone, then pairs of those that passed, then all of them together; a pair, or all,
+that fails is bisected (analysis/bisection.py). What is to be measured next follows from what is in
+the tables, so the same command is repeated after each round.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.analysis import bisection
+from dlbench.common import host_lists, phrases
+from dlbench.common.files import atomic_write
+from dlbench.comparison import acceptance, bounds, campaigns
+from dlbench.machine import host_name
+from dlbench.pages.page import Cell, Page, Section, Table
+from dlbench.tables import parquet_files
+from dlbench.tables.baseline_columns import BASELINES
+
+PASS, FAIL = "nodes.pass", "nodes.fail"
+LARGEST = 2  # nodes of a group in a study's first round
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What is known of the nodes.
+
+    Attributes:
+        judged: nodes and groups, as acceptance.judge has them.
+        good: nodes that keep their bounds and are not the fault of a group.
+        bad: nodes that do not, or are.
+        unknown: nodes of which something was not measured, or no group tells.
+        step: what groups say, and the next ones.
+    """
+
+    judged: tuple[acceptance.Judged, ...]
+    good: acceptance.Group
+    bad: acceptance.Group
+    unknown: acceptance.Group
+    step: bisection.Step
+
+    @property
+    def all_passed(self) -> bool:
+        """Whether no node and no group has failed or is missing."""
+        groups = [one for one in self.judged if len(one.nodes) > 1]
+        return not self.bad and not self.unknown and all(one.passed for one in groups)
+
+
+def read(folder: Path) -> list[acceptance.Result]:
+    """The Results in a results folder.
+
+    Args:
+        folder: has tables/runs.parquet, tables/baselines.parquet or both.
+
+    Raises:
+        Error: it has neither.
+    """
+    runs, baselines = folder / "tables/runs.parquet", folder / "tables/baselines.parquet"
+    results: list[acceptance.Result] = []
+    if baselines.is_file():
+        rows = parquet_files.read(baselines, BASELINES, earlier=True).to_pylist()
+        results += acceptance.of_baselines(rows)
+    if runs.is_file():
+        results += acceptance.of_runs(campaigns.read(runs).runs)
+    if not results:
+        raise Error(
+            f"{folder}: expected runs or baselines of named nodes in {runs} or {baselines}, found "
+            "none: start the workflow with studies/gpu_acceptance first"
+        )
+    return results
+
+
+def accept(
+    results: Sequence[acceptance.Result],
+    wanted: Sequence[bounds.Bound],
+    expected: Iterable[str] = (),
+) -> Accepted:
+    """The nodes that pass and fail, and what to measure next.
+
+    Args:
+        expected: nodes that must have been measured alone.
+
+    Raises:
+        Error: a bound cannot be checked.
+    """
+    names = [host_name.short(name) for name in expected]
+    # Also nodes of which there are groups alone.
+    names += [name for one in results for name in one.nodes]
+    judged = acceptance.judge(wanted, results, acceptance.in_order(names))
+    alone = {one.nodes[0]: one.passed for one in judged if len(one.nodes) == 1}
+    bounded_alone = any(one.kept or one.failures for one in judged if len(one.nodes) == 1)
+    # In a site's file there may be bounds of groups alone.
+    fit = [name for name in alone if alone[name] or not bounded_alone]
+    measured = {
+        frozenset(one.nodes): one.passed
+        for one in judged
+        if len(one.nodes) > 1 and one.passed is not None
+    }
+    step = _with_all(bisection.next_step(acceptance.in_order(fit), measured), measured)
+    in_groups = {name for group in measured for name in group}
+    bad = {name for name, passed in alone.items() if passed is False} | set(step.bad)
+    open_ = {name for name in fit if name in in_groups and name not in step.good}
+    open_ |= {name for name in alone if name not in fit}
+    if not bounded_alone:
+        open_ |= set(fit) - set(step.good)
+    return Accepted(
+        judged=tuple(judged),
+        good=acceptance.in_order(set(alone) - bad - open_),
+        bad=acceptance.in_order(bad),
+        unknown=acceptance.in_order(open_ - bad),
+        step=step,
+    )
+
+
+def _with_all(step, measured):
+    """The Step whose next group is all good nodes, if all pairs are done and they were not."""
+    if step.groups or len(step.good) <= LARGEST or frozenset(step.good) in measured:
+        return step
+    return bisection.Step(step.good, step.bad, step.together, (step.good,), step.undecided)
+
+
+def write(accepted: Accepted, folder: Path) -> None:
+    """Write the lists of nodes that pass and that fail, as --nodelist and --exclude take them."""
+    for name, nodes in ((PASS, accepted.good), (FAIL, accepted.bad)):
+        with atomic_write(folder / name) as part:
+            part.write_text(host_lists.compact_hosts(nodes) + "\n", "utf-8")
+
+
+def next_lines(groups: Iterable[acceptance.Group]) -> list[str]:
+    """The lines of a config that measure groups, for a block of each size.
+
+    >>> next_lines([("n1", "n2"), ("n3", "n4")])
+    ['nodes: 2', 'node: ["n[1-2]", "n[3-4]"]']
+    """
+    by_size: dict[int, list[str]] = {}
+    for group in groups:
+        by_size.setdefault(len(group), []).append(f'"{host_lists.compact_hosts(group)}"')
+    return [
+        line
+        for size, names in sorted(by_size.items())
+        for line in (f"nodes: {size}", f"node: [{', '.join(names)}]")
+    ]
+
+
+def page(accepted: Accepted, folder: Path) -> Page:
+    """The Page of what is known: ranking, failures, lists and the next groups."""
+    sections = [Section("Ranking", (), _ranking(accepted.judged))]
+    failures = [
+        f"{one.name}: {sentence}"
+        for one in accepted.judged
+        for sentence in (*one.failures, *one.missing)
+    ]
+    failures += [
+        f"{host_lists.compact_hosts(group)} fails together, while each of its nodes passes with "
+        "others: expected a fault of the network between them, or of runs of that size"
+        for group in accepted.step.together
+    ]
+    if failures:
+        sections.append(Section("What fails or is missing", tuple(failures)))
+    excluded = host_lists.compact_hosts(accepted.bad)
+    lists = [f"{folder / PASS}: {host_lists.compact_hosts(accepted.good) or 'none'}"]
+    lists.append(f"{folder / FAIL}: {excluded or 'none'}")
+    if accepted.unknown:
+        lists.append(f"not known yet: {host_lists.compact_hosts(accepted.unknown)}")
+    if excluded:
+        lists.append(f'in site.yaml, under job: extra: "--exclude={excluded}"')
+    sections.append(Section("Lists", tuple(lists)))
+    good, bad, unknown = (len(g) for g in (accepted.good, accepted.bad, accepted.unknown))
+    return Page(
+        title="Acceptance of nodes",
+        lead=f"{phrases.counted(good, 'node')} passed, {bad} failed, {unknown} not known.",
+        sections=tuple(sections),
+        kind="good" if accepted.all_passed else "bad",
+    )
+
+
+def _ranking(judged):
+    words = {True: ("pass", "good"), False: ("FAIL", "bad"), None: ("not measured", "open")}
+    rows = [
+        [
+            one.name,
+            Cell(*words[one.passed] if one.is_bounded else ("no bound", "open")),
+            "-" if one.ratio is None else f"{one.ratio:.3f}",
+            one.slowest or "-",
+        ]
+        for one in judged
+    ]
+    return Table(("node", "outcome", "lowest ratio to the median", "of"), rows, right=(2,))
