@@ -77,7 +77,7 @@ ALONG = {
 # in it.
 LENGTHS = ("steps", "epochs")
 # Labels of runs that leave a setting unset, beside those that set it.
-UNSET_LABELS = {"power_limit_w": "limit as found"}
+UNSET_LABELS = {"power_limit_w": "limit as found", "variables": "no variables"}
 # Known only once a run trains; missing if it failed earlier.
 KNOWN_LATE = ("device_model", "framework_version")
 # Settings that the heading of a panel names if all its runs share them.

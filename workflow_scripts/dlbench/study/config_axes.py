@@ -16,6 +16,7 @@ GLOBAL_BATCH = (
 )
 TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
 OPTION = {"type": ["string", "number", "boolean"]}
+FREE_VALUE = {"type": ["string", "number"]}  # of a mapping whose names are free
 
 
 def axes() -> dict[str, Any]:
@@ -47,6 +48,9 @@ def _axis(kind, field):
 
 
 def _value(kind, field: Declaration):
+    if field.names:
+        free = {"propertyNames": {"pattern": field.names}, "additionalProperties": FREE_VALUE}
+        return {"type": "object", **free}
     if field.is_mapping:
         return {"type": "object", "minProperties": 1, "additionalProperties": OPTION}
     if field.choices:

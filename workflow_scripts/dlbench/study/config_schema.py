@@ -234,6 +234,7 @@ PATTERNS = {
     ONLY_MAX: "a whole number, or max",
     "^[a-z0-9_]+$": "a name of small letters, digits and _",
     "^[A-Za-z0-9_.-]+$": "a name of letters, digits, _, . and -",
+    "^[A-Za-z_][A-Za-z0-9_]*$": "a name of letters, digits and _ that begins with no digit",
     "^(?!dlbench$)[a-z0-9_]+$": "a name of small letters, digits and _, other than dlbench",
     r"^[A-Za-z0-9][A-Za-z0-9._,\[\]-]*$": "names of nodes, or a list of them as in n[1-8]",
     "^[^/]+$": "a name that is not empty and has no /",

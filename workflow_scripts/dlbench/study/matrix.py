@@ -19,6 +19,7 @@ from dlbench.common.files import canonical_json
 from dlbench.log import event_log
 from dlbench.study import config_schema, other_trainers, trainer_environments
 from dlbench.study.config_schema import ConfigError, check_name
+from dlbench.study.free_axes import variables
 from dlbench.study.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run
 from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
@@ -212,6 +213,12 @@ def run_from_values(values: dict[str, Any], where: str, images: dict[str, Any]) 
                 values = {**values, key: options.canonical_text(kind, owner, known, values[key])}
             except Error as error:
                 raise ConfigError(f"{where}.{key}: {error}") from None
+    if "variables" in values:
+        try:
+            text = variables.canonical_text(values["variables"])
+        except Error as error:
+            raise ConfigError(f"{where}.variables: {error}") from None
+        values = {**values, "variables": text}
     defaults = {"launcher": strategy.launcher, "environment": engine.environment(framework)}
     run = Run(**{**defaults, **values})
     if run.is_external:

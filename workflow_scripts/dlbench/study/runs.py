@@ -164,7 +164,8 @@ class Run(RunFields):
         ]
         extras += ["XLA"] if self.xla else []
         extras += ["compiled"] if self.compile else []
-        extras += [text for text in (self.strategy_options, self.runtime_options) if text]
+        texts = (self.strategy_options, self.runtime_options, self.variables)
+        extras += [text for text in texts if text]
         extras += [f"by {self.trainer}"] if self.trainer != DEFAULTS["trainer"] else []
         extras += [f"{self.copies_per_node} copies at once"] if self.copies_per_node > 1 else []
         extras += [f"sentinel {self.sentinel}"] if self.sentinel else []

@@ -1,0 +1,52 @@
+"""Variables of the environment of a run: what a config may set, and their text in a run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dlbench import Error
+from dlbench.common import assignments
+from dlbench.machine import redaction
+
+# Set by dlbench, or by whatever starts the processes of a run, with a value for each.
+_OF_A_PROCESS = (
+    *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+    *("TF_CONFIG", "CUDA_DEVICE_ORDER", "KERAS_BACKEND"),
+)
+_PREFIXES = ("DLBENCH_", "OMPI_COMM_WORLD_", "PMI_", "PMIX_", "TORCHELASTIC_", "SLURM_PROCID")
+
+
+def canonical_text(values: Mapping[str, Any]) -> str:
+    """The text of variables, as in `NCCL_ALGO=Ring`: equal ones have equal texts.
+
+    Raises:
+        Error: a name or a value is that of a secret, or a name is set for each process.
+    """
+    for name, value in values.items():
+        check_plain(name, value)
+        if name in _OF_A_PROCESS or name.startswith(_PREFIXES) or not _is_shared(name):
+            raise Error(
+                f"{name} is set for each process of a run by what starts it; it cannot be an axis"
+            )
+    return assignments.text(values)
+
+
+def check_plain(name: str, value: Any) -> None:
+    """Check that a named value may stand in records and figures.
+
+    Raises:
+        Error: it is a secret, or more than one line.
+    """
+    if redaction.is_secret(name):
+        raise Error(
+            f"{name} is the name of a secret, and this would be in records, tables and archives: "
+            "set it where you start dlbench instead"
+        )
+    text = assignments.plain(value)
+    if redaction.redact(text) != text:
+        raise Error(f"{name}: there is a secret in its value, which would be in records")
+    if not text.isprintable():
+        raise Error(f"{name}: expected one line of printable characters, found {text!r}")
+
+
+def _is_shared(name):
+    return bool(redaction.shared_variables({name: ""}))
