@@ -16,7 +16,6 @@ finished condition that is measured again beside them shows how the machine drif
   set and they completed.
 """
 
-import functools
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -68,7 +67,7 @@ def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -
         ordered = [*first, *others][: study.sentinels]
     elif isinstance(study.sentinels, list):
         matching = matrix.lookup(study.sentinels)
-        ordered = [c for c in ordered if matching(functools.partial(getattr, c.runs[0]))]
+        ordered = [c for c in ordered if matching(c.runs[0].value)]
     if not ordered:
         subject = _NONE_OF.get(type(study.sentinels), "there is")
         return _none(

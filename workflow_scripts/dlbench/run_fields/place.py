@@ -144,3 +144,9 @@ class Place:
         label="{}",
         only_recorded=True,
     )
+    trainer_parameters: str = declared(
+        "",
+        "Parameters of another program, as its block gives them under `parameters`.",
+        label="{}",
+        in_config=False,
+    )

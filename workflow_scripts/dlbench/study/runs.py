@@ -21,6 +21,7 @@ from dlbench.common import files
 from dlbench.run_fields import declaring
 from dlbench.run_fields.fields import DECLARED, DEFAULTS, FIELDS, RunFields
 from dlbench.study import wording
+from dlbench.study.free_axes import parameters
 
 # Which fields are about reading stored items.
 READING = tuple(name for name, field in DECLARED.items() if field.part == declaring.READING)
@@ -133,6 +134,15 @@ class Run(RunFields):
         """The values that differ from their defaults, as plain Python values."""
         return {name: value for name, value in vars(self).items() if name in FIELDS}
 
+    def value(self, key: str) -> Any:
+        """The value of a field, or of a parameter of another program (`parameters.NAME`).
+
+        None, of a parameter that the run has not.
+        """
+        if key.startswith(parameters.PREFIX):
+            return parameters.column_values(self.trainer_parameters).get(key)
+        return getattr(self, key)
+
     def flags(self) -> list[str]:
         """The command line of `train.py` that trains this run, less data folder and log."""
         return list(
@@ -165,7 +175,7 @@ class Run(RunFields):
         extras += ["XLA"] if self.xla else []
         extras += ["compiled"] if self.compile else []
         texts = (self.strategy_options, self.runtime_options, self.variables)
-        extras += [text for text in texts if text]
+        extras += [text for text in (*texts, self.trainer_parameters) if text]
         extras += [f"by {self.trainer}"] if self.trainer != DEFAULTS["trainer"] else []
         extras += [f"{self.copies_per_node} copies at once"] if self.copies_per_node > 1 else []
         extras += [f"sentinel {self.sentinel}"] if self.sentinel else []

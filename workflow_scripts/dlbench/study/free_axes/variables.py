@@ -36,13 +36,14 @@ def check_plain(name: str, value: Any) -> None:
     Raises:
         Error: it is a secret, or more than one line.
     """
-    if redaction.is_secret(name):
+    text = assignments.plain(value)
+    (shown,) = redaction.redact_command([f"{name}={text}"])
+    if shown != f"{name}={text}" and redaction.is_secret(name):
         raise Error(
             f"{name} is the name of a secret, and this would be in records, tables and archives: "
             "set it where you start dlbench instead"
         )
-    text = assignments.plain(value)
-    if redaction.redact(text) != text:
+    if shown != f"{name}={text}":
         raise Error(f"{name}: there is a secret in its value, which would be in records")
     if not text.isprintable():
         raise Error(f"{name}: expected one line of printable characters, found {text!r}")
