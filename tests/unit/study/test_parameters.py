@@ -192,3 +192,13 @@ def test_a_combination_whose_formula_has_no_value_may_be_excluded():
 def test_a_number_that_follows_may_be_excluded_by_its_value():
     made = runs(TOTAL, global_batch="4 * {tensor_parallel}", exclude=[{"global_batch": 8}])
     assert sorted(run.global_batch for run in made) == [4, 16]
+
+
+def test_a_parameter_can_be_compared():
+    entry = {"field": "parameters.tensor_parallel", "base": 1}
+    assert study(ASKED, trainers=trainers(), compare=[entry]).compare == (entry,)
+    for wrong, message in (
+        ({"base": 3}, "no run has the parameters.tensor_parallel 3; there are: 1, 2, 4"),
+        ({"field": "parameters.tensor_paralel"}, "did you mean 'parameters.tensor_parallel'?"),
+    ):
+        assert message in refused(ASKED, trainers=trainers(), compare=[entry | wrong])

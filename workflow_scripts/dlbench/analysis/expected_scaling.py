@@ -27,7 +27,7 @@ MATCHED = (
     *("nodes", "devices", "device_kind", "hardware_sha256"),
 )
 # Columns of runs that baselines have not: they are measured without any, whose times may differ.
-WITHOUT = ("variables",)
+WITHOUT = ("variables", "launcher_options")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from typing import Any
 
 from dlbench.records import costs, run_record, sentinel_runs, sessions, staleness
 from dlbench.study import config, matrix
-from dlbench.study.runs import CONDITION, Run, shuffled
+from dlbench.study.runs import CONDITION, Run, shared_values, shuffled
 
 SHARE = 0.2  # of a session's time that sentinels of `auto` may take
 MIN_REPEATS = 3  # of a condition, which an estimate of drift needs (equivalence.MIN_RUNS)
@@ -234,14 +234,14 @@ def _ranks(study, finished, new):
     for entry in study.compare:
         field, base = entry["field"], entry["base"]
         fields = (field, *config.COMPANIONS.get(field, ()))
-        compared = {_key(c, fields) for c in new if getattr(c, field) != base}
-        bases = (c for c in finished if getattr(c, field) == base)
+        compared = {_key(c, fields) for c in new if c.value(field) != base}
+        bases = (c for c in finished if c.value(field) == base)
         ranks |= {c: 0 for c in bases if _key(c, fields) in compared}
     return ranks
 
 
 def _key(run, left_out):
-    return tuple(getattr(run, name) for name in CONDITION if name not in left_out)
+    return shared_values(run, CONDITION, left_out)
 
 
 def _first_of_each_shape(conditions):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from dlbench.run_fields.declaring import declared
 
+OPTION = "^[A-Za-z][A-Za-z0-9_-]+$"  # the long name of an option of a program
 VARIABLE = "^[A-Za-z_][A-Za-z0-9_]*$"  # the name of a variable of the environment
 
 
@@ -141,6 +142,15 @@ class Place:
         "are refused, by their names.",
         is_mapping=True,
         names=VARIABLE,
+        label="{}",
+        only_recorded=True,
+    )
+    launcher_options: str = declared(
+        "",
+        "Options of the launcher that dlbench does not set, as in {mpi: pmix} of srun; of mpirun "
+        "its MCA parameters, as in {btl: tcp}.",
+        is_mapping=True,
+        names=OPTION,
         label="{}",
         only_recorded=True,
     )

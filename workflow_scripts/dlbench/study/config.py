@@ -324,13 +324,16 @@ def _check_images(images, runs):
 
 def _check_compare(field, base, runs, imports, where):
     """Check that a field can be compared and that its base is one condition of some runs."""
-    if field not in CONDITION:
+    own = {key for run in runs for key in parameters.column_values(run.trainer_parameters)}
+    if field not in CONDITION and field not in own:
+        known = [*CONDITION, *sorted(own)]
         raise ConfigError(
-            f"{where}.field: a run has no field {field!r}{phrases.did_you_mean(field, CONDITION)}; "
-            f"there are: {', '.join(CONDITION)}"
+            f"{where}.field: a run has no field {field!r}{phrases.did_you_mean(field, known)}; "
+            f"there are: {', '.join(known)}"
         )
-    _check_kind(field, base, where)
-    values = sorted({getattr(run, field) for run in runs}, key=str)
+    if field not in own:
+        _check_kind(field, base, where)
+    values = sorted({run.value(field) for run in runs}, key=str)
     if base not in values and not imports:  # imported logs are not read yet
         raise ConfigError(
             f"{where}.base: no run has the {field} {base!r}{phrases.did_you_mean(base, values)}; "
@@ -358,9 +361,8 @@ def _check_sentinels(entries, runs):
 def _of_runs(entry):
     """An entry that selects runs, with the keys and values that runs have."""
     entry = parameters.flat(entry)
-    if "variables" in entry:
-        several = matrix.as_list(entry["variables"])
-        entry["variables"] = [assignments.text(each) for each in several]
+    for key in entry.keys() & {"variables", "launcher_options"}:
+        entry[key] = [assignments.text(each) for each in matrix.as_list(entry[key])]
     return entry
 
 

@@ -219,12 +219,16 @@ def run_from_values(values: dict[str, Any], where: str, images: dict[str, Any]) 
                 values = {**values, key: options.canonical_text(kind, owner, known, values[key])}
             except Error as error:
                 raise ConfigError(f"{where}.{key}: {error}") from None
-    if "variables" in values:
-        try:
-            text = variables.canonical_text(values["variables"])
-        except Error as error:
-            raise ConfigError(f"{where}.variables: {error}") from None
-        values = {**values, "variables": text}
+    launcher = values.get("launcher", strategy.launcher)
+    for key, text_of in (
+        ("variables", variables.canonical_text),
+        ("launcher_options", functools.partial(variables.options_text, launcher)),
+    ):
+        if key in values:
+            try:
+                values = {**values, key: text_of(values[key])}
+            except Error as error:
+                raise ConfigError(f"{where}.{key}: {error}") from None
     defaults = {"launcher": strategy.launcher, "environment": engine.environment(framework)}
     run = Run(**{**defaults, **values})
     if run.is_external:

@@ -174,8 +174,8 @@ class Run(RunFields):
         ]
         extras += ["XLA"] if self.xla else []
         extras += ["compiled"] if self.compile else []
-        texts = (self.strategy_options, self.runtime_options, self.variables)
-        extras += [text for text in (*texts, self.trainer_parameters) if text]
+        texts = (self.strategy_options, self.runtime_options, self.launcher_options)
+        extras += [text for text in (*texts, self.variables, self.trainer_parameters) if text]
         extras += [f"by {self.trainer}"] if self.trainer != DEFAULTS["trainer"] else []
         extras += [f"{self.copies_per_node} copies at once"] if self.copies_per_node > 1 else []
         extras += [f"sentinel {self.sentinel}"] if self.sentinel else []
@@ -201,6 +201,21 @@ def _fits(name, value):
     if isinstance(value, bool) or expected is bool:
         return isinstance(value, bool) and expected is bool
     return isinstance(value, int | float if expected is float else expected)
+
+
+def shared_values(run: Any, names: Iterable[str], left_out: Iterable[str]) -> tuple[Any, ...]:
+    """The values in which runs agree that differ in nothing but what is left out.
+
+    Args:
+        run: a Run, or what has its fields as attributes.
+        names: of fields.
+        left_out: fields, and parameters of other programs (`parameters.NAME`).
+    """
+    left_out = set(left_out)
+    values = {name: getattr(run, name) for name in names if name not in left_out}
+    if parameters.FIELD in values:
+        values[parameters.FIELD] = parameters.text_without(values[parameters.FIELD], left_out)
+    return tuple(values.values())
 
 
 SENTINEL_ID = re.compile(r"(?P<prefix>.+)-s(?P<sentinel>\d+)-r(?P<repeat>\d+)-[0-9a-f]{10}")

@@ -11,7 +11,7 @@
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -56,6 +56,17 @@ def typed(text: str) -> dict[str, Any]:
 def column_values(text: str | None) -> dict[str, Any]:
     """{column of tables: value} of the parameters of a run."""
     return {f"{PREFIX}{name}": value for name, value in _typed(text or "").items()}
+
+
+def text_without(text: str | None, keys: Iterable[str]) -> str:
+    """The text of the parameters of a run without some.
+
+    >>> text_without("a=2 b=3", ["parameters.b"])
+    'a=2'
+    """
+    left_out = {key.removeprefix(PREFIX) for key in keys if key.startswith(PREFIX)}
+    own = assignments.parse(text or "")
+    return assignments.text({name: own[name] for name in own if name not in left_out})
 
 
 @functools.lru_cache(maxsize=1024)
