@@ -134,3 +134,11 @@ TIMES_S = {1_000: 1e-3, 100_000: 1e-2, 1_000_000: 4e-2}
 )
 def test_time_is_interpolated_on_logarithms_and_ends_as_latency_and_as_bandwidth(size, seconds):
     assert expected_scaling.interpolated_s(TIMES_S, size) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("given", [None, "", math.nan])
+def test_a_run_with_variables_is_not_expected_from_baselines_without_them(given):
+    run = {"parameters": 25, "nodes": 1, "devices": 2}
+    baseline = run | {"measure": "all_reduce", "size_bytes": 100, "time_s": 0.5}
+    assert expected_scaling.exchange_s(run | {"variables": given}, [baseline]) == 0.5
+    assert expected_scaling.exchange_s(run | {"variables": "A=1"}, [baseline]) is None

@@ -169,3 +169,14 @@ def test_the_program_says_by_its_exit_code_whether_all_passed(tmp_path):
     (tmp_path / "r.yaml").write_text("references: 3")
     assert start("a.json", "--references", "r.yaml").returncode == 2
     assert start("a.json", "a.json", "--references", "r.yaml").returncode == 2
+
+
+def test_a_parameter_of_another_program_can_be_matched(tmp_path):
+    runs = [
+        *measured([100], trainer_parameters="recompute=true tensor_parallel=1"),
+        *measured([50], trainer_parameters="recompute=true tensor_parallel=2"),
+    ]
+    match = {"parameters.tensor_parallel": 1, "parameters.recompute": True}
+    assert outcome(tmp_path, campaign(runs), match=match).passed
+    with pytest.raises(Error, match=r"has parameters.tensor_parallel 1 instead of 3"):
+        outcome(tmp_path, campaign(runs), match={"parameters.tensor_parallel": 3})

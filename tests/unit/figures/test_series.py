@@ -3,9 +3,10 @@
 import numpy as np
 import pandas as pd
 
+from dlbench.analysis.frames import Tables
 from dlbench.common import plugins
 from dlbench.drawing import line_charts, series, styles
-from dlbench.tables import table_columns
+from dlbench.tables import parquet_files, table_columns
 from support.results import made_tables
 from support.results.drawn_figures import texts
 
@@ -195,3 +196,15 @@ def test_the_figure_of_scaling_marks_points_of_unstable_runs(panels):
 def test_memory_of_unstable_runs_is_as_good_as_that_of_others(panels):
     rows = unstable_in(made_tables.study(batch_per_device=[16, 32], strategy="single"))
     assert not any(styles.STAR in texts(axes) for axes in panels("memory", rows))
+
+
+def test_a_parameter_of_another_program_is_an_axis_and_the_others_name_series(tmp_path):
+    texts = [f"micro_batch={m} tensor_parallel={t}" for m in (1, 2) for t in (1, 2, 4)]
+    rows = [made_tables.run(trainer_parameters=text) for text in texts]
+    parquet_files.write(tmp_path / "runs.parquet", rows, table_columns.RUNS)
+    runs = series.started_runs(Tables(tmp_path, tmp_path).runs)
+    (panel,) = series.series_along("parameters.tensor_parallel", runs, minimum=2).values()
+    assert [(s.name, [x for x, _ in s.means("images_per_second")]) for s in panel] == [
+        ("micro batch 1", [1, 2, 4]),
+        ("micro batch 2", [1, 2, 4]),
+    ]

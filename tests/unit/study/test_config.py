@@ -240,7 +240,8 @@ def test_every_key_is_described():
 
 def test_the_axes_of_the_schema_are_the_fields_of_a_run():
     axes = config_schema.schema()["$defs"]["axes"]["properties"]
-    assert set(axes) == set(runs.FIELDS) - {"repeat", "sentinel", "probe"} | {"global_batch"}
+    further = {"trainer_parameters", "repeat", "sentinel", "probe"}
+    assert set(axes) == set(runs.FIELDS) - further | {"global_batch", "parameters"}
     for name, declared in DECLARED.items():
         if declared.choices and declared.in_config:
             allowed = list(declared.choices)

@@ -9,8 +9,9 @@ from dlbench.study import config_axes
 AXES = config_axes.axes()
 
 
-def test_the_keys_are_the_fields_of_a_config_and_global_batch():
-    assert set(AXES) == {n for n in DECLARED if DECLARED[n].in_config} | {"global_batch"}
+def test_the_keys_are_the_fields_of_a_config_and_those_that_make_fields():
+    fields = {n for n in DECLARED if DECLARED[n].in_config}
+    assert set(AXES) == fields | {"global_batch", "parameters"}
     keys = list(AXES)
     assert keys.index("global_batch") == keys.index("batch_per_device") + 1
 

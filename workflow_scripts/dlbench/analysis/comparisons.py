@@ -20,7 +20,8 @@ from dlbench.analysis.drift import Drift
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.records import sentinel_runs
 from dlbench.study.config import COMPANIONS, Study
-from dlbench.study.runs import CONDITION, FIELDS
+from dlbench.study.free_axes import parameters
+from dlbench.study.runs import CONDITION, FIELDS, shared_values
 from dlbench.tables import cells
 from dlbench.tables.cells import Row
 from dlbench.tables.timing_sources import MEASURED, PUBLISHED
@@ -29,7 +30,7 @@ NO_RUNS = "no runs"  # of the condition or of the base that finished
 NO_BASE = "no base"  # the study has no run of it
 GROUP = CONDITION
 # Fields with which the software differs by intent.
-SOFTWARE = {"framework", "environment", "runtime", "trainer"}
+SOFTWARE = {"framework", "environment", "runtime", "trainer", "variables"}
 TOTALS = ("devices", "global_batch")
 NAMED = ("site", "timing_source")
 RATES = ("images_per_second", "tokens_per_second")
@@ -125,7 +126,7 @@ def pairs(study: Study, runs: Iterable[Row]) -> Iterator[Pair]:
                 (
                     n
                     for n, (run, _) in conditions.items()
-                    if getattr(run, entry["field"]) == entry["base"]
+                    if _value(run, entry["field"]) == entry["base"]
                 ),
                 None,
             )
@@ -163,15 +164,22 @@ def _groups(runs, fields, facts=()):
     shared = [name for name in (*GROUP, *facts) if name not in fields]
     groups = {}
     for run in sorted(runs, key=lambda run: _order(run, (*shared, *fields, "repeat"))):
-        group = tuple(getattr(run, name) for name in shared)
+        group = shared_values(run, shared, fields)
         groups.setdefault(group, {}).setdefault(run.combination, []).append(run)
     return [_named(group, fields) for group in groups.values()]
 
 
 def _order(run, names):
     """Numbers and names in their order, None before them."""
-    values = [getattr(run, name) for name in names]
-    return [(value is not None, value) for value in values]
+    values = [_value(run, name) for name in names]
+    return [(value is not None, isinstance(value, str), value) for value in values]
+
+
+def _value(run, key):
+    """The value of a field or parameter of a Run, or of an _Imported."""
+    if key.startswith(parameters.PREFIX):
+        return parameters.column_values(run.trainer_parameters).get(key)
+    return getattr(run, key)
 
 
 def _named(conditions, fields):
@@ -186,7 +194,7 @@ def _named(conditions, fields):
 def _text(run, fields):
     """The name of a condition, as in `udocker execmode=S1`."""
     return (
-        " ".join(str(v) for name in fields if (v := getattr(run, name)) not in ("", None))
+        " ".join(str(v) for name in fields if (v := _value(run, name)) not in ("", None))
         or "defaults"
     )
 

@@ -26,6 +26,8 @@ MATCHED = (
     *("threads_per_device", "strategy", "strategy_options", "launcher"),
     *("nodes", "devices", "device_kind", "hardware_sha256"),
 )
+# Columns of runs that baselines have not: they are measured without any, whose times may differ.
+WITHOUT = ("variables", "launcher_options")
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,8 @@ def exchange_s(run: Row, baselines: Sequence[Row], column: str = "time_s") -> fl
         column: of the baselines: time_s, the median over rounds, or time_low_s or time_high_s.
     """
     size_bytes = all_reduced_bytes(run)
-    if size_bytes is None:
+    given = [run[name] for name in WITHOUT if not is_absent(run.get(name))]
+    if size_bytes is None or any(given):
         return None
     times_s = {
         row["size_bytes"]: row[column]

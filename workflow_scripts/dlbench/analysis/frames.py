@@ -8,6 +8,7 @@ from dlbench.analysis import run_tables
 from dlbench.analysis.drift import Drift
 from dlbench.analysis.scaling_series import MARGIN
 from dlbench.study import contradictions
+from dlbench.study.free_axes import parameters
 from dlbench.tables import (
     baseline_columns,
     explanation_columns,
@@ -15,6 +16,7 @@ from dlbench.tables import (
     run_columns,
     table_columns,
 )
+from dlbench.tables.cells import is_absent
 
 
 class Tables:
@@ -98,6 +100,8 @@ class Tables:
     def _study_table(self, name):
         schema = table_columns.STUDY_TABLES[name]
         frame = parquet_files.read(self._folder / f"{name}.parquet", schema).to_pandas()
+        if parameters.FIELD in frame:
+            frame = _with_parameters(frame)
         if contradictions.REASON in frame:
             columns = frame.columns.intersection(contradictions.WITHHELD)
             frame.loc[frame[contradictions.REASON].notna(), columns] = None
@@ -120,3 +124,17 @@ class Tables:
             if len(table):
                 return table.to_pandas()
         return parquet_files.table([], schema).to_pandas()
+
+
+def _with_parameters(frame):
+    """A frame with a column for each parameter of other programs, as the tables have them.
+
+    They follow from the text of all parameters, which imported tables and archives have, too.
+    """
+    own = [
+        {} if is_absent(text) else parameters.column_values(text)
+        for text in frame[parameters.FIELD].astype(object)
+    ]
+    names = sorted({name for values in own for name in values})
+    columns = {name: [values.get(name) for values in own] for name in names}
+    return frame.assign(**columns)

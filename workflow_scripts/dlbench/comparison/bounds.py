@@ -30,6 +30,7 @@ from dlbench.comparison.compare_runs import grouped
 from dlbench.comparison.comparison_page import count_runs
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.study import yaml_files
+from dlbench.study.free_axes import parameters
 from dlbench.study.runs import DEFAULTS
 from dlbench.study.wording import ALWAYS, number, short_labels
 from dlbench.tables.metrics import METRICS, find_metric
@@ -161,7 +162,7 @@ def _read_entry(entry, where, bounded_by):
         raise Error(f"{where}: expected match with the fields of a run, and metrics")
     bounded = bounded_by(entry["match"])
     for name in entry["match"]:
-        if name not in bounded.matched:
+        if name not in bounded.matched and not name.startswith(parameters.PREFIX):
             raise Error(
                 f"{where}.match: no field {name!r}{did_you_mean(name, bounded.matched)}; "
                 f"there are: {', '.join(bounded.matched)}"
@@ -242,16 +243,23 @@ def _outcome(bound, campaign):
 
 
 def _matches(run, name, wanted):
-    value = run.fields.get(name, run.facts.get(name))
+    value = _value(run, name)
     # 1 == True in Python; in a file of bounds it is not.
     return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
+
+
+def _value(run, name):
+    """A field, a fact, or a parameter of another program (`parameters.NAME`)."""
+    if name.startswith(parameters.PREFIX):
+        return parameters.column_values(run.fields.get(parameters.FIELD)).get(name)
+    return run.fields.get(name, run.facts.get(name))
 
 
 def _nearest(bound, runs):
     """The run that fits best, and what differs in it."""
     run = max(runs, key=lambda run: sum(_matches(run, *item) for item in bound.match.items()))
     differing = (
-        f"{name} {run.fields.get(name, run.facts.get(name))!s} instead of {wanted!s}"
+        f"{name} {_value(run, name)!s} instead of {wanted!s}"
         for name, wanted in bound.match.items()
         if not _matches(run, name, wanted)
     )

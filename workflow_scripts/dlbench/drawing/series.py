@@ -19,6 +19,7 @@ from dlbench.common import phrases
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.run_fields.fields import DECLARED
 from dlbench.study import item_names, wording
+from dlbench.study.free_axes import parameters
 from dlbench.study.runs import READING
 from dlbench.tables import timing_sources
 
@@ -180,11 +181,14 @@ def series_along(
     """Series along an axis, by panel: {values of `panel`: [Series, ...]}.
 
     Args:
-        x: a key of ALONG; None for series of repeats only.
+        x: a key of ALONG, or a parameter of other programs (`parameters.NAME`) that is a number;
+            None for series of repeats only.
         runs: of `started_runs`.
         minimum: series with fewer values of x are left out.
     """
-    keys = [name for name in SETTINGS if name not in (*panel, *ALONG[x])]
+    keys = [name for name in SETTINGS if name not in (*panel, *changing_along(x))]
+    if x in runs and x not in ALONG:
+        keys += [name for name in runs if name.startswith(parameters.PREFIX) and name != x]
     if x == "devices" and _layouts(runs, keys):
         keys.append("nodes")
     if x and len(runs):
@@ -209,6 +213,11 @@ def series_along(
             index = indices.setdefault(name, len(indices))
             panels.setdefault(key, []).append(Series(name, index, x, series))
     return panels
+
+
+def changing_along(x: str | None) -> tuple[str | None, ...]:
+    """The settings that may change from point to point of a series along an axis."""
+    return ALONG.get(x, (x, parameters.FIELD, "global_batch"))
 
 
 def conditions(

@@ -10,6 +10,7 @@ A launcher file defines:
     LISTENS_BY_NAME (optional): whether its processes listen at the address of the machine's own
         name, and abort if it has none.
     ELSEWHERE (optional): whether something other than this workflow starts its runs.
+    OPTIONS_SET (optional): the options that it sets itself, if it takes `launcher_options`.
     unsupported(run): why it cannot start a run, or None.
     command(run, trainer, environment): the command line, a list of strings, that starts the
         command `trainer` once per process. Programs are taken from the bin/ of the folder
@@ -19,9 +20,14 @@ Nothing here starts anything. The room imports trainer, schedulers and common.
 
 import dataclasses
 
-from dlbench.common import plugins
+from dlbench.common import assignments, plugins
 from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
+
+
+def options(run: Spec) -> dict[str, str]:
+    """The `launcher_options` of a run."""
+    return assignments.parse(run.launcher_options)
 
 
 def describe_misfit(run: Spec) -> str | None:

@@ -15,6 +15,7 @@ TAKES_TASKS = False
 LOOPBACK_SUFFICES = True
 RENDEZVOUS = ("horovodrun",)
 LISTENS_BY_NAME = True
+OPTIONS_SET = ("gloo", "mpi", "np", "num-proc", "hosts", "hostfile")
 MODULE = "horovod.runner.launch"
 
 unsupported = launchers.unsupported_across_nodes
@@ -31,6 +32,7 @@ def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str
         str(processes),
         "-H",
         f"localhost:{processes}",
+        *(w for name, value in launchers.options(run).items() for w in (f"--{name}", value)),
         # As one argument: horovodrun would take the trainer's --log for one of its own flags.
         "sh",
         "-c",

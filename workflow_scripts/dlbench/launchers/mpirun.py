@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from dlbench import Error, schedulers
+from dlbench import Error, launchers, schedulers
 from dlbench.common import plugins
 from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
@@ -25,6 +25,7 @@ from dlbench.trainer.strategy import Spec
 TAKES_TASKS = True
 LOOPBACK_SUFFICES = True
 RENDEZVOUS = ("horovodrun", "torchrun")
+OPTIONS_SET = ("plm-rsh-agent",)
 SSH = "ssh"
 
 
@@ -53,6 +54,7 @@ def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str
         "--bind-to",
         "none",
         *exported,
+        *(w for name, value in launchers.options(run).items() for w in ("--mca", name, value)),
         *trainer,
     ]
 

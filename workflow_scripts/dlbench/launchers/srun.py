@@ -8,10 +8,15 @@
 
 from pathlib import Path
 
+from dlbench import launchers
 from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
 
 TAKES_TASKS = True
+OPTIONS_SET = (
+    "nodes", "ntasks", "distribution", "cpu-bind", "kill-on-bad-exit", "overlap",
+    "ntasks-per-node", "multi-prog",
+)  # fmt: skip
 
 
 def unsupported(run: Spec) -> str | None:
@@ -34,5 +39,6 @@ def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str
         "--kill-on-bad-exit=1",
         # This step shares the cores of the job step in which Snakemake's job runs.
         "--overlap",
+        *(f"--{name}={value}" for name, value in launchers.options(run).items()),
         *trainer,
     ]

@@ -16,6 +16,10 @@ LOOPBACK_SUFFICES = True
 RENDEZVOUS = ("torchrun",)
 MODULE = "torch.distributed.run"
 FRAMEWORK = "pytorch"
+OPTIONS_SET = (
+    "standalone", "local-addr", "nproc-per-node", "no-python", "nnodes", "node-rank", "module",
+    "master-addr", "master-port", "rdzv-endpoint", "rdzv-backend", "rdzv-id",
+)  # fmt: skip
 # Variables instead of flags: a torchrun that is too old for a flag ignores its variable.
 VARIABLES = {
     # It forwards these signals, so that a run can write a checkpoint, and waits until it has.
@@ -40,6 +44,7 @@ def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str
         "--standalone",
         "--local-addr=127.0.0.1",
         f"--nproc-per-node={strategy.processes_per_node(run)}",
+        *(f"--{name}={value}" for name, value in launchers.options(run).items()),
         "--no-python",
         # As one argument: torchrun would take the trainer's --log for one of its own flags.
         "sh",

@@ -16,7 +16,6 @@ finished condition that is measured again beside them shows how the machine drif
   set and they completed.
 """
 
-import functools
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -26,7 +25,7 @@ from typing import Any
 
 from dlbench.records import costs, run_record, sentinel_runs, sessions, staleness
 from dlbench.study import config, matrix
-from dlbench.study.runs import CONDITION, Run, shuffled
+from dlbench.study.runs import CONDITION, Run, shared_values, shuffled
 
 SHARE = 0.2  # of a session's time that sentinels of `auto` may take
 MIN_REPEATS = 3  # of a condition, which an estimate of drift needs (equivalence.MIN_RUNS)
@@ -68,7 +67,7 @@ def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -
         ordered = [*first, *others][: study.sentinels]
     elif isinstance(study.sentinels, list):
         matching = matrix.lookup(study.sentinels)
-        ordered = [c for c in ordered if matching(functools.partial(getattr, c.runs[0]))]
+        ordered = [c for c in ordered if matching(c.runs[0].value)]
     if not ordered:
         subject = _NONE_OF.get(type(study.sentinels), "there is")
         return _none(
@@ -235,14 +234,14 @@ def _ranks(study, finished, new):
     for entry in study.compare:
         field, base = entry["field"], entry["base"]
         fields = (field, *config.COMPANIONS.get(field, ()))
-        compared = {_key(c, fields) for c in new if getattr(c, field) != base}
-        bases = (c for c in finished if getattr(c, field) == base)
+        compared = {_key(c, fields) for c in new if c.value(field) != base}
+        bases = (c for c in finished if c.value(field) == base)
         ranks |= {c: 0 for c in bases if _key(c, fields) in compared}
     return ranks
 
 
 def _key(run, left_out):
-    return tuple(getattr(run, name) for name in CONDITION if name not in left_out)
+    return shared_values(run, CONDITION, left_out)
 
 
 def _first_of_each_shape(conditions):

@@ -27,6 +27,7 @@ from dlbench.study import contradictions, learning_gates
 from dlbench.study.config import Study
 from dlbench.tables import parquet_files, run_columns, table_columns
 from dlbench.tables.cells import Row
+from dlbench.tables.fields import with_parameters
 
 EXCLUDED, STALE, IMPORTED = "excluded", "stale", "imported"
 IMPORTS = run_record.RESULTS / "imports"
@@ -94,7 +95,7 @@ def collect(
         ("explanations", explanations.rows(study, consistent_probes)),
         ("tries", list(batch_tries.rows(study))),
     ):
-        schema = table_columns.STUDY_TABLES[name]
+        schema, content = with_parameters(table_columns.STUDY_TABLES[name], content)
         parquet_files.write(output / f"{name}.parquet", content, schema)
         parquet_files.write_csv(
             output / f"{name}.csv", parquet_files.read(output / f"{name}.parquet", schema)

@@ -21,6 +21,7 @@ class Declaration(NamedTuple):
         pattern: regular expression for its text in a config, if it has no choices.
         folder: kind of the plugins whose names it may have, see common/plugins.py.
         is_mapping: whether its value in a config is a mapping of options.
+        names: pattern of the names in the mapping, if they are free; "" if a file lists them.
         or_max: whether a config may set it to max, for the largest value that fits.
         unit, note: of its column in the table of runs; "" for a note that is its meaning.
         bits: of that column, if it has whole numbers.
@@ -47,6 +48,7 @@ class Declaration(NamedTuple):
     pattern: str = NAME
     folder: str = ""
     is_mapping: bool = False
+    names: str = ""
     or_max: bool = False
     unit: str = ""
     note: str = ""

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from dlbench.run_fields.declaring import declared
 
+OPTION = "^[A-Za-z][A-Za-z0-9_-]+$"  # the long name of an option of a program
+VARIABLE = "^[A-Za-z_][A-Za-z0-9_]*$"  # the name of a variable of the environment
+
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class Place:
@@ -131,4 +134,29 @@ class Place:
         "dlbench",
         "What trains: dlbench, our own, or a name under trainers.",
         is_axis=False,
+    )
+    variables: str = declared(
+        "",
+        "Variables of the environment with which the run's processes are started, as in "
+        "{NCCL_ALGO: Ring}; {} for none. Launcher and container runtime get them, too. Secrets "
+        "are refused, by their names.",
+        is_mapping=True,
+        names=VARIABLE,
+        label="{}",
+        only_recorded=True,
+    )
+    launcher_options: str = declared(
+        "",
+        "Options of the launcher that dlbench does not set, as in {mpi: pmix} of srun; of mpirun "
+        "its MCA parameters, as in {btl: tcp}.",
+        is_mapping=True,
+        names=OPTION,
+        label="{}",
+        only_recorded=True,
+    )
+    trainer_parameters: str = declared(
+        "",
+        "Parameters of another program, as its block gives them under `parameters`.",
+        label="{}",
+        in_config=False,
     )

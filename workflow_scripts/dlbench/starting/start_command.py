@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error, schedulers
-from dlbench.common import host_lists, networks, options, plugins
+from dlbench.common import assignments, host_lists, networks, options, plugins
 from dlbench.images import trainer_image
 from dlbench.images.runtimes import HOST_ONLY, Container
 from dlbench.launchers import mpirun as launchers_mpirun
@@ -99,6 +99,7 @@ def _on_bare_metal(run, trainer, device):
         needs_environment = any(str(python) in word for word in trainer)  # where {python} stood
     else:
         environment, needs_environment = Path(trainer[0]).absolute().parents[1], True
+    trainer = _with_variables(run, trainer)
     if not needs_environment:
         return _launched(run, trainer, environment, device)
     isolated = [*ISOLATED, *trainer]  # also on other nodes, where a login sets variables
@@ -114,6 +115,7 @@ def _in_an_image(run, trainer, form, device, binds):
         inside = other_trainers.with_marker_copied(run, trainer, trainer_image.MARKER)
     else:
         inside = [form["python"], *trainer[1:], "--image-id", form["image_id"]]
+    inside = _with_variables(run, inside)
     logged = {key: form[key] for key in LOGGED}
     if by_directive(run):
         if not Path("/", trainer_image.MARKER).exists():
@@ -143,7 +145,7 @@ def _in_an_image(run, trainer, form, device, binds):
     kept_out = (*HOST_ONLY, "LD_LIBRARY_PATH") if runtime.FORWARDS_LIBRARY_PATH else HOST_ONLY
     absent = (name for name in kept_out if name not in container.environment)
     hidden = [word for name in absent for word in ("-u", name)]
-    contained = runtime.command(container, ["env", *hidden, *inside])
+    contained = _with_variables(run, runtime.command(container, ["env", *hidden, *inside]))
     launcher, version = _outer_tools(run, form)
     logged |= {"start": "command", "launcher_mpi": version}
     cleanup = runtime.cleanup(container)
@@ -298,9 +300,15 @@ def _launched(run, program, environment, device):
         environment: folder whose bin/ has the launcher; None: PATH.
     """
     command = plugins.load("launchers", run.launcher).command(run, program, environment)
-    return (
-        copies_command(run, command, sys.executable, device) if run.copies_per_node > 1 else command
-    )
+    if run.copies_per_node > 1:
+        command = copies_command(run, command, sys.executable, device)
+    return command if command == program else _with_variables(run, command)
+
+
+def _with_variables(run, command):
+    """A command that starts another one with the variables of a run."""
+    variables = assignments.words(run.variables)
+    return ["env", *variables, *command] if variables else command
 
 
 def _outer_tools(run, form):

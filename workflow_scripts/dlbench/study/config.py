@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import own_code, phrases, plugins
+from dlbench.common import assignments, own_code, phrases, plugins
 from dlbench.common.files import atomic_write
 from dlbench.study import (
     batch_searches,
@@ -28,6 +28,7 @@ from dlbench.study import (
 from dlbench.study.config_files import read as read
 from dlbench.study.config_files import settings_of as settings_of
 from dlbench.study.config_schema import ConfigError, check_name
+from dlbench.study.free_axes import parameters
 from dlbench.study.matrix import Excluded
 from dlbench.study.runs import CONDITION, Run, labels, shuffled
 from dlbench.trainer import copies
@@ -225,6 +226,7 @@ def study(config: dict[str, Any]) -> Study:
             where=f"compare[{index}]",
         )
     if isinstance(config["sentinels"], list):
+        config["sentinels"] = [_of_runs(entry) for entry in config["sentinels"]]
         _check_sentinels(config["sentinels"], meant)
     everything = {run_id: run for run_id, (run, _) in runs.items()}
     everything |= {probe.id: probe for each in explained.values() for probe in each.values()}
@@ -322,13 +324,16 @@ def _check_images(images, runs):
 
 def _check_compare(field, base, runs, imports, where):
     """Check that a field can be compared and that its base is one condition of some runs."""
-    if field not in CONDITION:
+    own = {key for run in runs for key in parameters.column_values(run.trainer_parameters)}
+    if field not in CONDITION and field not in own:
+        known = [*CONDITION, *sorted(own)]
         raise ConfigError(
-            f"{where}.field: a run has no field {field!r}{phrases.did_you_mean(field, CONDITION)}; "
-            f"there are: {', '.join(CONDITION)}"
+            f"{where}.field: a run has no field {field!r}{phrases.did_you_mean(field, known)}; "
+            f"there are: {', '.join(known)}"
         )
-    _check_kind(field, base, where)
-    values = sorted({getattr(run, field) for run in runs}, key=str)
+    if field not in own:
+        _check_kind(field, base, where)
+    values = sorted({run.value(field) for run in runs}, key=str)
     if base not in values and not imports:  # imported logs are not read yet
         raise ConfigError(
             f"{where}.base: no run has the {field} {base!r}{phrases.did_you_mean(base, values)}; "
@@ -353,6 +358,14 @@ def _check_sentinels(entries, runs):
         raise ConfigError(f"sentinels[{index}]: no run of this study has {shown}")
 
 
+def _of_runs(entry):
+    """An entry that selects runs, with the keys and values that runs have."""
+    entry = parameters.flat(entry)
+    for key in entry.keys() & {"variables", "launcher_options"}:
+        entry[key] = [assignments.text(each) for each in matrix.as_list(entry[key])]
+    return entry
+
+
 def _check_kind(field, base, where):
     """Check that a base is of the kind that a field has."""
     kind = config_schema.schema()["$defs"]["axes"]["properties"][field]["type"][0]
@@ -374,6 +387,13 @@ def _register_user_code(config):
         looked = own_code.search_hint(config["model_folder"])
         raise ConfigError(f"model_folder: {error}{looked}") from None
     try:
-        other_trainers.register(config["trainers"])
+        other_trainers.register(config["trainers"], _parameters_in(config["matrix"]))
     except Error as error:
         raise ConfigError(str(error)) from None
+
+
+def _parameters_in(matrix_blocks):
+    """The names of the parameters that blocks give, as do entries of their `include`."""
+    for block in matrix_blocks:
+        for part in (block, *block.get("include", ())):
+            yield from part.get("parameters", {})

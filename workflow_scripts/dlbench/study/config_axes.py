@@ -8,14 +8,22 @@ from typing import Any
 
 from dlbench.run_fields.declaring import LARGEST, Declaration, value_type
 from dlbench.run_fields.fields import DECLARED, FIELDS
+from dlbench.study.free_axes import parameters
 
 # The description of global_batch, which sets batch_per_device.
 GLOBAL_BATCH = (
     "Items per step over all devices, for strong scaling, instead of batch_per_device: that "
     "becomes global_batch / devices."
 )
+PARAMETERS = (
+    "Parameters of the trainer's program, as in {tensor_parallel: [1, 2]}: each has one value or a "
+    "list, and its command names it, as in {tensor_parallel}. Of blocks with a trainer "
+    "(docs/external.md). There, keys that take a number may have a formula, as in "
+    '"{micro_batch} * {devices}".'
+)
 TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
 OPTION = {"type": ["string", "number", "boolean"]}
+FREE_VALUE = {"type": ["string", "number"]}  # of a mapping whose names are free
 
 
 def axes() -> dict[str, Any]:
@@ -26,7 +34,18 @@ def axes() -> dict[str, Any]:
             parts[name] = _axis(value_type(FIELDS[name]), field)
         if name == "batch_per_device":
             parts["global_batch"] = _axis(int, field._replace(meaning=GLOBAL_BATCH, or_max=False))
-    return parts
+    return parts | {parameters.KEY: _parameters()}
+
+
+def _parameters():
+    several = {"items": OPTION, "minItems": 1, "uniqueItems": True}
+    return {
+        "description": PARAMETERS,
+        "type": "object",
+        "propertyNames": {"pattern": parameters.NAME},
+        "additionalProperties": {"type": [*OPTION["type"], "array"], **several},
+        "minProperties": 1,
+    }
 
 
 def _axis(kind, field):
@@ -47,6 +66,9 @@ def _axis(kind, field):
 
 
 def _value(kind, field: Declaration):
+    if field.names:
+        free = {"propertyNames": {"pattern": field.names}, "additionalProperties": FREE_VALUE}
+        return {"type": "object", **free}
     if field.is_mapping:
         return {"type": "object", "minProperties": 1, "additionalProperties": OPTION}
     if field.choices:

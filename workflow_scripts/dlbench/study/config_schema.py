@@ -17,6 +17,7 @@ import jsonschema
 from dlbench import Error
 from dlbench.common import phrases, plugins
 from dlbench.study import yaml_files
+from dlbench.study.free_axes import formulas, parameters
 from dlbench.study.runs import FIELDS, PLUGIN_FOLDERS
 from dlbench.trainer import engine
 
@@ -123,10 +124,37 @@ def _violations(config):
     """A line for each breach of the schema."""
     validator = jsonschema.Draft202012Validator(schema())
     errors = sorted(
-        itertools.islice(validator.iter_errors(config), MAX_MISTAKES),
+        itertools.islice(validator.iter_errors(_without_formulas(config)), MAX_MISTAKES),
         key=lambda e: (list(map(str, e.path)), e.message),
     )
     return [line for error in errors for line in _messages_of(error, config)]
+
+
+def _without_formulas(config):
+    """A config with a number in place of each formula: those are checked with their block."""
+
+    def plain(block):
+        if not isinstance(block, dict):
+            return block
+        return {key: _number_for(key, value) for key, value in block.items()}
+
+    if not isinstance(config, dict) or not isinstance(config.get("matrix"), list):
+        return config
+    blocks = [plain(block) for block in config["matrix"]]
+    for block in blocks:
+        if isinstance(block, dict) and isinstance(block.get("include"), list):
+            block["include"] = [plain(entry) for entry in block["include"]]
+    return {**config, "matrix": blocks}
+
+
+def _number_for(key, value):
+    """A number if a value is a formula; else the value."""
+    if key not in parameters.NUMBERS:
+        return value
+    if isinstance(value, list) and any(map(formulas.is_formula, value)):
+        numbers = itertools.count(1)  # the items of a list differ
+        return [next(numbers) if formulas.is_formula(each) else each for each in value]
+    return 1 if formulas.is_formula(value) else value
 
 
 def check_name(folder: str, name: str, where: str) -> None:
@@ -234,6 +262,9 @@ PATTERNS = {
     ONLY_MAX: "a whole number, or max",
     "^[a-z0-9_]+$": "a name of small letters, digits and _",
     "^[A-Za-z0-9_.-]+$": "a name of letters, digits, _, . and -",
+    parameters.NAME: "a name of small letters, digits and _ that begins with a letter",
+    "^[A-Za-z][A-Za-z0-9_-]+$": "a long name of letters, digits, _ and - without its dashes",
+    "^[A-Za-z_][A-Za-z0-9_]*$": "a name of letters, digits and _ that begins with no digit",
     "^(?!dlbench$)[a-z0-9_]+$": "a name of small letters, digits and _, other than dlbench",
     r"^[A-Za-z0-9][A-Za-z0-9._,\[\]-]*$": "names of nodes, or a list of them as in n[1-8]",
     "^[^/]+$": "a name that is not empty and has no /",

@@ -19,6 +19,7 @@ from dlbench.common.files import canonical_json
 from dlbench.log import event_log
 from dlbench.study import config_schema, other_trainers, trainer_environments
 from dlbench.study.config_schema import ConfigError, check_name
+from dlbench.study.free_axes import parameters, variables
 from dlbench.study.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run
 from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
@@ -50,17 +51,19 @@ def expand(
     axes = _axes(block, where)
     combinations = _products(axes, where)
     rules = block.get("exclude", [])
+    rules = [parameters.flat(rule) for rule in rules]
     matching = lookup([{k: v for k, v in rule.items() if k != "reason"} for rule in rules])
     included, excluded, used = [], [], 0
     for combination in combinations:
-        matched = matching(functools.partial(_value_of, combination))
+        known = parameters.resolved(combination)
+        matched = matching(functools.partial(_value_of, known))
         used |= matched
         if not matched:
             included.append((where, combination))
         else:
             rule = rules[_lowest_bit(matched)]
             reason = rule.get("reason", "excluded in the config")
-            excluded.append(Excluded(block["name"], combination, reason))
+            excluded.append(Excluded(block["name"], known, reason))
     if (unused := _lowest_bit(~used)) < len(rules):
         _raise_unmatched(rules[unused], combinations, f"{where}.exclude[{unused}]")
     single = {key: values[0] for key, values in axes.items() if len(values) == 1}
@@ -69,7 +72,7 @@ def expand(
         # A field of the entry replaces that of the block, and its alternatives too.
         replaced = [key for group in ALTERNATIVES if group & entry.keys() for key in group]
         inherited = {key: value for key, value in single.items() if key not in replaced}
-        added = _products(_axes({**inherited, **entry}, place), place)
+        added = _products(_axes({**inherited, **parameters.flat(entry)}, place), place)
         included += [(place, combination) for combination in added]
     return included, excluded
 
@@ -120,7 +123,7 @@ def unmatched(entries: Sequence[Mapping[str, Any]], runs: Iterable[Run]) -> int 
     """The index of the first entry that matches none of the runs; None if all match some."""
     matching, used = lookup(entries), 0
     for run in runs:
-        used |= matching(functools.partial(getattr, run))
+        used |= matching(run.value)
     place = _lowest_bit(~used)
     return place if place < len(entries) else None
 
@@ -151,8 +154,8 @@ def _axes(block, where):
     """The fields of a run that a block has, each as a list; names of add-ons are checked."""
     axes = {
         key: as_list(value)
-        for key, value in block.items()
-        if key in FIELDS or key == "global_batch"
+        for key, value in parameters.flat(block).items()
+        if key in FIELDS or key == "global_batch" or key.startswith(parameters.PREFIX)
     }
     ours = other_trainers.BUILT_IN in axes.get("trainer", [other_trainers.BUILT_IN])
     for key, folder in PLUGIN_FOLDERS.items():
@@ -194,6 +197,10 @@ def _value_of(combination, key):
 
 def run_from_values(values: dict[str, Any], where: str, images: dict[str, Any]) -> Run:
     """The run of one combination, or a ConfigError that says why it cannot be."""
+    try:
+        values, in_formulas = parameters.settle(values, other_trainers.RESERVED)
+    except Error as error:
+        raise ConfigError(f"{where}.{error}") from None
     values = _with_batch_per_device(values, where)
     missing = [key for key in ("model", "dataset") if key not in values]
     if missing:
@@ -216,11 +223,26 @@ def run_from_values(values: dict[str, Any], where: str, images: dict[str, Any]) 
                 values = {**values, key: options.canonical_text(kind, owner, known, values[key])}
             except Error as error:
                 raise ConfigError(f"{where}.{key}: {error}") from None
+    launcher = values.get("launcher", strategy.launcher)
+    for key, text_of in (
+        ("variables", variables.canonical_text),
+        ("launcher_options", functools.partial(variables.options_text, launcher)),
+    ):
+        if key in values:
+            try:
+                values = {**values, key: text_of(values[key])}
+            except Error as error:
+                raise ConfigError(f"{where}.{key}: {error}") from None
     defaults = {"launcher": strategy.launcher, "environment": engine.environment(framework)}
     run = Run(**{**defaults, **values})
     if run.is_external:
-        _check_trainer(run, where)
+        _check_trainer(run, where, in_formulas)
     else:
+        if in_formulas or run.trainer_parameters:
+            raise ConfigError(
+                f"{where}: parameters and formulas are for blocks with a trainer, another program; "
+                "dlbench's own has the fields of a run"
+            )
         _check_task(run, where)
         if reason := launchers.describe_misfit(run):
             raise ConfigError(f"{where}.launcher: {reason}")
@@ -308,10 +330,11 @@ def check_gate(must_reach: dict[str, float], run: Run, where: str) -> dict[str, 
     return must_reach
 
 
-def _check_trainer(run, where):
-    """Check that the config has the other program that is to train a run."""
+def _check_trainer(run, where, in_formulas):
+    """Check that the config has the other program that is to train a run, with its parameters."""
     try:
         other_trainers.trainer(run)
+        other_trainers.check_parameters(run, in_formulas)
     except Error as error:
         raise ConfigError(f"{where}.trainer: {error}") from None
     if other_trainers.needs(run, "data"):

@@ -19,12 +19,14 @@ import hashlib
 import json
 import shutil
 import string
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import phrases, plugins
+from dlbench.common import assignments, phrases, plugins
 from dlbench.machine import redaction
+from dlbench.study.free_axes import parameters
 from dlbench.study.runs import DEFAULTS, FIELDS, Run
 
 BUILT_IN = DEFAULTS["trainer"]
@@ -36,6 +38,7 @@ PLACEHOLDERS = {
     "data": "folder of the converted dataset, if dlbench stores it",
     "folder": "where the program may write further logs",
 }
+RESERVED = frozenset((*FIELDS, *PLACEHOLDERS, parameters.KEY))  # no names of parameters
 FREE_NAMES = ("model", "dataset")  # names of the other program, not of files in dlbench
 # Fields in which the program's log must not contradict the run.
 COMPARED = ("global_batch", "batch_per_device", "devices", "nodes")
@@ -44,22 +47,27 @@ FOLDER, PRINTED, PROOF = "output", "printed.log", "containment.json"  # in a run
 _trainers: dict[str, dict[str, Any]] = {}
 
 
-def register(trainers: dict[str, dict[str, Any]]) -> None:
+def register(trainers: dict[str, dict[str, Any]], own_names: Iterable[str] = ()) -> None:
     """Register the config's `trainers`, in place of those registered before.
+
+    Args:
+        own_names: the parameters of all blocks of the matrix.
 
     Raises:
         Error: a command has an unknown placeholder, or a file or importer is missing.
     """
+    own_names = list(dict.fromkeys(own_names))
     _trainers.clear()
     digest.cache_clear()
     for name, trainer in trainers.items():
         for word in trainer["command"]:
             for field in _placeholders(word, f"trainers.{name}.command"):
-                known = [*FIELDS, *PLACEHOLDERS]
+                known = [*own_names, *FIELDS, *PLACEHOLDERS]
                 if field not in known:
                     raise Error(
                         f"trainers.{name}.command: there is no {{{field}}}"
-                        f"{phrases.did_you_mean(field, known)}; there are: {', '.join(known)}"
+                        f"{phrases.did_you_mean(field, known)}; there are: {', '.join(known)}, and "
+                        "what blocks give under parameters"
                     )
         missing = [file for file in trainer.get("files", []) if not Path(file).exists()]
         if missing:
@@ -87,6 +95,30 @@ def trainer(run: Run) -> dict[str, Any]:
         ) from None
 
 
+def check_parameters(run: Run, in_formulas: Container[str] = ()) -> None:
+    """Check that a command takes the parameters of a run, and no others.
+
+    Args:
+        in_formulas: names by which fields of the run were computed.
+
+    Raises:
+        Error: one is missing, or without effect.
+    """
+    own = parameters.typed(run.trainer_parameters)
+    where = f"trainers.{run.trainer}.command"
+    named = {field for word in trainer(run)["command"] for field in _placeholders(word, where)}
+    if missing := sorted(named - RESERVED - own.keys()):
+        raise Error(
+            f"{where} names {{{missing[0]}}}, which this block does not give; add it under "
+            f"parameters, as in parameters: {{{missing[0]}: [1, 2]}}"
+        )
+    if unused := [name for name in own if name not in named and name not in in_formulas]:
+        raise Error(
+            f"{where} does not use the parameter {unused[0]}: write {{{unused[0]}}} where the "
+            "program takes it, or leave the parameter out"
+        )
+
+
 def needs(run: Run, placeholder: str) -> bool:
     """Whether the command of a run's trainer has this one of PLACEHOLDERS."""
     where = f"trainers.{run.trainer}.command"
@@ -101,7 +133,9 @@ def command(
     Args:
         template: the command with placeholders; None: that of the config.
     """
+    own = parameters.typed(run.trainer_parameters)
     values = {
+        **{name: assignments.plain(value) for name, value in own.items()},
         **{name: getattr(run, name) for name in FIELDS},
         "devices": run.devices,
         "global_batch": run.global_batch,

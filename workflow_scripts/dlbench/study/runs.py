@@ -21,6 +21,7 @@ from dlbench.common import files
 from dlbench.run_fields import declaring
 from dlbench.run_fields.fields import DECLARED, DEFAULTS, FIELDS, RunFields
 from dlbench.study import wording
+from dlbench.study.free_axes import parameters
 
 # Which fields are about reading stored items.
 READING = tuple(name for name, field in DECLARED.items() if field.part == declaring.READING)
@@ -133,6 +134,15 @@ class Run(RunFields):
         """The values that differ from their defaults, as plain Python values."""
         return {name: value for name, value in vars(self).items() if name in FIELDS}
 
+    def value(self, key: str) -> Any:
+        """The value of a field, or of a parameter of another program (`parameters.NAME`).
+
+        None, of a parameter that the run has not.
+        """
+        if key.startswith(parameters.PREFIX):
+            return parameters.column_values(self.trainer_parameters).get(key)
+        return getattr(self, key)
+
     def flags(self) -> list[str]:
         """The command line of `train.py` that trains this run, less data folder and log."""
         return list(
@@ -164,7 +174,8 @@ class Run(RunFields):
         ]
         extras += ["XLA"] if self.xla else []
         extras += ["compiled"] if self.compile else []
-        extras += [text for text in (self.strategy_options, self.runtime_options) if text]
+        texts = (self.strategy_options, self.runtime_options, self.launcher_options)
+        extras += [text for text in (*texts, self.variables, self.trainer_parameters) if text]
         extras += [f"by {self.trainer}"] if self.trainer != DEFAULTS["trainer"] else []
         extras += [f"{self.copies_per_node} copies at once"] if self.copies_per_node > 1 else []
         extras += [f"sentinel {self.sentinel}"] if self.sentinel else []
@@ -190,6 +201,21 @@ def _fits(name, value):
     if isinstance(value, bool) or expected is bool:
         return isinstance(value, bool) and expected is bool
     return isinstance(value, int | float if expected is float else expected)
+
+
+def shared_values(run: Any, names: Iterable[str], left_out: Iterable[str]) -> tuple[Any, ...]:
+    """The values in which runs agree that differ in nothing but what is left out.
+
+    Args:
+        run: a Run, or what has its fields as attributes.
+        names: of fields.
+        left_out: fields, and parameters of other programs (`parameters.NAME`).
+    """
+    left_out = set(left_out)
+    values = {name: getattr(run, name) for name in names if name not in left_out}
+    if parameters.FIELD in values:
+        values[parameters.FIELD] = parameters.text_without(values[parameters.FIELD], left_out)
+    return tuple(values.values())
 
 
 SENTINEL_ID = re.compile(r"(?P<prefix>.+)-s(?P<sentinel>\d+)-r(?P<repeat>\d+)-[0-9a-f]{10}")

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dlbench.run_fields.fields import DECLARED
+from dlbench.study.free_axes import parameters
 from dlbench.trainer import engine
 
 # Templates for a fact of a run with its value; fields have theirs in their declarations.
@@ -90,13 +91,17 @@ def setting(name: str, value: Any) -> str:
     ('1 step', 'rate 0.02', 'seed 3')
     """
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    label = TEMPLATES.get(name, f"{name.replace('_', ' ')} {{}}").format(text)
+    label = TEMPLATES.get(name, f"{_plain(name)} {{}}").format(text)
     return label.removesuffix("s") if name in COUNTED and text == "1" else label
 
 
 def field_name(name: str) -> str:
     """The name of a field without value and unit: `batch per device`, `XLA`, `power limit`."""
-    return SWITCHES.get(name, name.removesuffix("_w").replace("_", " "))
+    return SWITCHES.get(name, _plain(name.removesuffix("_w")))
+
+
+def _plain(name):
+    return name.removeprefix(parameters.PREFIX).replace("_", " ")
 
 
 def switch(name: str, on: bool) -> str:

@@ -3,16 +3,25 @@
 Columns that are fields of a run follow from the declarations in dlbench/run_fields/.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from dlbench.common import assignments
 from dlbench.run_fields.declaring import value_type
 from dlbench.run_fields.fields import DECLARED, FIELDS
+from dlbench.study.free_axes import parameters
+from dlbench.tables.cells import Row
 
 TEXT = pa.string()
 NAME = pa.dictionary(pa.int32(), pa.string())  # a text of which there are few
 COUNT, REAL = pa.int64(), pa.float64()
+# Types of columns by the kinds of their values, the narrowest first.
+OF_KINDS = {
+    frozenset((bool,)): pa.bool_(),
+    frozenset((int,)): COUNT,
+    frozenset((int, float)): REAL,
+}
 TIME = pa.timestamp("us", tz="UTC")
 
 
@@ -57,6 +66,23 @@ def with_run_fields(
     further = of_run(*(name for name in names if name not in names_in_order), described=described)
     end = max(index for index, name in enumerate(names_in_order) if name in FIELDS) + 1
     return pa.schema([*columns[:end], *further, *columns[end:]])
+
+
+def with_parameters(schema: pa.Schema, rows: Sequence[Row]) -> tuple[pa.Schema, Sequence[Row]]:
+    """A schema and rows with a column for each parameter of other programs that rows have.
+
+    A column is of numbers, of booleans, or of texts if its values are of several kinds.
+    """
+    if parameters.FIELD not in schema.names:
+        return schema, rows
+    own = [parameters.column_values(row.get(parameters.FIELD)) for row in rows]
+    for name in sorted({name for values in own for name in values}):
+        kinds = {type(values[name]) for values in own if name in values}
+        type_ = next((OF_KINDS[kind] for kind in OF_KINDS if kinds <= kind), NAME)
+        if type_ == NAME:
+            own = [v | ({name: assignments.plain(v[name])} if name in v else {}) for v in own]
+        schema = schema.append(field(name, type_, note="a parameter of the trainer's program"))
+    return schema, [row | values for row, values in zip(rows, own, strict=True)]
 
 
 def _of_run(name, described):

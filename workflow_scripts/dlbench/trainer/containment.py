@@ -1,25 +1,45 @@
-"""Checks that the trainer runs in the image of its run, or in no image, as the run says.
+"""Checks that the trainer runs in the image of its run, or in no image, as the run says, and with
+the run's variables.
 
 On bare metal also that it imported the packages which the environment's lock file names.
 """
 
 import importlib.metadata
 import json
+import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import plugins
+from dlbench.common import assignments, plugins
 
 IMAGE_MARKER = Path("/etc/dlbench-image.json")  # describe_image.py writes it into our images
 LOCK = "uv.lock"
 # As uv writes it; Python 3.10 has no tomllib.
 LOCKED = re.compile(r'^\[\[package\]\]\nname = "(.+)"\nversion = "(.+)"$', re.M)
 INSTALLED = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+)\.dist-info")
+
+
+def check_variables(text: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Check that this process has the variables of the run.
+
+    Args:
+        text: those of the run, as assignments.py writes them.
+
+    Raises:
+        Error: one is missing, or has another value.
+    """
+    for name, value in assignments.parse(text).items():
+        if (found := environ.get(name)) != value:
+            raise Error(
+                f"the run has the variable {name}={value}, and this process "
+                f"{'lacks it' if found is None else f'has {found}'}: start the trainer by "
+                f"`env {text}`"
+            )
 
 
 def check(runtime: str, image_id: str | None) -> dict[str, Any] | None:

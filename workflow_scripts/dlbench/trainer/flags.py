@@ -90,6 +90,8 @@ def _flag(name):
     if kind is float:
         bounds = declared.minimum, declared.above, declared.maximum
         return {**how, "type": flag_types.real(*bounds), "metavar": "X"}
+    if declared.names:
+        return {**how, "metavar": "'A=1 B=x'"}
     return {**how, "metavar": "A=1,B=x" if declared.is_mapping else "NAME"}
 
 

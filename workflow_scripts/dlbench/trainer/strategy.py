@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlbench import Error
-from dlbench.common import options
+from dlbench.common import assignments, options
 from dlbench.machine import binding, gpu_readings
 
 if TYPE_CHECKING:
@@ -166,6 +166,7 @@ class BaseStrategy:
             ),
             self.folder,
         )
+        os.environ.update(assignments.parse(spec.variables))  # the binding sets numbers of threads
         self.cores = None if bound.mode == binding.NONE else list(bound.cpus)
         return bound
 

@@ -109,6 +109,7 @@ class _Process:
             plugins.add_user_folder("models", where.model_folder)
         plugins.path(engine.plugin_kind(spec.framework, "models"), spec.model)
         proof = containment.check(spec.runtime, where.image_id)
+        containment.check_variables(spec.variables)
         _check_framework(spec)
         strategy_class = engine.strategy_of(spec)
         self._copy = _copy(spec, where, strategy_class)

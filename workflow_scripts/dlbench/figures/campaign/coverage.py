@@ -7,10 +7,11 @@ from pathlib import Path
 from matplotlib.lines import Line2D
 
 from dlbench.analysis.frames import Tables
-from dlbench.common import phrases
+from dlbench.common import assignments, phrases
 from dlbench.drawing import row_charts, series, styles
 from dlbench.log import event_fields
 from dlbench.study import wording
+from dlbench.study.free_axes import parameters
 from dlbench.study.runs import DEFAULTS
 
 CATEGORY = "Study"
@@ -98,6 +99,10 @@ def _values(combination):
     if isinstance(values.get("runtime_options"), dict):
         options = values["runtime_options"].items()
         values["runtime_options"] = " ".join(f"{k}={v}" for k, v in options)
+    values |= {name: assignments.text(v) for name, v in values.items() if isinstance(v, dict)}
+    own = {name: values.pop(parameters.PREFIX + name) for name in parameters.names_in(values)}
+    if own:
+        values[parameters.FIELD] = assignments.text(own)
     return values
 
 

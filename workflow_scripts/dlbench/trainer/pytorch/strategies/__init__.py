@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from dlbench.common import assignments
 from dlbench.machine import limits
+from dlbench.machine.binding import THREADS
 from dlbench.trainer.strategy import BaseStrategy, Spec, digest
 
 # Parameters of mallopt(3) by their numbers in glibc's malloc.h, with their largest values.
@@ -30,6 +32,7 @@ class Base(BaseStrategy):
 
     Attributes:
         device: of this process, a torch.device.
+        asked_threads: OMP_NUM_THREADS among the variables of the run; 0 if it is not.
         gpu_count: how many GPUs PyTorch sees; 0 if the devices are CPUs.
         replicates_weights: whether the weights are replicated on each device; if not, they are
             sharded.
@@ -50,6 +53,8 @@ class Base(BaseStrategy):
         if spec.deterministic:  # read when cuBLAS is first used
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         self.compiled: dict[str, Any] = {}
+        threads = assignments.parse(spec.variables).get(THREADS, "")
+        self.asked_threads = int(threads) if threads.isdigit() else 0
         super().__init__(spec, device, folder)
 
     def settings(self) -> dict[str, Any]:
@@ -106,12 +111,12 @@ class Base(BaseStrategy):
             (number,) = self.select_gpus(range(self.gpu_count))
             self.device = torch.device("cuda", number)
             torch.cuda.set_device(self.device)
-            torch.set_num_threads(limits.usable_threads())
+            torch.set_num_threads(self.asked_threads or limits.usable_threads())
         else:
             self.gpu_count = 0
             self.device = torch.device("cpu")
             _keep_freed_memory()
-            torch.set_num_threads(threads_per_device)
+            torch.set_num_threads(self.asked_threads or threads_per_device)
             if torch.get_num_interop_threads() > 1:  # it can be set once a process
                 torch.set_num_interop_threads(1)
         self._connect()
