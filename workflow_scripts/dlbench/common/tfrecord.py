@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from dlbench import Error
+from dlbench.common.protobuf import read_varint
 
 
 class RecordError(Error):
@@ -274,19 +275,6 @@ def _fields(message):
                 raise ValueError(f"expected {value} bytes, found {end - position}")
             value, position = message[position : position + value], position + value
         yield key >> 3, value
-
-
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """(number, position after it) of a protobuf varint."""
-    value = shift = 0
-    while True:
-        byte = data[position]
-        value |= (byte & 0x7F) << shift
-        position, shift = position + 1, shift + 7
-        if byte < 0x80:
-            return value & (2**64 - 1), position
-        if shift > 63:
-            raise ValueError("a number of more than 64 bits")
 
 
 def _other_format(start):

@@ -5,10 +5,10 @@ of Protocol Buffers, and the numbers of a message's fields never change. Sources
 xla/pjrt/proto/compile_options.proto and xla/xla.proto.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5  # wire types
-FIXED = {FIXED_64: 8, FIXED_32: 4}  # bytes of these
+from dlbench.common import protobuf
+
 # executable_build_options of CompileOptionsProto, their debug_options, and the flag of these.
 LATENCY_HIDING_SCHEDULER = (3, 3, 186)
 
@@ -40,46 +40,15 @@ def field(message: bytes, path: Sequence[int]) -> int | bytes | None:
     1
 
     Raises:
-        ValueError: this is no message.
+        ValueError, IndexError: this is no message.
     """
     value: int | bytes | None = message
     for number in path:
         if not isinstance(value, bytes):
             raise ValueError(f"field {number} of {path}: expected a message, found {value!r}")
-        value = next((content for found, content in _fields(value) if found == number), None)
+        value = next(
+            (content for found, content in protobuf.fields(value) if found == number), None
+        )
         if value is None:
             return None
     return value
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(number, value) of each field: integers, or the bytes of other values."""
-    at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        number, kind = tag >> 3, tag & 7
-        if kind == VARINT:
-            value, at = _varint(message, at)
-            yield number, value
-            continue
-        if kind == BYTES:
-            size, at = _varint(message, at)
-        elif kind in FIXED:
-            size = FIXED[kind]
-        else:
-            raise ValueError(f"byte {at}: no wire type {kind}")
-        if at + size > len(message):
-            raise ValueError(f"byte {at}: field {number} is cut off")
-        yield number, message[at : at + size]
-        at += size
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """(number that starts at a byte, the byte after it)."""
-    value = shift = 0
-    while at < len(message):
-        value |= (message[at] & 127) << shift
-        shift, at = shift + 7, at + 1
-        if message[at - 1] < 128:
-            return value, at
-    raise ValueError(f"byte {at}: a number is cut off")

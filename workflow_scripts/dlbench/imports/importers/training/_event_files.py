@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dlbench.common import tfrecord
+from dlbench.common import protobuf, tfrecord
 from dlbench.imports.log_file import LogError, LogFile
 
 VERSION = b"brain.Event:"  # in the first event of each file
@@ -99,7 +99,7 @@ def parse_event(payload: bytes) -> Event:
         ValueError, IndexError, struct.error: the record is no Event.
     """
     event = Event(0.0, 0, [])
-    for number, value in _fields(payload):
+    for number, value in protobuf.fields(payload):
         if number == 1:
             (event.wall_time_s,) = struct.unpack("<d", value)
         elif number == 2:
@@ -107,13 +107,15 @@ def parse_event(payload: bytes) -> Event:
         elif number == 3:
             event.is_version = True
         elif number == 5:
-            event.values += [_value(content) for part, content in _fields(value) if part == 1]
+            event.values += [
+                _value(content) for part, content in protobuf.fields(value) if part == 1
+            ]
     return event
 
 
 def _value(content):
     tag, value = "", None
-    for number, part in _fields(content):
+    for number, part in protobuf.fields(content):
         if number == 1:
             tag = bytes(part).decode("utf-8", "replace")
         elif number == 2:
@@ -126,7 +128,7 @@ def _value(content):
 def _element(tensor):
     """The single element of a tensor as a float or text; None for several or another type."""
     kind, content, elements, several = 0, b"", {}, False
-    for number, value in _fields(tensor):
+    for number, value in protobuf.fields(tensor):
         if number == 1:
             kind = value
         elif number == 2:
@@ -150,7 +152,7 @@ def _element(tensor):
     value = elements[field][-1]
     if kind in (1, 2):
         return struct.unpack(packing, value)[0]
-    number = value if isinstance(value, int) else tfrecord.read_varint(value, 0)[0]
+    number = value if isinstance(value, int) else protobuf.read_varint(value, 0)[0]
     if kind == 19:
         return struct.unpack("<e", struct.pack("<H", number))[0]
     return float(_signed(number))
@@ -159,32 +161,10 @@ def _element(tensor):
 def _elements(shape):
     """The number of elements of a tensor with a shape; more than one if it is unknown."""
     product = 1
-    for number, dimension in _fields(shape):
-        size = dict(_fields(dimension)).get(1, 0) if number == 2 else 2
+    for number, dimension in protobuf.fields(shape):
+        size = dict(protobuf.fields(dimension)).get(1, 0) if number == 2 else 2
         product *= size
     return product
-
-
-def _fields(message):
-    """(number, content) of each field: an int for a varint, else the bytes."""
-    position = 0
-    while position < len(message):
-        key, position = tfrecord.read_varint(message, position)
-        kind = key & 7
-        if kind == 0:
-            value, position = tfrecord.read_varint(message, position)
-            yield key >> 3, value
-            continue
-        if kind == 2:
-            size, position = tfrecord.read_varint(message, position)
-        elif kind in (1, 5):
-            size = 8 if kind == 1 else 4
-        else:
-            raise ValueError(f"a field of kind {kind}")
-        if position + size > len(message):
-            raise ValueError("a field longer than its message")
-        yield key >> 3, message[position : position + size]
-        position += size
 
 
 def _signed(value):
