@@ -11,6 +11,7 @@
 
 import functools
 import math
+import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
@@ -54,8 +55,18 @@ def typed(text: str) -> dict[str, Any]:
 
 
 def column_values(text: str | None) -> dict[str, Any]:
-    """{column of tables: value} of the parameters of a run."""
-    return {f"{PREFIX}{name}": value for name, value in _typed(text or "").items()}
+    """{column of tables: value} of the parameters of a run.
+
+    None of a text that no run of ours has, as tables of others may hold any.
+
+    >>> column_values("a=2"), column_values("a b='")
+    ({'parameters.a': 2}, {})
+    """
+    try:
+        own = _typed(text or "")
+    except Error:
+        return {}
+    return {f"{PREFIX}{name}": own[name] for name in own if re.match(NAME, name)}
 
 
 def text_without(text: str | None, keys: Iterable[str]) -> str:
@@ -65,7 +76,12 @@ def text_without(text: str | None, keys: Iterable[str]) -> str:
     'a=2'
     """
     left_out = {key.removeprefix(PREFIX) for key in keys if key.startswith(PREFIX)}
-    own = assignments.parse(text or "")
+    if not left_out:
+        return text or ""
+    try:
+        own = assignments.parse(text or "")
+    except Error:
+        return text
     return assignments.text({name: own[name] for name in own if name not in left_out})
 
 
