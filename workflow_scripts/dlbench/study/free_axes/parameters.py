@@ -76,10 +76,9 @@ def text_without(text: str | None, keys: Iterable[str]) -> str:
     'a=2'
     """
     left_out = {key.removeprefix(PREFIX) for key in keys if key.startswith(PREFIX)}
-    if not left_out:
-        return text or ""
+    text = text or ""
     try:
-        own = assignments.parse(text or "")
+        own = assignments.parse(text)
     except Error:
         return text
     return assignments.text({name: own[name] for name in own if name not in left_out})
