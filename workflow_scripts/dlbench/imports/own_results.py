@@ -30,8 +30,8 @@ def is_results_folder(folder: Path) -> bool:
 def read_folder(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, pa.Table], str]]:
     """Yield (row of the runs table, tables by name, "") of each run.
 
-    The tables are those of steps, evals and samples that the run's folder has, and its metrics. A run that is left
-    out is ({}, {}, why).
+    The tables are those of steps, evals and samples that the run's folder has, and its metrics. A
+    run that is left out is ({}, {}, why).
     """
     for path in sorted((folder / "runs").glob("*/run.json")):
         if not is_of_statistics(path.parent.name):

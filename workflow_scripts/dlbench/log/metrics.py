@@ -24,6 +24,13 @@ def is_name(value: Any) -> bool:
     return type(value) is str and NAME.fullmatch(value) is not None
 
 
+def value_of(summary: Mapping[str, Any], name: str) -> float | None:
+    """A number in the summary of a record: a column of the runs table, or a metric; or None."""
+    if summary.get(name) is not None:
+        return summary[name]
+    return next((one["value"] for one in summary.get("metrics", ()) if one["name"] == name), None)
+
+
 def check(metrics: Iterable[Mapping[str, Any]]) -> None:
     """Check the metrics of one run.
 
@@ -47,7 +54,9 @@ def check(metrics: Iterable[Mapping[str, Any]]) -> None:
         if type(unit) is not str:
             raise Error(f"metric {name}: expected its unit as text, found {unit!r}")
         if better not in BETTER:
-            raise Error(f'metric {name}: expected better as "higher", "lower" or "", not {better!r}')
+            raise Error(
+                f'metric {name}: expected better as "higher", "lower" or "", not {better!r}'
+            )
         if name in seen:
             raise Error(
                 f"metric {name} twice in one run: expected one value, the program's summary; give "

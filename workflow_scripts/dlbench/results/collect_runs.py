@@ -1,9 +1,9 @@
 """From the records and logs of all runs to tables.
 
 - results/tables: runs, evaluations, accounts of their time, operations of profiles, metrics,
-  coverage, comparisons of conditions, speedups, published numbers, sentinels, drift, nodes, probes and what
-  they explain, tries of searches. Beside our own runs there are those of others, imported and
-  published.
+  coverage, comparisons of conditions, speedups, published numbers, sentinels, drift, nodes, probes
+  and what they explain, tries of searches, comparisons and drift of metrics. Beside our own runs
+  there are those of others, imported and published.
 - steps.parquet, evals.parquet and samples.parquet in each run's folder, made from
   its logs where they are missing or of another log.
 - The learning gate is judged here (dlbench/study/learning_gates.py), since it is no part of a run.
@@ -75,12 +75,12 @@ def collect(
     derived.add_item_shapes([*rows, *repeated, *probe_rows])
     derived.add_tokens([*rows, *repeated, *probe_rows])
     derived.add_synthetic(rows)
-    run_metrics.report_differing_units(parts["metrics"])
     # Rows whose numbers contradict one another are in the table of runs and in no other.
     consistent, consistent_repeats, consistent_probes = (
         [row for row in all_rows if not row.get(contradictions.REASON)]
         for all_rows in (rows, repeated, probe_rows)
     )
+    of_metrics = run_metrics.compared(study, consistent, consistent_repeats, parts["metrics"])
     numbered = [
         row | {"sentinel": run.sentinel}
         for row, (run, _) in zip(repeated, sentinel_runs, strict=True)
@@ -98,6 +98,7 @@ def collect(
         ("probes", probe_rows),
         ("explanations", explanations.rows(study, consistent_probes)),
         ("tries", list(batch_tries.rows(study))),
+        *zip(("metric_comparisons", "metric_drift"), of_metrics, strict=True),
     ):
         schema, content = with_parameters(table_columns.STUDY_TABLES[name], content)
         parquet_files.write(output / f"{name}.parquet", content, schema)

@@ -23,7 +23,7 @@ from dlbench.tables.fields import (
     with_run_fields,
 )
 from dlbench.tables.machine_columns import DRIFT, NODES
-from dlbench.tables.metric_columns import METRICS
+from dlbench.tables.metric_columns import METRICS, comparisons_of_metrics, drift_of_metrics
 from dlbench.tables.operation_columns import OPERATIONS, PROFILE
 from dlbench.tables.run_columns import EVALS
 from dlbench.tables.try_columns import TRIES
@@ -390,4 +390,6 @@ STUDY_TABLES = {
     "probes": RUNS,
     "explanations": EXPLANATIONS,
     "tries": TRIES,
+    "metric_comparisons": comparisons_of_metrics(COMPARISONS),
+    "metric_drift": drift_of_metrics(DRIFT),
 }

@@ -17,6 +17,8 @@ OF_STUDY = (
     "probes",
     "explanations",
     "tries",
+    "metric_comparisons",
+    "metric_drift",
 )
 OF_RUN = ("steps", "evals", "samples")  # in the folder of each run
 OF_IMPORT = (*OF_RUN, "metrics")  # beside runs, of all runs of an import
