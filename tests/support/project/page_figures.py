@@ -59,7 +59,7 @@ def rows(name):
               "account": learning,
               "drift": made_tables.sessions, "utilisation_of_peak": batches,
               "memory": memories, "nodes": screened,
-              "inside_a_step": made_explanations.conditions,
+              "inside_a_step": made_explanations.conditions, "metrics": made_tables.named_metrics,
               "published": published}  # fmt: skip
     chosen |= dict.fromkeys(
         (

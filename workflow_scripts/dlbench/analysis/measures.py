@@ -70,13 +70,5 @@ def mean_of(rows: Sequence[Row], metric: Metric) -> Callable[[Sequence[float]], 
 
 def not_positive(rows: Sequence[Row], metric: Metric) -> Row | None:
     """The first completed run whose value has no logarithm; None if all have one."""
-    return next(
-        (
-            row
-            for row in rows
-            if row["status"] in SUCCEEDED
-            and not cells.is_absent(value := row.get(metric.column))
-            and value <= 0
-        ),
-        None,
-    )
+    having = (row for row in rows if not cells.is_absent(row.get(metric.column)))
+    return next((r for r in having if r["status"] in SUCCEEDED and r[metric.column] <= 0), None)

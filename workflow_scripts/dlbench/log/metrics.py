@@ -40,7 +40,7 @@ def check(metrics: Iterable[Mapping[str, Any]]) -> None:
     """
     seen: set[str] = set()
     for metric in metrics:
-        name = metric.get("name")
+        name = metric.get("name", "")
         if not is_name(name):
             raise Error(f"metric {name!r}: expected a name of {NAME_RULE}")
         if set(metric) != set(KEYS):
