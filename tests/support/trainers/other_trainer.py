@@ -42,7 +42,7 @@ print("-" * 64)
 
 # Trains nothing and names metrics in an event log of ours. Arguments: the folder for it, words, as
 # the value of the bandwidth, its unit, and that of the latency.
-NAMES_METRICS = '''
+NAMES_METRICS = """
 import json, os, sys, zlib
 
 folder, trainer, parameters, batch, bandwidth, unit, latency = sys.argv[1:8]
@@ -60,4 +60,4 @@ events += [("imported", {"kind": "exchange", "numbers": {}, "notes": []}),
 with open(os.path.join(folder, "train.jsonl"), "w") as file:
     file.writelines(json.dumps({"event": kind, **values}) + "\\n" for kind, values in events)
 print("Avg bus bandwidth :", bandwidth)
-'''
+"""
