@@ -390,7 +390,7 @@ def _comparisons(rows):
 
 def _compared(name, a, b, found):
     rates = [[row["images_per_second"] for row in side] for side in (a, b)]
-    numbers = {k: v for k, v in vars(found).items() if not np.isnan(v)}
+    numbers = {k: v for k, v in vars(found).items() if k != "metric" and not np.isnan(v)}
     return (
         {k: v for k, v in a[0].items() if k in table_columns.COMPARISONS.names}
         | numbers
