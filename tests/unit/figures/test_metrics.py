@@ -3,7 +3,7 @@
 import pytest
 
 from dlbench.analysis import estimates
-from support.results import made_tables
+from support.results import made_metrics, made_tables
 from support.results.drawn_figures import has
 
 
@@ -12,7 +12,7 @@ def texts(axes):
 
 
 def test_each_metric_has_a_panel_with_the_mean_of_each_condition(panels):
-    made = made_tables.named_metrics()
+    made = made_metrics.named_metrics()
     bandwidth, latency, skew = panels("metrics", made)
     titles = [axes.get_title("left") for axes in (bandwidth, latency, skew)]
     assert titles == ["busbw_gb_per_s", "latency_us", "skew_percent"]
@@ -44,7 +44,7 @@ def test_without_a_metric_in_which_runs_agree_the_figure_says_so(drawn_message, 
 
 
 def test_conditions_of_several_models_have_their_names(panels):
-    rows = made_tables.with_metrics(
+    rows = made_metrics.with_metrics(
         made_tables.study(devices=[1], model=["resnet50", "vgg16"], repeats=1),
         busbw=(lambda row: 10.0, "GB/s", "higher"),
     )
