@@ -15,6 +15,7 @@ from dlbench.log.event_log import EventLog
 from dlbench.records import parse_run, run_record
 from dlbench.study.runs import Run
 from dlbench.tables import parquet_files, run_columns
+from dlbench.tables.metric_columns import METRICS
 from support.runs import made_runs
 
 SUMMED_UP = (
@@ -141,3 +142,17 @@ def test_a_results_folder_passes_through_with_its_steps(study, tmp_path):
     again = import_logs.import_paths(["results", "copy"])
     assert len(again.rows) == 2
     assert again.left_out[-2][1] == "the same run as in results"
+
+
+def test_metrics_of_a_log_are_rows_of_the_import(tmp_path):
+    logs = tmp_path / "logs"
+    write(logs, ONE, [9.0, 0.5, 0.5], status=None)
+    metric = {"name": "busbw", "value": 230.5, "unit": "GB/s", "better": "higher"}
+    log = EventLog(logs / "train.jsonl")
+    log.write("metric", **metric)
+    log.write("run_end", t_utc=event_log.utc_now(), status="ok", message="", weights_sha256=["0"])
+    log.close()
+    outputs = {"runs": tmp_path / "runs.parquet", "metrics": tmp_path / "metrics.parquet"}
+    (row,) = import_logs.import_paths([logs], outputs=outputs).rows
+    found = parquet_files.read(outputs["metrics"], METRICS).to_pylist()
+    assert found == [{"run_id": row["run_id"], **metric}]

@@ -31,6 +31,7 @@ dates in UTC):
     eval        epoch, step, t_s, split, loss, scores of the task, examples
     sampling    interval_s, gpus: which GPUs are sampled, and why others are not
     sample      use by the process, the node and the GPUs (dlbench/trainer/sampling.py)
+    metric      name, value, unit, better: a number that the program names (dlbench/log/metrics.py)
     checkpoint  step, t_s
     resume      step, t_s, t_utc, host, devices: the run continues from a checkpoint
     run_end     status, message, weights_sha256, cpu_time_s, peak_memory_bytes; energy_j,

@@ -13,7 +13,7 @@ from dlbench.plan import user_files
 from dlbench.plan.plan import Plan
 from dlbench.records import enough, run_record, staleness
 from dlbench.starting import start_command
-from dlbench.study import other_trainers, trainer_environments
+from dlbench.study import other_trainers, repeats, trainer_environments
 from dlbench.study.runs import FLAGS, Run
 from dlbench.trainer import engine
 
@@ -70,6 +70,8 @@ def start_run_arguments(
         flags.append(f"--checkpoint={_checkpoint(run)}")
     if run.id in plan.study.targets:
         target = dataclasses.asdict(plan.study.targets[run.id])
+        if target["metric"] == repeats.THROUGHPUT:
+            del target["metric"]  # as in commands of before
         flags.append(f"--unless={json.dumps([enough.earlier_repeats(run), target])}")
     if run.id in plan.skipped:
         flags.append(f"--skip={plan.skipped[run.id]}")

@@ -68,7 +68,12 @@ def row(
     """
     run = Run(**record["spec"])
     provenance, summary = record["provenance"], dict(record["summary"])
-    for name in ("copies_images_per_second", "account_s", "operations"):  # they have no column
+    for name in (
+        "copies_images_per_second",
+        "account_s",
+        "operations",
+        "metrics",
+    ):  # they have no column
         summary.pop(name, None)
     for key in ("started_at", "ended_at"):
         if summary.get(key):
@@ -93,7 +98,7 @@ def row(
         "image_digest": (provenance["container"] or {}).get("digest"),
         "status": record["status"],
         "message": record["message"],
-        "learning_gate": learning_gates.gate(study.must_reach.get(run.id), summary),
+        "learning_gate": learning_gates.gate(study.must_reach.get(run.id), record["summary"]),
         "timing_source": (provenance.get("imported") or {"kind": "dlbench"})["kind"],
         "notes": "; ".join(filter(None, notes)) or None,
         "host": provenance["host"],

@@ -17,7 +17,7 @@ from dlbench import Error, launchers
 from dlbench.common import host_lists, options, phrases, plugins
 from dlbench.common.files import canonical_json
 from dlbench.log import event_log
-from dlbench.study import config_schema, other_trainers, trainer_environments
+from dlbench.study import config_schema, learning_gates, other_trainers, trainer_environments
 from dlbench.study.config_schema import ConfigError, check_name
 from dlbench.study.free_axes import parameters, variables
 from dlbench.study.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run
@@ -316,7 +316,11 @@ def check_gate(must_reach: dict[str, float], run: Run, where: str) -> dict[str, 
         task = plugins.constants(engine.plugin_kind(run.framework, "models"), run.model)["TASK"]
         scores = plugins.constants(engine.plugin_kind(run.framework, "tasks"), task)["SCORES"]
     for name in must_reach:
-        if name == "final_loss":
+        if name == learning_gates.METRICS and not run.is_external:
+            raise ConfigError(
+                f"{where}.must_reach.metrics: dlbench's trainer names no metrics; other programs do"
+            )
+        if name in ("final_loss", learning_gates.METRICS):
             continue
         if name not in scores:
             raise ConfigError(
