@@ -37,6 +37,8 @@ _level = (
     rf"|[IWEF]\d{{4}} {_time} +\d+ [\w./<>-]{{1,80}}:\d+\] "
 )
 PREFIX = re.compile(rf"(?:{_rank}|{_dated}|{_level}){{0,6}}")
+# What a line with a prefix begins with, without lookahead, for pattern_lines.
+PREFIXED = rf"^(?:{_rank}|{_dated}|{_level})".replace(r"(?=\[)", r"\[")
 UNKNOWN_RANKS_HINT = (
     "which rank printed which line is unknown: import a log of each rank, or have the launcher "
     "print the rank before each line (mpirun --tag-output, srun --label)"
