@@ -15,7 +15,7 @@ from dlbench.common import plugins
 from dlbench.common.command_line import run_program
 from dlbench.imports import import_baselines, import_logs
 from dlbench.imports.finding import KIND
-from dlbench.tables import parquet_files
+from dlbench.tables import parquet_files, table_names
 
 PARTLY = 3  # the exit code if some logs could not be read
 
@@ -36,7 +36,7 @@ def main():
         return
     parquet_files.spare_memory()
     outputs = {"runs": args.output, "steps": args.steps, "evals": args.evals}
-    outputs["samples"] = args.samples
+    outputs |= {"samples": args.samples, "metrics": args.metrics}
     imports = import_logs.import_paths(
         args.paths,
         fields=args.fields,
@@ -55,7 +55,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("paths", nargs="*", metavar="PATH", help="a log, or a folder of them")
     parser.add_argument("--output", metavar="FILE", help="the runs table, Parquet")
-    for name in ("steps", "evals", "samples"):
+    for name in table_names.OF_IMPORT:
         parser.add_argument(f"--{name}", metavar="FILE", help=f"the table of {name}, Parquet")
     parser.add_argument(
         "--baselines",

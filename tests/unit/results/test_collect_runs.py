@@ -202,6 +202,7 @@ def test_duckdb_pandas_and_polars_read_every_table_and_the_tables_of_a_run():
             "evals",
             "accounts",
             "operations",
+            "metrics",
             "comparisons",
             "published",
             "sentinels",

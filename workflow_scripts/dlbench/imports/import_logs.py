@@ -30,6 +30,7 @@ from dlbench.imports.merging import MergedRun, Source, digest_of, group_by_run, 
 from dlbench.log import event_log
 from dlbench.study import contradictions
 from dlbench.tables import parquet_files, run_columns, table_columns
+from dlbench.tables.metric_columns import METRICS
 
 BY_FIELDS, BY_PATH = "--fields", "--path-fields"
 # Columns of results; the others are settings.
@@ -89,7 +90,7 @@ def import_paths(
         path_fields: a pattern that takes further columns from paths
             (dlbench/imports/import_fields.py).
         name: name of the import, used as the study of its runs.
-        outputs: paths of the tables to write, by name: runs, steps, evals, samples.
+        outputs: paths of the tables to write, by name: runs and those of table_names.OF_IMPORT.
         report_progress: called with a text after each folder.
         kind: the importer for files that several importers or none recognise.
 
@@ -152,7 +153,8 @@ def read_run(
 @contextlib.contextmanager
 def _open_writer(kind: str, output: Path | str) -> Iterator[Callable[[pa.Table], None]]:
     """Yield a function that appends tables to a file; the file is written atomically."""
-    schema = parquet_files.table([], run_columns.RUN_TABLES[kind]).schema
+    schema = METRICS if kind == "metrics" else run_columns.RUN_TABLES[kind]
+    schema = parquet_files.table([], schema).schema
     with atomic_write(output) as part, parquet_files.writer(part, schema) as parquet:
         yield lambda rows: parquet.write_table(rows) if len(rows) else None
 
@@ -350,7 +352,8 @@ def _has_results(run):
     """Whether the logs have results of a run, not only its settings."""
     scores = any(row.keys() & set(event_log.SCORES) for row in run.evals)
     known = {name for name, value in run.columns.items() if value is not None}
-    return bool(len(run.steps) or known & MEASURED or scores or run.status != "ok")
+    measured = len(run.steps) or known & MEASURED or scores or run.metrics
+    return bool(measured or run.status != "ok")
 
 
 def print_progress(text: str) -> None:

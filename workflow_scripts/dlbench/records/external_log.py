@@ -6,7 +6,8 @@ Its numbers are those that dlbench/imports/train_external.py read from the progr
 import math
 from typing import Any
 
-from dlbench.log import energies
+from dlbench import Error
+from dlbench.log import energies, event_fields, metrics
 from dlbench.study.runs import Run
 
 
@@ -29,6 +30,22 @@ def summary(log: Any) -> dict[str, Any]:
     }
 
 
+def metric_summary(log: Any) -> dict[str, Any]:
+    """{"metrics": those that the program names itself} of a RankLog; {} if it names none.
+
+    Raises:
+        LogError: one comes twice.
+    """
+    named = [{key: event[key] for key in metrics.KEYS} for event in log.metrics]
+    try:
+        metrics.check(named)
+    except Error as error:
+        raise event_fields.LogError(f"{log.path}: {error}") from None
+    return {"metrics": named} if named else {}
+
+
 def mismatch(run: Run, logs: list[Any], numbers: dict[str, Any]) -> tuple[str, str] | None:
     """Status and message of a run if nothing was measured."""
-    return None if numbers.get("images_per_second") else ("failed", "no throughput in its log")
+    if numbers.get("images_per_second") or logs[0].metrics:
+        return None
+    return "failed", "neither throughput nor a metric in its log"

@@ -48,7 +48,7 @@ MAX_RATE_DIFFERENCE = 0.05
 MIN_OVERLAP = 0.9
 READ = (
     *("launch", "begin", "stage", "page_cache", "machine", "run_start", "compile", "met"),
-    *("windows", "warm_up", "step", "eval", "sample", "resume", "imported", "profile"),
+    *("windows", "warm_up", "step", "eval", "sample", "resume", "imported", "profile", "metric"),
     *("calibration", "neighbours", "power_meter", "power_limit", "nccl", "run_end"),
 )
 NEIGHBOUR_FIELDS = (
@@ -86,6 +86,7 @@ def content(run: Run, logs: "list[RankLog]") -> dict[str, Any]:
         raise event_fields.LogError(f"{logs[0].path}: not that of {run.id}: {reason}")
     is_external = run.is_external
     summary = external_log.summary(logs[0]) if is_external else _summary(run, logs)
+    summary |= external_log.metric_summary(logs[0])
     status, message = _status(run, logs, summary)
     summary |= _neighbours(logs[0].neighbours) | energies.power_limits(logs[0].power_limit)
     if status in event_fields.SUCCEEDED and summary.get("disturbed"):
@@ -127,7 +128,7 @@ class RankLog:
         self.total_steps = (kinds["warm_up"] or [self.start])[-1].get("total_steps")
         self.steps, self.evals = computing.steps(self.start, kinds["step"]), kinds["eval"]
         self.stages, self.samples, self.resumes = (kinds[k] for k in ("stage", "sample", "resume"))
-        self.imported = next(iter(kinds["imported"]), None)
+        self.imported, self.metrics = next(iter(kinds["imported"]), None), kinds["metric"]
         self.profile: dict[str, Any] = next(iter(kinds["profile"]), {})
         self.calibration: dict[str, Any] = next(iter(kinds["calibration"]), {})
         self.neighbours: dict[str, Any] = next(iter(kinds["neighbours"][-1:]), {})

@@ -68,7 +68,7 @@ def row(
     """
     run = Run(**record["spec"])
     provenance, summary = record["provenance"], dict(record["summary"])
-    for name in ("copies_images_per_second", "account_s", "operations"):  # they have no column
+    for name in ("copies_images_per_second", "account_s", "operations", "metrics"):  # they have no column
         summary.pop(name, None)
     for key in ("started_at", "ended_at"):
         if summary.get(key):

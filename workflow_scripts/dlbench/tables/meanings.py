@@ -13,6 +13,8 @@ TABLES = {
     "any. The parts of a run add up to its `wall_s`.",
     "operations": "What the profiles of own runs say (`profile: true`): one row for each of the 20 "
     "operations of a run in which most time was spent.",
+    "metrics": "One row for each metric of each run, of sentinels too: a number that the program of "
+    "the run names itself.",
     "coverage": "One row for each combination and repeat that the config asks for, whatever became "
     "of it, and for each imported run.",
     "comparisons": "One row for each condition and its base, as `compare` asks.",

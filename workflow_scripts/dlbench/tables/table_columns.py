@@ -23,6 +23,7 @@ from dlbench.tables.fields import (
     with_run_fields,
 )
 from dlbench.tables.machine_columns import DRIFT, NODES
+from dlbench.tables.metric_columns import METRICS
 from dlbench.tables.operation_columns import OPERATIONS, PROFILE
 from dlbench.tables.run_columns import EVALS
 from dlbench.tables.try_columns import TRIES
@@ -378,6 +379,7 @@ STUDY_TABLES = {
     "evals": EVALS,
     "accounts": ACCOUNTS,
     "operations": OPERATIONS,
+    "metrics": METRICS,
     "coverage": COVERAGE,
     "comparisons": COMPARISONS,
     "speedups": SPEEDUPS,

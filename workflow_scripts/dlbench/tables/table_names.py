@@ -6,6 +6,7 @@ OF_STUDY = (
     "evals",
     "accounts",
     "operations",
+    "metrics",
     "coverage",
     "comparisons",
     "speedups",
@@ -18,5 +19,6 @@ OF_STUDY = (
     "tries",
 )
 OF_RUN = ("steps", "evals", "samples")  # in the folder of each run
+OF_IMPORT = (*OF_RUN, "metrics")  # beside runs, of all runs of an import
 # Of machines, in results/tables where they were measured: `snakemake baselines`.
 OF_MACHINES = ("baselines",)

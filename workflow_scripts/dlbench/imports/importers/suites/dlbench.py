@@ -108,7 +108,14 @@ def _imported(path):
     with open(path, "rb") as file:
         lines = sum(1 for _ in file)
     return Imported(
-        columns, _steps(logs), evals, samples, lines=(1, lines), status=status, message=message
+        columns,
+        _steps(logs),
+        evals,
+        samples,
+        metrics=record["summary"].get("metrics", []),
+        lines=(1, lines),
+        status=status,
+        message=message,
     )
 
 
