@@ -36,14 +36,17 @@ def summary(kind: str) -> str:
     return text.strip().splitlines()[0]
 
 
-def check(kind: str) -> None:
-    """Check that there is a kind of log.
+def of_user(kind: str) -> PatternImporter | None:
+    """The importer that a file of patterns of the user is; None of a name, which is checked.
 
     Raises:
-        Error: there is none.
+        Error: there is no such kind of log, or the file has mistakes.
     """
+    if kind.endswith(log_patterns.SUFFIX):
+        return read_file(Path(kind))
     if kind not in names():
         raise Error(f"there is no importer {kind}{phrases.did_you_mean(kind, names())}")
+    return None
 
 
 def of_config(patterns: Mapping[str, Any], processes: int) -> PatternImporter:
@@ -72,7 +75,7 @@ def read_file(path: Path) -> PatternImporter:
         raise Error(f"{path}: expected about, recognise (a list of texts) and patterns")
     entry = {key: value for key, value in content.items() if key not in OF_FILES}
     try:
-        config_schema.check_part(entry, ("trainers", "*", "log"))
+        config_schema.check_log_patterns(entry)
         parsed = log_patterns.parse(entry, "patterns")
         pattern_check.check_patterns(parsed, "patterns")
     except Error as error:

@@ -15,6 +15,7 @@ from dlbench.imports.importers import Imported, Steps
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import LeftOut
 from dlbench.imports.pattern_speeds import Speeds
+from dlbench.log import metrics as log_metrics
 from dlbench.study import log_patterns
 from dlbench.study.log_patterns import OF_ITEMS, LogPatterns
 
@@ -270,7 +271,7 @@ class RankLines:
         of_pattern = {metric.name: metric for metric in self.patterns.metrics}
         for name, (line, text, unit) in self.metrics.items():
             value = pattern_lines.number(text)
-            if abs(value) <= log_patterns.MOST:
+            if abs(value) <= log_metrics.MOST:
                 better = of_pattern[name].better
                 metrics.append({"name": name, "value": value, "unit": unit, "better": better})
             else:

@@ -22,6 +22,7 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common import phrases, plugins
+from dlbench.log import metrics as log_metrics
 
 FOLDER = plugins.LIBRARY / "imports/patterns"
 SUFFIX = ".yaml"
@@ -51,8 +52,6 @@ ONE, SINCE, RUNNING = "of one step", "mean since the last line", "running mean"
 MEANS = (SINCE, ONE, RUNNING)
 ALL, DEVICE, PROCESS = "all devices", "one device", "one process"
 OF = (ALL, DEVICE, PROCESS)
-BETTER = ("higher", "lower")
-MAX_NAME, MOST = 80, 10.0**30  # characters of a name, absolute value of a metric
 
 
 @dataclass(frozen=True)
@@ -197,8 +196,10 @@ def _check_groups_of_metric(compiled, where):
 def _check_metrics(patterns, where):
     seen = {}
     for metric in patterns.metrics:
-        if len(metric.name) > MAX_NAME:
-            raise Error(f"{where}.metrics.{metric.name}: longer than {MAX_NAME} characters")
+        if not log_metrics.is_name(metric.name):
+            raise Error(
+                f"{where}.metrics: expected a name of {log_metrics.NAME_RULE}, found {metric.name!r}"
+            )
         other = seen.setdefault(metric.pattern, metric.name)
         if other != metric.name:
             raise Error(
