@@ -43,7 +43,9 @@ def of_user(kind: str) -> PatternImporter | None:
         Error: there is no such kind of log, or the file has mistakes.
     """
     if kind.endswith(log_patterns.SUFFIX):
-        return read_file(Path(kind))
+        importer = read_file(Path(kind))
+        pattern_check.check_patterns(importer.patterns, kind)
+        return importer
     if kind not in names():
         raise Error(f"there is no importer {kind}{phrases.did_you_mean(kind, names())}")
     return None
@@ -68,7 +70,7 @@ def read_file(path: Path) -> PatternImporter:
     """The importer that a file of patterns is.
 
     Raises:
-        Error: the file has mistakes.
+        Error: the file has mistakes, other than that RE2 cannot read a pattern.
     """
     content = yaml_files.read(path)
     if not isinstance(content, dict) or not isinstance(content.get("recognise"), list):
@@ -77,7 +79,6 @@ def read_file(path: Path) -> PatternImporter:
     try:
         config_schema.check_log_patterns(entry)
         parsed = log_patterns.parse(entry, "patterns")
-        pattern_check.check_patterns(parsed, "patterns")
     except Error as error:
         raise Error(f"{path}: {error}") from None
     return PatternImporter(

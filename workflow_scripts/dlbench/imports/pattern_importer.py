@@ -94,7 +94,11 @@ class PatternImporter:
             raise _disagreement(log, runs)
         for run in joined:
             run.columns = dict(self.columns) | run.columns
-            run.notes += self._unmatched(log, ranks.values())
+            matched = {key for lines in ranks.values() for key in lines.matched}
+            if self.is_of_a_run:
+                run.notes += self._unmatched(log, matched)
+            elif self.patterns.rate and "rate" not in matched:
+                run.status, run.message = "failed", "the log ends before the rate of the training"
             if failed:
                 line, text = min(failed)
                 run.status = "failed"
@@ -141,13 +145,12 @@ class PatternImporter:
         near = nearest(log, [pattern for _, pattern in measuring])
         return LogError(f"{log.path}: no number in a line that {keys} matches; {near}")
 
-    def _unmatched(self, log, ranks):
+    def _unmatched(self, log, matched):
         """A note for each pattern that matches no line, with the lines that come nearest."""
-        matched = {key for lines in ranks for key in lines.matched}
         return [
             f"no line matches {key}, {pattern!r}; {nearest(log, [pattern])}"
             for key, pattern in self.patterns.all()
-            if key not in matched and key != "failed" and self.is_of_a_run
+            if key not in matched and key != "failed"
         ]
 
 

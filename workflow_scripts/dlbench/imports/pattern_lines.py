@@ -1,7 +1,8 @@
 """Match many lines of a log with a pattern at once, by RE2 in Arrow, and parse their numbers.
 
 RE2 takes a time linear in the length of a line for every pattern, so none can hang an import.
-Patterns are those of dlbench/study/log_patterns.py.
+Patterns are those of dlbench/study/log_patterns.py. pyarrow.compute is imported late: it takes 9 MB,
+and most logs are not read by patterns.
 """
 
 import math
@@ -9,7 +10,6 @@ import re
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dlbench.imports import log_values
 
@@ -35,6 +35,8 @@ def split(block: bytes) -> pa.StringArray:
 
 def matching(lines: pa.StringArray, pattern: str) -> np.ndarray:
     """The positions of the lines that a pattern matches anywhere."""
+    import pyarrow.compute as pc
+
     return np.flatnonzero(pc.match_substring_regex(lines, pattern).to_numpy(zero_copy_only=False))
 
 
@@ -45,6 +47,8 @@ def groups(lines: pa.StringArray, pattern: str) -> tuple[np.ndarray, dict[str, p
     >>> rows.tolist(), texts["loss"].to_pylist()
     ([0, 2], ['2.5', '2'])
     """
+    import pyarrow.compute as pc
+
     found = pc.extract_regex(lines, pattern)
     valid = found.is_valid()
     rows = np.flatnonzero(valid.to_numpy(zero_copy_only=False))
@@ -60,6 +64,8 @@ def only_group(line: str, pattern: str) -> str:
     >>> only_group("Avg bus bandwidth : 4.25 GB/s", r"bandwidth\\s*:\\s*(\\S+)")
     '4.25'
     """
+    import pyarrow.compute as pc
+
     whole = rf"(?s)^.*?(?:{pattern}).*$"
     return pc.replace_substring_regex(pa.array([line]), whole, r"\1")[0].as_py()
 
@@ -70,6 +76,8 @@ def numbers(texts: pa.StringArray) -> np.ndarray:
     >>> numbers(pa.array(["1e3", "1,024", "", "nan", "n/a"])).tolist()
     [1000.0, 1024.0, nan, nan, nan]
     """
+    import pyarrow.compute as pc
+
     try:
         return pc.cast(texts, pa.float64()).to_numpy()
     except pa.ArrowInvalid:
