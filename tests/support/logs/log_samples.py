@@ -298,8 +298,8 @@ def dcgm_dmon(step_time_s, steps):
 def nvidia_smi_dmon(step_time_s, steps):
     """A sample a second, with its date and time."""
     lines = "".join(
-        f" {BEGAN + timedelta(seconds=step):%Y%m%d   %H:%M:%S}      0    300     60      -     97   "
-        "  55   40960   1593   1410 \n"
+        f" {BEGAN + timedelta(seconds=step):%Y%m%d   %H:%M:%S}      0    300     60      -     97 "
+        "    55   40960   1593   1410 \n"
         for step in range(steps)
     )
     return (

@@ -170,8 +170,8 @@ def deepspeed(step_time_s, steps):
     """Every step printed, from the third on, as ThroughputTimer does with steps_per_print 1."""
     rate = GLOBAL_BATCH / step_time_s
     return "".join(
-        f"[2023-08-02 00:41:17,935] [INFO] [logging.py:96:log_dist] [Rank 0] step={step}, skipped=1, "
-        "lr=[0.0001], mom=[(0.9, 0.999)]\n"
+        f"[2023-08-02 00:41:17,935] [INFO] [logging.py:96:log_dist] [Rank 0] step={step}, "
+        "skipped=1, lr=[0.0001], mom=[(0.9, 0.999)]\n"
         f"[2023-08-02 00:41:17,936] [INFO] [timer.py:215:stop] epoch=0/micro_step={step}/"
         f"global_step={step}, RunningAvgSamplesPerSec={rate}, CurrSamplesPerSec={rate}, "
         "MemAllocated=0.07GB, MaxMemAllocated=1.36GB\n"

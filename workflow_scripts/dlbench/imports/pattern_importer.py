@@ -24,7 +24,6 @@ from dlbench.imports import console, log_values, pattern_lines
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogError, LogFile
 from dlbench.imports.pattern_rank import RankLines
-from dlbench.study import log_patterns
 from dlbench.study.log_patterns import LogPatterns
 
 KIND = "patterns"  # of logs that are read by patterns of a config
@@ -54,11 +53,11 @@ class PatternImporter:
     processes: int | None = None
 
     @property
-    def FAMILY(self) -> str:  # noqa: N802 - as modules in importers/ have it
+    def FAMILY(self) -> str:
         return self.name
 
     @property
-    def LINE_MARKS(self) -> tuple[bytes, ...]:  # noqa: N802
+    def LINE_MARKS(self) -> tuple[bytes, ...]:
         return tuple(mark.encode() for mark in self.marks)
 
     @property
@@ -220,7 +219,7 @@ def nearest(log: LogFile, patterns: list[str]) -> str:
     best = sorted(shapes, key=likeness, reverse=True)[:SHOWN]
     shown = [
         f"line {number}: {log_values.printable(text, SHOWN_CHARACTERS)}"
-        for number, text in map(shapes.get, best)
+        for number, text in (shapes[shape] for shape in best)
     ]
     return f"nearest: {'; '.join(shown)}"
 

@@ -1,8 +1,8 @@
 """Match many lines of a log with a pattern at once, by RE2 in Arrow, and parse their numbers.
 
 RE2 takes a time linear in the length of a line for every pattern, so none can hang an import.
-Patterns are those of dlbench/study/log_patterns.py. pyarrow.compute is imported late: it takes 9 MB,
-and most logs are not read by patterns.
+Patterns are those of dlbench/study/log_patterns.py. pyarrow.compute is imported late: it takes
+9 MB, and most logs are not read by patterns.
 """
 
 import math

@@ -296,4 +296,3 @@ class RankLines:
             row[name] = value
             scores += name not in ("step", "epoch", "examples")
         return row if scores else None
-

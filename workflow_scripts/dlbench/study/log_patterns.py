@@ -198,7 +198,8 @@ def _check_metrics(patterns, where):
     for metric in patterns.metrics:
         if not log_metrics.is_name(metric.name):
             raise Error(
-                f"{where}.metrics: expected a name of {log_metrics.NAME_RULE}, found {metric.name!r}"
+                f"{where}.metrics: expected a name of {log_metrics.NAME_RULE}, "
+                f"found {metric.name!r}"
             )
         other = seen.setdefault(metric.pattern, metric.name)
         if other != metric.name:

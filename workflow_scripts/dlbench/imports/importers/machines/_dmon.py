@@ -1,4 +1,4 @@
-"""Samples of GPUs in the tables of `dcgmi dmon` and `nvidia-smi dmon`: a header, then a row a GPU."""
+"""Samples of GPUs in the tables of dcgmi dmon and nvidia-smi dmon: a header, a row a GPU."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -53,9 +53,7 @@ class Samples:
             raise self.log.error(number, "a header with other fields: these are two logs")
         self.names = names
 
-    def add(
-        self, number: int, at: datetime | str | None, gpu: str, cells: Sequence[str]
-    ) -> None:
+    def add(self, number: int, at: datetime | str | None, gpu: str, cells: Sequence[str]) -> None:
         """Add a row.
 
         Args:
@@ -127,7 +125,9 @@ class Samples:
         if self.first:
             run.notes.append(f"first sample at {self.first}; t_s counts from there")
         if self.undated:
-            run.notes.append(f"{self.undated} samples have no time, left out; with one: {self.command}")
+            run.notes.append(
+                f"{self.undated} samples have no time, left out; with one: {self.command}"
+            )
         if self.memory:
             run.columns["peak_used_bytes_per_device"] = self.memory
         if self.energy:

@@ -44,7 +44,7 @@ ABSENT = "-"
 def recognise(log: LogFile) -> bool:
     first = next((line for line in log.head_text.splitlines() if line.strip()), "")
     match = HEADER.match(_spaced(first))
-    return bool(match) and PROCESSES not in match[3].split()
+    return match is not None and PROCESSES not in match[3].split()
 
 
 def read(log: LogFile) -> Iterator[Imported]:
