@@ -28,8 +28,9 @@ from dlbench.study.log_patterns import LogPatterns
 
 KIND = "patterns"  # of logs that are read by patterns of a config
 SHOWN, SHOWN_CHARACTERS = 5, 160  # lines near to a pattern, and of each
+BATCH_BYTES = 2 * 2**20  # of lines that are searched at once
 EXAMINED = 20_000  # lines, at the beginning, that may be near to a pattern
-SHAPES = 2000  # different ones, apart from their numbers
+SHAPES = 500  # different ones, apart from their numbers
 
 
 @dataclass(frozen=True)
@@ -112,9 +113,7 @@ class PatternImporter:
         """
         ranks, first, wanted = {}, 1, self.patterns.rank
         all_patterns = [pattern for _, pattern in self.patterns.all()]
-        for block in log.text():
-            if not block:
-                continue
+        for block in _batches(log.text()):
             is_cut = not block.endswith(b"\n")
             if is_cut and not self.is_of_a_run:
                 lines = ranks.setdefault(None, RankLines(log, self.patterns, self.processes))
@@ -153,35 +152,48 @@ class PatternImporter:
         ]
 
 
+def _batches(blocks):
+    """Blocks of lines joined, since each search compiles its pattern anew; a cut line is last."""
+    joined: list[bytes] = []
+    for block in blocks:
+        if joined and (sum(map(len, joined)) > BATCH_BYTES or not block.endswith(b"\n")):
+            yield b"".join(joined)
+            joined = []
+        if block:
+            joined.append(block)
+    if joined:
+        yield b"".join(joined)
+
+
 def _by_rank(lines, patterns):
     """Yield (rank or None, positions, lines without prefixes) for each rank in a block of lines.
 
     What looks like a prefix may be what a pattern is for, as the step in `10: loss 2.5`; such a
     line is kept as it is.
     """
-    prefixed = pattern_lines.matching(lines, console.PREFIXED)
-    if not len(prefixed):
+    if not len(pattern_lines.matching(lines, console.PREFIXED)):
         yield None, np.arange(len(lines)), lines
         return
-    whole = lines.take(pa.array(prefixed))
-    split = [console.split(text) for text in whole.to_pylist()]
-    bare = pa.array([text for _, text in split])
-    kept = {
-        row
-        for pattern in patterns
-        for row in np.setdiff1d(
-            pattern_lines.matching(whole, pattern), pattern_lines.matching(bare, pattern)
-        ).tolist()
-    }
-    texts, labels = lines.to_pylist(), dict[int, str | None]()
-    for place, (row, (rank, text)) in enumerate(zip(prefixed.tolist(), split, strict=True)):
-        if place not in kept:
-            labels[row], texts[row] = rank, text
-    ranks: dict[str | None, list[int]] = {}
-    for row in range(len(texts)):
-        ranks.setdefault(labels.get(row), []).append(row)
-    for rank, rows in ranks.items():
-        yield rank, np.array(rows), pa.array([texts[row] for row in rows])
+    ranks, bare = pattern_lines.without_labels(lines, console.LABELS)
+    further = pattern_lines.matching(bare, console.PREFIXED)  # dates, levels, several labels
+    if len(further):
+        labels, texts = ranks.to_pylist(), bare.to_pylist()
+        for row in further.tolist():
+            labels[row], texts[row] = console.split(lines[row].as_py())
+        ranks, bare = pa.array(labels, pa.string()), pa.array(texts)
+    kept = np.zeros(len(lines), bool)
+    for pattern in patterns:
+        as_printed = pattern_lines.matching(lines, pattern)
+        kept[np.setdiff1d(as_printed, pattern_lines.matching(bare, pattern), True)] = True
+    if kept.any():
+        bare = pa.array(np.where(kept, lines, bare))
+        ranks = pa.array(np.where(kept, None, ranks), pa.string())
+    coded = ranks.dictionary_encode()
+    codes = coded.indices.fill_null(-1).to_numpy()
+    for code in np.unique(codes).tolist():
+        rows = np.flatnonzero(codes == code)
+        rank = None if code < 0 else coded.dictionary[code].as_py()
+        yield rank, rows, bare.take(pa.array(rows))
 
 
 def _disagreement(log, runs):

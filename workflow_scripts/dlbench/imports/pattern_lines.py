@@ -7,6 +7,7 @@ Patterns are those of dlbench/study/log_patterns.py. pyarrow.compute is imported
 
 import math
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -56,6 +57,28 @@ def groups(lines: pa.StringArray, pattern: str) -> tuple[np.ndarray, dict[str, p
         found = found.filter(valid)
     names = [found.type.field(place).name for place in range(found.type.num_fields)]
     return rows, dict(zip(names, found.flatten(), strict=True))
+
+
+def without_labels(
+    lines: pa.StringArray, labels: Sequence[str]
+) -> tuple[pa.StringArray, pa.StringArray]:
+    """(group of the label with which a line begins, or null, and the lines without it).
+
+    Args:
+        labels: patterns of different labels with one group each.
+
+    >>> ranks, rest = without_labels(pa.array(["[3] a", "b"]), [r"^\\[(?P<rank>\\d+)\\] "])
+    >>> ranks.to_pylist(), rest.to_pylist()
+    (['3', None], ['a', 'b'])
+    """
+    import pyarrow.compute as pc
+
+    ranks, rest = pa.nulls(len(lines), pa.string()), lines
+    for label in labels:
+        if len(matching(lines, label)):
+            ranks = pc.coalesce(ranks, pc.extract_regex(lines, label).flatten()[0])
+            rest = pc.replace_substring_regex(rest, label, "", max_replacements=1)
+    return ranks, rest
 
 
 def only_group(line: str, pattern: str) -> str:
