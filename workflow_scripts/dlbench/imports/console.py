@@ -167,7 +167,8 @@ def differences(run: Imported, others: list[Imported], times: list[float]) -> st
     most = []
     for other in others:
         _, ours, theirs = np.intersect1d(steps, np.asarray(other.steps.step), return_indices=True)
-        apart = np.abs(losses[ours] - np.asarray(other.steps.loss)[theirs])
+        with np.errstate(invalid="ignore"):  # inf - inf
+            apart = np.abs(losses[ours] - np.asarray(other.steps.loss)[theirs])
         most += [apart[np.isfinite(apart)].max()] if np.isfinite(apart).any() else []
     losses_differ = f"losses by up to {max(most):.4g}" if most else "none has a loss"
     return f"their times differ by {spread:.1%}, {losses_differ}"

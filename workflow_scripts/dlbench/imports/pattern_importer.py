@@ -146,7 +146,7 @@ class PatternImporter:
     def _unmatched(self, log, matched):
         """A note for each pattern that matches no line, with the lines that come nearest."""
         return [
-            f"no line matches {key}, {pattern!r}; {nearest(log, [pattern])}"
+            f"no line matches {key}, '{pattern}'; {nearest(log, [pattern])}"
             for key, pattern in self.patterns.all()
             if key not in matched and key != "failed"
         ]

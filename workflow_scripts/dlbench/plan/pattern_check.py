@@ -38,7 +38,7 @@ def check_patterns(patterns: log_patterns.LogPatterns, where: str) -> None:
         except pa.ArrowInvalid as error:
             why = str(error).partition("Invalid regular expression: ")[2] or error
             raise Error(
-                f"{where}.{key}: {pattern!r} is not for RE2: {why}. It has no lookaround as "
+                f"{where}.{key}: '{pattern}' is not for RE2: {why}. It has no lookaround as "
                 "(?=...) or (?<!...), no reference to a group as \\1, and repeats at most 1000 "
                 "times; leave it out, or match more of the line"
             ) from None

@@ -156,9 +156,9 @@ def _check(key, pattern, where):
     except (re.error, RecursionError, OverflowError) as error:
         at = getattr(error, "pos", None)
         here = f" at {pattern[at : at + 20]!r}" if at is not None else ""
-        raise Error(f"{where}: {pattern!r} is no regular expression: {error}{here}") from None
+        raise Error(f"{where}: '{pattern}' is no regular expression: {error}{here}") from None
     if not pattern or (compiled.fullmatch("") and not compiled.groups):
-        raise Error(f"{where}: {pattern!r} matches every line; write what the line has")
+        raise Error(f"{where}: '{pattern}' matches every line; write what the line has")
     if key.startswith("metrics."):
         _check_groups_of_metric(compiled, where)
         return
@@ -170,14 +170,14 @@ def _check(key, pattern, where):
                 f"have their unit, and here there are: {', '.join(allowed) or 'none'}. Parentheses "
                 "for alternatives alone are written (?:...)"
             )
-    if allowed and compiled.groups == 0:
+    if allowed and not compiled.groupindex:
         raise Error(
-            f"{where}: {pattern!r} has no named group, so nothing is read: write "
+            f"{where}: '{pattern}' has no named group, so nothing is read: write "
             f"(?P<{allowed[0]}>...) around a number"
         )
     if compiled.groups > len(compiled.groupindex) and allowed:
         raise Error(
-            f"{where}: {pattern!r} has a group without a name: write (?P<{allowed[0]}>...) around "
+            f"{where}: '{pattern}' has a group without a name: write (?P<{allowed[0]}>...) around "
             "a number, and (?:...) around what is no number"
         )
 
