@@ -2,7 +2,7 @@
 
     uv run python -m tests.performance.results.log_patterns [--steps 1000000] [--rounds 5]
 
-Writes a log as nanoGPT prints it, a line a step, and the same as four ranks print it under torchrun.
+Writes a log as nanoGPT prints it, a line a step, and one as four ranks print it under torchrun.
 Reads each, every time in a process of its own, turn by turn:
 - `patterns`: the patterns of a config, with steps, losses and times of windows as columns;
 - `loop`: the same regular expression by `re` on every line, its numbers appended to a list of

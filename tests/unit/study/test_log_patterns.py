@@ -98,5 +98,5 @@ def test_other_patterns_are_another_trainer_and_another_name_of_a_kind_is_not():
 
 
 def test_patterns_of_a_file_have_the_rules_of_a_config():
-    with pytest.raises(Error, match="patterns.step: there is no number 'time'"):
+    with pytest.raises(Error, match=r"patterns\.step: there is no number 'time'"):
         log_patterns.parse({"step": "(?P<time>.)"}, "patterns")
