@@ -101,7 +101,9 @@ def main():
         "--session", type=json.loads, help="of the workflow that starts it: id, started_at, host"
     )
     parser.add_argument(
-        "--external", metavar="KIND", help="another program trains, whose log is of this kind"
+        "--external",
+        metavar="KIND",
+        help="another program trains, whose log is of this kind; or JSON",
     )
     parser.add_argument(
         "command",

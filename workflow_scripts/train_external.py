@@ -5,6 +5,7 @@ succeeded. Its log is checked when the record is written.
 """
 
 import argparse
+import json
 from pathlib import Path
 
 from dlbench.common import flag_types
@@ -18,7 +19,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--log", required=True, type=Path, help="event log of the run")
     parser.add_argument("--spec", required=True, help="fields of the run, JSON")
-    parser.add_argument("--kind", default="auto", help="of the program's log: an importer's name")
+    parser.add_argument(
+        "--kind", default="auto", help="of the program's log: an importer's name, or patterns, JSON"
+    )
     parser.add_argument("--image-id", help="what the marker says of the image it is to be in")
     parser.add_argument(
         "--gpus", type=flag_types.whole(0), default=0, help="of this node that it is to use"
@@ -27,7 +30,8 @@ def main():
     args = parser.parse_args()
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     run, gpus = Run.from_json(args.spec), gpu_readings.visible_gpus(0, args.gpus)
-    train_external.train(run, command, args.kind, args.log, args.image_id, gpus)
+    kind = json.loads(args.kind) if args.kind.startswith("{") else args.kind
+    train_external.train(run, command, kind, args.log, args.image_id, gpus)
 
 
 if __name__ == "__main__":

@@ -96,6 +96,7 @@ PROGRAMS = {
     "download": Program("--pairs 2 --megabytes 100", 1.5),
     "conversion": Program("--images 40 --rounds 1", 2.5),
     "import_logs": Program("--steps 2000 --rounds 1", 1.5),
+    "log_patterns": Program("--steps 2000 --rounds 1", 1.5),
     "figures": Program("--runs 20 --steps 10 --draw scaling loss", 3),
     "report": Program("--runs 20", 2, needs="Chromium"),
     "archive": Program("--runs 20 --steps 10 --small 20 --draw loss", 4),

@@ -10,15 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlbench import Error
-from dlbench.common import plugins
-from dlbench.imports import import_logs, merging, table_rows
+from dlbench.imports import import_logs, kinds, merging, table_rows
 from dlbench.imports.importers import Steps
 from dlbench.imports.log_file import LogError, LogFile
 from dlbench.tables import parquet_files, table_columns
 from support.logs import log_samples
 from support.logs.log_samples import GLOBAL_BATCH, KINDS, NO_STEP_TIMES, ROUNDING_S, STEP_TIMES_S
 
-NAMES = plugins.names("importers")
+NAMES = kinds.names()
 FIELDS = {"global_batch": GLOBAL_BATCH}
 WITH_STEP_TIMES = [name for name in NAMES if name not in NO_STEP_TIMES]
 # What tends to break readers, beside what hypothesis thinks of.
@@ -55,7 +54,7 @@ def sample(name, step_time_s=0.125, steps=12):
 
 def runs(name, path):
     """The runs that an importer reads from a file, with their rows in all tables."""
-    importer, log = plugins.load("importers", name), LogFile(path)
+    importer, log = kinds.load(name), LogFile(path)
     assert importer.recognise(log) in (True, False)
     found = []
     for imported in importer.read(log):
@@ -94,8 +93,8 @@ def damaged(draw, content):
 def test_every_importer_has_a_sample_and_says_what_its_numbers_mean():
     assert sorted(KINDS) == NAMES
     for name in NAMES:
-        module = plugins.load("importers", name)
-        assert len(module.__doc__) > 80
+        module = kinds.load(name)
+        assert len(getattr(module, "about", module.__doc__)) > 80
         assert module.FAMILY or module.ATTACHES
 
 
@@ -103,7 +102,7 @@ def test_every_importer_has_a_sample_and_says_what_its_numbers_mean():
 def test_a_log_is_known_by_its_importer_alone(tmp_path, name):
     (tmp_path / "log").write_bytes(sample(name))
     log = LogFile(tmp_path / "log")
-    assert [n for n in NAMES if plugins.load("importers", n).recognise(log)] == [name]
+    assert [n for n in NAMES if kinds.load(n).recognise(log)] == [name]
 
 
 @pytest.mark.parametrize("name", NAMES)

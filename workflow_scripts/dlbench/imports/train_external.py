@@ -14,12 +14,13 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.common import terminal
-from dlbench.imports import import_logs, table_rows
+from dlbench.imports import import_logs, kinds, table_rows
 from dlbench.log import event_log
 from dlbench.machine import facts, redaction
 from dlbench.study import contradictions, other_trainers
@@ -38,7 +39,7 @@ OUT_OF_MEMORY = (
 def train(
     run: Run,
     command: Sequence[str],
-    kind: str,
+    kind: str | Mapping[str, Any],
     log: Path,
     image_id: str | None = None,
     gpus: Sequence[str] = (),
@@ -46,7 +47,8 @@ def train(
     """Train a run with a command.
 
     Args:
-        kind: name of the importer for the program's log, or auto.
+        kind: name of the importer for the program's log, or auto; or the patterns by which what it
+            prints is read.
         log: path of the event log. The program's log is in other_trainers.FOLDER beside it.
         image_id: id of the image in which the program must run; None on bare metal.
         gpus: selectors of the GPUs of this node that the program uses.
@@ -82,13 +84,30 @@ def train(
         sys.stderr.write(terminal.plain(tail))
         raise Error(f"{command[0]} ended with exit code {exit_code}: {_last_line(tail)}")
     try:
-        stated = {name: getattr(run, name) for name in other_trainers.COMPARED}
-        imported = import_logs.read_run(folder, kind, stated)
+        imported = _read(run, folder, kind)
     except Error as error:
-        events.write("run_end", status="failed", message=f"its log: {error}", **end)
+        message = redaction.redact(f"its log: {error}")
+        events.write("run_end", status="failed", message=message, **end)
         return
-    _write_run(run, imported, events, started_at)
-    events.write("run_end", status=imported.status, message=imported.message, **end)
+    _write_run(run, imported, events, started_at, seconds)
+    message = redaction.redact(imported.message)
+    events.write("run_end", status=imported.status, message=message, **end)
+
+
+def _read(run, folder, kind):
+    """The MergedRun of the logs in a folder.
+
+    Raises:
+        Error: they have no run, several, or one that contradicts what was to be trained.
+    """
+    stated = {name: getattr(run, name) for name in other_trainers.COMPARED}
+    if isinstance(kind, str):
+        return import_logs.read_run(folder, kind, stated)
+    if run.sequence_length:
+        stated["item_shape"] = str(run.sequence_length)
+    processes = run.nodes * engine.strategy_of(run).processes_per_node(run)
+    patterns = kinds.of_config(kind, processes)
+    return import_logs.read_run(folder, patterns, stated, other_trainers.PRINTED)
 
 
 def _run(command, printed, events, started_s):
@@ -106,11 +125,12 @@ def _run(command, printed, events, started_s):
     return program.returncode
 
 
-def _write_run(run, imported, events, started_at):
+def _write_run(run, imported, events, started_at, seconds):
     """Write the run in the program's logs as events.
 
     Args:
         imported: the MergedRun (dlbench/imports/merging.py) of the logs.
+        seconds: that the whole program took, by our clock.
     """
     row = table_rows.run_row(imported, run.id, None, None)
     metrics = {
@@ -148,7 +168,9 @@ def _write_run(run, imported, events, started_at):
             and value != getattr(run, name)
         ),
     ]
-    reason = row.get(contradictions.REASON)
+    reason = row.get(contradictions.REASON) or contradictions.describe_excess(
+        row, run.steps, seconds
+    )
     contradicts = {contradictions.REASON: reason} if reason else {}
     events.write("imported", kind=imported.kind, numbers=metrics, notes=notes, **contradicts)
 

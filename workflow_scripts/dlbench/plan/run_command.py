@@ -76,7 +76,8 @@ def start_run_arguments(
     if run.id in plan.skipped:
         flags.append(f"--skip={plan.skipped[run.id]}")
     if run.is_external:
-        flags.append(f"--external={other_trainers.trainer(run)['log']}")
+        kind = other_trainers.trainer(run)["log"]
+        flags.append(f"--external={kind if isinstance(kind, str) else json.dumps(kind)}")
     return [*flags, "--", *_trainer(plan, run)]
 
 

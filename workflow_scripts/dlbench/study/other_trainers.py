@@ -9,7 +9,8 @@
 A block of the matrix selects it by `trainer: tf_cnn`. Framework, model and dataset are then names
 of that program; the strategy is one of dlbench's and determines the number of processes. The
 command is started as train.py is (launcher, runtime, scheduler), without a shell. The importer of
-its kind of log (dlbench/imports/importers) reads what it prints and what it writes into {folder}.
+its kind of log (dlbench/imports/importers), or patterns (log_patterns), read what it prints and
+writes into {folder}.
 
 Runs inside images too, so it needs the standard library only.
 """
@@ -26,6 +27,7 @@ from typing import Any
 from dlbench import Error
 from dlbench.common import assignments, phrases, plugins
 from dlbench.machine import redaction
+from dlbench.study import log_patterns
 from dlbench.study.free_axes import parameters
 from dlbench.study.runs import DEFAULTS, FIELDS, Run
 
@@ -42,6 +44,7 @@ RESERVED = frozenset((*FIELDS, *PLACEHOLDERS, parameters.KEY))  # no names of pa
 FREE_NAMES = ("model", "dataset")  # names of the other program, not of files in dlbench
 # Fields in which the program's log must not contradict the run.
 COMPARED = ("global_batch", "batch_per_device", "devices", "nodes")
+AUTO = "auto"  # kind of a log that importers recognise
 FOLDER, PRINTED, PROOF = "output", "printed.log", "containment.json"  # in a run's folder
 # Those of the study of this process, for functions that are given a run without its config.
 _trainers: dict[str, dict[str, Any]] = {}
@@ -72,12 +75,20 @@ def register(trainers: dict[str, dict[str, Any]], own_names: Iterable[str] = ())
         missing = [file for file in trainer.get("files", []) if not Path(file).exists()]
         if missing:
             raise Error(f"trainers.{name}.files: missing: {', '.join(missing)}")
-        if trainer["log"] != "auto":
-            try:
-                plugins.path("importers", trainer["log"])
-            except plugins.UnknownName as error:
-                raise Error(f"trainers.{name}.log: {error}") from None
+        _check_log(trainer["log"], f"trainers.{name}.log")
         _trainers[name] = trainer
+
+
+def _check_log(log, where):
+    """Check the kind of a program's log, or the patterns by which it is read."""
+    if isinstance(log, dict):
+        log_patterns.parse(log, where)
+    elif log != AUTO and log not in log_patterns.names():
+        try:
+            plugins.path("importers", log)
+        except plugins.UnknownName as error:
+            also = ", ".join(log_patterns.names())
+            raise Error(f"{where}: {error}; by patterns: {also}; or give patterns") from None
 
 
 def trainer(run: Run) -> dict[str, Any]:
@@ -161,13 +172,16 @@ def check_secrets(run: Run) -> None:
 
 @functools.cache
 def digest(name: str) -> str:
-    """Digest of a trainer's command and the content of its files, without secrets.
+    """Digest of a trainer's command, the content of its files, and its patterns, without secrets.
 
-    So the trainer of an archive, in which secrets are hidden, has the same digest.
+    So the trainer of an archive, in which secrets are hidden, has the same digest. Other patterns
+    train its runs again, since they may change any number; another importer of the log does not.
     """
     entry = _trainers[name]
     command = redaction.redact_command(entry["command"])
     total = hashlib.sha256(json.dumps(command).encode())
+    if isinstance(entry["log"], dict):
+        total.update(json.dumps(entry["log"], sort_keys=True).encode())
     for path in map(Path, entry.get("files", [])):
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file():
