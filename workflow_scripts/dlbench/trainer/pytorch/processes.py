@@ -100,6 +100,8 @@ class DistributedBase(Base):
         # torchrun listens there itself.
         if self.rank == 0 and "TORCHELASTIC_RUN_ID" not in os.environ:
             cluster.check_port_free(self._address)
+        if not self.on_gpus:
+            networks.check_interfaces("GLOO_SOCKET_IFNAME")
         rendezvous, exchange = (
             datetime.timedelta(seconds=seconds)
             for seconds in (RENDEZVOUS_TIMEOUT_S, cluster.EXCHANGE_TIMEOUT_S)
@@ -119,9 +121,15 @@ class DistributedBase(Base):
                 device_id=self.device if self.on_gpus else None,
             )
         except RuntimeError as error:
+            what = f"the rendezvous at {self._address} failed"
+            if isinstance(error, distributed.DistBackendError):
+                what = (
+                    f"{self._backend()} does not connect the processes, whose rendezvous at "
+                    f"{self._address} succeeded (NCCL_SOCKET_IFNAME and NCCL_IB_HCA choose its "
+                    "interfaces; the files nccl.* beside the log say which it tried)"
+                )
             raise cluster.Unreachable(
-                f"rank {self.rank} of {self.size}: the rendezvous at {self._address} failed: "
-                f"{terminal.message(str(error), 300)}"
+                f"rank {self.rank} of {self.size}: {what}: {terminal.message(str(error), 300)}"
             ) from error
 
 
