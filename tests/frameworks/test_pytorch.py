@@ -344,8 +344,7 @@ LATE = """
 import sys, time
 sys.path.insert(0, "workflow_scripts")
 from dlbench.trainer import cluster, engine, flags
-from dlbench.trainer.pytorch import processes
-processes.RENDEZVOUS_TIMEOUT_S = float(sys.argv[1])
+cluster.RENDEZVOUS_TIMEOUT_S = float(sys.argv[1])
 cluster.EXCHANGE_TIMEOUT_S = float(sys.argv[2]) or cluster.EXCHANGE_TIMEOUT_S
 spec = flags.parse(None, [*sys.argv[3:], "--log", "none"])[0]
 strategy = engine.strategy_of(spec)(spec, "cpu")

@@ -5,9 +5,9 @@ the rendezvous
     from torchrun         by RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
     from mpirun           by Open MPI's variables, on one node, or with MASTER_ADDR on several
     from other launchers  as under other frameworks: see dlbench/trainer/cluster.py
-The rendezvous fails after RENDEZVOUS_TIMEOUT_S; a collective waits for the other processes as long
-as a run may take. On GPUs the process group is bound to the device of its process, and connects at
-once.
+The rendezvous fails after cluster.RENDEZVOUS_TIMEOUT_S; a collective waits for the other processes
+as long as a run may take. On GPUs the process group is bound to the device of its process, and
+connects at once.
 """
 
 import datetime
@@ -26,7 +26,6 @@ from dlbench.trainer.pytorch.strategies import Base
 from dlbench.trainer.strategy import Spec
 
 LOOPBACK = "127.0.0.1"
-RENDEZVOUS_TIMEOUT_S = 600
 TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 OPEN_MPI = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "LOCAL_RANK", "SIZE"))
 # Options by which a launcher is told how many processes there are, and how many on each node.
@@ -104,7 +103,7 @@ class DistributedBase(Base):
             networks.check_interfaces("GLOO_SOCKET_IFNAME")
         rendezvous, exchange = (
             datetime.timedelta(seconds=seconds)
-            for seconds in (RENDEZVOUS_TIMEOUT_S, cluster.EXCHANGE_TIMEOUT_S)
+            for seconds in (cluster.RENDEZVOUS_TIMEOUT_S, cluster.EXCHANGE_TIMEOUT_S)
         )
         try:
             stores = distributed.rendezvous(

@@ -154,6 +154,7 @@ class Strategy(Base):
                 self.rank,
                 local_device_ids=self._gpu_numbers() if self.on_gpus else None,
                 cluster_detection_method="deactivate",
+                initialization_timeout=cluster.RENDEZVOUS_TIMEOUT_S,
                 shutdown_timeout_seconds=PATIENCE_S,
             )
         except RuntimeError as error:  # among them XLA's own
