@@ -115,6 +115,7 @@ PROGRAMS = {
     "torch_processes": Program(
         "--model lenet5 --batch 8 --steps 4 --rounds 1", 4, environment="pytorch"
     ),
+    "compile_modes": Program("--batch 2 --steps 2 --rounds 1", 5, environment="pytorch"),
     "real_data": Program(
         "--framework tensorflow --model lenet5 --batch 8 --steps 4 --rounds 1 --records 400",
         11,
