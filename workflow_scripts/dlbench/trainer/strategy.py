@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlbench import Error
-from dlbench.common import assignments, networks, options
+from dlbench.common import assignments, options
 from dlbench.machine import binding, gpu_readings
 
 if TYPE_CHECKING:
@@ -77,13 +77,11 @@ class BaseStrategy:
             folder: where the run's log lies, for further files.
 
         Raises:
-            Error: there are other processes than the run has, or a device or network is missing.
+            Error: there are other processes than the run has, or a device is missing.
         """
         self.options = self.parse_options(spec)
         self.folder = Path(folder)
         self.on_gpus = device == "gpu"
-        if self.on_gpus and spec.nodes * spec.devices_per_node > 1:
-            networks.check_interfaces("NCCL_SOCKET_IFNAME")
         self.join(spec)
         if self.size == 1:
             _check_single_process(spec)

@@ -99,8 +99,7 @@ class DistributedBase(Base):
         # torchrun listens there itself.
         if self.rank == 0 and "TORCHELASTIC_RUN_ID" not in os.environ:
             cluster.check_port_free(self._address)
-        if not self.on_gpus:
-            networks.check_interfaces("GLOO_SOCKET_IFNAME")
+        networks.check_interfaces(f"{self._backend().upper()}_SOCKET_IFNAME")
         rendezvous, exchange = (
             datetime.timedelta(seconds=seconds)
             for seconds in (cluster.RENDEZVOUS_TIMEOUT_S, cluster.EXCHANGE_TIMEOUT_S)

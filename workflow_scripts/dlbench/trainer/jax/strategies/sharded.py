@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from dlbench.common import terminal
+from dlbench.common import networks, terminal
 from dlbench.trainer import cluster
 from dlbench.trainer.jax.strategies import Array, Base, Function
 from dlbench.trainer.strategy import Spec
@@ -53,6 +53,8 @@ class Strategy(Base):
 
     def join(self, spec: Spec) -> None:
         self.devices_per_process = spec.devices_per_node // self.processes_per_node(spec)
+        if self.on_gpus:
+            networks.check_interfaces("NCCL_SOCKET_IFNAME")
         jobs = self.jobs(spec)
         if sum(jobs.values()) > 1:
             this = cluster.find(spec, jobs, first_suffices=True)
