@@ -58,7 +58,8 @@ OF_COPIES = (
 )
 OF_COMPILING = (
     "Measured on 2026-11-27 on a machine whose two cores three times as many processes used: first "
-    "steps are too long, and ratios scatter too much to rank the modes. To be repeated on an idle one."
+    "steps are too long, and ratios scatter too much to rank the modes. To be repeated on an idle "
+    "one."
 )
 OF_MODEL_WORK = (
     "Spreads over calibrations have no target: each calibration runs the same instructions, and "
