@@ -56,6 +56,11 @@ OF_COPIES = (
     "twentieth faster in the slow one. So it is not that others use the cores. That the host moves "
     "the two cores, to one chiplet or to two, each with a bandwidth of its own, would explain it."
 )
+OF_COMPILING = (
+    "Measured on 2026-11-27 on a machine whose two cores three times as many processes used: first "
+    "steps are too long, and ratios scatter too much to rank the modes. To be repeated on an idle "
+    "one."
+)
 OF_MODEL_WORK = (
     "Spreads over calibrations have no target: each calibration runs the same instructions, and "
     "what they attain from one to the next is up to the machine alone, its memory, its clock and, "
@@ -115,6 +120,9 @@ PROGRAMS = {
     "jax_processes": Program("--model lenet5 --batch 8 --steps 4 --rounds 1", 4, environment="jax"),
     "torch_processes": Program(
         "--model lenet5 --batch 8 --steps 4 --rounds 1", 4, environment="pytorch"
+    ),
+    "compile_modes": Program(
+        "--batch 2 --steps 2 --rounds 1", 5, environment="pytorch", note=OF_COMPILING
     ),
     "real_data": Program(
         "--framework tensorflow --model lenet5 --batch 8 --steps 4 --rounds 1 --records 400",

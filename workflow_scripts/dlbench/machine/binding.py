@@ -207,11 +207,13 @@ def first_gpus(
 def _too_few(rank, uuids, each, sharing):
     listed = ", ".join(uuids) or "none"
     needed = f"{each} GPU(s)" if sharing == 1 else f"{sharing * each} GPUs ({each} for each)"
-    ranks = f"local rank {rank}" if sharing == 1 else f"the {sharing} local ranks that see the same"
+    ranks = f"local rank {rank} needs"
+    if sharing > 1:
+        ranks = f"the {sharing} local ranks that see the same need"
     names = (gpu_places.CUDA, gpu_places.ROCR, gpu_places.HIP)
     variables = ", ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
     return (
-        f"{ranks} need {needed} and see {len(uuids)}: {listed} "
+        f"{ranks} {needed}; seen: {listed} "
         f"({variables or 'no variable hides any'}): does the job have as many GPUs as the run has "
         "devices on a node? One that is asked for twice is shared only with site.share_gpus: true"
     )
