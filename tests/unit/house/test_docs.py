@@ -218,14 +218,15 @@ def check_snakemake(command):
 
 
 def check_sync(command):
-    """Check that the extras of `uv sync` exist."""
+    """Check that the extras and groups of `uv sync` exist."""
     given = dict(itertools.pairwise(command))
-    if "--extra" not in given:
-        return
     project = tomllib.loads(
         (REPOSITORY / given.get("--project", ".") / "pyproject.toml").read_text()
     )
-    assert given["--extra"] in project["project"]["optional-dependencies"], command
+    if "--extra" in given:
+        assert given["--extra"] in project["project"]["optional-dependencies"], command
+    if "--group" in given:
+        assert given["--group"] in project["dependency-groups"], command
 
 
 def check_command(command):
@@ -243,6 +244,9 @@ def check_command(command):
         assert command[3] == "python" and (REPOSITORY / command[4]).is_file(), command
         return None
     command = command[1:] if command[0] == "run" else command
+    if command[0] == "--group":
+        check_sync(command)
+        command = command[2:]
     while command[0] == "--with" and re.fullmatch(r"[\w-]+==[\d.]+", command[1]):
         command = command[2:]
     match command:
@@ -278,6 +282,7 @@ def test_a_command_that_is_none_would_be_noticed():
         "uv run snakemake fingers",
         "uv run python workflow_scripts/statues.py",
         "uv sync --extra slum",
+        "uv run --group def python -m tests",
         "snakemaek -n",
         "uv run snakemake --configfile studies/no/config.yaml",
         "uv run snakemake --croes 4",
