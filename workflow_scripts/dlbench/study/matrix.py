@@ -55,7 +55,7 @@ def expand(
     matching = lookup([{k: v for k, v in rule.items() if k != "reason"} for rule in rules])
     included, excluded, used = [], [], 0
     for combination in combinations:
-        known = parameters.resolved(combination)
+        known = parameters.resolved(combination) if rules else combination
         matched = matching(functools.partial(_value_of, known))
         used |= matched
         if not matched:

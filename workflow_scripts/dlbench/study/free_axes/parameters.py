@@ -75,8 +75,9 @@ def text_without(text: str | None, keys: Iterable[str]) -> str:
     >>> text_without("a=2 b=3", ["parameters.b"])
     'a=2'
     """
+    if not text:
+        return ""
     left_out = {key.removeprefix(PREFIX) for key in keys if key.startswith(PREFIX)}
-    text = text or ""
     try:
         own = assignments.parse(text)
     except Error:
@@ -116,6 +117,8 @@ def settle(values: Mapping[str, Any], reserved: frozenset[str]) -> tuple[dict[st
             message begins with the key.
     """
     own = {name: values[PREFIX + name] for name in names_in(values)}
+    if not own and not _formulas_in(values):
+        return dict(values), set()
     for name, value in own.items():
         if name in reserved:
             raise Error(f"{PREFIX}{name}: a field of a run has this name; choose another")
@@ -124,7 +127,7 @@ def settle(values: Mapping[str, Any], reserved: frozenset[str]) -> tuple[dict[st
         except Error as error:
             raise Error(f"{KEY}: {error}") from None
     settled = {key: value for key, value in values.items() if not key.startswith(PREFIX)}
-    written = {key: text for key, text in settled.items() if _is_formula(key, text)}
+    written = _formulas_in(settled)
     numbers = _Numbers(settled, own)
     for key in written:
         settled[key] = numbers.of(key)
@@ -136,8 +139,9 @@ def settle(values: Mapping[str, Any], reserved: frozenset[str]) -> tuple[dict[st
 def resolved(values: Mapping[str, Any]) -> dict[str, Any]:
     """A combination with numbers instead of formulas; None for a formula without a value."""
     result = dict(values)
-    own = {name: values[PREFIX + name] for name in names_in(values)}
-    for key in [key for key, text in values.items() if _is_formula(key, text)]:
+    written = _formulas_in(values)
+    own = {name: values[PREFIX + name] for name in names_in(values)} if written else {}
+    for key in written:
         try:
             result[key] = _Numbers(values, own).of(key)
         except Error:
@@ -145,8 +149,10 @@ def resolved(values: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _is_formula(key, value):
-    return key in NUMBERS and formulas.is_formula(value)
+def _formulas_in(values):
+    """The keys that take a number and have a formula, with it. Each run of a study asks for them."""
+    texts = {key: value for key, value in values.items() if type(value) is str and "{" in value}
+    return {key: text for key, text in texts.items() if key in NUMBERS} if texts else texts
 
 
 class _Numbers:
