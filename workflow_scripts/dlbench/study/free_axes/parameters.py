@@ -150,7 +150,7 @@ def resolved(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _formulas_in(values):
-    """The keys that take a number and have a formula, with it. Each run of a study asks for them."""
+    """The keys that take a number and have a formula, with it; called for each run of a study."""
     texts = {key: value for key, value in values.items() if type(value) is str and "{" in value}
     return {key: text for key, text in texts.items() if key in NUMBERS} if texts else texts
 
