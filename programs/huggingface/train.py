@@ -17,6 +17,7 @@ def main():
     for name in ("layers", "width", "heads", "sequence", "batch-per-device", "steps", "seed"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--deepspeed", help="settings of DeepSpeed, a JSON file")
     parser.add_argument("--output", required=True, help="folder of trainer_state.json")
     args = parser.parse_args()
     arguments = TrainingArguments(
@@ -28,6 +29,7 @@ def main():
         use_cpu=not torch.cuda.is_available(),
         save_strategy="no",
         report_to="none",
+        deepspeed=args.deepspeed,
         disable_tqdm=True,
         seed=args.seed,
     )
