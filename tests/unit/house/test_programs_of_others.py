@@ -7,6 +7,7 @@ import yaml
 
 from dlbench.machine import redaction
 from dlbench.study import config, other_trainers, trainer_environments
+from dlbench.trainer import engine, updates
 from support.machines.paths import REPOSITORY
 
 PROGRAMS = REPOSITORY / "programs"
@@ -84,7 +85,9 @@ def test_the_study_beside_ours_starts_the_same_programs_on_the_model_that_we_tra
             own = other_trainers.parameters.typed(run.trainer_parameters)
             assert own.items() >= GPT_TINY.items()
             assert trainer_environments.folder(run.environment).is_dir()
-        lengths = {run.sequence_length for run in study.runs if not run.is_external}
+        ours = [run for run in study.runs if not run.is_external]
+        assert not [run for run in ours if updates.unsupported(run, engine.strategy_of(run))]
+        lengths = {run.sequence_length for run in ours}
         assert lengths == {
             other_trainers.parameters.typed(run.trainer_parameters)["sequence"]
             for run in study.runs
