@@ -21,7 +21,7 @@ from dlbench.tables import baseline_columns, run_columns, table_columns, write_r
 from dlbench.tables.meanings import TABLES
 from support.machines.paths import REPOSITORY
 
-FOLDERS = ("docs", "studies")
+FOLDERS = ("docs", "studies", "programs")
 PAGES = sorted(
     [REPOSITORY / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
     + [REPOSITORY / "workflow_scripts" / "README.md"]

@@ -276,6 +276,21 @@ def test_times_of_the_throughput_monitor_become_windows(log):
     assert (found["batch_per_device"], found["images_per_second"]) == (32, 128)
 
 
+def test_times_that_litgpt_writes_become_windows(log):
+    # Of litGPT 0.5.13, the columns of rates left out.
+    content = (
+        "batches,epoch,iter,iter_time,loss,samples,step,time,val_loss,val_ppl\n"
+        "1,0,1,0.862,5.738,4,0,0.875,,\n2,0,2,0.649,5.758,8,1,1.5,,\n,,,,,,1,,5.5,244.7\n"
+    )
+    (run,) = read("lightning_csv", log, content)
+    assert list(run.steps.step) == [1, 2]
+    assert list(run.steps.step_time_s) == [0.875, 0.625]
+    assert list(run.steps.warm_up) == [1, 0]
+    assert run.columns["batch_per_device"] == 4
+    assert run.evals == [{"split": "validation", "step": 2, "loss": 5.5}]
+    assert "columns left out: iter, iter_time, val_ppl" in notes(run)
+
+
 def test_a_row_of_training_before_the_last_one_begins_another_run(log):
     content = "epoch,step,loss\n0,9,2.0\n0,19,1.5\n0,9,2.0\n"
     one, two = read("lightning_csv", log, content)

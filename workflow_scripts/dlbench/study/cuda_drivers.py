@@ -67,6 +67,8 @@ def _remedy(environment, driver):
         for other in trainer_environments.environments()
         if frameworks
         and trainer_environments.frameworks_in(other) == frameworks
+        # Those of other programs have their packages beside the framework.
+        and other.partition("-")[0] == environment.partition("-")[0]
         and (cuda := cuda_of(other))
         and not gpu_facts.newer_driver(cuda, driver)
     ]
