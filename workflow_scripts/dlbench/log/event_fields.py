@@ -104,6 +104,10 @@ NUMBERS = Kind(
     "a mapping to numbers",
     lambda value: type(value) is dict and all(map(SCORE.accepts, value.values())),
 )
+DURATIONS = Kind(
+    "a mapping to seconds",
+    lambda value: type(value) is dict and all(map(SECONDS.accepts, value.values())),
+)
 TEXTS, INDICES, SCORES = _list_of(TEXT), _list_of(INDEX), _list_of(SCORE)
 COUNTS = _list_of(COUNT)
 GPU = Kind("a GPU's number or UUID", lambda value: TEXT.accepts(value) or INDEX.accepts(value))
@@ -154,6 +158,7 @@ EVENTS = {
         "data_sha256?": PLAIN, "item_shape?": INDICES, "attention?": TEXT,
         "forward_flops_per_item?": COUNT, "forward_values_per_item?": COUNT,
         "flops_unknown?": TEXTS, "recomputed_flops_per_item?": COUNT,
+        "model_flops_per_item?": NUMBER, "logger?": TEXT, "stated?": FACTS,
     },
     "machine": {
         "hardware": FACTS, "software": FACTS, "limits": FACTS, "libraries?": PLAIN,
@@ -192,6 +197,8 @@ EVENTS = {
         "device_model?": TEXT,
     },
     "output": {"t_s": SECONDS, "bytes": COUNT},
+    "parts": {"step": STEP, "seconds": DURATIONS},
+    "remark": {"message": TEXT},
     "calibration": {
         "tflops?": RATE, "matrix_size?": STEP, "gb_per_s?": RATE, "copied_bytes?": COUNT,
         "spent_s?": SECONDS, "kept?": FLAG, "unknown?": TEXT,

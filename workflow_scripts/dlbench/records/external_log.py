@@ -1,6 +1,8 @@
 """The record of a run that another program trained (dlbench/study/other_trainers.py).
 
-Its numbers are those that dlbench/imports/train_external.py read from the program's own log.
+Its numbers are those that dlbench/imports/train_external.py read from the program's own log. If the
+program wrote that with programs/dlbench_log.py, the run's log has its steps as our trainer logs
+them, and the record all that a record of ours has (dlbench/records/parse_run.py).
 """
 
 import math
@@ -29,6 +31,22 @@ def summary(log: Any) -> dict[str, Any]:
     }
 
 
+def is_logged(log: Any) -> bool:
+    """Whether the program logged its steps with dlbench_log.py.
+
+    Args:
+        log: a parse_run.RankLog.
+    """
+    return "logger" in log.start
+
+
 def mismatch(run: Run, logs: list[Any], numbers: dict[str, Any]) -> tuple[str, str] | None:
     """Status and message of a run if nothing was measured."""
-    return None if numbers.get("images_per_second") else ("failed", "no throughput in its log")
+    if numbers.get("images_per_second"):
+        return None
+    if is_logged(logs[0]) and (steps := numbers["burn_in_steps"]):
+        return "failed", (
+            f"all {steps} steps that it logged are warm-up (warmup_steps: {run.warmup_steps}): let "
+            "it take more, or name fewer"
+        )
+    return "failed", "no throughput in its log"

@@ -85,7 +85,10 @@ def content(run: Run, logs: "list[RankLog]") -> dict[str, Any]:
     if reason := belief.describe_other_run(run, starts):
         raise event_fields.LogError(f"{logs[0].path}: not that of {run.id}: {reason}")
     is_external = run.is_external
-    summary = external_log.summary(logs[0]) if is_external else _summary(run, logs)
+    summary = external_log.summary(logs[0]) if is_external else {}
+    if not is_external or external_log.is_logged(logs[0]):
+        exact = _summary(run, logs)
+        summary |= {k: v for k, v in exact.items() if v is not None or k not in summary}
     status, message = _status(run, logs, summary)
     summary |= _neighbours(logs[0].neighbours) | energies.power_limits(logs[0].power_limit)
     if status in event_fields.SUCCEEDED and summary.get("disturbed"):
@@ -254,7 +257,7 @@ def _first_epoch(run, copies):
         return None
     rates = []
     for logs in copies:
-        steps = [ranks for ranks in step_times.of_all_ranks(logs) if ranks[0]["epoch"] == 1]
+        steps = [ranks for ranks in step_times.of_all_ranks(logs) if ranks[0].get("epoch") == 1]
         if len(steps) > 1:
             times = step_times.slowest(steps[1:])
             times = step_times.of_steps(times, step_times.windows(steps[1:]))
