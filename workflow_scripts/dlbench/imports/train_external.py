@@ -66,7 +66,7 @@ def train(
     events.write("machine", **machine)
     logged = folder / other_trainers.LOGGED
     relay = logged_events.Relay(run, logged, log, events, _device_model(machine))
-    variables = other_trainers.log_variables(run, folder)
+    variables = other_trainers.log_variables(run, log.parent)
     started_s, started_at = time.perf_counter(), event_log.utc_now()
     printed = folder / other_trainers.PRINTED
     exit_code = _run(command, printed, events, started_s, relay, variables)
@@ -101,13 +101,14 @@ def train(
         finish("failed", f"its log: {error}")
         return
     _write_run(run, imported, events, started_at, is_relayed=bool(relay.start))
-    finish(imported.status, imported.message)
+    ended = relay.end or {"status": imported.status, "message": imported.message}
+    finish(ended["status"], ended["message"])
 
 
 def _device_model(machine):
     """The name of the devices by the machine's facts: of its GPUs, else of its CPU."""
-    kinds = machine["hardware"].get("gpus") or [machine["hardware"].get("cpu") or {}]
-    return kinds[0].get("name") or kinds[0].get("model")
+    kinds = machine["hardware"]["gpus"]["kinds"]
+    return kinds[0].get("name") if kinds else machine["hardware"]["cpu"].get("model")
 
 
 def _run(command, printed, events, started_s, relay, variables):

@@ -207,9 +207,9 @@ def log_variables(run: Run, folder: Path) -> dict[str, str]:
     """The environment variables from which programs/dlbench_log.py knows its file and warm-up.
 
     Args:
-        folder: where the program may write logs.
+        folder: of the run.
     """
-    path = str(folder.absolute() / LOGGED)
+    path = str((folder / FOLDER / LOGGED).absolute())
     return {"DLBENCH_LOG": path, "DLBENCH_WARMUP_STEPS": str(run.warmup_steps)}
 
 

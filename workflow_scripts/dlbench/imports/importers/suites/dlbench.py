@@ -133,8 +133,8 @@ def _logged(path):
     events = event_log.EventLog(log)
     relay = logged_events.Relay(UNKNOWN, path, log, events)
     relay.copy()
-    if relay.trouble:
-        raise event_fields.LogError(relay.trouble)
+    if relay.trouble or not relay.start:
+        raise event_fields.LogError(relay.trouble or f"{path}: no run_start")
     cut_short = {
         "status": "failed",
         "message": f"its log ends after step {relay.last_step}, without run_end: was it killed?",
