@@ -37,7 +37,7 @@ def test_the_page_leads_from_a_script_to_a_speedup_in_few_lines(fresh):
     speedups = [row for row in rows(fresh, "speedups") if row["devices"] == "2"]
     assert speedups and all(float(row["speedup"]) > 0 for row in speedups)
     for figure in ("scaling", "loss"):
-        assert "forty weights" in (fresh.folder / f"results/figures/{figure}.svg").read_text()
+        assert "forty_weights" in (fresh.folder / f"results/figures/{figure}.svg").read_text()
     assert fresh.scheduled() == {}
 
 
@@ -84,7 +84,7 @@ def test_a_run_that_is_logged_has_account_gate_scores_and_mfu_as_ours_has(fresh)
     rate = float(row["images_per_second"])
     assert float(row["mfu"]) == pytest.approx(2e9 * rate / 1e12 / 0.1)
     spent_s = {one["part"]: float(one["spent_s"]) for one in rows(fresh, "accounts")}
-    assert spent_s["checkpoints"] >= 0.1 and spent_s["steps"] >= 0.2
+    assert spent_s["checkpoints"] >= 0.05 and spent_s["steps"] >= 0.2
     record = json.loads(fresh.record("none-noise").read_text())
     assert sum(spent_s.values()) == pytest.approx(record["summary"]["wall_s"], abs=0.02)
     assert "none" in (fresh.folder / "results/report.html").read_text()
