@@ -73,7 +73,7 @@ def test_a_run_that_is_logged_has_account_gate_scores_and_mfu_as_ours_has(fresh)
         site=site | {"device_peak_tflops": {"float32": 0.1}},
         figures=["loss", "account"],
     )  # fmt: skip
-    (fresh.folder / "programs/dlbench_log.py").rename(fresh.folder / "dlbench_log.py")
+    (fresh.folder / "programs/logger/dlbench_log.py").rename(fresh.folder / "dlbench_log.py")
     fresh.succeed("all", "report")
     (row,) = rows(fresh, "runs")
     assert row["status"] in TRAINED, row["message"]

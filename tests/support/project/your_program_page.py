@@ -19,7 +19,7 @@ def write(folder):
     for name, content in files().items():
         (folder / name).write_text(content)
     logger = folder / "dlbench_log.py"
-    logger.write_bytes((REPOSITORY / "programs/dlbench_log.py").read_bytes())
+    logger.write_bytes((REPOSITORY / "programs/logger/dlbench_log.py").read_bytes())
     (change,) = re.findall(adding_page.CHANGE, PAGE.read_text())
     adding_page.change(folder, change)
 

@@ -1,4 +1,4 @@
-"""programs/dlbench_log.py: the logger of one file, as programs of others use it."""
+"""programs/logger/dlbench_log.py: the logger of one file, as programs of others use it."""
 
 import ast
 import json
@@ -13,7 +13,7 @@ from dlbench.log import event_fields
 from support.machines import pythons
 from support.machines.paths import REPOSITORY
 
-LOGGER = REPOSITORY / "programs/dlbench_log.py"
+LOGGER = REPOSITORY / "programs/logger/dlbench_log.py"
 OLDEST = pythons.find("3.6") or sys.executable
 LOOP = """
 log = dlbench_log.Log("train.jsonl")
@@ -82,7 +82,7 @@ log.metric("bandwidth", 3, "GB/s", better="higher")
     starts = [step["t_s"] - step["step_time_s"] for step in steps]
     assert starts[1] == pytest.approx(steps[0]["t_s"], abs=1e-6)
     assert starts[2] >= steps[1]["t_s"] + 0.05
-    (first, second) = events(tmp_path, kind="eval")
+    first, _ = events(tmp_path, kind="eval")
     assert (first["step"], first["top1"], first["examples"], first["epoch"]) == (2, 0.5, 10, 1)
     assert [event["step"] for event in events(tmp_path, kind="checkpoint")] == [2, 4]
     parts = events(tmp_path, kind="parts")
@@ -204,7 +204,7 @@ def test_a_rank_logs_to_a_file_of_its_own(tmp_path, variables):
 
 
 def test_a_second_process_of_one_rank_does_not_spoil_the_log_of_the_first(tmp_path):
-    other = "import subprocess\nother = '''import dlbench_log\n%s'''\n" % LOOP
+    other = f"import subprocess\nother = '''import dlbench_log\n{LOOP}'''\n"
     code = f"{other}{LOOP}subprocess.run([sys.executable, '-c', other])\nwith log.step(): pass"
     printed = start(tmp_path, code)
     assert "another process writes it (does each have its rank?)" in printed
@@ -252,5 +252,5 @@ def test_an_exception_that_ends_the_program_is_the_end_of_its_log(tmp_path):
 def test_lines_are_those_that_dlbench_searches_for(tmp_path):
     start(tmp_path, LOOP)
     for line in (tmp_path / "train.jsonl").read_text().splitlines():
-        assert line.startswith('{"event": "%s", ' % json.loads(line)["event"])
+        assert line.startswith(f'{{"event": "{json.loads(line)["event"]}", ')
         assert json.loads(line)["event"] != "step" or '"warm_up": false' in line

@@ -35,8 +35,9 @@ for number in range(10):
 TWO_RANKS = """
 import os, subprocess, sys
 if "RANK" not in os.environ:
-    ranks = [os.environ | {{"RANK": str(n), "WORLD_SIZE": "2"}} for n in (0, 1)]
-    ranks = [subprocess.Popen([sys.executable, "-c", open("ranks.py").read()], env=e) for e in ranks]
+    command, size = [sys.executable, "-c", open("ranks.py").read()], {"WORLD_SIZE": "2"}
+    environs = [os.environ | size | {"RANK": str(n)} for n in (0, 1)]
+    ranks = [subprocess.Popen(command, env=environ) for environ in environs]
     sys.exit(max(rank.wait() for rank in ranks))
 rank = int(os.environ["RANK"])
 """
@@ -46,7 +47,7 @@ rank = int(os.environ["RANK"])
 def place(tmp_path, monkeypatch):
     for name in [name for name in os.environ if "RANK" in name or name.startswith("SLURM")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY / "programs"))
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY / "programs/logger"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").mkdir()
     return tmp_path
@@ -86,7 +87,7 @@ def test_a_run_has_the_steps_the_account_and_the_mfu_that_ours_have(place):
 
 
 def test_the_slower_of_two_ranks_counts(place):
-    code = f"{TWO_RANKS.format()}import dlbench_log, time\nlog = dlbench_log.Log()\n{LOOP}"
+    code = f"{TWO_RANKS}import dlbench_log, time\nlog = dlbench_log.Log()\n{LOOP}"
     (place / "ranks.py").write_text(code.replace("0.002", "0.002 + 0.01 * rank"))
     record = train(place, (place / "ranks.py").read_text())
     assert (place / "run/train.rank1.jsonl").is_file()
@@ -98,7 +99,7 @@ def test_the_slower_of_two_ranks_counts(place):
 
 
 def test_of_ranks_that_log_different_windows_rank_0_counts_and_the_notes_say_so(place):
-    code = f"{TWO_RANKS.format()}import dlbench_log, time\nlog = dlbench_log.Log()\n"
+    code = f"{TWO_RANKS}import dlbench_log, time\nlog = dlbench_log.Log()\n"
     code += f"log.window(1 + rank)\n{LOOP}"
     (place / "ranks.py").write_text(code)
     record = train(place, code)
@@ -200,7 +201,7 @@ def test_the_log_of_a_killed_program_is_imported_up_to_there(place):
 
 
 def test_a_log_written_without_dlbench_is_imported_with_what_it_states(place, monkeypatch):
-    monkeypatch.syspath_prepend(REPOSITORY / "programs")
+    monkeypatch.syspath_prepend(REPOSITORY / "programs/logger")
     import dlbench_log
 
     log = dlbench_log.Log(

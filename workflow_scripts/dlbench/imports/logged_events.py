@@ -1,4 +1,4 @@
-"""Logs that programs write with programs/dlbench_log.py: their events become those of a run.
+"""Logs that programs write with programs/logger/dlbench_log.py: their events become those of a run.
 
 Each rank has a log of its own, and so has the run. Steps and times are copied as they are;
 run_start gets the fields of the run, which the program does not know. If ranks did not log the same

@@ -43,7 +43,7 @@ FREE_NAMES = ("model", "dataset")  # names of the other program, not of files in
 # Fields in which the program's log must not contradict the run.
 COMPARED = ("global_batch", "batch_per_device", "devices", "nodes")
 FOLDER, PRINTED, PROOF = "output", "printed.log", "containment.json"  # in a run's folder
-LOGGED = "logged.jsonl"  # there: the log of a program that uses programs/dlbench_log.py
+LOGGED = "logged.jsonl"  # there: the log of a program that uses programs/logger/dlbench_log.py
 # Those of the study of this process, for functions that are given a run without its config.
 _trainers: dict[str, dict[str, Any]] = {}
 
@@ -204,7 +204,7 @@ def with_marker_copied(run: Run, command: list[str], marker: str) -> list[str]:
 
 
 def log_variables(run: Run, folder: Path) -> dict[str, str]:
-    """The environment variables from which programs/dlbench_log.py knows its file and warm-up.
+    """The environment variables from which programs/logger/dlbench_log.py knows its file and warm-up.
 
     Args:
         folder: of the run.

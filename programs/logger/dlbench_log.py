@@ -148,8 +148,9 @@ class Log:
         """From the next window on, time this many steps together, and wait for the device once."""
         if type(steps) is not int or steps < 1:
             self._remark(f"window: expected a number of steps, found {steps!r}")
-        elif self._ready():
-            self._window = steps
+            return
+        self._window = steps
+        if self._file is not None and self._ready():
             self._write("windows", step=self._steps, steps_per_sync=steps)
 
     def epoch(self, number):
@@ -364,10 +365,12 @@ class Log:
             "versions": _versions(),
         }
         self._file, self._process = file, os.getpid()
-        self._write("begin", t_utc=_utc(_imported_s))
+        self._write("begin", t_utc=_utc(_process_started_s()))
         self._write("stage", name="imports", t_utc=_utc(self._created_s))
         self._zero = _clock()
         self._write("run_start", t_utc=_utc(time.time()), **start)
+        if self._window > 1:
+            self._write("windows", step=0, steps_per_sync=self._window)
 
     def _write(self, event, **values):
         values = {n: str(v) if v in _NOT_FINITE or v != v else v for n, v in values.items()}
@@ -468,3 +471,15 @@ def _lock(file):
     except (OSError, AttributeError):
         pass  # there are no such locks
     return True
+
+
+def _process_started_s():
+    """When this process was started, in seconds since 1970; else when this was imported."""
+    try:
+        with open("/proc/self/stat") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+        with open("/proc/uptime") as file:
+            age_s = float(file.read().split()[0]) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return _imported_s
+    return min(time.time() - max(age_s, 0.0), _imported_s)
