@@ -1,4 +1,4 @@
-"""A callback for Hugging Face's Trainer that logs for dlbench: copy it and dlbench_log.py beside it.
+"""A callback for Hugging Face's Trainer that logs for dlbench: copy it with dlbench_log.py.
 
     trainer = transformers.Trainer(..., callbacks=[DlbenchLog()])
 

@@ -1,4 +1,4 @@
-"""A callback for Keras' `fit` that logs for dlbench: copy it and dlbench_log.py beside your program.
+"""A callback for Keras' `fit` that logs for dlbench: copy it with dlbench_log.py.
 
     model.fit(..., callbacks=[DlbenchLog(log=dlbench_log.Log())])
 

@@ -64,6 +64,7 @@ BETTER = ("higher", "lower", "")
 PACKAGES = {"torch": "pytorch"}
 for _name in ("tensorflow", "jax", "keras", "lightning", "transformers", "accelerate", "numpy"):
     PACKAGES[_name] = _name
+FLUSH_EVERY_S = 0.1  # of the steps before are written together, which disturbs the caches less
 _imported_s, _clock = time.time(), time.perf_counter
 
 
@@ -94,8 +95,8 @@ class Log:
         self._depth = 0  # of steps that have begun and not ended
         self._since = None  # when the next window began
         self._window, self._in_window, self._last_end = 1, 0, 0.0
-        self._pending = None  # the last window: it may still get its loss
-        self._losses = []  # (step, loss, learning rate) that are not written yet
+        self._windows, self._flushed = [], 0.0  # that are not written; the time of writing
+        self._losses = []  # of the open window: (step, loss, learning rate)
         self._parts_s, self._epoch = {}, None
         self._step = _Step(self)
         atexit.register(self._end_of_program)
@@ -112,9 +113,10 @@ class Log:
         if self._depth > 1:
             self._remark("a step inside a step: only the outer one counts")
         elif self._ready():
-            self._write_pending()
             if self._since is None:
                 self._since = _clock()
+            elif self._since - self._flushed >= FLUSH_EVERY_S:
+                self._flush()
 
     def end_step(self, failed=False):
         """The step has ended."""
@@ -136,13 +138,15 @@ class Log:
         """
         if not self._ready():
             return
-        step = self._steps + bool(self._depth)
-        if not (self._depth or self._in_window or self._pending):
-            self._remark("a loss outside of steps is left out: log it within its step")
-        elif self._losses and self._losses[-1][0] == step:
-            self._losses[-1] = (step, value, learning_rate)
-        else:
-            self._losses.append((step, value, learning_rate))
+        step, losses = self._steps + bool(self._depth), self._losses
+        if not (self._depth or self._in_window):
+            if not self._windows:
+                self._remark("a loss outside of steps is left out: log it within its step")
+                return
+            losses = self._windows[-1][-1]
+        if losses and losses[-1][0] == step:
+            losses.pop()
+        losses.append((step, value, learning_rate))
 
     def window(self, steps):
         """From the next window on, time this many steps together, and wait for the device once."""
@@ -261,55 +265,56 @@ class Log:
             self.close("failed", f"{type(error).__name__}: {error}")
 
     def _end_window(self, wait=True):
-        """Time the open window; its host's steps ended at _last_end."""
+        """Time the open window; its last step ended, for the host, at _last_end."""
         if wait:
             if self._synchronize is not None:
                 self._synchronize()
-            self._convert_losses()
+            self._losses = self._converted(self._losses)
             self._last_end = _clock()
-        seconds = self._last_end - self._since
-        self._pending = self._in_window, self._steps, self._last_end, seconds, self._parts_s
-        self._since, self._in_window, self._parts_s = self._last_end, 0, {}
+        seconds, steps, parts_s = self._last_end - self._since, self._in_window, self._parts_s
+        window = (steps, self._steps, self._last_end, seconds, self._epoch, parts_s, self._losses)
+        self._windows.append(window)
+        self._since, self._in_window, self._parts_s, self._losses = self._last_end, 0, {}, []
 
-    def _convert_losses(self):
-        """Make all losses floats; one that is no number is left out."""
-        given = ((step, self._number("loss", loss), rate) for step, loss, rate in self._losses)
-        self._losses = [one for one in given if one[1] is not None]
+    def _converted(self, losses):
+        """The losses as floats; one that is no number is left out."""
+        numbers = [(step, self._number("loss", loss), rate) for step, loss, rate in losses]
+        return [one for one in numbers if one[1] is not None]
 
-    def _write_pending(self):
-        """Write the last window, if it is not written yet."""
-        if self._pending is None:
-            return
-        (steps, last, end, seconds, parts_s), self._pending = self._pending, None
-        self._convert_losses()
-        losses, self._losses, more = self._losses, [], ""
+    def _flush(self):
+        """Write the windows that are not written yet."""
+        windows, self._windows, self._flushed = self._windows, [], _clock()
+        if windows:
+            self._append("".join([self._lines(*window) for window in windows]))
+
+    def _lines(self, steps, last, end, seconds, epoch, parts_s, losses):
+        losses, more = self._converted(losses), ""
         if losses:
             _, loss, rate = losses[-1]
             more += ', "loss": ' + _json(loss)
             if rate is not None and self._number("learning rate", rate) is not None:
                 more += ', "learning_rate": ' + _json(float(rate))
-        if self._epoch is not None:
-            more += f', "epoch": {self._epoch}'
+        if epoch is not None:
+            more += f', "epoch": {epoch}'
         if steps > 1:
             more += f', "window_steps": {steps}'
             if len(losses) == steps:
-                more += ', "losses": [{}]'.format(", ".join(_json(loss) for _, loss, _ in losses))
+                more += f', "losses": [{", ".join(_json(loss) for _, loss, _ in losses)}]'
         warm_up = "true" if last - steps < self._warmup_steps else "false"
-        line = (
+        lines = (
             f'{{"event": "step", "step": {last}, "t_s": {end - self._zero:.7f}, '
             f'"step_time_s": {seconds / steps:.7f}, "warm_up": {warm_up}{more}}}\n'
         )
         if parts_s:
             parts = ", ".join(f'"{name}": {spent_s:.7f}' for name, spent_s in parts_s.items())
-            line += f'{{"event": "parts", "step": {last}, "seconds": {{{parts}}}}}\n'
-        self._append(line)
+            lines += f'{{"event": "parts", "step": {last}, "seconds": {{{parts}}}}}\n'
+        return lines
 
     def _end_steps(self, wait=False):
-        """End and write the open window: what follows is no step."""
-        self._write_pending()
+        """End the open window and write all: what follows is no step."""
         if self._in_window:
             self._end_window(wait)
-            self._write_pending()
+        self._flush()
 
     def _restart(self):
         """The next step begins here, or later."""

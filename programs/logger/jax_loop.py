@@ -1,6 +1,6 @@
 """A loop of one's own in JAX; lines that end with `# log` are those about the logger.
 
-    python jax_loop.py --steps 60 --batch 64
+python jax_loop.py --steps 60 --batch 64
 """
 
 import argparse
@@ -39,7 +39,7 @@ def loss_of(weights, inputs, labels):
 @jax.jit
 def train_step(weights, inputs, labels):
     loss, slopes = jax.value_and_grad(loss_of)(weights, inputs, labels)
-    return [w - 0.1 * slope for w, slope in zip(weights, slopes)], loss
+    return [w - 0.1 * slope for w, slope in zip(weights, slopes, strict=True)], loss
 
 
 for _ in range(args.steps):

@@ -1,6 +1,6 @@
 """Keras' `fit` with the callback for dlbench; lines about it end with `# log`.
 
-    python keras_fit.py --steps 60 --batch 64
+python keras_fit.py --steps 60 --batch 64
 """
 
 import argparse

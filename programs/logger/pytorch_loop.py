@@ -1,6 +1,6 @@
 """A loop of one's own in PyTorch; lines that end with `# log` are those about the logger.
 
-    python pytorch_loop.py --steps 60 --batch 64
+python pytorch_loop.py --steps 60 --batch 64
 """
 
 import argparse

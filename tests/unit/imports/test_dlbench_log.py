@@ -233,7 +233,8 @@ with log.step(): pass
 
 
 def test_a_killed_program_leaves_a_log_that_is_readable_up_to_there(tmp_path):
-    code = f"{LOOP}with log.step():\n    os.kill(os.getpid(), {int(signal.SIGKILL)})"
+    loop = LOOP.replace("log.loss", "time.sleep(0.11); log.loss")
+    code = f"{loop}with log.step():\n    os.kill(os.getpid(), {int(signal.SIGKILL)})"
     with pytest.raises(AssertionError):
         start(tmp_path, code)
     assert [step["step"] for step in events(tmp_path, kind="step")] == [1, 2, 3, 4]

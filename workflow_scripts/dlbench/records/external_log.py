@@ -1,8 +1,8 @@
 """The record of a run that another program trained (dlbench/study/other_trainers.py).
 
 Its numbers are those that dlbench/imports/train_external.py read from the program's own log. If the
-program wrote that with programs/logger/dlbench_log.py, the run's log has its steps as our trainer logs
-them, and the record all that a record of ours has (dlbench/records/parse_run.py).
+program wrote that with programs/logger/dlbench_log.py, the run's log has its steps as our trainer
+logs them, and the record has what a record of ours has (dlbench/records/parse_run.py).
 """
 
 import math

@@ -204,7 +204,7 @@ def with_marker_copied(run: Run, command: list[str], marker: str) -> list[str]:
 
 
 def log_variables(run: Run, folder: Path) -> dict[str, str]:
-    """The environment variables from which programs/logger/dlbench_log.py knows its file and warm-up.
+    """The variables by which programs/logger/dlbench_log.py knows its file and the warm-up.
 
     Args:
         folder: of the run.

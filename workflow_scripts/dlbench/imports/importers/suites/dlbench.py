@@ -5,9 +5,9 @@ times of steps are those of the slowest rank, losses the mean over ranks, the th
 devices. Times are exact. Logs of other ranks and of earlier attempts belong to the log that they
 are named after and are no runs of their own.
 
-Other programs write such logs with programs/logger/dlbench_log.py. Their run_start has, instead of a run's
-fields, what the program states: columns of the runs table. If it states no batch, throughput needs
-that of --fields. Parts of a step are metrics.
+Other programs write such logs with programs/logger/dlbench_log.py. Their run_start has, instead of
+a run's fields, what the program states: columns of the runs table. If it states no batch,
+throughput needs that of --fields. Parts of a step are metrics.
 """
 
 import math
