@@ -92,7 +92,7 @@ class Log:
         self._stated, self._created_s = stated, time.time()
         self._file, self._closed, self._said = None, False, set()
         self._steps = 0  # that were taken
-        self._depth = 0  # of steps that have begun and not ended
+        self._depth, self._open_step = 0, False  # of steps in steps; whether one is logged
         self._since = None  # when the next window began
         self._window, self._in_window, self._last_end = 1, 0, 0.0
         self._windows, self._flushed = [], 0.0  # that are not written; the time of writing
@@ -113,6 +113,7 @@ class Log:
         if self._depth > 1:
             self._remark("a step inside a step: only the outer one counts")
         elif self._ready():
+            self._open_step = True
             if self._since is None:
                 self._since = _clock()
             elif self._since - self._flushed >= FLUSH_EVERY_S:
@@ -121,7 +122,10 @@ class Log:
     def end_step(self, failed=False):
         """The step has ended."""
         self._depth = max(0, self._depth - 1)
-        if self._depth or failed or not self._ready() or self._since is None:
+        if self._depth or not self._open_step:
+            return
+        self._open_step = False
+        if failed:
             return
         self._steps += 1
         self._in_window += 1
@@ -136,10 +140,10 @@ class Log:
         Args:
             value: a number, or what float() takes; converted when the window has ended.
         """
-        if not self._ready():
-            return
-        step, losses = self._steps + bool(self._depth), self._losses
-        if not (self._depth or self._in_window):
+        step, losses = self._steps + self._open_step, self._losses
+        if not (self._open_step or self._in_window):
+            if not self._ready():
+                return
             if not self._windows:
                 self._remark("a loss outside of steps is left out: log it within its step")
                 return
@@ -269,7 +273,8 @@ class Log:
         if wait:
             if self._synchronize is not None:
                 self._synchronize()
-            self._losses = self._converted(self._losses)
+            if self._losses and type(self._losses[-1][1]) is not float:
+                self._losses = self._converted(self._losses)
             self._last_end = _clock()
         seconds, steps, parts_s = self._last_end - self._since, self._in_window, self._parts_s
         window = (steps, self._steps, self._last_end, seconds, self._epoch, parts_s, self._losses)
@@ -384,7 +389,7 @@ class Log:
     def _append(self, lines):
         try:
             view = memoryview(lines.encode("utf-8"))
-            while view and self._file is not None:
+            while view and self._file is not None and self._process == os.getpid():
                 view = view[os.write(self._file, view) :]
         except OSError as error:
             self._give_up(error)

@@ -12,14 +12,15 @@ from dlbench.log import energies
 from dlbench.study.runs import Run
 
 
-def summary(log: Any) -> dict[str, Any]:
+def summary(log: Any, measured: dict[str, Any]) -> dict[str, Any]:
     """The numbers of a run's record.
 
     Args:
         log: a parse_run.RankLog, with an `imported` event where the program's log was read.
+        measured: the numbers from the steps of a program that logged them; {} of others.
     """
     numbers = log.imported["numbers"] if log.imported else {}
-    return {
+    found = {
         "duration_s": log.end.get("t_s") if log.end else None,
         "started_at": log.start.get("t_utc"),
         "ended_at": log.end["t_utc"] if log.end else None,
@@ -29,6 +30,7 @@ def summary(log: Any) -> dict[str, Any]:
         # JSON has no nan.
         **{name: value for name, value in numbers.items() if math.isfinite(value)},
     }
+    return found | {k: v for k, v in measured.items() if v is not None or k not in found}
 
 
 def is_logged(log: Any) -> bool:
