@@ -90,5 +90,5 @@ def test_a_run_that_is_logged_has_account_gate_scores_and_mfu_as_ours_has(fresh)
     assert "none" in (fresh.folder / "results/report.html").read_text()
     status = [sys.executable, "workflow_scripts/status.py", "--json"]
     printed = subprocess.run(status, cwd=fresh.folder, capture_output=True, text=True, check=True)
-    (standing,) = json.loads(printed.stdout)["runs"]
-    assert standing["status"] == row["status"]
+    combinations = json.loads(printed.stdout)["combinations"]
+    assert combinations["total"] == 1 and combinations["pending"] == 0

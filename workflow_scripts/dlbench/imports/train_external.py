@@ -66,7 +66,7 @@ def train(
     events.write("machine", **machine)
     logged = folder / other_trainers.LOGGED
     relay = logged_events.Relay(run, logged, log, events, _device_model(machine))
-    variables = other_trainers.log_variables(run, log.parent)
+    variables = other_trainers.log_variables(run, folder)
     started_s, started_at = time.perf_counter(), event_log.utc_now()
     printed = folder / other_trainers.PRINTED
     exit_code = _run(command, printed, events, started_s, relay, variables)

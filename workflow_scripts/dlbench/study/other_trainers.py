@@ -207,9 +207,9 @@ def log_variables(run: Run, folder: Path) -> dict[str, str]:
     """The variables by which programs/logger/dlbench_log.py knows its file and the warm-up.
 
     Args:
-        folder: of the run.
+        folder: where the program may write logs.
     """
-    path = str((folder / FOLDER / LOGGED).absolute())
+    path = str((folder / LOGGED).absolute())
     return {"DLBENCH_LOG": path, "DLBENCH_WARMUP_STEPS": str(run.warmup_steps)}
 
 
