@@ -147,7 +147,7 @@ class Relay:
         elif kind == "metric" and rank.number == 0:
             self._metrics[values.pop("name")] = values
         elif kind == "remark" and len(self.notes) < MAX_NOTES:
-            self.notes.append(f"rank {rank.number}: {event['message']}")
+            self.notes.append(f"rank {rank.number}: {event.get('message')}")
         elif kind == "run_end":
             rank.end = event
 

@@ -104,10 +104,6 @@ NUMBERS = Kind(
     "a mapping to numbers",
     lambda value: type(value) is dict and all(map(SCORE.accepts, value.values())),
 )
-DURATIONS = Kind(
-    "a mapping to seconds",
-    lambda value: type(value) is dict and all(map(SECONDS.accepts, value.values())),
-)
 TEXTS, INDICES, SCORES = _list_of(TEXT), _list_of(INDEX), _list_of(SCORE)
 COUNTS = _list_of(COUNT)
 GPU = Kind("a GPU's number or UUID", lambda value: TEXT.accepts(value) or INDEX.accepts(value))
@@ -152,13 +148,12 @@ EVENTS = {
     "run_start": {
         "t_utc": DATE, "spec": FACTS, "log_version?": COUNT, "rank?": INDEX, "size?": INDEX,
         "copy?": INDEX, "devices?": TEXTS, "cores?": INDICES, "total_steps?": COUNT,
-        "binding?": FACTS,
+        "binding?": FACTS, "logger?": TEXT, "stated?": FACTS, "model_flops_per_item?": NUMBER,
         "records?": COUNT, "parameters?": COUNT, "host?": TEXT, "device_model?": TEXT,
         "platform?": TEXT, "versions?": FACTS, "strategy_settings?": FACTS, "load_average?": PLAIN,
         "data_sha256?": PLAIN, "item_shape?": INDICES, "attention?": TEXT,
         "forward_flops_per_item?": COUNT, "forward_values_per_item?": COUNT,
         "flops_unknown?": TEXTS, "recomputed_flops_per_item?": COUNT,
-        "model_flops_per_item?": NUMBER, "logger?": TEXT, "stated?": FACTS,
     },
     "machine": {
         "hardware": FACTS, "software": FACTS, "limits": FACTS, "libraries?": PLAIN,
@@ -197,8 +192,7 @@ EVENTS = {
         "device_model?": TEXT,
     },
     "output": {"t_s": SECONDS, "bytes": COUNT},
-    "parts": {"step": STEP, "seconds": DURATIONS},
-    "remark": {"message": TEXT},
+    "parts": {"step": STEP, "seconds": NUMBERS},
     "calibration": {
         "tflops?": RATE, "matrix_size?": STEP, "gb_per_s?": RATE, "copied_bytes?": COUNT,
         "spent_s?": SECONDS, "kept?": FLAG, "unknown?": TEXT,
