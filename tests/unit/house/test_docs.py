@@ -37,7 +37,7 @@ MAX_IMAGE_BYTES, MAX_README_LINES = 300_000, 180
 # Files of the reader's own in commands and configs.
 THEIRS = ("my_study.yaml", "study.yaml", "mine", "ours", "oursite", "my_models", "theirs", "FOLDER")
 # Programs of others that code blocks start.
-OTHERS = {"cd", "jupyter", "kubectl", "ln", "mkdir", "python3", "sinfo", "unzip", "uvx"}
+OTHERS = {"cd", "cp", "jupyter", "kubectl", "ln", "mkdir", "python3", "sinfo", "unzip", "uvx"}
 
 
 def named(page):
@@ -293,7 +293,7 @@ def test_a_command_that_is_none_would_be_noticed():
 
 @each_page
 def test_every_file_of_ours_that_a_page_names_is_there(page):
-    tops = "workflow_scripts|tests|studies|envs|profiles|rules|docs"
+    tops = "workflow_scripts|tests|studies|envs|profiles|programs|rules|docs"
     for name in re.findall(rf"`((?:{tops})/[\w./-]*)`", prose(page)):
         added = f"`{name}`:" in page.read_text()  # a file that the page has
         installed = ".venv" in Path(name).parts
@@ -301,6 +301,8 @@ def test_every_file_of_ours_that_a_page_names_is_there(page):
         assert added or installed or any_one or (REPOSITORY / name).exists(), name
     python = {path.name for path in REPOSITORY.glob("workflow_scripts/**/*.py")}
     python |= {path.name for path in REPOSITORY.glob("tests/**/*.py")}
+    python |= {path.name for path in REPOSITORY.glob("programs/*/*.py")}
+    python |= set(re.findall(r"^`([\w.]+)`:$", page.read_text(), re.MULTILINE))  # the page has it
     for name in re.findall(r"`(\w+\.py)\b", prose(page)):
         assert name in python | {"X.py", "test_X.py"}, name
 

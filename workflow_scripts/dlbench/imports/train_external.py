@@ -3,6 +3,7 @@
 Such an event log has these events in addition to those of dlbench/log/event_log.py:
     machine     facts of the machine, gathered before the program starts
     output      t_s, bytes: size of the program's output, every few seconds, as a sign of life
+    parts       step, seconds: of parts of a step or window, by dlbench_log.py
     imported    kind, notes; numbers: columns of the runs table; contradicts: how they differ
 """
 
@@ -21,14 +22,14 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common import terminal
-from dlbench.imports import import_logs, kinds, table_rows
+from dlbench.imports import import_logs, kinds, logged_events, table_rows
 from dlbench.log import event_log
 from dlbench.machine import facts, redaction
 from dlbench.study import contradictions, other_trainers
 from dlbench.study.runs import FIELDS, Run
 from dlbench.trainer import engine
 
-POLL_S, OUTPUT_EVERY_S = 0.2, 5.0
+POLL_S, RELAY_EVERY_S, OUTPUT_EVERY_S = 0.2, 1.0, 5.0
 LAST_BYTES = 4096
 # What TensorFlow, PyTorch, MXNet and JAX print when a device has no memory left.
 OUT_OF_MEMORY = (
@@ -66,33 +67,45 @@ def train(
         machine["software"] |= {"os": None, "glibc": None}
         machine["unknown"] |= dict.fromkeys(("software.os", "software.glibc"), "those of the image")
     events.write("machine", **machine)
+    logged = folder / other_trainers.LOGGED
+    relay = logged_events.Relay(run, logged, log, events, _device_model(machine))
+    variables = other_trainers.log_variables(run, folder)
     started_s, started_at = time.perf_counter(), event_log.utc_now()
-    exit_code = _run(command, folder / other_trainers.PRINTED, events, started_s)
+    printed = folder / other_trainers.PRINTED
+    exit_code = _run(command, printed, events, started_s, relay, variables)
     seconds = round(time.perf_counter() - started_s, 6)
     end = {"t_utc": event_log.utc_now(), "t_s": seconds}
+    if relay.start:  # with the clock of the program's log
+        end["t_s"] = relay.end.get("t_s")
     marker = _marker(folder) if image_id else None
-    events.write("begin", t_utc=started_at, containment=marker)
+    events.write("begin", t_utc=relay.began or started_at, containment=marker)
+
+    def finish(status, message):
+        ended = {"status": status, "message": message, **end}
+        relay.finish(marker, **ended)
+        events.write("run_end", **ended)
+
     if image_id and (marker or {}).get("image_id") != image_id:
         actual = (marker or {}).get("image_id", "no image")
-        message = f"expected the image {image_id}, was in {actual}"
-        events.write("run_end", status="failed", message=message, **end)
+        finish("failed", f"expected the image {image_id}, was in {actual}")
         return
-    tail = _tail(folder / other_trainers.PRINTED)
+    tail = _tail(printed)
     if exit_code:
         if any(text in tail for text in OUT_OF_MEMORY):
-            events.write("run_end", status="oom", message=_last_line(tail), **end)
+            finish("oom", _last_line(tail))
             return
         sys.stderr.write(terminal.plain(tail))
         raise Error(f"{command[0]} ended with exit code {exit_code}: {_last_line(tail)}")
     try:
+        if relay.trouble:
+            raise Error(relay.trouble)
         imported = _read(run, folder, kind)
     except Error as error:
-        message = redaction.redact(f"its log: {error}")
-        events.write("run_end", status="failed", message=message, **end)
+        finish("failed", redaction.redact(f"its log: {error}"))
         return
-    _write_run(run, imported, events, started_at, seconds)
-    message = redaction.redact(imported.message)
-    events.write("run_end", status=imported.status, message=message, **end)
+    _write_run(run, imported, events, started_at, seconds, is_relayed=bool(relay.start))
+    ended = relay.end or {"status": imported.status, "message": imported.message}
+    finish(ended["status"], redaction.redact(ended["message"]))
 
 
 def _read(run, folder, kind):
@@ -111,27 +124,40 @@ def _read(run, folder, kind):
     return import_logs.read_run(folder, patterns, stated, other_trainers.PRINTED)
 
 
-def _run(command, printed, events, started_s):
-    """Run a command to its end. Returns its exit code."""
+def _device_model(machine):
+    """The name of the devices by the machine's facts: of its GPUs, else of its CPU."""
+    kinds = machine["hardware"]["gpus"]["kinds"]
+    return kinds[0].get("name") if kinds else machine["hardware"]["cpu"].get("model")
+
+
+def _run(command, printed, events, started_s, relay, variables):
+    """Run a command to its end, and copy what it logs. Returns its exit code."""
     with open(printed, "ab") as output:
-        program = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        size, written_s = 0, started_s
+        program = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | variables
+        )
+        size, written_s, relayed_s = 0, started_s, started_s
         while program.poll() is None:
             time.sleep(POLL_S)
             now = time.perf_counter()
+            if now - relayed_s > RELAY_EVERY_S:
+                relayed_s = now
+                relay.copy()
             written = os.fstat(output.fileno()).st_size
             if now - written_s > OUTPUT_EVERY_S and written > size:
                 size, written_s = written, now
                 events.write("output", t_s=round(now - started_s, 3), bytes=size)
+    relay.copy()
     return program.returncode
 
 
-def _write_run(run, imported, events, started_at, seconds):
+def _write_run(run, imported, events, started_at, seconds, is_relayed):
     """Write the run in the program's logs as events.
 
     Args:
         imported: the MergedRun (dlbench/imports/merging.py) of the logs.
         seconds: that the whole program took, by our clock.
+        is_relayed: whether run_start, steps and evaluations are written.
     """
     row = table_rows.run_row(imported, run.id, None, None)
     metrics = {
@@ -139,19 +165,22 @@ def _write_run(run, imported, events, started_at, seconds):
         for name, value in row.items()
         if _is_number(value) and name not in (*FIELDS, "devices", "global_batch")
     }
-    events.write(
-        "run_start",
-        log_version=event_log.LOG_VERSION,
-        t_utc=started_at,
-        spec=dataclasses.asdict(run),
-        versions={run.framework: row.get("framework_version")},
-        device_model=row.get("device_model"),
-        item_shape=table_rows.parse_item_shape(row.get("item_shape")),
-        host=row.get("host") or platform.node(),
-        total_steps=max(imported.steps.step, default=None),
-    )
+    if not is_relayed:
+        events.write(
+            "run_start",
+            log_version=event_log.LOG_VERSION,
+            t_utc=started_at,
+            spec=dataclasses.asdict(run),
+            versions={run.framework: row.get("framework_version")},
+            device_model=row.get("device_model"),
+            item_shape=table_rows.parse_item_shape(row.get("item_shape")),
+            host=row.get("host") or platform.node(),
+            total_steps=max(imported.steps.step, default=None),
+        )
     for table, rows in table_rows.run_tables(imported, run.id):
         kind = table.removesuffix("s")
+        if is_relayed and kind in logged_events.COPIED:
+            continue
         for line in rows.to_pylist():
             values = {name: value for name, value in line.items() if value is not None}
             values.pop("run_id")

@@ -150,9 +150,10 @@ EVENTS = {
     "run_start": {
         "t_utc": DATE, "spec": FACTS, "log_version?": COUNT, "rank?": INDEX, "size?": INDEX,
         "copy?": INDEX, "devices?": TEXTS, "cores?": INDICES, "total_steps?": COUNT,
-        "binding?": FACTS, "records?": COUNT, "parameters?": COUNT, "host?": TEXT,
-        "device_model?": TEXT, "platform?": TEXT, "versions?": FACTS, "strategy_settings?": FACTS,
-        "load_average?": PLAIN, "data_sha256?": PLAIN, "item_shape?": INDICES, "attention?": TEXT,
+        "binding?": FACTS, "logger?": TEXT, "stated?": FACTS, "model_flops_per_item?": NUMBER,
+        "records?": COUNT, "parameters?": COUNT, "host?": TEXT, "device_model?": TEXT,
+        "platform?": TEXT, "versions?": FACTS, "strategy_settings?": FACTS, "load_average?": PLAIN,
+        "data_sha256?": PLAIN, "item_shape?": INDICES, "attention?": TEXT,
         "forward_flops_per_item?": COUNT, "forward_values_per_item?": COUNT,
         "flops_unknown?": TEXTS, "recomputed_flops_per_item?": COUNT,
     },
@@ -168,9 +169,7 @@ EVENTS = {
         "step": COUNT, "steps_per_sync": STEP, "single_step_s?": SECONDS,
         "window_step_s?": SECONDS, "probe_steps?": STEP,
     },
-    "warm_up": {
-        "step": STEP, "passed_s": SECONDS, "last_step": STEP, "total_steps": STEP,
-    },
+    "warm_up": {"step": STEP, "passed_s": SECONDS, "last_step": STEP, "total_steps": STEP},
     "step": {
         "step": STEP, "t_s?": SECONDS, "step_time_s": SCORE, "loss?": SCORE,
         "learning_rate?": SCORE, "warm_up": FLAG, "epoch?": INDEX, "window_steps?": STEP,
@@ -193,6 +192,7 @@ EVENTS = {
         "device_model?": TEXT,
     },
     "output": {"t_s": SECONDS, "bytes": COUNT},
+    "parts": {"step": STEP, "seconds": NUMBERS},
     "calibration": {
         "tflops?": RATE, "matrix_size?": STEP, "gb_per_s?": RATE, "copied_bytes?": COUNT,
         "spent_s?": SECONDS, "kept?": FLAG, "unknown?": TEXT,

@@ -45,6 +45,9 @@ dates in UTC):
     profile     operations: of a few more steps, from their trace, which is beside the log as
                 TRACE; steps, spent_s, bytes, sha256; unknown: why there is none
                 (dlbench/trainer/profiling.py)
+    parts       step, seconds: what parts of the steps of a window took, as data_wait; by programs
+                that use programs/logger/dlbench_log.py, as is `logger` in run_start
+    remark      message: what went wrong in logging; only in the logs of such programs
     calibration tflops, gb_per_s: attainable rates of the device, measured after the run; kept:
                 whether after an earlier run; unknown: why there are none
                 (dlbench/trainer/calibration.py)

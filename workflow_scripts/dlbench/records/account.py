@@ -17,7 +17,7 @@ import statistics
 from typing import Any
 
 from dlbench.log import event_log
-from dlbench.records import step_times
+from dlbench.records import external_log, step_times
 from dlbench.trainer.reading import inputs
 
 # The parts in chronological order, with their meaning.
@@ -68,11 +68,12 @@ def seconds(log: Any) -> dict[str, float]:
         log: its parse_run.RankLog.
 
     Returns:
-        All PARTS; {} if dates are missing, as in logs of other programs, or if a clock was set
-        during the run.
+        All PARTS; {} if dates are missing, as in logs of most other programs, or if a clock was
+        set during the run.
     """
     dates = [log.launch.get("t_utc"), log.begin.get("t_utc"), log.start.get("t_utc")]
-    if None in dates or log.imported or not (log.end or {}).get("t_utc"):
+    without_times = log.imported and not external_log.is_logged(log)
+    if None in dates or without_times or not (log.end or {}).get("t_utc"):
         return {}
     spent = dict.fromkeys(PARTS, 0.0)
     spent["queue"] = _queue(log.launch)

@@ -84,8 +84,9 @@ def content(run: Run, logs: "list[RankLog]") -> dict[str, Any]:
     starts = {log.path: log.start for log in logs if log.start}
     if reason := belief.describe_other_run(run, starts):
         raise event_fields.LogError(f"{logs[0].path}: not that of {run.id}: {reason}")
-    is_external = run.is_external
-    summary = external_log.summary(logs[0]) if is_external else _summary(run, logs)
+    has_steps = not run.is_external or external_log.is_logged(logs[0])
+    summary = _summary(run, logs) if has_steps else {}
+    summary = external_log.summary(logs[0], summary) if run.is_external else summary
     summary |= external_log.metric_summary(logs[0])
     status, message = _status(run, logs, summary)
     summary |= _neighbours(logs[0].neighbours) | energies.power_limits(logs[0].power_limit)
@@ -255,7 +256,7 @@ def _first_epoch(run, copies):
         return None
     rates = []
     for logs in copies:
-        steps = [ranks for ranks in step_times.of_all_ranks(logs) if ranks[0]["epoch"] == 1]
+        steps = [ranks for ranks in step_times.of_all_ranks(logs) if ranks[0].get("epoch") == 1]
         if len(steps) > 1:
             times = step_times.slowest(steps[1:])
             times = step_times.of_steps(times, step_times.windows(steps[1:]))
@@ -304,19 +305,18 @@ def _status(run, logs, summary):
         raise event_fields.LogError(
             f"{logs[0].path}: no run_end: the run was cut short; train it again"
         )
-    is_external = run.is_external
-    differs = external_log.mismatch if is_external else _mismatch
+    differs = external_log.mismatch if run.is_external else _mismatch
     failure = _failure(run, logs) or differs(run, logs, summary)
     if failure:
         return failure
-    if is_external and "step_time_median_s" not in summary:
+    if run.is_external and "step_time_median_s" not in summary:
         return "ok", ""  # without step times, stalls cannot be detected
     models = {event.get("device_model") for log in logs for event in (log.start, *log.resumes)}
     if len(models) > 1:
         return "unstable", f"trained on different devices: {', '.join(sorted(map(str, models)))}"
     for number, copy in enumerate(_by_copy(run, logs)):
         times = step_times.of_steps(*_measured_steps(copy)[:2])
-        if is_external and not (times and all(0 < time < math.inf for time in times)):
+        if run.is_external and not (times and all(0 < time < math.inf for time in times)):
             continue
         by_total = images_per_second(times, run.global_batch)
         by_median = run.global_batch / statistics.median(times)

@@ -21,7 +21,7 @@ from dlbench.study import item_names
 from dlbench.study.runs import Run
 from dlbench.trainer.reading import inputs
 
-MAX_HEAD_EVENTS = 16  # events before the first step, among which run_start is
+MAX_HEAD_EVENTS = 64  # events before the first step, among which run_start is
 # Sizes of the tail to try: the event of a long window has the losses of all its steps, and a run
 # that hangs goes on writing samples, each with numbers for all GPUs.
 TAIL_BYTES = (4096, 65536, 1 << 20, 1 << 24)

@@ -308,6 +308,10 @@ def _launched(run, program, environment, device):
 def _with_variables(run, command):
     """A command that starts another one with the variables of a run."""
     variables = assignments.words(run.variables)
+    if run.is_external and run.nodes > 1:  # launchers may leave them out on other nodes
+        folder = Path("results/runs", run.id, other_trainers.FOLDER)
+        logging = other_trainers.log_variables(run, folder)
+        variables += [f"{name}={value}" for name, value in logging.items()]
     return ["env", *variables, *command] if variables else command
 
 

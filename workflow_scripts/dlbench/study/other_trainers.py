@@ -46,6 +46,7 @@ FREE_NAMES = ("model", "dataset")  # names of the other program, not of files in
 COMPARED = ("global_batch", "batch_per_device", "devices", "nodes")
 AUTO = "auto"  # kind of a log that importers recognise
 FOLDER, PRINTED, PROOF = "output", "printed.log", "containment.json"  # in a run's folder
+LOGGED = "logged.jsonl"  # there: the log of a program that uses programs/logger/dlbench_log.py
 # Those of the study of this process, for functions that are given a run without its config.
 _trainers: dict[str, dict[str, Any]] = {}
 
@@ -214,6 +215,16 @@ def with_marker_copied(run: Run, command: list[str], marker: str) -> list[str]:
     """A command that copies the image's marker into the run's folder, then trains there."""
     proof = f"results/runs/{run.id}/{FOLDER}/{PROOF}"
     return ["sh", "-c", f'cat /{marker} > "$0" && exec "$@"', proof, *command]
+
+
+def log_variables(run: Run, folder: Path) -> dict[str, str]:
+    """The variables by which programs/logger/dlbench_log.py knows its file and the warm-up.
+
+    Args:
+        folder: where the program may write logs.
+    """
+    path = str((folder / LOGGED).absolute())
+    return {"DLBENCH_LOG": path, "DLBENCH_WARMUP_STEPS": str(run.warmup_steps)}
 
 
 def _placeholders(word, where):
