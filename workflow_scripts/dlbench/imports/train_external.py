@@ -2,31 +2,31 @@
 
 Such an event log has these events in addition to those of dlbench/log/event_log.py:
     machine     facts of the machine, gathered before the program starts
-    output      t_s, bytes: size of the program's output, every few seconds, as a sign of life
+    output      t_s, bytes: size of its files whenever they have grown, as a sign of life
     imported    kind, notes; numbers: columns of the runs table; contradicts: how they differ
 """
 
+import contextlib
 import dataclasses
 import json
 import math
 import os
 import platform
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from dlbench import Error
 from dlbench.common import terminal
-from dlbench.imports import import_logs, table_rows
+from dlbench.imports import import_logs, table_rows, watched_program
+from dlbench.imports.watched_program import Watching
 from dlbench.log import event_log
 from dlbench.machine import facts, redaction
 from dlbench.study import contradictions, other_trainers
 from dlbench.study.runs import FIELDS, Run
+from dlbench.tables import table_names
 from dlbench.trainer import engine
 
-POLL_S, OUTPUT_EVERY_S = 0.2, 5.0
 LAST_BYTES = 4096
 # What TensorFlow, PyTorch, MXNet and JAX print when a device has no memory left.
 OUT_OF_MEMORY = (
@@ -41,7 +41,7 @@ def train(
     kind: str,
     log: Path,
     image_id: str | None = None,
-    gpus: Sequence[str] = (),
+    watching: Watching = Watching(),
 ) -> None:
     """Train a run with a command.
 
@@ -49,7 +49,7 @@ def train(
         kind: name of the importer for the program's log, or auto.
         log: path of the event log. The program's log is in other_trainers.FOLDER beside it.
         image_id: id of the image in which the program must run; None on bare metal.
-        gpus: selectors of the GPUs of this node that the program uses.
+        watching: how the program is watched.
 
     Raises:
         Error: the program failed, for a reason that may be transient.
@@ -57,16 +57,15 @@ def train(
     folder = log.parent / other_trainers.FOLDER
     _make_empty(folder)
     events = event_log.EventLog(log)
-    machine = facts.gather(gpus, variables=engine.variables())
+    machine = facts.gather(watching.gpus, variables=engine.variables())
     if image_id:
         # This process runs outside the image and shares only the kernel with the program.
         machine["software"] |= {"os": None, "glibc": None}
         machine["unknown"] |= dict.fromkeys(("software.os", "software.glibc"), "those of the image")
     events.write("machine", **machine)
-    started_s, started_at = time.perf_counter(), event_log.utc_now()
-    exit_code = _run(command, folder / other_trainers.PRINTED, events, started_s)
-    seconds = round(time.perf_counter() - started_s, 6)
-    end = {"t_utc": event_log.utc_now(), "t_s": seconds}
+    started_at = events.begin()
+    program = watched_program.run(command, folder, events, watching)
+    end = {"t_utc": event_log.utc_now(), "t_s": program.seconds, **program.use}
     marker = _marker(folder) if image_id else None
     events.write("begin", t_utc=started_at, containment=marker)
     if image_id and (marker or {}).get("image_id") != image_id:
@@ -75,42 +74,31 @@ def train(
         events.write("run_end", status="failed", message=message, **end)
         return
     tail = _tail(folder / other_trainers.PRINTED)
-    if exit_code:
+    if program.too_much:
+        events.write("run_end", status="failed", message=program.too_much, **end)
+        return
+    if program.exit_code:
         if any(text in tail for text in OUT_OF_MEMORY):
             events.write("run_end", status="oom", message=_last_line(tail), **end)
             return
         sys.stderr.write(terminal.plain(tail))
-        raise Error(f"{command[0]} ended with exit code {exit_code}: {_last_line(tail)}")
+        raise Error(f"{command[0]} ended with exit code {program.exit_code}: {_last_line(tail)}")
     try:
         stated = {name: getattr(run, name) for name in other_trainers.COMPARED}
         imported = import_logs.read_run(folder, kind, stated)
     except Error as error:
         events.write("run_end", status="failed", message=f"its log: {error}", **end)
         return
-    _write_run(run, imported, events, started_at)
+    _write_run(run, imported, events, started_at, program, folder)
     events.write("run_end", status=imported.status, message=imported.message, **end)
 
 
-def _run(command, printed, events, started_s):
-    """Run a command to its end. Returns its exit code."""
-    with open(printed, "ab") as output:
-        program = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        size, written_s = 0, started_s
-        while program.poll() is None:
-            time.sleep(POLL_S)
-            now = time.perf_counter()
-            written = os.fstat(output.fileno()).st_size
-            if now - written_s > OUTPUT_EVERY_S and written > size:
-                size, written_s = written, now
-                events.write("output", t_s=round(now - started_s, 3), bytes=size)
-    return program.returncode
-
-
-def _write_run(run, imported, events, started_at):
+def _write_run(run, imported, events, started_at, program, folder):
     """Write the run in the program's logs as events.
 
     Args:
         imported: the MergedRun (dlbench/imports/merging.py) of the logs.
+        program: a watched_program.Ended.
     """
     row = table_rows.run_row(imported, run.id, None, None)
     metrics = {
@@ -128,12 +116,18 @@ def _write_run(run, imported, events, started_at):
         item_shape=table_rows.parse_item_shape(row.get("item_shape")),
         host=row.get("host") or platform.node(),
         total_steps=max(imported.steps.step, default=None),
+        **_bindings(folder),
     )
-    for table, rows in table_rows.run_tables(imported, run.id):
+    sampled = ["samples"] if program.has_gpu_samples else []  # then its own samples say no more
+    tables = [name for name in table_names.OF_RUN if name not in sampled]
+    later_s = _later_s(row.get("started_at"), started_at, program.seconds)
+    for table, rows in table_rows.run_tables(imported, run.id, tables):
         kind = table.removesuffix("s")
         for line in rows.to_pylist():
             values = {name: value for name, value in line.items() if value is not None}
             values.pop("run_id")
+            if "t_s" in values:
+                values["t_s"] += later_s
             if kind == "step":
                 values = {"step_time_s": math.nan, "loss": math.nan, **values}
             events.write(kind, **values)
@@ -151,6 +145,36 @@ def _write_run(run, imported, events, started_at):
     reason = row.get(contradictions.REASON)
     contradicts = {contradictions.REASON: reason} if reason else {}
     events.write("imported", kind=imported.kind, numbers=metrics, notes=notes, **contradicts)
+
+
+def _bindings(folder):
+    """What the ranks were bound to, by start_bound.py, as fields of run_start."""
+    ranks = {}
+    for path in folder.glob(other_trainers.BOUND.format("*")):
+        number = path.stem.rpartition("-")[2]
+        with contextlib.suppress(OSError, ValueError):
+            ranks[int(number)] = json.loads(path.read_text(encoding="utf-8"))
+    if 0 not in ranks:
+        return {}
+    bindings = [
+        {"host": rank["host"], "cpus": rank["cores"], **rank["binding"]}
+        for _, rank in sorted(ranks.items())
+        if rank["binding"]
+    ]
+    return {"cores": ranks[0]["cores"], **({"bindings": bindings} if bindings else {})}
+
+
+def _later_s(begun, started_at, seconds):
+    """Seconds from the start of the program to time 0 of its log; 0.0 if its log has no date.
+
+    Args:
+        begun: the date of time 0, a datetime or None.
+        started_at: the date at which the program was started, which ran for `seconds`.
+    """
+    if not begun:
+        return 0.0
+    later_s = event_log.seconds_between(started_at, begun.strftime(event_log.UTC_FORMAT))
+    return later_s if 0 <= later_s <= seconds else 0.0
 
 
 def _is_number(value):

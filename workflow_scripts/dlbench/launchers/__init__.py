@@ -10,6 +10,8 @@ A launcher file defines:
     LISTENS_BY_NAME (optional): whether its processes listen at the address of the machine's own
         name, and abort if it has none.
     ELSEWHERE (optional): whether something other than this workflow starts its runs.
+    RANKS (optional): names of the variables with the rank of a process, and with its number on its
+        node, if it gives processes such.
     OPTIONS_SET (optional): the options that it sets itself, if it takes `launcher_options`.
     unsupported(run): why it cannot start a run, or None.
     command(run, trainer, environment): the command line, a list of strings, that starts the

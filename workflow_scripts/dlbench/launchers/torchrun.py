@@ -16,6 +16,7 @@ LOOPBACK_SUFFICES = True
 RENDEZVOUS = ("torchrun",)
 MODULE = "torch.distributed.run"
 FRAMEWORK = "pytorch"
+RANKS = ("RANK", "LOCAL_RANK")
 OPTIONS_SET = (
     "standalone", "local-addr", "nproc-per-node", "no-python", "nnodes", "node-rank", "module",
     "master-addr", "master-port", "rdzv-endpoint", "rdzv-backend", "rdzv-id",

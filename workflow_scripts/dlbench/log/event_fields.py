@@ -148,7 +148,7 @@ EVENTS = {
     "run_start": {
         "t_utc": DATE, "spec": FACTS, "log_version?": COUNT, "rank?": INDEX, "size?": INDEX,
         "copy?": INDEX, "devices?": TEXTS, "cores?": INDICES, "total_steps?": COUNT,
-        "binding?": FACTS,
+        "binding?": FACTS, "bindings?": PLAIN,
         "records?": COUNT, "parameters?": COUNT, "host?": TEXT, "device_model?": TEXT,
         "platform?": TEXT, "versions?": FACTS, "strategy_settings?": FACTS, "load_average?": PLAIN,
         "data_sha256?": PLAIN, "item_shape?": INDICES, "attention?": TEXT,

@@ -166,6 +166,11 @@ class EventLog:
         self._start = time.perf_counter()
         self.write("run_start", log_version=LOG_VERSION, t_utc=utc_now(), **values)
 
+    def begin(self) -> str:
+        """Set the clock to zero, for a run_start that is written later; returns its date."""
+        self._start = time.perf_counter()
+        return utc_now()
+
     def resume(self, earlier: bytes, t_s: float, **values: Any) -> None:
         """Continue the log of a resumed run.
 

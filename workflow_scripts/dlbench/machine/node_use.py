@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")  # the unit of times in /proc
+PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 SECTOR_BYTES = 512  # the unit of /proc/diskstats, independent of the disk
 MAX_NEW = 500  # PIDs since the last sample; listing all processes is cheaper than trying more
 MAX_CHECKS = 10  # of a new process, before it counts as none of the tree for good
@@ -31,6 +32,7 @@ class Process:
     own_ticks: int
     children_ticks: int  # of children that ended and for which it waited
     started: int
+    resident_pages: int
 
     @property
     def ticks(self) -> int:
@@ -53,6 +55,7 @@ def read_process(proc: Path, pid: int | str) -> Process:
         own_ticks=user + system,
         children_ticks=children_user + children_system,
         started=int(fields[19]),
+        resident_pages=int(fields[21]),
     )
 
 
@@ -141,6 +144,10 @@ class ProcessTree:
         self._members = dict(now)
         seconds = (self._ended_ticks + sum(p.ticks for p in now.values())) * TICK_S
         return seconds, self._disks(active), len(active)
+
+    def resident_bytes(self) -> int:
+        """Resident memory of the processes at the last sample; what they share counts for each."""
+        return PAGE_BYTES * sum(p.resident_pages for p in self._members.values() if p)
 
     def _disks(self, active):
         try:

@@ -1,12 +1,14 @@
 """The record of a run that another program trained (dlbench/study/other_trainers.py).
 
-Its numbers are those that dlbench/imports/train_external.py read from the program's own log.
+Its numbers are those that dlbench/imports/train_external.py read from the program's own log; those
+of CPU, memory, GPUs and energy were sampled from outside.
 """
 
 import math
 from typing import Any
 
 from dlbench.log import energies
+from dlbench.records import account, memory
 from dlbench.study.runs import Run
 
 
@@ -22,7 +24,10 @@ def summary(log: Any) -> dict[str, Any]:
         "started_at": log.start.get("t_utc"),
         "ended_at": log.end["t_utc"] if log.end else None,
         "resumes": 0,
-        **energies.summary([], log.meter),
+        **energies.summary([log.end or {}], log.meter),
+        "cpu_time_s": (log.end or {}).get("cpu_time_s"),
+        **memory.summary([log]),
+        **account.summary(log),
         "contradicts": (log.imported or {}).get("contradicts"),
         # JSON has no nan.
         **{name: value for name, value in numbers.items() if math.isfinite(value)},

@@ -43,6 +43,8 @@ FREE_NAMES = ("model", "dataset")  # names of the other program, not of files in
 # Fields in which the program's log must not contradict the run.
 COMPARED = ("global_batch", "batch_per_device", "devices", "nodes")
 FOLDER, PRINTED, PROOF = "output", "printed.log", "containment.json"  # in a run's folder
+BOUND = ".bound-{}.json"  # in FOLDER: what a rank was bound to; importers skip hidden files
+AROUND = ("visible_gpus", "stop_signal", "stop_grace_s")  # keys about what is around a program
 # Those of the study of this process, for functions that are given a run without its config.
 _trainers: dict[str, dict[str, Any]] = {}
 
