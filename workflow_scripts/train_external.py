@@ -5,6 +5,7 @@ succeeded. Its log is checked when the record is written.
 """
 
 import argparse
+import os
 from pathlib import Path
 
 from dlbench.common import flag_types
@@ -35,8 +36,9 @@ def main():
     run, gpus = Run.from_json(args.spec), gpu_readings.visible_gpus(0, args.gpus)
     if gpus:
         gpu_readings.find_nvml(trainer_environments.installed())
+    command, log = train_external.of_copy(command, args.log, int(os.environ.get("DLBENCH_COPY", 0)))
     watching = Watching(args.sample_every_s, gpus, run.nodes, args.stop_signal)
-    train_external.train(run, command, args.kind, args.log, args.image_id, watching)
+    train_external.train(run, command, args.kind, log, args.image_id, watching)
 
 
 if __name__ == "__main__":

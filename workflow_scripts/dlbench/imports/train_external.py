@@ -47,14 +47,15 @@ def train(
 
     Args:
         kind: name of the importer for the program's log, or auto.
-        log: path of the event log. The program's log is in other_trainers.FOLDER beside it.
+        log: path of the event log. The program's log is in other_trainers.FOLDER beside it, or in
+            that of its copy.
         image_id: id of the image in which the program must run; None on bare metal.
         watching: how the program is watched.
 
     Raises:
         Error: the program failed, for a reason that may be transient.
     """
-    folder = log.parent / other_trainers.FOLDER
+    folder = log.parent / _folder(event_log.rank_of(log))
     _make_empty(folder)
     events = event_log.EventLog(log)
     machine = facts.gather(watching.gpus, variables=engine.variables())
@@ -91,6 +92,19 @@ def train(
         return
     _write_run(run, imported, events, started_at, program, folder)
     events.write("run_end", status=imported.status, message=imported.message, **end)
+
+
+def of_copy(command: Sequence[str], log: Path, copy: int) -> tuple[list[str], Path]:
+    """The command and the log of one of several copies, from those of the first.
+
+    Each has a folder of its own for further logs.
+    """
+    first, own = (str(log.parent / _folder(number)) for number in (0, copy))
+    return [word.replace(first, own) for word in command], event_log.rank_path(log, copy)
+
+
+def _folder(copy):
+    return f"{other_trainers.FOLDER}-{copy}" if copy else other_trainers.FOLDER
 
 
 def _write_run(run, imported, events, started_at, program, folder):

@@ -85,7 +85,7 @@ def content(run: Run, logs: "list[RankLog]") -> dict[str, Any]:
     if reason := belief.describe_other_run(run, starts):
         raise event_fields.LogError(f"{logs[0].path}: not that of {run.id}: {reason}")
     is_external = run.is_external
-    summary = external_log.summary(logs[0]) if is_external else _summary(run, logs)
+    summary = external_log.summary(logs) if is_external else _summary(run, logs)
     status, message = _status(run, logs, summary)
     summary |= _neighbours(logs[0].neighbours) | energies.power_limits(logs[0].power_limit)
     if status in event_fields.SUCCEEDED and summary.get("disturbed"):
@@ -309,7 +309,7 @@ def _status(run, logs, summary):
     if failure:
         return failure
     if is_external and "step_time_median_s" not in summary:
-        return "ok", ""  # without step times, stalls cannot be detected
+        return _overlapping(summary)  # without step times, stalls cannot be detected
     models = {event.get("device_model") for log in logs for event in (log.start, *log.resumes)}
     if len(models) > 1:
         return "unstable", f"trained on different devices: {', '.join(sorted(map(str, models)))}"
@@ -326,6 +326,11 @@ def _status(run, logs, summary):
                 f"{prefix}{phrases.four_digits(by_total)} items/s on average, "
                 f"{phrases.four_digits(by_median)} at the median step time: {why}"
             )
+    return _overlapping(summary)
+
+
+def _overlapping(summary):
+    """Status and message by how long all copies were measured at once."""
     if summary.get("overlap", 1.0) < MIN_OVERLAP:
         return "unstable", (
             f"all copies were measured at once in {summary['overlap']:.0%} of their time only: "
