@@ -1,4 +1,4 @@
-"""A trainer that is none of ours, for the tests of external ones."""
+"""Trainers that are none of ours, for the tests of external ones."""
 
 # Trains a softmax regression for real and prints as tf_cnn_benchmarks does.
 SCRIPT = '''
@@ -28,7 +28,7 @@ random = np.random.default_rng(1)
 images, labels = random.normal(size=(batch, 400)), random.integers(0, 10, batch)
 weights, begun = np.zeros((400, 10)), time.perf_counter()
 for step in range(1, steps + 1):
-    for _ in range(20):
+    for _ in range(400 if fault == "slow" else 20):
         scores = np.exp(images @ weights)
         shares = scores / scores.sum(axis=1, keepdims=True)
         loss = -np.log(shares[np.arange(batch), labels]).mean()
@@ -39,3 +39,26 @@ print("-" * 64)
 print(f"total images/sec: {rate:.2f}")
 print("-" * 64)
 '''
+
+# Before such a script: says where it runs, and starts a process that leaves its session.
+ESCAPES = """
+import os, subprocess
+cores = sorted(os.sched_getaffinity(0))
+print("cores", cores, "threads", os.environ.get("OMP_NUM_THREADS"))
+subprocess.Popen(["setsid", "sleep", "1000.25"], stdout=subprocess.DEVNULL)
+"""
+# Prints, or does not, and answers SIGUSR1 by a checkpoint, or does not.
+SIGNS_OF_LIFE = """
+import signal, sys, time
+
+def stop(*_):
+    print("checkpoint written", flush=True)
+    sys.exit(3)
+
+how = sys.argv[1]
+signal.signal(signal.SIGUSR1, stop if how == "answers" else signal.SIG_IGN)
+while True:
+    if how != "silent":
+        print("alive", flush=True)
+    time.sleep(0.3)
+"""

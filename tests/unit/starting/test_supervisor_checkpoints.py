@@ -10,7 +10,7 @@ import time
 import pytest
 
 from dlbench.log import event_log
-from dlbench.starting import supervisor
+from dlbench.starting import stopping, supervisor
 from dlbench.trainer import checkpoints
 from support.trainers.watched_runs import END, ends, watched
 

@@ -25,7 +25,7 @@ from dlbench.machine import energy, gpu_readings, program_use
 from dlbench.study import other_trainers
 from dlbench.trainer import sampling
 
-LOOK_EVERY_S = 1.0
+LOOK_EVERY_S = 2.0
 MAX_PRINTED_BYTES = 2**30
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
 

@@ -26,7 +26,7 @@ class ProgramUse:
     def __init__(
         self, pid: int, mark: Mapping[str, str], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._tree = node_use.ProcessTree(PROC, pid, mark)
+        self._tree = node_use.ProcessTree(PROC, pid, mark, disks=False)
         self._clock = clock
         self._last: tuple[float, float] | None = None
         self._cpu_s, self._peak_bytes = 0.0, 0
