@@ -21,7 +21,7 @@ PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 SECTOR_BYTES = 512  # the unit of /proc/diskstats, independent of the disk
 MAX_NEW = 500  # PIDs since the last sample; listing all processes is cheaper than trying more
 MAX_SAMPLES = 10  # after which a new process counts as none of the tree for good
-CHECKED_AT = (10, 8, 1)  # how many of these are left where it is checked
+CHECKED_AT = (10, 9, 1)  # how many of these are left where it is checked
 RESOURCES = ("cpu", "memory", "io")
 
 
