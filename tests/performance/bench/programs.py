@@ -88,6 +88,7 @@ SHORT_STEPS = "--pairs 2 --case lenet5:8:2"
 PROGRAMS = {
     # The short ones first: where a machine is lent for an hour, most is measured.
     "neighbours": Program("--readings 20", 0.1),
+    "watching": Program("--seconds 2", 0.6),
     "sampling": Program("--samples 20 --rounds 2", 0.5, environment="train"),
     "copies": Program("--seconds 1", 2, note=OF_COPIES),
     "provenance": Program("--runs 1", 0.5, environment="train"),

@@ -90,7 +90,7 @@ def train(
     except Error as error:
         events.write("run_end", status="failed", message=f"its log: {error}", **end)
         return
-    _write_run(run, imported, events, started_at, program, folder)
+    _write_run(run, imported, events, started_at, program, folder, machine)
     events.write("run_end", status=imported.status, message=imported.message, **end)
 
 
@@ -107,12 +107,14 @@ def _folder(copy):
     return f"{other_trainers.FOLDER}-{copy}" if copy else other_trainers.FOLDER
 
 
-def _write_run(run, imported, events, started_at, program, folder):
+def _write_run(run, imported, events, started_at, program, folder, machine):
     """Write the run in the program's logs as events.
 
     Args:
         imported: the MergedRun (dlbench/imports/merging.py) of the logs.
         program: a watched_program.Ended.
+        folder: of its logs.
+        machine: fields of the event of that name.
     """
     row = table_rows.run_row(imported, run.id, None, None)
     metrics = {
@@ -126,7 +128,7 @@ def _write_run(run, imported, events, started_at, program, folder):
         t_utc=started_at,
         spec=dataclasses.asdict(run),
         versions={run.framework: row.get("framework_version")},
-        device_model=row.get("device_model"),
+        device_model=row.get("device_model") or _gpu_name(machine),
         item_shape=table_rows.parse_item_shape(row.get("item_shape")),
         host=row.get("host") or platform.node(),
         total_steps=max(imported.steps.step, default=None),
@@ -159,6 +161,12 @@ def _write_run(run, imported, events, started_at, program, folder):
     reason = row.get(contradictions.REASON)
     contradicts = {contradictions.REASON: reason} if reason else {}
     events.write("imported", kind=imported.kind, numbers=metrics, notes=notes, **contradicts)
+
+
+def _gpu_name(machine):
+    """The name of the GPUs that the program uses; None if it is not known, or they differ."""
+    kinds = machine["hardware"]["gpus"].get("kinds") or []
+    return kinds[0].get("name") if len(kinds) == 1 else None
 
 
 def _bindings(folder):

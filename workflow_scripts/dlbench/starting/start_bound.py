@@ -99,7 +99,7 @@ def _bind(run: Run, place: Place, options: argparse.Namespace) -> dict[str, Any]
         return here
     cores = _cores_of_cpu_devices(run, place, each)
     binding.set_affinity(cores)
-    os.environ.setdefault(binding.THREADS, str(len(cores)))
+    binding.set_threads(len(cores))
     return here | {"cores": cores}
 
 

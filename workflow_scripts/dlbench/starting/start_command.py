@@ -205,18 +205,6 @@ def address_variables(
     return variables | ({cluster.NODE_ADDRESSES: json.dumps(other)} if other else {})
 
 
-def first_node(environ: Mapping[str, str] = os.environ) -> str | None:
-    """The address of the first node of the scheduler's job; None outside of jobs.
-
-    Args:
-        environ: with the variables of the scheduler's job, and those of `address_variables`.
-    """
-    job = schedulers.job(environ)
-    names = plugins.load("schedulers", job[0]).hosts(environ) if job else []
-    known = json.loads(environ.get(cluster.NODE_ADDRESSES, "{}"))
-    return known.get(names[0], names[0]) if names else None
-
-
 def job_facts(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """For a run's log: the scheduler's job with its nodes; {"job": None} outside of jobs."""
     job = schedulers.job(environ)

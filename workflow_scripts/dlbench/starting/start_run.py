@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dlbench import Error
+from dlbench import Error, launchers
 from dlbench.common import own_code
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_fields, event_log
@@ -193,7 +193,7 @@ def _bound(run: Run, options: argparse.Namespace, program: list[str]) -> list[st
     command += [f"--device={options.device}"]
     command += [f"--{name}={settings[key]}" for name, key in BINDING.items() if settings.get(key)]
     command += ["--share-gpus"] * bool(settings.get("share_gpus"))
-    if run.nodes > 1 and (first := start_command.first_node()):
+    if run.nodes > 1 and (first := launchers.first_node()):
         command.append(f"--first-node={first}")
     return [*command, "--", *program]
 
