@@ -7,8 +7,8 @@ import argparse
 from pathlib import Path
 
 from dlbench.common.command_line import run_program
+from dlbench.imports import start_bound
 from dlbench.machine import binding
-from dlbench.starting import start_bound
 from dlbench.study.runs import Run
 
 

@@ -82,9 +82,7 @@ def test_a_program_at_its_limits_is_told_and_ended_and_what_it_did_is_recorded(f
         "dataset": "none", "batch_per_device": 1, "steps": 1,
         "parameters": {"how": ["answers", "ignores", "silent"]},
     }  # fmt: skip
-    fresh.configure(
-        matrix=[block], trainers={"lives": lives}, time_limit_s=6, hang_limit_s=3
-    )
+    fresh.configure(matrix=[block], trainers={"lives": lives}, time_limit_s=6, hang_limit_s=3)
     fresh.succeed()
     ended = {row["parameters.how"]: (row["status"], row["message"]) for row in rows(fresh)}
     status, message = ended["answers"]
@@ -93,5 +91,5 @@ def test_a_program_at_its_limits_is_told_and_ended_and_what_it_did_is_recorded(f
     status, message = ended["ignores"]
     assert status == "timeout" and "it did not end within 2 s of SIGUSR1" in message
     status, message = ended["silent"]
-    assert status == "failed" and "it neither printed nor wrote into its folder for 3 s" in message
+    assert status == "failed" and "hung: no output for 3 s" in message
     assert "it has printed nothing yet" in message

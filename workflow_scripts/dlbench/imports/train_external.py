@@ -41,7 +41,7 @@ def train(
     kind: str,
     log: Path,
     image_id: str | None = None,
-    watching: Watching = Watching(),
+    watching: Watching = watched_program.NO_SAMPLES,
 ) -> None:
     """Train a run with a command.
 

@@ -11,20 +11,22 @@
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dlbench.log.event_log import EventLog
-from dlbench.machine import energy, gpu_readings, program_use
+from dlbench.machine import energy, gpu_readings, node_use
 from dlbench.study import other_trainers
 from dlbench.trainer import sampling
 
+PROC = Path("/proc")
 LOOK_EVERY_S = 2.0
 MAX_PRINTED_BYTES = 2**30
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
@@ -45,6 +47,9 @@ class Watching:
     gpus: Sequence[int | str] = ()
     nodes: int = 1
     stop_signal: str | None = None
+
+
+NO_SAMPLES = Watching()
 
 
 @dataclass
@@ -175,7 +180,7 @@ def _sampler(pid, events, watching):
         events,
         watching.sample_every_s,
         watching.gpus,
-        process=program_use.ProgramUse(pid, mark),
+        process=ProgramUse(pid, mark),
     )
 
 
@@ -186,3 +191,56 @@ def _of_all_nodes(use, nodes):
     unknown = f"samples are of the first of {nodes} nodes"
     of_gpus, of_host = (energy.fields(prefix, None, None, unknown) for prefix in ("", "host_"))
     return {**use, **of_gpus, **of_host, "cpu_time_s": None}
+
+
+class ProgramUse:
+    """CPU time and memory of a child of this process and of the processes that it starts.
+
+    A Sampler reads it in place of its own process. Processes that a service starts, as srun's
+    tasks, count if they carry the mark of the run. Linux only.
+
+    Args:
+        pid: of the child.
+        mark: of the run's processes, as in `leftovers.mark`.
+    """
+
+    def __init__(
+        self, pid: int, mark: Mapping[str, str], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._tree = node_use.ProcessTree(PROC, pid, mark, disks=False)
+        self._clock = clock
+        self._last: tuple[float, float] | None = None
+        self._cpu_s, self._peak_bytes = 0.0, 0
+        self._waited_for_s = _waited_for_s()
+
+    def begin(self) -> None:
+        """CPU time counts from the start of the program, so there is nothing to do."""
+
+    def sample(self) -> dict[str, Any]:
+        """`cpu_percent` since the last sample, 100 = one core, and `memory_bytes`."""
+        cpu_s, _, _ = self._tree.sample()
+        self._cpu_s = max(self._cpu_s, cpu_s)
+        memory_bytes = self._tree.resident_bytes()
+        self._peak_bytes = max(self._peak_bytes, memory_bytes)
+        last, self._last = self._last, (self._clock(), self._cpu_s)
+        percent = None
+        if last and self._last[0] > last[0]:
+            percent = round(100 * (self._cpu_s - last[1]) / (self._last[0] - last[0]), 2)
+        return {"cpu_percent": percent, "memory_bytes": memory_bytes or None}  # 0: it has ended
+
+    def cpu_time_s(self) -> float:
+        """Of all processes; once the program has ended, also of its last moments."""
+        return round(max(self._cpu_s, _waited_for_s() - self._waited_for_s), 6)
+
+    def peak_memory_bytes(self) -> int:
+        """The most at one of the samples."""
+        return self._peak_bytes
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _waited_for_s():
+    """CPU seconds of ended children, and of those for which these waited."""
+    use = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return use.ru_utime + use.ru_stime

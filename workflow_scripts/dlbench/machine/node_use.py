@@ -113,9 +113,7 @@ class ProcessTree:
         disks: whether to count the bytes of disks.
     """
 
-    def __init__(
-        self, proc: Path, pid: int, mark: Mapping[str, str], disks: bool = True
-    ) -> None:
+    def __init__(self, proc: Path, pid: int, mark: Mapping[str, str], disks: bool = True) -> None:
         self._counts_disks = disks
         self._proc = proc
         self.mark = mark

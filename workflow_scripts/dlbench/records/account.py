@@ -102,7 +102,9 @@ def _of_other_program(spent, log):
     windows_s = [step_times.window_s(event) for event in steps]
     if not steps or not all(0 < seconds < math.inf for seconds in windows_s):
         return {}
-    if step_times.count(steps) != steps[-1]["step"] - steps[0]["step"] + step_times.window_steps(steps[0]):
+    if step_times.count(steps) != steps[-1]["step"] - steps[0]["step"] + step_times.window_steps(
+        steps[0]
+    ):
         return {}  # it logged some of its steps
     for event, seconds in zip(steps, windows_s, strict=True):
         spent["warm_up" if event["warm_up"] else "steps"] += seconds

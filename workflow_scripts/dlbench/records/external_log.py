@@ -26,7 +26,7 @@ def summary(logs: list[Any]) -> dict[str, Any]:
         return each[0]
     ends = [log.end or {} for log in logs]
     times = {name for name in each[0] if name.startswith("step_time_")}
-    cpu_s = [end.get("cpu_time_s") for end in ends]
+    cpu_s: list[Any] = [end.get("cpu_time_s") for end in ends]
     return {
         **each[0],
         **{name: _mean(numbers.get(name) for numbers in each) for name in times},

@@ -308,12 +308,12 @@ def _status(run, logs, summary):
     failure = _failure(run, logs) or differs(run, logs, summary)
     if failure:
         return failure
-    if is_external and "step_time_median_s" not in summary:
-        return _overlapping(summary)  # without step times, stalls cannot be detected
+    # Without step times, stalls cannot be detected.
+    timed = _by_copy(run, logs) if "step_time_median_s" in summary or not is_external else []
     models = {event.get("device_model") for log in logs for event in (log.start, *log.resumes)}
     if len(models) > 1:
         return "unstable", f"trained on different devices: {', '.join(sorted(map(str, models)))}"
-    for number, copy in enumerate(_by_copy(run, logs)):
+    for number, copy in enumerate(timed):
         times = step_times.of_steps(*_measured_steps(copy)[:2])
         if is_external and not (times and all(0 < time < math.inf for time in times)):
             continue
@@ -326,11 +326,6 @@ def _status(run, logs, summary):
                 f"{prefix}{phrases.four_digits(by_total)} items/s on average, "
                 f"{phrases.four_digits(by_median)} at the median step time: {why}"
             )
-    return _overlapping(summary)
-
-
-def _overlapping(summary):
-    """Status and message by how long all copies were measured at once."""
     if summary.get("overlap", 1.0) < MIN_OVERLAP:
         return "unstable", (
             f"all copies were measured at once in {summary['overlap']:.0%} of their time only: "

@@ -176,9 +176,7 @@ def _command(
     how = run.command(trainer), form, options.device, options.bind
     if options.external:
         bound = functools.partial(_bound, run, options)
-        start_info = _wrapped_external(
-            run, start_command.build(run, *how, bound), options, form
-        )
+        start_info = _wrapped_external(run, start_command.build(run, *how, bound), options, form)
     else:
         start_info = start_command.build(run, *how)
     return start_info, start_command.network(run, options.network)

@@ -330,8 +330,9 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel, printed_bytes):
     if stopped_by in (TIME_LIMIT, HANG):
         message = f"stopped at time_limit_s, {run.time_limit_s:g} s; {_progress_of_all(run)}"
         if stopped_by == HANG:
-            no_sign = "no step" if run.logs_steps else "it neither printed nor wrote into its folder"
-            message = f"hung: {no_sign} for {run.hang_limit_s:g} s; {_progress_of_all(run)}"
+            message = f"hung: no step for {run.hang_limit_s:g} s; {_progress_of_all(run)}"
+            if run.output:
+                message = f"hung: no output for {run.hang_limit_s:g} s; {_progress_of_all(run)}"
         elif run.stop_signal:
             within = f"within {run.stop_grace_s:g} s of {run.stop_signal}"
             message += f"; it {'ended' if returncode >= 0 else 'did not end'} {within}"

@@ -1,7 +1,7 @@
 """Arithmetic on the numbers of a run, as in "{micro_batch} * {devices} / {tensor_parallel}".
 
-Allowed are numbers (also 2e9), names in braces, + - * / // % **, parentheses, min and max. A formula is parsed
-and never executed; all arithmetic is exact, on fractions of bounded size.
+Allowed are numbers (also 2e9), names in braces, + - * / // % **, parentheses, min and max. A
+formula is parsed and never executed; all arithmetic is exact, on fractions of bounded size.
 """
 
 import ast

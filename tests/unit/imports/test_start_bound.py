@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dlbench.starting import start_bound, start_command
+from dlbench.imports import start_bound
+from dlbench.starting import start_command
 from dlbench.study.runs import Run
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts/start_bound.py"
@@ -103,7 +104,9 @@ def test_a_program_that_is_not_there_is_named(started):
 
 
 def test_the_place_of_a_process_is_what_its_launcher_says():
-    assert start_bound.place_of(of(launcher="srun"), {"SLURM_PROCID": "3", "SLURM_LOCALID": "1"}) == (
+    assert start_bound.place_of(
+        of(launcher="srun"), {"SLURM_PROCID": "3", "SLURM_LOCALID": "1"}
+    ) == (
         3,
         1,
     )

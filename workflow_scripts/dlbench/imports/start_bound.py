@@ -17,7 +17,6 @@ import json
 import os
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from dlbench import Error
