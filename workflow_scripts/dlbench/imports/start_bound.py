@@ -9,7 +9,8 @@
   LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT), which many programs read.
 - What it was bound to goes into a hidden file, which train_external.py puts into the run's log.
 
-It runs outside of containers: their processes inherit cores and variables.
+It runs outside of containers, whose processes inherit cores and variables; but those of Docker, a
+daemon's children, no cores, and those of podman and Docker none of torchrun's variables.
 """
 
 import argparse
