@@ -106,6 +106,13 @@ def main():
         help="another program trains, whose log is of this kind; or JSON",
     )
     parser.add_argument(
+        "--external-settings",
+        type=json.loads,
+        default={},
+        help="of another program, as JSON: sample_every_s, site_binding, share_gpus, visible_gpus, "
+        "stop_signal, stop_grace_s",
+    )
+    parser.add_argument(
         "command",
         nargs=argparse.REMAINDER,
         help="after --: trains, as one process on bare metal; in it {flags} stands for train.py's "

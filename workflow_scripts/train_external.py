@@ -6,12 +6,15 @@ succeeded. Its log is checked when the record is written.
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 from dlbench.common import flag_types
 from dlbench.common.command_line import run_program
 from dlbench.imports import train_external
+from dlbench.imports.watched_program import Watching
 from dlbench.machine import gpu_readings
+from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
 
 
@@ -26,12 +29,20 @@ def main():
     parser.add_argument(
         "--gpus", type=flag_types.whole(0), default=0, help="of this node that it is to use"
     )
+    parser.add_argument(
+        "--sample-every-s", type=flag_types.real(minimum=0), default=0.0, help="0: no samples"
+    )
+    parser.add_argument("--stop-signal", help="is passed on to the program, as SIGUSR1")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: trains")
     args = parser.parse_args()
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     run, gpus = Run.from_json(args.spec), gpu_readings.visible_gpus(0, args.gpus)
     kind = json.loads(args.kind) if args.kind.startswith("{") else args.kind
-    train_external.train(run, command, kind, args.log, args.image_id, gpus)
+    if gpus:
+        gpu_readings.find_nvml(trainer_environments.installed())
+    command, log = train_external.of_copy(command, args.log, int(os.environ.get("DLBENCH_COPY", 0)))
+    watching = Watching(args.sample_every_s, gpus, run.nodes, args.stop_signal)
+    train_external.train(run, command, kind, log, args.image_id, watching)
 
 
 if __name__ == "__main__":

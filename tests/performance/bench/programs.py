@@ -94,6 +94,7 @@ PROGRAMS = {
     # The short ones first: where a machine is lent for an hour, most is measured.
     "neighbours": Program("--readings 20", 0.1),
     "logger": Program("--pairs 2 --steps 2", 0.5),
+    "watching": Program("--seconds 2", 0.6),
     "sampling": Program("--samples 20 --rounds 2", 0.5, environment="train"),
     "copies": Program("--seconds 1", 2, note=OF_COPIES),
     "provenance": Program("--runs 1", 0.5, environment="train"),

@@ -61,3 +61,25 @@ with open(os.path.join(folder, "train.jsonl"), "w") as file:
     file.writelines(json.dumps({"event": kind, **values}) + "\\n" for kind, values in events)
 print("Avg bus bandwidth :", bandwidth)
 """
+# Before such a script: says where it runs, and starts a process that leaves its session.
+ESCAPES = """
+import os, subprocess
+cores = sorted(os.sched_getaffinity(0))
+print("cores", cores, "threads", os.environ.get("OMP_NUM_THREADS"))
+subprocess.Popen(["setsid", "sleep", "1000.25"], stdout=subprocess.DEVNULL)
+"""
+# Prints, or does not, and answers SIGUSR1 by a checkpoint, or does not.
+SIGNS_OF_LIFE = """
+import signal, sys, time
+
+def stop(*_):
+    print("checkpoint written", flush=True)
+    sys.exit(3)
+
+how = sys.argv[1]
+signal.signal(signal.SIGUSR1, stop if how == "answers" else signal.SIG_IGN)
+while True:
+    if how != "silent":
+        print("alive", flush=True)
+    time.sleep(0.3)
+"""

@@ -117,7 +117,7 @@ def test_the_last_line_of_a_program_that_ended_counts_even_without_a_newline(log
 def test_bytes_of_a_log_that_are_searched_at_once_end_at_no_boundary_of_them(log, monkeypatch):
     content = lines(steps=40_000)
     whole = read(log, content)
-    monkeypatch.setattr("dlbench.imports.pattern_importer.BATCH_BYTES", 1)
+    monkeypatch.setattr("dlbench.imports.pattern_reading.pattern_importer.BATCH_BYTES", 1)
     assert read(log, content).steps == whole.steps and len(whole.steps) == 40_000
 
 

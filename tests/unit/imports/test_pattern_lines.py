@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.imports import console, pattern_lines
+from dlbench.imports import console
+from dlbench.imports.pattern_reading import pattern_lines
 from support.logs.rewritten_logs import DATES, RANKS
 
 

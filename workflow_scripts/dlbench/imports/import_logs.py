@@ -27,7 +27,7 @@ from dlbench.imports import finding, kinds, own_results, table_rows, unread_loss
 from dlbench.imports.import_fields import PathPattern, parse_fields
 from dlbench.imports.log_file import LogError, LogFile
 from dlbench.imports.merging import MergedRun, Source, digest_of, group_by_run, merge
-from dlbench.imports.pattern_importer import PatternImporter
+from dlbench.imports.pattern_reading.pattern_importer import PatternImporter
 from dlbench.log import event_log
 from dlbench.study import contradictions
 from dlbench.tables import parquet_files, run_columns, table_columns

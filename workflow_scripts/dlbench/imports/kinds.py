@@ -7,7 +7,7 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common import phrases, plugins
-from dlbench.imports.pattern_importer import KIND, PatternImporter
+from dlbench.imports.pattern_reading.pattern_importer import KIND, PatternImporter
 from dlbench.plan import pattern_check
 from dlbench.study import config_schema, log_patterns, yaml_files
 

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import os
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +40,16 @@ class Relay:
         log: Path,
         events: event_log.EventLog,
         device_model: str | None = None,
+        further: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         """
         Args:
             source: the program's log of rank 0; those of other ranks lie beside it.
             log: path of the run's log, `events`; those of other ranks are put beside it.
             device_model: of the run, unless the program states it.
+            further: returns fields of rank 0's run_start, when that comes.
         """
+        self._further = further
         self._run, self._source, self._log = run, source, log
         self._device_model = device_model
         self._ranks = {0: _Rank(source, 0, events)}
@@ -79,7 +82,8 @@ class Relay:
         """Copy what the logs have got since the last call."""
         if self.trouble or not self._source.parent.is_dir():
             return
-        for path in event_log.rank_paths(self._source):
+        of_ranks = self._run.copies_per_node == 1  # each copy is one process, with its own Relay
+        for path in event_log.rank_paths(self._source) if of_ranks else [self._source]:
             number = event_log.rank_of(path)
             rank = self._ranks.setdefault(number, _Rank(path, number))
             try:
@@ -164,6 +168,7 @@ class Relay:
             **{name: stated.get(name) for name in STATED},
             "device_model": stated.get("device_model") or self._device_model,
             "item_shape": parse_item_shape(stated.get("item_shape")),
+            **(self._further() if rank.number == 0 else {}),
         }
         event_fields.parse_event(json.dumps({"event": "run_start", **values}).encode())
         if rank.events is None:

@@ -2,34 +2,34 @@
 
 Such an event log has these events in addition to those of dlbench/log/event_log.py:
     machine     facts of the machine, gathered before the program starts
-    output      t_s, bytes: size of the program's output, every few seconds, as a sign of life
+    output      t_s, bytes: size of its files whenever they have grown, as a sign of life
     parts       step, seconds: of parts of a step or window, by dlbench_log.py
     imported    kind, notes; numbers: columns of the runs table; contradicts: how they differ
 """
 
+import contextlib
 import dataclasses
 import json
 import math
 import os
 import platform
 import shutil
-import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dlbench import Error
 from dlbench.common import terminal
-from dlbench.imports import import_logs, kinds, logged_events, table_rows
+from dlbench.imports import import_logs, kinds, logged_events, table_rows, watched_program
+from dlbench.imports.watched_program import Watching
 from dlbench.log import event_log
 from dlbench.machine import facts, redaction
 from dlbench.study import contradictions, other_trainers
 from dlbench.study.runs import FIELDS, Run
+from dlbench.tables import table_names
 from dlbench.trainer import engine
 
-POLL_S, RELAY_EVERY_S, OUTPUT_EVERY_S = 0.2, 1.0, 5.0
 LAST_BYTES = 4096
 # What TensorFlow, PyTorch, MXNet and JAX print when a device has no memory left.
 OUT_OF_MEMORY = (
@@ -44,58 +44,62 @@ def train(
     kind: str | Mapping[str, Any],
     log: Path,
     image_id: str | None = None,
-    gpus: Sequence[str] = (),
+    watching: Watching = watched_program.NO_SAMPLES,
 ) -> None:
     """Train a run with a command.
 
     Args:
         kind: name of the importer for the program's log, or auto; or the patterns by which what it
             prints is read.
-        log: path of the event log. The program's log is in other_trainers.FOLDER beside it.
+        log: path of the event log. The program's log is in other_trainers.FOLDER beside it, or in
+            that of its copy.
         image_id: id of the image in which the program must run; None on bare metal.
-        gpus: selectors of the GPUs of this node that the program uses.
+        watching: how the program is watched.
 
     Raises:
         Error: the program failed, for a reason that may be transient.
     """
-    folder = log.parent / other_trainers.FOLDER
+    folder = log.parent / _folder(event_log.rank_of(log))
     _make_empty(folder)
     events = event_log.EventLog(log)
-    machine = facts.gather(gpus, variables=engine.variables())
+    machine = facts.gather(watching.gpus, variables=engine.variables())
     if image_id:
         # This process runs outside the image and shares only the kernel with the program.
         machine["software"] |= {"os": None, "glibc": None}
         machine["unknown"] |= dict.fromkeys(("software.os", "software.glibc"), "those of the image")
     events.write("machine", **machine)
+    device_model = _device_model(machine, watching.gpus)
     logged = folder / other_trainers.LOGGED
-    relay = logged_events.Relay(run, logged, log, events, _device_model(machine))
+    relay = logged_events.Relay(run, logged, log, events, device_model, lambda: _bindings(folder))
     variables = other_trainers.log_variables(run, folder)
-    started_s, started_at = time.perf_counter(), event_log.utc_now()
-    printed = folder / other_trainers.PRINTED
-    exit_code = _run(command, printed, events, started_s, relay, variables)
-    seconds = round(time.perf_counter() - started_s, 6)
-    end = {"t_utc": event_log.utc_now(), "t_s": seconds}
-    if relay.start:  # with the clock of the program's log
-        end["t_s"] = relay.end.get("t_s")
+    started_at = events.begin()
+    program = watched_program.run(command, folder, events, watching, variables, relay)
+    ended_at, seconds = event_log.utc_now(), program.seconds
+    if relay.start:  # by the clock of the program's log
+        between = event_log.seconds_between
+        seconds = relay.end.get("t_s") or max(0.0, between(relay.start["t_utc"], ended_at))
     marker = _marker(folder) if image_id else None
     events.write("begin", t_utc=relay.began or started_at, containment=marker)
 
     def finish(status, message):
-        ended = {"status": status, "message": message, **end}
+        ended = {"status": status, "message": message, "t_utc": ended_at, "t_s": round(seconds, 6)}
         relay.finish(marker, **ended)
-        events.write("run_end", **ended)
+        events.write("run_end", **ended, **program.use)
 
     if image_id and (marker or {}).get("image_id") != image_id:
         actual = (marker or {}).get("image_id", "no image")
         finish("failed", f"expected the image {image_id}, was in {actual}")
         return
-    tail = _tail(printed)
-    if exit_code:
+    tail = _tail(folder / other_trainers.PRINTED)
+    if program.too_much:
+        finish("failed", program.too_much)
+        return
+    if program.exit_code:
         if any(text in tail for text in OUT_OF_MEMORY):
             finish("oom", _last_line(tail))
             return
         sys.stderr.write(terminal.plain(tail))
-        raise Error(f"{command[0]} ended with exit code {exit_code}: {_last_line(tail)}")
+        raise Error(f"{command[0]} ended with exit code {program.exit_code}: {_last_line(tail)}")
     try:
         if relay.trouble:
             raise Error(relay.trouble)
@@ -103,9 +107,22 @@ def train(
     except Error as error:
         finish("failed", redaction.redact(f"its log: {error}"))
         return
-    _write_run(run, imported, events, started_at, seconds, is_relayed=bool(relay.start))
+    _write_run(run, imported, events, started_at, program, folder, device_model, relay)
     ended = relay.end or {"status": imported.status, "message": imported.message}
     finish(ended["status"], redaction.redact(ended["message"]))
+
+
+def of_copy(command: Sequence[str], log: Path, copy: int) -> tuple[list[str], Path]:
+    """The command and the log of one of several copies, from those of the first.
+
+    Each has a folder of its own for further logs.
+    """
+    first, own = (str(log.parent / _folder(number)) for number in (0, copy))
+    return [word.replace(first, own) for word in command], event_log.rank_path(log, copy)
+
+
+def _folder(copy):
+    return f"{other_trainers.FOLDER}-{copy}" if copy else other_trainers.FOLDER
 
 
 def _read(run, folder, kind):
@@ -124,40 +141,15 @@ def _read(run, folder, kind):
     return import_logs.read_run(folder, patterns, stated, other_trainers.PRINTED)
 
 
-def _device_model(machine):
-    """The name of the devices by the machine's facts: of its GPUs, else of its CPU."""
-    kinds = machine["hardware"]["gpus"]["kinds"]
-    return kinds[0].get("name") if kinds else machine["hardware"]["cpu"].get("model")
-
-
-def _run(command, printed, events, started_s, relay, variables):
-    """Run a command to its end, and copy what it logs. Returns its exit code."""
-    with open(printed, "ab") as output:
-        program = subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | variables
-        )
-        size, written_s, relayed_s = 0, started_s, started_s
-        while program.poll() is None:
-            time.sleep(POLL_S)
-            now = time.perf_counter()
-            if now - relayed_s > RELAY_EVERY_S:
-                relayed_s = now
-                relay.copy()
-            written = os.fstat(output.fileno()).st_size
-            if now - written_s > OUTPUT_EVERY_S and written > size:
-                size, written_s = written, now
-                events.write("output", t_s=round(now - started_s, 3), bytes=size)
-    relay.copy()
-    return program.returncode
-
-
-def _write_run(run, imported, events, started_at, seconds, is_relayed):
+def _write_run(run, imported, events, started_at, program, folder, device_model, relay):
     """Write the run in the program's logs as events.
 
     Args:
         imported: the MergedRun (dlbench/imports/merging.py) of the logs.
-        seconds: that the whole program took, by our clock.
-        is_relayed: whether run_start, steps and evaluations are written.
+        program: a watched_program.Ended.
+        folder: of its logs.
+        device_model: of the run, unless its log has it.
+        relay: a logged_events.Relay, which may have written run_start, steps and evaluations.
     """
     row = table_rows.run_row(imported, run.id, None, None)
     metrics = {
@@ -165,6 +157,7 @@ def _write_run(run, imported, events, started_at, seconds, is_relayed):
         for name, value in row.items()
         if _is_number(value) and name not in (*FIELDS, "devices", "global_batch")
     }
+    is_relayed = bool(relay.start)
     if not is_relayed:
         events.write(
             "run_start",
@@ -172,18 +165,25 @@ def _write_run(run, imported, events, started_at, seconds, is_relayed):
             t_utc=started_at,
             spec=dataclasses.asdict(run),
             versions={run.framework: row.get("framework_version")},
-            device_model=row.get("device_model"),
+            device_model=row.get("device_model") or device_model,
             item_shape=table_rows.parse_item_shape(row.get("item_shape")),
             host=row.get("host") or platform.node(),
             total_steps=max(imported.steps.step, default=None),
+            **_bindings(folder),
         )
-    for table, rows in table_rows.run_tables(imported, run.id):
+    sampled = ["samples"] if program.has_gpu_samples else []  # then its own samples say no more
+    tables = [name for name in table_names.OF_IMPORT if name not in sampled]
+    zero_at = relay.start.get("t_utc", started_at)
+    later_s = _later_s(row.get("started_at"), zero_at, program.seconds)
+    for table, rows in table_rows.run_tables(imported, run.id, tables):
         kind = table.removesuffix("s")
         if is_relayed and kind in logged_events.COPIED:
             continue
         for line in rows.to_pylist():
             values = {name: value for name, value in line.items() if value is not None}
             values.pop("run_id")
+            if "t_s" in values:
+                values["t_s"] += later_s
             if kind == "step":
                 values = {"step_time_s": math.nan, "loss": math.nan, **values}
             events.write(kind, **values)
@@ -199,10 +199,52 @@ def _write_run(run, imported, events, started_at, seconds, is_relayed):
         ),
     ]
     reason = row.get(contradictions.REASON) or contradictions.describe_excess(
-        row, run.steps, seconds
+        row, run.steps, program.seconds
     )
     contradicts = {contradictions.REASON: reason} if reason else {}
     events.write("imported", kind=imported.kind, numbers=metrics, notes=notes, **contradicts)
+
+
+def _device_model(machine, gpus):
+    """The name of the run's devices by the machine's facts; None if unknown, or if they differ.
+
+    Args:
+        gpus: those that the program uses; none: it uses the CPU.
+    """
+    if not gpus:
+        return machine["hardware"]["cpu"].get("model")
+    kinds = machine["hardware"]["gpus"].get("kinds") or []
+    return kinds[0].get("name") if len(kinds) == 1 else None
+
+
+def _bindings(folder):
+    """What the ranks were bound to, by start_bound.py, as fields of run_start."""
+    ranks = {}
+    for path in folder.glob(other_trainers.BOUND.format("*")):
+        number = path.stem.rpartition("-")[2]
+        with contextlib.suppress(OSError, ValueError):
+            ranks[int(number)] = json.loads(path.read_text(encoding="utf-8"))
+    if 0 not in ranks:
+        return {}
+    bindings = [
+        {"host": rank["host"], "cpus": rank["cores"], **rank["binding"]}
+        for _, rank in sorted(ranks.items())
+        if rank["binding"]
+    ]
+    return {"cores": ranks[0]["cores"], **({"bindings": bindings} if bindings else {})}
+
+
+def _later_s(begun, started_at, seconds):
+    """Seconds from the start of the program to time 0 of its log; 0.0 if its log has no date.
+
+    Args:
+        begun: the date of time 0, a datetime or None.
+        started_at: the date at which the program was started, which ran for `seconds`.
+    """
+    if not begun:
+        return 0.0
+    later_s = event_log.seconds_between(started_at, begun.strftime(event_log.UTC_FORMAT))
+    return later_s if 0 <= later_s <= seconds else 0.0
 
 
 def _is_number(value):

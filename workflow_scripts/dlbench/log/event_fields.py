@@ -150,10 +150,10 @@ EVENTS = {
     "run_start": {
         "t_utc": DATE, "spec": FACTS, "log_version?": COUNT, "rank?": INDEX, "size?": INDEX,
         "copy?": INDEX, "devices?": TEXTS, "cores?": INDICES, "total_steps?": COUNT,
-        "binding?": FACTS, "logger?": TEXT, "stated?": FACTS, "model_flops_per_item?": NUMBER,
+        "binding?": FACTS, "bindings?": PLAIN, "logger?": TEXT, "model_flops_per_item?": NUMBER,
         "records?": COUNT, "parameters?": COUNT, "host?": TEXT, "device_model?": TEXT,
         "platform?": TEXT, "versions?": FACTS, "strategy_settings?": FACTS, "load_average?": PLAIN,
-        "data_sha256?": PLAIN, "item_shape?": INDICES, "attention?": TEXT,
+        "data_sha256?": PLAIN, "item_shape?": INDICES, "attention?": TEXT, "stated?": FACTS,
         "forward_flops_per_item?": COUNT, "forward_values_per_item?": COUNT,
         "flops_unknown?": TEXTS, "recomputed_flops_per_item?": COUNT,
     },

@@ -170,6 +170,24 @@ class EventLog:
         self._start = time.perf_counter()
         self.write("run_start", log_version=LOG_VERSION, t_utc=utc_now(), **values)
 
+    def begin(self) -> str:
+        """Set the clock to zero, for a run_start that is written later; returns its date."""
+        self._start = time.perf_counter()
+        return utc_now()
+
+    def shift(self, event: str, by_s: float) -> None:
+        """Shift the times of all events of a kind; no other process may write meanwhile."""
+        begins = f'{{"event": "{event}"'.encode()
+        lines = self.content().splitlines(keepends=True)
+        for number, line in enumerate(lines):
+            if line.startswith(begins):
+                values = json.loads(line)
+                values["t_s"] = round(values["t_s"] + by_s, 6)
+                lines[number] = _line(values.pop("event"), values)
+        # In place, because other processes may have the file open.
+        os.ftruncate(self._file, 0)
+        self._append(b"".join(lines))
+
     def resume(self, earlier: bytes, t_s: float, **values: Any) -> None:
         """Continue the log of a resumed run.
 
@@ -197,8 +215,7 @@ class EventLog:
 
     def write(self, event: str, **values: Any) -> None:
         """Append one event with its fields."""
-        line = json.dumps({"event": event, **{k: _plain(v) for k, v in values.items()}})
-        self._append(f"{line}\n".encode())
+        self._append(_line(event, values))
 
     def step(
         self,
@@ -237,6 +254,11 @@ class EventLog:
         except OSError as error:
             add_filename(error, self._path)
             raise
+
+
+def _line(event, values):
+    line = json.dumps({"event": event, **{k: _plain(v) for k, v in values.items()}})
+    return f"{line}\n".encode()
 
 
 def read(path: str | PathLike[str]) -> Iterator[Event]:

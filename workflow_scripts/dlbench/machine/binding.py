@@ -234,10 +234,15 @@ def _apply(binding: Binding) -> None:
     if binding.mode != NONE:
         set_affinity(binding.cpus)
     os.environ[limits.THREADS] = str(binding.threads)
+    set_threads(binding.threads)
+
+
+def set_threads(count: int) -> None:
+    """Set OMP_NUM_THREADS, unless the user has set it."""
     # torchrun sets 1 if the user sets nothing.
     set_by_torchrun = "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get(THREADS) == "1"
     if THREADS not in os.environ or set_by_torchrun:
-        os.environ[THREADS] = str(binding.threads)
+        os.environ[THREADS] = str(count)
 
 
 def set_affinity(cores: Iterable[int]) -> None:

@@ -84,10 +84,10 @@ def content(run: Run, logs: "list[RankLog]") -> dict[str, Any]:
     starts = {log.path: log.start for log in logs if log.start}
     if reason := belief.describe_other_run(run, starts):
         raise event_fields.LogError(f"{logs[0].path}: not that of {run.id}: {reason}")
-    has_steps = not run.is_external or external_log.is_logged(logs[0])
-    summary = _summary(run, logs) if has_steps else {}
-    summary = external_log.summary(logs[0], summary) if run.is_external else summary
-    summary |= external_log.metric_summary(logs[0])
+    summary = _summary(run, logs) if logs[0].is_logged or not run.is_external else {}
+    firsts = [copy[0] for copy in _by_copy(run, logs)]
+    summary = external_log.summary(firsts, summary) if run.is_external else summary
+    summary |= external_log.metric_summary(firsts)
     status, message = _status(run, logs, summary)
     summary |= _neighbours(logs[0].neighbours) | energies.power_limits(logs[0].power_limit)
     if status in event_fields.SUCCEEDED and summary.get("disturbed"):
@@ -123,6 +123,7 @@ class RankLog:
         self.page_cache: dict[str, Any] = next(iter(kinds["page_cache"]), {})
         self.machines = kinds["machine"]  # another one where the run was resumed
         self.start: dict[str, Any] = next(iter(kinds["run_start"]), {})
+        self.is_logged = "logger" in self.start  # by dlbench_log.py
         self.trace_s = next((event.get("trace_s") for event in kinds["compile"]), None)
         self.waited_s = sum(event["waited_s"] for event in kinds["met"])
         self.window_steps = kinds["windows"][-1]["steps_per_sync"] if kinds["windows"] else 1
@@ -306,15 +307,14 @@ def _status(run, logs, summary):
             f"{logs[0].path}: no run_end: the run was cut short; train it again"
         )
     differs = external_log.mismatch if run.is_external else _mismatch
-    failure = _failure(run, logs) or differs(run, logs, summary)
-    if failure:
+    if failure := _failure(run, logs) or differs(run, logs, summary):
         return failure
-    if run.is_external and "step_time_median_s" not in summary:
-        return "ok", ""  # without step times, stalls cannot be detected
+    # Without step times, stalls cannot be detected.
+    timed = _by_copy(run, logs) if "step_time_median_s" in summary or not run.is_external else []
     models = {event.get("device_model") for log in logs for event in (log.start, *log.resumes)}
     if len(models) > 1:
         return "unstable", f"trained on different devices: {', '.join(sorted(map(str, models)))}"
-    for number, copy in enumerate(_by_copy(run, logs)):
+    for number, copy in enumerate(timed):
         times = step_times.of_steps(*_measured_steps(copy)[:2])
         if run.is_external and not (times and all(0 < time < math.inf for time in times)):
             continue

@@ -11,7 +11,7 @@ from dlbench.log import event_fields
 from dlbench.machine import bound_ranks, fingerprints
 from dlbench.records import run_record
 from dlbench.results import derived, peak_use
-from dlbench.study import contradictions, learning_gates
+from dlbench.study import contradictions, learning_gates, other_trainers
 from dlbench.study.runs import FIELDS, Run
 from dlbench.tables import table_columns
 from dlbench.tables.cells import Row
@@ -78,6 +78,8 @@ def row(
     for key in ("started_at", "ended_at"):
         if summary.get(key):
             summary[key] = datetime.fromisoformat(summary[key])
+    if run.is_external and (flops := other_trainers.model_flops_per_item(run)):
+        summary["model_flops_per_item"] = flops
     versions = provenance["versions"] or {}
     notes = [
         *(provenance.get("imported") or {}).get("notes", []),

@@ -47,6 +47,9 @@ COMPARED = ("global_batch", "batch_per_device", "devices", "nodes")
 AUTO = "auto"  # kind of a log that importers recognise
 FOLDER, PRINTED, PROOF = "output", "printed.log", "containment.json"  # in a run's folder
 LOGGED = "logged.jsonl"  # there: the log of a program that uses programs/logger/dlbench_log.py
+BOUND = ".bound-{}.json"  # in FOLDER: what a rank was bound to; importers skip hidden files
+MOST_FLOPS = 10**30
+AROUND = ("visible_gpus", "stop_signal", "stop_grace_s")  # keys about what is around a program
 # Those of the study of this process, for functions that are given a run without its config.
 _trainers: dict[str, dict[str, Any]] = {}
 
@@ -131,6 +134,26 @@ def check_parameters(run: Run, in_formulas: Container[str] = ()) -> None:
         )
 
 
+def model_flops_per_item(run: Run) -> float | None:
+    """FLOPs that the model of a run needs for an item, as the config says; None if it does not.
+
+    Raises:
+        Error: the config's formula has no value above 0 for this run.
+    """
+    text = _trainers.get(run.trainer, {}).get("model_flops_per_item")
+    if text is None or not isinstance(text, str):
+        return text
+    where = f"trainers.{run.trainer}.model_flops_per_item"
+    fields = {name: getattr(run, name) for name in FIELDS}
+    try:
+        flops = parameters.of_run(text, fields, run.trainer_parameters)
+    except Error as error:
+        raise Error(f"{where}: {error}") from None
+    if not 0 < flops <= MOST_FLOPS:
+        raise Error(f"{where}: expected more than 0, found {float(flops):g}, the value of {text!r}")
+    return float(flops)
+
+
 def needs(run: Run, placeholder: str) -> bool:
     """Whether the command of a run's trainer has this one of PLACEHOLDERS."""
     where = f"trainers.{run.trainer}.command"
@@ -197,10 +220,6 @@ def unsupported(run: Run) -> str | None:
     """Why another program cannot train a run; None if it can, or if dlbench trains it."""
     if not run.is_external:
         return None
-    if run.copies_per_node > 1:
-        return (
-            "copies_per_node is for the trainer dlbench only: others have no barrier before steps"
-        )
     if run.profile:
         return "profile is for the trainer dlbench only: leave it out"
     if run.launcher == "kubernetes":

@@ -149,6 +149,22 @@ def resolved(values: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+def of_run(text: str, values: Mapping[str, Any], own: str) -> Fraction:
+    """The value of a formula for a run.
+
+    >>> of_run("2 * {width} * {steps}", {"steps": 3}, "width=5")
+    Fraction(30, 1)
+
+    Args:
+        values: the fields of the run.
+        own: its parameters, as one text.
+
+    Raises:
+        Error: it has none.
+    """
+    return formulas.evaluate(text, _Numbers(values, typed(own)).named)
+
+
 def _formulas_in(values):
     """The keys that take a number and have a formula, with it; called for each run of a study."""
     texts = {key: value for key, value in values.items() if type(value) is str and "{" in value}
@@ -167,11 +183,11 @@ class _Numbers:
         text = self._values[key]
         self._open.clear()
         try:
-            return _fitting(key, text, self._named(key))
+            return _fitting(key, text, self.named(key))
         except Error as error:
             raise Error(f"{key}: {error}") from None
 
-    def _named(self, name):
+    def named(self, name):
         """The number of a name, as a Fraction."""
         if name in self._open:
             raise Error(f"{' needs '.join([*self._open, name])}: a formula needs itself")
@@ -186,11 +202,11 @@ class _Numbers:
 
     def _of_run(self, name):
         if name == _DEVICES:
-            return self._named("nodes") * self._named("devices_per_node")
+            return self.named("nodes") * self.named("devices_per_node")
         if name == _TOTAL and name not in self._values:
-            return self._named(_EACH) * self._named(_DEVICES)
+            return self.named(_EACH) * self.named(_DEVICES)
         if name == _EACH and name not in self._values:
-            return self._named(_TOTAL) / self._named(_DEVICES)
+            return self.named(_TOTAL) / self.named(_DEVICES)
         if name not in NUMBERS:
             known = [*self._own, _DEVICES, *NUMBERS]
             raise Error(
@@ -202,7 +218,7 @@ class _Numbers:
             raise Error(f"{{{name}}}: the run has no {name}")
         if not formulas.is_formula(value):
             return value
-        return formulas.evaluate(value, self._named)
+        return formulas.evaluate(value, self.named)
 
 
 def _fitting(key, text, value):

@@ -48,7 +48,8 @@ class DistributedBase(Base):
 
     @classmethod
     def unsupported(cls, run: Spec) -> str | None:
-        if run.launcher == "mpirun" and run.nodes > 1 and "MASTER_ADDR" not in os.environ:
+        told = "MASTER_ADDR" in os.environ or getattr(run, "is_external", False)
+        if run.launcher == "mpirun" and run.nodes > 1 and not told:
             return (
                 f"strategy {run.strategy} on {run.nodes} nodes needs launcher srun: Open MPI does "
                 "not tell the processes where rank 0 is, unless MASTER_ADDR does"

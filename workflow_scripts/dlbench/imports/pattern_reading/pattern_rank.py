@@ -10,11 +10,12 @@ from array import array
 import numpy as np
 import pyarrow as pa
 
-from dlbench.imports import console, log_values, pattern_lines
+from dlbench.imports import console, log_values
 from dlbench.imports.importers import Imported, Steps
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import LeftOut
-from dlbench.imports.pattern_speeds import Speeds
+from dlbench.imports.pattern_reading import pattern_lines
+from dlbench.imports.pattern_reading.pattern_speeds import Speeds
 from dlbench.log import metrics as log_metrics
 from dlbench.study import log_patterns
 from dlbench.study.log_patterns import OF_ITEMS, LogPatterns
