@@ -21,7 +21,7 @@ RUN = Run(
 SAYS = """
 import json, os
 names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS",
-         "CUDA_VISIBLE_DEVICES", "A")
+         "CUDA_VISIBLE_DEVICES", "DLBENCH_LOG", "A")
 print(json.dumps({**{n: os.environ.get(n) for n in names}, "cores": [*os.sched_getaffinity(0)]}))
 """
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MASTER_PORT", "DLBENCH_COPY")
@@ -51,6 +51,13 @@ def words(run, folder, *flags):
 
 def of(**changes):
     return Run(**{**RUN.values(), "launcher": "none", "strategy": "mirrored", **changes})
+
+
+def test_each_process_knows_where_to_log_also_if_its_launcher_hands_no_variables_on(
+    started, tmp_path
+):
+    said, _ = started(of(devices_per_node=1), DLBENCH_LOG="")
+    assert said["DLBENCH_LOG"] == str(tmp_path / "logged.jsonl")
 
 
 def test_a_process_on_cpus_gets_the_cores_of_its_devices(started, tmp_path):

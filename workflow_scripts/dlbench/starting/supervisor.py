@@ -377,7 +377,9 @@ def _report(run, message):
 
 
 def _progress(run):
-    return progress.describe_output(run.output) if run.output else progress.describe(run.log)
+    if run.output and not progress.latest(run.log):
+        return progress.describe_output(run.output)
+    return progress.describe(run.log)
 
 
 def _progress_of_all(run):
