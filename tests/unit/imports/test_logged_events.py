@@ -11,6 +11,7 @@ import pytest
 
 from dlbench import Error
 from dlbench.imports import import_logs, logged_events, train_external
+from dlbench.imports.watched_program import Watching
 from dlbench.log import event_log
 from dlbench.records import parse_run, progress, run_record
 from dlbench.study.runs import Run
@@ -53,14 +54,14 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def train(place, code, run=RUN, stated=""):
+def train(place, code, run=RUN, stated="", **options):
     """The record of a run that a program with such a loop trained."""
     log = place / "run/train.jsonl"
     events = event_log.EventLog(log)
     events.write("launch", t_utc=event_log.utc_now())
     events.close()
     code = f"import dlbench_log, sys, time\nlog = dlbench_log.Log({stated})\n{code}"
-    train_external.train(run, [sys.executable, "-c", code], "dlbench", log)
+    train_external.train(run, [sys.executable, "-c", code], "dlbench", log, **options)
     parse_run.parse(run, log, log.with_name("run.json"))
     return run_record.read(log.with_name("run.json"))
 
@@ -96,6 +97,33 @@ def test_the_slower_of_two_ranks_counts(place):
     imported = import_logs.import_paths([place / "run/output/logged.jsonl"], {"global_batch": 8})
     (row,) = imported.rows
     assert row["images_per_second"] == pytest.approx(record["summary"]["images_per_second"])
+
+
+def test_what_two_ranks_used_counts_once_since_it_was_sampled_from_outside(place):
+    code = f"{TWO_RANKS}import dlbench_log, time\nlog = dlbench_log.Log()\n{LOOP}"
+    (place / "ranks.py").write_text(code)
+    summary = train(place, code, watching=Watching(sample_every_s=0.1))["summary"]
+    (end,) = [e for e in event_log.read(place / "run/train.jsonl") if e["event"] == "run_end"]
+    assert summary["cpu_time_s"] == end["cpu_time_s"] > 0
+    assert summary["peak_memory_bytes"] == end["peak_memory_bytes"] > 0
+    assert summary["energy_unknown"] == "no GPUs"
+    assert 0 < summary["duration_s"] < 5
+
+
+def test_copies_have_logs_and_steps_of_their_own(place):
+    run = dataclasses.replace(RUN, copies_per_node=2)
+    output = place / "run/output"
+    for number in (1, 0):
+        command, log = train_external.of_copy([str(output)], place / "run/train.jsonl", number)
+        assert command == [str(place / f"run/output{'-1' if number else ''}")]
+        code = f"import dlbench_log, time\nlog = dlbench_log.Log()\n{LOOP}"
+        code += f"log.metric('a', {number}, 'B')"
+        train_external.train(run, [sys.executable, "-c", code], "dlbench", log)
+    logs = parse_run.rank_logs(place / "run/train.jsonl")
+    assert len(logs) == 2
+    summary = parse_run.content(run, logs)["summary"]
+    assert len(summary["copies_images_per_second"]) == 2 and summary["overlap"] == 0
+    assert summary["metrics"] == [{"name": "a", "value": 0.5, "unit": "B", "better": ""}]
 
 
 def test_of_ranks_that_log_different_windows_rank_0_counts_and_the_notes_say_so(place):
