@@ -2,7 +2,8 @@
 
 import pytest
 
-from dlbench.study import cuda_drivers, trainer_environments
+from dlbench.images import cuda_drivers
+from dlbench.study import trainer_environments
 
 EVERY = trainer_environments.environments()
 
