@@ -280,6 +280,7 @@ PATTERNS = {
     parameters.NAME: "a name of small letters, digits and _ that begins with a letter",
     "^[A-Za-z][A-Za-z0-9_-]+$": "a long name of letters, digits, _ and - without its dashes",
     "^[A-Za-z_][A-Za-z0-9_]*$": "a name of letters, digits and _ that begins with no digit",
+    "^[A-Za-z_][A-Za-z0-9_]{0,79}$": "at most 80 letters, digits and _, of which no digit is first",
     "^(?!dlbench$)[a-z0-9_]+$": "a name of small letters, digits and _, other than dlbench",
     r"^[A-Za-z0-9][A-Za-z0-9._,\[\]-]*$": "names of nodes, or a list of them as in n[1-8]",
     "^[^/]+$": "a name that is not empty and has no /",
