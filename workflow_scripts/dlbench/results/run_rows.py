@@ -17,6 +17,7 @@ from dlbench.tables import table_columns
 from dlbench.tables.cells import Row
 
 _KNOWN = tuple(name for name in FIELDS if name in table_columns.RUNS.names)
+_WITHOUT_COLUMN = ("copies_images_per_second", "account_s", "operations", "metrics")
 _EXCHANGED = ("gathered_bytes_per_step", "reduced_bytes_per_step")
 
 
@@ -68,12 +69,7 @@ def row(
     """
     run = Run(**record["spec"])
     provenance, summary = record["provenance"], dict(record["summary"])
-    for name in (
-        "copies_images_per_second",
-        "account_s",
-        "operations",
-        "metrics",
-    ):  # they have no column
+    for name in _WITHOUT_COLUMN:
         summary.pop(name, None)
     for key in ("started_at", "ended_at"):
         if summary.get(key):
