@@ -94,7 +94,7 @@ def row(
         "image_digest": (provenance["container"] or {}).get("digest"),
         "status": record["status"],
         "message": record["message"],
-        "learning_gate": learning_gates.gate(study.must_reach.get(run.id), record["summary"]),
+        "learning_gate": _gate(study.must_reach.get(run.id), record),
         "timing_source": (provenance.get("imported") or {"kind": "dlbench"})["kind"],
         "notes": "; ".join(filter(None, notes)) or None,
         "host": provenance["host"],
@@ -121,3 +121,10 @@ def row(
         **summary,
     }
     return contradictions.marked(values)
+
+
+def _gate(must_reach, record):
+    """What the learning gate says of a run; None of one that was skipped, so could miss nothing."""
+    if record["status"] == "skipped":
+        return None
+    return learning_gates.gate(must_reach, record["summary"])
