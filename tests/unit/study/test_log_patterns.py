@@ -64,7 +64,7 @@ def test_metrics_alone_are_something_that_is_measured():
         ({"metrics": {"a": "(x) (y)"}}, "expected one group, the number in parentheses, found 2"),
         ({"metrics": {"a": "(?P<number>x)"}}, "expected (?P<value>...), and (?P<unit>...)"),
         ({"metrics": {"a" * 90: "(x)"}}, "at most 80 letters"),
-        ({"metrics": {"a b": "(x)"}}, "expected a name of letters, digits and _"),
+        ({"metrics": {"a b": "(x)"}}, "expected at most 80 letters, digits and _"),
         ({"step": STEP, "failed": "a*"}, "'a*' matches every line"),
         ({"step": STEP, "failed": "(?P<step>x)"}, "here there are: none"),
         ({"step": STEP, "means": "mean"}, "expected one of mean since the last line, of one step"),

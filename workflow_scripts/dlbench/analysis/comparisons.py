@@ -22,8 +22,7 @@ from dlbench.log.event_fields import SUCCEEDED
 from dlbench.log.metrics import NEITHER
 from dlbench.records import sentinel_runs
 from dlbench.study.config import COMPANIONS, Study
-from dlbench.study.free_axes import parameters
-from dlbench.study.runs import CONDITION, FIELDS, shared_values
+from dlbench.study.runs import CONDITION, FIELDS, Run, shared_values
 from dlbench.tables import cells
 from dlbench.tables.cells import Row
 from dlbench.tables.metrics import METRICS, PREFIX, THROUGHPUT, Metric
@@ -220,11 +219,7 @@ def _pairs(study, entry, runs, metric):
             for name, run, repeats in conditions
         }
         base = next(
-            (
-                n
-                for n, (run, _) in conditions.items()
-                if _value(run, entry["field"]) == entry["base"]
-            ),
+            (n for n, (run, _) in conditions.items() if run.value(entry["field"]) == entry["base"]),
             None,
         )
         if base is None and isinstance(next(iter(conditions.values()))[0], _Imported):
@@ -243,6 +238,8 @@ def _has(row, metric):
 
 class _Imported:
     """A row of the runs table with the attributes of a Run; None if its log does not state one."""
+
+    value = Run.value
 
     def __init__(self, row):
         self.__dict__ |= {n: row.get(n) for n in (*FIELDS, *base_flags.FACTS, *TOTALS)}
@@ -274,15 +271,8 @@ def _groups(runs, fields, facts=()):
 
 def _order(run, names):
     """Numbers and names in their order, None before them."""
-    values = [_value(run, name) for name in names]
+    values = [run.value(name) for name in names]
     return [(value is not None, isinstance(value, str), value) for value in values]
-
-
-def _value(run, key):
-    """The value of a field or parameter of a Run, or of an _Imported."""
-    if key.startswith(parameters.PREFIX):
-        return parameters.column_values(run.trainer_parameters).get(key)
-    return getattr(run, key)
 
 
 def _named(conditions, fields):
@@ -297,7 +287,7 @@ def _named(conditions, fields):
 def _text(run, fields):
     """The name of a condition, as in `udocker execmode=S1`."""
     return (
-        " ".join(str(v) for name in fields if (v := _value(run, name)) not in ("", None))
+        " ".join(str(v) for name in fields if (v := run.value(name)) not in ("", None))
         or "defaults"
     )
 

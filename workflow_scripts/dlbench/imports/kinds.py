@@ -73,8 +73,13 @@ def read_file(path: Path) -> PatternImporter:
         Error: the file has mistakes, other than that RE2 cannot read a pattern.
     """
     content = yaml_files.read(path)
-    if not isinstance(content, dict) or not isinstance(content.get("recognise"), list):
+    content = content if isinstance(content, dict) else {}
+    about, marks, unless = (content.get(key, []) for key in OF_FILES[:3])
+    columns = content.get("columns", {})
+    if type(about) is not str or not (marks and _are_texts(marks)):
         raise Error(f"{path}: expected about, recognise (a list of texts) and patterns")
+    if not _are_texts(unless) or not isinstance(columns, dict):
+        raise Error(f"{path}: expected unless as a list of texts, and columns as name: value")
     entry = {key: value for key, value in content.items() if key not in OF_FILES}
     try:
         config_schema.check_log_patterns(entry)
@@ -84,8 +89,12 @@ def read_file(path: Path) -> PatternImporter:
     return PatternImporter(
         path.stem,
         parsed,
-        about=content["about"],
-        marks=tuple(content["recognise"]),
-        unless=tuple(content.get("unless", ())),
-        columns=tuple(content.get("columns", {}).items()),
+        about=about,
+        marks=tuple(marks),
+        unless=tuple(unless),
+        columns=tuple(columns.items()),
     )
+
+
+def _are_texts(value):
+    return isinstance(value, list) and all(type(text) is str for text in value)

@@ -66,7 +66,7 @@ def column_values(text: str | None) -> dict[str, Any]:
         own = _typed(text or "")
     except Error:
         return {}
-    return {f"{PREFIX}{name}": own[name] for name in own if re.match(NAME, name)}
+    return {f"{PREFIX}{name}": own[name] for name in own if re.fullmatch(NAME, name)}
 
 
 def text_without(text: str | None, keys: Iterable[str]) -> str:
