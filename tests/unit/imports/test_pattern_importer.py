@@ -1,12 +1,14 @@
 """pattern_importer: whose lines count, what fails a run, and which lines come near to a pattern."""
 
 import pytest
+import yaml
 
 from dlbench.imports import import_logs, kinds
 from dlbench.imports.log_file import LogError, LogFile
 from support.logs.reading_logs import read as read_kind
 from support.logs.rewritten_logs import of_ranks
 from support.logs.trainer_samples import deepspeed, hf_console, megatron, nanogpt
+from support.machines.paths import REPOSITORY
 
 STEP = r"step (?P<step>\d+) loss (?P<loss>\S+) took (?P<step_time_ms>\S+) ms"
 
@@ -188,3 +190,17 @@ def test_a_log_of_megatron_with_deepspeed_s_lines_is_one_of_megatron(log):
 def test_ranks_of_a_finished_log_that_disagree_are_runs_of_their_own(log):
     content = of_ranks(nanogpt(0.125, 8).encode(), nanogpt(0.5, 8).encode())
     assert len(read_kind("nanogpt", log, content)) == 2
+
+
+def test_steps_of_maxtext_are_read_as_its_config_says(log):
+    study = yaml.safe_load((REPOSITORY / "programs/maxtext/config.yaml").read_text())
+    content = "".join(
+        f"completed step: {step}, seconds: 0.0{step + 25}, TFLOP/s/device: 0.001, "
+        f"Tokens/s/device: 2384.678, total_weights: 64, loss: 6.10{step}\n"
+        for step in range(8)
+    )
+    run = read(log, content, **study["trainers"]["maxtext"]["log"])
+    assert list(run.steps.step) == list(range(1, 9))
+    assert list(run.steps.step_time_s)[-3:] == [0.030, 0.031, 0.032]
+    assert list(run.steps.warm_up) == [True] * 5 + [False] * 3
+    assert run.steps.loss[-1] == 6.107
