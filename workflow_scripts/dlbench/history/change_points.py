@@ -102,17 +102,16 @@ class Series:
         values, variances = self.values[start:end], self.variances[start:end]
         split, count = at - start, end - start
         weights, known = _weights(values, variances, split)
-        sides = [
-            np.average(values[side], weights=weights[side])
-            for side in (slice(None, split), slice(split, None))
-        ]
-        residuals = values - np.repeat(sides, (split, count - split))
+        totals = weights[:split].sum(), weights[split:].sum()
+        old = weights[:split] @ values[:split] / totals[0]
+        new = weights[split:] @ values[split:] / totals[1]
+        residuals = np.concatenate([values[:split] - old, values[split:] - new])
         freedom = count - 2
         scale = float(weights @ residuals**2) / freedom
         scale = max(scale, 1.0) if known else scale
-        error = math.sqrt(scale * (1 / weights[:split].sum() + 1 / weights[split:].sum()))
+        error = math.sqrt(scale * (1 / totals[0] + 1 / totals[1]))
         error = max(error * _inflation(residuals), RESOLUTION)
-        size = float(sides[1] - sides[0])
+        size = float(new - old)
         half = float(special.stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
         p = 2 * float(special.stdtr(freedom, -abs(size) / error))
         ends = size - half, size + half
@@ -294,11 +293,19 @@ def _clipped(values, room):
     windows = np.lib.stride_tricks.sliding_window_view(padded, NEIGHBOURS)
     clipped = values.copy()
     inner = slice(1, count - 1)  # of the first and the last nobody knows
-    before = np.nanmedian(windows[1 : count - 1], axis=1)
-    after = np.nanmedian(windows[NEIGHBOURS + 2 : NEIGHBOURS + count], axis=1)
+    before = _medians(windows[1 : count - 1])
+    after = _medians(windows[NEIGHBOURS + 2 : NEIGHBOURS + count])
     low, high = np.minimum(before, after) - room, np.maximum(before, after) + room
     clipped[inner] = np.clip(values[inner], low, high)
     return clipped
+
+
+def _medians(windows):
+    """The median of what is not nan in each row; much faster than np.nanmedian on short rows."""
+    ordered = np.sort(windows, axis=1)  # nan comes last
+    known = NEIGHBOURS - np.isnan(windows).sum(axis=1)
+    rows = np.arange(len(windows))
+    return (ordered[rows, (known - 1) // 2] + ordered[rows, known // 2]) / 2
 
 
 def _weights(values, variances, split):
@@ -307,11 +314,10 @@ def _weights(values, variances, split):
     if not np.all(variances > 0):
         # Sessions of one run have no scatter of their own; `errors` has that of the others.
         return np.ones(count), False
-    sides = values[:split], values[split:]
-    squares = sum(float(np.square(side - side.mean()).sum()) for side in sides)
-    expected = sum(
-        float(part.sum()) * (1 - 1 / len(part)) for part in (variances[:split], variances[split:])
-    )
+    squares = expected = 0.0
+    for side, own in ((values[:split], variances[:split]), (values[split:], variances[split:])):
+        squares += side @ side - side.sum() ** 2 / len(side)
+        expected += own.sum() * (1 - 1 / len(side))
     between = max(0.0, (squares - expected) / (count - 2))
     return 1 / (variances + between), True
 

@@ -3,10 +3,11 @@
 - The level that all conditions share is, for each session, the median over conditions of their
   distances from their own medians (J. W. Tukey's median polish). Its changes are looked for as
   those of any series; where conditions scatter, it shows smaller changes than any of them.
-- A change of a single condition belongs to a shared one of the same direction whose interval of
-  dates it meets, else to others of the same direction that do; else it is a finding by itself.
-- Of a shared change each condition has its own size. Where the interval of that lies wholly below
-  half of the shared size, the condition is spared, and the finding says so.
+- Of a shared change each condition has its own size, which is taken away from its series before
+  that is looked at by itself. Where the interval of the size lies wholly below half of the shared
+  one, the condition is spared: nothing is taken away, and the finding says so.
+- Changes of several conditions that have one direction, and intervals of dates with something in
+  common, are one finding.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ class Found:
     """A finding: a change of one condition or more. Positions are sessions of the machine.
 
     Attributes:
-        change: of the shared level, or of the condition that shows it most surely.
+        change: of the shared level, or of its conditions.
         members: {condition: its change} of those that have it.
         spared: conditions that show that it is not theirs.
         shared: whether it is one of the level that all share.
@@ -54,19 +55,21 @@ def find(
     events = events or [()] * count
     has_level = count >= FEWEST
     suite = count + has_level
-    own = {
-        index: _of_series(means[index], errors[index], events[index], suite)
-        for index in range(count)
-    }
+    rest = np.array(means, dtype=float)
     shared = []
     if has_level:
         level, level_errors = shared_level(means, errors)
         common = _common_events(events, means)
         for change in _of_series(level, level_errors, common, suite):
-            found = _shared(change, means, errors, own)
+            found = _shared(change, rest, errors)
             if len(found.members) >= max(2, SHARE_SHARED * _present(change, means)):
                 shared.append(found)
-                _take(own, found)
+                for index, own in found.members.items():
+                    rest[index, change.at :] -= own.size
+    own = {
+        index: _of_series(rest[index], errors[index], events[index], suite)
+        for index in range(count)
+    }
     found = shared + _grouped(own)
     return sorted(found, key=lambda one: (one.change.at, -len(one.members)))
 
@@ -113,7 +116,7 @@ def _placed(change, present):
     )
 
 
-def _shared(change, means, errors, own):
+def _shared(change, means, errors):
     """A change of the shared level with the size that it has in each condition."""
     members, spared = {}, []
     for index, values in enumerate(means):
@@ -126,7 +129,7 @@ def _shared(change, means, errors, own):
         size = _placed(series.step(0, split, len(present)), present)
         limit = change.size / 2
         below = size.high < limit if change.size > 0 else size.low > limit
-        if below and not any(_meets(one, change) for one in own[index]):
+        if below:
             spared.append(index)
         else:
             members[index] = size
@@ -140,14 +143,11 @@ def _present(change, means):
     return int((sides[0].any(axis=1) & sides[1].any(axis=1)).sum())
 
 
-def _take(own, found):
-    """Take away the changes of conditions that a shared one explains."""
-    for index in found.members:
-        own[index] = [change for change in own[index] if not _meets(change, found.change)]
-
-
 def _grouped(own):
-    """Findings of the changes that no shared one explains; the surest of a group leads it."""
+    """Findings of the changes that no shared one explains.
+
+    The surest change of a group gives its date, that of the median size its size.
+    """
     left = [(index, change) for index, changes in own.items() for change in changes]
     left.sort(key=lambda item: item[1].p)
     found = []
@@ -158,7 +158,9 @@ def _grouped(own):
             if _meets(change, leader):
                 members.setdefault(index, change)
         left = [item for item in left if not _meets(item[1], leader)]
-        found.append(Found(leader, members))
+        middle = sorted(members.values(), key=lambda one: one.size)[len(members) // 2]
+        sized = replace(leader, size=middle.size, low=middle.low, high=middle.high)
+        found.append(Found(sized, members))
     return found
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from dlbench import Error
 from dlbench.common import own_code
 from dlbench.common.files import json_digest, read_json
+from dlbench.history import machines
 
 HISTORY, RESULTS = Path("history"), Path("results/history")
 RECEIPTS = RESULTS / "added"
@@ -60,12 +61,18 @@ class Source:
         return all((HISTORY / name).is_file() for name in receipt["files"])
 
 
-def sources(entries: Iterable[str | Mapping[str, Any]]) -> list[Source]:
+def sources(
+    entries: Iterable[str | Mapping[str, Any]], names_of_machines: Mapping[str, Sequence[str]]
+) -> list[Source]:
     """The sources of a config's `history`.
 
+    Args:
+        names_of_machines: `machines` of the config, which is checked.
+
     Raises:
-        Error: there is nothing at a path, or one is named twice.
+        Error: there is nothing at a path, one is named twice, or `machines` contradicts itself.
     """
+    machines.named(names_of_machines)
     found: dict[str, Source] = {}
     for index, entry in enumerate(entries):
         entry = {"path": entry} if isinstance(entry, str) else entry
