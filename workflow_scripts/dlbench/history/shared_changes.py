@@ -61,7 +61,7 @@ def find(
         level, level_errors = shared_level(means, errors)
         common = _common_events(events, means)
         for change in _of_series(level, level_errors, common, suite):
-            found = _shared(change, rest, errors)
+            found = _shared(change, rest, errors, events, suite)
             if len(found.members) >= max(2, SHARE_SHARED * _present(change, means)):
                 shared.append(found)
                 for index, own in found.members.items():
@@ -116,20 +116,30 @@ def _placed(change, present):
     )
 
 
-def _shared(change, means, errors):
-    """A change of the shared level with the size that it has in each condition."""
+def _shared(change, means, errors, events, suite):
+    """A change of the shared level with the size that it has in each condition.
+
+    A condition's own changes bound the sessions from which its size is taken.
+    """
     members, spared = {}, []
     for index, values in enumerate(means):
+        start, end = change.start, change.end
+        for one in _of_series(values, errors[index], events[index], suite):
+            if (one.size > 0) == (change.size > 0) and abs(one.at - change.at) <= MIN_SESSIONS:
+                continue  # the same change: of one series its date is less sure
+            if one.last < change.first:
+                start = max(start, one.at)
+            elif one.first > change.last:
+                end = min(end, one.at)
         (present,) = np.nonzero(np.isfinite(values))
-        present = present[(present >= change.start) & (present < change.end)]
+        present = present[(present >= start) & (present < end)]
         split = int(np.searchsorted(present, change.at))
         if split < 1 or split >= len(present) or len(present) <= MIN_SESSIONS:
             continue
         series = change_points.Series(values[present], errors[index][present])
         size = _placed(series.step(0, split, len(present)), present)
         limit = change.size / 2
-        below = size.high < limit if change.size > 0 else size.low > limit
-        if below:
+        if size.high < limit if change.size > 0 else size.low > limit:
             spared.append(index)
         else:
             members[index] = size
