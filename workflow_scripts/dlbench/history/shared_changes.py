@@ -119,31 +119,49 @@ def _placed(change, present):
 def _shared(change, means, errors, events, suite):
     """A change of the shared level with the size that it has in each condition.
 
-    A condition's own changes bound the sessions from which its size is taken.
+    What is left of a condition without the change may have changes of its own: these bound the
+    sessions from which its size is taken in the end.
     """
     members, spared = {}, []
     for index, values in enumerate(means):
+        own_errors = errors[index]
+        size = _size(change, values, own_errors, change.start, change.end)
+        if size is None:
+            continue
+        rest = values.copy()
+        if not _is_spared(size, change):
+            rest[change.at :] -= size.size
         start, end = change.start, change.end
-        for one in _of_series(values, errors[index], events[index], suite):
+        for one in _of_series(rest, own_errors, events[index], suite):
             if (one.size > 0) == (change.size > 0) and abs(one.at - change.at) <= MIN_SESSIONS:
                 continue  # the same change: of one series its date is less sure
             if one.last < change.first:
                 start = max(start, one.at)
             elif one.first > change.last:
                 end = min(end, one.at)
-        (present,) = np.nonzero(np.isfinite(values))
-        present = present[(present >= start) & (present < end)]
-        split = int(np.searchsorted(present, change.at))
-        if split < 1 or split >= len(present) or len(present) <= MIN_SESSIONS:
-            continue
-        series = change_points.Series(values[present], errors[index][present])
-        size = _placed(series.step(0, split, len(present)), present)
-        limit = change.size / 2
-        if size.high < limit if change.size > 0 else size.low > limit:
+        size = _size(change, values, own_errors, start, end) or size
+        if _is_spared(size, change):
             spared.append(index)
         else:
             members[index] = size
     return Found(change, members, tuple(spared), shared=True)
+
+
+def _size(change, values, errors, start, end):
+    """The change of one series at a shared one, from some sessions; None if these are too few."""
+    (present,) = np.nonzero(np.isfinite(values))
+    present = present[(present >= start) & (present < end)]
+    split = int(np.searchsorted(present, change.at))
+    if split < 1 or split >= len(present) or len(present) <= MIN_SESSIONS:
+        return None
+    series = change_points.Series(values[present], errors[present])
+    return _placed(series.step(0, split, len(present)), present)
+
+
+def _is_spared(size, change):
+    """Whether a condition shows that it has less than half of a shared change."""
+    limit = change.size / 2
+    return size.high < limit if change.size > 0 else size.low > limit
 
 
 def _present(change, means):
