@@ -58,9 +58,10 @@ rule analyse_history:
         lambda w: [source.receipt for source in SOURCES.values()],
         code=lambda w: PLAN.code("analyse_history.py"),
     output:
+        "results/history/series.parquet",
         expand(
             "results/history/{table}.{kind}",
-            table=["campaigns", "series", "findings", "changes"],
+            table=["campaigns", "findings", "changes"],
             kind=["parquet", "csv"],
         ),
     log:

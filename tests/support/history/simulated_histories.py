@@ -85,7 +85,8 @@ class Outcome:
     Attributes:
         detected: share in which the change is found, with its direction, at a date whose interval
             has the true one or that is at most one session off.
-        false: share with any other finding that is not provisional; `provisional`: with one that is.
+        false: share with any other finding that is not provisional.
+        provisional: share with any other finding that is.
         off: median of how many sessions the date is off, of those detected.
         dated: share of those detected whose interval has the true date.
         sized: share of those detected whose interval has the true size.

@@ -150,10 +150,11 @@ def _add_session(history: Path, rows: Sequence[Row], options: Mapping[str, Any])
         if mine == logs and (not rows[0]["archive_sha256"] or dataset.of_archive(history, name)):
             return name
     if other := next((name for name, logs in known.items() if not logs <= mine), None):
+        difference = _difference(history, other, rows)
         raise Error(
-            f"session {session} is in the history already, with other logs: "
-            f"{_difference(history, other, rows)}. If this source is the right one, give its entry corrects: true; if {history / other} "
-            "is, leave this source out"
+            f"session {session} is in the history already, with other logs: {difference}. If this "
+            f"source is the right one, give its entry corrects: true; if {history / other} is, "
+            "leave this source out"
         )
     return dataset.add(history, rows)
 

@@ -21,9 +21,7 @@ from dlbench.history.shared_changes import Found
 from dlbench.tables import history_columns, parquet_files
 from dlbench.tables.cells import Row
 
-COLUMNS = tuple(
-    name for name in history_columns.SESSIONS.names if name not in ("fields", "logs")
-)
+COLUMNS = tuple(name for name in history_columns.SESSIONS.names if name not in ("fields", "logs"))
 DATE = "%Y-%m-%d"
 
 
@@ -87,7 +85,7 @@ def analyse(folder: Path, names_of_machines: Mapping[str, Sequence[str]]) -> His
 
 
 def write(history: History, output: Path) -> None:
-    """Write the tables of a history, as Parquet and as CSV."""
+    """Write the tables of a history as Parquet, and all but the series as CSV, too."""
     for name, schema in history_columns.TABLES.items():
         content = getattr(history, name)
         if name != "series":
@@ -98,7 +96,8 @@ def write(history: History, output: Path) -> None:
             parquet_files.writer(part, content.schema) as parquet,
         ):
             parquet.write_table(content)
-        parquet_files.write_csv(output / f"{name}.csv", content)
+        if name != "series":  # of many campaigns it has millions of rows
+            parquet_files.write_csv(output / f"{name}.csv", content)
 
 
 class _Columns:
@@ -213,9 +212,7 @@ def _add_findings(history, columns, site, machine):
         matrix[condition, place] = values[rows]
     some_row = dict(zip(condition.tolist(), rows.tolist(), strict=True))
     texts = [_Facts(columns.texts["facts"], line) for line in facts]
-    found = shared_changes.find(
-        means, _errors(counts, scatters), [one.events() for one in texts]
-    )
+    found = shared_changes.find(means, _errors(counts, scatters), [one.events() for one in texts])
     dates = columns.dates[first]
     site_name, machine_id = columns.texts["site"][site], columns.distinct_machines[machine]
     for one in found:
@@ -355,8 +352,11 @@ def _sentence(row, found: Found, labels, why):
     parts = [f"{row['direction']} of {size} in {what}, {', '.join(metrics)}, {dates}"]
     parts.append(f"{row['site']}, {row['machine_id']} ({row['machine']})")
     named = "; ".join(cause.text for cause in why)
-    parts.append(f"changed then, likeliest first: {named}" if why else "nothing that is recorded "
-                 "changed then")
+    parts.append(
+        f"changed then, likeliest first: {named}"
+        if why
+        else "nothing that is recorded changed then"
+    )
     if row["spared"]:
         parts.append(f"not in {row['spared']}")
     if row["gradual"]:

@@ -177,7 +177,7 @@ def find(
     positions = _at_events(series, series.candidates(), events)
     positions = _with_events(series, positions, events, at_event)
     changes = _confirmed(tested, positions, len(series))
-    changes = _moved_to_best(series, tested, changes)
+    changes = _old_enough(series, _moved_to_best(series, tested, changes))
     changes = [_described(series, c, *bounds) for c, *bounds in _in_segments(changes, len(series))]
     return changes + _newest(series, changes, 8 * suite)
 
@@ -263,17 +263,24 @@ def _moved_to_best(series, tested, changes):
     return [change for change in moved if change.p < ALPHA and abs(change.size) >= LEAST]
 
 
+def _old_enough(series, changes):
+    """Changes without one that fits better with fewer than MIN_SESSIONS of the new level."""
+    if not changes:
+        return changes
+    *_, (_, start, end) = _in_segments(changes, len(series))
+    costs = series.costs(start, end)[MIN_SESSIONS - 1 :]
+    best = start + MIN_SESSIONS + int(np.argmin(costs))
+    return changes[:-1] if best > end - MIN_SESSIONS else changes
+
+
 def _newest(series, changes, factor):
     """[The provisional change of the last one or two sessions], or []."""
     start, end = changes[-1].at if changes else 0, len(series)
-    for newest in (2, 1):
-        if end - newest - start < MIN_SESSIONS:
-            continue
-        change = series.step(start, end - newest, end)
-        p = min(1.0, change.p * factor)
-        if p < ALPHA and abs(change.size) >= LEAST:
-            return [replace(change, p=p)]
-    return []
+    places = [at for at in (end - 2, end - 1) if at - start >= MIN_SESSIONS]
+    surest = min((series.step(start, at, end) for at in places), key=lambda c: c.p, default=None)
+    if surest is None or surest.p * factor >= ALPHA or abs(surest.size) < LEAST:
+        return []
+    return [replace(surest, p=surest.p * factor)]
 
 
 def _deviation(values):

@@ -30,6 +30,7 @@ CURRENT, REPLACED, WITHDRAWN = "current", "replaced", "withdrawn"
 CONTRADICTORY, DAMAGED = "contradictory", "damaged"
 REPLACES = "replaces"  # in a file's metadata: names of files, with a comma between
 NAME_DIGITS, THREADS = 12, 4
+MAX_WAITING = 1000  # tables of files until they are joined: many small ones take much memory
 
 
 @dataclass(frozen=True)
@@ -117,10 +118,12 @@ def read(
                     name, pa.DictionaryArray.from_arrays(indices, pa.array([value]))
                 )
             tables.append(table.replace_schema_metadata(None))
+            if len(tables) >= MAX_WAITING:
+                tables = [_joined(tables)]
     if not tables:
         names = [*schema, pa.field("site", pa.string()), pa.field("file", pa.string())]
         return pa.schema(names).empty_table(), damaged
-    return pa.concat_tables(tables).unify_dictionaries().combine_chunks(), damaged
+    return _joined(tables), damaged
 
 
 def _judged(folder, site, session, names) -> Iterator[Standing]:
@@ -172,6 +175,10 @@ def _replaced(folder, names) -> Mapping[str, str]:
             if mine[0] < its[0] or (mine[0] == its[0] and mine[1:] < its[1:]):
                 replaced[name] = other
     return replaced
+
+
+def _joined(tables):
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
 def _folder(site):

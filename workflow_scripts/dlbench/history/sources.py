@@ -114,8 +114,8 @@ def _below(path, where):
     children = [p for p in sorted(path.iterdir()) if p.suffix == ".zip" or results_folder(p)]
     if not children:
         raise Error(
-            f"{where}: {path}: expected a results folder (runs/*/run.json), an archive (.zip), or a "
-            "folder of these, found neither"
+            f"{where}: {path}: expected a results folder (runs/*/run.json), an archive (.zip), "
+            "or a folder of these, found neither"
         )
     return children
 
