@@ -35,7 +35,9 @@ def test_the_likeliest_cause_is_first():
 
 
 def test_what_changed_elsewhere_without_effect_comes_later():
-    sessions = [{"GPU driver": str(index // 3), "kernel": str(int(index >= 6))} for index in range(12)]
+    sessions = [
+        {"GPU driver": str(index // 3), "kernel": str(int(index >= 6))} for index in range(12)
+    ]
     assert [cause.name for cause in causes.ranked(texts(*sessions), 6, 6, 6)] == [
         "kernel",
         "GPU driver",

@@ -63,7 +63,7 @@ def test_at_an_event_less_evidence_is_enough():
 
 def test_a_change_near_an_event_is_dated_at_the_event_if_it_fits_as_well():
     means = series(10, 0, -0.02)
-    means[10] = -0.007  # by itself the new level begins one session later
+    means[10] = -0.0093  # by itself the new level begins one session later
     (alone,), (change,) = found(means), found(means, events=[10])
     assert (alone.at, change.at) == (11, 10)
 
