@@ -118,4 +118,4 @@ def test_the_queries_of_the_page_run_in_duckdb(monkeypatch):
     queries = [part.partition("```")[0] for part in page.split("```sql\n")[1:]]
     assert len(queries) >= 2
     for query in queries:
-        assert duckdb.sql(query).fetchall()
+        assert duckdb.sql(f"select count(*) from ({query})").fetchall()[0][0]
