@@ -10,7 +10,10 @@ from dlbench.history import sources
 
 try:
     SOURCES = {
-        source.name: source for source in sources.sources(STUDY.history, STUDY.machines)
+        source.name: source
+        for source in sources.sources(
+            config.get("history", []), config.get("machines", {})
+        )
     }
 except Error as error:
     sys.exit(f"The config cannot be used:\n{error}")
@@ -29,8 +32,11 @@ rule history:
     localrule: True
     conda:
         "../envs/workflow.yaml"
+    params:
+        config=lambda w: PLAN.config_file(write=not STARTED.is_dry_run),
     shell:
-        program("analyse_history.py") + " --refused 2>&1 | tee {log:q} >&2"
+        program("analyse_history.py")
+        + " --refused {params.config:q} 2>&1 | tee {log:q} >&2"
 
 
 rule add_campaign:
@@ -70,7 +76,7 @@ rule analyse_history:
     conda:
         "../envs/workflow.yaml"
     params:
-        machines=lambda w: json.dumps(STUDY.machines),
+        machines=lambda w: json.dumps(config.get("machines", {})),
         # Files of others that were copied into the history, and marks of what was taken back.
         foreign=lambda w: sources.foreign_files(list(SOURCES.values())),
     shell:

@@ -8,6 +8,7 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.common.command_line import run_program
 from dlbench.history import add_campaign, analyse_history, sources
+from dlbench.study import config
 from dlbench.tables import parquet_files
 
 
@@ -17,12 +18,15 @@ def main():
     parser.add_argument("--output", type=Path, default=sources.RESULTS, help="folder of the tables")
     parser.add_argument("--machines", type=json.loads, default={}, help="of the config, as JSON")
     parser.add_argument(
-        "--refused", action="store_true", help="only report sources that were refused; exit code 1"
+        "--refused",
+        metavar="FILE",
+        help="only report the sources of a merged config that were refused; exit code 1 if any was",
     )
     args = parser.parse_args()
     if args.refused:
-        receipts = sorted(sources.RECEIPTS.glob("*.json"))
-        if refused := add_campaign.refusals(receipts):
+        settings = config.read_merged_config(args.refused) or {}
+        named = sources.sources(settings.get("history", []), settings.get("machines", {}))
+        if refused := add_campaign.refusals(Path(source.receipt) for source in named):
             raise Error("\n".join(["not in the history:", *refused]))
         return
     parquet_files.spare_memory()

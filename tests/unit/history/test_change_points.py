@@ -26,6 +26,17 @@ def test_a_loss_and_a_gain_are_found_with_their_size_and_date(size):
     assert not change.provisional and not change.gradual
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_the_segmentation_is_the_one_that_ruptures_finds(seed):
+    ruptures = pytest.importorskip("ruptures")
+    chance = np.random.default_rng(seed)
+    levels = chance.normal(0, 2, chance.integers(1, 6))
+    values = series(seed, *levels, length=int(chance.integers(3, 40)), scatter=1)
+    model = ruptures.KernelCPD(kernel="linear", min_size=change_points.MIN_SESSIONS)
+    theirs = [] if len(values) < 6 else model.fit(values[:, None]).predict(pen=6.0)[:-1]
+    assert change_points.pelt(values, 6.0) == theirs
+
+
 def test_equal_values_have_no_change():
     assert found(np.full(30, 7.0)) == []
 

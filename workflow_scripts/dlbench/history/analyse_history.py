@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from dlbench.common import phrases
-from dlbench.history import causes, dataset, machines, shared_changes
+from dlbench.history import causes, dataset, history_columns, machines, shared_changes
 from dlbench.history.change_points import Change
+from dlbench.history.history_rows import HistoryRows, day, to_time
 from dlbench.history.shared_changes import Found
-from dlbench.tables import history_columns, parquet_files
+from dlbench.tables import parquet_files
 from dlbench.tables.cells import Row
 
 COLUMNS = tuple(name for name in history_columns.SESSIONS.names if name not in ("fields", "logs"))
-DATE = "%Y-%m-%d"
 
 
 @dataclass
@@ -67,11 +67,11 @@ def analyse(folder: Path, names_of_machines: Mapping[str, Sequence[str]]) -> His
     for one in by_file.values():
         if one.standing in (dataset.CONTRADICTORY, dataset.DAMAGED):
             history.remarks.append(f"{folder / one.file}: {one.standing}: {one.reason}")
-    columns = _Columns(table, names)
+    columns = HistoryRows(table, names)
     history.series = _series_table(table, columns.machine_ids)
     history.campaigns = _campaigns(by_file.values(), columns)
     history.remarks += columns.remarks
-    history.questions = machines.questions(columns.machines(), names)
+    history.questions = machines.questions(list(columns.machines()), names)
     for site, machine in columns.places():
         _add_findings(history, columns, site, machine)
     history.findings.sort(key=lambda row: (row["changed_before"], row["site"]), reverse=True)
@@ -98,94 +98,6 @@ def write(history: History, output: Path) -> None:
             parquet.write_table(content)
         if name != "series":  # of many campaigns it has millions of rows
             parquet_files.write_csv(output / f"{name}.csv", content)
-
-
-class _Columns:
-    """The rows of a history by number: codes of what they are of, and their numbers."""
-
-    def __init__(self, table, names):
-        self.remarks: list[str] = []
-        self.texts: dict[str, list[str]] = {}
-        self.codes: dict[str, np.ndarray] = {}
-        for name in (
-            *("site", "session", "machine_key", "machine", "machine_facts", "condition_id"),
-            *("condition", "metric", "unit", "better", "meaning", "facts", "hosts", "file"),
-            *("study", "archive_sha256"),
-        ):
-            self.codes[name], self.texts[name] = _coded(table[name])
-        self.dates = table["started_at"].to_numpy() if len(table) else np.array([], "M8[us]")
-        self.n = _numbers(table["n"])
-        self.means, self.scatters = _numbers(table["mean_log"]), _numbers(table["scatter"])
-        keys = self.texts["machine_key"]
-        self.machine_names = [names.get(key, key) for key in keys]
-        distinct = sorted(set(self.machine_names))
-        position = {name: index for index, name in enumerate(distinct)}
-        of_key = np.array([position[name] for name in self.machine_names], dtype=int)
-        self.machine = of_key[self.codes["machine_key"]] if len(keys) else np.array([], int)
-        self.distinct_machines = distinct
-        self.condition = self._conditions()
-
-    @property
-    def machine_ids(self):
-        return pa.array([self.distinct_machines[code] for code in self.machine], pa.string())
-
-    def text(self, name, row):
-        code = self.codes[name][row]
-        return self.texts[name][code] if code >= 0 else None
-
-    def places(self):
-        """(code of a site, code of a machine) of all that were measured."""
-        pairs = np.unique(np.stack([self.codes["site"], self.machine]), axis=1)
-        return [(int(site), int(machine)) for site, machine in pairs.T]
-
-    def machines(self):
-        """What is known of each key at each site."""
-        pairs = np.stack([self.codes["site"], self.codes["machine_key"]])
-        distinct, inverse = np.unique(pairs, axis=1, return_inverse=True)
-        order = np.argsort(inverse, kind="stable")
-        parts = np.split(order, np.searchsorted(inverse[order], np.arange(1, distinct.shape[1])))
-        for rows in parts if len(order) else ():
-            hosts = {self.texts["hosts"][code] for code in set(self.codes["hosts"][rows]) - {-1}}
-            yield machines.Machine(
-                self.text("site", rows[0]),
-                self.text("machine_key", rows[0]),
-                json.loads(self.text("machine_facts", rows[0])),
-                self.dates[rows].min(),
-                self.dates[rows].max(),
-                frozenset(host for text in hosts for host in text.split(", ")),
-            )
-
-    def _conditions(self):
-        """A number for each condition, its meaning and the metric; remarks where meanings differ.
-
-        Where the meaning is not recorded, as in early versions, it is taken to be the others'.
-        """
-        count = len(self.dates)
-        ids, meanings = self.codes["condition_id"], self.codes["meaning"]
-        meaning = meanings.copy()
-        pairs = np.unique(np.stack([ids, meanings]), axis=1) if count else np.empty((2, 0), int)
-        known: dict[int, list[int]] = {}
-        for condition, code in pairs.T:
-            known.setdefault(int(condition), []).append(int(code))
-        for condition, codes in known.items():
-            if len(codes) < 2:
-                continue
-            rows = np.flatnonzero(ids == condition)
-            told = [code for code in codes if self.texts["meaning"][code] != "{}"]
-            if len(told) == 1:
-                meaning[rows] = told[0]
-                continue
-            label = self.text("condition", rows[0])
-            parts = ", ".join(
-                f"{self.texts['meaning'][code]} from "
-                f"{_date(self.dates[rows][meanings[rows] == code].min())}"
-                for code in codes
-            )
-            self.remarks.append(
-                f"{label}: one name and several meanings, which are kept apart: {parts}"
-            )
-        triples = np.stack([ids, meaning, self.codes["metric"]])
-        return np.unique(triples, axis=1, return_inverse=True)[1].ravel()
 
 
 def _add_findings(history, columns, site, machine):
@@ -302,10 +214,10 @@ def _in_time(change: Change, sessions, dates):
     return {
         "session": sessions[change.at],
         "previous_session": sessions[change.at - 1],
-        "changed_after": _time(dates[change.at - 1]),
-        "changed_before": _time(dates[change.at]),
-        "earliest": _time(dates[before]),
-        "latest": _time(dates[change.last]),
+        "changed_after": to_time(dates[change.at - 1]),
+        "changed_before": to_time(dates[change.at]),
+        "earliest": to_time(dates[before]),
+        "latest": to_time(dates[change.last]),
         "sessions_before": change.before,
         "sessions_after": change.after,
         "provisional": change.provisional,
@@ -346,9 +258,9 @@ def _sentence(row, found: Found, labels, why):
     members = sorted(labels[index]["condition"] for index in found.members)
     metrics = sorted({labels[index]["metric"] for index in found.members})
     what = members[0] if len(members) == 1 else f"{len(members)} of {len(labels)} conditions"
-    dates = f"between {_date(row['changed_after'])} and {_date(row['changed_before'])}"
+    dates = f"between {day(row['changed_after'])} and {day(row['changed_before'])}"
     if (row["earliest"], row["latest"]) != (row["changed_after"], row["changed_before"]):
-        dates += f" (95 %: {_date(row['earliest'])} to {_date(row['latest'])})"
+        dates += f" (95 %: {day(row['earliest'])} to {day(row['latest'])})"
     parts = [f"{row['direction']} of {size} in {what}, {', '.join(metrics)}, {dates}"]
     parts.append(f"{row['site']}, {row['machine_id']} ({row['machine']})")
     named = "; ".join(cause.text for cause in why)
@@ -371,14 +283,14 @@ def _campaigns(standings: Iterable[dataset.Standing], columns):
     """Rows of the table of campaigns: one a file of the history."""
     files, first = np.unique(columns.codes["file"], return_index=True)
     row_of = {columns.texts["file"][code]: row for code, row in zip(files, first, strict=True)}
-    counts = np.bincount(columns.codes["file"]) if len(first) else []
+    counts = np.bincount(columns.codes["file"])
     rows = []
     for one in sorted(standings, key=lambda one: one.file):
         row = {name: getattr(one, name) for name in ("site", "session", "standing", "file")}
         row["reason"] = one.reason or None
         if (at := row_of.get(one.file)) is not None:
             row |= {n: columns.text(n, at) for n in ("study", "machine", "archive_sha256")}
-            row["started_at"] = _time(columns.dates[at])
+            row["started_at"] = to_time(columns.dates[at])
             row["machine_id"] = columns.distinct_machines[columns.machine[at]]
             row["conditions"] = int(counts[columns.codes["file"][at]])
         rows.append(row)
@@ -391,27 +303,3 @@ def _series_table(table, machine_ids):
     for column in history_columns.SERIES:
         arrays.append(with_machines[column.name].cast(column.type))
     return pa.table(arrays, schema=history_columns.SERIES)
-
-
-def _coded(column):
-    """(codes, -1 for none; texts) of a column of texts."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if isinstance(column, pa.ChunkedArray):  # of no chunks, or several that cannot be joined
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], pa.string())
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes, column.dictionary.to_pylist()
-
-
-def _numbers(column):
-    return column.to_numpy().astype(float) if len(column) else np.array([])
-
-
-def _time(date):
-    return date.astype("M8[us]").astype(object) if isinstance(date, np.datetime64) else date
-
-
-def _date(date):
-    return f"{_time(date):{DATE}}"

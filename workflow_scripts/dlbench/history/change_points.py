@@ -2,10 +2,11 @@
 
 - A session whose mean is beyond those of the two sessions before it and of the two after it by more
   than CLIP standard deviations is an outlier; it counts as if it lay just so far off.
-- Candidates are found by KernelCPD of ruptures (PELT with a linear kernel: C. Truong, L. Oudre,
-  N. Vayatis, Signal Processing 167, 2020, 107299) with a penalty of PENALTY + 2 log(sessions) in
-  units of the variance, which is that of differences of neighbours and so knows no steps. Of noise
-  alone, some 3 to 8 % of series get a candidate; the penalty only screens.
+- Candidates are those of the segmentation with the least squares and penalties, which PELT finds
+  (R. Killick, P. Fearnhead, I. A. Eckley, J. Am. Stat. Assoc. 107, 2012, 1590-1598). A test holds
+  it against ruptures, which has no wheel for each Python that we support. The penalty is
+  PENALTY + 2 log(sessions) in units of the variance, which is that of differences of neighbours and
+  so knows no steps. Of noise alone, some 3 to 8 % of series get a candidate: it only screens.
 - A candidate that lies where an event (a change of driver, firmware, image) explains the series as
   well is moved there. Each other event is a candidate, too, where its own test accepts it.
 - Each candidate must then be confirmed by a test between the two segments beside it: weighted means
@@ -91,11 +92,8 @@ class Series:
         """Positions at which the level may change."""
         if len(self) < 2 * MIN_SESSIONS:
             return []
-        from ruptures import KernelCPD  # late: it takes seconds to import
-
-        scaled = ((self.values - self.values.mean()) / self.deviation)[:, None]
-        model = KernelCPD(kernel="linear", min_size=MIN_SESSIONS).fit(scaled)
-        return [int(at) for at in model.predict(pen=PENALTY + 2 * math.log(len(self)))[:-1]]
+        scaled = (self.values - self.values.mean()) / self.deviation
+        return pelt(scaled, PENALTY + 2 * math.log(len(self)))
 
     def step(self, start: int, at: int, end: int) -> "Change":
         """The change at a position between two others; `p` is not adjusted."""
@@ -145,6 +143,38 @@ class Series:
             [values[: at - start].mean(), values[at - start :].mean()], (at - start, end - at)
         )
         return bool(np.square(values - line).sum() < np.square(values - step).sum())
+
+
+def pelt(values: np.ndarray, penalty: float) -> list[int]:
+    """Where the segments begin, but for the first, that have the least squares and penalties.
+
+    Segments have MIN_SESSIONS values; `penalty` is that of a segment more.
+    """
+    count = len(values)
+    sums, squares = (np.concatenate([[0], np.cumsum(v)]) for v in (values, values**2))
+    least = np.full(count + 1, np.inf)  # of the values before a position
+    least[0] = -penalty
+    previous = np.zeros(count + 1, dtype=int)
+    useless_from = np.full(count + 1, count + 1)
+    starts = np.array([], dtype=int)
+    for end in range(MIN_SESSIONS, count + 1):
+        start = end - MIN_SESSIONS
+        if np.isfinite(least[start]):
+            starts = np.append(starts, start)
+        within = squares[end] - squares[starts]
+        within -= (sums[end] - sums[starts]) ** 2 / (end - starts)
+        totals = least[starts] + within
+        best = int(np.argmin(totals))
+        least[end], previous[end] = totals[best] + penalty, starts[best]
+        # A start that is worse than to begin anew at `end` never gets better, once one may.
+        worse = starts[totals >= least[end]]
+        useless_from[worse] = np.minimum(useless_from[worse], end + MIN_SESSIONS)
+        starts = starts[useless_from[starts] > end + 1]
+    found, end = [], int(previous[count])
+    while end > 0:
+        found.append(end)
+        end = int(previous[end])
+    return found[::-1]
 
 
 def find(

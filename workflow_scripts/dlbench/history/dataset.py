@@ -22,9 +22,9 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 
 from dlbench.common.files import json_digest
+from dlbench.history.history_columns import PARTITION, SESSIONS
 from dlbench.tables import parquet_files
 from dlbench.tables.cells import Row
-from dlbench.tables.history_columns import PARTITION, SESSIONS
 
 CURRENT, REPLACED, WITHDRAWN = "current", "replaced", "withdrawn"
 CONTRADICTORY, DAMAGED = "contradictory", "damaged"
@@ -161,7 +161,7 @@ def _judged(folder, site, session, names) -> Iterator[Standing]:
 
 def _replaced(folder, names) -> Mapping[str, str]:
     """{name of a file: that of the one by which it is replaced} of the files of a session."""
-    replaced = {}
+    replaced: dict[str, str] = {}
     for name in names:
         old_names = parquet_files.file_metadata(folder / name).get(REPLACES, "").split(",")
         replaced |= {old: name for old in old_names if old in names}

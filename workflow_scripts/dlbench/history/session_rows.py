@@ -181,7 +181,7 @@ def _started_at(session, records, given):
         found = f"{first:%Y-%m-%d %H:%M}" if first else "no date"
         raise Error(
             f"session {session}: its first run began at {found}, which cannot be: was the clock of "
-            "the machine not set? Give the entry of the config a date: YYYY-MM-DD"
+            'the machine not set? Give the entry of the config a date: "YYYY-MM-DD"'
         )
     return first
 

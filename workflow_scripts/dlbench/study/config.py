@@ -89,8 +89,6 @@ class Study:
     sentinels_are_repeats: bool
     imports: tuple
     references: tuple
-    history: tuple
-    machines: dict[str, list[str]]
     searches: dict[str, batch_searches.Search]
     search_results: dict[str, batch_searches.SearchResult]
     with_found_batch: frozenset[str]
@@ -251,8 +249,6 @@ def study(config: dict[str, Any]) -> Study:
         compare=tuple(config["compare"]),
         imports=tuple(config["imports"]),
         calibrate=config.get("calibrate", True),  # absent from configs in older archives
-        history=tuple(config.get("history", ())),  # absent, too
-        machines=config.get("machines", {}),
         references=tuple({"match": REFERENCE_MATCH, **entry} for entry in config["references"]),
         searches=batches.searches,
         search_results=batches.results,

@@ -32,12 +32,6 @@ TABLES = {
     "with `explain`.",
     "baselines": "One row for each size of each baseline: what machines attain without a model, "
     "through the libraries that train. Made by `uv run snakemake baselines`.",
-    "campaigns": "One row for each file of a history ([history.md](history.md)), in "
-    "`results/history/`.",
-    "series": "One row for each session, condition and metric of a history, in "
-    "`results/history/`: means over runs, where and with what they were measured.",
-    "findings": "One row for each change of level in a history, in `results/history/`.",
-    "changes": "One row for each condition of a finding, in `results/history/`.",
     "steps": "One row for each step (or window of steps) and rank, in `results/runs/{run_id}/`.",
     "samples": "One row for each sample of a process or of one of its GPUs, in "
     "`results/runs/{run_id}/`.",

@@ -23,13 +23,7 @@ from dlbench.common.files import atomic_write
 from dlbench.run_fields.fields import DECLARED, DEFAULTS
 from dlbench.study import config, config_axes, config_schema, yaml_files
 from dlbench.study.config_schema import schema
-from dlbench.tables import (
-    baseline_columns,
-    history_columns,
-    house_map,
-    run_columns,
-    table_columns,
-)
+from dlbench.tables import baseline_columns, house_map, run_columns, table_columns
 from dlbench.tables.meanings import MEANINGS, TABLES
 
 SCHEMA = "workflow_scripts/dlbench/study/config.schema.json"
@@ -212,7 +206,7 @@ def _plain(part):
 def tables_page() -> str:
     """Every column of every table as Markdown."""
     schemas = table_columns.STUDY_TABLES | run_columns.RUN_TABLES
-    schemas |= baseline_columns.MACHINE_TABLES | history_columns.TABLES
+    schemas |= baseline_columns.MACHINE_TABLES
     sections = [TABLES_HEAD]
     for name, text in TABLES.items():
         columns = schemas[name]
