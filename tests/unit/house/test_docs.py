@@ -35,17 +35,7 @@ OF_EVERY_LINUX = {"bin", "dev", "etc", "opt", "proc", "sys", "usr", "var"}
 OF_EXAMPLES = {"apps", "data", "home", "scratch", "study"}
 MAX_IMAGE_BYTES, MAX_README_LINES = 300_000, 180
 # Files of the reader's own in commands and configs.
-THEIRS = (
-    "my_study.yaml",
-    "study.yaml",
-    "history.yaml",
-    "mine",
-    "ours",
-    "oursite",
-    "my_models",
-    "theirs",
-    "FOLDER",
-)
+THEIRS = ("my_study.yaml", "study.yaml", "mine", "ours", "oursite", "my_models", "theirs", "FOLDER")
 # Programs of others that code blocks start.
 OTHERS = {"cd", "jupyter", "kubectl", "ln", "mkdir", "python3", "sinfo", "unzip", "uvx"}
 
