@@ -15,7 +15,7 @@ rule import_results:
     output:
         expand(
             "results/imports/{{name}}/{table}.parquet",
-            table=["runs", "steps", "evals", "samples"],
+            table=["runs", "steps", "evals", "samples", "metrics"],
         ),
     log:
         "results/logs/import_results/{name}.log",
@@ -35,5 +35,6 @@ rule import_results:
         program("import_logs.py", "(python") + " {params.flags}"
         " --output {params.folder:q}/runs.parquet --steps {params.folder:q}/steps.parquet"
         " --evals {params.folder:q}/evals.parquet --samples {params.folder:q}/samples.parquet"
+        " --metrics {params.folder:q}/metrics.parquet"
         " || test $? -eq 3)"
         " 2>&1 | tee {log:q} >&2"

@@ -1,4 +1,6 @@
-"""Set up what the tests need and run them all: `uv run python -m tests [pytest's options]`.
+"""Set up what the tests need and run them all, by the README's second command.
+
+    uv run --group dev python -m tests [pytest's options]
 
 - tests/trainer needs TensorFlow and Horovod and runs in the trainer's
   environment; the other folders run in the workflow's. tests/frameworks starts each framework

@@ -9,6 +9,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
 EXTRAS = {"train": "horovod", "train-latest": None, "jax": "grain", "pytorch": "grain"}
+OTHERS = ("huggingface", "lightning")  # of programs/, whose tests run in the workflow's own
 
 
 def main():
@@ -16,6 +17,9 @@ def main():
         make = [sys.executable, "workflow_scripts/make_environment.py", f"envs/{environment}"]
         make += ["--extra", extra] if extra else []
         subprocess.run([*make, "--group", "test"], cwd=REPOSITORY, check=True)
+    for environment in OTHERS:
+        make = [sys.executable, "workflow_scripts/make_environment.py", f"envs/{environment}"]
+        subprocess.run(make, cwd=REPOSITORY, check=True)
 
 
 if __name__ == "__main__":

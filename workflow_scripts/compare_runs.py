@@ -43,7 +43,7 @@ def parser():
     flags.add_argument("b", metavar="B", nargs="?", help="the campaign that is compared with it")
     flags.add_argument(
         "--metric",
-        help="a number of the runs table, as step_time_median_s or energy_j "
+        help="a number of the runs table, as step_time_median_s, or a metric that programs name "
         "(images_per_second; tokens_per_second where all runs are of texts)",
     )
     flags.add_argument(
@@ -114,6 +114,8 @@ def arguments():
 def _compare(a, args):
     b = campaigns.read(args.b)
     comparison = compare_runs.compare(a, b, args.metric, args.margin, args.on, args.ignore)
+    if "slower" in (args.fail_on or ()):
+        comparison.metric.check_direction()
     regressions = None if args.fail_on is None else comparison.regressions(args.fail_on)
     page = comparison_page.comparison_page(comparison, regressions)
     _write_page(page, plain.comparison_values(comparison, regressions), args)
@@ -121,7 +123,8 @@ def _compare(a, args):
 
 
 def _check(a, args):
-    outcomes = bounds.check(bounds.read(args.bounds), a)
+    bounded = bounds.Bounded.of(a)
+    outcomes = bounds.check(bounds.read(args.bounds, lambda _: bounded), a)
     _write_page(bounds.page(outcomes, a), bounds.plain(outcomes), args)
     return any(not outcome.passed for outcome in outcomes)
 

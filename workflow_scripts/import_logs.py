@@ -13,9 +13,8 @@ from pathlib import Path
 
 from dlbench.common import plugins
 from dlbench.common.command_line import run_program
-from dlbench.imports import import_baselines, import_logs
-from dlbench.imports.finding import KIND
-from dlbench.tables import parquet_files
+from dlbench.imports import import_baselines, import_logs, kinds
+from dlbench.tables import parquet_files, table_names
 
 PARTLY = 3  # the exit code if some logs could not be read
 
@@ -23,8 +22,8 @@ PARTLY = 3  # the exit code if some logs could not be read
 def main():
     args = arguments()
     if args.list:
-        for name in plugins.names(KIND):
-            print(f"{name:24} {plugins.load(KIND, name).__doc__.splitlines()[0]}")
+        for name in kinds.names():
+            print(f"{name:24} {kinds.summary(name)}")
         for name in plugins.names(import_baselines.KIND):
             summary = plugins.load(import_baselines.KIND, name).__doc__.splitlines()[0]
             print(f"{name:24} {summary} (--baselines)")
@@ -36,7 +35,7 @@ def main():
         return
     parquet_files.spare_memory()
     outputs = {"runs": args.output, "steps": args.steps, "evals": args.evals}
-    outputs["samples"] = args.samples
+    outputs |= {"samples": args.samples, "metrics": args.metrics}
     imports = import_logs.import_paths(
         args.paths,
         fields=args.fields,
@@ -55,7 +54,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("paths", nargs="*", metavar="PATH", help="a log, or a folder of them")
     parser.add_argument("--output", metavar="FILE", help="the runs table, Parquet")
-    for name in ("steps", "evals", "samples"):
+    for name in table_names.OF_IMPORT:
         parser.add_argument(f"--{name}", metavar="FILE", help=f"the table of {name}, Parquet")
     parser.add_argument(
         "--baselines",
@@ -65,7 +64,8 @@ def arguments():
     parser.add_argument("--name", help="of the import, the study of its runs: as its folder")
     parser.add_argument(
         "--kind",
-        help="of logs that no importer knows by their beginning, and of those that several know",
+        help="of logs that no importer knows by their beginning, and of those that several know: "
+        "a name of --list, or a file of patterns, *.yaml",
     )
     parser.add_argument(
         "--fields",

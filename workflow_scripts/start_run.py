@@ -101,7 +101,16 @@ def main():
         "--session", type=json.loads, help="of the workflow that starts it: id, started_at, host"
     )
     parser.add_argument(
-        "--external", metavar="KIND", help="another program trains, whose log is of this kind"
+        "--external",
+        metavar="KIND",
+        help="another program trains, whose log is of this kind; or JSON",
+    )
+    parser.add_argument(
+        "--external-settings",
+        type=json.loads,
+        default={},
+        help="of another program, as JSON: sample_every_s, site_binding, share_gpus, visible_gpus, "
+        "stop_signal, stop_grace_s",
     )
     parser.add_argument(
         "command",

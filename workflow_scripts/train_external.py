@@ -5,12 +5,16 @@ succeeded. Its log is checked when the record is written.
 """
 
 import argparse
+import json
+import os
 from pathlib import Path
 
 from dlbench.common import flag_types
 from dlbench.common.command_line import run_program
 from dlbench.imports import train_external
+from dlbench.imports.watched_program import Watching
 from dlbench.machine import gpu_readings
+from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
 
 
@@ -18,16 +22,27 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--log", required=True, type=Path, help="event log of the run")
     parser.add_argument("--spec", required=True, help="fields of the run, JSON")
-    parser.add_argument("--kind", default="auto", help="of the program's log: an importer's name")
+    parser.add_argument(
+        "--kind", default="auto", help="of the program's log: an importer's name, or patterns, JSON"
+    )
     parser.add_argument("--image-id", help="what the marker says of the image it is to be in")
     parser.add_argument(
         "--gpus", type=flag_types.whole(0), default=0, help="of this node that it is to use"
     )
+    parser.add_argument(
+        "--sample-every-s", type=flag_types.real(minimum=0), default=0.0, help="0: no samples"
+    )
+    parser.add_argument("--stop-signal", help="is passed on to the program, as SIGUSR1")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: trains")
     args = parser.parse_args()
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     run, gpus = Run.from_json(args.spec), gpu_readings.visible_gpus(0, args.gpus)
-    train_external.train(run, command, args.kind, args.log, args.image_id, gpus)
+    kind = json.loads(args.kind) if args.kind.startswith("{") else args.kind
+    if gpus:
+        gpu_readings.find_nvml(trainer_environments.installed())
+    command, log = train_external.of_copy(command, args.log, int(os.environ.get("DLBENCH_COPY", 0)))
+    watching = Watching(args.sample_every_s, gpus, run.nodes, args.stop_signal)
+    train_external.train(run, command, kind, log, args.image_id, watching)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,14 @@ from pathlib import Path
 import pytest
 
 from support.machines.paths import EQUIPMENT, alone
+from support.machines.slurm_cluster import path_without_spaces as path_without_spaces
 from support.machines.slurm_cluster import slurm as slurm
 from support.runs.accounted import accounts_add_up as accounts_add_up
+
+
+@pytest.fixture(scope="session", autouse=True)
+def jobs_can_start(path_without_spaces):
+    """All tests here start jobs."""
 
 
 @pytest.fixture(scope="session")

@@ -133,7 +133,7 @@ def cluster(tmp_path):
         pytest.skip(f"no {STAND_IN}: name a folder that has it in DLBENCH_TEST_EQUIPMENT")
     # Of its own: Snakemake would load the plugin at each start in ours.
     place = tmp_path / "environment"
-    arguments = ["sync", "--project", REPOSITORY, "--frozen", "--no-dev", "--extra", "kubernetes"]
+    arguments = ["sync", "--project", REPOSITORY, "--frozen", "--extra", "kubernetes"]
     installed = subprocess.run(
         [tools.find_uv(), *arguments],
         env=os.environ | {"UV_PROJECT_ENVIRONMENT": str(place)},

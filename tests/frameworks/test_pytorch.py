@@ -250,6 +250,13 @@ def test_variables_that_contradict_the_run_are_shown(torch, tmp_path, variables,
     assert f"expected 2 processes, 2 on each of 1 node(s), found {words}: check" in said
 
 
+def test_an_interface_that_is_not_there_is_named_with_those_that_are(torch, tmp_path, monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nosuch0")
+    fields = {"strategy": "ddp", "launcher": "local", "devices_per_node": 2}
+    said = PYTORCH.refused(tmp_path / "train.jsonl", torch, **fields)
+    assert "GLOO_SOCKET_IFNAME=nosuch0 leaves none of the network interfaces" in said
+
+
 def test_torchrun_around_a_run_of_another_launcher_is_refused(torch, tmp_path):
     variables = {"TORCHELASTIC_RUN_ID": "1"}
     said = by_hand(torch, tmp_path, **PYTORCH.two_processes, variables=variables)
@@ -337,8 +344,7 @@ LATE = """
 import sys, time
 sys.path.insert(0, "workflow_scripts")
 from dlbench.trainer import cluster, engine, flags
-from dlbench.trainer.pytorch import processes
-processes.RENDEZVOUS_TIMEOUT_S = float(sys.argv[1])
+cluster.RENDEZVOUS_TIMEOUT_S = float(sys.argv[1])
 cluster.EXCHANGE_TIMEOUT_S = float(sys.argv[2]) or cluster.EXCHANGE_TIMEOUT_S
 spec = flags.parse(None, [*sys.argv[3:], "--log", "none"])[0]
 strategy = engine.strategy_of(spec)(spec, "cpu")

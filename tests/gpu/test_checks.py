@@ -5,7 +5,7 @@ import json
 from types import SimpleNamespace
 
 from dlbench.log import event_log
-from tests.gpu.checks import devices, machine, speed
+from tests.gpu.checks import devices, machine, photographs, speed
 
 GIB = 2**30
 
@@ -99,7 +99,7 @@ def test_copies_are_beside_kernels_as_far_as_their_times_overlap(tmp_path):
         json.dump({"traceEvents": events}, file)
     report, run = Report(), run_of()
     run.log = tmp_path / "train.jsonl"
-    speed._copies(report, run)
+    assert photographs._copies(report, run) == 0.25
     assert report.numbers["share of them beside kernels"] == 0.25  # from 10 to 15
 
 

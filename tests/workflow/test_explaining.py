@@ -46,7 +46,7 @@ def test_what_a_slow_source_and_a_slow_exchange_cost_is_told_by_probes(fresh):
     exchanged = QUICK | two | {"name": "exchanged", "dataset": "synthetic"}
     fresh.configure(matrix=[read, exchanged], figures=["account"])
     planned = fresh.scheduled()["train"]
-    assert sum("-probe-" in run_id for run_id in planned) == len(planned) - 2 == 3 + 4
+    assert sum("-probe-" in run_id for run_id in planned) == len(planned) - 2 == 4 + 4
     fresh.succeed("report")
 
     parts = {(row["run_id"][:16], row["part"]): row for row in table(fresh, "explanations")}
@@ -67,7 +67,7 @@ def test_what_a_slow_source_and_a_slow_exchange_cost_is_told_by_probes(fresh):
 
     runs, probes = table(fresh, "runs"), table(fresh, "probes")
     assert len(runs) == 2
-    assert len(probes) == 7
+    assert len(probes) == 8
     for name in ("runs", "accounts", "coverage"):
         assert not any("-probe-" in row["run_id"] for row in table(fresh, name))
     page = (fresh.folder / "results/report.html").read_text()

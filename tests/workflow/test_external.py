@@ -67,6 +67,58 @@ def test_another_programs_runs_are_swept_read_and_compared_like_ours(campaign):
     assert sorted(campaign.scheduled()["train"]) == sorted(row["run_id"] for row in theirs)
 
 
+LOOP = """import sys, time
+micro_batch, precision = int(sys.argv[1]), sys.argv[2]
+for step in range(12):
+    began = time.perf_counter()
+    time.sleep(0.01 * micro_batch)
+    spent_ms = 1000 * (time.perf_counter() - began)
+    print(f"iter {step}: loss {3 / (1 + step):.3f}, time {spent_ms:.2f}ms, {precision}")
+print(f"Avg bus bandwidth : {micro_batch * 2.5} GB/s")
+if precision == "broken":
+    print("NCCL error: peer is gone")
+"""
+READ_BY_PATTERNS = {
+    "step": r"iter (?P<step>\d+): loss (?P<loss>\S+), time (?P<step_time_ms>\S+)ms",
+    "metrics": {"busbw_gb_per_s": r"Avg bus bandwidth\s*:\s*(\S+)"},
+    "failed": "NCCL error",
+}
+
+
+def test_a_program_whose_lines_are_read_by_patterns_is_a_run_like_any_other(fresh):
+    (fresh.folder / "loop.py").write_text(LOOP)
+    trainer = {
+        "command": [sys.executable, "loop.py", "{micro_batch}", "{words}"],
+        "log": READ_BY_PATTERNS,
+        "files": ["loop.py"],
+    }
+    block = {
+        "name": "loop", "trainer": "loop", "framework": "numpy", "model": "loop",
+        "dataset": "noise", "batch_per_device": 4, "steps": 12,
+        "parameters": {"micro_batch": [1, 2], "words": ["well", "broken"]},
+        "exclude": [{"parameters": {"micro_batch": 2, "words": "broken"}, "reason": "enough"}],
+    }  # fmt: skip
+    fresh.configure(trainers={"loop": trainer}, matrix=[block])
+    fresh.succeed()
+    found = {(r["parameters.micro_batch"], r["parameters.words"]): r for r in rows(fresh)}
+    for micro_batch in ("1", "2"):
+        row = found[micro_batch, "well"]
+        assert row["status"] in TRAINED and row["timing_source"] == "patterns"
+        assert float(row["step_time_mean_s"]) >= 0.01 * int(micro_batch)
+        rate = 4 / float(row["step_time_mean_s"])
+        assert float(row["images_per_second"]) == pytest.approx(rate, rel=0.001)
+        assert row["steps_measured"] == "11" and not row["contradicts"]
+    broken = found["1", "broken"]
+    assert broken["status"] == "failed" and "'NCCL error: peer is gone'" in broken["message"]
+    metrics = {(row["run_id"], row["name"]): float(row["value"]) for row in rows(fresh, "metrics")}
+    assert metrics[found["2", "well"]["run_id"], "busbw_gb_per_s"] == 5.0
+    assert fresh.scheduled() == {}
+
+    other = READ_BY_PATTERNS | {"warm_up": 2}
+    fresh.configure(trainers={"loop": trainer | {"log": other}}, matrix=[block])
+    assert len(fresh.scheduled()["train"]) == 3  # other patterns may change any number
+
+
 def test_a_secret_in_a_command_reaches_the_program_and_no_file_but_what_it_prints(campaign):
     secret = "pl4nted-s3cret"
     script = campaign.folder / "softmax.py"

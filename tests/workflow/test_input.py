@@ -39,7 +39,7 @@ def test_reading_alone_and_training_with_it_stand_side_by_side(fresh):
         figures=[],
     )
     planned = fresh.scheduled()["train"]
-    assert len([run_id for run_id in planned if "-probe-" not in run_id]) == len(set(planned)) - 6
+    assert len([run_id for run_id in planned if "-probe-" not in run_id]) == len(set(planned)) - 8
     fresh.succeed("report")
 
     runs = {(row["model"], row["mode"]): row for row in table(fresh, "runs")}

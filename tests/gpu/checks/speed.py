@@ -1,6 +1,5 @@
-"""Checks that measure, each alone: steps against the device's speed, memory, energy, input."""
+"""Checks that measure, each alone: steps against the device's speed, memory and energy."""
 
-import gzip
 import importlib.util
 import itertools
 import json
@@ -10,11 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from dlbench.common import own_code, tfrecord
-from dlbench.log import event_log
+from dlbench.common import own_code
 from dlbench.machine import device_peaks, gpu_readings
 from dlbench.trainer import model_flops
-from dlbench.trainer.reading import manifest
 
 from .. import trained
 from ..suite import ALONE, LAST, REPOSITORY, NotPossible, check
@@ -26,7 +23,6 @@ PRECISIONS = {"pytorch": ("bfloat16", "tf32", "float32"), "jax": ("bfloat16",)}
 STEPS = {"bfloat16": 60, "tf32": 20, "float32": 10}
 CASES = {"pytorch": ("gpt2_small:8:20", "resnet20:256:40"), "jax": ("gpt2_small:8:20",)}
 CONTEXT_BYTES = 2.5e9  # that CUDA, its libraries and the driver may take beside the allocator
-PHOTOGRAPHS, SHARDS = 512, 8
 
 
 @check(
@@ -196,104 +192,6 @@ def waits(report, device, framework):
         if report.expect(run.code == 0, f"{name}: {run.why()}"):
             report.number(f"LeNet-5, {name}: step", 1e6 * run.step_s(), "us")
             report.number(f"{name}: steps in a window", run.summary["window_steps"])
-
-
-@check("photographs are decoded, copied and trained on", 90, when=ALONE, frameworks=("pytorch",))
-def photographs(report, device, framework):
-    small = not device.is_gpu
-    if not importlib.util.find_spec("simplejpeg"):
-        raise NotPossible("simplejpeg, which encodes and decodes photographs, is not installed")
-    with tempfile.TemporaryDirectory() as folder:
-        data = photographs_in(Path(folder) / "data", 16 if small else PHOTOGRAPHS)
-        fields = {
-            "model": "resnet20" if small else "resnet50",
-            "batch_per_device": 4 if small else 64,
-        }
-        fields |= {} if small else {"precision": "bfloat16"}
-        fields |= {"steps": 1 if small else 60, "warmup_steps": 1 if small else 20}
-        rates = {}
-        for name, how in {
-            "synthetic": {},
-            "photographs": {"dataset": "imagenet", "profile": True},
-            "photographs, read alone": {"dataset": "imagenet", "mode": "input"},
-        }.items():
-            place = None if name == "synthetic" else data
-            run = train(device, framework, trained.new_log(), data=place, **fields, **how)
-            if report.expect(run.code == 0, f"{name}: {run.why()}"):
-                rates[name] = run.summary["images_per_second"]
-                report.number(name, rates[name], "images/s")
-            if name == "photographs" and run.code == 0:
-                _copies(report, run)
-    if len(rates) == 3:
-        report.number("photographs over synthetic", rates["photographs"] / rates["synthetic"])
-        reader = min(rates["synthetic"], rates["photographs, read alone"])
-        report.number("over what the reader or the step allow", rates["photographs"] / reader)
-
-
-def photographs_in(folder, count):
-    """A converted dataset of JPEGs as large as those of ImageNet, in the layout of its shards."""
-    import numpy as np
-    import simplejpeg
-
-    noise = np.random.default_rng(1)
-    encoded = []
-    for _ in range(16):  # smooth patches with some grain, of about the bytes of a photograph
-        patches = np.kron(noise.integers(0, 224, (15, 20, 3)), np.ones((25, 25, 1), int))
-        grain = noise.integers(0, 32, patches.shape)
-        encoded.append(simplejpeg.encode_jpeg((patches + grain).astype(np.uint8), quality=90))
-    folder.mkdir()
-    splits = {}
-    for split, records in {"train": count, "validation": 16}.items():
-        shards = []
-        for shard in range(SHARDS):
-            name = f"{split}-{shard:05d}-of-{SHARDS:05d}"
-            indices = range(records * shard // SHARDS, records * (shard + 1) // SHARDS)
-            features = [
-                {"image/encoded": encoded[n % 16], "image/class/label": [1 + n % 1000]}
-                for n in indices
-            ]
-            written = b"".join(tfrecord.record(tfrecord.example(values)) for values in features)
-            (folder / name).write_bytes(written)
-            shards.append(
-                {"file": name, "records": len(indices), "bytes": len(written), "sha256": None}
-            )
-        splits[split] = {"records": records, "shards": shards}
-    reader = {"encoding": "jpeg", "classes": 1000, "first_label": 1, "augmentation": "crop_flip"}
-    content = {"dataset": "imagenet", "kind": "image", "reader": reader, "splits": splits}
-    manifest.write(folder / manifest.NAME, content)
-    return folder
-
-
-def _copies(report, run):
-    """How much of the time of copies to the device something was computed beside them."""
-    with gzip.open(run.log.parent / event_log.TRACE, "rt") as file:
-        events = [e for e in json.load(file)["traceEvents"] if e.get("ph") == "X"]
-    copies = [e for e in events if e.get("cat") == "gpu_memcpy" and "HtoD" in e["name"]]
-    if not copies:
-        report.note("no copies from the host in the profile")
-        return
-    kernels = _spans(e for e in events if e.get("cat") == "kernel")
-    spent = sum(e["dur"] for e in copies)
-    overlapping = sum(
-        max(0.0, min(end, e["ts"] + e["dur"]) - max(begin, e["ts"]))
-        for e in copies
-        for begin, end in kernels
-    )
-    report.number("copies to the device, of a step", spent / 1e6 / 5 / run.step_s())
-    report.number("share of them beside kernels", overlapping / spent)
-    report.number("from pinned memory", str(sorted({e["name"] for e in copies})))
-
-
-def _spans(events):
-    """(begin, end) in which any of some events was under way, in order."""
-    merged = []
-    for event in sorted(events, key=lambda event: event["ts"]):
-        begin, end = event["ts"], event["ts"] + event["dur"]
-        if merged and begin <= merged[-1][1]:
-            merged[-1][1] = max(merged[-1][1], end)
-        else:
-            merged.append([begin, end])
-    return merged
 
 
 @check(

@@ -105,12 +105,19 @@ def images_per_second(spec: Run, *flags: Any) -> float:
         spec: the run.
         flags: further flags of train.py.
     """
+    return first_step_and_rate(spec, *flags)[1]
+
+
+def first_step_and_rate(spec: Run, *flags: Any) -> tuple[float, float]:
+    """Seconds of the first step, and the throughput that images_per_second returns."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "train.jsonl"
         _start(spec, TRAIN, *spec.flags(), "--log", log, *flags)
         logs = [RankLog(path) for path in event_log.rank_paths(log)]
-    steps = step_times.of_all_ranks(logs)[spec.warmup_steps :]
-    return step_times.images_per_second(step_times.slowest(steps), spec.global_batch)
+    steps = step_times.of_all_ranks(logs)
+    (first_s,) = step_times.slowest(steps[:1])
+    measured = step_times.slowest(steps[spec.warmup_steps :])
+    return first_s, step_times.images_per_second(measured, spec.global_batch)
 
 
 def bare_images_per_second(spec: Run, program: str, *words: Any) -> float:

@@ -56,6 +56,11 @@ OF_COPIES = (
     "twentieth faster in the slow one. So it is not that others use the cores. That the host moves "
     "the two cores, to one chiplet or to two, each with a bandwidth of its own, would explain it."
 )
+OF_COMPILING = (
+    "Measured on 2026-11-27 on a machine whose two cores three times as many processes used: first "
+    "steps are too long, and ratios scatter too much to rank the modes. To be repeated on an idle "
+    "one."
+)
 OF_MODEL_WORK = (
     "Spreads over calibrations have no target: each calibration runs the same instructions, and "
     "what they attain from one to the next is up to the machine alone, its memory, its clock and, "
@@ -88,6 +93,8 @@ SHORT_STEPS = "--pairs 2 --case lenet5:8:2"
 PROGRAMS = {
     # The short ones first: where a machine is lent for an hour, most is measured.
     "neighbours": Program("--readings 20", 0.1),
+    "logger": Program("--pairs 2 --steps 2", 0.5),
+    "watching": Program("--seconds 2", 0.6),
     "sampling": Program("--samples 20 --rounds 2", 0.5, environment="train"),
     "copies": Program("--seconds 1", 2, note=OF_COPIES),
     "provenance": Program("--runs 1", 0.5, environment="train"),
@@ -98,6 +105,7 @@ PROGRAMS = {
     "download": Program("--pairs 2 --megabytes 100", 1.5),
     "conversion": Program("--images 40 --rounds 1", 2.5),
     "import_logs": Program("--steps 2000 --rounds 1", 1.5),
+    "log_patterns": Program("--steps 2000 --rounds 1", 1.5),
     "figures": Program("--runs 20 --steps 10 --draw scaling loss", 3),
     "report": Program("--runs 20", 2, needs="Chromium"),
     "archive": Program("--runs 20 --steps 10 --small 20 --draw loss", 4),
@@ -116,6 +124,9 @@ PROGRAMS = {
     "jax_processes": Program("--model lenet5 --batch 8 --steps 4 --rounds 1", 4, environment="jax"),
     "torch_processes": Program(
         "--model lenet5 --batch 8 --steps 4 --rounds 1", 4, environment="pytorch"
+    ),
+    "compile_modes": Program(
+        "--batch 2 --steps 2 --rounds 1", 5, environment="pytorch", note=OF_COMPILING
     ),
     "real_data": Program(
         "--framework tensorflow --model lenet5 --batch 8 --steps 4 --rounds 1 --records 400",

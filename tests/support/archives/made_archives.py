@@ -20,6 +20,7 @@ import yaml
 from dlbench.archive import bag
 from dlbench.common import plugins
 from dlbench.study import config, other_trainers, trainer_environments
+from dlbench.tables import table_names
 from support.logs import log_samples
 from support.programs import forked
 from support.runs import made_runs
@@ -116,7 +117,7 @@ def derive(content):
     """Write the tables, figures and report from the runs in this folder."""
     for entry in content["imports"]:
         into = f"results/imports/{entry['name']}"
-        tables = (f"--{name}={into}/{name}.parquet" for name in ("steps", "evals", "samples"))
+        tables = (f"--{name}={into}/{name}.parquet" for name in table_names.OF_IMPORT)
         program(
             "import_logs.py",
             entry["path"],

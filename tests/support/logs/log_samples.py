@@ -17,7 +17,7 @@ from support.logs.trainer_samples import GLOBAL_BATCH, TRAINERS
 STEP_TIMES_S = (0.03125, 0.125, 0.5, 2.0)
 NO_STEP_TIMES = {
     *("dcgm_dmon", "horovod_timeline", "keras_csvlogger", "mlperf", "mxnet", "nvidia_smi"),
-    *("snakemake_benchmark", "tf_cnn_benchmark_log", "tf_cnn_eval_log"),
+    *("nvidia_smi_dmon", "snakemake_benchmark", "tf_cnn_benchmark_log", "tf_cnn_eval_log"),
 }
 ROUNDING_S = {
     "convnet_benchmarks": 0.00056,  # half a digit, times n / (n - 1) of 10 steps
@@ -295,6 +295,20 @@ def dcgm_dmon(step_time_s, steps):
     return f"#Entity   GPUTL   FBUSD   POWER   TOTEC\nID        %       MB      W       mJ\n{lines}"
 
 
+def nvidia_smi_dmon(step_time_s, steps):
+    """A sample a second, with its date and time."""
+    lines = "".join(
+        f" {BEGAN + timedelta(seconds=step):%Y%m%d   %H:%M:%S}      0    300     60      -     97 "
+        "    55   40960   1593   1410 \n"
+        for step in range(steps)
+    )
+    return (
+        "#Date       Time        gpu    pwr  gtemp  mtemp     sm    mem      fb   mclk   pclk \n"
+        "#YYYYMMDD   HH:MM:SS    Idx      W      C      C      %      %      MB    MHz    MHz \n"
+        f"{lines}"
+    )
+
+
 def dlbs(step_time_s, steps):
     values = {
         "exp.id": "8d4a",
@@ -344,6 +358,7 @@ KINDS = {
     "mlperf": mlperf,
     "mxnet": mxnet,
     "nvidia_smi": nvidia_smi,
+    "nvidia_smi_dmon": nvidia_smi_dmon,
     "snakemake_benchmark": snakemake_benchmark,
     "tensorboard": tensorboard,
     "tf_cnn_benchmark_log": tf_cnn_benchmark_log,

@@ -2,14 +2,14 @@
 
 import dataclasses
 
-from dlbench.common import plugins
+from dlbench.imports import kinds
 from dlbench.imports.log_file import LogFile
 
 
 def read(kind, path, content):
     """The Imported runs in a text or bytes, which the importer must recognise."""
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    importer, log = plugins.load("importers", kind), LogFile(path)
+    importer, log = kinds.load(kind), LogFile(path)
     assert importer.recognise(log)
     return list(importer.read(log))
 

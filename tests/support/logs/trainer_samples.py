@@ -158,11 +158,51 @@ def composer_block(done, total, *metrics):
         yield f"\t Train {name}: {value if isinstance(value, int) else format(value, '.4f')}\n"
 
 
+def nanogpt(step_time_s, steps):
+    """Every iteration printed, counted from 0, with an evaluation before the first one."""
+    return "step 0: train loss 8.2874, val loss 8.2823\n" + "".join(
+        f"iter {step}: loss {8 - step / 1000:.4f}, time {1000 * step_time_s:.2f}ms, mfu 12.30%\n"
+        for step in range(steps)
+    )
+
+
+def deepspeed(step_time_s, steps):
+    """Every step printed, from the third on, as ThroughputTimer does with steps_per_print 1."""
+    rate = GLOBAL_BATCH / step_time_s
+    return "".join(
+        f"[2023-08-02 00:41:17,935] [INFO] [logging.py:96:log_dist] [Rank 0] step={step}, "
+        "skipped=1, lr=[0.0001], mom=[(0.9, 0.999)]\n"
+        f"[2023-08-02 00:41:17,936] [INFO] [timer.py:215:stop] epoch=0/micro_step={step}/"
+        f"global_step={step}, RunningAvgSamplesPerSec={rate}, CurrSamplesPerSec={rate}, "
+        "MemAllocated=0.07GB, MaxMemAllocated=1.36GB\n"
+        for step in range(3, steps + 3)
+    )
+
+
+def hf_console(step_time_s, steps):
+    """A loss for each step; the only speed is that of the whole training."""
+    losses = "".join(
+        f"{{'loss': {8 - step / 1000:.4f}, 'grad_norm': 1.25, 'learning_rate': 4.4e-05, "
+        f"'epoch': {step / steps:.2f}}}\n"
+        for step in range(1, steps + 1)
+    )
+    return (
+        f"{losses}{{'eval_loss': 7.5, 'eval_runtime': 1.5, 'eval_samples_per_second': 42.7, "
+        "'eval_steps_per_second': 1.333, 'epoch': 1.0}\n"
+        f"{{'train_runtime': {step_time_s * steps:.4f}, 'train_samples_per_second': "
+        f"{GLOBAL_BATCH / step_time_s:.3f}, 'train_steps_per_second': {1 / step_time_s:.3f}, "
+        "'train_loss': 7.9, 'epoch': 1.0}\n"
+    )
+
+
 TRAINERS = {
     "composer": composer,
+    "deepspeed": deepspeed,
+    "hf_console": hf_console,
     "hf_trainer": hf_trainer,
     "lightning_csv": lightning_csv,
     "megatron": megatron,
+    "nanogpt": nanogpt,
     "pytorch_imagenet": pytorch_imagenet,
     "torchtitan": torchtitan,
 }

@@ -28,12 +28,12 @@ class Kernel:
         self.write("proc/loadavg", f"0.50 0.10 0.05 1/99 {self.last}\n")
 
     def process(
-        self, pid, parent, own_s=0.0, children_s=0.0, name="a (b) c", environ="", tgid=None
+        self, pid, parent, own_s=0.0, children_s=0.0, name="a (b) c", environ="", tgid=None, pages=0
     ):
         """Add or update a process."""
         place = f"proc/{pid}"
         times = [round(own_s * TICKS), 0, round(children_s * TICKS), 0]
-        after = ["S", parent, *[0] * 9, *times, 20, 0, 1, 0, 1000 + pid]
+        after = ["S", parent, *[0] * 9, *times, 20, 0, 1, 0, 1000 + pid, 0, pages]
         self.write(f"{place}/stat", f"{pid} ({name}) {' '.join(map(str, after))}\n")
         self.write(f"{place}/status", f"Name:\tx\nTgid:\t{tgid or pid}\nNgid:\t0\n")
         self.write(f"{place}/cmdline", "")

@@ -7,7 +7,10 @@ gpu_facts.py and check_node.py use. No GPU is here, so the real one was not run.
 import json
 import sys
 
-PROGRAM = """#!{python} -IS
+# sh starts it, since the path of a Python may have spaces, which the first line cannot name.
+PROGRAM = """#!/bin/sh
+'''exec' "{python}" -IS "$0" "$@"
+'''
 import json, os, sys
 
 place = {place!r}

@@ -40,7 +40,7 @@ def workflow_python(version, uv):
         uv: path of uv.
     """
     folder = REPOSITORY / f".venv-{version}"
-    command = [uv, "sync", "--frozen", "--quiet", "--no-python-downloads"]
+    command = [uv, "sync", "--frozen", "--group", "dev", "--quiet", "--no-python-downloads"]
     environment = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
     environment["UV_PROJECT_ENVIRONMENT"] = str(folder)
     subprocess.run(

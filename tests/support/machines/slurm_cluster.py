@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -92,7 +93,14 @@ def wait_for(condition, seconds):
 
 
 @pytest.fixture(scope="session")
-def slurm(tmp_path_factory):
+def path_without_spaces():
+    """Skips a test where no job could be started."""
+    if " " in sys.executable:
+        pytest.skip(f"no job is started by {sys.executable}: docs/troubleshooting.md says why")
+
+
+@pytest.fixture(scope="session")
+def slurm(tmp_path_factory, path_without_spaces):
     if not (SCRIPTS / "slurm_up.sh").is_file():
         pytest.skip(
             f"no {SCRIPTS}/slurm_up.sh: name a folder that has it in DLBENCH_TEST_EQUIPMENT"

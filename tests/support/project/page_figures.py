@@ -18,7 +18,12 @@ from PIL import Image  # noqa: E402
 
 from dlbench.common import plugins  # noqa: E402
 from dlbench.drawing import styles  # noqa: E402
-from support.results import made_baselines, made_explanations, made_tables  # noqa: E402
+from support.results import (  # noqa: E402
+    made_baselines,
+    made_explanations,
+    made_metrics,
+    made_tables,
+)
 
 PAGES = REPOSITORY / "docs" / "figures"
 MEASURED = "scaling"
@@ -59,7 +64,7 @@ def rows(name):
               "account": learning,
               "drift": made_tables.sessions, "utilisation_of_peak": batches,
               "memory": memories, "nodes": screened,
-              "inside_a_step": made_explanations.conditions,
+              "inside_a_step": made_explanations.conditions, "metrics": made_metrics.named_metrics,
               "published": published}  # fmt: skip
     chosen |= dict.fromkeys(
         (

@@ -74,12 +74,33 @@ MODELS = {  # milliseconds of a step by devices
         4: {"input": 12.0, "exchange": 31.0, "sharing": 15.0, "waits": 0.7, "computation": 162.0},
     },
     "alexnet": {
-        1: {"input": 18.0, "waits": 0.9, "computation": 24.0},
-        2: {"input": 26.0, "exchange": 17.0, "sharing": 0.6, "waits": 0.9, "computation": 24.0},
-        4: {"input": 37.0, "exchange": 29.0, "sharing": 1.0, "waits": 1.5, "computation": 24.0},
+        1: {"input": 15.0, "copies": 3.0, "waits": 0.9, "computation": 24.0},
+        2: {
+            "input": 21.0,
+            "copies": 5.0,
+            "exchange": 17.0,
+            "sharing": 0.6,
+            "waits": 0.9,
+            "computation": 24.0,
+        },
+        4: {
+            "input": 30.0,
+            "copies": 7.0,
+            "exchange": 29.0,
+            "sharing": 1.0,
+            "waits": 1.5,
+            "computation": 24.0,
+        },
     },
 }
-HALVES_MS = {"input": 2.2, "exchange": 2.6, "sharing": 1.6, "waits": 0.7, "computation": 1.2}
+HALVES_MS = {
+    "input": 2.2,
+    "copies": 0.9,
+    "exchange": 2.6,
+    "sharing": 1.6,
+    "waits": 0.7,
+    "computation": 1.2,
+}
 
 
 def conditions():

@@ -255,6 +255,7 @@ def write(folder, rows, steps_each=100):
         ("sentinels", repeated, table_columns.SENTINELS),
         ("drift", drift.rows(MADE, complete, repeated), table_columns.DRIFT),
         ("nodes", nodes.rows(MADE, complete), table_columns.NODES),
+        ("metrics", [m for row in rows for m in row.get("metrics", ())], table_columns.METRICS),
     ):
         content = [{k: v for k, v in row.items() if k in schema.names} for row in content]
         parquet_files.write(folder / f"{name}.parquet", content, schema)
@@ -355,7 +356,7 @@ def _comparisons(rows):
 
 def _compared(name, a, b, found):
     rates = [[row["images_per_second"] for row in side] for side in (a, b)]
-    numbers = {k: v for k, v in vars(found).items() if not np.isnan(v)}
+    numbers = {k: v for k, v in vars(found).items() if k != "metric" and not np.isnan(v)}
     return (
         {k: v for k, v in a[0].items() if k in table_columns.COMPARISONS.names}
         | numbers

@@ -39,3 +39,47 @@ print("-" * 64)
 print(f"total images/sec: {rate:.2f}")
 print("-" * 64)
 '''
+
+# Trains nothing and names metrics in an event log of ours. Arguments: the folder for it, words, as
+# the value of the bandwidth, its unit, and that of the latency.
+NAMES_METRICS = """
+import json, os, sys, zlib
+
+folder, trainer, parameters, batch, bandwidth, unit, latency = sys.argv[1:8]
+# Repeats differ a little, and each always by as much.
+share = 1 + zlib.crc32(os.path.abspath(folder).encode()) % 1000 / 1e6
+start = {"t_utc": "2026-11-20T10:00:00.000000Z", "log_version": 1,
+         "spec": {"model": "exchange", "dataset": "none", "batch_per_device": int(batch),
+                  "trainer": trainer, "trainer_parameters": parameters, "framework": "nccl"}}
+metrics = [("busbw_gb_per_s", float(bandwidth) * share, unit, "higher"),
+           ("latency_us", float(latency) * share, "us", "lower")]
+events = [("run_start", start)]
+events += [("metric", dict(zip(("name", "value", "unit", "better"), one))) for one in metrics]
+events += [("imported", {"kind": "exchange", "numbers": {}, "notes": []}),
+           ("run_end", {"status": "ok", "message": "", "t_utc": start["t_utc"]})]
+with open(os.path.join(folder, "train.jsonl"), "w") as file:
+    file.writelines(json.dumps({"event": kind, **values}) + "\\n" for kind, values in events)
+print("Avg bus bandwidth :", bandwidth)
+"""
+# Before such a script: says where it runs, and starts a process that leaves its session.
+ESCAPES = """
+import os, subprocess
+cores = sorted(os.sched_getaffinity(0))
+print("cores", cores, "threads", os.environ.get("OMP_NUM_THREADS"))
+subprocess.Popen(["setsid", "sleep", "1000.25"], stdout=subprocess.DEVNULL)
+"""
+# Prints, or does not, and answers SIGUSR1 by a checkpoint, or does not.
+SIGNS_OF_LIFE = """
+import signal, sys, time
+
+def stop(*_):
+    print("checkpoint written", flush=True)
+    sys.exit(3)
+
+how = sys.argv[1]
+signal.signal(signal.SIGUSR1, stop if how == "answers" else signal.SIG_IGN)
+while True:
+    if how != "silent":
+        print("alive", flush=True)
+    time.sleep(0.3)
+"""

@@ -11,6 +11,7 @@ from dlbench.analysis import base_flags, drift
 from dlbench.analysis.drift import Drift
 from dlbench.analysis.estimates import Difference
 from dlbench.tables import parquet_files, table_columns
+from dlbench.tables.metrics import Metric
 from support.comparisons.simulated_drift import (
     MARGIN,
     SHARED,
@@ -226,3 +227,21 @@ def test_runs_beside_busy_neighbours_tell_nothing_of_drift():
     base, again = runs("base", "A", [0.0, 0.01, 0.02]), runs("base", "B", [0.0, 0.01, 0.02], **late)
     sides = Drift(base, again).compare(runs("new", "B", [0.1, 0.11, 0.12]), base)
     assert (sides.drift, sides.flags) == (None, (base_flags.APART,))
+
+
+@pytest.mark.parametrize(("better", "verdict"), [("lower", "worse"), ("higher", "better")])
+def test_a_metric_drifts_as_throughput_does_and_in_its_direction(better, verdict):
+    def of(session, logs):
+        return [r | {"metrics.x": r["images_per_second"]} for r in runs("a", session, logs)]
+
+    logs = [0.0, 0.001, -0.001]
+    early, late = of("A", logs), of("B", [0.1 + log for log in logs])
+    rate = drift.rows(STUDY, early + late)
+    without = [{k: v for k, v in r.items() if k != "images_per_second"} for r in early + late]
+    metric = Metric.named("x", "us", better)
+    (found,) = drift.rows(STUDY, without, metric=metric)
+    assert found["ratio"] == pytest.approx(math.exp(0.1)) == pytest.approx(rate[0]["ratio"])
+    assert (rate[0]["verdict"], found["verdict"]) == ("faster", verdict)
+    # Nothing remains of a difference that is all drift.
+    sides = Drift(without, of("B", [0.1 + log for log in logs]), MARGIN, metric)
+    assert drift.rows(STUDY, without) == [] and sides.shapes

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from dlbench import Error
 from dlbench.common import networks
 
 
@@ -46,3 +47,36 @@ PROXY = {"HTTPS_PROXY": "http://proxy:8080"}
 )
 def test_hosts_are_added_to_those_that_need_no_proxy(environ, names, text):
     assert networks.no_proxy_variables(["n1"], environ) == dict.fromkeys(names, text)
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("NCCL_SOCKET_IFNAME", None),
+        ("NCCL_SOCKET_IFNAME", "nosuch,l"),
+        ("NCCL_SOCKET_IFNAME", "=lo"),
+        ("NCCL_SOCKET_IFNAME", "^docker,nosuch"),
+        ("GLOO_SOCKET_IFNAME", "lo"),
+    ],
+)
+def test_interfaces_that_are_there_are_accepted(variable, text):
+    networks.check_interfaces(variable, {variable: text} if text else {})
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("NCCL_SOCKET_IFNAME", "nosuch"),
+        ("NCCL_SOCKET_IFNAME", "=l"),
+        ("NCCL_SOCKET_IFNAME", "^" + ",".join(name for _, name in socket.if_nameindex())),
+        ("GLOO_SOCKET_IFNAME", "l"),
+    ],
+)
+def test_a_library_that_would_find_no_interface_is_refused_with_those_that_are_there(
+    variable, text
+):
+    with pytest.raises(Error) as error:
+        networks.check_interfaces(variable, {variable: text})
+    message = str(error.value)
+    assert message.startswith(f"{variable}={text} leaves none of the network interfaces")
+    assert all(name in message for _, name in socket.if_nameindex())

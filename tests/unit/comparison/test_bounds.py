@@ -180,3 +180,33 @@ def test_a_parameter_of_another_program_can_be_matched(tmp_path):
     assert outcome(tmp_path, campaign(runs), match=match).passed
     with pytest.raises(Error, match=r"has parameters.tensor_parallel 1 instead of 3"):
         outcome(tmp_path, campaign(runs), match={"parameters.tensor_parallel": 3})
+
+
+def with_bandwidth(values, unit="GB/s"):
+    """A campaign whose runs name a bandwidth."""
+    runs = []
+    for run, value in zip(measured(values), values, strict=True):
+        run.numbers["busbw"] = value
+        metric = {"run_id": run.run_id, "name": "busbw", "unit": unit, "better": "higher"}
+        runs.append(dataclasses.replace(run, metrics=(metric | {"value": value},)))
+    return campaign(runs)
+
+
+def test_a_metric_that_programs_name_has_bounds_in_its_unit(tmp_path):
+    made = with_bandwidth([80.0, 90.25])
+    bounded = bounds.Bounded.of(made)
+    path = written(tmp_path, metric="busbw", unit="GB/s")
+    (found,) = bounds.check(bounds.read(path, lambda _: bounded), made)
+    assert found.message == "-15.0 %, 10.6 % below the lower bound"
+    assert "100 GB/s" in page_text.text(bounds.page([found], made))
+    with pytest.raises(Error, match="unit: busbw is in GB/s, found 'MB/s'"):
+        bounds.read(written(tmp_path, metric="busbw", unit="MB/s"), lambda _: bounded)
+    with pytest.raises(Error, match=r"no metric 'busbv' \(did you mean 'busbw'\?\)"):
+        bounds.read(written(tmp_path, metric="busbv"), lambda _: bounded)
+
+
+def test_bounds_of_a_metric_are_written_with_its_unit(tmp_path):
+    path = tmp_path / "bounds.yaml"
+    assert bounds.write(path, with_bandwidth([100.0, 100.0]), "busbw", 0.05) == 1
+    (entry,) = yaml.safe_load(path.read_text())["references"]
+    assert entry["busbw"] == {"value": 100.0, "lower": -0.05, "upper": 0.05, "unit": "GB/s"}

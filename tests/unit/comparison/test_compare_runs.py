@@ -1,5 +1,6 @@
 """Comparing campaigns: what is joined, what the numbers are, and what a page says of them."""
 
+import dataclasses
 import json
 import math
 import sys
@@ -9,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dlbench import Error
-from dlbench.comparison import comparison_page
+from dlbench.comparison import campaigns, comparison_page
 from dlbench.comparison.campaigns import Measured
 from dlbench.pages import page_text
 from dlbench.records import run_record
@@ -335,3 +336,50 @@ def test_what_is_no_campaign_is_refused_with_exit_code_2(tmp_path):
         finished = start(*arguments)
         assert (finished.returncode, message in finished.stderr) == (2, True), finished.stderr
         assert "Traceback" not in finished.stderr
+
+
+def named(values, better="higher", unit="GB/s", **fields):
+    """Runs of a throughput of 1 whose program names a bandwidth with these values."""
+    runs = measured([1.0] * len(values), **fields)
+    for run, value in zip(runs, values, strict=True):
+        run.numbers["busbw"] = value
+        metric = {"run_id": run.run_id, "name": "busbw", "unit": unit, "better": better}
+        yield dataclasses.replace(run, metrics=(metric | {"value": value},))
+
+
+@pytest.mark.parametrize(
+    ("better", "verdict"), [("higher", "better"), ("lower", "worse"), ("", "differs")]
+)
+def test_a_metric_that_programs_name_is_compared_in_its_direction(better, verdict):
+    sides = [[*named(values, better)] for values in (A_RATES, rates(JUST_SHOWN))]
+    found = compared(sides[:1], sides[1:], metric_name="busbw")
+    (pair,) = found.pairs
+    assert (pair.verdict, found.metric.unit) == (verdict, "GB/s")
+    assert pair.compared.p_difference == pytest.approx(0.025721, abs=1e-6)
+    assert f"1 {verdict}" in page_text.text(comparison_page.comparison_page(found, None))
+
+
+def test_a_check_for_slower_ones_needs_a_better_direction():
+    sides = [[*named(A_RATES, "")] for _ in range(2)]
+    found = compared(sides[:1], sides[1:], metric_name="busbw")
+    with pytest.raises(Error, match="busbw: whether more or less is better is not known"):
+        found.metric.check_direction()
+
+
+def test_numbers_of_different_units_are_not_compared():
+    sides = [[*named(A_RATES)], [*named(A_RATES, unit="MB/s")]]
+    with pytest.raises(Error, match=r"metric busbw: unit is 'GB/s' in .* are not compared"):
+        compared(sides[:1], sides[1:], metric_name="busbw")
+
+
+def test_metrics_of_a_table_are_read_from_the_one_beside_it(tmp_path):
+    runs = [
+        {"run_id": "a", "status": "ok", "model": "lenet5", "images_per_second": 5.0},
+        {"run_id": "b", "status": "ok", "model": "lenet5"},
+    ]
+    metrics = [{"run_id": "b", "name": "busbw", "value": 7.0, "unit": "GB/s", "better": "higher"}]
+    parquet_files.write(tmp_path / "runs.parquet", runs, table_columns.RUNS)
+    parquet_files.write(tmp_path / "metrics.parquet", metrics, table_columns.METRICS)
+    found = campaigns.read(tmp_path / "runs.parquet")
+    assert [run.numbers for run in found.runs] == [{"images_per_second": 5.0}, {"busbw": 7.0}]
+    assert campaigns.find_metric("busbw", found).unit == "GB/s"

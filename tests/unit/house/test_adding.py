@@ -45,7 +45,7 @@ def project(tmp_path_factory):
 
 def test_the_page_has_a_file_for_each_thing_and_each_is_new():
     there = adding_page.files()
-    assert len(there) == len(NAMES) + 5  # two datasets more, a site, and two of a study
+    assert len(there) == len(NAMES) + 6  # two datasets more, patterns, a site, two of a study
     for kind, name in NAMES.items():
         ours = plugins.folder_of(kind).relative_to(REPOSITORY)
         topic = {"importers": "training", "figures": "use"}.get(kind, "")
@@ -169,6 +169,14 @@ def test_the_log_becomes_a_run_with_its_throughput(project):
     assert run["timing_source"] == "our_script"
     assert run["images_per_second"] == 64 / 0.125
     assert (run["steps_measured"], run["burn_in_steps"], run["final_loss"]) == (7, 1, 2.0)
+
+
+def test_the_log_that_patterns_read_becomes_a_run_too(project):
+    (project / "loop.txt").write_text("".join(f"step {n} took 125 ms\n" for n in range(1, 9)))
+    command = ["loop.txt", "--output", "loop.parquet", "--fields", '{"global_batch": 64}']
+    start(project, "workflow_scripts/import_logs.py", *command)
+    (run,) = pq.read_table(project / "loop.parquet").to_pylist()
+    assert (run["timing_source"], run["images_per_second"]) == ("our_loop", 64 / 0.125)
 
 
 def test_a_log_with_a_step_that_is_none_is_refused_with_its_line(project):

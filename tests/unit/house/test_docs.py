@@ -21,7 +21,7 @@ from dlbench.tables import baseline_columns, run_columns, table_columns, write_r
 from dlbench.tables.meanings import TABLES
 from support.machines.paths import REPOSITORY
 
-FOLDERS = ("docs", "studies")
+FOLDERS = ("docs", "studies", "programs")
 PAGES = sorted(
     [REPOSITORY / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
     + [REPOSITORY / "workflow_scripts" / "README.md"]
@@ -37,7 +37,7 @@ MAX_IMAGE_BYTES, MAX_README_LINES = 300_000, 180
 # Files of the reader's own in commands and configs.
 THEIRS = ("my_study.yaml", "study.yaml", "mine", "ours", "oursite", "my_models", "theirs", "FOLDER")
 # Programs of others that code blocks start.
-OTHERS = {"cd", "jupyter", "kubectl", "ln", "mkdir", "python3", "sinfo", "unzip", "uvx"}
+OTHERS = {"cd", "cp", "jupyter", "kubectl", "ln", "mkdir", "python3", "sinfo", "unzip", "uvx"}
 
 
 def named(page):
@@ -218,14 +218,15 @@ def check_snakemake(command):
 
 
 def check_sync(command):
-    """Check that the extras of `uv sync` exist."""
+    """Check that the extras and groups of `uv sync` exist."""
     given = dict(itertools.pairwise(command))
-    if "--extra" not in given:
-        return
     project = tomllib.loads(
         (REPOSITORY / given.get("--project", ".") / "pyproject.toml").read_text()
     )
-    assert given["--extra"] in project["project"]["optional-dependencies"], command
+    if "--extra" in given:
+        assert given["--extra"] in project["project"]["optional-dependencies"], command
+    if "--group" in given:
+        assert given["--group"] in project["dependency-groups"], command
 
 
 def check_command(command):
@@ -243,6 +244,9 @@ def check_command(command):
         assert command[3] == "python" and (REPOSITORY / command[4]).is_file(), command
         return None
     command = command[1:] if command[0] == "run" else command
+    if command[0] == "--group":
+        check_sync(command)
+        command = command[2:]
     while command[0] == "--with" and re.fullmatch(r"[\w-]+==[\d.]+", command[1]):
         command = command[2:]
     match command:
@@ -278,6 +282,7 @@ def test_a_command_that_is_none_would_be_noticed():
         "uv run snakemake fingers",
         "uv run python workflow_scripts/statues.py",
         "uv sync --extra slum",
+        "uv run --group def python -m tests",
         "snakemaek -n",
         "uv run snakemake --configfile studies/no/config.yaml",
         "uv run snakemake --croes 4",
@@ -288,7 +293,7 @@ def test_a_command_that_is_none_would_be_noticed():
 
 @each_page
 def test_every_file_of_ours_that_a_page_names_is_there(page):
-    tops = "workflow_scripts|tests|studies|envs|profiles|rules|docs"
+    tops = "workflow_scripts|tests|studies|envs|profiles|programs|rules|docs"
     for name in re.findall(rf"`((?:{tops})/[\w./-]*)`", prose(page)):
         added = f"`{name}`:" in page.read_text()  # a file that the page has
         installed = ".venv" in Path(name).parts
@@ -296,6 +301,8 @@ def test_every_file_of_ours_that_a_page_names_is_there(page):
         assert added or installed or any_one or (REPOSITORY / name).exists(), name
     python = {path.name for path in REPOSITORY.glob("workflow_scripts/**/*.py")}
     python |= {path.name for path in REPOSITORY.glob("tests/**/*.py")}
+    python |= {path.name for path in REPOSITORY.glob("programs/*/*.py")}
+    python |= set(re.findall(r"^`([\w.]+)`:$", page.read_text(), re.MULTILINE))  # the page has it
     for name in re.findall(r"`(\w+\.py)\b", prose(page)):
         assert name in python | {"X.py", "test_X.py"}, name
 

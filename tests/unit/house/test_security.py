@@ -13,11 +13,11 @@ import google_crc32c
 import pytest
 
 from dlbench import Error
-from dlbench.common import plugins, tfrecord
+from dlbench.common import tfrecord
 from dlbench.data import archives
 from dlbench.data.archives import ArchiveError
 from dlbench.images import oci
-from dlbench.imports import log_file
+from dlbench.imports import kinds, log_file
 from dlbench.imports.log_file import LogError, LogFile
 from dlbench.study import config, config_schema
 from support.logs import log_samples
@@ -26,7 +26,7 @@ from support.runs.made_runs import SETTINGS
 
 SCRIPTS = Path(__file__).parents[3] / "workflow_scripts"
 SOURCES = sorted(SCRIPTS.rglob("*.py"))
-NAMES = plugins.names("importers")
+NAMES = kinds.names()
 # What runs what it is given, by the name that is called.
 RUNS_CODE = {
     "eval", "exec", "__import__", "os.system", "os.popen", "extractall", "unpack_archive",
@@ -96,7 +96,7 @@ def sample(name):
 
 
 def read_all(name, path):
-    for imported in plugins.load("importers", name).read(LogFile(path)):
+    for imported in kinds.load(name).read(LogFile(path)):
         assert imported.status
 
 
@@ -134,7 +134,7 @@ def most_resident():
 
 
 def read_log(name, path):
-    list(plugins.load("importers", name).read(LogFile(path)))
+    list(kinds.load(name).read(LogFile(path)))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -11,7 +11,7 @@ import pytest
 from dlbench import Error
 from dlbench.common import plugins
 from dlbench.common.files import files_below
-from dlbench.imports import finding, import_baselines, import_logs, table_rows
+from dlbench.imports import finding, import_baselines, import_logs, kinds, table_rows
 from dlbench.tables import parquet_files, run_columns, table_columns
 from support.logs import log_samples
 from support.logs.log_samples import KINDS, tf_cnn_benchmarks
@@ -306,7 +306,7 @@ def test_the_program_says_why_nothing_can_be_imported_and_writes_no_table(tmp_pa
 def test_the_program_lists_every_kind_with_what_it_is():
     listed = program("--list").stdout.splitlines()
     assert [line.split()[0] for line in listed] == [
-        *plugins.names("importers"),
+        *kinds.names(),
         *plugins.names("baseline_importers"),
     ]
     assert all(len(line.split()) > 2 for line in listed)

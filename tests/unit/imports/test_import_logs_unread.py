@@ -8,7 +8,7 @@ import pytest
 
 from dlbench import Error
 from dlbench.common import plugins
-from dlbench.imports import finding, import_logs
+from dlbench.imports import finding, import_logs, kinds
 from dlbench.imports.log_file import LogFile
 from dlbench.tables import parquet_files, run_columns, table_columns
 from support.logs.event_files import event, event_file, scalar
@@ -32,13 +32,13 @@ def logs(tmp_path):
     return tmp_path / "logs"
 
 
-def kinds(made):
+def kinds_of(made):
     return [row["timing_source"] for row in made.rows]
 
 
 def test_a_log_that_several_importers_know_is_named_and_the_others_are_imported(logs):
     made = import_logs.import_paths([logs])
-    assert kinds(made) == ["tf_cnn_benchmarks"] * 2
+    assert kinds_of(made) == ["tf_cnn_benchmarks"] * 2
     assert made.unread == ["m/log"]
     (found,) = made.left_out
     assert found == ("m/log", "a log of several kinds: mlperf, mxnet; choose one with --kind")
@@ -48,7 +48,7 @@ def test_a_log_that_several_importers_know_is_named_and_the_others_are_imported(
 @pytest.mark.parametrize(("kind", "rate"), [("mlperf", 256.0), ("mxnet", 512.0)])
 def test_the_kind_that_is_asked_for_counts_where_several_match(logs, kind, rate):
     made = import_logs.import_paths([logs], kind=kind)
-    assert kinds(made) == ["tf_cnn_benchmarks", kind, "tf_cnn_benchmarks"]
+    assert kinds_of(made) == ["tf_cnn_benchmarks", kind, "tf_cnn_benchmarks"]
     assert made.rows[1]["images_per_second"] == pytest.approx(rate)
     assert made.left_out == []
 
@@ -60,7 +60,7 @@ def test_a_log_that_begins_with_other_text_is_known_if_its_program_prints_it(tmp
     (tmp_path / "log").write_text(before + content)
     candidate = finding.Candidate(tmp_path / "log", "log", True)
     _, found, _ = finding.choose_importer(candidate)
-    printed = hasattr(plugins.load("importers", kind), "LINE_MARKS")
+    printed = hasattr(kinds.load(kind), "LINE_MARKS")
     assert found == (kind if printed else None)
     (tmp_path / "log").write_bytes((before + content).encode("utf-16"))
     assert finding.choose_importer(candidate)[1] == found

@@ -2,8 +2,7 @@
 
 import pytest
 
-from dlbench.common import plugins
-from dlbench.imports import import_logs, log_text
+from dlbench.imports import import_logs, kinds, log_text
 from dlbench.imports.log_file import MAX_LINE_BYTES, LogFile
 from support.logs import rewritten_logs
 from support.logs.log_samples import KINDS
@@ -13,7 +12,7 @@ ENCODINGS = ("utf_16", "utf_16_big_endian", "utf_16_without_a_mark", "utf_8_with
 WRITINGS = (*ENCODINGS, "carriage_returns", "colours", "progress_bars", "cleared_progress_bars")
 CASES = [
     (kind, writing)
-    for kind in plugins.names("importers")
+    for kind in kinds.names()
     for writing in WRITINGS
     # Event files are no text; a timeline is one piece of JSON, in which nothing else can stand.
     if kind != "tensorboard" and (kind != "horovod_timeline" or writing in WRITINGS[:5])

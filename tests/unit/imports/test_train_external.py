@@ -29,10 +29,10 @@ def log(tmp_path):
     return tmp_path / "run" / "train.jsonl"
 
 
-def train(log, code, run=RUN, **options):
+def train(log, code, run=RUN, kind="auto", **options):
     """The events of a run that a Python program trained."""
     log.parent.mkdir(exist_ok=True)
-    train_external.train(run, [sys.executable, "-c", code], "auto", log, **options)
+    train_external.train(run, [sys.executable, "-c", code], kind, log, **options)
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
@@ -106,3 +106,74 @@ def test_a_log_that_contradicts_itself_says_so_in_the_record_of_its_run(log):
     summary = run_record.read(log.with_name("run.json"))["summary"]
     assert summary["images_per_second"] == 4096
     assert "8 times as much" in summary["contradicts"]
+
+
+PATTERNS = {
+    "step": r"step (?P<step>\d+) loss (?P<loss>\S+) took (?P<step_time_us>\S+) us",
+    "metrics": {"bandwidth": {"pattern": r"bus: (\S+)", "unit": "GB/s", "better": "higher"}},
+    "failed": "NCCL error",
+}
+PRINTED = "".join(f"step {n} loss {8 - n / 10} took 125 us\n" for n in range(20)) + "bus: 4.5"
+
+
+def test_what_a_program_prints_is_read_by_patterns(log):
+    events = train(log, printing(PRINTED), kind=PATTERNS)
+    assert {event["step_time_s"] for event in named(events, "step")} == {0.000125}
+    (metric,) = named(events, "metric")
+    metric = {key: metric[key] for key in metric if key != "event"}
+    assert metric == {"name": "bandwidth", "value": 4.5, "unit": "GB/s", "better": "higher"}
+    (imported,) = named(events, "imported")
+    assert imported["kind"] == "patterns" and "contradicts" not in imported
+    parse_run.parse(RUN, log, log.with_name("run.json"))
+    record = run_record.read(log.with_name("run.json"))
+    assert record["status"] == "ok"
+    assert record["summary"]["images_per_second"] == pytest.approx(GLOBAL_BATCH / 0.000125)
+    assert record["summary"]["metrics"] == [metric]
+
+
+def test_a_log_that_an_importer_knows_is_read_by_the_patterns_that_are_given(log):
+    patterns = {"step": r"^(?P<step>\d+)\timages/sec: (?P<images_per_second>\S+)"}
+    (imported,) = named(train(log, printing(LOG), kind=patterns), "imported")
+    assert imported["kind"] == "patterns"
+
+
+@pytest.mark.parametrize(
+    ("patterns", "text"),
+    [
+        (PATTERNS | {"step": PATTERNS["step"].replace("_us", "_s")}, PRINTED),
+        ({"rate": r"rate (?P<items_per_second>\S+)"}, "rate 0.5"),
+    ],
+)
+def test_steps_that_took_longer_than_the_program_contradict_its_log(log, patterns, text):
+    (imported,) = named(train(log, printing(text), kind=patterns), "imported")
+    assert "s, and the whole program took" in imported["contradicts"]
+    parse_run.parse(RUN, log, log.with_name("run.json"))
+    assert "whole program" in run_record.read(log.with_name("run.json"))["summary"]["contradicts"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (PRINTED + "\nNCCL error 5\n", "line 22: 'NCCL error 5'"),
+        (PRINTED.replace("took", "in"), "nearest: line 1: 'step 0 loss 8.0 in 125 us'"),
+    ],
+)
+def test_a_program_that_ended_well_can_fail_by_what_it_prints(log, text, message):
+    text = text.replace("bus", "BUS") if "nearest" in message else text
+    (end,) = named(train(log, printing(text), kind=PATTERNS), "run_end")
+    assert end["status"] == "failed" and message in end["message"]
+
+
+def test_rates_of_one_process_are_times_the_processes_of_the_run(log):
+    run = dataclasses.replace(RUN, strategy="horovod", devices_per_node=4, batch_per_device=16)
+    rate = 'for n in range(20): print("rate", 4000.0)'
+    patterns = {"step": r"rate (?P<items_per_second>\S+)", "of": "one process"}
+    (imported,) = named(train(log, rate, run, kind=patterns), "imported")
+    assert imported["numbers"]["images_per_second"] == pytest.approx(16_000)
+
+
+def test_tokens_are_those_of_the_sequences_of_the_run(log):
+    run = dataclasses.replace(RUN, sequence_length=100)
+    patterns = {"rate": r"(?P<tokens_per_second>\S+) tokens"}
+    (imported,) = named(train(log, printing("9e6 tokens"), run, kind=patterns), "imported")
+    assert imported["numbers"]["images_per_second"] == pytest.approx(90_000)

@@ -296,3 +296,21 @@ def test_making_a_command_changes_nothing(here, launcher):
     run = dataclasses.replace(RUN, strategy="multiworker", launcher=launcher)
     plugins.load("launchers", launcher).command(run, trainer, ENVIRONMENT)
     assert trainer == TRAINER
+
+
+def test_torchrun_starts_any_framework_of_another_program_on_several_nodes_by_srun(monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
+    run = dataclasses.replace(
+        RUN, launcher="torchrun", trainer="theirs", framework="any", strategy="ddp", nodes=2,
+        devices_per_node=4,
+    )  # fmt: skip
+    torchrun = plugins.load("launchers", "torchrun")
+    assert torchrun.unsupported(run) is None
+    words = torchrun.command(run, ["train"], None)
+    assert words[:4] == ["srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1"]
+    assert {"--nnodes=2", "--nproc-per-node=4", "--rdzv-backend=c10d"} <= set(words)
+    assert any(word.startswith("--rdzv-endpoint=n1:2") for word in words)
+    monkeypatch.delenv("SLURM_JOB_ID")
+    with pytest.raises(Error, match="in a job of Slurm, and this is none"):
+        torchrun.command(run, ["train"], None)

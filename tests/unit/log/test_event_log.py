@@ -210,6 +210,20 @@ def test_the_content_of_a_log_is_what_was_written_so_far(path):
     assert log.content() == path.read_bytes() == b'{"event": "launch", "command": []}\n'
 
 
+def test_times_of_a_kind_of_events_can_be_shifted(path):
+    log = EventLog(path)
+    for event, t_s in (("sample", 1.0), ("output", 1.5), ("sample", 2.0)):
+        log.write(event, t_s=t_s)
+    log.shift("sample", -1.5)
+    log.write("sample", t_s=3.0)
+    assert log.content().decode().splitlines() == [
+        '{"event": "sample", "t_s": -0.5}',
+        '{"event": "output", "t_s": 1.5}',
+        '{"event": "sample", "t_s": 0.5}',
+        '{"event": "sample", "t_s": 3.0}',
+    ]
+
+
 def test_an_end_by_a_signal_is_no_result(tmp_path):
     log = event_log.EventLog(tmp_path / "train.jsonl")
     date = event_log.utc_now()

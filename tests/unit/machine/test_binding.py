@@ -290,6 +290,9 @@ def test_a_gpu_asked_for_twice_is_refused_unless_it_is_to_be_shared(node):
     listed = [{"CUDA_VISIBLE_DEVICES": "1,2"}, {"CUDA_VISIBLE_DEVICES": "1"}]
     twice = refused(node, topologies.h100_x8(), listed)
     assert f"local ranks 0 and 1 would both compute on {H100_UUIDS[1]}" in twice
+    listed_twice = {"CUDA_VISIBLE_DEVICES": f"1,{H100_UUIDS[1][:12]}"}
+    one = refused(node, topologies.h100_x8(), [listed_twice], each=2)
+    assert f"names {H100_UUIDS[1]} twice" in one
     for environs in ([alone(2)] * 2, listed):
         bound = node(topologies.h100_x8(), environs, shared=True)
         assert bound[0].gpus == bound[1].gpus
@@ -312,4 +315,6 @@ def test_mig_devices_beside_whole_gpus_are_refused(node):
 
 def test_fewer_gpus_than_a_process_drives_are_refused(node):
     message = refused(node, topologies.a100_x2_on_one_socket(), [{}], each=4)
-    assert "local rank 0 need 4 GPU(s) and see 2" in message
+    assert (
+        "local rank 0 needs 4 GPU(s); seen: GPU-a1000000-0000, GPU-a1000001-0000 (no var" in message
+    )

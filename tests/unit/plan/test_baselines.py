@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -143,7 +144,10 @@ def test_it_needs_the_environment_and_the_datasets_it_reads(plan_of):
     ]  # fmt: skip
 
 
-def test_on_a_cluster_its_job_is_that_of_such_a_run_with_all_of_the_time(plan_of, program):
+def test_on_a_cluster_its_job_is_that_of_such_a_run_with_all_of_the_time(
+    plan_of, program, monkeypatch
+):
+    monkeypatch.setattr(sys, "executable", "/clone/.venv/bin/python")
     program("sinfo", "cpu*|up|1:00:00|3|8|16000|(null)|idle")
     program("squeue")
     plan = plan_of(TWO, site=SITE | {"cores_per_node": 8})

@@ -67,12 +67,17 @@ def test_what_failed_before_its_first_step_is_trained_by_the_next_start(plan):
     assert reason == "failed before its first step, so measured nothing: nobody knows n1"
 
 
-def test_the_jobs_of_a_plan_ask_the_scheduler_for_what_its_runs_need(plan, program):
+def test_the_jobs_of_a_plan_ask_the_scheduler_for_what_its_runs_need(plan, program, monkeypatch):
     program("sinfo", "cpu*|up|1:00:00|3|8|8000|(null)|idle")
     program("squeue")
+    monkeypatch.setattr(sys, "executable", "/a clone/.venv/bin/python")
+    cluster = planning.make_plan(STUDY | {"site": SITE | {"cores_per_node": 8}})
+    with pytest.raises(Error, match=r"/a clone/.* has a space, so that no job would start"):
+        submitting.Submitting(cluster).check_cluster("slurm", lambda rule, name: None)
+    submitting.Submitting(cluster).check_cluster(None, lambda rule, name: None)
+    monkeypatch.setattr(sys, "executable", "/clone/.venv/bin/python")
     with pytest.raises(Error, match=r"site\.cores_per_node: auto counts what this machine has"):
         submitting.Submitting(plan).check_cluster("slurm", lambda rule, name: None)
-    cluster = planning.make_plan(STUDY | {"site": SITE | {"cores_per_node": 8}})
     jobs = submitting.Submitting(cluster)
     jobs.check_cluster("slurm", lambda rule, name: None)
     asked = {

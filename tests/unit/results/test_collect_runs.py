@@ -202,6 +202,7 @@ def test_duckdb_pandas_and_polars_read_every_table_and_the_tables_of_a_run():
             "evals",
             "accounts",
             "operations",
+            "metrics",
             "comparisons",
             "published",
             "sentinels",
@@ -210,6 +211,8 @@ def test_duckdb_pandas_and_polars_read_every_table_and_the_tables_of_a_run():
             "probes",
             "explanations",
             "tries",
+            "metric_comparisons",
+            "metric_drift",
         )
         assert ours.num_rows or path.stem in empty, path
         readings = (

@@ -48,7 +48,7 @@ def test_folders_are_named_by_site_model_and_strategy(exported):
     found = sorted(str(path.relative_to(exported)) for path in exported.rglob("*.parquet"))
     assert found == sorted(
         f"{table}/site=01/model={model}/strategy={strategy}/part-0.parquet"
-        for table in ("runs", "steps", "evals", "samples")
+        for table in ("runs", "steps", "evals", "samples", "metrics")
         for model, strategy in (("cnn12", "single"), ("lenet5", "single"), ("lenet5", "mirrored"))
     )
 

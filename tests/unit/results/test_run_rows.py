@@ -38,3 +38,12 @@ def test_what_other_settings_make_of_a_run_follows_from_its_record(tmp_path):
 def test_a_record_of_no_run_is_refused(tmp_path):
     with pytest.raises(TypeError, match="colour"):
         run_rows.row(record_of(tmp_path / "run", colour="red"), STUDY, "cpu", tmp_path)
+
+
+@pytest.mark.parametrize(("status", "judged"), [("failed", True), ("skipped", False)])
+def test_a_run_that_was_skipped_misses_no_learning_gate(tmp_path, status, judged):
+    record = record_of(tmp_path / "run") | {"status": status}
+    study = SimpleNamespace(**vars(STUDY) | {"must_reach": {record["run_id"]: {"top1": 0.9}}})
+    row = run_rows.row(record, study, "cpu", tmp_path)
+    expected = "missed: top1 not evaluated, expected at least 0.9" if judged else None
+    assert row["learning_gate"] == expected

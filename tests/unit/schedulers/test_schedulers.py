@@ -107,13 +107,15 @@ def test_slurm_gives_the_id_of_a_job_after_any_greeting_and_before_its_cluster()
     assert slurm.job_id("welcome to our site\n17;here\n") == "17"
 
 
-def test_accounting_is_asked_for_jobs_only_that_the_queue_has_forgotten(program):
+def test_accounting_is_asked_for_jobs_only_that_the_queue_has_forgotten(program, tmp_path):
     program("squeue", "7|RUNNING")
-    program("sacct", script='#!/bin/sh\necho "$*" >asked\necho "8|CANCELLED by 0"\n')
+    arguments = tmp_path / "arguments"
+    program("sacct", script=f'#!/bin/sh\necho "$*" >{arguments}\necho "8|CANCELLED by 0"\n')
     assert {job: fate.status for job, fate in slurm.job_states({"7", "8"}).items()} == {
         "7": "running",
         "8": "interrupted",
     }
+    assert arguments.read_text().endswith("--jobs 8\n")
 
 
 def test_runs_of_one_job_take_turns_and_those_of_others_do_not_wait(tmp_path, monkeypatch):

@@ -83,8 +83,8 @@ def test_only_the_gpus_of_the_run_are_limited(gpus, monkeypatch, visible, limits
         ({"persistence_mode": "Disabled"}, "is without persistence mode: its driver would forget"),
         ({"allowed": False}, "takes from 100 to 400 W and enforces 300 W now; nvidia-smi said: F"),
         ({"allowed": False}, "Insufficient Permissions Terminating early due to previous errors. "
-         "(exit code 4). Root may set it, and whom the site lets by site.power_limit_command"),
-        ({"supported": False}, "Treating as warning and moving on. All done. (exit code 0). Root"),
+         "(exit code 4). Only root may set it, and whom the site lets by site.power_limit_command"),
+        ({"supported": False}, "Treating as warning and moving on. All done. (exit code 0)"),
         ({"capped": True, "enforced.power.limit": 180.0}, "enforces 180 W now; nvidia-smi said: "),
     ],
 )  # fmt: skip
@@ -98,6 +98,30 @@ def test_a_limit_that_one_gpu_cannot_have_is_refused_and_all_stay_as_they_were(
     assert str(refusal.value).startswith("power_limit_w 250: ")
     assert message in str(refusal.value)
     assert gpus.limits == before and notes() == []
+
+
+@pytest.mark.parametrize(
+    ("mark", "found", "remedy"),
+    [
+        ("path", " in a container ({}), whose root", "start the workflow on the host, or leave"),
+        ("variable", " in a container (container=podman), whose", "start the workflow on the host"),
+        (None, ": name such a command", "or leave power_limit_w out and have the site set"),
+    ],
+)
+def test_who_lacks_the_right_reads_what_he_is_and_what_to_do(
+    gpus, tmp_path, monkeypatch, mark, found, remedy
+):
+    path = tmp_path / ".containerenv"
+    monkeypatch.setattr(power_limits, "CONTAINER_PATHS", [path])
+    monkeypatch.setenv("container", "podman" if mark == "variable" else "")
+    if mark == "path":
+        path.touch()
+    gpus.change(0, allowed=False)
+    with pytest.raises(Refused) as refusal, Limits(250, 1, LOG):
+        pytest.fail("the run was started")
+    message = str(refusal.value)
+    assert f"this process is of user {os.geteuid()}{found.format(path)}" in message
+    assert remedy in message and message.endswith("as by nvidia-smi -pl in the scheduler's prolog")
 
 
 @pytest.mark.parametrize(

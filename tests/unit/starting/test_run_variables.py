@@ -32,6 +32,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "marker").write_text("{}")
     monkeypatch.setattr(trainer_image, "MARKER", str(tmp_path / "marker")[1:])
+    return tmp_path
 
 
 def command(run, trainer=TRAINER):
@@ -61,6 +62,15 @@ def test_one_process_gets_them_once():
 def test_a_program_without_our_environment_gets_them():
     run = dataclasses.replace(RUN, trainer="theirs")
     assert command(run, ["train", "--x"]) == [*SET, "train", "--x"]
+
+
+def test_a_program_on_several_nodes_gets_those_of_its_log_on_each(place):
+    run = dataclasses.replace(
+        RUN, trainer="theirs", nodes=2, strategy="horovod", launcher="srun", warmup_steps=3
+    )
+    path = place / "results/runs" / run.id / "output/logged.jsonl"
+    logging = [f"DLBENCH_LOG={path}", "DLBENCH_WARMUP_STEPS=3"]
+    assert command(run, ["train"])[-6:] == [*SET, *logging, "train"]
 
 
 @pytest.mark.parametrize("runtime", ["apptainer", "podman", "docker", "charliecloud"])

@@ -359,3 +359,13 @@ def test_a_run_that_failed_on_a_full_disk_has_no_result(tmp_path, capsys):
     quota = 'print("OSError: [Errno 122] Disk quota exceeded", file=sys.stderr); sys.exit(1)'
     assert not supervisor.supervise(watched(tmp_path, quota))
     assert "Disk quota exceeded" in capsys.readouterr().err
+
+
+def test_a_process_that_left_its_session_ends_with_its_trainer(tmp_path):
+    code = "child = subprocess.Popen(['setsid', 'sleep', '60'])\n"
+    run = watched(tmp_path, f"{code}write('child', pid=child.pid)\ntime.sleep(0.3)\n{END}")
+    assert supervisor.supervise(run)
+    (child,) = (
+        json.loads(line)["pid"] for line in run.log.read_text().splitlines() if '"child"' in line
+    )
+    assert not alive(child)

@@ -48,7 +48,7 @@ def test_what_ends_before_its_first_step_is_tried_again_and_then_failed(tmp_path
 
 
 def test_a_timeout_of_another_program_whose_steps_are_not_known_yet_is_a_result(tmp_path):
-    run = watched(tmp_path, "time.sleep(60)", time_limit_s=0.3, logs_steps=False)
+    run = watched(tmp_path, "time.sleep(60)", time_limit_s=0.3, output=tmp_path)
     assert supervisor.supervise(run)
     assert event_log.last_run_end(run.log)["status"] == "timeout"
 

@@ -212,7 +212,7 @@ def test_every_pattern_of_the_schema_has_words():
     text = json.dumps(config_schema.schema())
     patterns = {part for part in config_schema.PATTERNS if json.dumps(part) in text}
     assert patterns == set(config_schema.PATTERNS)
-    assert text.count('"pattern"') == sum(
+    assert text.count('"pattern": "') == sum(
         text.count(f'"pattern": {json.dumps(part)}') for part in patterns
     )
 

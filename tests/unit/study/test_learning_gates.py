@@ -53,3 +53,22 @@ def test_a_score_that_was_not_taken_is_missed(found):
     assert verdict.startswith("missed: ")
     assert "not evaluated" in verdict
     assert "expected at least 0.9" in verdict
+
+
+BANDWIDTH = {"name": "busbw", "value": 95.0, "unit": "GB/s", "better": "higher"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "bound", "verdict"),
+    [
+        ({}, 95, "reached"),
+        ({}, 100, "missed: busbw 95, expected at least 100"),
+        ({"better": "lower"}, 100, "reached"),
+        ({"better": "lower"}, 90, "missed: busbw 95, expected at most 90"),
+        ({"better": ""}, 90, "missed: busbw 95: whether more is better is not known"),
+        ({"name": "other"}, 90, "missed: the program gave no busbw"),
+    ],
+)
+def test_a_metric_has_a_bound_in_its_direction(changes, bound, verdict):
+    summary = {"metrics": [BANDWIDTH | changes]}
+    assert learning_gates.gate({"metrics": {"busbw": bound}}, summary) == verdict

@@ -121,8 +121,6 @@ def test_a_program_that_is_not_there_skips_the_run_with_a_reason(theirs):
     devices = site_devices.Devices("cpu", None, 8)
     assert "program train is not on this machine's path" in skipping.cannot_run(theirs(), devices)
     assert skipping.cannot_run(theirs(command=[sys.executable]), devices) is None
-    run = dataclasses.replace(theirs(command=[sys.executable]), copies_per_node=2)
-    assert "for the trainer dlbench only" in skipping.cannot_run(run, devices)
 
 
 def test_what_a_plan_starts_is_the_command_and_nothing_of_ours(tmp_path, monkeypatch):
@@ -152,3 +150,34 @@ def test_nothing_is_known_of_a_trainer_that_the_config_does_not_have():
     other_trainers.register({})
     with pytest.raises(Error, match="no trainer 'theirs'; there are: dlbench"):
         other_trainers.trainer(Run(model="a", dataset="b", batch_per_device=1, trainer="theirs"))
+
+
+def test_flops_of_an_item_are_a_number_or_a_formula_of_the_run(theirs):
+    assert other_trainers.model_flops_per_item(theirs()) is None
+    run = theirs(model_flops_per_item=5e9)
+    assert other_trainers.model_flops_per_item(run) == 5e9
+    run = theirs(model_flops_per_item="2e9 * {width} / {devices}")
+    run = dataclasses.replace(run, trainer_parameters="width=3")
+    assert other_trainers.model_flops_per_item(run) == 3e9
+
+
+@pytest.mark.parametrize(
+    ("formula", "expected"),
+    [
+        ("many", "model_flops_per_item: expected numbers, names in braces"),
+        ("{model}", "there is no number {model}"),
+        ("{devices} - 2", "expected more than 0, found 0"),
+        ("10 ** 40", "found 1e+40"),
+        ("{weights}", "there is no number {weights}"),
+    ],
+)
+def test_flops_that_are_no_number_are_refused_before_anything_is_started(formula, expected):
+    trainers = {"theirs": TRAINER | {"model_flops_per_item": formula}}
+    block = ASKED | {"strategy": "mirrored", "devices_per_node": 2}
+    assert expected in refused(block, trainers=trainers)
+
+
+def test_settings_about_what_is_around_a_program_are_checked():
+    for key, value in (("stop_signal", "SIGKILL"), ("stop_grace_s", 0), ("visible_gpus", "two")):
+        trainers = {"theirs": TRAINER | {key: value}}
+        assert f"trainers.theirs.{key}" in refused(ASKED, trainers=trainers)

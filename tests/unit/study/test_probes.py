@@ -1,5 +1,7 @@
 """Probes of a run: which runs tell what its step is made of."""
 
+from dataclasses import replace
+
 import pytest
 
 from dlbench.study import probes
@@ -23,14 +25,16 @@ def left_out(**fields):
 def test_each_probe_lacks_one_thing_more_than_the_one_before_it():
     found = left_out(**TWO, augment=False, cache="none", page_cache="warm")
     assert tuple(found) == probes.KINDS
-    whole, no_input, no_exchange, one_device, no_waits = found.values()
+    whole, no_reading, no_input, no_exchange, one_device, no_waits = found.values()
     assert (whole.strategy, whole.steps, whole.epochs, whole.evaluate) == (
         "horovod",
         probes.STEPS,
         None,
         "auto",
     )
-    assert (whole.probe, no_input.probe) == ("stored", "synthetic")
+    of_items = whole, no_reading, no_input
+    assert [run.probe for run in of_items] == ["stored", "copied", "synthetic"]
+    assert replace(no_reading, probe="synthetic") == no_input
     assert (no_input.strategy, no_input.dataset, no_input.cache) == ("horovod", "digits", "auto")
     assert (whole.page_cache, no_input.page_cache) == ("warm", "as_found")
     assert (no_exchange.strategy, no_exchange.launcher) == ("single", "none")
@@ -42,14 +46,14 @@ def test_each_probe_lacks_one_thing_more_than_the_one_before_it():
 @pytest.mark.parametrize(
     ("fields", "kinds"),
     [
-        ({}, ["whole", "no_input", "no_waits"]),
+        ({}, ["whole", "no_reading", "no_input", "no_waits"]),
         ({"mode": "input", "epochs": None, "steps": 5, "evaluate": "auto"}, []),
         ({"dataset": "synthetic", "epochs": None, "steps": 20}, ["whole", "no_waits"]),
         ({"dataset": "synthetic", "epochs": None, "steps": 5}, ["whole"]),
-        ({"steps_per_sync": 10}, ["whole", "no_input"]),
+        ({"steps_per_sync": 10}, ["whole", "no_reading", "no_input"]),
         (
             {**TWO, "devices_per_node": 1, "nodes": 2},
-            ["whole", "no_input", "one_device", "no_waits"],
+            ["whole", "no_reading", "no_input", "one_device", "no_waits"],
         ),
     ],
     ids=["one device", "no model", "synthetic", "few steps", "windows", "one device a node"],

@@ -30,13 +30,16 @@ def runs(tmp_path, monkeypatch):
     return sorted(config.study(settings()).runs, key=lambda run: run.repeat)
 
 
-def finish(run, images_per_second=100.0, status="ok"):
-    """A record of a run with that throughput."""
+def finish(run, images_per_second=100.0, status="ok", **metrics):
+    """A record of a run with that throughput and these metrics."""
     log = write(run, 100.0, status)
     place = log.with_name("run.json")
     parse_run.parse(run, log, place)
     record = run_record.read(place)
     record["summary"]["images_per_second"], record["status"] = images_per_second, status
+    record["summary"]["metrics"] = [
+        {"name": name, "value": value, "unit": "", "better": ""} for name, value in metrics.items()
+    ]
     record.pop("files"), record.pop("record_version"), record.pop("parser_version")
     run_record.write(place, record, [log])
 
@@ -110,7 +113,10 @@ def test_a_repeat_waits_for_those_before_it_which_decide_whether_it_is_needed(ru
         ({"min": 7}, "repeats: min 7 is above max 6"),
         ({"target_interval": 0}, "repeats.target_interval: expected more than 0, found 0"),
         ({"max": 40}, "repeats.max: expected at most 31, found 40"),
-        ({"often": 1}, "repeats: unknown key 'often'; there are: max, min, target_interval"),
+        (
+            {"often": 1},
+            "repeats: unknown key 'often'; there are: max, metric, min, target_interval",
+        ),
     ],
 )
 def test_repeats_that_cannot_be_are_refused(changes, words):
@@ -137,3 +143,26 @@ def test_a_run_is_the_same_with_and_without_a_target(runs):
     fixed = config.study(settings() | {"repeats": 6})
     assert {run.id for run in fixed.runs} == {run.id for run in runs}
     assert dataclasses.replace(runs[0], repeat=6).id == runs[5].id
+
+
+def test_the_interval_may_be_that_of_a_metric(runs):
+    target = repeats.Target(0.05, 3, "busbw")
+    ids = [run.id for run in runs[:3]]
+    for run, rate, value in zip(runs, [100.0, 150.0, 50.0], [100.0, 101.0, 100.5], strict=False):
+        finish(run, rate, busbw=value)
+    assert enough.not_needed(ids, repeats.Target(0.05, 3)) is None
+    assert enough.not_needed(ids, target) == (
+        "not needed: the busbw is known to 1.24% after 3 repeats, target_interval is 5.00%"
+    )
+    assert enough.not_needed(ids, repeats.Target(0.05, 3, "latency")) == (
+        "not needed: none of the first 3 repeats completed with a latency above 0"
+    )
+
+
+def test_a_metric_is_in_the_command_only_where_the_config_names_one(runs):
+    finish(runs[0])
+    commands = [
+        " ".join(run_command.start_run_arguments(planning.make_plan(made), runs[4].id, 1))
+        for made in (settings(), settings(metric="busbw"))
+    ]
+    assert ['"metric"' in command for command in commands] == [False, True]

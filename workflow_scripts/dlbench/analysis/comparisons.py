@@ -7,27 +7,32 @@
   shape of items.
 - Sides of different sessions are corrected for the drift between these, where it is known
   (dlbench/analysis/drift.py).
-- All comparisons of a study are one family: their p are adjusted for one another.
+- All comparisons of a study are one family: their p are adjusted for one another. Those of metrics
+  other than throughput are a family of their own, so that they change no verdict on throughput.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dlbench.analysis import base_flags, equivalence, estimates
-from dlbench.analysis.drift import Drift
+from dlbench.analysis import base_flags, equivalence, estimates, measures
+from dlbench.analysis.drift import Drift, Sides
 from dlbench.log.event_fields import SUCCEEDED
+from dlbench.log.metrics import NEITHER
 from dlbench.records import sentinel_runs
 from dlbench.study.config import COMPANIONS, Study
-from dlbench.study.free_axes import parameters
-from dlbench.study.runs import CONDITION, FIELDS, shared_values
+from dlbench.study.runs import CONDITION, FIELDS, Run, shared_values
 from dlbench.tables import cells
 from dlbench.tables.cells import Row
+from dlbench.tables.metrics import METRICS, PREFIX, THROUGHPUT, Metric
 from dlbench.tables.timing_sources import MEASURED, PUBLISHED
 
+METRIC = "metric"  # the key of an entry of `compare`; without it, throughput
 NO_RUNS = "no runs"  # of the condition or of the base that finished
 NO_BASE = "no base"  # the study has no run of it
+NO_RATIO = "no ratio"  # a value is 0 or less
+UNITS_DIFFER = "units differ"  # or the better direction, between runs of the study
 GROUP = CONDITION
 # Fields with which the software differs by intent.
 SOFTWARE = {"framework", "environment", "runtime", "trainer", "variables"}
@@ -56,23 +61,104 @@ def rows(study: Study, runs: Sequence[Row], repeated: Sequence[Row] = ()) -> lis
         runs: rows of the runs table.
         repeated: rows of the table of sentinels.
     """
-    drift = Drift(runs, repeated, study.equivalence_margin)
-    table, tested = [], []
-    for entry, fields, labels, run, a, b in pairs(study, runs):
-        row = {"field": entry["field"], **labels, **_row(study, run, a, b or [])}
-        table.append(row)
-        if a and b:
-            sides = drift.compare(a, b)
-            row |= sides.columns
-            row["base_flags"] = ", ".join([*_differing(a, b, fields), *sides.flags])
-            tested.append((row, equivalence.judge(sides.difference, study.equivalence_margin)))
+    pairs_of_throughput = [pair for pair in pairs(study, runs) if METRIC not in pair.entry]
+    table = [
+        _row(study, pair) | _rates(pair.a, "a") | _rates(pair.b or [], "b")
+        for pair in pairs_of_throughput
+    ]
+    _judge(study, table, pairs_of_throughput, runs, repeated)
+    return table
+
+
+def metric_rows(
+    study: Study, runs: Sequence[Row], repeated: Sequence[Row], named: measures.Named
+) -> list[Row]:
+    """Rows of the table of comparisons of metrics, in the order of the config.
+
+    Args:
+        runs, repeated: rows of the tables of runs and of sentinels, with their metrics.
+        named: the metrics that runs name.
+    """
+    of_metrics = [pair for pair in pairs(study, runs, named) if METRIC in pair.entry]
+    table = []
+    for pair in of_metrics:
+        metric, a, b = pair.metric, pair.a, pair.b or []
+        row = _row(study, pair) | {
+            "metric": metric.name,
+            "unit": metric.unit,
+            "better": metric.direction,
+        }
+        if metric.name in named.unlike:
+            row |= {"verdict": UNITS_DIFFER, "base_flags": named.unlike[metric.name]}
+        elif metric.name not in {**named.metrics, **METRICS}:
+            known = ", ".join(named.metrics) or "none"
+            row |= {"verdict": NO_RUNS, "base_flags": f"no run has it; metrics of runs: {known}"}
+        elif bad := measures.not_positive([*a, *b], metric):
+            value = f"{bad[metric.column]:g} in {bad['run_id']}"
+            row |= {"verdict": NO_RATIO, "base_flags": f"{metric.name} is {value}"}
         else:
-            row["verdict"] = NO_BASE if b is None else NO_RUNS
+            row |= {
+                f"value_{n}": _over(_geometric_mean, s, metric.column)
+                for n, s in (("a", a), ("b", b))
+            }
+        table.append(row)
+    _judge(study, table, of_metrics, runs, repeated)
+    return table
+
+
+def _judge(study, table, of_rows, runs, repeated):
+    """Add the tests and verdicts to rows that have none yet, and of which both sides have runs."""
+    drifts = _Drifts(runs, repeated, study.equivalence_margin)
+    tested = []
+    for row, pair in zip(table, of_rows, strict=True):
+        if "verdict" in row:
+            continue
+        if not (pair.a and pair.b):
+            row["verdict"] = NO_BASE if pair.b is None else NO_RUNS
+            continue
+        sides = drifts.compare(pair)
+        row |= sides.columns
+        row["base_flags"] = ", ".join([*_differing(pair.a, pair.b, pair.fields), *sides.flags])
+        compared = equivalence.judge(sides.difference, study.equivalence_margin, pair.metric)
+        tested.append((row, compared))
     adjusted = equivalence.adjust([comparison for _, comparison in tested])
     for (row, _), comparison in zip(tested, adjusted, strict=True):
         row |= {name: _none_for_nan(getattr(comparison, name)) for name in NUMBERS}
         row |= {name: getattr(comparison, name) for name in ("verdict", "family", "repeats_needed")}
-    return table
+
+
+class _Drifts:
+    """The Drift of each metric that is compared, made when it is first."""
+
+    def __init__(self, runs, repeated, margin):
+        self._measured = runs, repeated, margin
+        self._drifts: dict[str, Drift] = {}
+
+    def compare(self, pair):
+        """The Sides of a pair of which both sides have runs."""
+        name = pair.metric.name
+        if name not in self._drifts:
+            self._drifts[name] = Drift(*self._measured, pair.metric)
+        return self._drifts[name].compare(pair.a, pair.b)
+
+
+def sides(
+    study: Study, runs: Sequence[Row], repeated: Sequence[Row], table: Sequence[Row]
+) -> Iterator[tuple["Pair", Sides]]:
+    """Yield each pair that can be compared, of throughput and of metrics, with its Sides.
+
+    Args:
+        runs, repeated: rows of the tables of runs and of sentinels.
+        table: rows of the table of metrics.
+    """
+    runs, repeated = (measures.attached(rows, table) for rows in (runs, repeated))
+    drifts = _Drifts(runs, repeated, study.equivalence_margin)
+    named = measures.named(table)
+    for pair in pairs(study, runs, named):
+        if pair.metric.name in named.unlike or not (pair.a and pair.b):
+            continue
+        if not measures.not_positive([*pair.a, *pair.b], pair.metric):
+            yield pair, drifts.compare(pair)
 
 
 class Pair(NamedTuple):
@@ -84,6 +170,7 @@ class Pair(NamedTuple):
         run: stands for the repeats of the condition.
         a, b: rows of the runs of the condition and of its base that completed; b is None if the
             study has no run of a base.
+        metric: what is compared.
     """
 
     entry: dict[str, Any]
@@ -92,18 +179,28 @@ class Pair(NamedTuple):
     run: Any
     a: list[Row]
     b: list[Row] | None
+    metric: Metric
 
 
-def pairs(study: Study, runs: Iterable[Row]) -> Iterator[Pair]:
+def pairs(
+    study: Study, runs: Sequence[Row], named: measures.Named = measures.NONE
+) -> Iterator[Pair]:
     """Yield each condition that the config compares, with its base.
 
     Args:
-        runs: rows of the runs table.
+        runs: rows of the runs table; for entries with a metric that programs name, with theirs.
+        named: the metrics that programs name.
     """
+    for entry in study.compare:
+        name = entry.get(METRIC, THROUGHPUT.name)
+        # One that no run names, or not all alike, has no values.
+        metric = {**named.metrics, **METRICS}.get(name) or Metric.named(name, "", NEITHER)
+        yield from _pairs(study, entry, runs, metric)
+
+
+def _pairs(study, entry, runs, metric):
     finished = {
-        row["run_id"]: row
-        for row in runs
-        if row.get("images_per_second") and row["status"] in SUCCEEDED
+        row["run_id"]: row for row in runs if row["status"] in SUCCEEDED and _has(row, metric)
     }
     # Sentinels are among the runs if they count as repeats.
     planned = study.without_probes
@@ -114,32 +211,35 @@ def pairs(study: Study, runs: Iterable[Row]) -> Iterator[Pair]:
         for run_id, row in finished.items()
         if run_id not in own_ids and row.get("timing_source") not in (None, MEASURED, PUBLISHED)
     ]
-    for entry in study.compare:
-        fields = (entry["field"], *COMPANIONS.get(entry["field"], ()))
-        imported_groups = _groups(imported, fields, base_flags.FACTS)
-        for conditions in [*_groups(own_runs, fields), *imported_groups]:
-            conditions = {
-                name: (run, [finished[r.id] for r in repeats if r.id in finished])
-                for name, run, repeats in conditions
-            }
-            base = next(
-                (
-                    n
-                    for n, (run, _) in conditions.items()
-                    if _value(run, entry["field"]) == entry["base"]
-                ),
-                None,
-            )
-            if base is None and isinstance(next(iter(conditions.values()))[0], _Imported):
-                continue  # logs that were imported for another purpose
-            b = conditions.pop(base)[1] if base else None
-            for name, (run, a) in conditions.items():
-                labels = {"condition": name, "base": base or str(entry["base"])}
-                yield Pair(entry, fields, labels, run, a, b)
+    fields = (entry["field"], *COMPANIONS.get(entry["field"], ()))
+    imported_groups = _groups(imported, fields, base_flags.FACTS)
+    for conditions in [*_groups(own_runs, fields), *imported_groups]:
+        conditions = {
+            name: (run, [finished[r.id] for r in repeats if r.id in finished])
+            for name, run, repeats in conditions
+        }
+        base = next(
+            (n for n, (run, _) in conditions.items() if run.value(entry["field"]) == entry["base"]),
+            None,
+        )
+        if base is None and isinstance(next(iter(conditions.values()))[0], _Imported):
+            continue  # logs that were imported for another purpose
+        b = conditions.pop(base)[1] if base else None
+        for name, (run, a) in conditions.items():
+            labels = {"condition": name, "base": base or str(entry["base"])}
+            yield Pair(entry, fields, labels, run, a, b, metric)
+
+
+def _has(row, metric):
+    """Whether a row has a value of a metric; 0 in a column of the runs table is none."""
+    value = row.get(metric.column)
+    return not cells.is_absent(value) and bool(value or metric.column.startswith(PREFIX))
 
 
 class _Imported:
     """A row of the runs table with the attributes of a Run; None if its log does not state one."""
+
+    value = Run.value
 
     def __init__(self, row):
         self.__dict__ |= {n: row.get(n) for n in (*FIELDS, *base_flags.FACTS, *TOTALS)}
@@ -171,15 +271,8 @@ def _groups(runs, fields, facts=()):
 
 def _order(run, names):
     """Numbers and names in their order, None before them."""
-    values = [_value(run, name) for name in names]
+    values = [run.value(name) for name in names]
     return [(value is not None, isinstance(value, str), value) for value in values]
-
-
-def _value(run, key):
-    """The value of a field or parameter of a Run, or of an _Imported."""
-    if key.startswith(parameters.PREFIX):
-        return parameters.column_values(run.trainer_parameters).get(key)
-    return getattr(run, key)
 
 
 def _named(conditions, fields):
@@ -194,15 +287,18 @@ def _named(conditions, fields):
 def _text(run, fields):
     """The name of a condition, as in `udocker execmode=S1`."""
     return (
-        " ".join(str(v) for name in fields if (v := _value(run, name)) not in ("", None))
+        " ".join(str(v) for name in fields if (v := run.value(name)) not in ("", None))
         or "defaults"
     )
 
 
-def _row(study, run, a, b):
-    """The columns of a comparison that need no test; `a` and `b` are the runs of both sides."""
-    row = {
+def _row(study, pair):
+    """The columns of a comparison that need neither test nor metric."""
+    run, a, b = pair.run, pair.a, pair.b or []
+    return {
         "study": study.name,
+        "field": pair.entry["field"],
+        **pair.labels,
         **{name: next((row.get(name) for row in [*a, *b]), None) for name in NAMED},
         **{name: getattr(run, name) for name in GROUP},
         "devices": run.devices,
@@ -213,13 +309,17 @@ def _row(study, run, a, b):
         "n_b": len(b),
         "base_flags": "",
     }
-    for side, side_rows in (("a", a), ("b", b)):
-        for name in RATES:
-            row[f"{name}_{side}"] = _over(_geometric_mean, side_rows, name)
-        row[f"step_time_sd_{side}_s"] = _over(np.mean, side_rows, "step_time_sd_s")
-        for name in START_UP:
-            row[f"{name.removesuffix('_s')}_{side}_s"] = _over(np.median, side_rows, name)
-    return row
+
+
+def _rates(rows, side):
+    """The columns of throughput and times of one side, a or b, by the rows of its runs."""
+    return {
+        **{f"{name}_{side}": _over(_geometric_mean, rows, name) for name in RATES},
+        f"step_time_sd_{side}_s": _over(np.mean, rows, "step_time_sd_s"),
+        **{
+            f"{name.removesuffix('_s')}_{side}_s": _over(np.median, rows, name) for name in START_UP
+        },
+    }
 
 
 def _differing(a, b, fields):

@@ -1,8 +1,9 @@
 """Drift: how throughput changed from session to session, and comparisons across sessions.
 
-- Logarithms of throughput are y = mu_c + delta_s + scatter, for each device shape (nodes x devices
-  per node) of its own: mu of the condition, delta of the session, nought in one of them. All
-  conditions of a shape are taken to drift alike. Groups (condition, session) weigh by their runs.
+- Logarithms of throughput, or of another metric, are y = mu_c + delta_s + scatter, for each device
+  shape (nodes x devices per node) of its own: mu of the condition, delta of the session, nought in
+  one of them. All conditions of a shape are taken to drift alike. Groups (condition, session) weigh
+  by their runs.
 - Drift is estimated from runs of the study and sentinels (conditions that a later session measured
   again), but for those that other processes on the machine disturbed.
   Sessions are comparable where conditions with MIN_RUNS runs in either lead from one to the
@@ -36,6 +37,7 @@ from dlbench.study.config import Study
 from dlbench.study.runs import CONDITION, is_sentinel
 from dlbench.tables import cells
 from dlbench.tables.cells import Row
+from dlbench.tables.metrics import THROUGHPUT, Metric
 from dlbench.tables.timing_sources import PUBLISHED
 
 NO_DRIFT = "none"  # the verdict where drift is equivalent to none
@@ -87,23 +89,30 @@ class Sides:
 class Drift:
     """What is known of the drift between the sessions of some runs."""
 
-    def __init__(self, rows: Sequence[Row], sentinels: Sequence[Row] = (), margin: float = 0.01):
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        sentinels: Sequence[Row] = (),
+        margin: float = 0.01,
+        metric: Metric = THROUGHPUT,
+    ):
         """
         Args:
             rows: rows of the runs table.
             sentinels: rows of the table of sentinels; those that count as repeats are in both.
             margin: of equivalence.
+            metric: what drifts; its values are positive.
         """
-        self._margin = margin
+        self._margin, self._metric = margin, metric
         groups: dict[tuple[Any, ...], list[Row]] = {}
         repeats = set(filter(is_sentinel, (row.get("run_id") or "" for row in rows)))
         sentinels = [row for row in sentinels if row.get("run_id") not in repeats]
         for row, is_own in (*((row, True) for row in rows), *((row, False) for row in sentinels)):
-            if _is_measured(row) and not base_flags.is_disturbed(row):
+            if _is_measured(row, metric.column) and not base_flags.is_disturbed(row):
                 key = (_values(row, CONDITION_KEYS), sessions.session_of(row), is_own)
                 groups.setdefault(key, []).append(row)
         self._groups = {
-            key: _Group(index, key[0], key[1], rows)
+            key: _Group(index, key[0], key[1], rows, metric.column)
             for index, (key, rows) in enumerate(groups.items())
         }
         by_shape: dict[tuple[Any, ...], list[_Group]] = {}
@@ -119,8 +128,8 @@ class Drift:
             a, b: rows of the runs table of the side and of its base, each of one device shape;
                 neither is empty.
         """
-        rates = ([row["images_per_second"] for row in side] for side in (a, b))
-        measured = estimates.Difference.of(*rates)
+        values = ([row[self._metric.column] for row in side] for side in (a, b))
+        measured = estimates.Difference.of(*values)
         if _by_session(a) == _by_session(b):
             return Sides(measured)
         apart, drift = sessions.measured_apart(a, b), self._between_sides(a, b)
@@ -154,12 +163,12 @@ class Drift:
         return self._difference(coefficients, blank)
 
     def verdict(self, drift: estimates.Difference) -> str:
-        """The verdict on a drift: NO_DRIFT, faster, slower or undecided."""
+        """The verdict on a drift: NO_DRIFT, undecided or the metric's, as faster or slower."""
         p_tost, p_difference = drift.tests(np.log1p(self._margin))
         if p_tost < equivalence.ALPHA:
             return NO_DRIFT
         if p_difference < equivalence.ALPHA:
-            return equivalence.SLOWER if drift.mean < 0 else equivalence.FASTER
+            return self._metric.verdict(np.exp(drift.mean))
         return equivalence.UNDECIDED
 
     def _side(self, rows):
@@ -213,9 +222,9 @@ class _Group:
     `freedom` of its `variance`; a group of one run gets both of its shape.
     """
 
-    def __init__(self, index, condition, session, rows):
+    def __init__(self, index, condition, session, rows, column):
         self.index, self.condition, self.session, self.rows = index, condition, session, rows
-        logs = np.log([row["images_per_second"] for row in rows])
+        logs = np.log([row[column] for row in rows])
         self.mean, self.freedom = float(np.mean(logs)), len(rows) - 1
         self.variance = float(np.var(logs, ddof=1)) if self.freedom else np.nan
 
@@ -297,13 +306,18 @@ class _Shape:
             yield int(sum(self._counts[c][self.position[session]] for c in self.shared(*two)))
 
 
-def rows(study: Study, runs: Sequence[Row], sentinels: Sequence[Row] = ()) -> list[Row]:
+def rows(
+    study: Study,
+    runs: Sequence[Row],
+    sentinels: Sequence[Row] = (),
+    metric: Metric = THROUGHPUT,
+) -> list[Row]:
     """Rows of the table of drift: pairs of sessions that share conditions, by device shape.
 
     Args:
         runs, sentinels: rows of the tables of these names.
     """
-    drift = Drift(runs, sentinels, study.equivalence_margin)
+    drift = Drift(runs, sentinels, study.equivalence_margin, metric)
     return [
         row
         for _, shape in sorted(drift.shapes.items(), key=lambda item: str(item[0]))
@@ -365,12 +379,12 @@ def _shares(side):
     return shares
 
 
-def _is_measured(row):
-    rate = row.get("images_per_second")
+def _is_measured(row, column):
+    value = row.get(column)
     return (
         row["status"] in SUCCEEDED
-        and not cells.is_absent(rate)
-        and 0 < rate < np.inf
+        and not cells.is_absent(value)
+        and 0 < value < np.inf
         and row.get("timing_source") != PUBLISHED
     )
 

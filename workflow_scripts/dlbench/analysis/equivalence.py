@@ -17,6 +17,7 @@ import numpy as np
 from scipy import special
 
 from dlbench.analysis.estimates import RESOLUTION, Difference
+from dlbench.tables.metrics import THROUGHPUT, Metric
 
 ALPHA = 0.05  # of wrong verdicts of one kind, in a family of comparisons
 POWER = 0.8  # the chance of showing equivalence at which repeats suffice
@@ -28,7 +29,7 @@ TOO_FEW_RUNS = "too few runs"
 
 @dataclass(frozen=True)
 class Comparison:
-    """A condition against its base: the ratio of their throughputs, and what follows from it.
+    """A condition against its base: the ratio of a metric, throughput if no other is given.
 
     Intervals are Welch's, of this comparison alone, as ratios; nan where a side has one run.
     Where a side has fewer than MIN_RUNS nothing is tested and all p are nan.
@@ -55,21 +56,22 @@ class Comparison:
     n_a: int
     n_b: int
     family: int = 1
+    metric: Metric = THROUGHPUT
 
     @property
     def verdict(self) -> str:
         """The verdict by the adjusted p.
 
         A difference that exists but is shown to be smaller than the margin is `equivalent`. In a
-        family of one that is the 90 % interval inside the margin, and `slower` or `faster`
-        the 95 % interval without 1.
+        family of one that is the 90 % interval inside the margin, and `slower` or `faster` (or the
+        words of another metric) the 95 % interval without 1.
         """
         if min(self.n_a, self.n_b) < MIN_RUNS:
             return TOO_FEW_RUNS
         if self.p_tost < ALPHA:
             return EQUIVALENT
         if self.p_difference < ALPHA:
-            return SLOWER if self.ratio < 1 else FASTER
+            return self.metric.verdict(self.ratio)
         return UNDECIDED
 
     @property
@@ -90,21 +92,23 @@ class Comparison:
         return repeats_needed(self.scatter, self.margin, alpha)
 
 
-def compare(values: Sequence[float], base: Sequence[float], margin: float) -> Comparison:
-    """Compare the throughputs of the runs of a condition with those of its base.
+def compare(
+    values: Sequence[float], base: Sequence[float], margin: float, metric: Metric = THROUGHPUT
+) -> Comparison:
+    """Compare a metric of the runs of a condition with that of its base.
 
     Args:
-        values, base: throughputs, one for each run.
+        values, base: one number for each run.
         margin: ratios from 1 / (1 + margin) to 1 + margin count as equivalent.
 
     Raises:
         ValueError: one side has no values, or one that is not positive.
     """
-    return judge(Difference.of(values, base), margin)
+    return judge(Difference.of(values, base), margin, metric)
 
 
-def judge(difference: Difference, margin: float) -> Comparison:
-    """The Comparison that follows from a Difference."""
+def judge(difference: Difference, margin: float, metric: Metric = THROUGHPUT) -> Comparison:
+    """The Comparison that follows from a Difference of the logarithms of a metric."""
     intervals = np.exp([difference.interval(confidence) for confidence in (0.9, 0.95)])
     tested = min(difference.runs) >= MIN_RUNS
     p_tost, p_difference = difference.tests(np.log1p(margin)) if tested else (np.nan, np.nan)
@@ -123,6 +127,7 @@ def judge(difference: Difference, margin: float) -> Comparison:
         p_difference=p_difference,
         n_a=difference.runs[0],
         n_b=difference.runs[1],
+        metric=metric,
     )
 
 

@@ -58,6 +58,26 @@ def mean(values: Sequence[float]) -> Estimate:
     )
 
 
+def arithmetic_mean(values: Sequence[float]) -> Estimate:
+    """Arithmetic mean with Student's t interval, for values that have no logarithms.
+
+    >>> arithmetic_mean([-1.0, 0.0, 1.0]).value
+    0.0
+
+    Raises:
+        ValueError: no values.
+    """
+    numbers = np.asarray(values, dtype=float)
+    if not len(numbers):
+        raise ValueError("expected values, found none")
+    centre = float(np.mean(numbers))
+    if len(numbers) < 2:
+        return Estimate(centre, np.nan, np.nan, len(numbers))
+    error = np.std(numbers, ddof=1) / np.sqrt(len(numbers))
+    half = float(special.stdtrit(len(numbers) - 1, 0.5 + CONFIDENCE / 2) * error)
+    return Estimate(centre, centre - half, centre + half, len(numbers))
+
+
 def ratio(values: Sequence[float], base: Sequence[float]) -> Estimate:
     """Ratio of two geometric means with Welch's t interval on the logs.
 

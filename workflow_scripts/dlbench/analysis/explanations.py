@@ -3,9 +3,9 @@
 - Each kind of probe leaves out what the one before it leaves out, and one thing more
   (dlbench/study/probes.py). The thing costs the difference of the mean step times with and without
   it, with Welch's interval over runs. The last kind is computation alone: parts add up to a step.
-- What overlaps with computation costs nothing here: of input and exchange a part is the time that a
-  step waits. Copies exchange nothing, and none waits for the slowest, so that the wait for
-  stragglers counts as exchange.
+- What overlaps with computation costs nothing here: of input, of copies to the devices and of
+  exchange a part is the time that a step waits. Copies of a run exchange nothing, and none waits
+  for the slowest, so that the wait for stragglers counts as exchange.
 - A part is resolved (column `told_apart`) if its interval is above zero, all its probes are
   reliable, and one session measured them.
 """
@@ -20,8 +20,9 @@ from dlbench.study.config import Study
 from dlbench.study.runs import Run
 from dlbench.tables.cells import Row
 
-INPUT, EXCHANGE, SHARING, WAITS, COMPUTATION = PARTS = (
+INPUT, COPIES, EXCHANGE, SHARING, WAITS, COMPUTATION = PARTS = (
     "input",
+    "copies",
     "exchange",
     "sharing",
     "waits",
@@ -29,7 +30,8 @@ INPUT, EXCHANGE, SHARING, WAITS, COMPUTATION = PARTS = (
 )
 PROBE_LABELS = {
     probes.WHOLE: "of the whole step",
-    probes.INPUT: "without input",
+    probes.READING: "without reading",
+    probes.COPIES: "without input",
     probes.EXCHANGE: "without exchange",
     probes.OTHER_DEVICES: "on one device",
     probes.WAITS: "without waits",
@@ -104,9 +106,13 @@ def _part_name(kind, kinds):
     """The part that a kind of probe leaves out; `sharing` only if copies were measured."""
     if kind == probes.OTHER_DEVICES:
         return SHARING if probes.EXCHANGE in kinds else EXCHANGE
-    return {probes.INPUT: INPUT, probes.EXCHANGE: EXCHANGE, probes.WAITS: WAITS, None: COMPUTATION}[
-        kind
-    ]
+    return {
+        probes.READING: INPUT,
+        probes.COPIES: COPIES,
+        probes.EXCHANGE: EXCHANGE,
+        probes.WAITS: WAITS,
+        None: COMPUTATION,
+    }[kind]
 
 
 def _times(side):

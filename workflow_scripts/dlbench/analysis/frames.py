@@ -17,6 +17,7 @@ from dlbench.tables import (
     table_columns,
 )
 from dlbench.tables.cells import is_absent
+from dlbench.tables.metric_columns import METRICS
 
 
 class Tables:
@@ -67,6 +68,11 @@ class Tables:
     @property
     def nodes(self) -> pd.DataFrame:
         return self._study_table("nodes")
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """Numbers that programs name; no rows in tables of earlier versions."""
+        return self._optional_table("metrics", METRICS)
 
     @property
     def baselines(self) -> pd.DataFrame:

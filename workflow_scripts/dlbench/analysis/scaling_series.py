@@ -278,7 +278,7 @@ def _plain(row):
 
 
 def _is_rate(row):
-    rate = row["images_per_second"]
+    rate = row.get("images_per_second")
     return rate is not None and 0 < rate < math.inf
 
 

@@ -6,9 +6,10 @@ Where runs are jobs on other nodes, check_site.py asks those.
 from collections.abc import Iterator
 
 from dlbench.campaign.doctor_problem import Problem
+from dlbench.images import cuda_drivers
 from dlbench.machine import gpu_facts
 from dlbench.plan import site_devices
-from dlbench.study import cuda_drivers, trainer_environments
+from dlbench.study import trainer_environments
 from dlbench.study.config import Study
 
 

@@ -23,8 +23,8 @@ from dlbench import Error
 from dlbench.cluster.remarks import Remark, fix, note, ok
 from dlbench.common import own_code, plugins, tools
 from dlbench.common.files import write_json
+from dlbench.images import cuda_drivers
 from dlbench.schedulers import JobRequest, output_of
-from dlbench.study import cuda_drivers
 
 FOLDER = Path("results/site_check")
 PROGRAM = "workflow_scripts/check_node.py"

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,7 @@ class Submitting:
             profile_value: (rule, resource) -> the value in the profile, or None.
 
         Raises:
-            Error: a job would be refused, or the scheduler does not answer.
+            Error: a job would be refused or could not start, or the scheduler does not answer.
         """
         plan = self._plan
         self._on_cluster = True
@@ -103,6 +104,12 @@ class Submitting:
             raise Error(reason)
         if not name:
             return
+        if re.search(r"\s", sys.executable):
+            raise Error(
+                f"Snakemake writes the path of its Python into the scripts of jobs as it is, and "
+                f"{sys.executable} has a space, so that no job would start: move the clone to a "
+                "path without spaces"
+            )
         module = plugins.load("schedulers", name)
         queues, unsupported_jobs = module.queues(), getattr(module, "unsupported_jobs", None)
         # With the full time limit; the memory of later attempts is limited to that of a node.

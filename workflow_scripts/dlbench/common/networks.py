@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dlbench import Error
+
 LOOPBACK = "127.0.0.1"
 PATIENCE_S = 8.0  # for resolving a name: a resolver may retry for minutes
 SIOCGIFADDR = 0x8915  # of linux/sockios.h
@@ -64,6 +66,35 @@ def interface_towards(host: str) -> str | None:
     except (OSError, UnicodeError):
         pass
     return None
+
+
+def check_interfaces(variable: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Check that this machine has an interface that NCCL or Gloo is told to use.
+
+    NCCL takes prefixes of names, after `=` whole names, and after `^` those to avoid; Gloo takes
+    whole names.
+
+    Args:
+        variable: NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME.
+
+    Raises:
+        Error: it has none.
+    """
+    text = environ.get(variable, "")
+    avoided, names = text.startswith("^"), text.lstrip("^=").split(",")
+    is_prefix = variable.startswith("NCCL") and not text.lstrip("^").startswith("=")
+    found = [name for _, name in socket.if_nameindex()]
+    fitting = [
+        interface
+        for interface in found
+        if any(interface.startswith(name) if is_prefix else interface == name for name in names)
+    ]
+    if text and (len(fitting) == len(found) if avoided else not fitting):
+        raise Error(
+            f"{variable}={text} leaves none of the network interfaces of this machine, which are "
+            f"{', '.join(found)}: name one of them, or leave the variable out (in a container: is "
+            "the network of the host seen there?)"
+        )
 
 
 def no_proxy_variables(

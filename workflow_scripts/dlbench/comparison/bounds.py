@@ -25,7 +25,7 @@ from dlbench import Error
 from dlbench.analysis import estimates
 from dlbench.common.files import atomic_write
 from dlbench.common.phrases import did_you_mean
-from dlbench.comparison.campaigns import FACTS, JOINABLE, Campaign, positive
+from dlbench.comparison.campaigns import FACTS, JOINABLE, Campaign, find_metric, positive
 from dlbench.comparison.compare_runs import grouped
 from dlbench.comparison.comparison_page import count_runs
 from dlbench.pages.page import Cell, Page, Section, Table
@@ -33,7 +33,7 @@ from dlbench.study import yaml_files
 from dlbench.study.free_axes import parameters
 from dlbench.study.runs import DEFAULTS
 from dlbench.study.wording import ALWAYS, number, short_labels
-from dlbench.tables.metrics import METRICS, find_metric
+from dlbench.tables.metrics import METRICS
 
 KEYS = ("value", "lower", "upper", "unit")
 ROUNDING = 1e-9
@@ -111,22 +111,22 @@ class Outcome:
         return message
 
 
-def unit_of(metric: str) -> str:
-    """The unit of a metric of runs.
-
-    Raises:
-        Error: there is no such metric.
-    """
-    return find_metric(metric).unit
-
-
 @dataclass(frozen=True)
 class Bounded:
     """What bounds may be about: fields by which they match, metrics, and their units."""
 
     matched: tuple[str, ...] = MATCHED
     metrics: tuple[str, ...] = tuple(sorted(METRICS))
-    unit_of: Callable[[str], str | None] = unit_of
+    unit_of: Callable[[str], str | None] = lambda name: find_metric(name).unit
+
+    @classmethod
+    def of(cls, campaign: Campaign) -> "Bounded":
+        """By the runs of a campaign, with the metrics that they name."""
+        named = {row["name"] for run in campaign.runs for row in run.metrics}
+        return cls(
+            metrics=tuple(sorted({*METRICS, *named})),
+            unit_of=lambda name: find_metric(name, campaign).unit,
+        )
 
 
 RUNS = Bounded()
@@ -278,7 +278,7 @@ def write(path: str | Path, campaign: Campaign, metric_name: str, tolerance: flo
     Raises:
         Error: no run has the metric, or the tolerance is not between 0 and 1.
     """
-    metric = find_metric(metric_name)
+    metric = find_metric(metric_name, campaign)
     if not 0 < tolerance < 1:
         raise Error(f"tolerance: expected a share between 0 and 1, as 0.05, found {tolerance:g}")
     names = [name for name in JOINABLE if campaign.knows(name)]
@@ -353,7 +353,7 @@ def _row(name, outcome):
         name,
         bound.metric,
         f"{number(mean.value)} ({mean.runs})" if mean else "-",
-        f"{number(bound.value)} {METRICS[bound.metric].unit}",
+        f"{number(bound.value)} {bound.unit}",
         " / ".join(shares),
         Cell(verdict, kind, outcome.message),
     ]

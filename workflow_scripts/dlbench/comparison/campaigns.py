@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.analysis import base_flags
+from dlbench.analysis import base_flags, measures
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.machine import fingerprints
 from dlbench.records import run_record
 from dlbench.study import contradictions, item_names
 from dlbench.study.runs import DEFAULTS, FIELDS, Run, is_of_statistics
-from dlbench.tables import runs_table
+from dlbench.tables import metrics, parquet_files, runs_table
+from dlbench.tables.cells import Row
+from dlbench.tables.metric_columns import METRICS
+from dlbench.tables.metrics import Metric
 
 # Fields in which repeats differ. A seed is no condition, so runs of other seeds are repeats.
 REPEATED = ("repeat", "sentinel", "probe", "seed", "profile")
@@ -42,10 +45,11 @@ class Measured:
 
     Attributes:
         fields: values of the fields of a run.
-        numbers: what was measured, by column of the runs table.
+        numbers: what was measured, by column of the runs table, or by name of a metric.
         facts: where and with what it was measured, by name of FACTS.
         session: the start of the workflow that trained it; None of a run by hand.
         disturbed: whether others used more of the machine beside it than the config allows.
+        metrics: rows of the table of metrics.
     """
 
     run_id: str
@@ -55,6 +59,7 @@ class Measured:
     facts: dict[str, Any]
     session: str | None = None
     disturbed: bool = False
+    metrics: tuple[dict[str, Any], ...] = ()
 
     @property
     def finished(self) -> bool:
@@ -97,7 +102,7 @@ def read(folder_or_table: str | Path) -> Campaign:
     if path.is_dir():
         campaign = _read_folder(path)
     elif path.is_file():
-        campaign = Campaign(str(path), tuple(map(_from_row, runs_table.table_rows(path))))
+        campaign = Campaign(str(path), tuple(_from_table(path)))
     else:
         raise Error(f"{path}: no such folder or file")
     if not campaign.runs:
@@ -113,7 +118,7 @@ def _read_folder(path):
             return _read_records(path, folder)
         for table in (folder / "tables" / "runs.parquet", folder / "runs.parquet"):
             if table.is_file():
-                return Campaign(str(path), tuple(map(_from_row, runs_table.table_rows(table))))
+                return Campaign(str(path), tuple(_from_table(table)))
     raise Error(
         f"{path}: not a results folder: expected runs/*/run.json, tables/runs.parquet or "
         "results/ in it; a table (.parquet, .csv, .json) can be named too"
@@ -163,7 +168,7 @@ def from_record(record: Mapping[str, Any]) -> Measured:
         "parser_version": record["parser_version"],
         **fingerprints.columns(provenance),
     }
-    run = Run(**spec)
+    run, named = Run(**spec), record["summary"].get("metrics", [])
     summary = {"global_batch": run.global_batch, **record["summary"]}
     summary = contradictions.withheld(contradictions.marked(summary))
     shape, rate = provenance.get("item_shape"), summary.get(ITEM_RATE)
@@ -171,11 +176,30 @@ def from_record(record: Mapping[str, Any]) -> Measured:
         run_id=record["run_id"],
         fields={**DEFAULTS, **spec},
         status=_status(record["status"], summary),
-        numbers=_numeric_values(summary | item_names.columns(shape, rate, run.devices)),
+        numbers=_with_metrics(
+            _numeric_values(summary | item_names.columns(shape, rate, run.devices)), named
+        ),
         facts=_without_none(facts),
         session=(provenance.get("session") or {}).get("id"),
         disturbed=base_flags.is_disturbed(record["summary"]),
+        metrics=tuple({"run_id": record["run_id"], **metric} for metric in named),
     )
+
+
+def _from_table(path):
+    """The runs of a runs table, with the table of metrics that is beside it, if there is one."""
+    beside = path.with_name("metrics.parquet")
+    by_run: dict[str, list[Row]] = {}
+    if beside.is_file():
+        for metric in parquet_files.read(beside, METRICS).to_pylist():
+            by_run.setdefault(metric["run_id"], []).append(metric)
+    for row in runs_table.table_rows(path):
+        yield _from_row(row, by_run.get(row["run_id"], []))
+
+
+def _with_metrics(numbers, named):
+    """Numbers of a run, and its metrics but for those with the name of another number."""
+    return {metric["name"]: metric["value"] for metric in named} | numbers
 
 
 def _status(status, numbers):
@@ -183,16 +207,17 @@ def _status(status, numbers):
     return CONTRADICTORY if contradictory else status
 
 
-def _from_row(row):
+def _from_row(row, named):
     row = contradictions.withheld(contradictions.marked(row))
     return Measured(
         run_id=row["run_id"],
         fields={name: row[name] for name in FIELDS if name in row},
         status=_status(row["status"], row),
-        numbers=_numeric_values(row),
+        numbers=_with_metrics(_numeric_values(row), named),
         facts=_without_none({name: row.get(name) for name in FACTS}),
         session=row.get("session"),
         disturbed=base_flags.is_disturbed(row),
+        metrics=tuple(named),
     )
 
 
@@ -206,6 +231,19 @@ def _numeric_values(values):
 
 def _without_none(facts):
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def find_metric(name: str, *campaigns: Campaign) -> Metric:
+    """The metric of a name: a column of the runs table, or one that runs of campaigns name.
+
+    Raises:
+        Error: there is none, or its unit or direction differs between runs.
+    """
+    table = [row for campaign in campaigns for run in campaign.runs for row in run.metrics]
+    named = measures.named(table)
+    if name in named.unlike and name not in metrics.METRICS:
+        raise Error(f"metric {name}: {named.unlike[name]}: such numbers are not compared")
+    return metrics.find_metric(name, named.metrics)
 
 
 def positive(run: Measured, metric: str) -> float | None:

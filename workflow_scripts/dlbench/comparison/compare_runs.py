@@ -26,10 +26,12 @@ from dlbench.comparison.campaigns import (
     TOKEN_RATE,
     Campaign,
     Measured,
+    find_metric,
     positive,
 )
+from dlbench.log.metrics import LOWER
 from dlbench.records import sessions
-from dlbench.tables.metrics import Metric, find_metric
+from dlbench.tables.metrics import Metric
 
 DEFAULT_MARGIN = 0.01
 FAILED, TIMEOUT, SKIPPED = "failed", "timeout", "skipped"
@@ -183,7 +185,7 @@ def compare(
     Raises:
         Error: a field or metric does not exist, or there is nothing to compare.
     """
-    metric = find_metric(metric_name or throughput_metric(a, b))
+    metric = find_metric(metric_name or throughput_metric(a, b), a, b)
     if not 0 < margin < 1:
         raise Error(f"margin: expected a share between 0 and 1, as 0.01, found {margin:g}")
     join_fields = _join_fields(on, ignore)
@@ -287,11 +289,11 @@ def _judged(combinations, metric, margin):
     """Pairs with their verdicts, all corrected for one another."""
     tested = [i for i, (_, a, b) in enumerate(combinations) if a.values and b.values]
     # Times 1 + margin, what is just within the margin is at 1: that tests the margin itself.
-    shift = (1 + margin) if metric.more_is_better else 1 / (1 + margin)
+    shift = (1 + margin) if metric.direction != LOWER else 1 / (1 + margin)
     sides = [(combinations[i][2].values, combinations[i][1].values) for i in tested]
     families = (
         equivalence.adjust(
-            [equivalence.compare([factor * value for value in b], a, margin) for b, a in sides]
+            [equivalence.compare([factor * x for x in b], a, margin, metric) for b, a in sides]
         )
         for factor in (1, shift, 1 / shift)
     )
@@ -308,7 +310,7 @@ def _judged(combinations, metric, margin):
         if disturbed := _disturbed(a, b):
             yield Pair(values, a, b, compared, False, equivalence.UNDECIDED, disturbed)
             continue
-        yield Pair(values, a, b, compared, worse, *_verdict(compared, metric), better)
+        yield Pair(values, a, b, compared, worse, *_verdict(compared), better)
 
 
 def _disturbed(a, b):
@@ -319,7 +321,7 @@ def _disturbed(a, b):
     return f"other processes disturbed runs: {', '.join(counts)}" if counts else ""
 
 
-def _verdict(compared, metric):
+def _verdict(compared):
     """(verdict, why there is none)."""
     fewest = min(compared.n_a, compared.n_b)
     if fewest == 1:
@@ -330,8 +332,6 @@ def _verdict(compared, metric):
         )
     if compared.verdict == equivalence.TOO_FEW_RUNS:
         return equivalence.UNDECIDED, f"fewer than {equivalence.MIN_RUNS} runs a side"
-    if compared.verdict in (equivalence.SLOWER, equivalence.FASTER):
-        return metric.verdict(compared.ratio), ""
     if compared.verdict == equivalence.UNDECIDED:
         needed = compared.repeats_needed
         more = "over " if needed >= equivalence.MAX_REPEATS else ""

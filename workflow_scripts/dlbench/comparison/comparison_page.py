@@ -54,7 +54,7 @@ def count_runs(campaign: Campaign) -> str:
 def _lead(comparison):
     counts = Counter(pair.verdict for pair in comparison.pairs)
     metric = comparison.metric
-    judged = (metric.worse, metric.better, equivalence.EQUIVALENT, equivalence.UNDECIDED)
+    judged = (*metric.verdicts, equivalence.EQUIVALENT, equivalence.UNDECIDED)
     order = (*judged, FAILED, TIMEOUT, SKIPPED)
     verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in order if counts[verdict])
     lead = (
@@ -133,7 +133,7 @@ def _method(comparison):
     return (
         "Geometric means over runs (how many in brackets); Welch's interval on logarithms, each "
         f"alone; margin {100 * comparison.margin:g} %. Equivalent: shown to be within the margin; "
-        f"{metric.worse} or {metric.better}: shown to differ, and not shown to be within it; "
+        f"{' or '.join(metric.verdicts)}: shown to differ, and not shown to be within it; "
         f"5 % level{corrected}."
     )
 

@@ -9,7 +9,6 @@
 """
 
 import itertools
-import math
 import re
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -19,10 +18,13 @@ import numpy as np
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogError, LogFile
 
-_rank = (
-    r"\[+(?:[^\[\]\s,]{1,80},)?(\d{1,7})\](?:\[[^\[\]\s]{1,80}\])?<std(?:out|err|diag)>: ?"
-    r"|\[(?:rank|default)(\d{1,7})\]:|\[(\d{1,7})\] | {0,8}(\d{1,7}): "
+_labels = (
+    r"\[+(?:[^\[\]\s,]{1,80},)?(\d{1,7})\](?:\[[^\[\]\s]{1,80}\])?<std(?:out|err|diag)>: ?",
+    r"\[(?:rank|default)(\d{1,7})\]:",
+    r"\[(\d{1,7})\] ",
+    r" {0,8}(\d{1,7}): ",
 )
+_rank = "|".join(_labels)
 _time = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _day = r"(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} {1,2}\d{1,2}"
 _date = (
@@ -37,6 +39,10 @@ _level = (
     rf"|[IWEF]\d{{4}} {_time} +\d+ [\w./<>-]{{1,80}}:\d+\] "
 )
 PREFIX = re.compile(rf"(?:{_rank}|{_dated}|{_level}){{0,6}}")
+# What a line with a prefix, or with a label of its rank, begins with; for pattern_lines, whose
+# engine has no lookahead and no groups without names.
+PREFIXED = rf"^(?:{_rank}|{_dated}|{_level})".replace(r"(?=\[)", r"\[")
+LABELS = [f"^{label}".replace(r"(\d", r"(?P<rank>\d") for label in _labels]
 UNKNOWN_RANKS_HINT = (
     "which rank printed which line is unknown: import a log of each rank, or have the launcher "
     "print the rank before each line (mpirun --tag-output, srun --label)"
@@ -157,14 +163,12 @@ def mean_time_s(run: Imported) -> float | None:
 def differences(run: Imported, others: list[Imported], times: list[float]) -> str:
     """A sentence on how much the times and losses of the ranks of one run differ."""
     spread = max(times) / min(times) - 1 if times else 0
-    losses = dict(zip(run.steps.step, run.steps.loss, strict=True))
-    loss_differences = [
-        abs(loss - losses[step])
-        for other in others
-        for step, loss in zip(other.steps.step, other.steps.loss, strict=True)
-        if step in losses and math.isfinite(loss - losses[step])
-    ]
-    losses_differ = (
-        f"losses by up to {max(loss_differences):.4g}" if loss_differences else "none has a loss"
-    )
+    steps, losses = np.asarray(run.steps.step), np.asarray(run.steps.loss)
+    most = []
+    for other in others:
+        _, ours, theirs = np.intersect1d(steps, np.asarray(other.steps.step), return_indices=True)
+        with np.errstate(invalid="ignore"):  # inf - inf
+            apart = np.abs(losses[ours] - np.asarray(other.steps.loss)[theirs])
+        most += [apart[np.isfinite(apart)].max()] if np.isfinite(apart).any() else []
+    losses_differ = f"losses by up to {max(most):.4g}" if most else "none has a loss"
     return f"their times differ by {spread:.1%}, {losses_differ}"

@@ -7,17 +7,17 @@ Keras writes into train/ and validation/ belong to one run: they count as files 
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
-from dlbench.common import plugins
 from dlbench.common.files import is_below
+from dlbench.imports import kinds
 from dlbench.imports.importers.training._event_files import is_event_file
 from dlbench.imports.log_file import LogError, LogFile, is_binary
 
-KIND = "importers"
 KERAS_PARTS = {"train", "validation"}  # the two folders of one run
 SEARCHED_BYTES = 64 * 2**20  # of a file whose beginning no importer knows; takes up to a second
 UNKNOWN = f"no importer knows it by its first {SEARCHED_BYTES // 2**20} MiB"
@@ -157,13 +157,13 @@ def choose_importer(
     return log, (names[0] if names else None), "" if names else UNKNOWN
 
 
-def importers_of(log: LogFile, kind: str = KIND) -> list[str]:
+def importers_of(log: LogFile, modules: Mapping[str, Any] | None = None) -> list[str]:
     """Names of the importers that recognise a log, by its head or else by a later line.
 
     Args:
-        kind: kind of plug-ins: importers or baseline_importers.
+        modules: the importers by name; None: those of all kinds of logs.
     """
-    modules = {name: plugins.load(kind, name) for name in plugins.names(kind)}
+    modules = modules or {name: kinds.load(name) for name in kinds.names()}
     recognised = [name for name, module in modules.items() if module.recognise(log)]
     if recognised or is_binary(log.head):
         return recognised

@@ -75,7 +75,8 @@ def _parse_fields(fields):
 
 
 def _measurements(log: LogFile, fields: Mapping[str, Any]) -> Iterator[tuple[str, Measurement]]:
-    for kind in finding.importers_of(log, KIND):
+    modules = {name: plugins.load(KIND, name) for name in plugins.names(KIND)}
+    for kind in finding.importers_of(log, modules):
         yield from (
             (kind, measurement) for measurement in plugins.load(KIND, kind).read(log, fields)
         )

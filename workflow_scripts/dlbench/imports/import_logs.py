@@ -21,15 +21,17 @@ from typing import Any
 import pyarrow as pa
 
 from dlbench import Error
-from dlbench.common import phrases, plugins
+from dlbench.common import phrases
 from dlbench.common.files import atomic_write
-from dlbench.imports import finding, own_results, table_rows, unread_losses
+from dlbench.imports import finding, kinds, own_results, table_rows, unread_losses
 from dlbench.imports.import_fields import PathPattern, parse_fields
-from dlbench.imports.log_file import LogError
+from dlbench.imports.log_file import LogError, LogFile
 from dlbench.imports.merging import MergedRun, Source, digest_of, group_by_run, merge
+from dlbench.imports.pattern_reading.pattern_importer import PatternImporter
 from dlbench.log import event_log
 from dlbench.study import contradictions
 from dlbench.tables import parquet_files, run_columns, table_columns
+from dlbench.tables.metric_columns import METRICS
 
 BY_FIELDS, BY_PATH = "--fields", "--path-fields"
 # Columns of results; the others are settings.
@@ -89,7 +91,7 @@ def import_paths(
         path_fields: a pattern that takes further columns from paths
             (dlbench/imports/import_fields.py).
         name: name of the import, used as the study of its runs.
-        outputs: paths of the tables to write, by name: runs, steps, evals, samples.
+        outputs: paths of the tables to write, by name: runs and those of table_names.OF_IMPORT.
         report_progress: called with a text after each folder.
         kind: the importer for files that several importers or none recognise.
 
@@ -97,9 +99,7 @@ def import_paths(
         Error: a path or importer does not exist, a field is no column, the only file cannot be
             read, or tables are to be written and there are no rows.
     """
-    if kind and kind not in plugins.names(finding.KIND):
-        names = plugins.names(finding.KIND)
-        raise Error(f"there is no importer {kind}{phrases.did_you_mean(kind, names)}")
+    own = kinds.of_user(kind) if kind else None
     outputs = dict(outputs or {})
     runs_output = outputs.pop("runs", None)
     with contextlib.ExitStack() as stack:
@@ -107,7 +107,8 @@ def import_paths(
             table: stack.enter_context(_open_writer(table, outputs[table])) for table in outputs
         }
         pattern = PathPattern(path_fields) if path_fields else None
-        job = _Import(parse_fields(fields or {}), pattern, name, writers, kind)
+        job = _Import(parse_fields(fields or {}), pattern, name, writers, own.name if own else kind)
+        job.own = own
         job.only_path = len(paths) == 1
         for candidates in finding.candidates_by_folder(paths, own_results.is_results_folder):
             job.import_folder(candidates)
@@ -121,19 +122,26 @@ def import_paths(
 
 
 def read_run(
-    folder: Path | str, kind: str = "auto", fields: Mapping[str, Any] | None = None
+    folder: Path | str,
+    kind: str | PatternImporter = "auto",
+    fields: Mapping[str, Any] | None = None,
+    printed: str = "",
 ) -> MergedRun:
     """Read the one run whose logs are in a folder.
 
     Args:
         folder: folder of the logs; its subfolders are not searched.
-        kind: an importer that must recognise one of the logs; auto: any importer.
+        kind: an importer that must recognise one of the logs; auto: any importer. Patterns read
+            the file `printed`.
         fields: values that the run's columns must have.
 
     Raises:
         Error: the folder has no run or several, or a log contradicts `fields`.
     """
     job = _Import(parse_fields(fields or {}), None, None, {}, None if kind == "auto" else kind)
+    if isinstance(kind, PatternImporter):
+        job.own, job.kind, job.of_own = kind, None, printed
+        kind = kind.name
     runs: list[list[Source]] = []
     for candidates in finding.candidates_by_folder([folder], lambda below: False):
         if candidates[0].path.parent == Path(folder):
@@ -152,7 +160,8 @@ def read_run(
 @contextlib.contextmanager
 def _open_writer(kind: str, output: Path | str) -> Iterator[Callable[[pa.Table], None]]:
     """Yield a function that appends tables to a file; the file is written atomically."""
-    schema = parquet_files.table([], run_columns.RUN_TABLES[kind]).schema
+    schema = METRICS if kind == "metrics" else run_columns.RUN_TABLES[kind]
+    schema = parquet_files.table([], schema).schema
     with atomic_write(output) as part, parquet_files.writer(part, schema) as parquet:
         yield lambda rows: parquet.write_table(rows) if len(rows) else None
 
@@ -162,6 +171,8 @@ class _Import:
 
     Attributes:
         kind: the importer for files that several importers or none recognise.
+        own: an importer of the user's own patterns.
+        of_own: name of a file that is read by `own`, whatever recognises it.
         only_path: whether the user gave a single path; then an error in that file is raised.
         logs: name of the first file with a log's content, by (its SHA-256, the folder if its
             importer ATTACHES).
@@ -170,7 +181,7 @@ class _Import:
 
     def __init__(self, fields, pattern, name, writers, kind=None):
         self.fields, self.pattern, self.name, self.writers = fields, pattern, name, writers
-        self.kind = kind
+        self.kind, self.own, self.of_own = kind, None, ""
         self.only_path = False
         self.result = Imports()
         self.logs = {}
@@ -197,7 +208,7 @@ class _Import:
             kind, sources = self._read_log(candidate)
             if not sources:
                 continue
-            module = plugins.load(finding.KIND, kind)
+            module = self._importer(kind)
             if getattr(module, "ATTACHES", False):
                 attached.append(sources)
             else:
@@ -211,14 +222,17 @@ class _Import:
         """(importer, Sources of the runs in a file); (None, []) if the file is left out."""
         why_unknown = ""
         try:
-            log, kind, why_unknown = finding.choose_importer(candidate, self.kind)
+            if self.of_own and candidate.path.name == self.of_own:
+                log, kind = LogFile(candidate.path), self.own.name
+            else:
+                log, kind, why_unknown = finding.choose_importer(candidate, self.kind)
             if kind is None:
                 if log and own_results.is_runs_table(log):
                     self._add_runs_table(candidate)
                 else:
                     self._leave_unknown(candidate, why_unknown)
                 return None, []
-            module = plugins.load(finding.KIND, kind)
+            module = self._importer(kind)
             # Runs in different folders may have equal logs of what ran beside them.
             attaches = getattr(module, "ATTACHES", False)
             folder = os.path.realpath(candidate.path.parent) if attaches else None
@@ -247,6 +261,9 @@ class _Import:
             else:
                 self._leave_unread(candidate.name, error, candidate.path)
             return None, []
+
+    def _importer(self, kind):
+        return self.own if self.own and kind == self.own.name else kinds.load(kind)
 
     def _leave_unknown(self, candidate, why):
         """Leave out a file that no importer recognises."""
@@ -350,7 +367,8 @@ def _has_results(run):
     """Whether the logs have results of a run, not only its settings."""
     scores = any(row.keys() & set(event_log.SCORES) for row in run.evals)
     known = {name for name, value in run.columns.items() if value is not None}
-    return bool(len(run.steps) or known & MEASURED or scores or run.status != "ok")
+    measured = len(run.steps) or known & MEASURED or scores or run.metrics
+    return bool(measured or run.status != "ok")
 
 
 def print_progress(text: str) -> None:

@@ -95,6 +95,14 @@ class MergedRun:
         return [row for source in self.sources for row in source.imported.samples]
 
     @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The metrics of all logs. One that several logs have with equal values is one."""
+        metrics: list[dict[str, Any]] = []
+        for source in self.sources:
+            metrics += [metric for metric in source.imported.metrics if metric not in metrics]
+        return metrics
+
+    @property
     def notes(self) -> list[str]:
         notes = list(self.differences)
         for source in self.sources:

@@ -17,6 +17,7 @@ from dlbench.imports.log_file import LogFile
 from dlbench.records import run_record
 from dlbench.study.runs import is_of_statistics
 from dlbench.tables import parquet_files, run_columns, runs_table
+from dlbench.tables.metric_columns import METRICS
 
 SUFFIXES = (".parquet", ".csv", ".json")
 
@@ -29,8 +30,8 @@ def is_results_folder(folder: Path) -> bool:
 def read_folder(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, pa.Table], str]]:
     """Yield (row of the runs table, tables by name, "") of each run.
 
-    The tables are those of steps, evals and samples that the run's folder has. A run that is left
-    out is ({}, {}, why).
+    The tables are those of steps, evals and samples that the run's folder has, and its metrics. A
+    run that is left out is ({}, {}, why).
     """
     for path in sorted((folder / "runs").glob("*/run.json")):
         if not is_of_statistics(path.parent.name):
@@ -38,6 +39,8 @@ def read_folder(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, pa.Tab
         try:
             record = run_record.read(path)
             row, tables = record_row(record), _tables(path.parent, record["log_sha256"])
+            rows = [{"run_id": "", **one} for one in record["summary"].get("metrics", [])]
+            tables["metrics"] = parquet_files.table(rows, METRICS)
         except (Error, TypeError, KeyError) as error:
             yield {}, {}, f"{path.parent.name}: {error}"
             continue

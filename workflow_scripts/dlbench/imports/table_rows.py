@@ -17,10 +17,11 @@ import pyarrow as pa
 
 from dlbench import Error
 from dlbench.imports.merging import MergedRun, is_rounded
-from dlbench.log import event_log
+from dlbench.log import event_log, metrics
 from dlbench.records import step_times
 from dlbench.study import contradictions, item_names
 from dlbench.tables import parquet_files, run_columns, table_columns, table_names
+from dlbench.tables.metric_columns import METRICS
 
 ROWS_AT_ONCE = 2**14  # steps in a row group, so that a long run is never in memory twice
 
@@ -33,8 +34,13 @@ def complete(run: MergedRun, fields: Mapping[str, Mapping[str, Any]], where: str
         where: names the run in error messages.
 
     Raises:
-        Error: a user's column differs from the log's, or from that of another origin.
+        Error: a user's column differs from the log's, or from that of another origin; a metric is
+            wrong or comes twice.
     """
+    try:
+        metrics.check(run.metrics)
+    except Error as error:
+        raise Error(f"{where}: {error}") from None
     origins = {name: f"the log ({source.place})" for name, source in run.source_of.items()}
     for origin, columns in fields.items():
         for name, value in columns.items():
@@ -188,7 +194,7 @@ def parse_item_shape(text: str | None) -> list[int] | None:
 
 
 def run_tables(
-    run: MergedRun, run_id: str, names: Container[str] = table_names.OF_RUN
+    run: MergedRun, run_id: str, names: Container[str] = table_names.OF_IMPORT
 ) -> Iterator[tuple[str, pa.Table]]:
     """Yield (name, rows) of the run's tables with rows; ROWS_AT_ONCE steps at a time.
 
@@ -202,6 +208,9 @@ def run_tables(
     if "evals" in names and run.evals:
         rows = [{"run_id": run_id, **row} for row in run.evals]
         yield "evals", parquet_files.table(rows, run_columns.EVALS)
+    if "metrics" in names and run.metrics:
+        rows = [{"run_id": run_id, **row} for row in run.metrics]
+        yield "metrics", parquet_files.table(rows, METRICS)
     if "samples" in names and run.samples:
         rows = [{"run_id": run_id, "rank": 0, **row} for row in run.samples]
         yield "samples", parquet_files.table(rows, run_columns.SAMPLES)

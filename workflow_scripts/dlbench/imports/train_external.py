@@ -2,31 +2,34 @@
 
 Such an event log has these events in addition to those of dlbench/log/event_log.py:
     machine     facts of the machine, gathered before the program starts
-    output      t_s, bytes: size of the program's output, every few seconds, as a sign of life
+    output      t_s, bytes: size of its files whenever they have grown, as a sign of life
+    parts       step, seconds: of parts of a step or window, by dlbench_log.py
     imported    kind, notes; numbers: columns of the runs table; contradicts: how they differ
 """
 
+import contextlib
 import dataclasses
 import json
 import math
 import os
 import platform
-import subprocess
+import shutil
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.common import terminal
-from dlbench.imports import import_logs, table_rows
+from dlbench.imports import import_logs, kinds, logged_events, table_rows, watched_program
+from dlbench.imports.watched_program import Watching
 from dlbench.log import event_log
 from dlbench.machine import facts, redaction
 from dlbench.study import contradictions, other_trainers
 from dlbench.study.runs import FIELDS, Run
+from dlbench.tables import table_names
 from dlbench.trainer import engine
 
-POLL_S, OUTPUT_EVERY_S = 0.2, 5.0
 LAST_BYTES = 4096
 # What TensorFlow, PyTorch, MXNet and JAX print when a device has no memory left.
 OUT_OF_MEMORY = (
@@ -38,79 +41,115 @@ OUT_OF_MEMORY = (
 def train(
     run: Run,
     command: Sequence[str],
-    kind: str,
+    kind: str | Mapping[str, Any],
     log: Path,
     image_id: str | None = None,
-    gpus: Sequence[str] = (),
+    watching: Watching = watched_program.NO_SAMPLES,
 ) -> None:
     """Train a run with a command.
 
     Args:
-        kind: name of the importer for the program's log, or auto.
-        log: path of the event log. The program's log is in other_trainers.FOLDER beside it.
+        kind: name of the importer for the program's log, or auto; or the patterns by which what it
+            prints is read.
+        log: path of the event log. The program's log is in other_trainers.FOLDER beside it, or in
+            that of its copy.
         image_id: id of the image in which the program must run; None on bare metal.
-        gpus: selectors of the GPUs of this node that the program uses.
+        watching: how the program is watched.
 
     Raises:
         Error: the program failed, for a reason that may be transient.
     """
-    folder = log.parent / other_trainers.FOLDER
+    folder = log.parent / _folder(event_log.rank_of(log))
     _make_empty(folder)
     events = event_log.EventLog(log)
-    machine = facts.gather(gpus, variables=engine.variables())
+    machine = facts.gather(watching.gpus, variables=engine.variables())
     if image_id:
         # This process runs outside the image and shares only the kernel with the program.
         machine["software"] |= {"os": None, "glibc": None}
         machine["unknown"] |= dict.fromkeys(("software.os", "software.glibc"), "those of the image")
     events.write("machine", **machine)
-    started_s, started_at = time.perf_counter(), event_log.utc_now()
-    exit_code = _run(command, folder / other_trainers.PRINTED, events, started_s)
-    seconds = round(time.perf_counter() - started_s, 6)
-    end = {"t_utc": event_log.utc_now(), "t_s": seconds}
+    device_model = _device_model(machine, watching.gpus)
+    logged = folder / other_trainers.LOGGED
+    relay = logged_events.Relay(run, logged, log, events, device_model, lambda: _bindings(folder))
+    variables = other_trainers.log_variables(run, folder)
+    started_at = events.begin()
+    program = watched_program.run(command, folder, events, watching, variables, relay)
+    ended_at, seconds = event_log.utc_now(), program.seconds
+    if relay.start:  # by the clock of the program's log
+        between = event_log.seconds_between
+        seconds = relay.end.get("t_s") or max(0.0, between(relay.start["t_utc"], ended_at))
     marker = _marker(folder) if image_id else None
-    events.write("begin", t_utc=started_at, containment=marker)
+    events.write("begin", t_utc=relay.began or started_at, containment=marker)
+
+    def finish(status, message):
+        ended = {"status": status, "message": message, "t_utc": ended_at, "t_s": round(seconds, 6)}
+        relay.finish(marker, **ended)
+        events.write("run_end", **ended, **program.use)
+
     if image_id and (marker or {}).get("image_id") != image_id:
         actual = (marker or {}).get("image_id", "no image")
-        message = f"expected the image {image_id}, was in {actual}"
-        events.write("run_end", status="failed", message=message, **end)
+        finish("failed", f"expected the image {image_id}, was in {actual}")
         return
     tail = _tail(folder / other_trainers.PRINTED)
-    if exit_code:
+    if program.too_much:
+        finish("failed", program.too_much)
+        return
+    if program.exit_code:
         if any(text in tail for text in OUT_OF_MEMORY):
-            events.write("run_end", status="oom", message=_last_line(tail), **end)
+            finish("oom", _last_line(tail))
             return
         sys.stderr.write(terminal.plain(tail))
-        raise Error(f"{command[0]} ended with exit code {exit_code}: {_last_line(tail)}")
+        raise Error(f"{command[0]} ended with exit code {program.exit_code}: {_last_line(tail)}")
     try:
-        stated = {name: getattr(run, name) for name in other_trainers.COMPARED}
-        imported = import_logs.read_run(folder, kind, stated)
+        if relay.trouble:
+            raise Error(relay.trouble)
+        imported = _read(run, folder, kind)
     except Error as error:
-        events.write("run_end", status="failed", message=f"its log: {error}", **end)
+        finish("failed", redaction.redact(f"its log: {error}"))
         return
-    _write_run(run, imported, events, started_at)
-    events.write("run_end", status=imported.status, message=imported.message, **end)
+    _write_run(run, imported, events, started_at, program, folder, device_model, relay)
+    ended = relay.end or {"status": imported.status, "message": imported.message}
+    finish(ended["status"], redaction.redact(ended["message"]))
 
 
-def _run(command, printed, events, started_s):
-    """Run a command to its end. Returns its exit code."""
-    with open(printed, "ab") as output:
-        program = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        size, written_s = 0, started_s
-        while program.poll() is None:
-            time.sleep(POLL_S)
-            now = time.perf_counter()
-            written = os.fstat(output.fileno()).st_size
-            if now - written_s > OUTPUT_EVERY_S and written > size:
-                size, written_s = written, now
-                events.write("output", t_s=round(now - started_s, 3), bytes=size)
-    return program.returncode
+def of_copy(command: Sequence[str], log: Path, copy: int) -> tuple[list[str], Path]:
+    """The command and the log of one of several copies, from those of the first.
+
+    Each has a folder of its own for further logs.
+    """
+    first, own = (str(log.parent / _folder(number)) for number in (0, copy))
+    return [word.replace(first, own) for word in command], event_log.rank_path(log, copy)
 
 
-def _write_run(run, imported, events, started_at):
+def _folder(copy):
+    return f"{other_trainers.FOLDER}-{copy}" if copy else other_trainers.FOLDER
+
+
+def _read(run, folder, kind):
+    """The MergedRun of the logs in a folder.
+
+    Raises:
+        Error: they have no run, several, or one that contradicts what was to be trained.
+    """
+    stated = {name: getattr(run, name) for name in other_trainers.COMPARED}
+    if isinstance(kind, str):
+        return import_logs.read_run(folder, kind, stated)
+    if run.sequence_length:
+        stated["item_shape"] = str(run.sequence_length)
+    processes = run.nodes * engine.strategy_of(run).processes_per_node(run)
+    patterns = kinds.of_config(kind, processes)
+    return import_logs.read_run(folder, patterns, stated, other_trainers.PRINTED)
+
+
+def _write_run(run, imported, events, started_at, program, folder, device_model, relay):
     """Write the run in the program's logs as events.
 
     Args:
         imported: the MergedRun (dlbench/imports/merging.py) of the logs.
+        program: a watched_program.Ended.
+        folder: of its logs.
+        device_model: of the run, unless its log has it.
+        relay: a logged_events.Relay, which may have written run_start, steps and evaluations.
     """
     row = table_rows.run_row(imported, run.id, None, None)
     metrics = {
@@ -118,22 +157,33 @@ def _write_run(run, imported, events, started_at):
         for name, value in row.items()
         if _is_number(value) and name not in (*FIELDS, "devices", "global_batch")
     }
-    events.write(
-        "run_start",
-        log_version=event_log.LOG_VERSION,
-        t_utc=started_at,
-        spec=dataclasses.asdict(run),
-        versions={run.framework: row.get("framework_version")},
-        device_model=row.get("device_model"),
-        item_shape=table_rows.parse_item_shape(row.get("item_shape")),
-        host=row.get("host") or platform.node(),
-        total_steps=max(imported.steps.step, default=None),
-    )
-    for table, rows in table_rows.run_tables(imported, run.id):
+    is_relayed = bool(relay.start)
+    if not is_relayed:
+        events.write(
+            "run_start",
+            log_version=event_log.LOG_VERSION,
+            t_utc=started_at,
+            spec=dataclasses.asdict(run),
+            versions={run.framework: row.get("framework_version")},
+            device_model=row.get("device_model") or device_model,
+            item_shape=table_rows.parse_item_shape(row.get("item_shape")),
+            host=row.get("host") or platform.node(),
+            total_steps=max(imported.steps.step, default=None),
+            **_bindings(folder),
+        )
+    sampled = ["samples"] if program.has_gpu_samples else []  # then its own samples say no more
+    tables = [name for name in table_names.OF_IMPORT if name not in sampled]
+    zero_at = relay.start.get("t_utc", started_at)
+    later_s = _later_s(row.get("started_at"), zero_at, program.seconds)
+    for table, rows in table_rows.run_tables(imported, run.id, tables):
         kind = table.removesuffix("s")
+        if is_relayed and kind in logged_events.COPIED:
+            continue
         for line in rows.to_pylist():
             values = {name: value for name, value in line.items() if value is not None}
             values.pop("run_id")
+            if "t_s" in values:
+                values["t_s"] += later_s
             if kind == "step":
                 values = {"step_time_s": math.nan, "loss": math.nan, **values}
             events.write(kind, **values)
@@ -148,9 +198,53 @@ def _write_run(run, imported, events, started_at):
             and value != getattr(run, name)
         ),
     ]
-    reason = row.get(contradictions.REASON)
+    reason = row.get(contradictions.REASON) or contradictions.describe_excess(
+        row, run.steps, program.seconds
+    )
     contradicts = {contradictions.REASON: reason} if reason else {}
     events.write("imported", kind=imported.kind, numbers=metrics, notes=notes, **contradicts)
+
+
+def _device_model(machine, gpus):
+    """The name of the run's devices by the machine's facts; None if unknown, or if they differ.
+
+    Args:
+        gpus: those that the program uses; none: it uses the CPU.
+    """
+    if not gpus:
+        return machine["hardware"]["cpu"].get("model")
+    kinds = machine["hardware"]["gpus"].get("kinds") or []
+    return kinds[0].get("name") if len(kinds) == 1 else None
+
+
+def _bindings(folder):
+    """What the ranks were bound to, by start_bound.py, as fields of run_start."""
+    ranks = {}
+    for path in folder.glob(other_trainers.BOUND.format("*")):
+        number = path.stem.rpartition("-")[2]
+        with contextlib.suppress(OSError, ValueError):
+            ranks[int(number)] = json.loads(path.read_text(encoding="utf-8"))
+    if 0 not in ranks:
+        return {}
+    bindings = [
+        {"host": rank["host"], "cpus": rank["cores"], **rank["binding"]}
+        for _, rank in sorted(ranks.items())
+        if rank["binding"]
+    ]
+    return {"cores": ranks[0]["cores"], **({"bindings": bindings} if bindings else {})}
+
+
+def _later_s(begun, started_at, seconds):
+    """Seconds from the start of the program to time 0 of its log; 0.0 if its log has no date.
+
+    Args:
+        begun: the date of time 0, a datetime or None.
+        started_at: the date at which the program was started, which ran for `seconds`.
+    """
+    if not begun:
+        return 0.0
+    later_s = event_log.seconds_between(started_at, begun.strftime(event_log.UTC_FORMAT))
+    return later_s if 0 <= later_s <= seconds else 0.0
 
 
 def _is_number(value):
@@ -161,7 +255,9 @@ def _make_empty(folder):
     """Create a folder, or remove the logs of an earlier attempt from it."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
-        if path.is_file():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
             path.unlink()
 
 

@@ -10,6 +10,8 @@ A launcher file defines:
     LISTENS_BY_NAME (optional): whether its processes listen at the address of the machine's own
         name, and abort if it has none.
     ELSEWHERE (optional): whether something other than this workflow starts its runs.
+    RANKS (optional): names of the variables with the rank of a process, and with its number on its
+        node, if it gives processes such.
     OPTIONS_SET (optional): the options that it sets itself, if it takes `launcher_options`.
     unsupported(run): why it cannot start a run, or None.
     command(run, trainer, environment): the command line, a list of strings, that starts the
@@ -19,15 +21,32 @@ Nothing here starts anything. The room imports trainer, schedulers and common.
 """
 
 import dataclasses
+import json
+import os
+from collections.abc import Mapping
 
+from dlbench import schedulers
 from dlbench.common import assignments, plugins
-from dlbench.trainer import engine
+from dlbench.trainer import cluster, engine
 from dlbench.trainer.strategy import Spec
 
 
 def options(run: Spec) -> dict[str, str]:
     """The `launcher_options` of a run."""
     return assignments.parse(run.launcher_options)
+
+
+def first_node(environ: Mapping[str, str] = os.environ) -> str | None:
+    """The address of the first node of the scheduler's job; None outside of jobs.
+
+    Args:
+        environ: with the variables of the scheduler's job and the addresses of its nodes, if they
+            are not reached by their names (start_command.address_variables).
+    """
+    job = schedulers.job(environ)
+    names = plugins.load("schedulers", job[0]).hosts(environ) if job else []
+    known = json.loads(environ.get(cluster.NODE_ADDRESSES, "{}"))
+    return known.get(names[0], names[0]) if names else None
 
 
 def describe_misfit(run: Spec) -> str | None:

@@ -15,6 +15,7 @@ TAKES_TASKS = False
 LOOPBACK_SUFFICES = True
 RENDEZVOUS = ("horovodrun",)
 LISTENS_BY_NAME = True
+RANKS = ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK")
 OPTIONS_SET = ("gloo", "mpi", "np", "num-proc", "hosts", "hostfile")
 MODULE = "horovod.runner.launch"
 

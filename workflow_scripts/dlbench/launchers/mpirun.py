@@ -25,6 +25,7 @@ from dlbench.trainer.strategy import Spec
 TAKES_TASKS = True
 LOOPBACK_SUFFICES = True
 RENDEZVOUS = ("horovodrun", "torchrun")
+RANKS = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
 OPTIONS_SET = ("plm-rsh-agent",)
 SSH = "ssh"
 

@@ -13,6 +13,7 @@ from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
 
 TAKES_TASKS = True
+RANKS = ("SLURM_PROCID", "SLURM_LOCALID")
 OPTIONS_SET = (
     "nodes", "ntasks", "distribution", "cpu-bind", "kill-on-bad-exit", "overlap",
     "ntasks-per-node", "multi-prog",

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from dlbench import Error
+from dlbench.log import metrics
 
 NOT_FINITE = ("nan", "inf", "-inf")  # JSON has no such numbers
 UTC_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
@@ -91,6 +92,8 @@ DATE = Kind("a date such as 2026-11-21T01:02:03.000004Z", _is_date)
 STATUS = Kind(f"one of {', '.join(STATUSES)}", lambda value: value in STATUSES)
 COUNT = Kind("a count", lambda value: type(value) is int and 0 <= value <= MAX_COUNT)
 INDEX = Kind("a small count", lambda value: type(value) is int and 0 <= value <= MAX_INDEX)
+METRIC_NAME = Kind(f"a name of {metrics.NAME_RULE}", metrics.is_name)
+DIRECTION = Kind('"higher", "lower" or ""', lambda value: value in metrics.BETTER)
 STAGE = Kind(f"one of {', '.join(STAGES)}", lambda value: value in STAGES)
 STEP = Kind("a count from 1", lambda value: type(value) is int and 1 <= value <= MAX_COUNT)
 NUMBER = Kind("a number", _is_number)
@@ -136,8 +139,7 @@ EVENTS = {
     "launch": {
         "t_utc?": DATE, "made_from?": FACTS, "container?": FACTS, "limits?": FACTS, "job?": FACTS,
         "site?": FACTS, "modules?": TEXTS, "command?": PLAIN, "git_commit?": TEXT,
-        "git_dirty?": PLAIN, "user_files?": PLAIN, "network?": PLAIN,
-        "session?": FACTS,
+        "git_dirty?": PLAIN, "user_files?": PLAIN, "network?": PLAIN, "session?": FACTS,
     },
     "begin": {"t_utc": DATE, "containment?": FACTS},
     "stage": {"t_utc": DATE, "name": STAGE},
@@ -148,10 +150,10 @@ EVENTS = {
     "run_start": {
         "t_utc": DATE, "spec": FACTS, "log_version?": COUNT, "rank?": INDEX, "size?": INDEX,
         "copy?": INDEX, "devices?": TEXTS, "cores?": INDICES, "total_steps?": COUNT,
-        "binding?": FACTS,
+        "binding?": FACTS, "bindings?": PLAIN, "logger?": TEXT, "model_flops_per_item?": NUMBER,
         "records?": COUNT, "parameters?": COUNT, "host?": TEXT, "device_model?": TEXT,
         "platform?": TEXT, "versions?": FACTS, "strategy_settings?": FACTS, "load_average?": PLAIN,
-        "data_sha256?": PLAIN, "item_shape?": INDICES, "attention?": TEXT,
+        "data_sha256?": PLAIN, "item_shape?": INDICES, "attention?": TEXT, "stated?": FACTS,
         "forward_flops_per_item?": COUNT, "forward_values_per_item?": COUNT,
         "flops_unknown?": TEXTS, "recomputed_flops_per_item?": COUNT,
     },
@@ -167,9 +169,7 @@ EVENTS = {
         "step": COUNT, "steps_per_sync": STEP, "single_step_s?": SECONDS,
         "window_step_s?": SECONDS, "probe_steps?": STEP,
     },
-    "warm_up": {
-        "step": STEP, "passed_s": SECONDS, "last_step": STEP, "total_steps": STEP,
-    },
+    "warm_up": {"step": STEP, "passed_s": SECONDS, "last_step": STEP, "total_steps": STEP},
     "step": {
         "step": STEP, "t_s?": SECONDS, "step_time_s": SCORE, "loss?": SCORE,
         "learning_rate?": SCORE, "warm_up": FLAG, "epoch?": INDEX, "window_steps?": STEP,
@@ -192,6 +192,7 @@ EVENTS = {
         "device_model?": TEXT,
     },
     "output": {"t_s": SECONDS, "bytes": COUNT},
+    "parts": {"step": STEP, "seconds": NUMBERS},
     "calibration": {
         "tflops?": RATE, "matrix_size?": STEP, "gb_per_s?": RATE, "copied_bytes?": COUNT,
         "spent_s?": SECONDS, "kept?": FLAG, "unknown?": TEXT,
@@ -201,14 +202,14 @@ EVENTS = {
         "operations?": OPERATIONS,
     },
     "imported": {"kind": TEXT, "notes": TEXTS, "numbers": NUMBERS, "contradicts?": TEXT},
+    "metric": {"name": METRIC_NAME, "value": NUMBER, "unit": TEXT, "better": DIRECTION},
     "neighbours": {
-        "t_utc?": DATE, "span_s": SECONDS, "host": TEXT, "others_cpu_cores?": NUMBER,
-        "cores?": COUNT,
-        "node_others_cpu_cores?": NUMBER, "node_cores?": COUNT, "resolution_cpu_cores?": NUMBER,
-        "steal_cpu_cores?": NUMBER, "cpu_pressure_percent?": NUMBER,
-        "memory_pressure_percent?": NUMBER, "io_pressure_percent?": NUMBER,
-        "others_disk_bytes_per_s?": NUMBER, "own_disk_bytes_per_s?": NUMBER,
-        "own_disk_read_bytes_per_s?": NUMBER,
+        "t_utc?": DATE, "span_s": SECONDS, "host": TEXT, "cores?": COUNT,
+        "others_cpu_cores?": NUMBER, "node_others_cpu_cores?": NUMBER, "node_cores?": COUNT,
+        "resolution_cpu_cores?": NUMBER, "steal_cpu_cores?": NUMBER,
+        "cpu_pressure_percent?": NUMBER, "memory_pressure_percent?": NUMBER,
+        "io_pressure_percent?": NUMBER, "others_disk_bytes_per_s?": NUMBER,
+        "own_disk_bytes_per_s?": NUMBER, "own_disk_read_bytes_per_s?": NUMBER,
         "cpu_clock_mhz?": NUMBER, "cpu_throttle_count?": NUMBER, "load_before_1min?": NUMBER,
         "quota_throttled_percent?": NUMBER, "quota_throttled_s?": NUMBER,
         "other_gpu_processes?": COUNT, "waited_for_quiet_s": SECONDS, "share?": NUMBER,
@@ -228,7 +229,7 @@ EVENTS = {
         "device_memory_unknown?": TEXT, "device_memory_limit_bytes?": COUNT,
     },
 }  # fmt: skip
-ROWS = ("step", "eval", "sample")
+ROWS = ("step", "eval", "sample", "metric")
 WITHOUT_NULL = ("step", "eval")
 LISTS = ("losses", "learning_rates")  # of a window: a number for each of its steps
 # Fields that our trainer always writes.

@@ -31,6 +31,7 @@ dates in UTC):
     eval        epoch, step, t_s, split, loss, scores of the task, examples
     sampling    interval_s, gpus: which GPUs are sampled, and why others are not
     sample      use by the process, the node and the GPUs (dlbench/trainer/sampling.py)
+    metric      name, value, unit, better: a number that the program names (dlbench/log/metrics.py)
     checkpoint  step, t_s
     resume      step, t_s, t_utc, host, devices: the run continues from a checkpoint
     run_end     status, message, weights_sha256, cpu_time_s, peak_memory_bytes; energy_j,
@@ -44,6 +45,9 @@ dates in UTC):
     profile     operations: of a few more steps, from their trace, which is beside the log as
                 TRACE; steps, spent_s, bytes, sha256; unknown: why there is none
                 (dlbench/trainer/profiling.py)
+    parts       step, seconds: what parts of the steps of a window took, as data_wait; by programs
+                that use programs/logger/dlbench_log.py, as is `logger` in run_start
+    remark      message: what went wrong in logging; only in the logs of such programs
     calibration tflops, gb_per_s: attainable rates of the device, measured after the run; kept:
                 whether after an earlier run; unknown: why there are none
                 (dlbench/trainer/calibration.py)
@@ -166,6 +170,24 @@ class EventLog:
         self._start = time.perf_counter()
         self.write("run_start", log_version=LOG_VERSION, t_utc=utc_now(), **values)
 
+    def begin(self) -> str:
+        """Set the clock to zero, for a run_start that is written later; returns its date."""
+        self._start = time.perf_counter()
+        return utc_now()
+
+    def shift(self, event: str, by_s: float) -> None:
+        """Shift the times of all events of a kind; no other process may write meanwhile."""
+        begins = f'{{"event": "{event}"'.encode()
+        lines = self.content().splitlines(keepends=True)
+        for number, line in enumerate(lines):
+            if line.startswith(begins):
+                values = json.loads(line)
+                values["t_s"] = round(values["t_s"] + by_s, 6)
+                lines[number] = _line(values.pop("event"), values)
+        # In place, because other processes may have the file open.
+        os.ftruncate(self._file, 0)
+        self._append(b"".join(lines))
+
     def resume(self, earlier: bytes, t_s: float, **values: Any) -> None:
         """Continue the log of a resumed run.
 
@@ -193,8 +215,7 @@ class EventLog:
 
     def write(self, event: str, **values: Any) -> None:
         """Append one event with its fields."""
-        line = json.dumps({"event": event, **{k: _plain(v) for k, v in values.items()}})
-        self._append(f"{line}\n".encode())
+        self._append(_line(event, values))
 
     def step(
         self,
@@ -233,6 +254,11 @@ class EventLog:
         except OSError as error:
             add_filename(error, self._path)
             raise
+
+
+def _line(event, values):
+    line = json.dumps({"event": event, **{k: _plain(v) for k, v in values.items()}})
+    return f"{line}\n".encode()
 
 
 def read(path: str | PathLike[str]) -> Iterator[Event]:

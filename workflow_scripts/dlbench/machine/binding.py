@@ -207,11 +207,13 @@ def first_gpus(
 def _too_few(rank, uuids, each, sharing):
     listed = ", ".join(uuids) or "none"
     needed = f"{each} GPU(s)" if sharing == 1 else f"{sharing * each} GPUs ({each} for each)"
-    ranks = f"local rank {rank}" if sharing == 1 else f"the {sharing} local ranks that see the same"
+    ranks = f"local rank {rank} needs"
+    if sharing > 1:
+        ranks = f"the {sharing} local ranks that see the same need"
     names = (gpu_places.CUDA, gpu_places.ROCR, gpu_places.HIP)
     variables = ", ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
     return (
-        f"{ranks} need {needed} and see {len(uuids)}: {listed} "
+        f"{ranks} {needed}; seen: {listed} "
         f"({variables or 'no variable hides any'}): does the job have as many GPUs as the run has "
         "devices on a node? One that is asked for twice is shared only with site.share_gpus: true"
     )
@@ -232,10 +234,15 @@ def _apply(binding: Binding) -> None:
     if binding.mode != NONE:
         set_affinity(binding.cpus)
     os.environ[limits.THREADS] = str(binding.threads)
+    set_threads(binding.threads)
+
+
+def set_threads(count: int) -> None:
+    """Set OMP_NUM_THREADS, unless the user has set it."""
     # torchrun sets 1 if the user sets nothing.
     set_by_torchrun = "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get(THREADS) == "1"
     if THREADS not in os.environ or set_by_torchrun:
-        os.environ[THREADS] = str(binding.threads)
+        os.environ[THREADS] = str(count)
 
 
 def set_affinity(cores: Iterable[int]) -> None:

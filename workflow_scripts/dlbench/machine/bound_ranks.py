@@ -13,8 +13,10 @@ def from_starts(starts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The entry of each rank or copy in a record: its host, its cores and the log's binding.
 
     Args:
-        starts: the event run_start of each.
+        starts: the event run_start of each. That of another program has all of its `bindings`.
     """
+    if starts and starts[0].get("bindings"):
+        return [entry for start in starts for entry in start.get("bindings") or ()]
     return [
         {"host": start.get("host"), "cpus": start.get("cores"), **start["binding"]}
         for start in starts

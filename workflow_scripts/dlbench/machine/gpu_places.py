@@ -52,7 +52,8 @@ def visible(
         files: of the root whose /sys is read.
 
     Raises:
-        Error: CUDA_VISIBLE_DEVICES names a missing GPU, or MIG devices beside whole GPUs.
+        Error: CUDA_VISIBLE_DEVICES names a missing GPU, one twice, or MIG devices beside whole
+            GPUs.
     """
     files = files or Files()
     with _nvml() as nvml:
@@ -93,10 +94,18 @@ def _nvidia(nvml, files, environ):
             f"{CUDA}={listed} has MIG devices beside whole GPUs, of which CUDA shows one MIG "
             "device alone: name MIG devices only, or whole GPUs only"
         )
+    uuids = set()
     for selector in selectors:
         if isinstance(selector, int) and selector >= count:
             return  # there CUDA's list ends, too
-        yield _nvidia_place(nvml, files, _handle(nvml, selector, listed))
+        place = _nvidia_place(nvml, files, _handle(nvml, selector, listed))
+        if place.uuid in uuids:
+            raise Error(
+                f"{CUDA}={listed} names {place.uuid} twice ({selector}), for which CUDA shows no "
+                "GPU at all: name each once"
+            )
+        uuids.add(place.uuid)
+        yield place
 
 
 def _handle(nvml, selector, listed):

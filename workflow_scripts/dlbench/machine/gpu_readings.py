@@ -7,8 +7,8 @@ A sample of one GPU is:
     power_w                       of the board; mean of the last second since Ampere except GA100
     temperature_c                 of the chip
     clock_sm_mhz, clock_memory_mhz
-    other_gpu_processes           processes on it that are no ranks or copies of this run; None if
-                                  NVML does not list this process
+    other_gpu_processes           processes on it that are none of this run; None if NVML lists
+                                  none of this run
     throttle_reasons              what limits the clocks, [] = nothing; see REASONS
     energy_j                      since the first sample
 
@@ -17,14 +17,19 @@ For a MIG device NVML reports only its own memory; power and clocks are those of
 """
 
 import contextlib
+import importlib.util
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from dlbench.machine.energy import COUNTER, INTEGRATED
 
 SUPERVISOR = "DLBENCH_SUPERVISOR"  # variable of all processes of a run: see leftovers.py
+
+PYNVML = "site-packages/pynvml.py"  # of the package nvidia-ml-py
 
 # Bits of NVML's clocks event reasons (formerly clocks throttle reasons), as nvml.h numbers them;
 # older pynvml lack the last ones. Reasons that slow nothing down are kept too: gpu_idle shows a GPU
@@ -197,13 +202,12 @@ class Gpu:
 def _count_others(processes):
     """The number of a GPU's processes that are not of this run.
 
-    None if this process is not listed: it does not use the GPU yet, or the driver sees another PID
+    None if none of this run is listed: it does not use the GPU yet, or the driver sees another PID
     because of a container, so that processes of this run cannot be told from others.
     """
     pids = {process.pid for process in processes or ()}
-    if os.getpid() not in pids:
-        return None
-    return sum(not _is_ours(pid) for pid in pids)
+    ours = sum(map(_is_ours, pids))
+    return len(pids) - ours if ours else None
 
 
 def _is_ours(pid):
@@ -213,6 +217,25 @@ def _is_ours(pid):
     with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
         return f"{SUPERVISOR}={supervisor}".encode() in file.read().split(b"\0")
     return False
+
+
+def find_nvml(environments: Iterable[Path]) -> None:
+    """Make pynvml importable from an environment that has it, if this Python lacks it.
+
+    It is one file without dependencies, so any Python can load it.
+
+    Args:
+        environments: folders of Python environments.
+    """
+    if "pynvml" in sys.modules or importlib.util.find_spec("pynvml"):
+        return
+    found = (path for folder in environments for path in folder.glob(f"lib/python3*/{PYNVML}"))
+    if path := next(found, None):
+        spec = importlib.util.spec_from_file_location("pynvml", path)
+        if spec and spec.loader:
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            sys.modules["pynvml"] = module
 
 
 class _Energy:

@@ -38,7 +38,7 @@ PER_PROCESS = (
     *("OMPI_MCA_*jobid", "OMPI_MCA_*vpid", "PMIX_MCA_*"),
 )
 _WORDS = (
-    r"token(?!i[sz])|passw|passphrase|passwd|pwd|secret|credential|(?<![a-z])creds(?![a-z])|"
+    r"token(?!i[sz]|[_-]dispatch)|passw|passphrase|passwd|pwd|secret|credential|(?<![a-z])creds(?![a-z])|"
     r"(?-i:(?<=[a-z])Creds(?![a-z]))|auth|cookie|signature|bearer|"
     r"(?:^|(?<=[^a-z])|api|access|private|ssh|license)keys?(?![a-z])|(?-i:(?<=[a-z])Keys?(?![a-z]))"
 )
@@ -107,6 +107,8 @@ def is_secret(name: str) -> bool:
     [True, True, True, True, True]
     >>> [is_secret(n) for n in ("TF_CPP_MIN_LOG_LEVEL", "monkey", "keyboard", "tokenizer")]
     [False, False, False, False]
+    >>> is_secret("--moe-token-dispatcher-type")
+    False
     """
     return bool(SECRET_NAME.search(name))
 

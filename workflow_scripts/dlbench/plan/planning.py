@@ -13,7 +13,7 @@ from dlbench.data import fetch_dataset, stores
 from dlbench.images import trainer_image
 from dlbench.log import event_fields
 from dlbench.machine import redaction
-from dlbench.plan import plan, sentinels, site_devices, skipping
+from dlbench.plan import pattern_check, plan, sentinels, site_devices, skipping
 from dlbench.plan.sentinels import Chosen
 from dlbench.records import costs, judgement, run_record, sessions, staleness
 from dlbench.records.judgement import State
@@ -122,6 +122,7 @@ def make_plan(
         Error: the config has mistakes; the message has all of them.
     """
     study = config.study(settings)
+    pattern_check.check(settings.get("trainers") or {})
     devices = site_devices.devices(study.site)
     runs = {run.id: run for run in study.runs}
     skipped = {

@@ -8,12 +8,12 @@ import shlex
 from dlbench import Error
 from dlbench.common import own_code
 from dlbench.images import trainer_image
-from dlbench.machine import fingerprints
+from dlbench.machine import binding, fingerprints
 from dlbench.plan import user_files
 from dlbench.plan.plan import Plan
 from dlbench.records import enough, run_record, staleness
 from dlbench.starting import start_command
-from dlbench.study import other_trainers, trainer_environments
+from dlbench.study import other_trainers, repeats, trainer_environments
 from dlbench.study.runs import FLAGS, Run
 from dlbench.trainer import engine
 
@@ -70,12 +70,27 @@ def start_run_arguments(
         flags.append(f"--checkpoint={_checkpoint(run)}")
     if run.id in plan.study.targets:
         target = dataclasses.asdict(plan.study.targets[run.id])
+        if target["metric"] == repeats.THROUGHPUT:
+            del target["metric"]  # as in commands of before
         flags.append(f"--unless={json.dumps([enough.earlier_repeats(run), target])}")
     if run.id in plan.skipped:
         flags.append(f"--skip={plan.skipped[run.id]}")
     if run.is_external:
-        flags.append(f"--external={other_trainers.trainer(run)['log']}")
+        kind = other_trainers.trainer(run)["log"]
+        flags.append(f"--external={kind if isinstance(kind, str) else json.dumps(kind)}")
+        flags.append(f"--external-settings={json.dumps(_external_settings(plan, run))}")
     return [*flags, "--", *_trainer(plan, run)]
+
+
+def _external_settings(plan, run):
+    """What start_run.py needs to know of a run of another program, beside its log."""
+    given = other_trainers.trainer(run)
+    return {
+        "sample_every_s": plan.study.sample_every_s,
+        "site_binding": plan.study.site.get("binding", binding.AUTO),
+        "share_gpus": bool(plan.study.site.get("share_gpus")),
+        **{key: given[key] for key in other_trainers.AROUND if key in given},
+    }
 
 
 def find_batch_arguments(plan: Plan, search_id: str, memory_mb: int | None = None) -> list[str]:

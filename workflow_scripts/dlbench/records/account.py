@@ -6,6 +6,8 @@
 - Productive time is the rest of all steps, warm-up included, whose result the run kept. Goodput is
   its share of the whole. Waiting for items, for other processes and for the network is part of the
   steps: a compiled step cannot be seen into.
+- Of a program of others without dlbench_log.py, only the start and the steps are known: the rest of
+  its time is `other`. It has no account if its log lacks steps, or if they took longer than it ran.
 - When a run resumes from a checkpoint, the work done after that checkpoint is lost, and so is the
   time until the run resumes.
 
@@ -68,14 +70,15 @@ def seconds(log: Any) -> dict[str, float]:
         log: its parse_run.RankLog.
 
     Returns:
-        All PARTS; {} if dates are missing, as in logs of other programs, or if a clock was set
-        during the run.
+        All PARTS; {} if dates are missing, or if a clock was set during the run.
     """
     dates = [log.launch.get("t_utc"), log.begin.get("t_utc"), log.start.get("t_utc")]
-    if None in dates or log.imported or not (log.end or {}).get("t_utc"):
+    if None in dates or not (log.end or {}).get("t_utc"):
         return {}
     spent = dict.fromkeys(PARTS, 0.0)
     spent["queue"] = _queue(log.launch)
+    if log.imported and not log.is_logged:
+        return _of_other_program(spent, log)
     _before_the_clock(spent, log, *dates)
     zero, done_s = _by_the_clock(spent, log)
     between = event_log.seconds_between
@@ -88,6 +91,26 @@ def seconds(log: Any) -> dict[str, float]:
         spent[part] = min(took_s, max(after, 0.0))
         after -= spent[part]
     spent["shutdown"] = after
+    if min(spent.values()) < -NOISE_S:
+        return {}
+    return {name: max(0.0, value) for name, value in spent.items()}
+
+
+def _of_other_program(spent, log):
+    """The parts of a run whose steps were read from the log of another program; or {}."""
+    steps = [event for event in log.steps if not event.get("rank")]
+    windows_s = [step_times.window_s(event) for event in steps]
+    if not steps or not all(0 < seconds < math.inf for seconds in windows_s):
+        return {}
+    if step_times.count(steps) != steps[-1]["step"] - steps[0]["step"] + step_times.window_steps(
+        steps[0]
+    ):
+        return {}  # it logged some of its steps
+    for event, seconds in zip(steps, windows_s, strict=True):
+        spent["warm_up" if event["warm_up"] else "steps"] += seconds
+    between = event_log.seconds_between
+    spent["start"] = between(log.launch["t_utc"], log.start["t_utc"])
+    spent["other"] = between(log.start["t_utc"], _ended(log)) - math.fsum(windows_s)
     if min(spent.values()) < -NOISE_S:
         return {}
     return {name: max(0.0, value) for name, value in spent.items()}

@@ -33,7 +33,8 @@ def summary(run: Run, log: Any) -> dict[str, Any]:
     """
     start = log.start
     forward, unknown = start.get("forward_flops_per_item"), start.get("flops_unknown")
-    needed = forward and forward * model_flops.PASSES[run.mode]
+    needed = start.get("model_flops_per_item")  # as another program states it
+    needed = needed or (forward and forward * model_flops.PASSES[run.mode])
     again = start.get("recomputed_flops_per_item") if run.mode != "forward" else None
     return {
         "model_flops_per_item": needed,

@@ -5,6 +5,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
+from dlbench.log import metrics
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.records import run_record
 from dlbench.study import contradictions, repeats
@@ -22,6 +23,8 @@ def not_needed(run_ids: Iterable[str], target: repeats.Target) -> str | None:
     Args:
         run_ids: of the repeats so far, in their order.
     """
+    is_throughput = target.metric == repeats.THROUGHPUT
+    name = "throughput" if is_throughput else target.metric
     values = []
     for number, run_id in enumerate(run_ids, start=1):
         try:
@@ -29,16 +32,18 @@ def not_needed(run_ids: Iterable[str], target: repeats.Target) -> str | None:
         except run_record.RecordError:
             return None  # still to be done
         numbers = contradictions.withheld(record["summary"])  # of another program's log
-        if record["status"] in SUCCEEDED and numbers["images_per_second"]:
-            values.append(numbers["images_per_second"])
+        value = metrics.value_of(numbers, target.metric)
+        if record["status"] in SUCCEEDED and value and value > 0:
+            values.append(value)
         if number < target.min_repeats:
             continue
         if not values:
-            return f"not needed: none of the first {number} repeats completed"
+            named = "" if is_throughput else f" with a {target.metric} above 0"
+            return f"not needed: none of the first {number} repeats completed{named}"
         reached = half_width(values)
         if reached is not None and reached <= target.interval:
             return (
-                f"not needed: the throughput is known to {reached:.2%} after {number} repeats, "
+                f"not needed: the {name} is known to {reached:.2%} after {number} repeats, "
                 f"target_interval is {target.interval:.2%}"
             )
     return None

@@ -48,7 +48,7 @@ MAX_RATE_DIFFERENCE = 0.05
 MIN_OVERLAP = 0.9
 READ = (
     *("launch", "begin", "stage", "page_cache", "machine", "run_start", "compile", "met"),
-    *("windows", "warm_up", "step", "eval", "sample", "resume", "imported", "profile"),
+    *("windows", "warm_up", "step", "eval", "sample", "resume", "imported", "profile", "metric"),
     *("calibration", "neighbours", "power_meter", "power_limit", "nccl", "run_end"),
 )
 NEIGHBOUR_FIELDS = (
@@ -84,8 +84,10 @@ def content(run: Run, logs: "list[RankLog]") -> dict[str, Any]:
     starts = {log.path: log.start for log in logs if log.start}
     if reason := belief.describe_other_run(run, starts):
         raise event_fields.LogError(f"{logs[0].path}: not that of {run.id}: {reason}")
-    is_external = run.is_external
-    summary = external_log.summary(logs[0]) if is_external else _summary(run, logs)
+    summary = _summary(run, logs) if logs[0].is_logged or not run.is_external else {}
+    firsts = [copy[0] for copy in _by_copy(run, logs)]
+    summary = external_log.summary(firsts, summary) if run.is_external else summary
+    summary |= external_log.metric_summary(firsts)
     status, message = _status(run, logs, summary)
     summary |= _neighbours(logs[0].neighbours) | energies.power_limits(logs[0].power_limit)
     if status in event_fields.SUCCEEDED and summary.get("disturbed"):
@@ -121,13 +123,14 @@ class RankLog:
         self.page_cache: dict[str, Any] = next(iter(kinds["page_cache"]), {})
         self.machines = kinds["machine"]  # another one where the run was resumed
         self.start: dict[str, Any] = next(iter(kinds["run_start"]), {})
+        self.is_logged = "logger" in self.start  # by dlbench_log.py
         self.trace_s = next((event.get("trace_s") for event in kinds["compile"]), None)
         self.waited_s = sum(event["waited_s"] for event in kinds["met"])
         self.window_steps = kinds["windows"][-1]["steps_per_sync"] if kinds["windows"] else 1
         self.total_steps = (kinds["warm_up"] or [self.start])[-1].get("total_steps")
         self.steps, self.evals = computing.steps(self.start, kinds["step"]), kinds["eval"]
         self.stages, self.samples, self.resumes = (kinds[k] for k in ("stage", "sample", "resume"))
-        self.imported = next(iter(kinds["imported"]), None)
+        self.imported, self.metrics = next(iter(kinds["imported"]), None), kinds["metric"]
         self.profile: dict[str, Any] = next(iter(kinds["profile"]), {})
         self.calibration: dict[str, Any] = next(iter(kinds["calibration"]), {})
         self.neighbours: dict[str, Any] = next(iter(kinds["neighbours"][-1:]), {})
@@ -254,7 +257,7 @@ def _first_epoch(run, copies):
         return None
     rates = []
     for logs in copies:
-        steps = [ranks for ranks in step_times.of_all_ranks(logs) if ranks[0]["epoch"] == 1]
+        steps = [ranks for ranks in step_times.of_all_ranks(logs) if ranks[0].get("epoch") == 1]
         if len(steps) > 1:
             times = step_times.slowest(steps[1:])
             times = step_times.of_steps(times, step_times.windows(steps[1:]))
@@ -303,19 +306,17 @@ def _status(run, logs, summary):
         raise event_fields.LogError(
             f"{logs[0].path}: no run_end: the run was cut short; train it again"
         )
-    is_external = run.is_external
-    differs = external_log.mismatch if is_external else _mismatch
-    failure = _failure(run, logs) or differs(run, logs, summary)
-    if failure:
+    differs = external_log.mismatch if run.is_external else _mismatch
+    if failure := _failure(run, logs) or differs(run, logs, summary):
         return failure
-    if is_external and "step_time_median_s" not in summary:
-        return "ok", ""  # without step times, stalls cannot be detected
+    # Without step times, stalls cannot be detected.
+    timed = _by_copy(run, logs) if "step_time_median_s" in summary or not run.is_external else []
     models = {event.get("device_model") for log in logs for event in (log.start, *log.resumes)}
     if len(models) > 1:
         return "unstable", f"trained on different devices: {', '.join(sorted(map(str, models)))}"
-    for number, copy in enumerate(_by_copy(run, logs)):
+    for number, copy in enumerate(timed):
         times = step_times.of_steps(*_measured_steps(copy)[:2])
-        if is_external and not (times and all(0 < time < math.inf for time in times)):
+        if run.is_external and not (times and all(0 < time < math.inf for time in times)):
             continue
         by_total = images_per_second(times, run.global_batch)
         by_median = run.global_batch / statistics.median(times)

@@ -9,6 +9,7 @@ import json
 import math
 import mmap
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from dlbench.study import item_names
 from dlbench.study.runs import Run
 from dlbench.trainer.reading import inputs
 
-MAX_HEAD_EVENTS = 16  # events before the first step, among which run_start is
+MAX_HEAD_EVENTS = 64  # events before the first step, among which run_start is
 # Sizes of the tail to try: the event of a long window has the losses of all its steps, and a run
 # that hangs goes on writing samples, each with numbers for all GPUs.
 TAIL_BYTES = (4096, 65536, 1 << 20, 1 << 24)
@@ -87,6 +88,21 @@ def describe(log: Path, items_per_second: float | None = None) -> str:
     if items_per_second is not None:
         rate = _describe_rate(items_per_second, (_start(log) or {}).get("item_shape"))
     return f"{text}, {rate}" if rate else text
+
+
+def describe_output(folder: Path) -> str:
+    """One phrase on a program of others: how much it has written into its folder, and when last."""
+    written, last_s = 0, 0.0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):  # it has just been removed
+            if path.is_file() and not path.name.startswith("."):
+                status = path.stat()
+                written += status.st_size
+                last_s = max(last_s, status.st_mtime) if status.st_size else last_s
+    if not written:
+        return "it has printed nothing yet"
+    ago_s = max(0.0, time.time() - last_s)
+    return f"it has written {phrases.four_digits(written / 1e3)} kB, the last {ago_s:.0f} s ago"
 
 
 class Activity:

@@ -160,7 +160,7 @@ def describe_changes(
 def _changed_files(run, name, before):
     """The files behind a changed part of `made_from`, as far as they are known."""
     if name == "code" and run.is_external:
-        return [f"command or files of trainers.{run.trainer}"]
+        return [f"command, files or patterns of trainers.{run.trainer}"]
     if name == "code":
         return own_code.changed_files(before, training_code(run))
     if name == "data" and recipe(run.dataset):

@@ -27,51 +27,16 @@ from dlbench.report import (
     report_figures,
     report_tables,
     sentences,
+    shown_tables,
 )
 from dlbench.report.findings import Finding
 from dlbench.study import contradictions, wording
 from dlbench.study.runs import CONDITION, is_sentinel
-from dlbench.tables import baseline_columns, parquet_files, table_columns, timing_sources
+from dlbench.tables import parquet_files, table_columns, timing_sources
 
 MAX_FINDINGS = 3
 MAX_GROUPS = 20  # of the coverage that is seen at once
 ORDER = ("ok", "unstable", "stale", *event_log.FAILED, "skipped", "excluded", "imported")
-REQUIRED = ("runs", "evals", "coverage", "comparisons", "speedups", "sentinels")
-# Columns that are not shown.
-LEFT_OUT = ("study", "run_ids", "base_run_ids")
-# Tables that are shown as they are: (what a row is, the columns that come first).
-TABLES = {
-    "speedups": (
-        "One row per condition and number of devices; base mismatch: problems of the comparison.",
-        ("model", "dataset", "scaling", "strategy", "devices", "images_per_second",
-         "tokens_per_second", "speedup", "efficiency", "base_mismatch", "runs"),
-    ),
-    "comparisons": (
-        "One row per condition that the config compares with its base.",
-        ("condition", "base", "model", "dataset", "verdict", "ratio", "repeats_needed", "n_a",
-         "n_b", "base_flags"),
-    ),
-    "runs": (
-        "One row per run, whatever its status.",
-        ("run_id", "status", "message", "images_per_second", "tokens_per_second",
-         "step_time_median_s", "step_time_p95_s", "model", "dataset", "batch_per_device",
-         "strategy", "devices"),
-    ),
-    "coverage": (
-        "The status of every combination, and the reason.",
-        ("combination", "status", "reason"),
-    ),
-}  # fmt: skip
-HEADINGS = {"accounts": "Wall-time breakdown"}  # of tables whose name says too little
-DESCRIPTIONS = {
-    "accounts": "What the wall time of each run was spent on.",
-    "explanations": "What a step of each explained condition is made of, by its probes.",
-    "probes": "Short runs that measure the parts of a step of other runs; not in any statistics.",
-    "operations": "What runs with a profile spent most time on: one row an operation and run.",
-    "nodes": "How fast each node is beside the others, by runs on one node; the slowest first.",
-    "drift": "How fast the machine was in a session, over an earlier one, by conditions of both.",
-    "published": "Numbers that others published, each with where it stands and how it was read.",
-}
 
 
 @dataclass(frozen=True)
@@ -148,7 +113,7 @@ def read(
     folder = Path(tables_folder)
     tables = {
         name: parquet_files.read(folder / f"{name}.parquet", getattr(table_columns, name.upper()))
-        for name in REQUIRED
+        for name in shown_tables.REQUIRED
         if name != "evals"
     }
     rows = {name: table.to_pylist() for name, table in tables.items()}
@@ -157,7 +122,7 @@ def read(
     runs, coverage = rows["runs"], rows["coverage"]
     all_findings = [
         *findings.findings(runs, rows["speedups"], rows["comparisons"], rows["sentinels"]),
-        *node_findings.findings(_rows_of(folder, "nodes")),
+        *node_findings.findings(shown_tables.rows_of(folder, "nodes")),
     ]
     all_findings.sort(key=lambda finding: finding.rank)
     own_runs = [row for row in runs if not is_sentinel(row["run_id"])]
@@ -170,7 +135,7 @@ def read(
             runs,
             report_tables.conditions(runs),
             rows["sentinels"],
-            _rows_of(folder, "drift"),
+            shown_tables.rows_of(folder, "drift"),
             _spent_s(folder),
         ),
         statuses=_statuses(coverage),
@@ -180,8 +145,8 @@ def read(
         further=all_findings[MAX_FINDINGS:],
         limits=limit_sentences.sentences(
             runs,
-            _rows_of(folder, "explanations"),
-            _rows_of(folder, "baselines"),
+            shown_tables.rows_of(folder, "explanations"),
+            shown_tables.rows_of(folder, "baselines"),
             rows["speedups"],
         ),
         failures=_reasons(coverage, event_log.FAILED),
@@ -189,7 +154,7 @@ def read(
         stale=_reasons(coverage, ("stale",)),
         groups=groups,
         grouped_by=grouped_by,
-        tables=_tables(tables, rows, folder),
+        tables=shown_tables.tables(tables, rows, folder),
         traces=_traces(runs, Path(runs_folder)),
         figures=[report_figures.figure(name, Path(figures_folder)) for name in figures],
         machine=_machine(runs, recorded),
@@ -204,7 +169,7 @@ def read(
         ),
         made_from=[
             (f"{name}.parquet", sha256(folder / f"{name}.parquet"))
-            for name in (*tables, *_extra_tables(folder))
+            for name in (*tables, *shown_tables.further(folder))
         ],
     )
 
@@ -216,13 +181,6 @@ def _workloads_without_rate(runs):
     lacking = dict.fromkeys((row["model"], row["dataset"]) for row in own_runs)
     having = {(row["model"], row["dataset"]) for row in well}
     return [", ".join(map(str, key)) for key in lacking if key not in having]
-
-
-def _rows_of(folder, name):
-    """Rows of a table that may be missing; that of baselines may be of an earlier version."""
-    schema = (table_columns.STUDY_TABLES | baseline_columns.MACHINE_TABLES)[name]
-    path, earlier = folder / f"{name}.parquet", name in baseline_columns.MACHINE_TABLES
-    return parquet_files.read(path, schema, earlier=earlier).to_pylist() if path.is_file() else []
 
 
 def _traces(runs, folder):
@@ -326,24 +284,6 @@ def _grouped(rows, fields):
 
 def _sortable(value):
     return (value is not None, not isinstance(value, str), value if value is not None else 0)
-
-
-def _tables(tables, rows, folder):
-    shown = [report_tables.results(rows["runs"])]
-    for name, (description, first) in TABLES.items():
-        heading = name.capitalize()
-        table = tables[name]
-        shown.append(report_tables.of_parquet(name, heading, description, table, LEFT_OUT, first))
-    for name in _extra_tables(folder):
-        heading = HEADINGS.get(name, name.replace("_", " ").capitalize())
-        table = parquet_files.read_any(folder / f"{name}.parquet")
-        shown.append(report_tables.of_parquet(name, heading, DESCRIPTIONS.get(name, ""), table))
-    return [table for table in shown if table.rows]
-
-
-def _extra_tables(folder):
-    """Further tables in the folder, as that of published numbers."""
-    return sorted(path.stem for path in folder.glob("*.parquet") if path.stem not in REQUIRED)
 
 
 def _machine(runs, recorded):

@@ -187,10 +187,11 @@ def _rounded_values(values, unit):
     """(unit, values) with six digits; infinities are texts."""
     factor = 1 / MEBIBYTE if unit == "B" else 1
     unit = "MiB" if unit == "B" else "" if unit == "1" else unit
-    return unit, [None if v is None else _rounded(v * factor) for v in values]
+    return unit, [None if v is None else six_digits(v * factor) for v in values]
 
 
-def _rounded(value):
+def six_digits(value: float) -> float | str:
+    """Six digits of a number; infinities are texts."""
     if not math.isfinite(value):
         return str(value)
     rounded = float(f"{value:.6g}")
@@ -233,7 +234,7 @@ def conditions(rows: Iterable[Row]) -> list[tuple[Row, list[Row]]]:
 def results(rows: list[Row]) -> DataTable:
     """The table of results: a row a combination; its numbers come before its settings."""
     settings, groups = zip(*conditions(rows), strict=True) if rows else ((), ())
-    names = _names(settings)
+    names = combination_names(settings)
     columns = [Column("combination", "text", names), *_measured(groups)]
     constant = []
     for name in ("devices", *SETTINGS):
@@ -258,7 +259,9 @@ def fastest(rows: list[Row]) -> list[tuple[str, estimates.Estimate, str]]:
     runs: dict[tuple[Any, ...], int] = {}
     names: dict[int, str] = {}
     combinations = conditions(rows)
-    for (values, group), name in zip(combinations, _names(v for v, _ in combinations), strict=True):
+    for (values, group), name in zip(
+        combinations, combination_names(v for v, _ in combinations), strict=True
+    ):
         if values["timing_source"] == timing_sources.PUBLISHED:
             continue
         names[id(values)] = name
@@ -285,7 +288,8 @@ def _in_unit(values, rate):
     return rate.times(unit.per_item), unit.plural
 
 
-def _names(values):
+def combination_names(values: Iterable[Row]) -> list[str]:
+    """The names of combinations, by the settings in which they differ."""
     (values,) = findings.hide_single_site(list(values))
     return findings.row_names(values) if values else []
 
@@ -297,7 +301,7 @@ def _measured(groups):
     yield Column(
         f"{items.item}s per second",
         "number",
-        [r and _rounded(r.value) for r in rates],
+        [r and six_digits(r.value) for r in rates],
         "items/s",
         "items of the measured steps over their time; geometric mean over runs",
     )
@@ -306,13 +310,13 @@ def _measured(groups):
         yield Column(
             "tokens per second",
             "number",
-            [r and _rounded(r.value) for r in tokens],
+            [r and six_digits(r.value) for r in tokens],
             "tokens/s",
             "items per second times the tokens of an item",
         )
     known = [r is not None and not math.isnan(r.low) for r in rates]
     ends = [
-        (_rounded(r.low), _rounded(r.high)) if k else None
+        (six_digits(r.low), six_digits(r.high)) if k else None
         for r, k in zip(rates, known, strict=True)
     ]
     yield Column(
@@ -323,7 +327,7 @@ def _measured(groups):
         "Student's t on the logarithm of the throughput; none for one run",
     )
     half = [
-        _rounded(50 * (r.high - r.low) / r.value) if k else None
+        six_digits(50 * (r.high - r.low) / r.value) if k else None
         for r, k in zip(rates, known, strict=True)
     ]
     yield Column("half width", "number", half, "%", "of the interval, in % of the mean")
@@ -366,7 +370,7 @@ def _mean(rows, name):
 
 def _arithmetic(rows, name):
     values = [row[name] for row in rows if not cells.is_absent(row.get(name))]
-    return _rounded(sum(values) / len(values)) if values else None
+    return six_digits(sum(values) / len(values)) if values else None
 
 
 def _status_counts(rows):

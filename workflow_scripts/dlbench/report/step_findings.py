@@ -17,6 +17,7 @@ from dlbench.trainer.reading.inputs import INPUT_ONLY
 INPUT, COMPUTATION = "input", "computation"
 PART_LABELS = {
     INPUT: "waiting for input",
+    "copies": "waiting for copies to the device",
     "exchange": "exchanging gradients",
     "sharing": "sharing the node with other devices",
     "waits": "waiting for each step's loss",

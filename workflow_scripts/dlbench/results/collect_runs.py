@@ -1,9 +1,9 @@
 """From the records and logs of all runs to tables.
 
-- results/tables: runs, evaluations, accounts of their time, operations of profiles, coverage,
-  comparisons of conditions, speedups, published numbers, sentinels, drift, nodes, probes and what
-  they explain, tries of searches. Beside our own runs there are those of others, imported and
-  published.
+- results/tables: runs, evaluations, accounts of their time, operations of profiles, metrics,
+  coverage, comparisons of conditions, speedups, published numbers, sentinels, drift, nodes, probes
+  and what they explain, tries of searches, comparisons and drift of metrics. Beside our own runs
+  there are those of others, imported and published.
 - steps.parquet, evals.parquet and samples.parquet in each run's folder, made from
   its logs where they are missing or of another log.
 - The learning gate is judged here (dlbench/study/learning_gates.py), since it is no part of a run.
@@ -22,7 +22,7 @@ from dlbench.log import event_fields
 from dlbench.machine import fingerprints
 from dlbench.plan import sentinels
 from dlbench.records import run_record, staleness
-from dlbench.results import batch_tries, derived, published_beside_own, run_rows
+from dlbench.results import batch_tries, derived, published_beside_own, run_metrics, run_rows
 from dlbench.study import contradictions, learning_gates
 from dlbench.study.config import Study
 from dlbench.tables import parquet_files, run_columns, table_columns
@@ -60,11 +60,14 @@ def collect(
         for entry in study.imports:
             imported = _imported_runs(results / "imports" / entry["name"], append_evals)
             rows += imported
+            parts["metrics"] += run_metrics.imported_rows(results / "imports" / entry["name"])
             coverage += _imported_coverage(imported, entry["name"])
         sentinel_runs = list(sentinels.finished(study, recipes, results))
         repeated = [
             run_rows.row(record, study, device_kind, results) for _, record in sentinel_runs
         ]
+        for _, record in sentinel_runs:
+            parts["metrics"] += run_metrics.rows(record)
         if study.sentinels_are_repeats:
             rows += _repeats_of_bases(repeated, results, append_evals)
     _report_stale_runs(coverage, len(study.without_probes))
@@ -77,6 +80,7 @@ def collect(
         [row for row in all_rows if not row.get(contradictions.REASON)]
         for all_rows in (rows, repeated, probe_rows)
     )
+    of_metrics = run_metrics.compared(study, consistent, consistent_repeats, parts["metrics"])
     numbered = [
         row | {"sentinel": run.sentinel}
         for row, (run, _) in zip(repeated, sentinel_runs, strict=True)
@@ -94,6 +98,7 @@ def collect(
         ("probes", probe_rows),
         ("explanations", explanations.rows(study, consistent_probes)),
         ("tries", list(batch_tries.rows(study))),
+        *zip(("metric_comparisons", "metric_drift"), of_metrics, strict=True),
     ):
         schema, content = with_parameters(table_columns.STUDY_TABLES[name], content)
         parquet_files.write(output / f"{name}.parquet", content, schema)
@@ -109,7 +114,7 @@ def _own_runs(study, device_kind, recipes, results, append_evals):
         RecordError, Damaged: as in `collect`.
     """
     rows, coverage = [], []
-    parts: dict[str, list[Row]] = {"accounts": [], "operations": []}
+    parts: dict[str, list[Row]] = {"accounts": [], "operations": [], "metrics": []}
     repeats, damaged = fingerprints.Repeats(), {}
     for run in sorted(study.runs, key=lambda run: run.id):
         folder = run_record.folder(run.id, results)
@@ -127,6 +132,7 @@ def _own_runs(study, device_kind, recipes, results, append_evals):
                 study.name, run.id, record["summary"].get("account_s", {})
             )
             parts["operations"] += _operation_rows(study.name, run.id, record["summary"])
+            parts["metrics"] += run_metrics.rows(record)
         stale = staleness.outdated(run, record, False, recipes, study.images)
         coverage.append(_coverage_row(study.labels[run.id], row, stale))
         if record["status"] in event_fields.SUCCEEDED:

@@ -63,10 +63,11 @@ def reached_at(must_reach: dict[str, Any] | None, evals: Iterable[Row]) -> Row |
     """The first evaluation with all scores that a gate asks for; None if there is none.
 
     Args:
-        must_reach: bounds by score; final_loss, of training, is left out.
+        must_reach: bounds by score; final_loss, of training, and metrics are left out.
         evals: rows of the evals table, in their order.
     """
-    bounds = {k: v for k, v in (must_reach or {}).items() if k != "final_loss"}
+    not_evaluated = ("final_loss", learning_gates.METRICS)
+    bounds = {k: v for k, v in (must_reach or {}).items() if k not in not_evaluated}
     if not bounds:
         return None
     return next((row for row in evals if not learning_gates.describe_miss(bounds, row)), None)

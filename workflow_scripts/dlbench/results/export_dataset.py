@@ -1,6 +1,6 @@
 """Everything that was measured, as one hive-partitioned Parquet dataset.
 
-    FOLDER/{runs,steps,evals,samples}/site=S/model=M/strategy=T/part-0.parquet
+    FOLDER/{runs,steps,evals,samples,metrics}/site=S/model=M/strategy=T/part-0.parquet
 
 - Rows are of runs with valid records, failed ones included; run_id joins the tables.
 - Columns and units are those of dlbench/tables/table_columns.py and run_columns.py, without the
@@ -26,12 +26,13 @@ from dlbench import Error
 from dlbench.analysis import run_tables
 from dlbench.common.files import write_json
 from dlbench.records import run_record
-from dlbench.results import export_runs
+from dlbench.results import export_runs, run_metrics
 from dlbench.study.config import Study
-from dlbench.tables import parquet_files, run_columns, table_columns
+from dlbench.tables import parquet_files, run_columns, table_columns, table_names
+from dlbench.tables.metric_columns import METRICS
 
 PARTITION = ("site", "model", "strategy")
-TABLES = {"runs": table_columns.RUNS, **run_columns.RUN_TABLES}
+TABLES = {"runs": table_columns.RUNS, **run_columns.RUN_TABLES, "metrics": METRICS}
 ROW_GROUP = 100_000  # rows at which a row group is written, if no run has more
 MAX_WAITING = 500  # runs without so many rows
 MARK = "_dlbench.json"  # readers leave out names that begin so
@@ -109,13 +110,15 @@ def _write_run_tables(part, key, rows):
     with contextlib.ExitStack() as stack:
         writers = {
             name: stack.enter_context(_table_appender(part, name, key))
-            for name in run_columns.RUN_TABLES
+            for name in table_names.OF_IMPORT
         }
         for row in rows:
             run_tables.ensure_run_tables(row["run_id"], row["log_sha256"])
             folder = run_record.folder(row["run_id"])
-            for name, append in writers.items():
-                append(run_tables.run_table(folder, name))
+            for name in run_columns.RUN_TABLES:
+                writers[name](run_tables.run_table(folder, name))
+            metrics = run_metrics.rows(run_record.read(folder / "run.json"))
+            writers["metrics"](parquet_files.table(metrics, METRICS))
 
 
 @contextlib.contextmanager

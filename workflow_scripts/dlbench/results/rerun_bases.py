@@ -13,7 +13,6 @@ from pathlib import Path
 
 from dlbench import Error
 from dlbench.analysis import base_flags, comparisons, contrasts
-from dlbench.analysis.drift import Drift
 from dlbench.common import phrases
 from dlbench.records import costs
 from dlbench.study.config import Study
@@ -63,9 +62,10 @@ def choose(study: Study, only: Sequence[str] = (), folder: Path | str = TABLES) 
     Raises:
         Error: a table is missing, or no comparison that was measured apart has such a text.
     """
-    rows, sentinels, speedups = (_rows(folder, name) for name in ("runs", "sentinels", "speedups"))
+    names = ("runs", "sentinels", "speedups", "metrics")
+    rows, sentinels, speedups, metrics = (_rows(folder, name) for name in names)
     by_id = {row["run_id"]: row for row in rows}
-    links = _links(study, rows, sentinels, speedups)
+    links = _links(study, rows, sentinels, speedups, metrics)
     apart = [link for link in links if link.apart and _is_selected(study, link, only)]
     if only and not apart:
         raise Error(
@@ -79,18 +79,18 @@ def choose(study: Study, only: Sequence[str] = (), folder: Path | str = TABLES) 
 
 def _rows(folder, name):
     path = Path(folder) / f"{name}.parquet"
+    if name == "metrics" and not path.is_file():
+        return []  # tables of earlier versions
     return parquet_files.read(path, table_columns.STUDY_TABLES[name]).to_pylist()
 
 
-def _links(study, rows, sentinels, speedups):
-    """All comparisons of a study's own runs, each pair of sides once."""
+def _links(study, rows, sentinels, speedups, metrics):
+    """All comparisons of a study's own runs, each pair of sides and metric once."""
     margin = study.equivalence_margin
-    drift = Drift(rows, sentinels, margin)
     compared_fields = {entry["field"] for entry in study.compare}
     links = [
-        _link(a, b, drift.compare(a, b), True)
-        for *_, a, b in comparisons.pairs(study, rows)
-        if a and b
+        _link(pair.a, pair.b, sides, True)
+        for pair, sides in comparisons.sides(study, rows, sentinels, metrics)
     ]
     links += [
         Link(
@@ -111,7 +111,9 @@ def _links(study, rows, sentinels, speedups):
     links_by_ids: dict[tuple[frozenset, frozenset], Link] = {}
     for link in links:
         if link.runs and link.base and link.runs | link.base <= own_ids:
-            links_by_ids.setdefault((link.runs, link.base), link)
+            first = links_by_ids.setdefault((link.runs, link.base), link)
+            if link.apart and link.requested and not first.apart:  # by another metric
+                links_by_ids[link.runs, link.base] = link
     return list(links_by_ids.values())
 
 

@@ -11,12 +11,13 @@ from dlbench.log import event_fields
 from dlbench.machine import bound_ranks, fingerprints
 from dlbench.records import run_record
 from dlbench.results import derived, peak_use
-from dlbench.study import contradictions, learning_gates
+from dlbench.study import contradictions, learning_gates, other_trainers
 from dlbench.study.runs import FIELDS, Run
 from dlbench.tables import table_columns
 from dlbench.tables.cells import Row
 
 _KNOWN = tuple(name for name in FIELDS if name in table_columns.RUNS.names)
+_WITHOUT_COLUMN = ("copies_images_per_second", "account_s", "operations", "metrics")
 _EXCHANGED = ("gathered_bytes_per_step", "reduced_bytes_per_step")
 
 
@@ -68,11 +69,13 @@ def row(
     """
     run = Run(**record["spec"])
     provenance, summary = record["provenance"], dict(record["summary"])
-    for name in ("copies_images_per_second", "account_s", "operations"):  # they have no column
+    for name in _WITHOUT_COLUMN:
         summary.pop(name, None)
     for key in ("started_at", "ended_at"):
         if summary.get(key):
             summary[key] = datetime.fromisoformat(summary[key])
+    if run.is_external and (flops := other_trainers.model_flops_per_item(run)):
+        summary["model_flops_per_item"] = flops
     versions = provenance["versions"] or {}
     notes = [
         *(provenance.get("imported") or {}).get("notes", []),
@@ -93,7 +96,7 @@ def row(
         "image_digest": (provenance["container"] or {}).get("digest"),
         "status": record["status"],
         "message": record["message"],
-        "learning_gate": learning_gates.gate(study.must_reach.get(run.id), summary),
+        "learning_gate": _gate(study.must_reach.get(run.id), record),
         "timing_source": (provenance.get("imported") or {"kind": "dlbench"})["kind"],
         "notes": "; ".join(filter(None, notes)) or None,
         "host": provenance["host"],
@@ -120,3 +123,10 @@ def row(
         **summary,
     }
     return contradictions.marked(values)
+
+
+def _gate(must_reach, record):
+    """What the learning gate says of a run; None of one that was skipped, so could miss nothing."""
+    if record["status"] == "skipped":
+        return None
+    return learning_gates.gate(must_reach, record["summary"])

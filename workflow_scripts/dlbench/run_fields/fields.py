@@ -37,9 +37,9 @@ class RunFields(Place, Reading, Learning, Work):
     )
     probe: str = declared(
         "",
-        "A run of no statistics: with its items (stored), or with made-up ones of their shape"
-        " (synthetic).",
-        choices=("stored", "synthetic"),
+        "A run of no statistics: with its items (stored), or with made-up ones of their shape, on"
+        " the devices (synthetic) or copied there for each step (copied).",
+        choices=("stored", "synthetic", "copied"),
         changes_speed=False,
         of_condition=False,
         is_axis=False,

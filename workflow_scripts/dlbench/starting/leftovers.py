@@ -17,6 +17,7 @@ from dlbench import Error
 from dlbench.log import attempts
 
 VARIABLE = "DLBENCH_SUPERVISOR"
+BESIDE = {"DLBENCH_BESIDE": "1"}  # of processes that end by themselves, as a power meter
 PROC = Path("/proc")
 TIMEOUT_S = 10.0
 # Processes that podman shares between all containers of a user.
@@ -53,6 +54,24 @@ def end() -> None:
             f"processes {', '.join(map(str, log_by_pid))} of a killed attempt ({logs}) cannot be "
             "ended; beside them nothing can be timed"
         )
+
+
+def is_of_run(process: Path, marked: dict[str, str]) -> bool:
+    """Whether a process trains for a run, wherever its parents are.
+
+    Args:
+        process: its folder in /proc.
+        marked: the `mark` of the run.
+
+    Raises:
+        OSError: it has ended, or belongs to another user.
+    """
+    if not marked or (process / "comm").read_text().strip() in SHARED:
+        return False
+    variables = (process / "environ").read_bytes().split(b"\0")
+    (name, value), (beside, _) = *marked.items(), *BESIDE.items()
+    is_marked = f"{name}={value}".encode() in variables
+    return is_marked and not any(v.startswith(f"{beside}=".encode()) for v in variables)
 
 
 def is_supervisor_gone(mark: str) -> bool:

@@ -15,9 +15,11 @@ Needs the standard library only.
 
 import contextlib
 import csv
+import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -33,6 +35,10 @@ QUERY_FIELDS = (
     *("index", "uuid", "persistence_mode", "power.limit", "enforced.power.limit"),
     *("power.min_limit", "power.max_limit"),
 )
+# What engines leave in their containers: Docker, podman, Apptainer and Singularity; the variable is
+# set by podman and systemd.
+CONTAINER_PATHS = ("/.dockerenv", "/run/.containerenv", "/.singularity.d")
+CONTAINER_VARIABLES = ("container",)
 TIMEOUT_S = 60.0  # without persistence mode the driver starts each GPU anew
 TOLERANCE_W = 1.0  # nvidia-smi prints hundredths of a watt, and drivers may round a requested limit
 
@@ -119,14 +125,13 @@ class Limits:
         files.write_json(_note(gpu.uuid), note)
         report = {"uuid": gpu.uuid, "found_w": gpu.limit_w, "enforced_w": gpu.enforced_w}
         self._reports.append(report)
-        output = _request_limit(self._command, gpu.uuid, self._limit_w)
+        code, output = _request_limit(self._command, gpu.uuid, self._limit_w)
         now = _by_uuid(gpu.uuid)
         if not now or not _is_close(now.enforced_w, self._limit_w):
             raise Refused(
                 f"{gpu.uuid} takes from {gpu.least_w:g} to {gpu.most_w:g} W and enforces "
-                f"{_format_watts(now and now.enforced_w)} now; {self._command} said: {output}. "
-                "Root may set it, and whom the site lets by site.power_limit_command "
-                "(docs/training.md)"
+                f"{_format_watts(now and now.enforced_w)} now; {self._command} said: {output}"
+                f"{_missing_rights() if code else ''}"
             )
         report["enforced_w"] = now.enforced_w
 
@@ -238,13 +243,32 @@ def _is_close(one_w, other_w):
 
 
 def _request_limit(command, uuid, limit_w):
-    """Run the command that sets a limit. Returns its output."""
+    """Run the command that sets a limit. Returns (its exit code, a text with its output)."""
     try:
         arguments = shlex.split(command)
     except ValueError as error:
         raise Refused(f"site.power_limit_command {command!r}: {error}") from error
     code, output = _output([*arguments, "-i", uuid, "-pl", f"{limit_w:g}"])
-    return f"{_plain(output) or 'nothing'} (exit code {code})"
+    return code, f"{_plain(output) or 'nothing'} (exit code {code})"
+
+
+def _missing_rights():
+    """Who may set a limit, what this process is, and what to do."""
+    found, remedy = f"this process is of user {os.geteuid()}", "name such a command"
+    if mark := _container():
+        found += f" in a container ({mark}), whose root lacks the rights of the host's"
+        remedy = "start the workflow on the host"
+    return (
+        ". Only root may set it, and whom the site lets by site.power_limit_command "
+        f"(docs/training.md); {found}: {remedy}, or leave power_limit_w out and have the site set "
+        "the limit before the job, as by nvidia-smi -pl in the scheduler's prolog"
+    )
+
+
+def _container(environ: Mapping[str, str] = os.environ) -> str | None:
+    """What shows that this process is in a container; None if nothing does."""
+    variables = [f"{n}={environ[n]}" for n in CONTAINER_VARIABLES if environ.get(n)]
+    return next(iter([*filter(os.path.exists, CONTAINER_PATHS), *variables]), None)
 
 
 def _restored(note, gpu):
@@ -259,7 +283,7 @@ def _restored(note, gpu):
     """
     uuid, found_w, set_w = (note.get(name) for name in ("uuid", "found_w", "set_w"))
     if gpu and _is_close(gpu.limit_w, set_w) and gpu.limit_w != found_w:
-        output = _request_limit(note["command"], uuid, found_w)
+        _, output = _request_limit(note["command"], uuid, found_w)
         gpu = _by_uuid(uuid)
         if gpu and not _is_close(gpu.limit_w, found_w):
             raise Error(

@@ -72,7 +72,7 @@ class Meter:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 preexec_fn=functools.partial(orphans.end_with_parent, os.getpid()),
-                env=os.environ | leftovers.mark(log),
+                env=os.environ | leftovers.mark(log) | leftovers.BESIDE,
             )
         except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
             self._trouble = f"it could not be started: {_plain(str(error))}"

@@ -1,18 +1,27 @@
-"""Lines on the terminal about a run: its start, its progress, and its end.
+"""Lines on the terminal about a run: its start, its progress, and its end; and lines of its own.
 
 The status at the end comes from the record, so that no line calls a run ok that is recorded as
 unstable.
 """
 
 import contextlib
+import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from dlbench.common import terminal
 from dlbench.log.event_fields import SUCCEEDED
+from dlbench.machine import redaction
 from dlbench.records import progress
 
+MPI_FAILED = (
+    "MPI could not start: the MPI of mpirun must be that of the trainer's environment or image; "
+    "the run's log has what it said"
+)
+NOT_LAUNCHED = re.compile(r"^srun: error: task.* launch failed")
+LAST_BYTES = 2**20
 LATEST_RUNS = 10  # finished runs whose mean time is the estimate for the next ones
 
 
@@ -52,6 +61,24 @@ def report_result(position: str, label: str, log: Path, record: dict[str, Any], 
     rate = record["summary"].get("images_per_second")
     message = describe_end(log, record, progress.duration_s(log), rate)
     report(position, label, f"{message}{_left(log, after)}")
+
+
+def last_printed(path: Path, begin_bytes: int = 0, lines: int = 1) -> str:
+    """The last non-empty lines of a file; an explanation instead, if a failure is known.
+
+    Args:
+        begin_bytes: where to begin; what a program printed may be much, so only its end is read.
+    """
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        file.seek(max(begin_bytes, file.seek(0, os.SEEK_END) - LAST_BYTES))
+        printed = file.read().decode(errors="replace").splitlines()
+        non_empty = [line.strip() for line in printed if set(line) - set("-=* ")]
+        if any("An error occurred in MPI_Init" in line for line in non_empty[-60:]):
+            return MPI_FAILED
+        non_empty = [line for line in non_empty if NOT_LAUNCHED.search(line)] or non_empty
+        if non_empty:
+            return terminal.message(redaction.redact(" | ".join(non_empty[-lines:])), 300 * lines)
+    return "no message"
 
 
 def _left(log, after):

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,7 @@ def build(
     form: Mapping[str, Any] | None = None,
     device: str = "cpu",
     binds: Iterable[str] = (),
+    bound: Callable[[list[str]], list[str]] = list,
 ) -> Start:
     """Build the command that starts a run.
 
@@ -80,6 +81,7 @@ def build(
         device: cpu or gpu.
         binds: paths to bind into the container beside the workflow's folder, as in /scratch,
             /data:/input or /data:/input:ro.
+        bound: returns the command that binds a process and then runs the given one.
 
     Raises:
         Error: a folder to bind does not exist, or no launcher fits the image's MPI.
@@ -87,12 +89,12 @@ def build(
         NotEntered: this process should be inside the image already, and is not.
     """
     if not contained(run):
-        return Start(tuple(_on_bare_metal(run, trainer, device)), None, {})
-    return _in_an_image(run, trainer, form or {}, device, binds)
+        return Start(tuple(_on_bare_metal(run, trainer, device, bound)), None, {})
+    return _in_an_image(run, trainer, form or {}, device, binds, bound)
 
 
-def _on_bare_metal(run, trainer, device):
-    """The command that starts a run without an image."""
+def _on_bare_metal(run, trainer, device, bound):
+    """The command that starts a run without an image; arguments as for `build`."""
     if run.is_external:
         python = trainer_environments.trainer_python(run.environment)
         environment = _environment_with(run.launcher, python.absolute().parents[1])
@@ -101,14 +103,14 @@ def _on_bare_metal(run, trainer, device):
         environment, needs_environment = Path(trainer[0]).absolute().parents[1], True
     trainer = _with_variables(run, trainer)
     if not needs_environment:
-        return _launched(run, trainer, environment, device)
-    isolated = [*ISOLATED, *trainer]  # also on other nodes, where a login sets variables
+        return _launched(run, bound(trainer), environment, device)
+    isolated = bound([*ISOLATED, *trainer])  # also on other nodes, where a login sets variables
     command = _launched(run, isolated, environment, device)
     # Launchers of an environment are programs of its Python, too.
     return command if command == isolated else [*ISOLATED, *command]
 
 
-def _in_an_image(run, trainer, form, device, binds):
+def _in_an_image(run, trainer, form, device, binds, bound):
     """The Start of a run in an image; arguments as for `build`."""
     trainer_image.check_packages(run, form)
     if run.is_external:
@@ -149,7 +151,7 @@ def _in_an_image(run, trainer, form, device, binds):
     launcher, version = _outer_tools(run, form)
     logged |= {"start": "command", "launcher_mpi": version}
     cleanup = runtime.cleanup(container)
-    command = _launched(run, contained, launcher, device)
+    command = _launched(run, bound(contained), launcher, device)
     return Start(tuple(command), cleanup and tuple(cleanup), logged)
 
 
@@ -300,7 +302,7 @@ def _launched(run, program, environment, device):
         environment: folder whose bin/ has the launcher; None: PATH.
     """
     command = plugins.load("launchers", run.launcher).command(run, program, environment)
-    if run.copies_per_node > 1:
+    if run.copies_per_node > 1 and not run.is_external:
         command = copies_command(run, command, sys.executable, device)
     return command if command == program else _with_variables(run, command)
 
@@ -308,6 +310,10 @@ def _launched(run, program, environment, device):
 def _with_variables(run, command):
     """A command that starts another one with the variables of a run."""
     variables = assignments.words(run.variables)
+    if run.is_external and run.nodes > 1:  # launchers may leave them out on other nodes
+        folder = Path("results/runs", run.id, other_trainers.FOLDER)
+        logging = other_trainers.log_variables(run, folder)
+        variables += [f"{name}={value}" for name, value in logging.items()]
     return ["env", *variables, *command] if variables else command
 
 

@@ -25,7 +25,7 @@ LOOPBACK = "127.0.0.1"
 POLL_S = 0.05
 TERM_TIMEOUT_S = 5.0  # between SIGTERM and SIGKILL
 EXIT_TIMEOUT_S = 60.0  # for the others to end once the first process has completed
-FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+FORWARDED = tuple(getattr(signal, f"SIG{name}") for name in ("TERM", "INT", "HUP", "USR1", "USR2"))
 
 
 def run(jobs: dict[str, int], command: list[str]) -> int:

@@ -5,9 +5,10 @@ import dataclasses
 import functools
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
-from dlbench import Error
+from dlbench import Error, launchers
 from dlbench.common import own_code
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_fields, event_log
@@ -25,10 +26,11 @@ from dlbench.starting import (
     start_unreachable,
     supervisor,
 )
-from dlbench.study import repeats
+from dlbench.study import other_trainers, repeats
 from dlbench.study.runs import Run
 
 AGAIN = 75  # EX_TEMPFAIL, of sysexits.h
+BINDING = {"site-binding": "site_binding", "visible-gpus": "visible_gpus"}  # flags of start_bound
 # Errors after which a run is recorded as skipped: it cannot be trained on this machine as it is.
 SKIPPING_ERRORS = (trainer_image.Unusable, start_command.NoAddress, start_command.WrongNode)
 
@@ -171,10 +173,27 @@ def _command(
         Error: it cannot be started.
     """
     trainer = options.command[1:] if options.command[:1] == ["--"] else options.command
-    start_info = start_command.build(run, run.command(trainer), form, options.device, options.bind)
+    how = run.command(trainer), form, options.device, options.bind
     if options.external:
-        start_info = _wrapped_external(run, start_info, options, form)
+        bound = functools.partial(_bound, run, options)
+        start_info = _wrapped_external(run, start_command.build(run, *how, bound), options, form)
+    else:
+        start_info = start_command.build(run, *how)
     return start_info, start_command.network(run, options.network)
+
+
+def _bound(run: Run, options: argparse.Namespace, program: list[str]) -> list[str]:
+    """The command that binds a process of another program, and then starts it."""
+    settings = options.external_settings
+    # The variables for Python are the program's, not those of this Python.
+    command = [sys.executable, "-E", "-s", _program("start_bound.py"), f"--spec={options.spec}"]
+    command += [f"--log={options.log}", f"--output={_output(options)}"]
+    command += [f"--device={options.device}"]
+    command += [f"--{name}={settings[key]}" for name, key in BINDING.items() if settings.get(key)]
+    command += ["--share-gpus"] * bool(settings.get("share_gpus"))
+    if run.nodes > 1 and (first := launchers.first_node()):
+        command.append(f"--first-node={first}")
+    return [*command, "--", *program]
 
 
 def _wrapped_external(
@@ -184,12 +203,26 @@ def _wrapped_external(
     form: dict[str, Any] | None,
 ) -> start_command.Start:
     """The Start with train_external.py, which starts another program and writes dlbench's log."""
+    settings = options.external_settings
     gpus = run.devices_per_node if options.device == "gpu" else 0
-    command = [sys.executable, str(own_code.project_path("workflow_scripts/train_external.py"))]
+    command = [sys.executable, _program("train_external.py")]
     command += [f"--log={options.log}", f"--spec={options.spec}", f"--kind={options.external}"]
-    command += [f"--gpus={gpus}"]
+    command += [f"--gpus={gpus}", f"--sample-every-s={settings.get('sample_every_s', 0)}"]
+    command += [f"--stop-signal={settings['stop_signal']}"] if "stop_signal" in settings else []
     command += [f"--image-id={form['image_id']}"] if form else []
-    return dataclasses.replace(start_info, command=(*command, "--", *start_info.command))
+    command += ["--", *start_info.command]
+    if run.copies_per_node > 1:
+        command = start_command.copies_command(run, command, sys.executable, options.device)
+    return dataclasses.replace(start_info, command=tuple(command))
+
+
+def _program(name: str) -> str:
+    return str(own_code.project_path(f"workflow_scripts/{name}"))
+
+
+def _output(options: argparse.Namespace) -> Path:
+    """The folder for the logs of another program."""
+    return options.log.parent / other_trainers.FOLDER
 
 
 def _supervised_run(
@@ -246,5 +279,10 @@ def _supervised_run(
         power_meter=options.power_meter,
         power_limit=power_limit,
         nodes=run.nodes,
-        logs_steps=not options.external,
+        output=_output(options) if options.external else None,
+        **{
+            key: options.external_settings[key]
+            for key in ("stop_signal", "stop_grace_s")
+            if key in options.external_settings
+        },
     )

@@ -1,10 +1,18 @@
-"""Detect what ends a run from outside: a signal, or the end of the workflow that started it."""
+"""Detect what ends a run from outside: a signal, or the end of the workflow that started it.
+
+And ask its trainer to end by itself, with a checkpoint: by a file, or by a signal.
+"""
 
 import contextlib
 import os
 import signal
+import subprocess
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+GRACE_S = 60.0  # for a last checkpoint
+POLL_S = 0.2
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -31,3 +39,24 @@ def from_outside() -> Iterator[Callable[[], str]]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def by_file(trainer: "subprocess.Popen[bytes]", request: Path) -> None:
+    """Ask a trainer by a file to end, and wait until it has, or GRACE_S."""
+    request.parent.mkdir(parents=True, exist_ok=True)
+    request.touch()
+    _wait(trainer, GRACE_S)
+    request.unlink(missing_ok=True)
+
+
+def by_signal(trainer: "subprocess.Popen[bytes]", name: str, grace_s: float) -> None:
+    """Ask a trainer by a signal to end, and wait until it has, or some seconds."""
+    with contextlib.suppress(ProcessLookupError):
+        trainer.send_signal(signal.Signals[name])
+    _wait(trainer, grace_s)
+
+
+def _wait(trainer, seconds):
+    deadline = time.monotonic() + seconds
+    while trainer.poll() is None and time.monotonic() < deadline:
+        time.sleep(POLL_S)

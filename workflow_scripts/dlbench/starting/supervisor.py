@@ -5,7 +5,8 @@
   that started this process is gone. A window of steps is logged at its end, so a trainer that takes
   windows may be silent for the duration of a window longer.
 - Requests a last checkpoint first, if the run writes checkpoints. The request is a file, since a
-  signal would not reach ranks on other nodes or in containers.
+  signal would not reach ranks on other nodes or in containers. A program of others gets the signal
+  that the config names for it.
 - Writes the run_end of a trainer that ended without one (killed, crashed).
 - An attempt that ends before its first step measured nothing: it failed for a reason that may
   pass.
@@ -17,7 +18,6 @@
 import contextlib
 import json
 import math
-import re
 import signal
 import subprocess
 import time
@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import terminal
 from dlbench.log import attempts, event_log
 from dlbench.machine import nccl_log, redaction
 from dlbench.records import disturbances, progress
@@ -41,17 +40,12 @@ from dlbench.starting import (
     stopping,
     trainer_processes,
 )
+from dlbench.study import other_trainers
 from dlbench.trainer import checkpoints
 
 POLL_S = 0.2
 SHOW_EVERY_S = 10.0
-CHECKPOINT_GRACE_S = 60.0  # for a last checkpoint
-MPI_FAILED = (
-    "MPI could not start: the MPI of mpirun must be that of the trainer's environment or image; "
-    "the run's log has what it said"
-)
 TIME_LIMIT, HANG = "time limit", "hang"
-NOT_LAUNCHED = re.compile(r"^srun: error: task.* launch failed")
 INTERRUPTED = "interrupted"  # no status of a result
 TRIED_AGAIN = "it is tried again"
 
@@ -92,7 +86,14 @@ class SupervisedRun:
     power_meter: str | None = None
     power_limit: power_limits.Limits | None = None
     nodes: int = 1
-    logs_steps: bool = True  # while it trains; another program's are read once it has ended
+    output: Path | None = None  # the folder of another program, whose log is read at its end
+    stop_signal: str | None = None  # by which it may be asked for a checkpoint
+    stop_grace_s: float = stopping.GRACE_S
+
+    @property
+    def logs_steps(self) -> bool:
+        """Whether the trainer logs steps while it trains."""
+        return self.output is None
 
     @property
     def logs(self) -> list[Path]:
@@ -270,8 +271,8 @@ def _watch(trainer, run, started, stopping_reason, watch):
                 break
             if now - shown > SHOW_EVERY_S:
                 shown = now
-                _report(run, progress.describe(run.log))
-        if reason and reason != HANG and run.checkpoint:
+                _report(run, _progress(run))
+        if reason and reason != HANG:
             _request_checkpoint(trainer, run)
     finally:
         trainer_processes.end(trainer, run.log)
@@ -290,15 +291,13 @@ def _hangs(activities, now, limit_s):
 
 
 def _request_checkpoint(trainer, run):
-    """Request a checkpoint and wait until the trainer has written it and ended, or a timeout."""
-    _report(run, "is asked for a checkpoint")
-    stop_file = run.checkpoint / checkpoints.STOP_FILE
-    run.checkpoint.mkdir(parents=True, exist_ok=True)
-    stop_file.touch()
-    deadline = time.monotonic() + CHECKPOINT_GRACE_S
-    while trainer.poll() is None and time.monotonic() < deadline:
-        time.sleep(POLL_S)
-    stop_file.unlink(missing_ok=True)
+    """Request a last checkpoint and wait until the trainer has ended, or a timeout."""
+    if run.checkpoint:
+        _report(run, "is asked for a checkpoint")
+        stopping.by_file(trainer, run.checkpoint / checkpoints.STOP_FILE)
+    elif run.stop_signal:
+        _report(run, f"gets {run.stop_signal}, and {run.stop_grace_s:g} s to end")
+        stopping.by_signal(trainer, run.stop_signal, run.stop_grace_s)
 
 
 def _checkpoint_to_start_from(run):
@@ -332,8 +331,16 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel, printed_bytes):
         message = f"stopped at time_limit_s, {run.time_limit_s:g} s; {_progress_of_all(run)}"
         if stopped_by == HANG:
             message = f"hung: no step for {run.hang_limit_s:g} s; {_progress_of_all(run)}"
+            if run.output:
+                message = f"hung: no output for {run.hang_limit_s:g} s; {_progress_of_all(run)}"
+        elif run.stop_signal:
+            within = f"within {run.stop_grace_s:g} s of {run.stop_signal}"
+            message += f"; it {'ended' if returncode >= 0 else 'did not end'} {within}"
+        if run.output:
+            printed = run.output / other_trainers.PRINTED
+            message += f"; last lines: {run_lines.last_printed(printed, lines=3)}"
         if not took_step:
-            message += f"; last lines: {_last_lines(run.messages, printed_bytes, 3)}"
+            message += f"; last lines: {run_lines.last_printed(run.messages, printed_bytes, 3)}"
         is_result = stopped_by == TIME_LIMIT and took_step
         return "timeout" if is_result else "failed", message, not is_result
     if stopped_by:
@@ -343,7 +350,7 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel, printed_bytes):
     # 128 + SIGKILL is what a launcher returns if one of its processes was killed.
     if returncode in (-signal.SIGKILL, 128 + signal.SIGKILL) and killed_by_kernel:
         return "oom", "killed by the kernel: the host ran out of memory", False
-    last_lines = _last_lines(run.messages, printed_bytes, 1 if took_step else 3)
+    last_lines = run_lines.last_printed(run.messages, printed_bytes, 1 if took_step else 3)
     exit_text = (
         f"killed by {signal.Signals(-returncode).name}"
         if returncode < 0
@@ -369,9 +376,15 @@ def _report(run, message):
     run_lines.report(run.position, run.label, message)
 
 
+def _progress(run):
+    if run.output and not progress.latest(run.log):
+        return progress.describe_output(run.output)
+    return progress.describe(run.log)
+
+
 def _progress_of_all(run):
-    if run.copies == 1:
-        return progress.describe(run.log)
+    if run.copies == 1 or run.output:
+        return _progress(run)
     return "; ".join(
         f"copy {number}: {progress.describe(log)}" for number, log in enumerate(run.logs)
     )
@@ -382,17 +395,3 @@ def _describe_next_start(run):
         if run.checkpoint and (newest := checkpoints.latest(run.checkpoint)):
             return f"the next start goes on after step {newest.step}"
     return "the next start trains it anew"
-
-
-def _last_lines(path, begin_bytes=0, lines=1):
-    """The last non-empty lines of a file; an explanation instead, if a failure is known."""
-    with contextlib.suppress(OSError), open(path, "rb") as file:
-        file.seek(begin_bytes)
-        printed = file.read().decode(errors="replace").splitlines()
-        non_empty = [line.strip() for line in printed if set(line) - set("-=* ")]
-        if any("An error occurred in MPI_Init" in line for line in non_empty[-60:]):
-            return MPI_FAILED
-        non_empty = [line for line in non_empty if NOT_LAUNCHED.search(line)] or non_empty
-        if non_empty:
-            return terminal.message(redaction.redact(" | ".join(non_empty[-lines:])), 300 * lines)
-    return "no message"

@@ -38,7 +38,7 @@ def end(trainer: subprocess.Popen[bytes], log: Path) -> None:
     """End the trainer and every process that it started.
 
     mpirun gives each rank its own process group, horovodrun its own session, and both may end
-    before their ranks.
+    before their ranks. Programs of others may start processes that outlive them.
     """
     known = _remaining_processes(trainer, log)
     for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
@@ -68,7 +68,7 @@ def killed_for_memory() -> int:
 
 
 def _remaining_processes(trainer, log, known=frozenset()):
-    """The processes of the trainer's session and those that train for its log; Linux only.
+    """The processes of the trainer's session and those that are marked with its log; Linux only.
 
     Args:
         known: an earlier result. A process that is being ended loses its command line some time
@@ -77,14 +77,17 @@ def _remaining_processes(trainer, log, known=frozenset()):
     Returns:
         A set of (process id, start in ticks since the boot); ids may be used again.
     """
-    remaining = set()
+    remaining, marked = set(), leftovers.mark(log)
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has just ended, or belongs to another user
             fields = (path / "stat").read_text().rpartition(")")[2].split()  # from the third on
             state, session, started = fields[0], int(fields[3]), fields[19]
             process = (int(path.name), started)
             if state not in "ZX" and (
-                process in known or session == trainer.pid or _trains(path, log)
+                process in known
+                or session == trainer.pid
+                or _trains(path, log)
+                or leftovers.is_of_run(path, marked)
             ):
                 remaining.add(process)
     return remaining

@@ -2,5 +2,5 @@
 
 config.study makes a Study from a config, runs.Run is one combination with its id. Other rooms may
 import all of it. It imports trainer, launchers, log and common. runs, contradictions,
-other_trainers, repeats and trainer_environments need the standard library alone.
+log_patterns, other_trainers, repeats and trainer_environments need the standard library alone.
 """

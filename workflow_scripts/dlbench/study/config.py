@@ -220,7 +220,8 @@ def study(config: dict[str, Any]) -> Study:
     _check_images(config["images"], meant)
     for index, entry in enumerate(config["compare"]):
         _check_compare(
-            **entry,
+            entry["field"],
+            entry["base"],
             runs=meant,
             imports=config["imports"],
             where=f"compare[{index}]",

@@ -120,14 +120,29 @@ def check_product(lengths: Mapping[str, int], where: str) -> None:
         )
 
 
+def check_log_patterns(entry: Any) -> None:
+    """Check the keys and types of the patterns in a file, as of those under `trainers.NAME.log`.
+
+    Raises:
+        ConfigError: with every mistake, one a line.
+    """
+    part = schema()["properties"]["trainers"]["additionalProperties"]["properties"]["log"]
+    if mistakes := _breaches(part, entry, entry):
+        raise ConfigError("\n".join(mistakes))
+
+
 def _violations(config):
     """A line for each breach of the schema."""
-    validator = jsonschema.Draft202012Validator(schema())
+    return _breaches(schema(), _without_formulas(config), config)
+
+
+def _breaches(part, value, shown):
+    """A line for each breach of a part of the schema; values are shown as they were given."""
     errors = sorted(
-        itertools.islice(validator.iter_errors(_without_formulas(config)), MAX_MISTAKES),
+        itertools.islice(jsonschema.Draft202012Validator(part).iter_errors(value), MAX_MISTAKES),
         key=lambda e: (list(map(str, e.path)), e.message),
     )
-    return [line for error in errors for line in _messages_of(error, config)]
+    return [line for error in errors for line in _messages_of(error, shown)]
 
 
 def _without_formulas(config):
@@ -265,6 +280,7 @@ PATTERNS = {
     parameters.NAME: "a name of small letters, digits and _ that begins with a letter",
     "^[A-Za-z][A-Za-z0-9_-]+$": "a long name of letters, digits, _ and - without its dashes",
     "^[A-Za-z_][A-Za-z0-9_]*$": "a name of letters, digits and _ that begins with no digit",
+    "^[A-Za-z_][A-Za-z0-9_]{0,79}$": "at most 80 letters, digits and _, of which no digit is first",
     "^(?!dlbench$)[a-z0-9_]+$": "a name of small letters, digits and _, other than dlbench",
     r"^[A-Za-z0-9][A-Za-z0-9._,\[\]-]*$": "names of nodes, or a list of them as in n[1-8]",
     "^[0-9a-f]{12}$": "the key of a machine, 12 hexadecimal digits",

@@ -77,6 +77,34 @@ as much, as if one were of a single device or process and the other of 8'
     )
 
 
+def describe_excess(row: Mapping[str, Any], steps: int | None, total_s: float) -> str:
+    """How the steps of a row took longer than the time measured around them; "" if they fit in.
+
+    Args:
+        steps: how many there are, where the row has no `steps_measured`; None if unknown.
+        total_s: time from the start of the program to its end.
+
+    >>> row = {"images_per_second": 48.0, "global_batch": 32, "step_time_mean_s": 0.667}
+    >>> describe_excess(row, 100, 70.0)
+    ''
+    >>> describe_excess(row, 100, 7.0)
+    '100 steps of 0.667 s by its log are 66.7 s, and the whole program took 7 s'
+    """
+    rate, time_s, batch = (_positive(row, name) for name in COMPARED)
+    if rate and batch:
+        time_s = max(time_s or 0.0, batch / rate)
+    steps = row.get("steps_measured") or steps
+    if not (steps and time_s):
+        return ""
+    allowed = MAX_DIFFERENCE + (_positive(row, "rate_uncertainty") or 0.0)
+    if steps * time_s <= (1 + allowed) * total_s:
+        return ""
+    return (
+        f"{steps:g} steps of {time_s:.4g} s by its log are {steps * time_s:.4g} s, and the whole "
+        f"program took {total_s:.4g} s"
+    )
+
+
 def _positive(row, name):
     value = row.get(name)
     return value if isinstance(value, int | float) and value > 0 else None

@@ -17,7 +17,7 @@ from dlbench import Error, launchers
 from dlbench.common import host_lists, options, phrases, plugins
 from dlbench.common.files import canonical_json
 from dlbench.log import event_log
-from dlbench.study import config_schema, other_trainers, trainer_environments
+from dlbench.study import config_schema, learning_gates, other_trainers, trainer_environments
 from dlbench.study.config_schema import ConfigError, check_name
 from dlbench.study.free_axes import parameters, variables
 from dlbench.study.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run
@@ -55,7 +55,7 @@ def expand(
     matching = lookup([{k: v for k, v in rule.items() if k != "reason"} for rule in rules])
     included, excluded, used = [], [], 0
     for combination in combinations:
-        known = parameters.resolved(combination)
+        known = parameters.resolved(combination) if rules else combination
         matched = matching(functools.partial(_value_of, known))
         used |= matched
         if not matched:
@@ -316,7 +316,11 @@ def check_gate(must_reach: dict[str, float], run: Run, where: str) -> dict[str, 
         task = plugins.constants(engine.plugin_kind(run.framework, "models"), run.model)["TASK"]
         scores = plugins.constants(engine.plugin_kind(run.framework, "tasks"), task)["SCORES"]
     for name in must_reach:
-        if name == "final_loss":
+        if name == learning_gates.METRICS and not run.is_external:
+            raise ConfigError(
+                f"{where}.must_reach.metrics: dlbench's trainer names no metrics; other programs do"
+            )
+        if name in ("final_loss", learning_gates.METRICS):
             continue
         if name not in scores:
             raise ConfigError(
@@ -335,6 +339,7 @@ def _check_trainer(run, where, in_formulas):
     try:
         other_trainers.trainer(run)
         other_trainers.check_parameters(run, in_formulas)
+        other_trainers.model_flops_per_item(run)
     except Error as error:
         raise ConfigError(f"{where}.trainer: {error}") from None
     if other_trainers.needs(run, "data"):

@@ -9,7 +9,8 @@
 A block of the matrix selects it by `trainer: tf_cnn`. Framework, model and dataset are then names
 of that program; the strategy is one of dlbench's and determines the number of processes. The
 command is started as train.py is (launcher, runtime, scheduler), without a shell. The importer of
-its kind of log (dlbench/imports/importers) reads what it prints and what it writes into {folder}.
+its kind of log (dlbench/imports/importers), or patterns (log_patterns), read what it prints and
+writes into {folder}.
 
 Runs inside images too, so it needs the standard library only.
 """
@@ -26,6 +27,7 @@ from typing import Any
 from dlbench import Error
 from dlbench.common import assignments, phrases, plugins
 from dlbench.machine import redaction
+from dlbench.study import log_patterns
 from dlbench.study.free_axes import parameters
 from dlbench.study.runs import DEFAULTS, FIELDS, Run
 
@@ -42,7 +44,12 @@ RESERVED = frozenset((*FIELDS, *PLACEHOLDERS, parameters.KEY))  # no names of pa
 FREE_NAMES = ("model", "dataset")  # names of the other program, not of files in dlbench
 # Fields in which the program's log must not contradict the run.
 COMPARED = ("global_batch", "batch_per_device", "devices", "nodes")
+AUTO = "auto"  # kind of a log that importers recognise
 FOLDER, PRINTED, PROOF = "output", "printed.log", "containment.json"  # in a run's folder
+LOGGED = "logged.jsonl"  # there: the log of a program that uses programs/logger/dlbench_log.py
+BOUND = ".bound-{}.json"  # in FOLDER: what a rank was bound to; importers skip hidden files
+MOST_FLOPS = 10**30
+AROUND = ("visible_gpus", "stop_signal", "stop_grace_s")  # keys about what is around a program
 # Those of the study of this process, for functions that are given a run without its config.
 _trainers: dict[str, dict[str, Any]] = {}
 
@@ -72,12 +79,20 @@ def register(trainers: dict[str, dict[str, Any]], own_names: Iterable[str] = ())
         missing = [file for file in trainer.get("files", []) if not Path(file).exists()]
         if missing:
             raise Error(f"trainers.{name}.files: missing: {', '.join(missing)}")
-        if trainer["log"] != "auto":
-            try:
-                plugins.path("importers", trainer["log"])
-            except plugins.UnknownName as error:
-                raise Error(f"trainers.{name}.log: {error}") from None
+        _check_log(trainer["log"], f"trainers.{name}.log")
         _trainers[name] = trainer
+
+
+def _check_log(log, where):
+    """Check the kind of a program's log, or the patterns by which it is read."""
+    if isinstance(log, dict):
+        log_patterns.parse(log, where)
+    elif log != AUTO and log not in log_patterns.names():
+        try:
+            plugins.path("importers", log)
+        except plugins.UnknownName as error:
+            also = ", ".join(log_patterns.names())
+            raise Error(f"{where}: {error}; by patterns: {also}; or give patterns") from None
 
 
 def trainer(run: Run) -> dict[str, Any]:
@@ -117,6 +132,26 @@ def check_parameters(run: Run, in_formulas: Container[str] = ()) -> None:
             f"{where} does not use the parameter {unused[0]}: write {{{unused[0]}}} where the "
             "program takes it, or leave the parameter out"
         )
+
+
+def model_flops_per_item(run: Run) -> float | None:
+    """FLOPs that the model of a run needs for an item, as the config says; None if it does not.
+
+    Raises:
+        Error: the config's formula has no value above 0 for this run.
+    """
+    text = _trainers.get(run.trainer, {}).get("model_flops_per_item")
+    if text is None or not isinstance(text, str):
+        return text
+    where = f"trainers.{run.trainer}.model_flops_per_item"
+    fields = {name: getattr(run, name) for name in FIELDS}
+    try:
+        flops = parameters.of_run(text, fields, run.trainer_parameters)
+    except Error as error:
+        raise Error(f"{where}: {error}") from None
+    if not 0 < flops <= MOST_FLOPS:
+        raise Error(f"{where}: expected more than 0, found {float(flops):g}, the value of {text!r}")
+    return float(flops)
 
 
 def needs(run: Run, placeholder: str) -> bool:
@@ -161,13 +196,16 @@ def check_secrets(run: Run) -> None:
 
 @functools.cache
 def digest(name: str) -> str:
-    """Digest of a trainer's command and the content of its files, without secrets.
+    """Digest of a trainer's command, the content of its files, and its patterns, without secrets.
 
-    So the trainer of an archive, in which secrets are hidden, has the same digest.
+    So the trainer of an archive, in which secrets are hidden, has the same digest. Other patterns
+    train its runs again, since they may change any number; another importer of the log does not.
     """
     entry = _trainers[name]
     command = redaction.redact_command(entry["command"])
     total = hashlib.sha256(json.dumps(command).encode())
+    if isinstance(entry["log"], dict):
+        total.update(json.dumps(entry["log"], sort_keys=True).encode())
     for path in map(Path, entry.get("files", [])):
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file():
@@ -182,10 +220,6 @@ def unsupported(run: Run) -> str | None:
     """Why another program cannot train a run; None if it can, or if dlbench trains it."""
     if not run.is_external:
         return None
-    if run.copies_per_node > 1:
-        return (
-            "copies_per_node is for the trainer dlbench only: others have no barrier before steps"
-        )
     if run.profile:
         return "profile is for the trainer dlbench only: leave it out"
     if run.launcher == "kubernetes":
@@ -200,6 +234,16 @@ def with_marker_copied(run: Run, command: list[str], marker: str) -> list[str]:
     """A command that copies the image's marker into the run's folder, then trains there."""
     proof = f"results/runs/{run.id}/{FOLDER}/{PROOF}"
     return ["sh", "-c", f'cat /{marker} > "$0" && exec "$@"', proof, *command]
+
+
+def log_variables(run: Run, folder: Path) -> dict[str, str]:
+    """The variables by which programs/logger/dlbench_log.py knows its file and the warm-up.
+
+    Args:
+        folder: where the program may write logs.
+    """
+    path = str((folder / LOGGED).absolute())
+    return {"DLBENCH_LOG": path, "DLBENCH_WARMUP_STEPS": str(run.warmup_steps)}
 
 
 def _placeholders(word, where):

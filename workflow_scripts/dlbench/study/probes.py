@@ -1,9 +1,10 @@
 """Probes: short runs that show what the steps of a run consist of.
 
 - A block with `explain: true` has probes for each of its runs: the run itself for a few steps; the
-  same without its input; then also without the exchange of gradients; then also without other
-  devices beside it; then also without waiting for each step's loss. The time by which a step gets
-  shorter is the cost of what was left out (dlbench/analysis/explanations.py).
+  same without reading its items; then also without copies of them to the devices; then also without
+  the exchange of gradients; then also without other devices beside it; then also without waiting
+  for each step's loss. The time by which a step gets shorter is the cost of what was left out
+  (dlbench/analysis/explanations.py).
 - Probes are ordinary runs with ordinary fields: they are trained in random order among the others,
   recorded, and repeated if missing. They enter no statistics of the study. Equal probes are trained
   once: two strategies share the one on one device.
@@ -13,17 +14,17 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from dlbench.common import plugins
-from dlbench.run_fields.fields import DECLARED
-from dlbench.study.runs import DEFAULTS, READING, Run
+from dlbench.study import runs
+from dlbench.study.runs import DEFAULTS, Run
 from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
 
-STORED, SYNTHETIC = DECLARED["probe"].choices  # whose items are
 STEPS = 30  # at most, measured; a run of fewer has as many as it has
 WINDOW_STEPS = 10  # that a device does in a row where none is waited for
 # What is left out, in addition to everything before it; the first is the run as it is.
-KINDS = WHOLE, INPUT, EXCHANGE, OTHER_DEVICES, WAITS = (
+KINDS = WHOLE, READING, COPIES, EXCHANGE, OTHER_DEVICES, WAITS = (
     "whole",
+    "no_reading",
     "no_input",
     "no_exchange",
     "one_device",
@@ -34,7 +35,9 @@ KINDS = WHOLE, INPUT, EXCHANGE, OTHER_DEVICES, WAITS = (
 def of(run: Run, copies: bool = True) -> dict[str, Run]:
     """The probes of a run by what they leave out, in the order of KINDS; not all apply to each run.
 
-    - Without input: synthetic items of the same shape, made before the first step.
+    - Without reading: one batch of synthetic items of the same shape, made before the first step
+      and copied from the memory of the host for each step.
+    - Without copies: such a batch, on the devices before the first step.
     - Without exchange: a single-device copy of the run on each device of a node, all at once.
     - One device: one such copy alone.
     - Without waits: steps in windows, whose losses arrive together.
@@ -47,11 +50,12 @@ def of(run: Run, copies: bool = True) -> dict[str, Run]:
         return {}
     steps = min(run.steps or STEPS, STEPS)
     changes = {name: DEFAULTS[name] for name in ("evaluate", "profile")}
-    last = replace(run, probe=STORED, steps=steps, epochs=None, **changes)
+    last = replace(run, probe=inputs.STORED, steps=steps, epochs=None, **changes)
     probes = {WHOLE: last}
     if not plugins.constants("datasets", run.dataset)["SYNTHETIC"]:
-        changes = {name: DEFAULTS[name] for name in ("augment", "cache", *READING)}
-        last = probes[INPUT] = replace(last, probe=SYNTHETIC, **changes)
+        changes = {name: DEFAULTS[name] for name in ("augment", "cache", *runs.READING)}
+        probes[READING] = replace(last, probe=inputs.COPIED, **changes)
+        last = probes[COPIES] = replace(last, probe=inputs.SYNTHETIC, **changes)
     if run.devices > 1:
         single = SimpleNamespace(framework=run.framework, strategy="single")
         last = replace(

@@ -1,14 +1,15 @@
-"""Repeats until a combination's throughput is known well enough.
+"""Repeats until a combination's throughput, or another metric, is known well enough.
 
     repeats: {target_interval: 0.01, min: 3, max: 10}
+    repeats: {target_interval: 0.01, min: 3, max: 10, metric: busbw_gb_per_s}
 
 All `max` repeats are runs of the study. A repeat above `min` waits for those before it, and is
 recorded as skipped if their interval is narrow enough already or if none of them completed. So
 nothing is trained twice when the target changes: a narrower one only trains further repeats.
 
-Intervals are those of dlbench/analysis/estimates.py: Student's t on the logarithm of the
-throughput, 95 %. Because repeats stop at the first narrow interval, the intervals cover somewhat
-less than 95 % (tests/unit/study/test_repeats.py measures by how much).
+Intervals are those of dlbench/analysis/estimates.py: Student's t on logarithms, 95 %. Because
+repeats stop at the first narrow interval, the intervals cover somewhat less than 95 %
+(tests/unit/study/test_repeats.py measures by how much).
 
 Runs inside images too, so it needs the standard library only.
 """
@@ -16,6 +17,7 @@ Runs inside images too, so it needs the standard library only.
 from dataclasses import dataclass
 from typing import Any
 
+THROUGHPUT = "images_per_second"
 # Student's t, 97.5 % quantile, for 1 to 30 degrees of freedom; the tests compare them with SciPy's.
 T_975 = (
     12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
@@ -26,14 +28,19 @@ T_975 = (
 
 @dataclass(frozen=True)
 class Target:
-    """Stop repeating at a relative half width of `interval`, after at least `min_repeats` runs."""
+    """Stop repeating at a relative half width of `interval`, after at least `min_repeats` runs.
+
+    The interval is that of a metric of the runs, throughput if no other is given.
+    """
 
     interval: float
     min_repeats: int
+    metric: str = THROUGHPUT
 
 
 def read_repeats(repeats: int | dict[str, Any]) -> tuple[int, Target | None]:
     """(how many runs a combination has at most, its Target or None) from the config's `repeats`."""
     if isinstance(repeats, int):
         return repeats, None
-    return repeats["max"], Target(repeats["target_interval"], repeats["min"])
+    metric = repeats.get("metric", THROUGHPUT)
+    return repeats["max"], Target(repeats["target_interval"], repeats["min"], metric)

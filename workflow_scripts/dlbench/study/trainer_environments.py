@@ -101,6 +101,11 @@ def environments() -> list[str]:
     return sorted(path.parent.name for path in _all_folders().glob("*/pyproject.toml"))
 
 
+def installed() -> list[Path]:
+    """The folders of all environments that are installed."""
+    return [trainer_python(name).parents[1] for name in environments() if is_installed(name)]
+
+
 @functools.cache
 def frameworks_in(environment: str) -> frozenset[str]:
     """The frameworks whose packages a lock file has, also as variants such as tensorflow-cpu."""

@@ -5,7 +5,8 @@ import pyarrow as pa
 from dlbench.tables.fields import COUNT, NAME, REAL, TEXT, field
 
 PARTS = {
-    "input": "time that a step waits for its items",
+    "input": "time that a step waits until its items are read",
+    "copies": "time that a step waits for the copies of its items to the devices",
     "exchange": "time that a step waits for gradients, and for the slowest device",
     "sharing": "by how much devices of one node slow one another down, exchange apart",
     "waits": "time that a step waits for its loss and for Python between steps",

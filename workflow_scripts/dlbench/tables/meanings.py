@@ -13,9 +13,14 @@ TABLES = {
     "any. The parts of a run add up to its `wall_s`.",
     "operations": "What the profiles of own runs say (`profile: true`): one row for each of the 20 "
     "operations of a run in which most time was spent.",
+    "metrics": "One row for each metric of each run, of sentinels too: a number that the run's "
+    "program names itself.",
     "coverage": "One row for each combination and repeat that the config asks for, whatever became "
     "of it, and for each imported run.",
     "comparisons": "One row for each condition and its base, as `compare` asks.",
+    "metric_comparisons": "One row for each condition and its base, as entries of `compare` with "
+    "`metric` ask.",
+    "metric_drift": "As `drift`, of each metric that programs name and whose values are above 0.",
     "drift": "One row for each device shape and pair of sessions that measured the same "
     "conditions.",
     "nodes": "How fast nodes are beside one another, by runs on one node: one row for each node, "

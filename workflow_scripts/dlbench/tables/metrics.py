@@ -1,10 +1,19 @@
-"""The numbers by which campaigns are compared and checked, and which direction is better."""
+"""The numbers by which runs are compared and checked, and which direction is better.
 
+They are columns of the runs table, or metrics that a program names itself. Of these a row of the
+runs table has a key each (`Metric.column`) where it is compared (dlbench/analysis/measures.py).
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dlbench import Error
 from dlbench.common.phrases import did_you_mean
+from dlbench.log.metrics import HIGHER, LOWER, NEITHER
 from dlbench.tables import table_columns
+
+PREFIX = "metrics."  # of keys of rows, for metrics that programs name
+DIFFERS = "differs"  # the verdict where no direction is better
 
 
 @dataclass(frozen=True)
@@ -12,24 +21,51 @@ class Metric:
     """A number of a run that can be compared.
 
     Attributes:
+        column: its key in a row of the runs table.
+        direction: the better one; HIGHER, LOWER or NEITHER.
         worse, better: words for a side whose numbers are worse or better.
     """
 
     name: str
     unit: str
-    more_is_better: bool
-    worse: str
-    better: str
+    column: str
+    direction: str
+    worse: str = "worse"
+    better: str = "better"
+
+    @classmethod
+    def named(cls, name: str, unit: str, direction: str) -> "Metric":
+        """One that a program names itself."""
+        return cls(name, unit, PREFIX + name, direction)
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """The words of `verdict`."""
+        return (DIFFERS,) if self.direction == NEITHER else (self.worse, self.better)
+
+    def check_direction(self) -> None:
+        """Check that more or less of it is better.
+
+        Raises:
+            Error: neither is known to be.
+        """
+        if self.direction == NEITHER:
+            raise Error(
+                f"{self.name}: whether more or less is better is not known; let its program or "
+                "patterns say better: higher or lower"
+            )
 
     def verdict(self, ratio: float) -> str:
-        """`worse` or `better`: the verdict on a side whose number is `ratio` times the other's."""
-        return self.better if (ratio > 1) == self.more_is_better else self.worse
+        """The verdict on a side whose number is `ratio` times the other's, not 1: a word."""
+        if self.direction == NEITHER:
+            return DIFFERS
+        return self.better if (ratio > 1) == (self.direction == HIGHER) else self.worse
 
 
 def _metrics():
     speed, score = ("slower", "faster"), ("worse", "better")
     kinds = {
-        (True, speed): (
+        (HIGHER, speed): (
             "images_per_second",
             "images_per_second_per_device",
             "tokens_per_second",
@@ -37,7 +73,7 @@ def _metrics():
             "first_epoch_images_per_second",
             "epochs_images_per_second",
         ),
-        (False, speed): (
+        (LOWER, speed): (
             "step_time_mean_s",
             "step_time_median_s",
             "step_time_p95_s",
@@ -50,8 +86,8 @@ def _metrics():
             "time_to_accuracy_s",
             "training_time_to_accuracy_s",
         ),
-        (True, score): ("top1", "top5", "iou"),
-        (False, score): (
+        (HIGHER, score): ("top1", "top5", "iou"),
+        (LOWER, score): (
             "final_loss",
             "perplexity",
             "energy_j",
@@ -62,24 +98,28 @@ def _metrics():
             "peak_used_bytes_per_device",
         ),
     }
-    for (more_is_better, verdicts), names in kinds.items():
+    for (direction, verdicts), names in kinds.items():
         for name in set(names) & set(table_columns.RUNS.names):
             unit = (table_columns.RUNS.field(name).metadata or {}).get(b"unit", b"1").decode()
-            yield Metric(name, unit, more_is_better, *verdicts)
+            yield Metric(name, unit, name, direction, *verdicts)
 
 
 METRICS = {metric.name: metric for metric in _metrics()}
+THROUGHPUT = METRICS["images_per_second"]
 
 
-def find_metric(name: str) -> Metric:
+def find_metric(name: str, named: Mapping[str, Metric] | None = None) -> Metric:
     """The metric of a name.
+
+    Args:
+        named: those that programs name, by name; a column of the runs table precedes them.
 
     Raises:
         Error: there is none; the nearest is named.
     """
-    if name not in METRICS:
+    known = {**(named or {}), **METRICS}
+    if name not in known:
         raise Error(
-            f"no metric {name!r}{did_you_mean(name, METRICS)}; "
-            f"there are: {', '.join(sorted(METRICS))}"
+            f"no metric {name!r}{did_you_mean(name, known)}; there are: {', '.join(sorted(known))}"
         )
-    return METRICS[name]
+    return known[name]

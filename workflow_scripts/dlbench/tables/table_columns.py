@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dlbench.run_fields.fields import FIELDS
 from dlbench.study.runs import CONDITION
-from dlbench.tables.account_columns import ACCOUNTS
+from dlbench.tables.account_columns import ACCOUNTS, OPERATIONS, PROFILE
 from dlbench.tables.explanation_columns import EXPLANATIONS
 from dlbench.tables.fields import (
     COUNT,
@@ -23,7 +23,7 @@ from dlbench.tables.fields import (
     with_run_fields,
 )
 from dlbench.tables.machine_columns import DRIFT, NODES
-from dlbench.tables.operation_columns import OPERATIONS, PROFILE
+from dlbench.tables.metric_columns import METRICS, comparisons_of_metrics, drift_of_metrics
 from dlbench.tables.run_columns import EVALS
 from dlbench.tables.try_columns import TRIES
 from dlbench.tables.work_columns import ENERGY, MEMORY, NEIGHBOURS, RATES, WORK
@@ -378,6 +378,7 @@ STUDY_TABLES = {
     "evals": EVALS,
     "accounts": ACCOUNTS,
     "operations": OPERATIONS,
+    "metrics": METRICS,
     "coverage": COVERAGE,
     "comparisons": COMPARISONS,
     "speedups": SPEEDUPS,
@@ -388,4 +389,6 @@ STUDY_TABLES = {
     "probes": RUNS,
     "explanations": EXPLANATIONS,
     "tries": TRIES,
+    "metric_comparisons": comparisons_of_metrics(COMPARISONS),
+    "metric_drift": drift_of_metrics(DRIFT),
 }

@@ -6,6 +6,7 @@ OF_STUDY = (
     "evals",
     "accounts",
     "operations",
+    "metrics",
     "coverage",
     "comparisons",
     "speedups",
@@ -16,7 +17,10 @@ OF_STUDY = (
     "probes",
     "explanations",
     "tries",
+    "metric_comparisons",
+    "metric_drift",
 )
 OF_RUN = ("steps", "evals", "samples")  # in the folder of each run
+OF_IMPORT = (*OF_RUN, "metrics")  # beside runs, of all runs of an import
 # Of machines, in results/tables where they were measured: `snakemake baselines`.
 OF_MACHINES = ("baselines",)

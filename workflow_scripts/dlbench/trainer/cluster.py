@@ -29,6 +29,7 @@ PORTS = range(20_000, 20_000 + 199 * PORTS_PER_JOB)
 # decides whether a run hangs. By default NCCL under PyTorch gives up after 10 min and Gloo under
 # Horovod after 30 s, even if another rank only compiles, evaluates or writes a checkpoint.
 EXCHANGE_TIMEOUT_S = 7 * 24 * 3600
+RENDEZVOUS_TIMEOUT_S = 600  # until the last process has started: containers start slowly
 
 
 # Variable with the addresses of nodes that are not reached by their names, as JSON.

@@ -1,6 +1,7 @@
 """Sample what a training process, its node and its GPUs use, from a thread inside the process.
 
-Each sample is one `sample` event of the run's log:
+Programs of others are sampled from outside: then the processes are all those of the program
+(dlbench/imports/watched_program.py). Each sample is one `sample` event of the run's log:
     t_s                           when, on the clock of the log
     cpu_percent                   of this process since the last sample, 100 = one core
     memory_bytes                  resident set of this process
@@ -39,6 +40,20 @@ class Log(Protocol):
     def now(self) -> float: ...
 
 
+class Process(Protocol):
+    """What a Sampler reads of the processes that train; CPU time counts from begin()."""
+
+    def begin(self) -> None: ...
+
+    def sample(self) -> dict[str, Any]: ...
+
+    def cpu_time_s(self) -> float: ...
+
+    def peak_memory_bytes(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
 class Sampler:
     """Samples every `interval_s` seconds from start() to stop(); no failure of it ends training.
 
@@ -49,6 +64,7 @@ class Sampler:
         node: whether to sample the node as a whole too.
         clock: monotonic seconds, for the schedule, CPU shares and integrated power.
         powercap: the folder in which Linux shows the counters of RAPL.
+        process: what trains; None: this process.
     """
 
     def __init__(
@@ -59,6 +75,7 @@ class Sampler:
         node: bool = True,
         clock: Callable[[], float] = time.monotonic,
         powercap: Path = rapl.ROOT,
+        process: Process | None = None,
     ):
         if not interval_s > 0:
             raise Error(f"interval_s is {interval_s}: expected seconds between samples, above 0")
@@ -66,7 +83,7 @@ class Sampler:
         self._interval_s = interval_s
         self._selectors = tuple(gpus)
         self._clock = clock
-        self._process = _Process(clock)
+        self._process: Process = process or _Process(clock)
         self._node = _Node() if node else None
         self._rapl = rapl.Rapl(powercap, clock, interval_s) if node else None
         self._coverage = energy.Coverage(energy.LONGEST_GAP * interval_s)

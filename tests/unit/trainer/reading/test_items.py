@@ -81,6 +81,23 @@ def test_synthetic_items_differ_from_process_to_process():
     assert some(source(rank=0).batches(0), 1) != some(source(rank=1).batches(0), 1)
 
 
+@pytest.mark.parametrize(("probe", "placed"), [("synthetic", 2), ("copied", 6)])
+def test_probes_have_items_shaped_and_scaled_as_stored_ones_placed_once_or_for_each_step(
+    tmp_path, monkeypatch, probe, placed
+):
+    copies, to_devices = [], Strategy.to_devices
+    monkeypatch.setattr(
+        Strategy, "to_devices", lambda self, v: copies.append(v.dtype) or to_devices(self, v)
+    )
+    made = source("digits", numbered(tmp_path), probe=probe)
+    batches = some(made.batches(0), 3)
+    (_, inputs), (_, targets) = batches[0]
+    assert batches == [batches[0]] * 3
+    assert np.shape(inputs) == (8, 2, 2, 1) and np.shape(targets) == (8,)
+    assert copies == [np.uint8, np.int32] * (placed // 2)
+    assert (made.scaled, made.records, made.classes) == (halved, None, RECORDS)
+
+
 def test_stored_items_are_spread_as_they_are_and_scaled_in_the_step(tmp_path):
     stored = source("digits", numbered(tmp_path))
     for (where, inputs), (_, targets) in some(stored.batches(0), 3):

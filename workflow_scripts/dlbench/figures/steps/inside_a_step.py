@@ -14,17 +14,19 @@ CATEGORY = "Utilisation"
 CAPTION = """
 What a step is made of, for each condition whose block has explain: true. Probes measure it: short
 runs, each without one thing (real input, the exchange of gradients, ...). A part is the time by
-which a step is longer with that thing than without it; of input and exchange it is the time that a
-step waits for them. Waiting for a slower device counts as exchange. Lines at the ends of parts are
-their 95 % intervals (Welch's t). Hatched is the time that is not resolved: the intervals of the
-other parts include zero, or their probes were disturbed, measured in several sessions, or did
-not complete. At the right: the mean time of a step, and the least number of probes of a kind.
+which a step is longer with that thing than without it; of input, copies to the device and exchange
+it is the time that a step waits for them. Waiting for a slower device counts as exchange. Lines at
+the ends of parts are their 95 % intervals (Welch's t). Hatched is the time that is not resolved:
+the intervals of the other parts include zero, or their probes were disturbed, measured in several
+sessions, or did not complete. At the right: the mean time of a step, and the least number of probes
+of a kind.
 """
 # {part: (label, colour)}, from the left.
 SEGMENTS = {
     explanations.COMPUTATION: ("computation", styles.COLOURS[0]),
     explanations.SHARING: ("devices slowing one another", styles.COLOURS[4]),
     explanations.EXCHANGE: ("exposed exchange of gradients", styles.COLOURS[3]),
+    explanations.COPIES: ("waiting for copies to the device", styles.COLOURS[5]),
     explanations.INPUT: ("waiting for input", styles.COLOURS[1]),
     explanations.WAITS: ("host: waiting for each loss", styles.COLOURS[2]),
 }

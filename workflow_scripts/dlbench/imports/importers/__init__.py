@@ -77,6 +77,8 @@ class Imported:
             that contradict one another.
         steps: empty if the log has none.
         evals, samples: rows of those tables without run_id.
+        metrics: numbers that the program names itself, as its summary:
+            {"name", "value", "unit", "better"} each (dlbench/log/metrics.py).
         notes: what was converted, corrected, unknown or left out, with its line.
         lines: first and last line of the run in the log, from 1.
         complete: called with the run's columns when those of its other logs, of the user and
@@ -88,6 +90,7 @@ class Imported:
     steps: Steps = field(default_factory=Steps)
     evals: list[dict[str, Any]] = field(default_factory=list)
     samples: list[dict[str, Any]] = field(default_factory=list)
+    metrics: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     lines: tuple[int, int] = (1, 1)
     status: str = "ok"

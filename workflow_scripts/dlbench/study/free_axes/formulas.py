@@ -1,10 +1,11 @@
 """Arithmetic on the numbers of a run, as in "{micro_batch} * {devices} / {tensor_parallel}".
 
-Allowed are numbers, names in braces, + - * / // % **, parentheses, min and max. A formula is parsed
-and never executed; all arithmetic is exact, on fractions of bounded size.
+Allowed are numbers (also 2e9), names in braces, + - * / // % **, parentheses, min and max. A
+formula is parsed and never executed; all arithmetic is exact, on fractions of bounded size.
 """
 
 import ast
+import math
 import operator
 import re
 from collections.abc import Callable
@@ -16,7 +17,7 @@ MAX_LENGTH = 200  # characters
 MAX_BITS = 256  # of numerator and denominator of each result
 MAX_POWER = 64
 _NAME = re.compile(r"\{([^{}]*)\}")
-_ALLOWED = re.compile(r"(?:min|max|[0-9.+\-*/%(), ])*")
+_ALLOWED = re.compile(r"(?:min|max|(?<=[0-9.])e(?=[+-]?[0-9])|[0-9.+\-*/%(), ])*")
 _OPERATORS = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -72,6 +73,8 @@ def evaluate(text: str, number: Callable[[str], Fraction]) -> Fraction:
 
 def _value(node, names, number):
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        if not math.isfinite(node.value):
+            raise Error("a number in it is too large")
         return _bounded(Fraction(str(node.value)))
     if isinstance(node, ast.Name) and node.id in names:
         return _bounded(number(names[node.id]))

@@ -66,7 +66,7 @@ def column_values(text: str | None) -> dict[str, Any]:
         own = _typed(text or "")
     except Error:
         return {}
-    return {f"{PREFIX}{name}": own[name] for name in own if re.match(NAME, name)}
+    return {f"{PREFIX}{name}": own[name] for name in own if re.fullmatch(NAME, name)}
 
 
 def text_without(text: str | None, keys: Iterable[str]) -> str:
@@ -75,11 +75,11 @@ def text_without(text: str | None, keys: Iterable[str]) -> str:
     >>> text_without("a=2 b=3", ["parameters.b"])
     'a=2'
     """
+    if not text:
+        return ""
     left_out = {key.removeprefix(PREFIX) for key in keys if key.startswith(PREFIX)}
-    if not left_out:
-        return text or ""
     try:
-        own = assignments.parse(text or "")
+        own = assignments.parse(text)
     except Error:
         return text
     return assignments.text({name: own[name] for name in own if name not in left_out})
@@ -117,6 +117,8 @@ def settle(values: Mapping[str, Any], reserved: frozenset[str]) -> tuple[dict[st
             message begins with the key.
     """
     own = {name: values[PREFIX + name] for name in names_in(values)}
+    if not own and not _formulas_in(values):
+        return dict(values), set()
     for name, value in own.items():
         if name in reserved:
             raise Error(f"{PREFIX}{name}: a field of a run has this name; choose another")
@@ -125,7 +127,7 @@ def settle(values: Mapping[str, Any], reserved: frozenset[str]) -> tuple[dict[st
         except Error as error:
             raise Error(f"{KEY}: {error}") from None
     settled = {key: value for key, value in values.items() if not key.startswith(PREFIX)}
-    written = {key: text for key, text in settled.items() if _is_formula(key, text)}
+    written = _formulas_in(settled)
     numbers = _Numbers(settled, own)
     for key in written:
         settled[key] = numbers.of(key)
@@ -137,8 +139,9 @@ def settle(values: Mapping[str, Any], reserved: frozenset[str]) -> tuple[dict[st
 def resolved(values: Mapping[str, Any]) -> dict[str, Any]:
     """A combination with numbers instead of formulas; None for a formula without a value."""
     result = dict(values)
-    own = {name: values[PREFIX + name] for name in names_in(values)}
-    for key in [key for key, text in values.items() if _is_formula(key, text)]:
+    written = _formulas_in(values)
+    own = {name: values[PREFIX + name] for name in names_in(values)} if written else {}
+    for key in written:
         try:
             result[key] = _Numbers(values, own).of(key)
         except Error:
@@ -146,8 +149,26 @@ def resolved(values: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _is_formula(key, value):
-    return key in NUMBERS and formulas.is_formula(value)
+def of_run(text: str, values: Mapping[str, Any], own: str) -> Fraction:
+    """The value of a formula for a run.
+
+    >>> of_run("2 * {width} * {steps}", {"steps": 3}, "width=5")
+    Fraction(30, 1)
+
+    Args:
+        values: the fields of the run.
+        own: its parameters, as one text.
+
+    Raises:
+        Error: it has none.
+    """
+    return formulas.evaluate(text, _Numbers(values, typed(own)).named)
+
+
+def _formulas_in(values):
+    """The keys that take a number and have a formula, with it; called for each run of a study."""
+    texts = {key: value for key, value in values.items() if type(value) is str and "{" in value}
+    return {key: text for key, text in texts.items() if key in NUMBERS} if texts else texts
 
 
 class _Numbers:
@@ -162,11 +183,11 @@ class _Numbers:
         text = self._values[key]
         self._open.clear()
         try:
-            return _fitting(key, text, self._named(key))
+            return _fitting(key, text, self.named(key))
         except Error as error:
             raise Error(f"{key}: {error}") from None
 
-    def _named(self, name):
+    def named(self, name):
         """The number of a name, as a Fraction."""
         if name in self._open:
             raise Error(f"{' needs '.join([*self._open, name])}: a formula needs itself")
@@ -181,11 +202,11 @@ class _Numbers:
 
     def _of_run(self, name):
         if name == _DEVICES:
-            return self._named("nodes") * self._named("devices_per_node")
+            return self.named("nodes") * self.named("devices_per_node")
         if name == _TOTAL and name not in self._values:
-            return self._named(_EACH) * self._named(_DEVICES)
+            return self.named(_EACH) * self.named(_DEVICES)
         if name == _EACH and name not in self._values:
-            return self._named(_TOTAL) / self._named(_DEVICES)
+            return self.named(_TOTAL) / self.named(_DEVICES)
         if name not in NUMBERS:
             known = [*self._own, _DEVICES, *NUMBERS]
             raise Error(
@@ -197,7 +218,7 @@ class _Numbers:
             raise Error(f"{{{name}}}: the run has no {name}")
         if not formulas.is_formula(value):
             return value
-        return formulas.evaluate(value, self._named)
+        return formulas.evaluate(value, self.named)
 
 
 def _fitting(key, text, value):

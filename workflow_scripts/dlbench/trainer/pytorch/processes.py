@@ -5,9 +5,9 @@ the rendezvous
     from torchrun         by RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
     from mpirun           by Open MPI's variables, on one node, or with MASTER_ADDR on several
     from other launchers  as under other frameworks: see dlbench/trainer/cluster.py
-The rendezvous fails after RENDEZVOUS_TIMEOUT_S; a collective waits for the other processes as long
-as a run may take. On GPUs the process group is bound to the device of its process, and connects at
-once.
+The rendezvous fails after cluster.RENDEZVOUS_TIMEOUT_S; a collective waits for the other processes
+as long as a run may take. On GPUs the process group is bound to the device of its process, and
+connects at once.
 """
 
 import datetime
@@ -26,7 +26,6 @@ from dlbench.trainer.pytorch.strategies import Base
 from dlbench.trainer.strategy import Spec
 
 LOOPBACK = "127.0.0.1"
-RENDEZVOUS_TIMEOUT_S = 600
 TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 OPEN_MPI = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "LOCAL_RANK", "SIZE"))
 # Options by which a launcher is told how many processes there are, and how many on each node.
@@ -49,7 +48,8 @@ class DistributedBase(Base):
 
     @classmethod
     def unsupported(cls, run: Spec) -> str | None:
-        if run.launcher == "mpirun" and run.nodes > 1 and "MASTER_ADDR" not in os.environ:
+        told = "MASTER_ADDR" in os.environ or getattr(run, "is_external", False)
+        if run.launcher == "mpirun" and run.nodes > 1 and not told:
             return (
                 f"strategy {run.strategy} on {run.nodes} nodes needs launcher srun: Open MPI does "
                 "not tell the processes where rank 0 is, unless MASTER_ADDR does"
@@ -100,9 +100,10 @@ class DistributedBase(Base):
         # torchrun listens there itself.
         if self.rank == 0 and "TORCHELASTIC_RUN_ID" not in os.environ:
             cluster.check_port_free(self._address)
+        networks.check_interfaces(f"{self._backend().upper()}_SOCKET_IFNAME")
         rendezvous, exchange = (
             datetime.timedelta(seconds=seconds)
-            for seconds in (RENDEZVOUS_TIMEOUT_S, cluster.EXCHANGE_TIMEOUT_S)
+            for seconds in (cluster.RENDEZVOUS_TIMEOUT_S, cluster.EXCHANGE_TIMEOUT_S)
         )
         try:
             stores = distributed.rendezvous(
@@ -119,9 +120,15 @@ class DistributedBase(Base):
                 device_id=self.device if self.on_gpus else None,
             )
         except RuntimeError as error:
+            what = f"the rendezvous at {self._address} failed"
+            if isinstance(error, distributed.DistBackendError):
+                what = (
+                    f"{self._backend()} does not connect the processes, whose rendezvous at "
+                    f"{self._address} succeeded (NCCL_SOCKET_IFNAME and NCCL_IB_HCA choose its "
+                    "interfaces; the files nccl.* beside the log say which it tried)"
+                )
             raise cluster.Unreachable(
-                f"rank {self.rank} of {self.size}: the rendezvous at {self._address} failed: "
-                f"{terminal.message(str(error), 300)}"
+                f"rank {self.rank} of {self.size}: {what}: {terminal.message(str(error), 300)}"
             ) from error
 
 

@@ -46,13 +46,15 @@ def set_precision(spec: Spec, strategy: Base) -> None:
     check_precision(spec.precision, name, capability)
     if not hasattr(torch.backends, "fp32_precision"):
         raise Error(f"needs PyTorch 2.9 or newer, found {torch.__version__}")
-    # By default convolutions use TF32 where a GPU has it; then float32 would not be float32.
+    # By default convolutions and recurrent layers use TF32 where a GPU has it; then float32 would
+    # not be float32. Whether the setting of all reaches those two depends on PyTorch's version.
     fp32_precision = "tf32" if spec.precision == "tf32" else "ieee"
-    for backend in (torch.backends, torch.backends.cuda.matmul, torch.backends.cudnn.conv):
+    cudnn = torch.backends.cudnn
+    for backend in (torch.backends, torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn):
         backend.fp32_precision = fp32_precision
     torch.use_deterministic_algorithms(spec.deterministic)
     # As under TensorFlow: the first step tries convolution algorithms and chooses the fastest.
-    torch.backends.cudnn.benchmark = not spec.deterministic
+    cudnn.benchmark = not spec.deterministic
 
 
 class Step:

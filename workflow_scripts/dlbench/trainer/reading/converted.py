@@ -199,7 +199,7 @@ class Source:
     """The items of a run, as far as the model and its step need to know them.
 
     Args:
-        data: the dataset; None if the items are synthetic and scaled beforehand.
+        data: the dataset; None if the items are synthetic.
         shaped_as: a dataset whose shape and classes synthetic items have; None: they have those
             of the model's own.
 
@@ -208,8 +208,8 @@ class Source:
         classes: how many there are.
         records: of the training split; None if the items have no end.
         content_sha256: digest of the converted dataset; None if the items are synthetic.
-        scaled: makes the model's inputs from those of a batch; it returns synthetic items, which
-            are scaled beforehand, as they are.
+        scaled: makes the model's inputs from those of a batch; it returns items of the model's own
+            shape, which are scaled beforehand, as they are.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ class Source:
         self.classes: int = (like.classes if like and not fixed else None) or model.CLASSES
         self.records: int | None = data.records("train") if data else None
         self.content_sha256: str | None = data.content_sha256() if data else None
-        self.scaled: Callable[[Any], Any] = settings.scale if data else lambda inputs: inputs
+        self.scaled: Callable[[Any], Any] = settings.scale if like else lambda inputs: inputs
 
     def on_host(self, first_step: int) -> Iterator[Any]:
         """The batches of this process after so many steps, in the memory of the host.

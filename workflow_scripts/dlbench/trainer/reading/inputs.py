@@ -11,6 +11,8 @@ from dlbench.trainer.strategy import BaseStrategy, Spec
 
 AUTO = "auto"
 INPUT_ONLY = "input"  # the mode of runs that only read items
+# Whose items a probe has: its dataset's, or made-up ones on the devices or in the host's memory.
+STORED, SYNTHETIC, COPIED = DECLARED["probe"].choices
 PAGE_CACHES = AS_FOUND, COLD, WARM = DECLARED["page_cache"].choices
 # Packages that a reader needs beside its framework; extras of environments have the same names.
 PACKAGES = {"grain": ("grain",)}

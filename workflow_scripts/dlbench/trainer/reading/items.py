@@ -3,12 +3,14 @@
 For frameworks whose step takes arrays: it is called with each batch.
 """
 
+import itertools
 from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
 
 from dlbench.trainer.reading.converted import InputSettings, Source, open_dataset
+from dlbench.trainer.reading.inputs import COPIED, SYNTHETIC
 from dlbench.trainer.reading.stored import Batch, DatasetReader
 
 Arrays = tuple[Any, Any]  # (inputs, targets), the framework's own
@@ -46,16 +48,17 @@ def find(
         Error: there is no data, or it is of another kind than the model learns.
     """
     data = open_dataset(reader, settings, data_folder)
-    if data is None or settings.spec.probe == "synthetic":  # the latter in the shape of the data
+    if data is None or settings.spec.probe in (SYNTHETIC, COPIED):  # the latter in its shape
         return Synthetic(settings, data)
     return Items(data, settings)
 
 
 class Synthetic(Source):
-    """Random items, the same in every step and scaled beforehand.
+    """Random items, the same in every step.
 
     Args:
-        shaped_as: a dataset whose shape and classes they have; None: they have the model's own.
+        shaped_as: a dataset whose shape and classes they have, and which are scaled in the step as
+            its items are; None: they have the model's own, and are scaled beforehand.
     """
 
     def __init__(self, settings: InputSettings, shaped_as: DatasetReader | None = None):
@@ -64,13 +67,16 @@ class Synthetic(Source):
         random = np.random.default_rng(settings.seed + strategy.rank)
         items = _items_of_process(settings)
         inputs, targets = settings.task.synthetic(random, items, self.item_shape, self.classes)
-        scaled = np.asarray(settings.scale(inputs))
-        self._batch = strategy.to_devices(scaled), strategy.to_devices(targets)
+        inputs = inputs if shaped_as else np.asarray(settings.scale(inputs))
+        batch = np.ascontiguousarray(inputs), np.ascontiguousarray(targets)
+        if settings.spec.probe == COPIED:
+            self._batches = strategy.prefetch_to_devices(itertools.repeat(batch))
+        else:
+            self._batches = itertools.repeat(tuple(map(strategy.to_devices, batch)))
 
     def batches(self, first_step: int) -> Iterator[Arrays]:
         """The same batch for ever."""
-        while True:
-            yield self._batch
+        return self._batches
 
     def held_out(self, batch: int) -> Iterator[Batch]:
         """No items: random ones say nothing about what was learned."""

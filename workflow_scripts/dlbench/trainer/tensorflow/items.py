@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from dlbench.trainer.reading import converted
 from dlbench.trainer.reading.converted import InputSettings
+from dlbench.trainer.reading.inputs import COPIED, SYNTHETIC
 from dlbench.trainer.tensorflow.pipelines import Data
 from dlbench.trainer.tensorflow.strategies import Base
 
@@ -37,16 +38,19 @@ def find(settings: InputSettings, data_folder: str | None) -> Source:
         Error: there is no data, or it is of another kind than the model learns.
     """
     data = converted.open_dataset(Data, settings, data_folder)
-    if data is None or settings.spec.probe == "synthetic":  # the latter in the shape of the data
+    if data is None or settings.spec.probe == SYNTHETIC:  # the latter in its shape
         return Synthetic(settings, data)
+    if settings.spec.probe == COPIED:
+        return Copied(settings, data)
     return Items(data, settings)
 
 
 class Synthetic(Source):
-    """Random items, the same in every step and scaled beforehand.
+    """Random items, the same in every step.
 
     Args:
-        shaped_as: a dataset whose shape and classes they have; None: they have the model's own.
+        shaped_as: a dataset whose shape and classes they have, and which are scaled in the step as
+            its items are; None: they have the model's own, and are scaled beforehand.
     """
 
     def __init__(self, settings: InputSettings, shaped_as: Data | None = None):
@@ -56,7 +60,7 @@ class Synthetic(Source):
         # For one device: `constants` makes them once for each.
         batch = settings.spec.batch_per_device
         self._items = settings.task.synthetic(random, batch, self.item_shape, self.classes)
-        self._scale = settings.scale
+        self._scale = tf.identity if shaped_as else settings.scale
 
     def begin(self, step: int) -> None:
         """Put the items on the devices; every step has the same."""
@@ -68,6 +72,16 @@ class Synthetic(Source):
             self.arguments, self.next = (), lambda: constants
         else:
             self.arguments, self.next = (constants,), next
+
+
+class Copied(Synthetic):
+    """Synthetic items in the memory of the host, which are copied to the devices for each step."""
+
+    def begin(self, step: int) -> None:
+        """Open the stream of batches; all are the same."""
+        devices = self._strategy.devices_per_process
+        batch = tuple(np.concatenate([items] * devices) for items in self._items)
+        self.arguments, self.next = (self._strategy.iterator(lambda *_: _repeated(batch)),), next
 
 
 class Items(Source):
@@ -93,3 +107,7 @@ class Items(Source):
 
     def _batches(self, rank, size, step):
         return self.data.training_batches(self._batch, self._seed, rank, size, step)
+
+
+def _repeated(batch):
+    return tf.data.Dataset.from_tensors(batch).repeat()

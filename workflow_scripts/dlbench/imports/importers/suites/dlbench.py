@@ -4,6 +4,10 @@ The code that writes records parses it (dlbench/records/parse_run.py), so the nu
 times of steps are those of the slowest rank, losses the mean over ranks, the throughput that of all
 devices. Times are exact. Logs of other ranks and of earlier attempts belong to the log that they
 are named after and are no runs of their own.
+
+Other programs write such logs with programs/logger/dlbench_log.py. Their run_start has, instead of
+a run's fields, what the program states: columns of the runs table. If it states no batch,
+throughput needs that of --fields. Parts of a step are metrics.
 """
 
 import math
@@ -11,8 +15,10 @@ import re
 import tempfile
 from array import array
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
+from dlbench.imports import import_fields, logged_events
 from dlbench.imports.importers import Imported, Steps
 from dlbench.imports.log_file import LogError, LogFile
 from dlbench.log import event_fields, event_log
@@ -25,9 +31,18 @@ OTHER_RANK_OR_ATTEMPT = re.compile(r"(.+)\.(?:rank|attempt)\d+(?:\.rank\d+)?(\.[
 BEGINNINGS = tuple(
     b'{"event": "%s"' % name for name in (b"launch", b"begin", b"run_start", b"ready", b"step")
 )
+LOGGED = b', "stated": {'  # in run_start, by dlbench_log.py
 FROM_STEPS = (
     *("images_per_second", "step_time_mean_s", "step_time_sd_s", "step_time_median_s"),
     *("step_time_p95_s", "step_time_mad_s", "final_loss"),
+)
+OF_LOGGED = (
+    *("steps_measured", "burn_in_steps", "window_steps", "duration_s", "resumes", *FROM_STEPS[1:]),
+    *(*event_log.SCORES, "model_flops_per_item", "parameters"),
+)
+# Stands for what a program does not say of its run.
+UNKNOWN = Run(
+    model="unknown", dataset="unknown", batch_per_device=1, trainer="unknown", framework="unknown"
 )
 MALFORMED = (
     *(TypeError, KeyError, ValueError, AttributeError),
@@ -48,7 +63,7 @@ def read(log: LogFile) -> Iterator[Imported]:
         for rank, path in _ranks(log.path):
             _unpack(path, event_log.rank_path(unpacked, rank))
         try:
-            yield _imported(unpacked)
+            yield _logged(unpacked) if LOGGED in log.head else _imported(unpacked)
         except event_fields.LogError as error:
             raise LogError(str(error).replace(str(unpacked), str(log.path))) from error
         except MALFORMED as error:
@@ -108,7 +123,72 @@ def _imported(path):
     with open(path, "rb") as file:
         lines = sum(1 for _ in file)
     return Imported(
-        columns, _steps(logs), evals, samples, lines=(1, lines), status=status, message=message
+        columns,
+        _steps(logs),
+        evals,
+        samples,
+        metrics=record["summary"].get("metrics", []),
+        lines=(1, lines),
+        status=status,
+        message=message,
+    )
+
+
+def _logged(path):
+    """The run in a log of dlbench_log.py."""
+    log = path.with_name("run") / "train.jsonl"
+    events = event_log.EventLog(log)
+    relay = logged_events.Relay(UNKNOWN, path, log, events)
+    relay.copy()
+    if relay.trouble or not relay.start:
+        raise event_fields.LogError(relay.trouble or f"{path}: no run_start")
+    cut_short = {
+        "status": "failed",
+        "message": f"its log ends after step {relay.last_step}, without run_end: was it killed?",
+        "t_utc": relay.start["t_utc"],
+    }
+    end = relay.end or cut_short
+    ended = {name: end.get(name) for name in ("status", "message", "t_utc", "t_s")}
+    relay.finish(None, **ended)
+    events.write("begin", t_utc=relay.began)
+    events.write("imported", kind=FAMILY, notes=[], numbers={})
+    events.write("run_end", **ended)
+    events.close()
+    logs = parse_run.rank_logs(log)
+    record = parse_run.content(UNKNOWN, logs)
+    summary, notes = record["summary"], relay.notes
+    columns = {name: summary[name] for name in OF_LOGGED if summary.get(name) is not None}
+    columns |= {name: None for name in FROM_STEPS if name not in columns}
+    columns["host"] = relay.start.get("host")
+    columns["started_at"] = datetime.fromisoformat(relay.start["t_utc"])
+    if relay.end:
+        columns["ended_at"] = datetime.fromisoformat(relay.end["t_utc"])
+    for name, value in (relay.start.get("stated") or {}).items():
+        if name in import_fields.NAMES:
+            columns |= import_fields.parse_fields({name: value})
+        elif name not in logged_events.STATED:
+            notes.append(f"it states {name} {value!r}, which is no column: left out")
+    versions = relay.start.get("versions") or {}
+    columns.setdefault("framework_version", versions.get(columns.get("framework")))
+
+    def complete(known):
+        mean_s = summary.get("step_time_mean_s")
+        if mean_s and known.get("global_batch"):
+            known["images_per_second"] = known["global_batch"] / mean_s
+
+    evals = [{k: v for k, v in event.items() if k != "event"} for event in logs[0].evals]
+    with open(path, "rb") as file:
+        lines = sum(1 for _ in file)
+    return Imported(
+        columns,
+        _steps(logs),
+        evals,
+        metrics=relay.metrics(),
+        notes=notes,
+        lines=(1, lines),
+        status=record["status"],
+        message=record["message"],
+        complete=complete,
     )
 
 
@@ -133,7 +213,7 @@ def _steps(logs):
         warm_up=column("b", "warm_up"),
         more={
             "rank": array("i", (rank for rank, _ in rows)),
-            "epoch": column("i", "epoch"),
+            "epoch": column("d", "epoch"),
             "t_s": column("d", "t_s"),
             "learning_rate": column("d", "learning_rate"),
         },

@@ -11,10 +11,14 @@
   Their differences are windows; the first row is the warm-up. Batches per optimizer step
   (accumulation) are taken as in the file: batches over steps. `train/samples` over
   `train/batches` is the batch of a process: batch_per_device. The devices are not in the file.
+- Fabric's ThroughputMonitor has these names without `train/`, and no row's `step` counts but
+  batches, as litGPT writes it. With gradients accumulated, batch_per_device is that of a batch.
+  Evaluations are in litGPT's `time`, as they are not in the callback's.
 - A row whose step is before that of an earlier row of training begins the next run.
 
-Source: Lightning-AI/pytorch-lightning, fabric/loggers/csv_logs.py, pytorch/callbacks/
-throughput_monitor.py of 2026. Public files have the columns in any order.
+Source: Lightning-AI/pytorch-lightning, fabric/loggers/csv_logs.py, fabric/utilities/
+throughput.py, pytorch/callbacks/throughput_monitor.py of 2026; Lightning-AI/litgpt 0.5.13,
+pretrain.py. Public files have the columns in any order.
 """
 
 import math
@@ -30,11 +34,20 @@ FAMILY = "lightning_csv"
 LOSS = re.compile(r"(?:train(?:ing)?[_/])?loss(_step|_epoch)?")
 HELD_OUT = re.compile(r"val(?:id|idation)?[_/](?:(loss)|(acc|accuracy|acc1|top1))(?:_epoch)?")
 TIME, BATCHES, SAMPLES = "train/time", "train/batches", "train/samples"
+OF_FABRIC = {"time": TIME, "batches": BATCHES, "samples": SAMPLES}
 
 
 def recognise(log: LogFile) -> bool:
     header, newline, _ = log.head_text.partition("\n")
-    return bool(newline) and _is_header(csv_cells(header))
+    return bool(newline) and _is_header(_names(header))
+
+
+def _names(header):
+    """The names of the columns, those of Fabric's ThroughputMonitor as the callback has them."""
+    names = csv_cells(header)
+    if TIME in names or not OF_FABRIC.keys() <= set(names):
+        return names
+    return [OF_FABRIC.get(name, name) for name in names]
 
 
 def _is_header(names):
@@ -46,7 +59,7 @@ def _is_header(names):
 def read(log: LogFile) -> Iterator[Imported]:
     lines = log.lines()
     _, header = next(lines, (1, ""))
-    names = csv_cells(header)
+    names = _names(header)
     if not _is_header(names):
         raise log.error(1, "expected a header with epoch, step and a loss, found none")
     run, last = _Run(names, 1), 1

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from dlbench.common import terminal
+from dlbench.common import networks, terminal
 from dlbench.trainer import cluster
 from dlbench.trainer.jax.strategies import Array, Base, Function
 from dlbench.trainer.strategy import Spec
@@ -53,6 +53,8 @@ class Strategy(Base):
 
     def join(self, spec: Spec) -> None:
         self.devices_per_process = spec.devices_per_node // self.processes_per_node(spec)
+        if self.on_gpus:
+            networks.check_interfaces("NCCL_SOCKET_IFNAME")
         jobs = self.jobs(spec)
         if sum(jobs.values()) > 1:
             this = cluster.find(spec, jobs, first_suffices=True)
@@ -154,6 +156,7 @@ class Strategy(Base):
                 self.rank,
                 local_device_ids=self._gpu_numbers() if self.on_gpus else None,
                 cluster_detection_method="deactivate",
+                initialization_timeout=cluster.RENDEZVOUS_TIMEOUT_S,
                 shutdown_timeout_seconds=PATIENCE_S,
             )
         except RuntimeError as error:  # among them XLA's own

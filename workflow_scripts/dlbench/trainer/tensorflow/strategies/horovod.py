@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 
 from dlbench import Error
+from dlbench.common import networks
 from dlbench.trainer import cluster
 from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tensorflow.strategies import Base, Tensor, Variable
@@ -61,6 +62,8 @@ class Strategy(Base):
             raise Error(
                 "strategy horovod needs a launcher (horovodrun, mpirun or srun), found none"
             )
+        if self.on_gpus:
+            networks.check_interfaces("NCCL_SOCKET_IFNAME")
         os.environ.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(cluster.EXCHANGE_TIMEOUT_S))
         os.environ["HOROVOD_CYCLE_TIME"] = str(self.options["cycle_time_ms"])
         os.environ["HOROVOD_FUSION_THRESHOLD"] = str(self.options["fusion_threshold_mib"] << 20)

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from dlbench.common import networks
 from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tensorflow.strategies import Base, Items, Tensor, Variable, distributed
 
@@ -23,6 +24,8 @@ class Strategy(Base):
         return None
 
     def join(self, spec: Spec) -> None:
+        if self.on_gpus:
+            networks.check_interfaces("NCCL_SOCKET_IFNAME")
         self.devices_per_process = spec.devices_per_node
 
     def __init__(self, spec: Spec, device: str, folder: str | Path = "."):

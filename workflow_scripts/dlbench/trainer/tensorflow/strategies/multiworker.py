@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from dlbench import Error
+from dlbench.common import networks
 from dlbench.trainer import cluster
 from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tensorflow.cluster_resolver import resolver
@@ -36,6 +37,8 @@ class Strategy(Base):
         return run.devices_per_node
 
     def join(self, spec: Spec) -> None:
+        if self.on_gpus:
+            networks.check_interfaces("NCCL_SOCKET_IFNAME")
         self._cluster = cluster.find(spec, self.jobs(spec))
         self.rank, self.size = self._cluster.task, len(self._cluster.addresses["worker"])
         self.local_rank = self._cluster.local_rank

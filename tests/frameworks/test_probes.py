@@ -1,0 +1,38 @@
+"""Probes whose items are made up: on the devices, or copied there for each step."""
+
+import pytest
+
+from dlbench.log import event_log
+from dlbench.trainer import engine
+from support.trainers.training_runs import SERVERS, events, train
+
+LOCAL = {"launcher": "local", "devices_per_node": 2}
+HOW = [
+    ("tensorflow", {}),
+    ("tensorflow", {"strategy": "mirrored", "devices_per_node": 2}),
+    ("tensorflow", LOCAL | {"strategy": "multiworker"}),
+    ("tensorflow", LOCAL | SERVERS | {"strategy_options": "update=averaged"}),
+    ("jax", {}),
+    ("jax", {"strategy": "sharded", "devices_per_node": 2}),
+    ("pytorch", {}),
+    ("pytorch", LOCAL | {"strategy": "ddp"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("framework", "how"), HOW, ids=[f"{name} {how.get('strategy', '')}" for name, how in HOW]
+)
+def test_items_that_are_copied_for_each_step_are_those_that_lie_on_the_devices(
+    python, digits, tmp_path, framework, how
+):
+    own = {"framework": framework, "environment": engine.environment(framework), **how}
+    losses = []
+    for probe in ("synthetic", "copied"):
+        log = tmp_path / probe / "train.jsonl"
+        fields = {"dataset": "digits", "evaluate": "no", "steps": 6, "warmup_steps": 1}
+        finished = train(log, digits, (), python(framework), probe=probe, **own, **fields)
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+        paths = event_log.rank_paths(log)
+        losses.append([event["loss"] for path in paths for event in events(path, "step")])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    assert len(set(losses[0])) > 1

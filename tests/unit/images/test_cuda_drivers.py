@@ -1,0 +1,54 @@
+"""cuda_drivers: environments that need a newer driver are named, with those that do instead."""
+
+import pytest
+
+from dlbench.images import cuda_drivers
+from dlbench.study import trainer_environments
+
+EVERY = trainer_environments.environments()
+OF_PROGRAMS = ["huggingface", "lightning", "torchtitan"]
+
+
+def test_the_cuda_of_an_environment_is_that_of_its_wheels():
+    cuda = {name: cuda_drivers.cuda_of(name) for name in EVERY}
+    major = {name: version.partition(".")[0] for name, version in cuda.items() if version}
+    ours = {"jax-cuda": "12", "pytorch": "13", "pytorch-cuda12": "12", "train-cuda": "12"}
+    assert major == ours | dict.fromkeys(OF_PROGRAMS, "13")
+    assert cuda_drivers.cuda_of("an image") is None
+
+
+@pytest.mark.parametrize(
+    ("driver", "named"),
+    [
+        ("580.95.05", []),
+        ("535.104.05", ["pytorch", *OF_PROGRAMS]),
+        ("525.60.13", ["pytorch", *OF_PROGRAMS]),
+        ("515.105.01", ["jax-cuda", "pytorch", "pytorch-cuda12", "train-cuda", *OF_PROGRAMS]),
+        ("no version", []),
+    ],
+)
+def test_environments_are_named_whose_cuda_is_too_new_for_a_driver(driver, named):
+    found = list(cuda_drivers.misfits([*EVERY, "an image"], driver))
+    assert [misfit.environment for misfit in found] == sorted(named)
+
+
+@pytest.mark.parametrize("environment", OF_PROGRAMS)
+def test_an_environment_of_another_program_has_no_variant_among_ours(environment):
+    (misfit,) = cuda_drivers.misfits([environment], "535.104.05")
+    assert "update the driver: no environment in envs/ has" in misfit.remedy
+
+
+def test_the_variant_that_fits_is_named_with_how_it_is_made(monkeypatch):
+    monkeypatch.setattr(trainer_environments, "is_installed", lambda name: False)
+    (misfit,) = cuda_drivers.misfits(["pytorch", "pytorch"], "535.104.05")
+    assert "needs driver 580.65.06 or newer, and there is 535.104.05" in misfit.reason
+    assert "`environment: pytorch-cuda12`" in misfit.remedy
+    assert "make_environment.py envs/pytorch-cuda12" in misfit.remedy
+    monkeypatch.setattr(trainer_environments, "is_installed", lambda name: True)
+    (misfit,) = cuda_drivers.misfits(["pytorch"], "535.104.05")
+    assert "make_environment" not in misfit.remedy
+
+
+def test_where_no_variant_fits_the_driver_is_to_be_updated():
+    (misfit,) = cuda_drivers.misfits(["pytorch"], "470.57.02")
+    assert misfit.remedy.startswith("update the driver: no environment in envs/")

@@ -1,0 +1,131 @@
+"""Match many lines of a log with a pattern at once, by RE2 in Arrow, and parse their numbers.
+
+RE2 takes a time linear in the length of a line for every pattern, so none can hang an import.
+Patterns are those of dlbench/study/log_patterns.py. pyarrow.compute is imported late: it takes
+9 MB, and most logs are not read by patterns.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from dlbench.imports import log_values
+
+THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
+PRINTED = re.compile(r"[-+]?[\d,]{1,20}(?:\.\d{0,20})?")
+SAMPLED = 100  # texts whose decimals are counted
+
+
+def split(block: bytes) -> pa.StringArray:
+    """The lines of a block that ends with a newline, without their newlines.
+
+    >>> split(b"a\\n\\nbc\\n").to_pylist()
+    ['a', '', 'bc']
+    """
+    if not block.isascii():
+        block = block.decode("utf-8", "replace").encode()
+    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+    offsets = np.zeros(len(ends) + 1, np.int32)
+    offsets[1:] = ends - np.arange(len(ends))
+    text = block.replace(b"\n", b"")
+    return pa.StringArray.from_buffers(len(ends), pa.py_buffer(offsets), pa.py_buffer(text))
+
+
+def matching(lines: pa.StringArray, pattern: str) -> np.ndarray:
+    """The positions of the lines that a pattern matches anywhere."""
+    import pyarrow.compute as pc
+
+    return np.flatnonzero(pc.match_substring_regex(lines, pattern).to_numpy(zero_copy_only=False))
+
+
+def groups(lines: pa.StringArray, pattern: str) -> tuple[np.ndarray, dict[str, pa.StringArray]]:
+    """(positions of the lines that match, texts of each named group in them).
+
+    >>> rows, texts = groups(pa.array(["loss 2.5", "done", "loss 2"]), r"loss (?P<loss>\\S+)")
+    >>> rows.tolist(), texts["loss"].to_pylist()
+    ([0, 2], ['2.5', '2'])
+    """
+    import pyarrow.compute as pc
+
+    found = pc.extract_regex(lines, pattern)
+    valid = found.is_valid()
+    rows = np.flatnonzero(valid.to_numpy(zero_copy_only=False))
+    if len(rows) < len(found):
+        found = found.filter(valid)
+    names = [found.type.field(place).name for place in range(found.type.num_fields)]
+    return rows, dict(zip(names, found.flatten(), strict=True))
+
+
+def without_labels(
+    lines: pa.StringArray, labels: Sequence[str]
+) -> tuple[pa.StringArray, pa.StringArray]:
+    """(group of the label with which a line begins, or null, and the lines without it).
+
+    Args:
+        labels: patterns of different labels with one group each.
+
+    >>> ranks, rest = without_labels(pa.array(["[3] a", "b"]), [r"^\\[(?P<rank>\\d+)\\] "])
+    >>> ranks.to_pylist(), rest.to_pylist()
+    (['3', None], ['a', 'b'])
+    """
+    import pyarrow.compute as pc
+
+    ranks, rest = pa.nulls(len(lines), pa.string()), lines
+    for label in labels:
+        if len(matching(lines, label)):
+            ranks = pc.coalesce(ranks, pc.extract_regex(lines, label).flatten()[0])
+            rest = pc.replace_substring_regex(rest, label, "", max_replacements=1)
+    return ranks, rest
+
+
+def only_group(line: str, pattern: str) -> str:
+    """The text of the only group of a pattern, which need not have a name, in a line that matches.
+
+    >>> only_group("Avg bus bandwidth : 4.25 GB/s", r"bandwidth\\s*:\\s*(\\S+)")
+    '4.25'
+    """
+    import pyarrow.compute as pc
+
+    whole = rf"(?s)^.*?(?:{pattern}).*$"
+    return pc.replace_substring_regex(pa.array([line]), whole, r"\1")[0].as_py()
+
+
+def numbers(texts: pa.StringArray) -> np.ndarray:
+    """Texts as floats; nan of one that is no number. 1,024 is 1024.
+
+    >>> numbers(pa.array(["1e3", "1,024", "", "nan", "n/a"])).tolist()
+    [1000.0, 1024.0, nan, nan, nan]
+    """
+    import pyarrow.compute as pc
+
+    try:
+        return pc.cast(texts, pa.float64()).to_numpy()
+    except pa.ArrowInvalid:
+        return np.array([number(text) for text in texts.to_pylist()], float)
+
+
+def number(text: str) -> float:
+    """A text as a float, which may be infinite; nan if it is no number."""
+    text = text.strip()
+    if THOUSANDS.fullmatch(text):
+        text = text.replace(",", "")
+    value = log_values.real(text)
+    return math.nan if value is None else value
+
+
+def half_digit(texts: pa.StringArray) -> float:
+    """Half of the last printed digit of the texts, of the one with most; 0 of none.
+
+    >>> half_digit(pa.array(["45.3", "45.25"])), half_digit(pa.array(["4.5e-05"]))
+    (0.005, 5e-07)
+    """
+    sizes = []
+    for text in texts.slice(0, SAMPLED).to_pylist():
+        mantissa, _, exponent = text.lower().partition("e")
+        power = exponent or "0"
+        if PRINTED.fullmatch(mantissa) and re.fullmatch(r"[-+]?\d{1,2}", power):
+            sizes.append(0.5 * 10.0 ** (int(power) - len(mantissa.partition(".")[2])))
+    return min(sizes, default=0.0)

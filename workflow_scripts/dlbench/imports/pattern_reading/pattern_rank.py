@@ -1,0 +1,299 @@
+"""The lines of one rank that patterns match, and the run that they make.
+
+Numbers of step lines are kept as arrays, since a log may have millions of such lines; of all others
+the last line counts, or each is a row.
+"""
+
+import math
+from array import array
+
+import numpy as np
+import pyarrow as pa
+
+from dlbench.imports import console, log_values
+from dlbench.imports.importers import Imported, Steps
+from dlbench.imports.log_file import LogFile
+from dlbench.imports.log_values import LeftOut
+from dlbench.imports.pattern_reading import pattern_lines
+from dlbench.imports.pattern_reading.pattern_speeds import Speeds
+from dlbench.log import metrics as log_metrics
+from dlbench.study import log_patterns
+from dlbench.study.log_patterns import OF_ITEMS, LogPatterns
+
+MAX_STEP = 2**53
+PERCENT = "_percent"
+
+
+class RankLines:
+    """What the patterns find in the lines of one rank.
+
+    Attributes:
+        matched: the keys of the patterns that match a line.
+        failed: (line, its text for messages) of the first line that `failed` matches.
+    """
+
+    def __init__(self, log: LogFile, patterns: LogPatterns, processes: int | None) -> None:
+        self.log, self.patterns, self.processes = log, patterns, processes
+        self.matched: set[str] = set()
+        self.failed: tuple[int, str] | None = None
+        self.left_out = LeftOut()
+        self.settings: dict[str, str] = {}
+        self.metrics: dict[str, tuple[int, str, str]] = {}  # line, number and unit
+        self.rates: dict[str, str] = {}
+        self.rate_line = 0
+        self.evals: list[tuple[int, dict[str, str]]] = []
+        self.step_lines: list[np.ndarray] = []
+        self.step_numbers: dict[str, list[np.ndarray]] = {}
+        self.is_warm_up: list[np.ndarray] = []
+        self.half_digit = 0.0  # of the speed in step lines
+        self.last_line = 1
+
+    def add(self, numbers: np.ndarray, lines: pa.StringArray) -> None:
+        """Match some lines.
+
+        Args:
+            numbers: of the lines in the log, from 1.
+
+        Raises:
+            LogError: a metric has another unit than before or than was said.
+        """
+        self.last_line = int(numbers[-1])
+        if self.patterns.step:
+            self._add_steps(numbers, lines)
+        for row, texts in self._rows("rate", self.patterns.rate, lines):
+            self.rates, self.rate_line = texts, int(numbers[row])
+        for row, texts in self._rows("evaluation", self.patterns.evaluation, lines):
+            self.evals.append((int(numbers[row]), texts))
+        for pattern in self.patterns.settings:
+            for _, texts in self._rows("settings", pattern, lines):
+                self.settings = texts | self.settings
+        for metric in self.patterns.metrics:
+            self._add_metric(metric, numbers, lines)
+        if self.patterns.failed and not self.failed:
+            rows = pattern_lines.matching(lines, self.patterns.failed)
+            if len(rows):
+                shown = log_values.printable(lines[int(rows[0])].as_py().strip(), 200)
+                self.failed = int(numbers[rows[0]]), shown
+
+    def _rows(self, key, pattern, lines):
+        """(position, texts by group) of each line that a pattern matches."""
+        if not pattern:
+            return
+        rows, texts = pattern_lines.groups(lines, pattern)
+        if len(rows):
+            self.matched.add(key)
+        columns = {name: column.to_pylist() for name, column in texts.items()}
+        for place, row in enumerate(rows.tolist()):
+            yield row, {name: column[place] for name, column in columns.items() if column[place]}
+
+    def _add_steps(self, numbers, lines):
+        rows, texts = pattern_lines.groups(lines, self.patterns.step)
+        if not len(rows):
+            return
+        self.matched.add("step")
+        self.step_lines.append(numbers[rows])
+        for name, column in texts.items():
+            self.step_numbers.setdefault(name, []).append(pattern_lines.numbers(column))
+        if name := log_patterns.speed(self.patterns.step):
+            self.half_digit = self.half_digit or pattern_lines.half_digit(texts[name])
+        if isinstance(self.patterns.warm_up, str):
+            marks = np.zeros(len(lines), bool)
+            marks[pattern_lines.matching(lines, self.patterns.warm_up)] = True
+            self.is_warm_up.append(marks[rows])
+            if marks.any():
+                self.matched.add("warm_up")
+
+    def _add_metric(self, metric, numbers, lines):
+        rows = pattern_lines.matching(lines, metric.pattern)
+        if not len(rows):
+            return
+        self.matched.add(f"metrics.{metric.name}")
+        line = lines[int(rows[-1])].as_py()
+        if log_patterns.groups_of(metric.pattern):
+            _, texts = pattern_lines.groups(lines.take(pa.array(rows)), metric.pattern)
+            value = texts[log_patterns.VALUE][-1].as_py()
+            units = texts[log_patterns.UNIT].to_pylist() if log_patterns.UNIT in texts else []
+            self._check_units(metric, units, numbers[rows])
+            unit = units[-1] if units else metric.unit
+        else:
+            value, unit = pattern_lines.only_group(line, metric.pattern), metric.unit
+        self.metrics[metric.name] = int(numbers[rows[-1]]), value, unit
+
+    def _check_units(self, metric, units, lines):
+        _, _, before = self.metrics.get(metric.name, (0, "", ""))
+        expected = metric.unit or before or (units[0] if units else "")
+        for unit, line in zip(units, lines.tolist(), strict=True):
+            if unit != expected:
+                raise self.log.error(
+                    line,
+                    f"metric {metric.name} has the unit {log_values.printable(unit)}, expected "
+                    f"{expected!r}: a number of another unit cannot be compared with the others",
+                )
+
+    def complement(self, other: "RankLines") -> None:
+        """Take what another rank printed and this one did not, except for steps."""
+        self.settings = other.settings | self.settings
+        self.metrics = other.metrics | self.metrics
+        self.evals = self.evals or other.evals
+        if not self.rates:
+            self.rates, self.rate_line = other.rates, other.rate_line
+
+    def run(self) -> Imported | None:
+        """The run of these lines; None if they have no number of one.
+
+        Raises:
+            LogError: steps do not increase.
+        """
+        steps, speeds = self._steps()
+        columns = self._settings()
+        metrics = self._metrics()
+        if not (len(steps) or self.rates or metrics or self.step_lines):
+            return None
+        run = Imported(columns, steps, lines=(1, self.last_line))
+        run.metrics = metrics
+        run.evals = [row for line, texts in self.evals if (row := self._evaluation(line, texts))]
+        losses = self._losses()
+        if len(losses) and math.isfinite(losses[-1]):
+            columns["final_loss"] = float(losses[-1])
+        if item_rates := [v for name, (v, _) in speeds.rates.items() if name in OF_ITEMS]:
+            columns["images_per_second"] = item_rates[0]  # to compare ranks; complete replaces it
+        run.notes += speeds.notes
+        run.notes += self.left_out.notes()
+        run.complete = lambda known: speeds.complete(known, run)
+        return run
+
+    def _values(self, name):
+        """The numbers of a group in all step lines; all nan if there is no such group."""
+        parts = self.step_numbers.get(name)
+        if not parts:
+            return np.full(sum(map(len, self.step_lines)), math.nan)
+        return np.concatenate(parts)
+
+    def _losses(self):
+        return self._values("loss") if self.step_lines else np.array([])
+
+    def _steps(self):
+        """(Steps, Speeds) of the step lines; times are those of one item where rates are read."""
+        patterns, rates = self.patterns, self._rates()
+        speeds = Speeds(patterns, rates, self.processes)
+        named = log_patterns.speed(patterns.step)
+        if not self.step_lines or not (named or "step" in self.step_numbers):
+            return Steps(), speeds
+        lines = np.concatenate(self.step_lines)
+        if "step" in self.step_numbers:
+            steps = self._values("step")
+        else:
+            steps = np.arange(1.0, len(lines) + 1)
+        whole = np.isfinite(steps) & (steps >= 0) & (steps < MAX_STEP) & (steps == np.floor(steps))
+        for line in lines[~whole].tolist():
+            self.left_out.add(line, "a step whose number is none")
+        lines, steps = lines[whole], steps[whole]
+        self._check_order(lines, steps)
+        if len(steps) and steps[0] == 0:
+            steps = steps + 1
+            speeds.notes.append("steps count from 0 in the log, from 1 here")
+        times, windows = speeds.of_steps(
+            steps, self._values(named)[whole] if named else None, lines, self.left_out
+        )
+        times = self._without_evaluations(times, lines, speeds)
+        warm_up = self._warm_up(steps, windows, whole)
+        if named:
+            speeds.doubt(self.half_digit, self._values(named)[whole])
+            if len(steps) and warm_up.all():
+                speeds.notes.append("all lines of steps are warm-up: nothing is measured")
+        windows = np.where(np.isfinite(times), windows, 0)
+        columns = Steps(
+            array("q", steps.astype(np.int64).tobytes()),
+            array("d", times.tobytes()),
+            array("d", self._values("loss")[whole].tobytes()),
+            array("q", windows.astype(np.int64).tobytes()),
+            array("b", warm_up.astype(np.int8).tobytes()),
+        )
+        if "learning_rate" in self.step_numbers:
+            rates = self._values("learning_rate")[whole]
+            columns.more["learning_rate"] = array("d", rates.tobytes())
+        return columns, speeds
+
+    def _check_order(self, lines, steps):
+        back = np.flatnonzero(np.diff(steps) <= 0)
+        if len(back):
+            place = int(back[0])
+            raise self.log.error(
+                int(lines[place + 1]),
+                f"step {steps[place + 1]:.0f} after step {steps[place]:.0f}: lines of two runs, or "
+                f"of several ranks? If so, {console.UNKNOWN_RANKS_HINT}",
+            )
+
+    def _without_evaluations(self, times, lines, speeds):
+        """Times without those that contain an evaluation."""
+        if not self.patterns.evaluation_in_step or not self.evals:
+            return times
+        after = np.searchsorted(lines, [line for line, _ in self.evals])
+        after = np.unique(after[after < len(lines)])
+        times = times.copy()
+        times[after] = math.nan
+        speeds.notes.append(
+            f"the times of {len(after)} steps contain an evaluation, and are left out"
+        )
+        return times
+
+    def _warm_up(self, steps, windows, whole):
+        """Whether each row is warm-up."""
+        warm_up = self.patterns.warm_up
+        if isinstance(warm_up, str):
+            return np.concatenate(self.is_warm_up)[whole]
+        if warm_up is None:
+            return np.arange(len(steps)) == 0
+        return steps - np.maximum(windows, 1) + 1 <= warm_up
+
+    def _settings(self):
+        columns = {}
+        for name, text in self.settings.items():
+            value = log_values.count(text.replace(",", "")) if name in log_patterns.COUNTS else text
+            if value is None:
+                self.left_out.add(1, f"{name}: {log_values.printable(text)} is no count")
+            else:
+                columns[name] = value
+        return columns
+
+    def _rates(self):
+        """The numbers of the last line that `rate` matches."""
+        rates = {}
+        for name, text in self.rates.items():
+            value = pattern_lines.number(text)
+            if math.isfinite(value) and value > 0:
+                rates[name] = value, pattern_lines.half_digit(pa.array([text])) / value
+            else:
+                self.left_out.add(self.rate_line, f"{name} is {log_values.printable(text)}")
+        return rates
+
+    def _metrics(self):
+        metrics = []
+        of_pattern = {metric.name: metric for metric in self.patterns.metrics}
+        for name, (line, text, unit) in self.metrics.items():
+            value = pattern_lines.number(text)
+            if abs(value) <= log_metrics.MOST:
+                better = of_pattern[name].better
+                metrics.append({"name": name, "value": value, "unit": unit, "better": better})
+            else:
+                shown = log_values.printable(text)
+                self.left_out.add(line, f"metric {name}: expected a finite number, found {shown}")
+        return metrics
+
+    def _evaluation(self, line, texts):
+        """The row of evals of a line; None if it has no score."""
+        row, scores = {"split": "validation"}, 0
+        for name, text in texts.items():
+            value = pattern_lines.number(text)
+            if name in ("step", "epoch", "examples"):
+                value = log_values.count(value, 0)
+            elif name.endswith(PERCENT):
+                name, value = name.removesuffix(PERCENT), value / 100
+            if name in ("top1", "top5", "iou") and not 0 <= value <= 1:
+                value = None
+            if value is None or (math.isnan(value) and name != "loss"):
+                self.left_out.add(line, f"{name} of an evaluation: {log_values.printable(text)}")
+                continue
+            row[name] = value
+            scores += name not in ("step", "epoch", "examples")
+        return row if scores else None
