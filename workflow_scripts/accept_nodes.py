@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dlbench import Error
 from dlbench.common import host_lists
-from dlbench.comparison import accept_nodes, acceptance, bounds
+from dlbench.comparison import accept_nodes
 from dlbench.pages import page_text
 
 NOT_ALL, BAD_INPUT = 1, 2
@@ -19,7 +19,7 @@ NOT_ALL, BAD_INPUT = 1, 2
 def main():
     args = arguments()
     try:
-        wanted = bounds.read(args.bounds, acceptance.bounded_by)
+        wanted = accept_nodes.read_bounds(args.bounds, args.results)
         expected = host_lists.expand_hosts(args.nodes)
         accepted = accept_nodes.accept(accept_nodes.read(args.results), wanted, expected)
         accept_nodes.write(accepted, args.results)

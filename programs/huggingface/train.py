@@ -1,12 +1,12 @@
 """Train a GPT-2 of any size by Hugging Face's Trainer, on random tokens.
 
-A small script as users of transformers have them. `save_state` writes trainer_state.json, which the
-importer hf_trainer reads.
+A small script as users of transformers have them, with the callback of programs/logger.
 """
 
 import argparse
 
 import torch
+from dlbench_huggingface import DlbenchLog
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 VOCABULARY, ITEMS = 256, 1024
@@ -18,7 +18,7 @@ def main():
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--deepspeed", help="settings of DeepSpeed, a JSON file")
-    parser.add_argument("--output", required=True, help="folder of trainer_state.json")
+    parser.add_argument("--output", required=True, help="folder of the Trainer's files")
     args = parser.parse_args()
     arguments = TrainingArguments(
         output_dir=args.output,
@@ -43,9 +43,13 @@ def main():
         eos_token_id=0,
     )
     torch.manual_seed(args.seed)
-    trainer = Trainer(GPT2LMHeadModel(config), arguments, train_dataset=_items(args.sequence))
+    trainer = Trainer(
+        GPT2LMHeadModel(config),
+        arguments,
+        train_dataset=_items(args.sequence),
+        callbacks=[DlbenchLog()],
+    )
     trainer.train()
-    trainer.save_state()
 
 
 def _items(sequence):

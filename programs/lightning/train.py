@@ -1,15 +1,13 @@
 """Train a small transformer by Lightning's Trainer, on random tokens.
 
-A LightningModule with PyTorch's own layers. CSVLogger writes metrics.csv with the losses, the
-callback ThroughputMonitor adds times; the importer lightning_csv reads both.
+A LightningModule with PyTorch's own layers, with the callback of programs/logger.
 """
 
 import argparse
 
 import lightning
 import torch
-from lightning.pytorch.callbacks import ThroughputMonitor
-from lightning.pytorch.loggers import CSVLogger
+from dlbench_lightning import DlbenchLog
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -37,9 +35,7 @@ class Model(lightning.LightningModule):
         mask = nn.Transformer.generate_square_subsequent_mask(length, inputs.device)
         places = torch.arange(length, device=inputs.device)
         states = self.layers(self.tokens(inputs) + self.positions(places), mask, is_causal=True)
-        loss = nn.functional.cross_entropy(self.logits(states).flatten(0, 1), targets.flatten())
-        self.log("train_loss", loss)
-        return loss
+        return nn.functional.cross_entropy(self.logits(states).flatten(0, 1), targets.flatten())
 
     def configure_optimizers(self):
         return torch.optim.AdamW(self.parameters(), lr=5e-4)
@@ -51,7 +47,6 @@ def main():
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--precision", choices=PRECISIONS, default="float32")
-    parser.add_argument("--output", required=True, help="folder of metrics.csv")
     args = parser.parse_args()
     lightning.seed_everything(args.seed)
     tokens = torch.randint(VOCABULARY, (args.steps * args.batch_per_device, args.sequence + 1))
@@ -59,9 +54,8 @@ def main():
         max_steps=args.steps,
         devices=args.devices,
         precision=PRECISIONS[args.precision],
-        logger=CSVLogger(args.output, name="", version=""),
-        callbacks=ThroughputMonitor(lambda batch: len(batch[0]), window_size=2),
-        log_every_n_steps=1,
+        logger=False,
+        callbacks=[DlbenchLog()],
         enable_checkpointing=False,
         enable_progress_bar=False,
     )

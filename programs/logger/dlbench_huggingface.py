@@ -10,7 +10,7 @@ import dlbench_log
 import torch
 from transformers import TrainerCallback
 
-# Names of the Trainer's scores, and those of dlbench; others become metrics.
+# Names of the Trainer's scores, and those of dlbench; others are not logged.
 SCORES = {"eval_loss": "loss", "eval_accuracy": "top1"}
 
 

@@ -9,7 +9,7 @@ import dlbench_log
 import torch
 from lightning.pytorch.callbacks import Callback
 
-# Names under which modules log scores, and those of dlbench; others become metrics.
+# Names under which modules log scores, and those of dlbench; others are not logged.
 SCORES = {"val_loss": "loss", "val_acc": "top1", "val_accuracy": "top1"}
 
 

@@ -39,12 +39,8 @@ import platform
 import re
 import sys
 import time
-from datetime import datetime, timedelta, timezone
-
-try:
-    import fcntl
-except ImportError:  # on Windows
-    fcntl = None
+from datetime import datetime, timezone
+from pathlib import Path
 
 VERSION = 1
 PATH, WARMUP_STEPS = "DLBENCH_LOG", "DLBENCH_WARMUP_STEPS"
@@ -57,13 +53,9 @@ RANKS = (
     ("PMI_RANK", "PMI_SIZE"),
     ("SLURM_PROCID", "SLURM_NTASKS"),
 )
+PACKAGES = ("tensorflow", "jax", "keras", "lightning", "transformers", "accelerate", "numpy")
 SCORES = ("top1", "top5", "iou", "perplexity")  # of evaluations; others are metrics
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,79}\Z")
-BETTER = ("higher", "lower", "")
-# Packages whose versions are logged, and dlbench's names of them.
-PACKAGES = {"torch": "pytorch"}
-for _name in ("tensorflow", "jax", "keras", "lightning", "transformers", "accelerate", "numpy"):
-    PACKAGES[_name] = _name
 FLUSH_EVERY_S = 0.1  # of the steps before are written together, which disturbs the caches less
 _imported_s, _clock = time.time(), time.perf_counter
 
@@ -85,20 +77,19 @@ class Log:
         found, self._size = _rank_and_size(os.environ)
         self.rank = found if rank is None else int(rank)
         path = os.environ.get(PATH) or path
-        self._path = _rank_path(os.path.abspath(os.fspath(path)), self.rank) if path else None
+        self._path = _rank_path(Path(path).absolute(), self.rank) if path else None
         if warmup_steps is None:
             warmup_steps = os.environ.get(WARMUP_STEPS) or 0
         self._warmup_steps, self._synchronize = int(warmup_steps), synchronize
         self._stated, self._created_s = stated, time.time()
         self._file, self._closed, self._said = None, False, set()
-        self._steps = 0  # that were taken
+        self._step, self._steps = _Step(self), 0  # that were taken
         self._depth, self._open_step = 0, False  # of steps in steps; whether one is logged
-        self._since = None  # when the next window began
-        self._window, self._in_window, self._last_end = 1, 0, 0.0
+        # The steps of a window, and of the open one; when that began, and its last step ended.
+        self._window, self._in_window, self._since, self._last_end = 1, 0, None, 0.0
+        self._losses, self._parts_s = [], {}  # of it: (step, loss, learning rate); seconds
         self._windows, self._flushed = [], 0.0  # that are not written; the time of writing
-        self._losses = []  # of the open window: (step, loss, learning rate)
-        self._parts_s, self._epoch = {}, None
-        self._step = _Step(self)
+        self._epoch = None
         atexit.register(self._end_of_program)
         if not path and self.rank == 0:
             self._remark(f"{PATH} is not set and no path is given, so nothing is logged")
@@ -125,20 +116,17 @@ class Log:
         if self._depth or not self._open_step:
             return
         self._open_step = False
-        if failed:
-            return
-        self._steps += 1
-        self._in_window += 1
-        if self._in_window >= self._window:
-            self._end_window()
-        else:
+        if not failed:
+            self._steps += 1
+            self._in_window += 1
             self._last_end = _clock()
+            if self._in_window >= self._window:
+                self._end_window()
 
     def loss(self, value, learning_rate=None):
         """The loss of the step that is open or, outside of one, of the last one.
 
-        Args:
-            value: a number, or what float() takes; converted when the window has ended.
+        `value` is a number, or what float() takes; it is converted when the window has ended.
         """
         step, losses = self._steps + self._open_step, self._losses
         if not (self._open_step or self._in_window):
@@ -158,12 +146,12 @@ class Log:
             self._remark(f"window: expected a number of steps, found {steps!r}")
             return
         self._window = steps
-        if self._file is not None and self._ready():
+        if self._file is not None:
             self._write("windows", step=self._steps, steps_per_sync=steps)
 
     def epoch(self, number):
         """The number, from 1, of the epoch to which the next steps belong."""
-        self._epoch = int(number)
+        self._epoch = self._number("epoch", number, int)
 
     def evaluation(self, loss=None, split="validation", examples=None, **scores):
         """An evaluation was done, which took the time since the last step.
@@ -176,12 +164,10 @@ class Log:
         if not self._ready():
             return
         self._end_steps()
-        now, values = _clock(), {"loss": loss}
-        values.update((name, scores.pop(name)) for name in SCORES if name in scores)
-        values = {n: self._number(n, v) for n, v in values.items() if v is not None}
-        values.update(epoch=self._epoch, examples=examples and int(examples))
-        known = {name: value for name, value in values.items() if value is not None}
-        self._write("eval", step=self._steps, t_s=self._t_s(now), split=str(split), **known)
+        t_s, values = self._t_s(_clock()), {n: scores.pop(n) for n in SCORES if n in scores}
+        values = {n: self._known(n, value) for n, value in dict(values, loss=loss).items()}
+        values.update(epoch=self._epoch, examples=self._known("examples", examples, int))
+        self._write("eval", step=self._steps, t_s=t_s, split=str(split), **values)
         for name, value in scores.items():
             self.metric(name, value)
         self._restart()
@@ -228,22 +214,20 @@ class Log:
         iterator = iter(items)
         while True:
             with self.wait_for_data():
-                item = next(iterator, _END)
-            if item is _END:
+                item = next(iterator, self)  # which is no item
+            if item is self:
                 return
             yield item
 
     def metric(self, name, value, unit="", better=""):
         """A number of the run; the last value of a name counts.
 
-        Args:
-            name: letters, digits and _.
-            better: "higher", "lower", or "" if neither is.
+        `better` is "higher", "lower", or "" if neither is.
         """
         number = self._number(f"metric {name}", value)
         if not NAME.match(str(name)):
             self._remark(f"metric: expected a name of letters, digits and _, found {name!r}")
-        elif better not in BETTER:
+        elif better not in ("higher", "lower", ""):
             self._remark(f'metric {name}: expected better to be "higher", "lower" or ""')
         elif number is not None and not math.isfinite(number):
             self._remark(f"metric {name}: expected a finite number, found {number!r}")
@@ -252,29 +236,24 @@ class Log:
 
     def close(self, status="ok", message=""):
         """End the log. What comes later is left out."""
-        if self._file is not None and self._ready():
-            self._end_steps()
-            end = {} if self._since is None else {"t_s": self._t_s(self._since)}
-            end.update(t_utc=_utc(time.time()), status=status, message=message)
-            self._write("run_end", **end)
         if self._file is not None:
-            os.close(self._file)
-        self._file, self._path, self._closed = None, None, True
+            self._end_steps()
+            t_s = None if self._since is None else self._t_s(self._since)
+            self._write("run_end", t_s=t_s, t_utc=_utc(time.time()), status=status, message=message)
+        self._end_file()
+        self._closed = True
 
     def _end_of_program(self):
         error = getattr(sys, "last_value", None)  # the exception that ended the program
-        if error is None:
-            self.close()
-        else:
-            self.close("failed", f"{type(error).__name__}: {error}")
+        self.close(*(("failed", f"{type(error).__name__}: {error}") if error else ()))
 
     def _end_window(self, wait=True):
         """Time the open window; its last step ended, for the host, at _last_end."""
-        if wait:
-            if self._synchronize is not None:
-                self._synchronize()
-            if self._losses and type(self._losses[-1][1]) is not float:
-                self._losses = self._converted(self._losses)
+        if wait and self._synchronize is not None:
+            self._synchronize()
+            self._last_end = _clock()
+        if wait and self._losses and type(self._losses[-1][1]) is not float:
+            self._losses = self._converted(self._losses)  # which waits for the device, too
             self._last_end = _clock()
         seconds, steps, parts_s = self._last_end - self._since, self._in_window, self._parts_s
         window = (steps, self._steps, self._last_end, seconds, self._epoch, parts_s, self._losses)
@@ -289,16 +268,15 @@ class Log:
     def _flush(self):
         """Write the windows that are not written yet."""
         windows, self._windows, self._flushed = self._windows, [], _clock()
-        if windows:
-            self._append("".join([self._lines(*window) for window in windows]))
+        self._append("".join([self._lines(*window) for window in windows]))
 
     def _lines(self, steps, last, end, seconds, epoch, parts_s, losses):
+        """The lines of a window, in half the time of json."""
         losses, more = self._converted(losses), ""
         if losses:
-            _, loss, rate = losses[-1]
-            more += ', "loss": ' + _json(loss)
-            if rate is not None and self._number("learning rate", rate) is not None:
-                more += ', "learning_rate": ' + _json(float(rate))
+            more += f', "loss": {_json(losses[-1][1])}'
+            rate = self._known("learning rate", losses[-1][2])
+            more += "" if rate is None else f', "learning_rate": {_json(rate)}'
         if epoch is not None:
             more += f', "epoch": {epoch}'
         if steps > 1:
@@ -327,35 +305,35 @@ class Log:
         if self._since is not None:
             self._since = _clock()
 
-    def _number(self, what, value):
-        """A float; None, after a remark, if the value is no number."""
-        if type(value) is float:
+    def _number(self, what, value, kind=float):
+        """A float, or an int; None, after a remark, if the value is no number."""
+        if type(value) is kind:
             return value
         try:
-            return float(None if isinstance(value, (str, bytes)) else value)
+            return kind(None if isinstance(value, (str, bytes)) else value)
         except (TypeError, ValueError, OverflowError, RuntimeError):
             self._remark(f"{what}: expected a number, found {repr(value)[:80]}")
-            return None
+
+    def _known(self, what, value, kind=float):
+        return None if value is None else self._number(what, value, kind)
 
     def _t_s(self, now):
         return round(now - self._zero, 7)
 
     def _ready(self):
         """Whether this process logs; opens the file for the first event."""
-        if self._file is not None:
-            return self._process == os.getpid()  # a forked process has the file of another
-        if self._path is not None:
+        if self._file is None and self._path is not None:
             try:
                 self._open()
             except OSError as error:
                 self._give_up(error)
-        elif self._closed:
+        if self._closed:
             self._remark("the log is closed: what comes after it is left out")
         return self._file is not None
 
     def _open(self):
-        os.makedirs(os.path.dirname(self._path), exist_ok=True)
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(str(self._path), os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         if not _lock(file):
             os.close(file)
             raise OSError(0, "another process writes it (does each have its rank?)")
@@ -364,31 +342,35 @@ class Log:
             _keep_aside(self._path)
             self._open()
             return
-        start = {
-            "log_version": 1,
-            "logger": f"dlbench_log {VERSION}",
-            "spec": {"trainer": os.path.basename(sys.argv[0]) or "python"},
-            "stated": {name: _plain(value) for name, value in self._stated.items()},
-            "rank": self.rank,
-            "size": self._size,
-            "host": platform.node(),
-            "versions": _versions(),
-        }
         self._file, self._process = file, os.getpid()
         self._write("begin", t_utc=_utc(_process_started_s()))
         self._write("stage", name="imports", t_utc=_utc(self._created_s))
         self._zero = _clock()
-        self._write("run_start", t_utc=_utc(time.time()), **start)
+        self._write(
+            "run_start",
+            t_utc=_utc(time.time()),
+            log_version=1,
+            logger=f"dlbench_log {VERSION}",
+            spec={"trainer": os.path.basename(sys.argv[0]) or "python"},
+            stated={
+                n: _plain(str(v) if isinstance(v, dict) else v) for n, v in self._stated.items()
+            },
+            rank=self.rank,
+            size=self._size,
+            host=platform.node(),
+            versions=_versions(),
+        )
         if self._window > 1:
             self._write("windows", step=0, steps_per_sync=self._window)
 
     def _write(self, event, **values):
-        values = {n: str(v) if v in _NOT_FINITE or v != v else v for n, v in values.items()}
+        values = {name: _plain(value) for name, value in values.items() if value is not None}
         self._append(f'{{"event": "{event}", {json.dumps(values)[1:]}\n')
 
     def _append(self, lines):
         try:
             view = memoryview(lines.encode("utf-8"))
+            # A forked process has the file of another, and leaves it alone.
             while view and self._file is not None and self._process == os.getpid():
                 view = view[os.write(self._file, view) :]
         except OSError as error:
@@ -396,10 +378,14 @@ class Log:
 
     def _give_up(self, error):
         """Log no more; the training goes on."""
-        (path, self._path), (file, self._file) = (self._path, None), (self._file, None)
-        if file is not None:
-            os.close(file)
+        path = self._path
+        self._end_file()
         self._remark(f"{path}: {error.strerror or error}; nothing more is logged")
+
+    def _end_file(self):
+        if self._file is not None:
+            os.close(self._file)
+        self._file, self._path = None, None
 
     def _remark(self, text):
         """Print what went wrong, once, and note it in the log."""
@@ -422,29 +408,27 @@ class _Step:
         self._log.end_step(kind is not None)
 
 
-_END = object()
-_NOT_FINITE = (math.inf, -math.inf)
-
-
 def _json(number):
     return repr(number) if math.isfinite(number) else f'"{number}"'
 
 
 def _plain(value):
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+    """A value that JSON has: numbers that are not finite, and objects, as text."""
+    is_text = isinstance(value, float) and not math.isfinite(value)
+    is_plain = value is None or isinstance(value, (bool, int, float, str, dict))
+    return value if is_plain and not is_text else str(value)
 
 
 def _utc(seconds):
-    """A date as text, from seconds since 1970."""
-    date = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=seconds)
-    return date.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _versions():
-    loaded = {name: sys.modules[name] for name in PACKAGES if name in sys.modules}
-    found = {PACKAGES[n]: str(getattr(m, "__version__", None)) for n, m in loaded.items()}
-    found["python"] = platform.python_version()
-    return found
+    """Versions of the packages that are loaded, by dlbench's names of them."""
+    names = dict({name: name for name in PACKAGES}, torch="pytorch")
+    loaded = {names[name]: sys.modules[name] for name in names if name in sys.modules}
+    found = {name: str(getattr(module, "__version__", None)) for name, module in loaded.items()}
+    return dict(found, python=platform.python_version())
 
 
 def _rank_and_size(variables):
@@ -457,39 +441,34 @@ def _rank_and_size(variables):
 
 
 def _rank_path(path, rank):
-    stem, suffix = os.path.splitext(path)
-    return path if rank == 0 else f"{stem}.rank{rank}{suffix}"
+    return path.with_name(f"{path.stem}.rank{rank}{path.suffix}") if rank else path
 
 
 def _keep_aside(path):
     """Rename the log of an earlier start, as train.jsonl to train.attempt1.jsonl."""
-    folder, name = os.path.split(path)
-    stem, _, rest = name.partition(".")
-    for number in itertools.count(1):
-        aside = os.path.join(folder, f"{stem}.attempt{number}.{rest}")
-        if not os.path.exists(aside):
-            os.rename(path, aside)
-            return
+    stem, _, rest = path.name.partition(".")
+    names = (path.with_name(f"{stem}.attempt{number}.{rest}") for number in itertools.count(1))
+    path.rename(next(name for name in names if not name.exists()))
 
 
 def _lock(file):
     """Whether no other process writes a file, as far as the file system knows."""
     try:
+        import fcntl
+
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except (OSError, AttributeError):
-        pass  # there are no such locks
+    except (OSError, ImportError):
+        pass  # there are no such locks, as on Windows
     return True
 
 
 def _process_started_s():
     """When this process was started, in seconds since 1970; else when this was imported."""
-    try:
-        with open("/proc/self/stat") as file:
-            ticks = int(file.read().rpartition(")")[2].split()[19])
-        with open("/proc/uptime") as file:
-            age_s = float(file.read().split()[0]) - ticks / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return _imported_s
-    return min(time.time() - max(age_s, 0.0), _imported_s)
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        up_s = float(Path("/proc/uptime").read_text().split()[0])
+        age_s = up_s - ticks / os.sysconf("SC_CLK_TCK")
+        return min(time.time() - max(age_s, 0.0), _imported_s)
+    return _imported_s

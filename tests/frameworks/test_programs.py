@@ -11,9 +11,9 @@ from support.machines.paths import REPOSITORY
 
 SHAPE = {"layers": 1, "width": 32, "heads": 2, "sequence": 16}
 LIVE = ("huggingface", "lightning", "litgpt")
-STEPS, BATCH = 8, 4
+STEPS, WARMUP_STEPS, BATCH = 8, 3, 4
 TOKENS = STEPS * BATCH * SHAPE["sequence"]
-TIMES = {"huggingface": "hf_trainer", "lightning": "lightning_csv", "litgpt": "lightning_csv"}
+TIMES = {"huggingface": "dlbench", "lightning": "dlbench", "litgpt": "lightning_csv"}
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def runs(tmp_path_factory):
         if "tokens" in parameters:
             parameters["tokens"] = TOKENS
         else:
-            block["steps"] = STEPS
+            block |= {"steps": STEPS, "warmup_steps": WARMUP_STEPS}
         matrix.append(block | {"parameters": parameters, "batch_per_device": BATCH})
         trainers |= study["trainers"]
     campaign = Campaign.fresh(tmp_path_factory.mktemp("programs"))
@@ -52,6 +52,8 @@ def test_a_program_trains_and_its_numbers_are_read(runs, name):
     assert rate * step_time_s == pytest.approx(BATCH, rel=0.02)
     assert float(row["final_loss"]) == pytest.approx(5.6, abs=0.5)  # log 256: tokens are random
     assert row["parameters.layers"] == "1"
+    if TIMES[name] == "dlbench":  # each step has its time
+        assert int(row["steps_measured"]) == STEPS - WARMUP_STEPS
 
 
 def test_all_programs_are_in_one_figure_and_nothing_is_left_to_do(runs):

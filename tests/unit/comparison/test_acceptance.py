@@ -1,10 +1,12 @@
 """acceptance: nodes and groups against the bounds of a site, and their ranking."""
 
+import dataclasses
+
 import pytest
 import yaml
 
 from dlbench import Error
-from dlbench.comparison import acceptance, bounds
+from dlbench.comparison import acceptance, bounds, campaigns
 from dlbench.comparison.campaigns import Measured
 from dlbench.study.runs import DEFAULTS
 
@@ -116,6 +118,26 @@ def test_groups_have_bounds_of_their_own_of_one_size_or_of_any(tmp_path):
     of_two = {"match": {"measure": "all_reduce", "nodes": 2}, "value": bound}
     found = judged(tmp_path, [of_two], baselines=rows)
     assert [found[name].passed for name in ("n1", "n[1-2]", "n[1-4]")] == [None, True, None]
+
+
+def test_a_bound_may_be_on_a_metric_that_the_runs_programs_name(tmp_path):
+    busbw = {"name": "busbw_gb_per_s", "value": 90.0, "unit": "GB/s", "better": "higher"}
+    made = [
+        dataclasses.replace(run(node, None), numbers={busbw["name"]: value}, metrics=(busbw,))
+        for node, value in (("n1", 90.0), ("n2", 60.0))
+    ]
+    of_runs = bounds.Bounded.of(campaigns.Campaign("results", tuple(made)))
+    bound = {"value": 90.0, "lower": -0.05, "upper": None, "unit": "GB/s"}
+    path = tmp_path / "bounds.yaml"
+    entry = {"match": {"model": "resnet50"}, "busbw_gb_per_s": bound}
+    path.write_text(yaml.safe_dump({"references": [entry]}))
+    wanted = bounds.read(path, lambda match: acceptance.bounded_by(match, of_runs))
+    slow, good = acceptance.judge(wanted, acceptance.of_runs(made))
+    assert (slow.name, slow.passed, good.passed) == ("n2", False, True)
+    assert "expected at least 85.5 GB/s, found 60" in slow.failures[0]
+    path.write_text(path.read_text().replace("busbw", "busbv"))
+    with pytest.raises(Error, match="did you mean 'busbw_gb_per_s'"):
+        bounds.read(path, lambda match: acceptance.bounded_by(match, of_runs))
 
 
 @pytest.mark.parametrize(

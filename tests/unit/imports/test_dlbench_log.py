@@ -92,6 +92,14 @@ log.metric("bandwidth", 3, "GB/s", better="higher")
     assert found[-1]["event"] == "run_end" and found[-1]["status"] == "ok"
 
 
+def test_what_json_does_not_have_is_stated_as_text(tmp_path):
+    stated = "limit=float('inf'), shape=[3, 4], options={1: object}"
+    assert start(tmp_path, LOOP.replace(")", f", {stated})", 1)) == ""
+    (found,) = events(tmp_path, kind="run_start")
+    options = "{1: <class 'object'>}"
+    assert found["stated"] == {"limit": "inf", "shape": "[3, 4]", "options": options}
+
+
 def test_a_window_has_the_mean_of_its_steps_and_waits_for_the_device_once(tmp_path):
     code = """
 waits = []
@@ -140,6 +148,8 @@ for loss in (Fraction(1, 2), float("nan"), 3):
         ("log.metric('a', float('inf'))", "metric a: expected a finite number, found inf"),
         ("log.metric('a', 1, better='more')", 'expected better to be "higher", "lower" or ""'),
         ("log.evaluation(top1='good')", "top1: expected a number, found 'good'"),
+        ("log.evaluation(examples='all')", "examples: expected a number, found 'all'"),
+        ("log.epoch('first')", "epoch: expected a number, found 'first'"),
         ("with log.step(), log.checkpoint(): pass", "a checkpoint inside a step"),
         ("log.close(); log.close(); log.loss(1)", "the log is closed"),
     ],

@@ -48,6 +48,13 @@ class Accepted:
         return not self.bad and not self.unknown and all(one.passed for one in groups)
 
 
+def read_bounds(path: str | Path, folder: Path) -> list[bounds.Bound]:
+    """The Bounds in a file, also on metrics that the runs in a results folder name."""
+    runs = folder / "tables/runs.parquet"
+    of_runs = bounds.Bounded.of(campaigns.read(runs)) if runs.is_file() else bounds.RUNS
+    return bounds.read(path, lambda match: acceptance.bounded_by(match, of_runs))
+
+
 def read(folder: Path) -> list[acceptance.Result]:
     """The Results in a results folder.
 

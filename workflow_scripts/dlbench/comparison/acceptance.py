@@ -133,10 +133,10 @@ class Judged:
         return True if self.kept and not self.missing else None
 
 
-def bounded_by(match: dict[str, Any]) -> bounds.Bounded:
+def bounded_by(match: dict[str, Any], of_runs: bounds.Bounded = bounds.RUNS) -> bounds.Bounded:
     """What an entry of a file of bounds is about: baselines if it has a `measure`, else runs."""
     if "measure" not in match:
-        return bounds.RUNS
+        return of_runs
     return bounds.Bounded(OF_BASELINES, tuple(BASELINE_UNITS), _unit_of_baseline)
 
 

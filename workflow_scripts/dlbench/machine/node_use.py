@@ -14,6 +14,7 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")  # the unit of times in /proc
 READ_BYTES = 4096  # at once
@@ -25,8 +26,7 @@ CHECKED_AT = (10, 9, 1)  # how many of these are left where it is checked
 RESOURCES = ("cpu", "memory", "io")
 
 
-@dataclass(frozen=True)
-class Process:
+class Process(NamedTuple):  # which is made in a third of the time of a dataclass
     """A line of /proc/PID/stat; times in ticks."""
 
     name: str
@@ -49,13 +49,12 @@ def read_process(proc: Path, pid: int | str) -> Process:
         OSError, ValueError: no process has this number.
     """
     before, _, after = _content(f"{proc}/{pid}/stat").rpartition(b")")
-    fields = after.split()
-    user, system, children_user, children_system = map(int, fields[11:15])
+    fields = after.split(None, 22)
     return Process(
         name=os.fsdecode(before.partition(b"(")[2]),
         parent=int(fields[1]),
-        own_ticks=user + system,
-        children_ticks=children_user + children_system,
+        own_ticks=int(fields[11]) + int(fields[12]),
+        children_ticks=int(fields[13]) + int(fields[14]),
         started=int(fields[19]),
         resident_pages=int(fields[21]),
     )

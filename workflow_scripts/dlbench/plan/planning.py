@@ -13,7 +13,7 @@ from dlbench.data import fetch_dataset, stores
 from dlbench.images import trainer_image
 from dlbench.log import event_fields
 from dlbench.machine import redaction
-from dlbench.plan import pattern_check, plan, sentinels, site_devices, skipping
+from dlbench.plan import metric_check, pattern_check, plan, sentinels, site_devices, skipping
 from dlbench.plan.sentinels import Chosen
 from dlbench.records import costs, judgement, run_record, sessions, staleness
 from dlbench.records.judgement import State
@@ -123,6 +123,7 @@ def make_plan(
     """
     study = config.study(settings)
     pattern_check.check(settings.get("trainers") or {})
+    metric_check.check(study)
     devices = site_devices.devices(study.site)
     runs = {run.id: run for run in study.runs}
     skipped = {
