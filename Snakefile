@@ -1,7 +1,7 @@
 """dlbench: from datasets to figures, every combination trained once.
 
 Targets: all (the default), data, images, batches, runs, tables, figures; and report, archive,
-baselines and tensorboard, which are not part of all.
+baselines, tensorboard and history, which are not part of all.
 """
 
 from snakemake.utils import min_version
@@ -37,6 +37,7 @@ include: "rules/figures.smk"
 include: "rules/report.smk"
 include: "rules/archive.smk"
 include: "rules/tensorboard.smk"
+include: "rules/history.smk"
 
 
 onstart:

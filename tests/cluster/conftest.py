@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from support.machines.paths import EQUIPMENT, alone
-from support.machines.slurm_cluster import path_without_spaces as path_without_spaces
+from support.machines.slurm_cluster import skip_if_no_job_can_start
 from support.machines.slurm_cluster import slurm as slurm
 from support.runs.accounted import accounts_add_up as accounts_add_up
 
 
 @pytest.fixture(scope="session", autouse=True)
-def jobs_can_start(path_without_spaces):
+def jobs_can_start():
     """All tests here start jobs."""
+    skip_if_no_job_can_start()
 
 
 @pytest.fixture(scope="session")

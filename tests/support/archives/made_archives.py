@@ -80,6 +80,8 @@ def settings(elsewhere):
         "trainers": {"theirs": theirs},
         "references": [{"path": str(elsewhere / "published" / "references.csv")}],
         "imports": [{"name": "others", "path": str(elsewhere / "log")}],
+        "history": [{"path": str(elsewhere), "site": "theirs"}],
+        "machines": {"theirs": ["0123456789ab"]},
         "figures": FIGURES,
     }
 

@@ -92,15 +92,14 @@ def wait_for(condition, seconds):
     return answer
 
 
-@pytest.fixture(scope="session")
-def path_without_spaces():
-    """Skips a test where no job could be started."""
+def skip_if_no_job_can_start():
     if " " in sys.executable:
         pytest.skip(f"no job is started by {sys.executable}: docs/troubleshooting.md says why")
 
 
 @pytest.fixture(scope="session")
-def slurm(tmp_path_factory, path_without_spaces):
+def slurm(tmp_path_factory):
+    skip_if_no_job_can_start()
     if not (SCRIPTS / "slurm_up.sh").is_file():
         pytest.skip(
             f"no {SCRIPTS}/slurm_up.sh: name a folder that has it in DLBENCH_TEST_EQUIPMENT"

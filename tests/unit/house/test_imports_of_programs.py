@@ -19,6 +19,8 @@ STATISTICS = TABLES | {"scipy"}
 FIGURES = STATISTICS | {"pandas", "matplotlib"}
 NEEDED = {
     "accept_nodes": STATISTICS,
+    "add_campaign": STATISTICS,
+    "analyse_history": STATISTICS,
     "build_report": STATISTICS,
     "collect_baselines": TABLES,
     "collect_runs": STATISTICS,

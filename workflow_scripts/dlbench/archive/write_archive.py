@@ -5,8 +5,8 @@
 - It contains the workflow, recipes of environments and images, the merged config; of each run the
   record, logs and tables; tables, figures, report; imported tables; manifests of datasets.
 - It never contains datasets, checkpoints or installed environments, and images only on request.
-- The paths in its config lead into the archive (`portable`), and values of `auto` are replaced by
-  the resolved ones, so that others derive the same tables.
+- The paths in its config lead into the archive (`portable`), those of a history are left out, and
+  values of `auto` are replaced by the resolved ones, so that others derive the same tables.
 - Secrets in configs and in programs' output are hidden (`redacted`).
 - Each record is compared with the files beside it as they are written to the archive.
 """
@@ -221,6 +221,8 @@ def portable(
         "text": {},
         "manual_dir": None,
     }
+    # Of other campaigns than this one; and the Snakefile refuses paths at which there is nothing.
+    changed |= {"history": [], "machines": {}}
     return changed, files
 
 

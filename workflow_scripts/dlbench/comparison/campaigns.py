@@ -6,6 +6,7 @@ Runs that have not ended are counted, never waited for: a campaign may be read w
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,7 @@ def _read_records(path, folder):
             not_ended += run_folder.is_dir()
             continue
         try:
-            runs.append(_from_record(run_record.read(run_folder / "run.json")))
+            runs.append(from_record(run_record.read(run_folder / "run.json")))
         except run_record.RecordError as error:
             unread.append(str(error))
     if not (runs or unread or not_ended):
@@ -141,7 +142,12 @@ def _read_records(path, folder):
     return Campaign(str(path), tuple(runs), not_ended, tuple(unread))
 
 
-def _from_record(record):
+def from_record(record: Mapping[str, Any]) -> Measured:
+    """The run of a record.
+
+    Raises:
+        RecordError: it has fields that runs of this version have not.
+    """
     spec, provenance = record["spec"], record["provenance"]
     unknown = sorted(spec.keys() - FIELDS.keys())
     if unknown:

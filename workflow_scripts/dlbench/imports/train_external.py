@@ -195,7 +195,7 @@ def _write_run(run, imported, events, started_at, program, folder, device_model,
             for name, value in imported.columns.items()
             if name in FIELDS
             and name not in other_trainers.COMPARED
-            and value != getattr(run, name)
+            and value not in (None, getattr(run, name))
         ),
     ]
     reason = row.get(contradictions.REASON) or contradictions.describe_excess(

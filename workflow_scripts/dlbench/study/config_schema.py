@@ -283,6 +283,8 @@ PATTERNS = {
     "^[A-Za-z_][A-Za-z0-9_]{0,79}$": "at most 80 letters, digits and _, of which no digit is first",
     "^(?!dlbench$)[a-z0-9_]+$": "a name of small letters, digits and _, other than dlbench",
     r"^[A-Za-z0-9][A-Za-z0-9._,\[\]-]*$": "names of nodes, or a list of them as in n[1-8]",
+    "^[0-9a-f]{12}$": "the key of a machine, 12 hexadecimal digits",
+    "^20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$": 'a date in quotes, "YYYY-MM-DD"',
     "^[^/]+$": "a name that is not empty and has no /",
     "^sha256:[0-9a-f]{64}$": "sha256: and 64 hexadecimal digits",
     "^gpu(:[A-Za-z0-9_.]+)?$": "gpu, or with a type, as in gpu:a100",

@@ -1,0 +1,84 @@
+"""The history: campaigns of many dates and sites, and what changed between them.
+
+Needs the archives and results folders that the config names under `history`. Makes
+history/site=S/year=Y/, one file a session that is written once, results/history/added/, one small
+file for each source that was added, and the tables in results/history/. Not part of `all`.
+Only sources that are new, or changed, are added: of the others no rule makes anything.
+"""
+
+from dlbench.history import sources
+
+try:
+    SOURCES = {
+        source.name: source
+        for source in sources.sources(
+            config.get("history", []), config.get("machines", {})
+        )
+    }
+except Error as error:
+    sys.exit(f"The config cannot be used:\n{error}")
+NEW_SOURCES = [name for name, source in SOURCES.items() if not source.is_added()]
+
+
+rule history:
+    """The tables of the history; fails at the end if a source was refused."""
+    input:
+        tables=expand(
+            "results/history/{table}.parquet",
+            table=["campaigns", "series", "findings", "changes"],
+        ),
+    log:
+        "results/logs/history.log",
+    localrule: True
+    conda:
+        "../envs/workflow.yaml"
+    params:
+        config=lambda w: PLAN.config_file(write=not STARTED.is_dry_run),
+    shell:
+        program("analyse_history.py")
+        + " --refused {params.config:q} 2>&1 | tee {log:q} >&2"
+
+
+rule add_campaign:
+    """Verify one archive, or read one results folder, and add what is new of it."""
+    output:
+        "results/history/added/{source}.json",
+    log:
+        "results/logs/history/{source}.log",
+    wildcard_constraints:
+        source=name_patterns.any_of(NEW_SOURCES),
+    localrule: True
+    conda:
+        "../envs/workflow.yaml"
+    params:
+        path=lambda w: SOURCES[w.source].path,
+        options=lambda w: json.dumps(dict(SOURCES[w.source].options)),
+    shell:
+        program("add_campaign.py") + " {params.path:q}"
+        " --options {params.options:q} 2>&1 | tee {log:q} >&2"
+
+
+rule analyse_history:
+    """Make the tables of the history, and look for changes in it."""
+    input:
+        lambda w: [source.receipt for source in SOURCES.values()],
+        code=lambda w: PLAN.code("analyse_history.py"),
+    output:
+        "results/history/series.parquet",
+        expand(
+            "results/history/{table}.{kind}",
+            table=["campaigns", "findings", "changes"],
+            kind=["parquet", "csv"],
+        ),
+    log:
+        "results/logs/analyse_history.log",
+    localrule: True
+    conda:
+        "../envs/workflow.yaml"
+    params:
+        machines=lambda w: json.dumps(config.get("machines", {})),
+        # Files of others that were copied into the history, and marks of what was taken back.
+        foreign=lambda w: sources.foreign_files(list(SOURCES.values())),
+    shell:
+        program("analyse_history.py")
+        + " --machines {params.machines:q} 2>&1 | tee {log:q} >&2"

@@ -1,0 +1,165 @@
+"""Archives and results folders that enter the history, and those that are refused."""
+
+import zipfile
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from dlbench.history import add_campaign, dataset
+from dlbench.history.sources import Source
+from support.history import made_campaigns as made
+
+RATES = {8: [100.0, 101.0, 99.0], 16: [200.0, 202.0]}
+HISTORY = Path("history")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def add(path, **options):
+    return add_campaign.add(Source(str(path), options), HISTORY)
+
+
+def current():
+    return [one.file for one in dataset.standings(HISTORY) if one.standing == dataset.CURRENT]
+
+
+def test_an_archive_enters_with_its_digest_and_the_name_of_its_study():
+    made.archive(made.add_session("results", 1, RATES), "a.zip", "mine")
+    (file,) = add("a.zip")["files"]
+    assert file.startswith("site=here/year=2026/20260112T080000Z-000001-")
+    columns = ["condition", "n", "mean", "study", "archive_sha256", "driver"]
+    rows = dataset.rows_of(HISTORY, file, columns)
+    assert [row["n"] for row in rows] == [2, 3]
+    assert rows[1]["mean"] == pytest.approx(100, rel=1e-3)
+    assert rows[0]["study"] == "mine" and len(rows[0]["archive_sha256"]) == 64
+
+
+def test_an_archive_of_an_early_version_enters():
+    assert len(add(made.EARLY)["files"]) == 1
+
+
+def test_a_tampered_archive_is_refused_and_named():
+    made.archive(made.add_session("results", 1, RATES), "a.zip")
+    with zipfile.ZipFile("a.zip") as old, zipfile.ZipFile("b.zip", "w") as new:
+        for entry in old.infolist():
+            content = old.read(entry)
+            name = entry.filename
+            new.writestr(
+                entry, content.replace(b"100.0", b"999.0") if "run.json" in name else content
+            )
+    receipt = add("b.zip")
+    assert not receipt["files"] and not HISTORY.exists()
+    (line,) = add_campaign.refusals([Path(Source("b.zip").receipt)])
+    assert line.startswith("b.zip: it was changed after it was written") and "run.json" in line
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"no zip", "no whole zip file"), (None, "expected a results folder")]
+)
+def test_what_is_no_archive_and_no_results_folder_is_refused(content, message):
+    Path("x.zip").mkdir() if content is None else Path("x.zip").write_bytes(content)
+    (reason,) = add("x.zip")["refused"]
+    assert message in reason
+
+
+def test_a_campaign_that_is_added_twice_counts_once():
+    made.add_session("results", 1, RATES)
+    first = add("results")
+    assert add("results")["files"] == first["files"] == current()
+    made.archive("results", "a.zip")  # of the same runs, with a digest
+    add("a.zip")
+    (counting,) = current()
+    assert dataset.of_archive(HISTORY, counting)
+    assert len(dataset.standings(HISTORY)) == 2
+
+
+def test_a_session_that_has_grown_replaces_the_earlier_one():
+    made.add_session("results", 1, {8: [100.0]})
+    add("results")
+    made.add_session("results", 1, RATES)
+    add("results")
+    assert [len(dataset.logs(HISTORY, name)) for name in current()] == [5]
+
+
+def test_two_archives_of_one_session_that_differ_are_refused_unless_one_corrects_the_other():
+    made.archive(made.add_session("one", 1, RATES), "a.zip")
+    made.archive(made.add_session("two", 1, RATES | {16: [150.0, 151.0]}), "b.zip")
+    first = add("a.zip")
+    (reason,) = add("b.zip")["refused"]
+    assert "is in the history already, with other logs" in reason
+    assert "images_per_second 201 (2 runs) there, 150.5 (2 runs) here" in reason
+    assert current() == first["files"]
+    assert add("b.zip", corrects=True)["files"] == current() != first["files"]
+
+
+def test_contradictory_files_that_were_copied_together_do_not_count():
+    made.add_session("one", 1, RATES)
+    made.add_session("two", 1, {8: [1.0]})
+    add_campaign.add(Source("one"), HISTORY)
+    (other,) = add_campaign.add(Source("two"), Path("theirs"))["files"]
+    Path("theirs", other).rename(HISTORY / other)
+    assert {one.standing for one in dataset.standings(HISTORY)} == {dataset.CONTRADICTORY}
+
+
+def test_a_session_is_taken_back_by_a_mark():
+    made.add_session("results", 1, RATES)
+    (file,) = add("results")["files"]
+    (HISTORY / file).with_suffix(".withdrawn").write_text("wrong BIOS\n")
+    (one,) = dataset.standings(HISTORY)
+    assert (one.standing, one.reason) == (dataset.WITHDRAWN, "wrong BIOS")
+
+
+def test_a_session_that_goes_on_waits_and_the_others_enter():
+    made.add_session("results", 1, {8: [100.0]})
+    made.add_session("results", 2, {16: [200.0]}, ended=False)
+    receipt = add("results")
+    assert len(receipt["files"]) == 1 and "goes on" in receipt["waiting"][0]
+    source = Source("results", {})
+    assert source.is_added()
+    Path(f"results/sessions/{made.session_id(2)}.done").touch()
+    assert not source.is_added()
+    assert len(add("results")["files"]) == 2
+
+
+def test_a_clock_that_stood_in_1970_is_named_and_can_be_corrected():
+    made.add_session(
+        "results", 1, {8: [100.0]}, started_at=datetime(1970, 1, 1, tzinfo=timezone.utc)
+    )
+    (reason,) = add("results")["refused"]
+    assert "1970-01-01" in reason and "Give the entry of the config a date" in reason
+    assert "/year=2026/" in add("results", date="2026-02-03")["files"][0]
+
+
+def test_a_record_that_was_changed_is_left_out_and_named():
+    made.add_session("results", 1, RATES)
+    record = sorted(Path("results").glob("runs/*/run.json"))[0]
+    record.write_text(record.read_text().replace('"ok"', '"oom"'))
+    receipt = add("results")
+    assert "changed after it was written" in receipt["notes"][0]
+    assert len(dataset.logs(HISTORY, receipt["files"][0])) == 4
+
+
+def test_failed_and_disturbed_runs_are_counted_and_left_out():
+    made.add_session("results", 1, {8: [100.0, None]})
+    made.add_session("results", 1, {16: [200.0]}, disturbed="others used 2 cores")
+    (file,) = add("results")["files"]
+    rows = dataset.rows_of(HISTORY, file, ["n", "failed", "disturbed"])
+    assert sorted(map(tuple, (row.values() for row in rows))) == [(0, 0, 1), (1, 1, 0)]
+
+
+def test_metrics_that_programs_name_are_series_of_their_own():
+    metrics = [{"name": "loss_end", "value": 0.5, "unit": "", "better": "lower"}]
+    metrics += [{"name": "balance", "value": -1.0, "unit": "1", "better": ""}]
+    made.add_session("results", 1, {8: [100.0]}, metrics=metrics)
+    receipt = add("results")
+    rows = dataset.rows_of(HISTORY, receipt["files"][0], ["metric", "better", "n", "mean"])
+    assert {row["metric"]: row["n"] for row in rows} == {
+        "images_per_second": 1,
+        "loss_end": 1,
+        "balance": 0,
+    }
+    assert "balance: 1 of 1 values are not above 0" in receipt["notes"][0]

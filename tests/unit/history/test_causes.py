@@ -1,0 +1,63 @@
+"""What changed between two sessions."""
+
+import json
+
+from dlbench.history import causes
+from dlbench.study.runs import Run
+from support.history import made_campaigns
+
+RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=50)
+
+
+def texts(*facts):
+    return [json.dumps(one) for one in facts]
+
+
+def test_facts_of_a_record_have_names_for_people():
+    record = made_campaigns.record(RUN, 1.0, made_campaigns.FIRST, "s", gpus=4, kernel="6.1")
+    facts = causes.facts([record])
+    assert facts["GPU driver"] == "550.54" and facts["kernel"] == "6.1"
+    assert facts["GPU power limit"] == "700.0" and facts["CPU microcode"] == "0x1000065"
+    assert facts["framework tensorflow"] == "2.18.1" and facts["host"] == "n1"
+
+
+def test_the_likeliest_cause_is_first():
+    sessions = texts(
+        *[{"GPU driver": "1", "kernel": "1", "dlbench commit": "a"}] * 3,
+        *[{"GPU driver": "2", "kernel": "2", "dlbench commit": "b"}] * 3,
+    )
+    ranked = causes.ranked(sessions, 3, 3, 3)
+    assert [cause.text for cause in ranked] == [
+        "GPU driver 1 -> 2",
+        "kernel 1 -> 2",
+        "dlbench commit a -> b",
+    ]
+
+
+def test_what_changed_elsewhere_without_effect_comes_later():
+    sessions = [
+        {"GPU driver": str(index // 3), "kernel": str(int(index >= 6))} for index in range(12)
+    ]
+    assert [cause.name for cause in causes.ranked(texts(*sessions), 6, 6, 6)] == [
+        "kernel",
+        "GPU driver",
+    ]
+
+
+def test_what_changed_near_the_date_is_named_as_such():
+    sessions = texts(*[{"kernel": "1"}] * 4, *[{"kernel": "2"}] * 4)
+    (cause,) = causes.ranked(sessions, 5, 3, 6)
+    assert cause.text == "kernel 1 -> 2 (near it)"
+    assert causes.ranked(sessions, 6, 6, 7) == []
+
+
+def test_facts_that_another_version_records_are_no_change():
+    assert causes.changed('{"kernel":"1"}', '{"kernel":"1","image":"x"}') == ()
+
+
+def test_events_are_what_seldom_changes():
+    sessions = [
+        {"GPU driver": str(int(index >= 5)), "variable X": str(index), "host": str(index % 7)}
+        for index in range(12)
+    ]
+    assert causes.events(texts(*sessions)) == [5]

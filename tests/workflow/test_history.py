@@ -1,0 +1,65 @@
+"""The history on the real Snakefile."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from support.history import made_campaigns as made
+
+REPOSITORY = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "snakemake", "--snakefile", REPOSITORY / "Snakefile"]
+COMMAND += ["--cores", "2", "--resources", "bench=1", "--configfile", "history.yaml", "--"]
+
+
+def start(folder):
+    finished = subprocess.run(
+        [*map(str, COMMAND), "history"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return finished.returncode, finished.stdout + finished.stderr
+
+
+def test_a_history_adds_only_what_is_new_and_names_what_it_refuses(tmp_path):
+    (tmp_path / "history.yaml").write_text("history: [all]\n")
+    for week in range(8):
+        rates = {8: [1000.0 + week, 1003.0], 16: [2000.0, 2003.0 - week]}
+        made.add_session(tmp_path / "made" / f"c{week}", week, rates)
+    (tmp_path / "all").mkdir()
+    for week in range(7):
+        made.archive(tmp_path / "made" / f"c{week}", tmp_path / "all" / f"c{week}.zip")
+    code, printed = start(tmp_path)
+    assert code == 0, printed
+    assert "7 sessions of the history count; 0 findings" in printed
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.glob("history/*/*/*.parquet")}
+    assert len(written) == 7
+
+    code, printed = start(tmp_path)  # nothing is new
+    assert code == 0 and "add_campaign" not in printed and "analyse_history" not in printed
+
+    shutil.copytree(tmp_path / "made" / "c7", tmp_path / "all" / "c7")
+    broken = tmp_path / "all" / "broken.zip"
+    broken.write_bytes((tmp_path / "all" / "c0.zip").read_bytes()[:-50])
+    code, printed = start(tmp_path)
+    assert code != 0
+    assert "8 sessions of the history count" in printed
+    assert "not in the history:" in printed and "broken.zip: no whole zip file" in printed
+    assert printed.count("in the history\n") == 2  # the two new ones
+    assert all(path.stat().st_mtime_ns == date for path, date in written.items())
+
+    broken.unlink()
+    (file,) = tmp_path.glob("history/*/*/20260105*.parquet")
+    file.with_suffix(".withdrawn").write_text("wrong BIOS")
+    code, printed = start(tmp_path)
+    assert code == 0, printed
+    assert "7 sessions of the history count" in printed
+
+
+def test_mistakes_in_the_config_of_a_history_are_reported_before_anything_is_added(tmp_path):
+    for text, message in (
+        ("history: [nowhere]\n", "there is no archive or results folder nowhere"),
+        ("machines: {a: [short]}\n", "machines"),
+        ("history: [{path: x, date: yesterday}]\n", "date"),
+    ):
+        (tmp_path / "history.yaml").write_text(text)
+        code, printed = start(tmp_path)
+        assert code != 0 and message in printed and "Traceback" not in printed

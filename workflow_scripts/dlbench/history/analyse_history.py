@@ -1,0 +1,305 @@
+"""Tables of a history: its campaigns, the series of conditions, and the findings in them.
+
+- Series are of one site, machine, condition and metric. All of a machine are tested together.
+- Conditions of equal fields whose data or own files differ are two, and the report says so.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dlbench.common import phrases
+from dlbench.history import causes, dataset, history_columns, machines, shared_changes
+from dlbench.history.change_points import Change
+from dlbench.history.history_rows import HistoryRows, day, to_time
+from dlbench.history.shared_changes import Found
+from dlbench.tables import parquet_files
+from dlbench.tables.cells import Row
+
+COLUMNS = tuple(name for name in history_columns.SESSIONS.names if name not in ("fields", "logs"))
+
+
+@dataclass
+class History:
+    """What is known of a history.
+
+    Attributes:
+        findings: rows of the table of findings; `changes`: of changes.
+        remarks: texts on what is left out, and questions.
+    """
+
+    campaigns: list[Row] = field(default_factory=list)
+    findings: list[Row] = field(default_factory=list)
+    changes: list[Row] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    questions: list[str] = field(default_factory=list)
+    series: pa.Table | None = None
+
+    def lines(self) -> list[str]:
+        """What the analysis prints."""
+        current = sum(row["standing"] == dataset.CURRENT for row in self.campaigns)
+        found = phrases.counted(len(self.findings), "finding")
+        head = f"{phrases.counted(current, 'session')} of the history count; {found}"
+        numbered = [f"{row['finding']}. {row['text']}" for row in self.findings]
+        return [head, *numbered, *self.remarks, *self.questions]
+
+
+def analyse(folder: Path, names_of_machines: Mapping[str, Sequence[str]]) -> History:
+    """Read a history and look for changes in it.
+
+    Args:
+        names_of_machines: `machines` of a config.
+
+    Raises:
+        Error: `machines` gives one key to two machines.
+    """
+    names = machines.named(names_of_machines)
+    standings = dataset.standings(folder)
+    table, damaged = dataset.read(folder, standings, COLUMNS)
+    by_file = {one.file: one for one in (*standings, *damaged)}
+    history = History()
+    for one in by_file.values():
+        if one.standing in (dataset.CONTRADICTORY, dataset.DAMAGED):
+            history.remarks.append(f"{folder / one.file}: {one.standing}: {one.reason}")
+    columns = HistoryRows(table, names)
+    history.series = _series_table(table, columns.machine_ids)
+    history.campaigns = _campaigns(by_file.values(), columns)
+    history.remarks += columns.remarks
+    history.questions = machines.questions(list(columns.machines()), names)
+    for site, machine in columns.places():
+        _add_findings(history, columns, site, machine)
+    history.findings.sort(key=lambda row: (row["changed_before"], row["site"]), reverse=True)
+    numbers = {}
+    for number, row in enumerate(history.findings, start=1):
+        numbers[row["finding"]] = row["finding"] = number
+    for row in history.changes:
+        row["finding"] = numbers[row["finding"]]
+    history.changes.sort(key=lambda row: (row["finding"], row["condition"]))
+    return history
+
+
+def write(history: History, output: Path) -> None:
+    """Write the tables of a history as Parquet, and all but the series as CSV, too."""
+    for name, schema in history_columns.TABLES.items():
+        content = getattr(history, name)
+        if name != "series":
+            content = parquet_files.table(content, schema)
+        content = content.cast(parquet_files.with_metadata(schema))
+        with (
+            parquet_files.atomic_write(output / f"{name}.parquet") as part,
+            parquet_files.writer(part, content.schema) as parquet,
+        ):
+            parquet.write_table(content)
+        if name != "series":  # of many campaigns it has millions of rows
+            parquet_files.write_csv(output / f"{name}.csv", content)
+
+
+def _add_findings(history, columns, site, machine):
+    """Add the findings of one machine at one site."""
+    rows = np.flatnonzero(
+        (columns.codes["site"] == site)
+        & (columns.machine == machine)
+        & (columns.n > 0)
+        & np.isfinite(columns.means)
+    )
+    if not len(rows):
+        return
+    sessions, first, place = _sessions(columns, rows)
+    conditions, condition = np.unique(columns.condition[rows], return_inverse=True)
+    shape = len(conditions), len(sessions)
+    means, counts, scatters = (np.full(shape, np.nan) for _ in range(3))
+    facts = np.full(shape, -1)
+    for matrix, values in (
+        (means, columns.means),
+        (counts, columns.n),
+        (scatters, columns.scatters),
+        (facts, columns.codes["facts"]),
+    ):
+        matrix[condition, place] = values[rows]
+    some_row = dict(zip(condition.tolist(), rows.tolist(), strict=True))
+    texts = [_Facts(columns.texts["facts"], line) for line in facts]
+    found = shared_changes.find(means, _errors(counts, scatters), [one.events() for one in texts])
+    dates = columns.dates[first]
+    site_name, machine_id = columns.texts["site"][site], columns.distinct_machines[machine]
+    for one in found:
+        number = -1 - len(history.findings)  # until they are sorted
+        labels = {
+            index: {
+                name: columns.text(name, some_row[index])
+                for name in ("condition_id", "condition", "metric", "unit", "better")
+            }
+            for index in range(len(conditions))
+        }
+        others = [other.change.at for other in found if other is not one]
+        why = _causes(texts, one, others)
+        row = {
+            "finding": number,
+            "site": site_name,
+            "machine_id": machine_id,
+            "machine": columns.text("machine", rows[0]),
+            **_in_time(one.change, sessions, dates),
+            **_in_size(one, labels),
+            "conditions_in_all": len(conditions),
+            "causes": json.dumps([cause.__dict__ for cause in why]),
+        }
+        row["text"] = _sentence(row, one, labels, why)
+        history.findings.append(row)
+        for index, change in one.members.items():
+            history.changes.append({"finding": number, **labels[index], **_ratio(change)})
+
+
+class _Facts:
+    """The facts of a condition in the sessions in which it was measured."""
+
+    def __init__(self, texts, codes):
+        self.sessions = np.flatnonzero(codes >= 0)
+        self.texts = [texts[int(code)] for code in codes[self.sessions]]
+
+    def events(self):
+        return [int(self.sessions[at]) for at in causes.events(self.texts)]
+
+    def ranked(self, change, others):
+        def place(session):
+            return int(np.searchsorted(self.sessions, session))
+
+        # The session before a gap is compared with that after it.
+        last = min(place(change.last), len(self.texts) - 1)
+        return causes.ranked(
+            self.texts, place(change.at), place(change.first), last, map(place, others)
+        )
+
+
+def _causes(texts, found, others):
+    """The causes of a finding: those that most of its conditions have, likeliest first."""
+    ranks: dict[Any, list[int]] = {}
+    for index in found.members:
+        for rank, cause in enumerate(texts[index].ranked(found.change, others)):
+            ranks.setdefault(cause, []).append(rank)
+    most = max(map(len, ranks.values()), default=0)
+    likely = [cause for cause, places in ranks.items() if len(places) >= most / 2]
+    return sorted(likely, key=lambda cause: (np.mean(ranks[cause]), cause.name))[
+        : causes.MAX_CAUSES
+    ]
+
+
+def _sessions(columns, rows):
+    """(sessions in the order of their starts, a row of each, the place of each row in them)."""
+    codes, first, inverse = np.unique(
+        columns.codes["session"][rows], return_index=True, return_inverse=True
+    )
+    order = np.lexsort((codes, columns.dates[rows][first]))
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    names = [columns.texts["session"][code] for code in codes[order]]
+    return names, rows[first[order]], place[inverse]
+
+
+def _errors(counts, scatters):
+    """Standard errors of means by the scatter of repeats, pooled over each condition's sessions."""
+    freedom = np.where(np.isfinite(scatters), counts - 1, 0.0)
+    squares = np.where(freedom > 0, np.square(np.nan_to_num(scatters)), 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        pooled = (freedom * squares).sum(axis=1) / freedom.sum(axis=1)
+        return np.sqrt(pooled[:, None] / counts)
+
+
+def _in_time(change: Change, sessions, dates):
+    before = change.first - 1 if change.first else 0
+    return {
+        "session": sessions[change.at],
+        "previous_session": sessions[change.at - 1],
+        "changed_after": to_time(dates[change.at - 1]),
+        "changed_before": to_time(dates[change.at]),
+        "earliest": to_time(dates[before]),
+        "latest": to_time(dates[change.last]),
+        "sessions_before": change.before,
+        "sessions_after": change.after,
+        "provisional": change.provisional,
+        "gradual": change.gradual,
+    }
+
+
+def _in_size(found: Found, labels):
+    better = {labels[index]["better"] for index in found.members}
+    rises = found.change.size > 0
+    direction = "change"
+    if better == {"higher"}:
+        direction = "gain" if rises else "loss"
+    elif better == {"lower"}:
+        direction = "loss" if rises else "gain"
+    return {
+        "kind": "shared" if found.shared else "own",
+        "direction": direction,
+        **_ratio(found.change),
+        "p": found.change.p,
+        "conditions": len(found.members),
+        "spared": ", ".join(labels[index]["condition"] for index in found.spared) or None,
+    }
+
+
+def _ratio(change):
+    return {
+        "ratio": math.exp(change.size),
+        "ratio_ci95_low": math.exp(change.low),
+        "ratio_ci95_high": math.exp(change.high),
+    }
+
+
+def _sentence(row, found: Found, labels, why):
+    """A finding in words."""
+    percent = [100 * (row[name] - 1) for name in ("ratio", "ratio_ci95_low", "ratio_ci95_high")]
+    size = f"{percent[0]:+.1f} % ({percent[1]:+.1f} to {percent[2]:+.1f})"
+    members = sorted(labels[index]["condition"] for index in found.members)
+    metrics = sorted({labels[index]["metric"] for index in found.members})
+    what = members[0] if len(members) == 1 else f"{len(members)} of {len(labels)} conditions"
+    dates = f"between {day(row['changed_after'])} and {day(row['changed_before'])}"
+    if (row["earliest"], row["latest"]) != (row["changed_after"], row["changed_before"]):
+        dates += f" (95 %: {day(row['earliest'])} to {day(row['latest'])})"
+    parts = [f"{row['direction']} of {size} in {what}, {', '.join(metrics)}, {dates}"]
+    parts.append(f"{row['site']}, {row['machine_id']} ({row['machine']})")
+    named = "; ".join(cause.text for cause in why)
+    parts.append(
+        f"changed then, likeliest first: {named}"
+        if why
+        else "nothing that is recorded changed then"
+    )
+    if row["spared"]:
+        parts.append(f"not in {row['spared']}")
+    if row["gradual"]:
+        parts.append("more like a slope than a step")
+    if row["provisional"]:
+        after = phrases.counted(row["sessions_after"], "session")
+        parts.append(f"provisional: {after} since")
+    return ". ".join(parts)
+
+
+def _campaigns(standings: Iterable[dataset.Standing], columns):
+    """Rows of the table of campaigns: one a file of the history."""
+    files, first = np.unique(columns.codes["file"], return_index=True)
+    row_of = {columns.texts["file"][code]: row for code, row in zip(files, first, strict=True)}
+    counts = np.bincount(columns.codes["file"])
+    rows = []
+    for one in sorted(standings, key=lambda one: one.file):
+        row = {name: getattr(one, name) for name in ("site", "session", "standing", "file")}
+        row["reason"] = one.reason or None
+        if (at := row_of.get(one.file)) is not None:
+            row |= {n: columns.text(n, at) for n in ("study", "machine", "archive_sha256")}
+            row["started_at"] = to_time(columns.dates[at])
+            row["machine_id"] = columns.distinct_machines[columns.machine[at]]
+            row["conditions"] = int(counts[columns.codes["file"][at]])
+        rows.append(row)
+    return rows
+
+
+def _series_table(table, machine_ids):
+    with_machines = table.append_column("machine_id", machine_ids)
+    arrays = []
+    for column in history_columns.SERIES:
+        arrays.append(with_machines[column.name].cast(column.type))
+    return pa.table(arrays, schema=history_columns.SERIES)

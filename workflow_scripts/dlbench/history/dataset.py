@@ -1,0 +1,189 @@
+"""The history: one Parquet file a session, which is written once and never changed.
+
+    history/site=SITE/year=YEAR/SESSION-DIGEST.parquet
+
+- The digest is of the rows, so that sites merge their histories by copying files: equal names are
+  equal files, and nothing is overwritten. Values in the names of folders are percent-encoded.
+- A session is added again where its campaign is corrected or has grown; the reader chooses: a file
+  with all logs of another replaces it, of equal ones that of an archive counts, and a file named
+  by `replaces` in the metadata of another is replaced. Files of one session that are neither are
+  contradictory, and none of them counts.
+- What was measured wrongly is taken back by a mark, a file SESSION-DIGEST.withdrawn with the reason
+  in it, which is copied along.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+
+from dlbench.common.files import json_digest
+from dlbench.history.history_columns import PARTITION, SESSIONS
+from dlbench.tables import parquet_files
+from dlbench.tables.cells import Row
+
+CURRENT, REPLACED, WITHDRAWN = "current", "replaced", "withdrawn"
+CONTRADICTORY, DAMAGED = "contradictory", "damaged"
+REPLACES = "replaces"  # in a file's metadata: names of files, with a comma between
+NAME_DIGITS, THREADS = 12, 4
+MAX_WAITING = 1000  # tables of files until they are joined: many small ones take much memory
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Whether a file of the history counts, and why not."""
+
+    file: str
+    site: str
+    session: str
+    standing: str = CURRENT
+    reason: str = ""
+
+
+def add(folder: Path, rows: Sequence[Row], replaces: Iterable[str] = ()) -> str:
+    """Write the rows of a session, unless they are there, and return the file's name in `folder`.
+
+    Args:
+        rows: of SESSIONS, with `site`.
+        replaces: names of files that these rows correct.
+    """
+    site, session, started_at = (rows[0][name] for name in ("site", "session", "started_at"))
+    plain = [{key: value for key, value in row.items() if key != "site"} for row in rows]
+    replaces = ",".join(sorted(replaces))
+    digest = json_digest([json.dumps(plain, sort_keys=True, default=str), replaces])[:NAME_DIGITS]
+    name = f"{_folder(site)}/year={started_at.year}/{quote(session, safe='')}-{digest}.parquet"
+    if not (folder / name).exists():
+        parquet_files.write(folder / name, plain, SESSIONS, replaces=replaces)
+    return name
+
+
+def of_session(folder: Path, site: str, session: str) -> list[str]:
+    """The names of the files of a session in a history."""
+    pattern = f"{_folder(site)}/year=*/*.parquet"
+    paths = (path for path in folder.glob(pattern) if _session(path) == session)
+    return sorted(str(path.relative_to(folder)) for path in paths)
+
+
+def rows_of(folder: Path, name: str, columns: Sequence[str]) -> list[Row]:
+    """The rows of a file. Raises TableError: it is damaged."""
+    schema = pa.schema([SESSIONS.field(column) for column in columns])
+    return parquet_files.read(folder / name, schema, earlier=True).to_pylist()
+
+
+def logs(folder: Path, name: str) -> frozenset[str]:
+    """Beginnings of the digests of all logs of a file. Raises as `rows_of`."""
+    return frozenset(text for row in rows_of(folder, name, ["logs"]) for text in row["logs"] or ())
+
+
+def of_archive(folder: Path, name: str) -> bool:
+    """Whether a file is of an archive. Raises as `rows_of`."""
+    return any(row["archive_sha256"] for row in rows_of(folder, name, ["archive_sha256"]))
+
+
+def standings(folder: Path) -> list[Standing]:
+    """How each file of a history stands, in the order of their names."""
+    sessions: dict[tuple[str, str], list[str]] = {}
+    for path in sorted(folder.glob("site=*/year=*/*.parquet")):
+        site = unquote(path.parents[1].name.removeprefix("site="))
+        sessions.setdefault((site, _session(path)), []).append(str(path.relative_to(folder)))
+    return [one for key, names in sessions.items() for one in _judged(folder, *key, names)]
+
+
+def read(
+    folder: Path, all_standings: Sequence[Standing], columns: Sequence[str]
+) -> tuple[pa.Table, list[Standing]]:
+    """(columns of all files that count, with `site` and `file`; standings of damaged ones)."""
+    schema = pa.schema([SESSIONS.field(name) for name in columns])
+    counted = [one for one in all_standings if one.standing == CURRENT]
+    tables, damaged = [], []
+
+    def of_file(one):
+        try:
+            return parquet_files.read(folder / one.file, schema, earlier=True)
+        except parquet_files.TableError as error:
+            return error
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        for one, table in zip(counted, pool.map(of_file, counted), strict=True):
+            if isinstance(table, parquet_files.TableError):
+                damaged.append(Standing(one.file, one.site, one.session, DAMAGED, str(table)))
+                continue
+            for name, value in (("site", one.site), ("file", one.file)):
+                indices = pa.array([0] * len(table), pa.int32())
+                table = table.append_column(
+                    name, pa.DictionaryArray.from_arrays(indices, pa.array([value]))
+                )
+            tables.append(table.replace_schema_metadata(None))
+            if len(tables) >= MAX_WAITING:
+                tables = [_joined(tables)]
+    if not tables:
+        names = [*schema, pa.field("site", pa.string()), pa.field("file", pa.string())]
+        return pa.schema(names).empty_table(), damaged
+    return _joined(tables), damaged
+
+
+def _judged(folder, site, session, names) -> Iterator[Standing]:
+    """Standings of the files of one session."""
+    left: dict[str, str] = {}  # {name: reason} of those that do not count
+    for name in names:
+        mark = (folder / name).with_suffix(".withdrawn")
+        if mark.is_file():
+            reason = mark.read_text(encoding="utf-8", errors="replace").strip()
+            left[name] = reason or "no reason given"
+            yield Standing(name, site, session, WITHDRAWN, left[name])
+    names = [name for name in names if name not in left]
+    if len(names) == 1:
+        yield Standing(names[0], site, session)
+        return
+    try:
+        replaced = _replaced(folder, names)
+    except parquet_files.TableError as error:  # one of them is damaged: reading says which
+        replaced = {}
+        if names:
+            reason = f"a file of this session is damaged: {error}"
+            yield from (Standing(name, site, session, DAMAGED, reason) for name in names)
+        return
+    for name, by in replaced.items():
+        yield Standing(name, site, session, REPLACED, f"by {Path(by).name}")
+    counting = [name for name in names if name not in replaced]
+    for name in counting:
+        others = ", ".join(Path(other).name for other in counting if other != name)
+        if others:
+            reason = f"it differs from {others}, which is of the same session"
+            yield Standing(name, site, session, CONTRADICTORY, reason)
+        else:
+            yield Standing(name, site, session)
+
+
+def _replaced(folder, names) -> Mapping[str, str]:
+    """{name of a file: that of the one by which it is replaced} of the files of a session."""
+    replaced: dict[str, str] = {}
+    for name in names:
+        old_names = parquet_files.file_metadata(folder / name).get(REPLACES, "").split(",")
+        replaced |= {old: name for old in old_names if old in names}
+    # The last of equal ones counts: with an archive first, then by name.
+    content = {name: (logs(folder, name), of_archive(folder, name), name) for name in names}
+    for name in names:
+        for other in names:
+            if name == other or name in replaced or other in replaced:
+                continue
+            mine, its = content[name], content[other]
+            if mine[0] < its[0] or (mine[0] == its[0] and mine[1:] < its[1:]):
+                replaced[name] = other
+    return replaced
+
+
+def _joined(tables):
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
+def _folder(site):
+    return f"{PARTITION[0]}={quote(site, safe='')}"
+
+
+def _session(path):
+    return unquote(path.stem.rpartition("-")[0])
