@@ -32,7 +32,7 @@ def unsupported(run: Spec) -> str | None:
     if INDEX not in os.environ:
         return (
             "launcher kubernetes needs the pods of a Job: write it with "
-            f"python workflow_scripts/write_kubernetes_job.py {run.id}"
+            f"`dlbench kubernetes-job {run.id}`"
         )
     return None
 
