@@ -288,7 +288,7 @@ def test_nothing_is_unpacked_over_what_is_there(sound, tmp_path):
 def verify(path, *options):
     """Run the program in a Python without packages."""
     return subprocess.run(
-        [sys.executable, "-S", REPOSITORY / "workflow_scripts/verify_archive.py", path, *options],
+        [sys.executable, "-S", REPOSITORY / "workflow_scripts/dlbench", "verify", path, *options],
         text=True,
         capture_output=True,
         check=False,

@@ -143,7 +143,7 @@ class Plan:
         for reason, number in reasons[:MAX_REASONS]:
             yield f"{phrases.counted(number, 'run')} {reason}"
         if rest := sum(number for _, number in reasons[MAX_REASONS:]):
-            yield f"{rest} more for other reasons; `dlbench status` has them all"
+            yield f"{rest} more for other reasons; dlbench status has them all"
         if self.sentinels.message:
             yield self.sentinels.message
         yield from trainer_environments.describe_choices(self.with_tries)

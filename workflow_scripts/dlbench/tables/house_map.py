@@ -1,7 +1,8 @@
 """The map of the library, workflow_scripts/README.md: commands, programs by topic, rooms by floor.
 
 Commands and programs come with the first line of their docstring, programs under the room of the
-file that they call; rooms with the first sentence of their own, on the floors that pyproject.toml gives them.
+file that they call; rooms with the first sentence of their own, on the floors that pyproject.toml
+gives them.
 """
 
 import ast
@@ -22,18 +23,18 @@ Made by `workflow_scripts/write_reference_pages.py` from the first lines of prog
 ## Commands
 
 What users start is one command, `dlbench`: each row is `dlbench COMMAND`, one file of a folder of
-`dlbench/command/`, listed in [commands.py](dlbench/command/commands.py). What rules start, too, they
-start as `python workflow_scripts/dlbench COMMAND`, which needs nothing installed. `dlbench COMMAND`
-says with `--help` what it takes. Where all of them have an option, it has one name: `--configfile`
-for the study, `--output` for what is written, `--json` for programs. Exit codes are 0; 1 if
-something failed or is not as it should be; 2 for bad input; 130 after an interruption.
+`dlbench/command/`, listed in [commands.py](dlbench/command/commands.py). Some of them rules start,
+too, as `python workflow_scripts/dlbench COMMAND`, which needs nothing installed. Each says with
+`--help` what it takes. Options have the same name everywhere: `--configfile` for the study,
+`--output` for what is written, `--json` for programs. Exit codes are 0; 1 if something failed or is
+not as it should be; 2 for bad input; 130 after an interruption.
 """
 PROGRAMS_HEAD = """## Programs by topic
 
 What rules and other programs start, also under another Python than the workflow's; train.py people
-start as well, to try a model, and write_reference_pages.py those who change the code. Each says with
-`--help` what it takes. What `X.py` calls is `dlbench/ROOM/X.py`; its tests are in the folder of that
-room in `tests/unit`.
+start as well, to try a model, and write_reference_pages.py those who change the code. Each says
+with `--help` what it takes. What `X.py` calls is `dlbench/ROOM/X.py`; its tests are in the folder
+of that room in `tests/unit`.
 """
 ROOMS_HEAD = """## Rooms by floor
 

@@ -8,6 +8,7 @@ Needs the package shtab: `uv run --extra completion dlbench completion bash`.
 """
 
 import argparse
+from types import ModuleType
 
 from dlbench import Error
 from dlbench.command import commands
@@ -31,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
     print(shtab.complete(whole_parser(shtab), args.shell))
 
 
-def whole_parser(shtab) -> argparse.ArgumentParser:
+def whole_parser(shtab: ModuleType) -> argparse.ArgumentParser:
     """A parser of all commands, which says where files and where folders are expected."""
     whole = argparse.ArgumentParser(prog="dlbench")
     whole.add_argument("--version", action="store_true", help="print the version")
@@ -43,7 +44,7 @@ def whole_parser(shtab) -> argparse.ArgumentParser:
             for action in parser._actions:
                 kind = str(action.metavar or action.dest).upper()
                 if kind in OF_FILES or action.dest == "configfile":
-                    action.complete = shtab.FILE
+                    vars(action)["complete"] = shtab.FILE
                 elif kind in OF_FOLDERS:
-                    action.complete = shtab.DIRECTORY
+                    vars(action)["complete"] = shtab.DIRECTORY
     return whole

@@ -16,7 +16,7 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.common.command_line import add_configfile
 from dlbench.log.event_fields import STATUSES
-from dlbench.results import export_dataset, export_runs
+from dlbench.results import export_runs
 from dlbench.study import config
 
 
@@ -40,6 +40,8 @@ def run(args: argparse.Namespace) -> None:
                 f"--output {args.output} is a folder, for all of the study: --status and --table "
                 "need a file that ends in .csv, .parquet or .json"
             )
+        from dlbench.results import export_dataset  # which takes a second
+
         export_dataset.export(study, args.output)
     elif args.table == "coverage":
         export_runs.export_coverage(study, args.output)

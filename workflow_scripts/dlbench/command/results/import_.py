@@ -54,8 +54,8 @@ def run(args: argparse.Namespace) -> int:
         for name in kinds.names():
             print(f"{name:24} {kinds.summary(name)}")
         for name in plugins.names(import_baselines.KIND):
-            summary = plugins.load(import_baselines.KIND, name).__doc__.splitlines()[0]
-            print(f"{name:24} {summary} (--baselines)")
+            about = plugins.load(import_baselines.KIND, name).__doc__ or ""
+            print(f"{name:24} {about.splitlines()[0]} (--baselines)")
         return 0
     if args.baselines:
         fields = args.fields or {}
