@@ -131,7 +131,8 @@ def test_the_archive_knows_the_batch_and_makes_the_same_tables_again(searched, t
     campaign = searched.copy(tmp_path / "project")
     campaign.succeed("archive")
     again = subprocess.run(
-        [sys.executable, "workflow_scripts/dlbench", "rederive", "results/archive.zip", "--output=again"],
+        [sys.executable, "workflow_scripts/dlbench", "rederive", "results/archive.zip",
+         "--output=again"],
         cwd=campaign.folder, text=True, check=True, stdout=subprocess.PIPE,
     )  # fmt: skip
     assert again.stdout.startswith("identical: ")

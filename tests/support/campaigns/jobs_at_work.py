@@ -1,4 +1,4 @@
-"""A campaign on a real Slurm while it is at work: its running jobs, and what dlbench status says."""
+"""A campaign on a real Slurm while it is at work: its running jobs, and what status says."""
 
 import json
 import subprocess

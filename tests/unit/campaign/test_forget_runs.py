@@ -160,7 +160,7 @@ def test_nothing_is_forgotten_while_the_folder_is_locked(failed):
     Path(".snakemake/locks").mkdir(parents=True)
     Path(".snakemake/locks/0.input.lock").touch()
     finished = start("dlbench", "retry")
-    assert finished.returncode == 1
+    assert finished.returncode == 2
     assert "this folder is locked, and no Snakemake is at work in it" in finished.stderr
     assert forgotten(failed) == []
 
@@ -170,6 +170,6 @@ def test_nothing_is_forgotten_while_snakemake_is_at_work_wherever_its_locks_are(
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as at_work:
         finished = start("dlbench", "retry")
         at_work.communicate("\n")
-    assert finished.returncode == 1
+    assert finished.returncode == 2
     assert f"Snakemake is at work in this folder (process {at_work.pid})" in finished.stderr
     assert forgotten(failed) == []

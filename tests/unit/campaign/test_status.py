@@ -59,5 +59,5 @@ def test_what_tests_start_can_be_interrupted_where_a_shell_started_pytest_in_the
 def test_a_bad_config_ends_the_program_with_its_mistake(study):
     Path("config.yaml").write_text(json.dumps(SETTINGS | {"repeats": 0}))
     finished = program()
-    assert finished.returncode == 1
+    assert finished.returncode == 2
     assert finished.stderr.startswith("error: repeats: expected a whole number from 1 to 10000, or")

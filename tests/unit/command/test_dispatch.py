@@ -70,7 +70,7 @@ def test_the_list_and_a_wrong_word_import_no_command_and_no_package():
         command = [sys.executable, "-S", "-c", code, word]
         finished = run(*command, env={"PYTHONPATH": str(FOLDER.parent)})
         loaded = ast.literal_eval(finished.stdout.splitlines()[-1])
-        ours = {"dlbench", "dlbench.common", "dlbench.command"}
+        ours = {"__main__", "dlbench", "dlbench.common", "dlbench.command"}
         ours |= {f"dlbench.common.{name}" for name in ("phrases", "terminal")}
         assert set(loaded) <= ours | {"dlbench.command.commands", "dlbench.command.dispatch"}
 

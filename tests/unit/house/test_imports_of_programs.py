@@ -1,4 +1,4 @@
-"""The --help of each program and command, and the modules that it imports, which take time at every start.
+"""The --help of each program and command, and what it imports, which takes time at every start.
 
 A program that answers `--help` has imported what all of its starts import.
 """

@@ -294,7 +294,7 @@ def test_the_program_says_why_nothing_can_be_imported_and_writes_no_table(tmp_pa
     write(tmp_path / "logs" / "README", "hello\n")
     outputs = ["--output", tmp_path / "runs.parquet", "--steps", tmp_path / "steps.parquet"]
     done = program(tmp_path / "logs", *outputs)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "error: nothing was imported" in done.stderr.splitlines()
     assert f"left out: README: {finding.UNKNOWN}" in done.stderr.splitlines()
     assert [path.name for path in tmp_path.iterdir()] == ["logs"]

@@ -15,18 +15,18 @@ from types import ModuleType
 GROUPS: dict[str, dict[str, str]] = {  # by folder
     "running": {
         "run": "start the workflow with a study, as snakemake does",
-        "status": "which runs are done, running, pending, failed, skipped or stale",
-        "retry": "forget failures and start the workflow, which trains them again",
+        "status": "which runs are done, running, failed, skipped or stale",
+        "retry": "forget failures and start the workflow, for another try",
         "forget": "forget results, so that the next start trains them again",
-        "rerun-bases": "train bases again with the runs that are compared with them",
+        "rerun-bases": "train bases again beside what is compared with them",
         "doctor": "what is wrong with a results folder, and repair it",
     },
     "results": {
         "report": "one HTML page of a study's tables and figures",
         "partial": "tables and figures of the runs finished so far",
-        "export": "runs as CSV, Parquet or JSON, or all as a Parquet dataset",
+        "export": "runs as CSV, Parquet or JSON; all as a Parquet dataset",
         "compare": "two campaigns, or one with bounds",
-        "accept-nodes": "nodes that keep a site's bounds, and what to measure next",
+        "accept-nodes": "nodes that keep a site's bounds, what to measure next",
         "import": "logs and results of other programs as tables like ours",
     },
     "archives": {
@@ -36,7 +36,7 @@ GROUPS: dict[str, dict[str, str]] = {  # by folder
     },
     "places": {
         "check-site": "what is to be fixed before a campaign on a cluster",
-        "baselines": "collect what machines attain without a model into a table",
+        "baselines": "a table of what machines attain without a model",
         "datasets": "the datasets that there are",
         "verify-dataset": "compare converted shards with their manifest",
         "environment": "install a trainer's pinned environment",
