@@ -65,4 +65,4 @@ def test_a_folder_without_a_workflow_is_refused_by_snakemake(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     finished = start("overhead", "-n")
     assert finished.returncode == 1
-    assert "no Snakefile found" in finished.stdout
+    assert "No Snakefile found" in finished.stdout
