@@ -1,6 +1,6 @@
 """The pods of an indexed Job of Kubernetes, one a node: start_pod.py starts the processes of each.
 
-write_kubernetes_job.py writes such a Job for one run. Outside of such pods the launcher starts
+`dlbench kubernetes-job` writes such a Job for one run. Outside of such pods the launcher starts
 nothing, and a study records these runs as skipped.
 """
 
