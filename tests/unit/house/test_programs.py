@@ -99,10 +99,17 @@ def test_one_version_of_uv_is_named_everywhere():
     assert len(named) == 1
 
 
-@pytest.mark.parametrize("name", ["make_image", "prepare_image", "see_images", "make_environment"])
-def test_what_a_machine_without_our_packages_prepares_needs_the_standard_library_alone(name):
-    program = REPOSITORY / "workflow_scripts" / f"{name}.py"
+@pytest.mark.parametrize(
+    "command",
+    [("make_image.py",), ("prepare_image.py",), ("see_images.py",), ("dlbench", "environment")],
+    ids=" ".join,
+)
+def test_what_a_machine_without_our_packages_prepares_needs_the_standard_library_alone(command):
+    program = REPOSITORY / "workflow_scripts" / command[0]
     finished = subprocess.run(
-        [sys.executable, "-S", "-E", program, "--help"], capture_output=True, text=True, check=False
+        [sys.executable, "-S", "-E", program, *command[1:], "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert finished.returncode == 0, finished.stderr
