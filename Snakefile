@@ -55,7 +55,7 @@ onerror:
         recorded.settle()
         if scheduler():
             cluster_job.cancel_leftover_jobs(scheduler(), timeout_s=0)
-        status = own_code.project_path("workflow_scripts/status.py")
+        status = tools.dlbench_command("status")
         print(plan.FAILURE_MESSAGE.format(status=status), file=sys.stderr)
 
 

@@ -36,5 +36,5 @@ rule write_archive:
     params:
         config=lambda w: PLAN.config_file(write=not STARTED.is_dry_run),
     shell:
-        program("write_archive.py") + " --config-json {params.config:q}"
+        program("dlbench archive") + " --config-json {params.config:q}"
         " --output {output:q} 2>&1 | tee {log:q} >&2"

@@ -56,4 +56,4 @@ rule collect_baselines:
     params:
         folder=str(baselines.FOLDER),
     shell:
-        program("collect_baselines.py") + " {params.folder:q} 2>&1 | tee {log:q} >&2"
+        program("dlbench baselines") + " {params.folder:q} 2>&1 | tee {log:q} >&2"

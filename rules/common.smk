@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dlbench import Error
 from dlbench.cluster import cluster_job, submitting
+from dlbench.common import tools
 from dlbench.plan import imported, plan, planning, records_list, replaced_tables
 from dlbench.starting import recorded
 from dlbench.study import trainer_environments
@@ -22,7 +23,10 @@ def escaped(text):
 
 
 def program(name, python="python", start=None):
-    """The beginning of a shell command that starts one of dlbench's programs."""
+    """The beginning of a shell command that starts one of dlbench's programs.
+
+    "dlbench report" is a command of dlbench, started without the need that it is installed.
+    """
     return f"{start or START}{python} {PROGRAMS}/{name}"
 
 

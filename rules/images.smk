@@ -38,7 +38,7 @@ rule make_environment:
     resources:
         bench=1,
     shell:
-        program("make_environment.py") + ' "$(dirname {input.lock:q})"'
+        program("dlbench environment") + ' "$(dirname {input.lock:q})"'
         " --output {output:q} 2>&1 | tee {log:q}"
 
 

@@ -32,7 +32,7 @@ rule import_results:
         flags=lambda w: imported.flags(STUDY, w.name),
         folder="results/imports/{name}",
     shell:
-        program("import_logs.py", "(python") + " {params.flags}"
+        program("dlbench import", "(python") + " {params.flags}"
         " --output {params.folder:q}/runs.parquet --steps {params.folder:q}/steps.parquet"
         " --evals {params.folder:q}/evals.parquet --samples {params.folder:q}/samples.parquet"
         " --metrics {params.folder:q}/metrics.parquet"

@@ -25,7 +25,7 @@ rule build_report:
     input:
         rules.collect_runs.output,
         rules.figures.input,
-        code=lambda w: PLAN.code("build_report.py"),
+        code=lambda w: PLAN.code("dlbench/command/results/report.py"),
         looks=LOOKS,
     output:
         "results/report.html",
@@ -39,5 +39,5 @@ rule build_report:
         # Builds the report again when a table of baselines has been made; it is not required.
         baselines=lambda w: baselines.digest(),
     shell:
-        program("build_report.py") + " --output {output:q}"
+        program("dlbench report") + " --output {output:q}"
         " --figures {params.figures:q} 2>&1 | tee {log:q} >&2"

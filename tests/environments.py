@@ -14,11 +14,11 @@ OTHERS = ("huggingface", "lightning")  # of programs/, whose tests run in the wo
 
 def main():
     for environment, extra in EXTRAS.items():
-        make = [sys.executable, "workflow_scripts/make_environment.py", f"envs/{environment}"]
+        make = [sys.executable, "workflow_scripts/dlbench", "environment", f"envs/{environment}"]
         make += ["--extra", extra] if extra else []
         subprocess.run([*make, "--group", "test"], cwd=REPOSITORY, check=True)
     for environment in OTHERS:
-        make = [sys.executable, "workflow_scripts/make_environment.py", f"envs/{environment}"]
+        make = [sys.executable, "workflow_scripts/dlbench", "environment", f"envs/{environment}"]
         subprocess.run(make, cwd=REPOSITORY, check=True)
 
 

@@ -1,4 +1,4 @@
-"""Report what a compute node has, as JSON; check_site.py runs this program in a job.
+"""Report what a compute node has, as JSON; `dlbench check-site` runs this in a job.
 
 The two exchange files in a shared folder, which also shows how long files take to become visible
 and how far the clocks differ. The program must run under Python 3.6, which a node may have.
@@ -37,7 +37,7 @@ FIND = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", help="where check_site.py has put its request")
+    parser.add_argument("folder", help="where check-site has put its request")
     folder = parser.parse_args().folder
     me = f"{platform.node()}.{os.getpid()}"
     started_s = time.time()
@@ -54,7 +54,7 @@ def main():
 
 
 def measure_round_trip(folder, name):
-    """Write a file and wait for check_site.py's answer.
+    """Write a file and wait for the answer of check-site.
 
     Returns:
         {"round_trip_s", "offset_s"}, or None without an answer. The offset is the other clock less

@@ -1,6 +1,6 @@
 """Start this pod's processes of a run on the pods of an indexed Kubernetes Job.
 
-The manifests of write_kubernetes_job.py give each pod the variables
+The manifests of `dlbench kubernetes-job` give each pod the variables
     JOB_COMPLETION_INDEX  index of the pod, from 0
     DLBENCH_POD_HOSTS     host names of all pods in order, separated by commas
     DLBENCH_POD_PORT      port of pod 0 for the rendezvous

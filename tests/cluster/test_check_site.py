@@ -1,4 +1,4 @@
-"""check_site.py on a real Slurm, its job on two nodes included."""
+"""dlbench check-site on a real Slurm, its job on two nodes included."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ def campaign(slurm, tmp_path):
 def check(campaign, *options, profile="slurm"):
     """(exit code, lines) of the program."""
     finished = subprocess.run(
-        [sys.executable, "workflow_scripts/check_site.py", "--profile", profile, *options],
+        [sys.executable, "workflow_scripts/dlbench", "check-site", "--profile", profile, *options],
         cwd=campaign.folder,
         env=environment() | campaign.variables,
         text=True,

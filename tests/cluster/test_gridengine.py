@@ -159,7 +159,7 @@ def test_what_grid_engine_refuses_is_told_on_the_terminal_and_by_status(tmp_path
     text = 'SGE refused its job: qsub failed (exit code 1): Unable to run job: unknown resource "n'
     assert finished.returncode != 0 and text in finished.stdout, finished.stdout
     listed = subprocess.run(
-        [sys.executable, "workflow_scripts/status.py"],
+        [sys.executable, "workflow_scripts/dlbench", "status"],
         cwd=campaign.folder,
         env=environment(),
         capture_output=True,

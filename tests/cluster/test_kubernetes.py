@@ -188,7 +188,8 @@ def wait_for(port):
 def job_command(run_id):
     return [
         sys.executable,
-        "workflow_scripts/write_kubernetes_job.py",
+        "workflow_scripts/dlbench",
+        "kubernetes-job",
         run_id,
         "--image",
         "example",

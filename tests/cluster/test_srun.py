@@ -168,7 +168,7 @@ def train(
     variables = {**variables, "SLURM_MEM_PER_CPU": "2000"}
     python = trainer_environments.trainer_python(run.environment)
     if not (REPOSITORY / python).exists():
-        pytest.skip(f"{python} is not there; workflow_scripts/make_environment.py makes it")
+        pytest.skip(f"{python} is not there; dlbench environment makes it")
     trainer = [str(python), program, *run.flags(), "--log", str(log), *more]
     trainer = [*before, *trainer]
     if wrapped:

@@ -23,7 +23,7 @@ def python():
     def of(framework):
         path = REPOSITORY / trainer_environments.trainer_python(engine.environment(framework))
         if not path.exists():
-            pytest.skip(f"{path} is not there; workflow_scripts/make_environment.py makes it")
+            pytest.skip(f"{path} is not there; dlbench environment makes it")
         return path
 
     return of
@@ -39,7 +39,7 @@ def having(python):
         for package in packages:
             if not list(installed.glob(f"lib/python3*/site-packages/{package}/__init__.py")):
                 environment = engine.environment(framework)
-                make = f"make_environment.py envs/{environment} --extra {package}"
+                make = f"dlbench environment envs/{environment} --extra {package}"
                 pytest.skip(f"{package} is not installed: workflow_scripts/{make}")
 
     return of

@@ -75,7 +75,7 @@ SCORED = ("pytorch", "train", "lightning", "huggingface")
 def test_a_program_logs_each_step_its_loss_and_its_evaluation(environment, tmp_path):
     python = REPOSITORY / "envs" / environment / ".venv/bin/python"
     if not python.exists():
-        pytest.skip(f"{python} is not there; workflow_scripts/make_environment.py makes it")
+        pytest.skip(f"{python} is not there; dlbench environment makes it")
     log = tmp_path / "train.jsonl"
     variables = {"PYTHONPATH": str(LOGGER), "DLBENCH_LOG": str(log), "DLBENCH_WARMUP_STEPS": "2"}
     finished = subprocess.run(

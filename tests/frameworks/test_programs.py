@@ -24,7 +24,7 @@ def runs(tmp_path_factory):
         study = yaml.safe_load((REPOSITORY / f"programs/{name}/config.yaml").read_text())
         (block,) = study["matrix"]
         if not trainer_environments.is_installed(block["environment"]):
-            make = f"workflow_scripts/make_environment.py envs/{block['environment']}"
+            make = f"dlbench environment envs/{block['environment']}"
             pytest.skip(f"envs/{block['environment']} is not installed: {make} makes it")
         parameters = block["parameters"] | SHAPE
         if "tokens" in parameters:

@@ -196,7 +196,7 @@ def mpirun(monkeypatch):
     """The Open MPI of envs/train on the path, as a site has one."""
     environment = REPOSITORY / "envs/train/.venv"
     if not (environment / "bin/mpirun").exists():
-        pytest.skip("no mpirun: workflow_scripts/make_environment.py envs/train --extra horovod")
+        pytest.skip("no mpirun: dlbench environment envs/train --extra horovod")
     monkeypatch.setenv("PATH", str(environment / "bin"), prepend=os.pathsep)
     launcher = plugins.load("launchers", "mpirun")
     for name, value in launcher.library_variables(environment).items():

@@ -260,7 +260,7 @@ def test_a_python_without_the_framework_says_what_installs_it(framework, tmp_pat
     said = framework.refused(tmp_path / "train.jsonl", REPOSITORY / ".venv/bin/python")
     packages = {"jax": "jax and keras", "pytorch": "torch"}[framework.name]
     assert f"framework {framework.name} needs {packages}, which" in said
-    assert f"make_environment.py envs/{framework.name}" in said
+    assert f"dlbench environment envs/{framework.name}" in said
 
 
 def test_a_strategy_of_another_framework_is_refused_with_those_that_fit(framework, own, tmp_path):

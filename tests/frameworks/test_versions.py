@@ -18,7 +18,7 @@ def logs(digits, tmp_path_factory):
     for name in ("train", "train-latest"):
         python = REPOSITORY / trainer_environments.trainer_python(name)
         if not python.exists():
-            pytest.skip(f"{python} is not there; workflow_scripts/make_environment.py makes it")
+            pytest.skip(f"{python} is not there; dlbench environment makes it")
         found[name] = folder / name / "train.jsonl"
         finished = train(found[name], digits, (), python, environment=name, **FIELDS)
         assert finished.returncode == 0, finished.stderr

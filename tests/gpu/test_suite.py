@@ -28,7 +28,7 @@ def suite_of(python, file, *names):
 def test_the_checks_of_a_framework_pass_on_cpus_or_say_why_they_cannot(framework, tmp_path):
     python = REPOSITORY / trainer_environments.trainer_python(engine.environment(framework))
     if not python.exists():
-        pytest.skip(f"{python} is not there; workflow_scripts/make_environment.py makes it")
+        pytest.skip(f"{python} is not there; dlbench environment makes it")
     names = [name for name, check in CHECKS.items() if check.framework == framework]
     file = tmp_path / "checks.json"
     code, found = suite_of(python, file, *names, *OF_NO_FRAMEWORK)

@@ -121,7 +121,7 @@ def _start(name, words):
     program, last = PROGRAMS[name], ""
     if not program.python.is_file():
         environment = f"envs/{program.environment}"
-        return f"{environment} is not installed: workflow_scripts/make_environment.py installs it"
+        return f"{environment} is not installed: dlbench environment installs it"
     process = subprocess.Popen(
         command(name, words),
         cwd=REPOSITORY,

@@ -25,7 +25,7 @@ def test_every_program_is_listed():
 def run(name, *words):
     program = PROGRAMS[name]
     if not program.python.is_file():
-        pytest.skip(f"envs/{program.environment} is not installed: make_environment.py installs it")
+        pytest.skip(f"envs/{program.environment} is not installed: dlbench environment installs it")
     if program.needs == "Chromium" and not chromium.installed():
         pytest.skip("there is no Chromium here")
     finished = subprocess.run(

@@ -41,24 +41,24 @@ def test_an_archive_is_written_once_checked_and_made_again_elsewhere(campaign, t
     before = (campaign.folder / ARCHIVE).read_bytes()
     assert campaign.scheduled("--cores", "1", "archive") == {}
 
-    assert "3 runs; SHA-256" in program(campaign, "verify_archive.py", ARCHIVE)
+    assert "3 runs; SHA-256" in program(campaign, "dlbench", "verify", ARCHIVE)
     again = Campaign(tmp_path / "again")
     archive = shutil.move(campaign.folder / ARCHIVE, tmp_path / "sent.zip")
     shutil.move(campaign.folder, tmp_path / "gone")
     gone = Campaign(tmp_path / "gone")
-    found = program(gone, "rederive.py", archive, "--output", again.folder)
+    found = program(gone, "dlbench", "rederive", archive, "--output", again.folder)
     assert found == (
         f"identical: {len(table_names.OF_STUDY)} tables, 2 figures, the report, 9 tables of runs; "
         "3 records say what their logs do\n"
     )
-    assert "3 runs to train" in program(gone, "rederive.py", archive, "--list")
+    assert "3 runs to train" in program(gone, "dlbench", "rederive", archive, "--list")
 
     # By hand it has the same bytes, whatever the order of keys in the config.
     shuffled = yaml.safe_load((gone.folder / "config.yaml").read_text())
     text = yaml.safe_dump(dict(reversed(shuffled.items())), sort_keys=False)
     (tmp_path / "shuffled.yaml").write_text(text)
     flags = ("--configfile", tmp_path / "shuffled.yaml", "--output", tmp_path / "by_hand.zip")
-    program(gone, "write_archive.py", *flags)
+    program(gone, "dlbench", "archive", *flags)
     assert (tmp_path / "by_hand.zip").read_bytes() == before
 
     # Neither does making it again change it, nor an archive of the archive.
@@ -124,7 +124,7 @@ def test_an_archive_whose_writing_was_killed_is_written_again_and_whole(campaign
     for _ in range(2):
         with started(campaign, "archive") as workflow:
             pids = wait_for(
-                lambda: processes(campaign.folder, "write_archive.py"), "write_archive.py"
+                lambda: processes(campaign.folder, "dlbench", "archive"), "dlbench", "archive"
             )
             time.sleep(chance.uniform(0, 0.4))
             for pid in pids:
@@ -133,8 +133,8 @@ def test_an_archive_whose_writing_was_killed_is_written_again_and_whole(campaign
             workflow.wait(120)
         # Whole or not there: what was killed leaves no half of it under that name.
         if (campaign.folder / ARCHIVE).exists():
-            program(campaign, "verify_archive.py", ARCHIVE)
+            program(campaign, "dlbench", "verify", ARCHIVE)
             (campaign.folder / ARCHIVE).unlink()
     assert finished_files(campaign) == before
     campaign.succeed("archive")
-    assert "3 runs; SHA-256" in program(campaign, "verify_archive.py", ARCHIVE)
+    assert "3 runs; SHA-256" in program(campaign, "dlbench", "verify", ARCHIVE)

@@ -117,7 +117,7 @@ def test_before_the_search_a_dry_run_and_the_status_name_it_and_tables_wait_for_
     assert set(campaign.scheduled()) <= {"find_batch", "make_environment"} | after
     assert "largest batch of wide synthetic, single on 1 device" in campaign.output
     status = subprocess.run(
-        [sys.executable, "workflow_scripts/status.py", "--json"],
+        [sys.executable, "workflow_scripts/dlbench", "status", "--json"],
         cwd=campaign.folder, text=True, check=True, stdout=subprocess.PIPE,
     )  # fmt: skip
     (one,) = json.loads(status.stdout)["largest_batches"]
@@ -131,7 +131,8 @@ def test_the_archive_knows_the_batch_and_makes_the_same_tables_again(searched, t
     campaign = searched.copy(tmp_path / "project")
     campaign.succeed("archive")
     again = subprocess.run(
-        [sys.executable, "workflow_scripts/rederive.py", "results/archive.zip", "--output=again"],
+        [sys.executable, "workflow_scripts/dlbench", "rederive", "results/archive.zip",
+         "--output=again"],
         cwd=campaign.folder, text=True, check=True, stdout=subprocess.PIPE,
     )  # fmt: skip
     assert again.stdout.startswith("identical: ")

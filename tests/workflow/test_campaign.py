@@ -39,11 +39,11 @@ def fail(campaign, start):
 def test_the_runs_that_are_there_are_exported_while_one_is_missing(campaign):
     missing = campaign.run_id("cnn12-")
     shutil.rmtree(campaign.folder / "results/runs" / missing)
-    message = program(campaign, "export_runs.py", "--output", "now.csv")
+    message = program(campaign, "dlbench", "export", "--output", "now.csv")
     assert "now.csv: 2 of 3 runs, 1 without a valid result" in message
     with open(campaign.folder / "now.csv", newline="") as file:
         assert [row["run_id"] for row in csv.DictReader(file)] == campaign.ids()
-    found = json.loads(program(campaign, "status.py", "--json"))
+    found = json.loads(program(campaign, "dlbench", "status", "--json"))
     assert (found["combinations"]["total"], found["combinations"]["pending"]) == (3, 1)
     assert found["cost"]["estimates"]["unknown"] == 0
 
@@ -53,7 +53,7 @@ def test_trying_again_trains_the_failed_run_alone(campaign):
     others = {p: p.read_bytes() for p in record.parents[1].glob("*/run.json") if p != record}
     assert json.loads(record.read_text())["status"] == "oom"
     assert campaign.scheduled().get("train") is None
-    output = program(campaign, "retry_runs.py", "--message", "memory", "--", "--cores", "2")
+    output = program(campaign, "dlbench", "retry", "--message", "memory", "--", "--cores", "2")
     assert f"{record.parent.name}\nforgot 1 run(s)\n" in output
     assert json.loads(record.read_text())["status"] in ("ok", "unstable")
     assert list(record.parent.glob("train.attempt1.jsonl"))

@@ -10,7 +10,7 @@ ENVIRONMENTS = {"tensorflow": "train", "jax": "jax", "pytorch": "pytorch"}
 OTHERS = {"jax", "pytorch"}
 needs_all = pytest.mark.skipif(
     not all((REPOSITORY / f"envs/{name}/.venv/bin/python").exists() for name in OTHERS),
-    reason="workflow_scripts/make_environment.py makes envs/jax and envs/pytorch",
+    reason="dlbench environment makes envs/jax and envs/pytorch",
 )
 BLOCK = {
     "name": "all",

@@ -42,7 +42,7 @@ def forget(campaign, *starts):
 
 def doctor(campaign, *flags):
     return subprocess.run(
-        [sys.executable, "workflow_scripts/doctor.py", *flags],
+        [sys.executable, "workflow_scripts/dlbench", "doctor", *flags],
         cwd=campaign.folder,
         text=True,
         env=campaign.environment(),

@@ -109,7 +109,7 @@ def test_units_that_differ_and_a_metric_that_no_run_has_are_reported(campaign):
 
 def compare(campaign, *arguments):
     return subprocess.run(
-        [sys.executable, REPOSITORY / "workflow_scripts/compare_runs.py", *arguments],
+        [sys.executable, REPOSITORY / "workflow_scripts/dlbench", "compare", *arguments],
         cwd=campaign.folder,
         text=True,
         capture_output=True,

@@ -146,9 +146,9 @@ def test_a_start_without_a_limit_for_timed_runs_is_refused(scratch):
 def test_programs_take_the_config_of_the_workflow(scratch, project):
     """Its `config.yaml` has both, and so may be named to them."""
     shutil.copy(scratch.folder / "config/config.yaml", scratch.folder / "config.yaml")
-    program = project.folder / "workflow_scripts/status.py"
+    program = project.folder / "workflow_scripts/dlbench"
     shown = subprocess.run(
-        [sys.executable, program, "--json"],
+        [sys.executable, program, "status", "--json"],
         cwd=scratch.folder, env=scratch.environment(), capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert json.loads(shown.stdout)["study"] == "mine"

@@ -66,7 +66,7 @@ def test_what_was_chosen_there_is_what_other_pythons_and_programs_find(fresh, on
 
     # Other Pythons appear: that which runs this test fits envs/train.
     assert chosen in run(dry, sys.executable, environment())
-    status = ["workflow_scripts/status.py", "--runs"]
+    status = ["workflow_scripts/dlbench", "status", "--runs"]
     there = run(status)
     assert "envs/train-latest has no horovod" in there
     assert run(status, sys.executable, environment()) == there

@@ -68,9 +68,9 @@ def test_a_failing_run_stops_no_other_and_is_forgotten_on_demand(fresh):
     assert "no!" in (fresh.folder / f"results/logs/train/{broken}.log").read_text()
     assert fresh.scheduled() == {}
 
-    assert "would forget 2 run(s)" in program(fresh, "forget_runs.py", "--dry-run")
+    assert "would forget 2 run(s)" in program(fresh, "dlbench", "forget", "--dry-run")
     assert fresh.scheduled() == {}
-    program(fresh, "forget_runs.py")
+    program(fresh, "dlbench", "forget")
     assert sorted(fresh.scheduled()["train"]) == sorted([broken, diverged])
     assert list((fresh.folder / "results/runs" / broken).glob("train.attempt1.jsonl"))
 
@@ -189,7 +189,7 @@ def test_an_image_that_cannot_be_had_costs_its_own_runs_only_and_is_tried_again(
     found = sorted(coverage(fresh).values())
     assert [status in TRAINED for status, _ in found] == [True, False, False]
     assert [status for status, _ in found[1:]] == ["skipped", "skipped"]
-    command = [sys.executable, "workflow_scripts/status.py", "--json"]
+    command = [sys.executable, "workflow_scripts/dlbench", "status", "--json"]
     printed = subprocess.check_output(command, cwd=fresh.folder, env=fresh.environment())
     assert json.loads(printed)["combinations"]["skipped"] == 2  # and not stale
     reasons = sorted(reason for _, reason in found[1:])

@@ -88,7 +88,7 @@ def test_a_run_that_is_logged_has_account_gate_scores_and_mfu_as_ours_has(fresh)
     record = json.loads(fresh.record("none-noise").read_text())
     assert sum(spent_s.values()) == pytest.approx(record["summary"]["wall_s"], abs=0.02)
     assert "none" in (fresh.folder / "results/report.html").read_text()
-    status = [sys.executable, "workflow_scripts/status.py", "--json"]
+    status = [sys.executable, "workflow_scripts/dlbench", "status", "--json"]
     printed = subprocess.run(status, cwd=fresh.folder, capture_output=True, text=True, check=True)
     combinations = json.loads(printed.stdout)["combinations"]
     assert combinations["total"] == 1 and combinations["pending"] == 0

@@ -1,6 +1,6 @@
 """Reading photographs at 224x224, beside the rates at which decoders decode them whole.
 
-    uv run python workflow_scripts/make_environment.py envs/train --group test
+    uv run dlbench environment envs/train --group test
     envs/train/.venv/bin/python -m tests.performance.data.reading
 
 Prints images per CPU-second of the training pipeline (fused decode and crop,

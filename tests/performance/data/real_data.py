@@ -1,6 +1,6 @@
 """Training on real data beside synthetic data, on a model that is bound by its computation.
 
-    uv run python workflow_scripts/make_environment.py envs/train    # and envs/jax, envs/pytorch
+    uv run dlbench environment envs/train    # and envs/jax, envs/pytorch
     envs/train/.venv/bin/python -m tests.performance.data.real_data [--framework NAME ...]
 
 Under each framework whose environment is installed, or those named, runs the trainer in turns on

@@ -7,7 +7,7 @@ Prints microseconds of CPU per reading, from interleaved rounds in one process, 
 of a core at 1 Hz (target: under 0.1). With --runs, so many real runs (LeNet-5, 400 steps on one
 core) of each kind in turn: alone, and beside a process that uses a share of a core; and of each
 kind how many were called disturbed (target: none alone, 95 % beside 10 % of a core), with what the
-others used. Needs envs/train for the runs (make_environment.py).
+others used. Needs envs/train for the runs (dlbench environment).
 """
 
 import json

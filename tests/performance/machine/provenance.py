@@ -1,6 +1,6 @@
 """What it takes a run to say on what and with what it is trained, beside the rest of its start.
 
-    uv run python workflow_scripts/make_environment.py envs/train
+    uv run dlbench environment envs/train
     envs/train/.venv/bin/python -m tests.performance.machine.provenance [--runs 5]
 
 Each run is a process of its own, so that nothing is remembered from the one before. Prints

@@ -1,6 +1,6 @@
 """What sampling costs the training process, beside the same readings through psutil.
 
-    uv run python workflow_scripts/make_environment.py envs/train
+    uv run dlbench environment envs/train
     envs/train/.venv/bin/python -m tests.performance.machine.sampling [--samples 2000] [--rounds 10]
 
 Prints, from interleaved rounds in one run, each over its share of the samples:

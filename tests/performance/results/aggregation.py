@@ -11,7 +11,7 @@ its imports included) and peak memory of a process each:
   run's tables are of that log, and writes the tables of runs, evaluations, coverage, comparisons
   and speedups. Rows of steps are none of these: they were summed up when each run ended;
 - a bare loop in pyarrow that reads one column of every steps.parquet: what files and format cost;
-- `export_dataset.py`: every row of every table into one dataset;
+- `dlbench export`: every row of every table into one dataset;
 and with --first also `collect_runs.py` where the runs' tables are still to be made from the logs.
 The targets: a CPU-second, three quarters of a millisecond more for each run, and 300 MB. So 10 000
 runs of 1 000 steps may take 8.5 CPU-seconds.
@@ -78,14 +78,14 @@ def programs(figures, first, runs):
         return [sys.executable, f"workflow_scripts/{name}", *options]
 
     collect = program("collect_runs.py", "--config", "config.json")
-    export = program("export_dataset.py", "--configfile", "config.json", "--output", "dataset")
+    export = program("dlbench", "export", "--configfile", "config.json", "--output", "dataset")
     bench.run(collect)
     ours, bare = bench.run(collect), bench.run([sys.executable, "-c", BARE])
     of, target_s = f"{len(runs)} runs", TARGET_S + TARGET_S_PER_RUN * len(runs)
     figures.add(f"collect_runs.py, {of}, CPU time", ours.cpu_s, "s", at_most=target_s)
     figures.add(f"collect_runs.py, {of}, memory", ours.peak_mb, "MB", at_most=TARGET_MB)
     figures.add("its CPU time over a bare loop's over steps.parquet", ours.cpu_s / bare.cpu_s)
-    figures.add("export_dataset.py, CPU time", bench.run(export).cpu_s, "s")
+    figures.add("dlbench export, CPU time", bench.run(export).cpu_s, "s")
     if first:
         for run in runs:
             for name in run_columns.RUN_TABLES:

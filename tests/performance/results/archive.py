@@ -4,11 +4,11 @@
 
 The runs are made up as in aggregation.py. Prints, of a process each, seconds of wall time and peak
 memory:
-- `write_archive.py`, and the size beside that of a plain zip of the same files;
-- `verify_archive.py` of it;
+- `dlbench archive`, and the size beside that of a plain zip of the same files;
+- `dlbench verify` of it;
 - for a small study, collecting, drawing all figures of the default study and the report where the
   study lies, its tables of runs made from the logs, too, one figure after the other and as many at
-  once as there are cores; and `rederive.py`, which also verifies and unpacks.
+  once as there are cores; and `dlbench rederive`, which also verifies and unpacks.
 The targets: an archive under 60 s and 1 GB; re-derivation under twice the time of drawing in place.
 """
 
@@ -48,14 +48,14 @@ def main():
         made = made_study(Path(folder, "large"), args.runs, args.steps, args.draw)
         collect_and_draw(1)
         of = f"{made} runs of {args.steps} steps"
-        written = program("write_archive.py")
-        figures.add(f"write_archive.py, {of}, time", written.wall_s, "s", at_most=TARGET_S)
-        figures.add(f"write_archive.py, {of}, memory", written.peak_mb, "MB", at_most=TARGET_MB)
+        written = program("dlbench", "archive")
+        figures.add(f"dlbench archive, {of}, time", written.wall_s, "s", at_most=TARGET_S)
+        figures.add(f"dlbench archive, {of}, memory", written.peak_mb, "MB", at_most=TARGET_MB)
         size, plain = Path("results/archive.zip").stat().st_size, plain_zip()
         figures.add(f"size of the archive of {of}", size / 1e6, "MB")
         figures.add("size of the archive over that of a plain zip", size / plain)
-        checked = program("verify_archive.py", "results/archive.zip")
-        figures.add(f"verify_archive.py, {of}, time", checked.wall_s, "s")
+        checked = program("dlbench", "verify", "results/archive.zip")
+        figures.add(f"dlbench verify, {of}, time", checked.wall_s, "s")
         made_study(Path(folder, "small"), args.small, args.steps, args.draw)
         rederivation(figures, args.small)
 
@@ -82,12 +82,12 @@ def rederivation(figures, runs):
         begun = time.monotonic()
         collect_and_draw(cores)
         in_place_s[cores] = time.monotonic() - begun
-    program("write_archive.py")
-    again_s = program("rederive.py", "results/archive.zip", "--output", "again").wall_s
+    program("dlbench", "archive")
+    again_s = program("dlbench", "rederive", "results/archive.zip", "--output", "again").wall_s
     begun = time.monotonic()
     collect_and_draw(os.cpu_count())
     known_s = time.monotonic() - begun
-    figures.add(f"rederive.py, {runs} runs, time", again_s, "s")
+    figures.add(f"dlbench rederive, {runs} runs, time", again_s, "s")
     all_cores_s, over = in_place_s[os.cpu_count()], "its time over drawing in place"
     figures.add(f"{over}, one figure a core", again_s / all_cores_s, at_most=TARGET_RATIO)
     figures.add(f"{over}, one figure after the other", again_s / in_place_s[1])
@@ -99,7 +99,7 @@ def collect_and_draw(cores):
     program("collect_runs.py")
     with ThreadPoolExecutor(cores) as pool:
         list(pool.map(lambda name: program("draw_figure.py", name), names))
-    program("build_report.py", "--figures", *names)
+    program("dlbench", "report", "--figures", *names)
 
 
 def program(name, *arguments):

@@ -7,7 +7,7 @@ turn:
 - `importer`: our importer, with the times of windows worked out;
 - `naive`: `re.match` on every line, numbers appended to a list of tuples;
 - `nothing`: what the importer imports, and no log;
-- `program`: `import_logs.py` as a whole, which also tries all importers on the log, takes its
+- `program`: `dlbench import` as a whole, which also tries all importers on the log, takes its
   digest and writes the tables of runs and steps.
 Prints CPU seconds (user and system), peak resident memory, and both over those of the naive loop in
 the same round. Targets of the importer and the program: 0.6 of the CPU time, half of the memory.
@@ -66,7 +66,7 @@ def main():
             "naive": [sys.executable, "-c", NAIVE, log],
             "nothing": [sys.executable, "-c", OURS, "", library],
             "program": [
-                sys.executable, library / "import_logs.py", log,
+                sys.executable, library / "dlbench", "import", log,
                 f"--output={folder}/runs.parquet", f"--steps={folder}/steps.parquet",
             ],
         }  # fmt: skip

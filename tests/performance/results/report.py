@@ -61,7 +61,7 @@ def main():
 
 def build(folder, drawn, names):
     """Seconds of the program, Python and its libraries included."""
-    command = [sys.executable, "workflow_scripts/build_report.py", f"--tables={folder}",
+    command = [sys.executable, "workflow_scripts/dlbench", "report", f"--tables={folder}",
                f"--runs={folder / 'runs'}", f"--figures-folder={drawn}",
                f"--output={folder / 'report.html'}", "--figures", *names]  # fmt: skip
     return bench.run(command, cwd=bench.REPOSITORY).wall_s

@@ -1,6 +1,6 @@
 """What it costs to compile a transformer as a whole or block by block, and what it gains.
 
-    uv run python workflow_scripts/make_environment.py envs/pytorch
+    uv run dlbench environment envs/pytorch
     envs/pytorch/.venv/bin/python -m tests.performance.training.compile_modes
 
 Our trainer under PyTorch trains a model in turns as it is, compiled as a whole, and block by block

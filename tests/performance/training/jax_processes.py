@@ -1,6 +1,6 @@
 """Our two-device runs under JAX beside a bare program in the same layout, in turns.
 
-    uv run python workflow_scripts/make_environment.py envs/jax
+    uv run dlbench environment envs/jax
     envs/jax/.venv/bin/python -m tests.performance.training.jax_processes
 
 A round runs strategy sharded and a bare program: the same model, optimizer and batch in one jax.jit

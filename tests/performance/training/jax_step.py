@@ -1,6 +1,6 @@
 """Our training step under JAX beside the shortest one, on the same model, batch and core, in turns.
 
-    uv run python workflow_scripts/make_environment.py envs/jax
+    uv run dlbench environment envs/jax
     envs/jax/.venv/bin/python -m tests.performance.training.jax_step
 
 The shortest one is Keras's stateless model and optimizer in one jax.jit with donated buffers; it

@@ -1,6 +1,6 @@
 """What it costs to count a model's FLOPs and to calibrate a device, and how alike calibrations are.
 
-    uv run python workflow_scripts/make_environment.py envs/train    # and envs/jax, envs/pytorch
+    uv run dlbench environment envs/train    # and envs/jax, envs/pytorch
     envs/train/.venv/bin/python -m tests.performance.training.model_work [--rounds 5]
         [--framework NAME ...] [--model NAME ...]
 

@@ -1,6 +1,6 @@
 """Our two processes under PyTorch beside a bare program in the same layout, in turns.
 
-    uv run python workflow_scripts/make_environment.py envs/pytorch
+    uv run dlbench environment envs/pytorch
     envs/pytorch/.venv/bin/python -m tests.performance.training.torch_processes
 
 A round runs strategy ddp and a bare program, both by torchrun: the same model, optimizer and batch

@@ -1,6 +1,6 @@
 """Our training step under PyTorch beside the shortest one, on the same model, batch and core.
 
-    uv run python workflow_scripts/make_environment.py envs/pytorch
+    uv run dlbench environment envs/pytorch
     envs/pytorch/.venv/bin/python -m tests.performance.training.torch_step
 
 The shortest one is a module, torch.optim.SGD and cross-entropy in a loop of four lines, channels

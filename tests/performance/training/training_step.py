@@ -1,6 +1,6 @@
 """Our training step beside its peers on the same model, batch and core, in interleaved pairs.
 
-    uv run python workflow_scripts/make_environment.py envs/train
+    uv run dlbench environment envs/train
     envs/train/.venv/bin/python -m tests.performance.training.training_step
 
 Prints, for each model, the ratios of images per second (ours / theirs) over the

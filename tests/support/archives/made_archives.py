@@ -42,7 +42,7 @@ def archived():
     folder.mkdir()
     finish(folder, settings(place / "elsewhere"))
     with chdir(folder):
-        program("write_archive.py")
+        program("dlbench", "archive")
     forget()
     return folder
 
@@ -121,7 +121,8 @@ def derive(content):
         into = f"results/imports/{entry['name']}"
         tables = (f"--{name}={into}/{name}.parquet" for name in table_names.OF_IMPORT)
         program(
-            "import_logs.py",
+            "dlbench",
+            "import",
             entry["path"],
             f"--name={entry['name']}",
             f"--output={into}/runs.parquet",
@@ -130,7 +131,7 @@ def derive(content):
     program("collect_runs.py")
     for name in content["figures"]:
         program("draw_figure.py", name)
-    program("build_report.py", "--figures", *content["figures"])
+    program("dlbench", "report", "--figures", *content["figures"])
 
 
 def finish_contained(image, entry):

@@ -1,4 +1,4 @@
-"""A campaign on a real Slurm while it is at work: its running jobs, and what status.py says."""
+"""A campaign on a real Slurm while it is at work: its running jobs, and what status says."""
 
 import json
 import subprocess
@@ -50,7 +50,7 @@ def has_aside(campaign, run_id, number):
 
 
 def status(campaign):
-    command = [*campaign.command()[:1], "workflow_scripts/status.py", "--json"]
+    command = [*campaign.command()[:1], "workflow_scripts/dlbench", "status", "--json"]
     return json.loads(
         subprocess.run(
             command,

@@ -15,7 +15,7 @@ from dlbench.study import trainer_environments
 from support.programs import forked
 from support.runs.ended_runs import ONE, TWO, finish
 
-PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "doctor.py"
+PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "dlbench"
 
 
 @pytest.fixture
@@ -58,4 +58,4 @@ def old(path):
 
 
 def program(*arguments):
-    return forked.run([sys.executable, PROGRAM, *arguments], forked.OF_TABLES)
+    return forked.run([sys.executable, PROGRAM, "doctor", *arguments], forked.OF_TABLES)

@@ -34,13 +34,13 @@ def rows(text):
 
 
 def test_it_is_sound_and_says_that_only_its_own_parser_compares_records_with_logs():
-    output = program("verify_archive.py", BEFORE, "--deep")
+    output = program("dlbench", "verify", BEFORE, "--deep")
     assert re.search(r"zip: sound: \d+ files, 2 runs; 0 records say what their logs do", output)
     assert NOT_COMPARED in output
 
 
 def test_the_list_says_what_would_be_trained():
-    lines = program("rederive.py", BEFORE, "--list").splitlines()
+    lines = program("dlbench", "rederive", BEFORE, "--list").splitlines()
     assert [line.split("  ")[-1] for line in lines[:2]] == [
         f"lenet5 synthetic batch 8, single on 1 device, repeat {n}" for n in (1, 2)
     ]
@@ -52,7 +52,7 @@ def test_its_own_programs_make_the_same_tables_again(tmp_path):
         about = json.loads(archive.read("archive/data/archive.json"))
     if rederive._versions(about["made_with"]):
         pytest.skip("other versions of packages than those that made it")
-    output = program("rederive.py", BEFORE, "--output", tmp_path / "again")
+    output = program("dlbench", "rederive", BEFORE, "--output", tmp_path / "again")
     assert output.splitlines()[0].startswith(NOT_COMPARED)
     assert output.splitlines()[1] == (
         "identical: 6 tables, 1 figures, the report, 6 tables of runs; "
@@ -62,7 +62,7 @@ def test_its_own_programs_make_the_same_tables_again(tmp_path):
 
 def own_code(archive, folder):
     """The output of our programs when they derive an archive again, and their runs table."""
-    output = program("rederive.py", archive, "--output", folder, "--own-code", code=1)
+    output = program("dlbench", "rederive", archive, "--output", folder, "--own-code", code=1)
     return output, rows((folder / RUNS).read_text())
 
 

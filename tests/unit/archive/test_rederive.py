@@ -19,6 +19,10 @@ from support.archives.made_archives import ARCHIVE, program
 TABLES = len(table_names.OF_STUDY)
 
 
+def rederived(*arguments, code=0):
+    return program("dlbench", "rederive", *arguments, code=code)
+
+
 def archive():
     return made_archives.archived() / ARCHIVE
 
@@ -34,7 +38,7 @@ def names():
 
 
 def test_everything_comes_out_the_same_byte_for_byte(tmp_path):
-    output = program("rederive.py", archive(), "--output", tmp_path / "again")
+    output = rederived(archive(), "--output", tmp_path / "again")
     assert output == (
         f"identical: {TABLES} tables, 2 figures, the report, 21 tables of runs; "
         "8 records say what their logs do\n"
@@ -55,9 +59,9 @@ def test_our_own_programs_do_it_too_and_none_of_the_archive_is_run(tmp_path):
     }
     made_archives.changed(archive(), tmp_path / "mined.zip", mined)
     arguments = (tmp_path / "mined.zip", "--output")
-    output = program("rederive.py", *arguments, tmp_path / "one", code=1)
+    output = rederived(*arguments, tmp_path / "one", code=2)
     assert "collect_runs.py of the archive failed:\nrun" in output
-    assert program("rederive.py", *arguments, tmp_path / "two", "--own-code").startswith(
+    assert rederived(*arguments, tmp_path / "two", "--own-code").startswith(
         f"identical: {TABLES} tables"
     )
 
@@ -82,7 +86,7 @@ def test_an_archive_of_an_earlier_version_is_made_again_by_our_own_programs(tmp_
         imported: (tmp_path / "old.parquet").read_bytes(),
     }
     made_archives.changed(archive(), tmp_path / "old.zip", changes)
-    output = program("rederive.py", tmp_path / "old.zip", "--output", tmp_path / "a", "--own-code")
+    output = rederived(tmp_path / "old.zip", "--output", tmp_path / "a", "--own-code")
     assert output.startswith(f"identical: {TABLES} tables, 2 figures, the report"), output
     assert (tmp_path / "a" / "config.yaml").read_bytes() == changes["config.yaml"]
 
@@ -94,7 +98,7 @@ def test_a_record_that_says_otherwise_than_its_log_is_named(tmp_path):
     del record["record_sha256"]
     forged = json.dumps({**record, "record_sha256": run_record.digest(record)}).encode()
     path = made_archives.changed(archive(), tmp_path / "x.zip", {name: forged})
-    output = program("rederive.py", path, "--output", tmp_path / "again", code=1)
+    output = rederived(path, "--output", tmp_path / "again", code=1)
     assert f"{name}: provenance.device_model: 'another', by its logs None" in output
 
 
@@ -110,7 +114,7 @@ def test_what_differs_is_named_with_the_versions_that_differ(tmp_path):
             "results/figures/scaling.svg": None,
         },
     )
-    output = program("rederive.py", path, "--output", tmp_path / "again", code=1)
+    output = rederived(path, "--output", tmp_path / "again", code=1)
     assert "results/tables/runs.csv: differs\n" in output
     assert "results/figures/scaling.svg: differs\n" in output
     assert "runs.parquet: differs" not in output
@@ -124,7 +128,7 @@ def test_an_archive_that_is_not_sound_is_not_unpacked(tmp_path):
         for entry in old.infolist():
             more = b" " if entry.filename.endswith("LICENSE") else b""
             new.writestr(entry, old.read(entry) + more)
-    output = program("rederive.py", tmp_path / "x.zip", "--output", tmp_path / "again", code=1)
+    output = rederived(tmp_path / "x.zip", "--output", tmp_path / "again", code=2)
     assert "x.zip is not sound:" in output and "data/LICENSE: changed" in output
     assert not (tmp_path / "again").exists()
 
@@ -134,7 +138,8 @@ def test_packages_that_are_missing_are_named_before_anything_is_unpacked(tmp_pat
         [
             sys.executable,
             "-S",
-            made_archives.REPOSITORY / "workflow_scripts/rederive.py",
+            made_archives.REPOSITORY / "workflow_scripts/dlbench",
+            "rederive",
             archive(),
             "--output",
             tmp_path / "again",
@@ -143,7 +148,7 @@ def test_packages_that_are_missing_are_named_before_anything_is_unpacked(tmp_pat
         text=True,
         check=False,
     )
-    assert finished.returncode == 1
+    assert finished.returncode == 2
     assert "this Python has no matplotlib, numpy," in finished.stderr
     assert "uv run" in finished.stderr and not (tmp_path / "again").exists()
 
@@ -151,12 +156,12 @@ def test_packages_that_are_missing_are_named_before_anything_is_unpacked(tmp_pat
 def test_an_archive_of_another_program_is_refused(tmp_path):
     for about in (None, b"[]", b"{}", b"no"):
         path = made_archives.changed(archive(), tmp_path / "x.zip", {"archive.json": about})
-        output = program("rederive.py", path, "--output", tmp_path / "again", code=1)
+        output = rederived(path, "--output", tmp_path / "again", code=2)
         assert "archive.json" in output and "Traceback" not in output
 
 
 def test_the_list_says_what_would_be_trained_and_what_it_took(tmp_path):
-    lines = program("rederive.py", archive(), "--list").splitlines()
+    lines = rederived(archive(), "--list").splitlines()
     assert len(lines) == 8
     assert lines[0].split()[:5] == ["64.0", "s", "1", "x", "1"]
     assert sum("(failed)" in line for line in lines) == 1
@@ -176,13 +181,13 @@ def with_spec(path, **values):
 
 
 def test_the_list_of_an_archive_of_others_neither_fails_nor_speaks_to_the_terminal(tmp_path):
-    output = program("rederive.py", with_spec(tmp_path / "x.zip", model="\x1b[2J"), "--list")
+    output = rederived(with_spec(tmp_path / "x.zip", model="\x1b[2J"), "--list")
     assert "\x1b" not in output and "\\x1b[2J" in output
     for values in ({"nodes": "many"}, {"learning_rate": []}, {"unknown": 1}):
-        output = program("rederive.py", with_spec(tmp_path / "x.zip", **values), "--list", code=1)
+        output = rederived(with_spec(tmp_path / "x.zip", **values), "--list", code=2)
         assert "not a record of this version of dlbench" in output
 
 
 @pytest.mark.parametrize("option", [(), ("--list", "--output", "x")])
 def test_either_a_folder_or_the_list_is_asked_for(option):
-    program("rederive.py", archive(), *option, code=2)
+    rederived(archive(), *option, code=2)

@@ -288,7 +288,7 @@ def test_nothing_is_unpacked_over_what_is_there(sound, tmp_path):
 def verify(path, *options):
     """Run the program in a Python without packages."""
     return subprocess.run(
-        [sys.executable, "-S", REPOSITORY / "workflow_scripts/verify_archive.py", path, *options],
+        [sys.executable, "-S", REPOSITORY / "workflow_scripts/dlbench", "verify", path, *options],
         text=True,
         capture_output=True,
         check=False,
@@ -304,5 +304,7 @@ def test_the_program_needs_no_package_and_ends_with_1_and_a_list(sound, tmp_path
     assert finished.returncode == 1
     assert "data/notes/a.txt: changed: its SHA-256 is not the one in manifest" in finished.stderr
     assert "1 problem(s)" in finished.stderr
-    assert verify(sound, "--limit-gb", "1e-9").returncode == 1
+    assert verify(sound, "--limit-gb", "1e-9").returncode == 2
+    found = json.loads(verify(bad, "--json").stdout)
+    assert found["runs"] == 0 and "data/notes/a.txt: changed" in found["problems"][0]
     assert "no such file" in verify(tmp_path / "none").stderr.lower()

@@ -56,7 +56,7 @@ def forgotten(runs):
     ids=lambda value: " ".join(map(str, value)),
 )
 def test_results_are_forgotten_by_status_message_and_study(failed, arguments, expected):
-    finished = start("forget_runs.py", *arguments)
+    finished = start("dlbench", "forget", *arguments)
     assert finished.returncode == 0, finished.stderr
     assert forgotten(failed) == expected
     named = finished.stdout.splitlines()[:-1]
@@ -74,7 +74,7 @@ def test_a_search_for_a_largest_batch_is_forgotten_by_its_name_or_because_it_fai
 
     vain = {"batch_per_device": None, "reason": "not even 1 fits", "tries": TRIES[1:]}
     kept, lost = searched("max-kept"), searched("max-lost", **vain)
-    finished = start("forget_runs.py", "--status", "oom", "--message", "not even")
+    finished = start("dlbench", "forget", "--status", "oom", "--message", "not even")
     assert finished.stdout.splitlines() == [
         "max-lost",
         "forgot 0 run(s) and 1 search(es) for a largest batch",
@@ -82,23 +82,23 @@ def test_a_search_for_a_largest_batch_is_forgotten_by_its_name_or_because_it_fai
     assert (kept.is_file(), lost.is_file()) == (True, False)
     left = sorted(path.name for path in (lost.parent / "b1").iterdir())
     assert left == ["train.attempt1.jsonl"]
-    assert start("forget_runs.py", "max-kept", failed[0].id).returncode == 0
+    assert start("dlbench", "forget", "max-kept", failed[0].id).returncode == 0
     assert (kept.is_file(), forgotten(failed)) == (False, [0])
-    asked = start("retry_runs.py", "max-kept", "--configfile", "part.yaml")
+    asked = start("dlbench", "retry", "max-kept", "--configfile", "part.yaml")
     assert "no run 'max-kept' in the study 'part'" in asked.stderr
 
 
 def test_a_run_that_is_named_is_forgotten_whatever_its_status(failed):
-    assert start("forget_runs.py", failed[0].id).returncode == 0
+    assert start("dlbench", "forget", failed[0].id).returncode == 0
     assert forgotten(failed) == [0]
     assert (
         "expected either runs or --message"
-        in start("forget_runs.py", failed[1].id, "--message", "x").stderr
+        in start("dlbench", "forget", failed[1].id, "--message", "x").stderr
     )
 
 
 def test_trying_again_forgets_the_failures_of_the_study_and_starts_snakemake(failed):
-    finished = start("retry_runs.py", "--configfile", "part.yaml", "--", "--cores", "4")
+    finished = start("dlbench", "retry", "--configfile", "part.yaml", "--", "--cores", "4")
     assert finished.returncode == 7, finished.stderr
     assert finished.stdout.splitlines() == [
         failed[1].id,
@@ -109,13 +109,15 @@ def test_trying_again_forgets_the_failures_of_the_study_and_starts_snakemake(fai
 
 
 def test_the_study_that_snakemake_is_given_counts(failed):
-    finished = start("retry_runs.py", "--", "figures", "--configfile", "part.yaml", "--cores", "4")
+    finished = start(
+        "dlbench", "retry", "--", "figures", "--configfile", "part.yaml", "--cores", "4"
+    )
     assert finished.stdout.splitlines()[-1] == "snakemake figures --configfile part.yaml --cores 4"
     assert forgotten(failed) == [1]
 
 
 def test_without_anything_to_try_again_nothing_is_started(failed):
-    finished = start("retry_runs.py", "--status", "timeout")
+    finished = start("dlbench", "retry", "--status", "timeout")
     assert finished.returncode == 0
     assert finished.stdout == "no run of the study 'test' to try again: nothing is started\n"
     assert forgotten(failed) == []
@@ -135,7 +137,7 @@ def test_without_anything_to_try_again_nothing_is_started(failed):
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_mistake_is_named_before_anything_is_forgotten(failed, arguments, message):
-    finished = start("retry_runs.py", *arguments)
+    finished = start("dlbench", "retry", *arguments)
     assert finished.returncode != 0
     assert message in finished.stderr
     assert "snakemake" not in finished.stdout
@@ -143,13 +145,13 @@ def test_a_mistake_is_named_before_anything_is_forgotten(failed, arguments, mess
 
 
 def test_a_run_of_another_study_is_not_tried_again(failed):
-    finished = start("retry_runs.py", failed[3].id, "--configfile", "part.yaml")
+    finished = start("dlbench", "retry", failed[3].id, "--configfile", "part.yaml")
     assert "in the study 'part'" in finished.stderr
     assert forgotten(failed) == []
 
 
 def test_a_dry_run_only_says_what_would_be_tried_again(failed):
-    finished = start("retry_runs.py", "--dry-run")
+    finished = start("dlbench", "retry", "--dry-run")
     assert finished.stdout.splitlines()[-1] == "would forget 3 run(s)"
     assert forgotten(failed) == []
 
@@ -157,8 +159,8 @@ def test_a_dry_run_only_says_what_would_be_tried_again(failed):
 def test_nothing_is_forgotten_while_the_folder_is_locked(failed):
     Path(".snakemake/locks").mkdir(parents=True)
     Path(".snakemake/locks/0.input.lock").touch()
-    finished = start("retry_runs.py")
-    assert finished.returncode == 1
+    finished = start("dlbench", "retry")
+    assert finished.returncode == 2
     assert "this folder is locked, and no Snakemake is at work in it" in finished.stderr
     assert forgotten(failed) == []
 
@@ -166,8 +168,8 @@ def test_nothing_is_forgotten_while_the_folder_is_locked(failed):
 def test_nothing_is_forgotten_while_snakemake_is_at_work_wherever_its_locks_are(failed):
     command = [sys.executable, "-c", "input()", "snakemake"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as at_work:
-        finished = start("retry_runs.py")
+        finished = start("dlbench", "retry")
         at_work.communicate("\n")
-    assert finished.returncode == 1
+    assert finished.returncode == 2
     assert f"Snakemake is at work in this folder (process {at_work.pid})" in finished.stderr
     assert forgotten(failed) == []

@@ -49,7 +49,7 @@ def start(name, *arguments):
 
 def test_what_is_done_is_in_tables_and_figures_and_nothing_else_changes(going):
     before = tree("results", ".snakemake")
-    finished = start("partial_results.py", "--output", "now")
+    finished = start("dlbench", "partial", "--output", "now")
     assert finished.returncode == 0, finished.stderr
     assert "now: 2 of 4 runs" in finished.stderr
     assert tree("results", ".snakemake") == before
@@ -68,9 +68,12 @@ def test_the_other_programs_work_beside_a_campaign_too(going):
     partial_results.write(going, "now")
     before = tree("results", ".snakemake")
     for name, *arguments in (
-        ("status.py",),
-        ("export_runs.py", "--output", "now/runs.csv"),
-        ("compare_runs.py", "results", "now/runs.csv"),
+        (
+            "dlbench",
+            "status",
+        ),
+        ("dlbench", "export", "--output", "now/runs.csv"),
+        ("dlbench", "compare", "results", "now/runs.csv"),
         (
             "draw_figure.py",
             "loss",
@@ -85,8 +88,8 @@ def test_the_other_programs_work_beside_a_campaign_too(going):
         finished = start(name, *arguments)
         assert finished.returncode == 0, (name, finished.stderr)
     assert tree("results", ".snakemake") == before
-    assert "2 not ended" not in start("compare_runs.py", "results", "now/runs.csv").stdout
-    assert "1 not ended" in start("compare_runs.py", "results", "now/runs.csv").stdout
+    assert "2 not ended" not in start("dlbench", "compare", "results", "now/runs.csv").stdout
+    assert "1 not ended" in start("dlbench", "compare", "results", "now/runs.csv").stdout
 
 
 def test_asked_for_again_it_has_what_is_new(going):

@@ -1,4 +1,4 @@
-"""status.py, as a user starts it."""
+"""dlbench status, as a user starts it."""
 
 import json
 import signal
@@ -11,11 +11,11 @@ from support.machines.paths import REPOSITORY
 from support.programs import forked
 from support.runs.made_runs import SETTINGS
 
-PROGRAM = REPOSITORY / "workflow_scripts" / "status.py"
+PROGRAM = REPOSITORY / "workflow_scripts" / "dlbench"
 
 
 def program(*arguments):
-    return forked.run([sys.executable, PROGRAM, *arguments], forked.OF_TABLES)
+    return forked.run([sys.executable, PROGRAM, "status", *arguments], forked.OF_TABLES)
 
 
 def test_the_program_lays_config_files_over_the_config(study):
@@ -38,7 +38,7 @@ def test_a_file_about_the_site_lies_between_the_config_and_the_study(study):
 
 def test_watching_shows_it_again_and_again(study):
     Path("config.yaml").write_text(json.dumps(SETTINGS))
-    command = [sys.executable, PROGRAM, "--watch", "0.01", "--json"]
+    command = [sys.executable, PROGRAM, "status", "--watch", "0.01", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         shown_ids = [json.loads(process.stdout.readline())["study"] for _ in range(3)]
         process.send_signal(signal.SIGINT)
@@ -59,5 +59,5 @@ def test_what_tests_start_can_be_interrupted_where_a_shell_started_pytest_in_the
 def test_a_bad_config_ends_the_program_with_its_mistake(study):
     Path("config.yaml").write_text(json.dumps(SETTINGS | {"repeats": 0}))
     finished = program()
-    assert finished.returncode == 1
+    assert finished.returncode == 2
     assert finished.stderr.startswith("error: repeats: expected a whole number from 1 to 10000, or")

@@ -1,4 +1,4 @@
-"""What check_site.py finds out about a Slurm's queue: limits, what is forgotten, what is done."""
+"""What check-site finds out about a Slurm's queue: limits, what is forgotten, what is done."""
 
 from pathlib import Path
 

@@ -283,7 +283,7 @@ def test_more_nodes_than_the_site_has_are_refused(place):
 
 @pytest.mark.parametrize(
     ("state", "message"),
-    [(judgement.State.CURRENT, "forget_runs.py"), (judgement.State.UNREAD, "reads its log")],
+    [(judgement.State.CURRENT, "run dlbench forget"), (judgement.State.UNREAD, "reads its log")],
 )
 def test_a_run_that_is_done_is_refused(state, message, place, monkeypatch):
     study = settings()

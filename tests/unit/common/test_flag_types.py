@@ -47,17 +47,17 @@ def test_a_name_is_that_of_a_file_or_begins_with_that_of_a_file_for_many_things(
 
 
 def test_no_program_takes_a_number_that_may_be_infinite():
-    for path in PROGRAMS.glob("*.py"):
+    for path in [*PROGRAMS.glob("*.py"), *PROGRAMS.glob("dlbench/command/**/*.py")]:
         assert not re.findall(r"type=(?:float|int)\b", path.read_text()), path.name
 
 
 @pytest.mark.parametrize(
     ("words", "option"),
     [
-        (["status.py", "--watch", "nan"], "--watch"),
-        (["check_site.py", "--timeout", "inf"], "--timeout"),
-        (["compare_runs.py", "a", "b", "--margin", "nan"], "--margin"),
-        (["verify_archive.py", "a.zip", "--limit-gb", "nan"], "--limit-gb"),
+        (["dlbench", "status", "--watch", "nan"], "--watch"),
+        (["dlbench", "check-site", "--timeout", "inf"], "--timeout"),
+        (["dlbench", "compare", "a", "b", "--margin", "nan"], "--margin"),
+        (["dlbench", "verify", "a.zip", "--limit-gb", "nan"], "--limit-gb"),
         (["convert_dataset.py", "digits", "--workers", "0"], "--workers"),
     ],
 )

@@ -13,7 +13,7 @@ from dlbench.comparison import accept_nodes, acceptance, bounds
 from dlbench.tables import parquet_files
 from dlbench.tables.baseline_columns import BASELINES
 
-PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "accept_nodes.py"
+PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "dlbench"
 ALONE = {
     "match": {"measure": "matrix_product"},
     "value": {"value": 100.0, "lower": -0.05, "upper": None, "unit": "TFLOP/s"},
@@ -92,7 +92,7 @@ def test_a_node_that_is_expected_and_was_not_measured_is_not_known(wanted):
 
 def start(folder, *arguments):
     return subprocess.run(
-        [sys.executable, PROGRAM, *arguments],
+        [sys.executable, PROGRAM, "accept-nodes", *arguments],
         cwd=folder,
         capture_output=True,
         text=True,

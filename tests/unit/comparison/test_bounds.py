@@ -14,7 +14,7 @@ from dlbench.comparison import bounds
 from dlbench.pages import page_html, page_text
 from support.runs.made_runs import campaign, measured
 
-PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "compare_runs.py"
+PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "dlbench"
 MATCH = {"model": "lenet5", "batch_per_device": 8}
 BOUND = {"value": 100.0, "lower": -0.05, "upper": 0.1, "unit": "items/s"}
 
@@ -150,7 +150,7 @@ def test_the_program_says_by_its_exit_code_whether_all_passed(tmp_path):
 
     def start(*arguments):
         return subprocess.run(
-            [sys.executable, PROGRAM, *map(str, arguments)],
+            [sys.executable, PROGRAM, "compare", *map(str, arguments)],
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -19,7 +19,7 @@ from support.comparisons.compared_campaigns import A_RATES, compared, rates
 from support.programs import forked
 from support.runs.made_runs import measured
 
-PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "compare_runs.py"
+PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "dlbench"
 # By hand: the logarithms of three such rates lie ln 1.1 = 0.0953102 apart, which is their sample
 # standard deviation. Two such sides have the standard error 0.0953102 sqrt(2 / 3) = 0.0778204 and
 # 4 degrees of freedom, for which the two-sided p of t is 1 - 3/4 u (1 - t2 / (12 v)) with
@@ -279,7 +279,7 @@ def results(place, rates_by_batch, **facts):
 
 
 def start(*arguments):
-    return forked.run([sys.executable, PROGRAM, *arguments], forked.OF_TABLES)
+    return forked.run([sys.executable, PROGRAM, "compare", *arguments], forked.OF_TABLES)
 
 
 def test_the_program_compares_folders_of_which_one_still_grows(tmp_path):

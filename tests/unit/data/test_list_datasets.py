@@ -12,7 +12,7 @@ def test_the_pages_are_current(tmp_path):
     list_datasets.write(tmp_path)
     for name in ("datasets.md", "datasets.json"):
         assert (tmp_path / name).read_text() == (DOCS / name).read_text(), (
-            "run workflow_scripts/list_datasets.py"
+            "run dlbench datasets --output docs"
         )
 
 

@@ -95,7 +95,7 @@ def test_the_dataset_is_fetched_converted_and_verified(project):
     start(project, "workflow_scripts/fetch_dataset.py", "stripes", "--folder", source)
     convert = ["stripes", "--source", source, "--output", output, "--workers", 2]
     start(project, "workflow_scripts/convert_dataset.py", *convert)
-    start(project, "workflow_scripts/verify_dataset.py", output)
+    start(project, "workflow_scripts/dlbench", "verify-dataset", output)
     splits = json.loads((output / "manifest.json").read_text())["splits"]
     assert {name: split["records"] for name, split in splits.items()} == {
         "train": 400,
@@ -115,7 +115,7 @@ def test_files_of_ones_own_are_taken_converted_and_verified(
     start(project, "workflow_scripts/fetch_dataset.py", *fetch)
     convert = [name, "--source", tmp_path / "source", "--output", output, "--check", "decode"]
     start(project, "workflow_scripts/convert_dataset.py", *convert)
-    start(project, "workflow_scripts/verify_dataset.py", output)
+    start(project, "workflow_scripts/dlbench", "verify-dataset", output)
     manifest = json.loads((output / "manifest.json").read_text())
     found = {split: known["records"] for split, known in manifest["splits"].items()}
     assert found == {"train": train, "validation": validation}
@@ -164,7 +164,7 @@ def test_the_log_becomes_a_run_with_its_throughput(project):
     log = "".join(f"step {n}: 0.125 s, loss {3 - n / 8}\n" for n in range(1, 9))
     (project / "log.txt").write_text(log)
     command = ["log.txt", "--output", "imported.parquet", "--fields", '{"global_batch": 64}']
-    start(project, "workflow_scripts/import_logs.py", *command)
+    start(project, "workflow_scripts/dlbench", "import", *command)
     (run,) = pq.read_table(project / "imported.parquet").to_pylist()
     assert run["timing_source"] == "our_script"
     assert run["images_per_second"] == 64 / 0.125
@@ -174,7 +174,7 @@ def test_the_log_becomes_a_run_with_its_throughput(project):
 def test_the_log_that_patterns_read_becomes_a_run_too(project):
     (project / "loop.txt").write_text("".join(f"step {n} took 125 ms\n" for n in range(1, 9)))
     command = ["loop.txt", "--output", "loop.parquet", "--fields", '{"global_batch": 64}']
-    start(project, "workflow_scripts/import_logs.py", *command)
+    start(project, "workflow_scripts/dlbench", "import", *command)
     (run,) = pq.read_table(project / "loop.parquet").to_pylist()
     assert (run["timing_source"], run["images_per_second"]) == ("our_loop", 64 / 0.125)
 
@@ -182,7 +182,7 @@ def test_the_log_that_patterns_read_becomes_a_run_too(project):
 def test_a_log_with_a_step_that_is_none_is_refused_with_its_line(project):
     (project / "bad.txt").write_text("step 1: 0.1 s, loss 1\nstep 2: soon s, loss 1\n")
     finished = subprocess.run(
-        [sys.executable, "workflow_scripts/import_logs.py", "bad.txt", "--output", "x.parquet"],
+        [sys.executable, "workflow_scripts/dlbench", "import", "bad.txt", "--output", "x.parquet"],
         cwd=project,
         capture_output=True,
         text=True,

@@ -1,6 +1,5 @@
-"""The pages of docs: links have targets, commands and configs work, messages occur in the code."""
+"""The pages of docs: links have targets, commands and configs work."""
 
-import ast
 import functools
 import itertools
 import re
@@ -12,10 +11,10 @@ from pathlib import Path
 import pytest
 import tomllib
 import yaml
-from snakemake import exceptions
 from snakemake.cli import get_argument_parser
 
 from dlbench.analysis import equivalence
+from dlbench.command import commands
 from dlbench.study import config, config_files, config_schema
 from dlbench.tables import baseline_columns, run_columns, table_columns, write_reference_pages
 from dlbench.tables.meanings import TABLES
@@ -166,13 +165,13 @@ def test_every_key_of_the_schema_is_on_the_page_of_the_config():
 # ---- Commands ---------------------------------------------------------------------------------
 
 
-def commands():
+def commands_of_pages():
     """(page, arguments) of each command in the pages, in code blocks and between backticks."""
     for page in PAGES:
         text = [block.replace("\\\n", " ") for block in blocks(page, "sh", "bash", "console")]
         text = [block.replace("&&\n", "&& ") for block in text]
         lines = [line for block in text for line in block.splitlines()]
-        lines += re.findall(r"`(uv (?:run|sync) [^`]+)`", prose(page))
+        lines += re.findall(r"`((?:uv (?:run|sync)|dlbench) [^`]+)`", prose(page))
         for line in lines:
             for part in re.split(r" && | \| ", line):
                 command = shlex.split(part, comments=True)
@@ -181,9 +180,9 @@ def commands():
 
 
 @functools.cache
-def flags(program):
+def flags(*program):
     finished = subprocess.run(
-        [sys.executable, REPOSITORY / program, "--help"],
+        [sys.executable, REPOSITORY / program[0], *program[1:], "--help"],
         capture_output=True,
         text=True,
         check=True,
@@ -194,11 +193,26 @@ def flags(program):
 def check_program(command):
     """Check that a program of ours exists and has the flags."""
     program, *given = command
+    if program == "workflow_scripts/dlbench":
+        check_dlbench(given)
+        return
     assert (REPOSITORY / program).is_file(), program
     if program.startswith("workflow_scripts/"):
-        before_dashes = itertools.takewhile(lambda word: word != "--", given)
-        used = {word.partition("=")[0] for word in before_dashes if word.startswith("--")}
-        assert used <= flags(program), f"{program}: {used - flags(program)}"
+        check_flags(given, program)
+
+
+def check_dlbench(command):
+    """Check that a command of dlbench exists and has the flags."""
+    name, *given = command
+    if name not in ("--help", "--version", "COMMAND"):
+        assert name in commands.names(), name
+        check_flags([] if name == "run" else given, "workflow_scripts/dlbench", name)
+
+
+def check_flags(given, *program):
+    before_dashes = itertools.takewhile(lambda word: word != "--", given)
+    used = {word.partition("=")[0] for word in before_dashes if word.startswith("--")}
+    assert used <= flags(*program), f"{program}: {used - flags(*program)}"
 
 
 def check_snakemake(command):
@@ -250,6 +264,8 @@ def check_command(command):
     while command[0] == "--with" and re.fullmatch(r"[\w-]+==[\d.]+", command[1]):
         command = command[2:]
     match command:
+        case ["dlbench", *rest]:
+            check_dlbench(rest)
         case ["snakemake", *rest]:
             check_snakemake(rest)
         case ["python", "-m", module, *_]:
@@ -267,7 +283,7 @@ def check_command(command):
 
 
 def test_every_command_of_the_pages_is_one():
-    found = list(commands())
+    found = list(commands_of_pages())
     assert len(found) > 60
     for page, command in found:
         try:
@@ -278,9 +294,11 @@ def test_every_command_of_the_pages_is_one():
 
 def test_a_command_that_is_none_would_be_noticed():
     for line in (
-        "uv run python workflow_scripts/status.py --sail",
+        "uv run dlbench status --sail",
         "uv run snakemake fingers",
-        "uv run python workflow_scripts/statues.py",
+        "uv run python workflow_scripts/trian.py",
+        "uv run dlbench statues",
+        "python workflow_scripts/dlbench verify x.zip --deeper",
         "uv sync --extra slum",
         "uv run --group def python -m tests",
         "snakemaek -n",
@@ -347,50 +365,7 @@ def test_every_config_of_the_pages_passes_the_schema_when_laid_over_the_default_
     assert checked >= 12
 
 
-# ---- Words ------------------------------------------------------------------------------------
-
-
-@functools.cache
-def texts():
-    """All strings in our code and in Snakemake's exceptions, with \\0 for filled-in values."""
-    strings = []
-    files = [*REPOSITORY.glob("workflow_scripts/**/*.py"), Path(exceptions.__file__)]
-    for file in files:
-        tree = ast.parse(file.read_text())
-        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):
-            if id(node) in docstrings:
-                continue
-            if isinstance(node, ast.JoinedStr):
-                parts = [getattr(part, "value", "") for part in node.values]
-                strings.append("".join(p if isinstance(p, str) else "\0" for p in parts))
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                strings.append(node.value)
-    return strings
-
-
-def occurs(message):
-    """Whether a string of the code contains the pieces of a message, in their order."""
-    pieces = [piece.strip() for piece in message.split("...") if piece.strip()]
-    pattern = re.compile(".*?".join(map(re.escape, pieces)), re.DOTALL)
-    return any(pattern.search(text) for text in texts())
-
-
-def messages():
-    page = (REPOSITORY / "docs/troubleshooting.md").read_text()
-    rows = re.findall(r"^\| (`.*?`) \| ", page, re.MULTILINE)
-    return [message for row in rows for message in re.findall(r"`([^`]+)`", row)]
-
-
-@pytest.mark.parametrize("message", messages())
-def test_every_message_that_is_explained_is_still_printed(message):
-    assert len(message) > 12
-    assert occurs(message)
-
-
-def test_a_message_that_nobody_prints_would_be_noticed():
-    assert not occurs("the ... is on fire")
-    assert len(messages()) > 35
+# ---- Numbers ----------------------------------------------------------------------------------
 
 
 def test_the_methodology_says_how_many_repeats_are_needed():

@@ -1,4 +1,4 @@
-"""The --help of each program, and the modules that it imports, which take time at every start.
+"""The --help of each program and command, and what it imports, which takes time at every start.
 
 A program that answers `--help` has imported what all of its starts import.
 """
@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from dlbench.command import commands
+
 PROGRAMS = Path(__file__).parents[3] / "workflow_scripts"
 # Each takes a tenth of a second or tens of MB; who needs one only now and then imports it late.
 HEAVY = {"matplotlib", "numpy", "pandas", "pyarrow", "scipy", "snakemake", "tensorflow"}
@@ -18,26 +20,25 @@ TABLES = {"numpy", "pyarrow"}
 STATISTICS = TABLES | {"scipy"}
 FIGURES = STATISTICS | {"pandas", "matplotlib"}
 NEEDED = {
-    "accept_nodes": STATISTICS,
-    "add_campaign": STATISTICS,
-    "analyse_history": STATISTICS,
-    "build_report": STATISTICS,
-    "collect_baselines": TABLES,
-    "collect_runs": STATISTICS,
-    "compare_runs": STATISTICS,
-    "doctor": TABLES,
-    "draw_figure": FIGURES,
-    "export_dataset": FIGURES,
-    "export_runs": STATISTICS,
-    "import_logs": TABLES,
-    "measure_baselines": {"numpy"},
-    "partial_results": FIGURES,
-    "rerun_bases": STATISTICS,
-    "start_run": {"numpy"},
-    "train": {"numpy"},
-    "train_external": TABLES,
-    "write_archive": STATISTICS,
-    "write_reference_pages": TABLES,
+    "add_campaign.py": STATISTICS,
+    "analyse_history.py": STATISTICS,
+    "dlbench accept-nodes": STATISTICS,
+    "dlbench report": STATISTICS,
+    "dlbench baselines": TABLES,
+    "collect_runs.py": STATISTICS,
+    "dlbench compare": STATISTICS,
+    "dlbench doctor": TABLES,
+    "draw_figure.py": FIGURES,
+    "dlbench export": STATISTICS,
+    "dlbench import": TABLES,
+    "measure_baselines.py": {"numpy"},
+    "dlbench partial": FIGURES,
+    "dlbench rerun-bases": STATISTICS,
+    "start_run.py": {"numpy"},
+    "train.py": {"numpy"},
+    "train_external.py": TABLES,
+    "dlbench archive": STATISTICS,
+    "write_reference_pages.py": TABLES,
 }
 # Modules of Python and of the library: of programs that need nothing heavy, the most is 379.
 MAX_MODULES = 379
@@ -46,7 +47,7 @@ ROOM = 1.15
 START = """
 import contextlib, io, runpy, sys
 program = sys.argv[1]
-sys.argv = [program, "--help"]
+del sys.argv[0]
 sys.path[0] = program.rpartition("/")[0]
 said, code = io.StringIO(), None
 with contextlib.redirect_stdout(said):
@@ -58,15 +59,20 @@ print((code, said.getvalue(), [*sys.modules]))
 """
 
 of_each_program = pytest.mark.parametrize(
-    "program", sorted(path.stem for path in PROGRAMS.glob("*.py"))
+    "program",
+    [
+        *sorted(path.name for path in PROGRAMS.glob("*.py")),
+        *(f"dlbench {name}" for name in commands.names()),
+    ],
 )
 
 
 @functools.cache
 def run_help(program):
     """(exit code, output, imported modules) of a program with --help."""
+    name, *command = program.split()
     finished = subprocess.run(
-        [sys.executable, "-c", START, str(PROGRAMS / f"{program}.py")],
+        [sys.executable, "-c", START, PROGRAMS / name, *command, "--help"],
         capture_output=True,
         text=True,
         check=True,
@@ -88,11 +94,11 @@ def test_a_program_imports_what_its_start_needs_and_no_more(program):
     heavy = HEAVY & {name.partition(".")[0] for name in modules}
     surplus = heavy - NEEDED.get(program, set())
     assert not surplus, (
-        f"{program}.py imports {', '.join(sorted(surplus))} at its start; import it in the "
+        f"{program} imports {', '.join(sorted(surplus))} at its start; import it in the "
         "function that needs it or, where every start does, add it to NEEDED here"
     )
     if not heavy:
         assert len(modules) <= MAX_MODULES * ROOM, (
-            f"{program}.py imports {len(modules)} modules at its start, expected at most "
+            f"{program} imports {len(modules)} modules at its start, expected at most "
             f"{MAX_MODULES} and 15 % more; where it must, raise MAX_MODULES here"
         )

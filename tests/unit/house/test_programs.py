@@ -58,7 +58,7 @@ def test_the_flags_of_the_trainer_are_the_fields_of_a_run():
         ),
         (["parse_run.py", "absent.jsonl", "--spec={}"], "expected the fields of a run as JSON"),
         (["fetch_dataset.py", "digit", "--folder", "x", "--stamp", "y"], "(choose from 'blends'"),
-        (["forget_runs.py", "no-such-run"], "no run 'no-such-run'"),
+        (["dlbench", "forget", "no-such-run"], "no run 'no-such-run'"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
@@ -70,7 +70,7 @@ def test_bad_input_ends_a_program_with_one_clear_line(tmp_path, arguments, messa
 
 
 def test_verifying_a_folder_that_is_no_dataset_says_so(tmp_path):
-    finished = start("verify_dataset.py", tmp_path)
+    finished = start("dlbench", "verify-dataset", tmp_path)
     assert finished.returncode != 0
     assert "is this the folder of a converted dataset?" in finished.stdout + finished.stderr
 
@@ -99,10 +99,17 @@ def test_one_version_of_uv_is_named_everywhere():
     assert len(named) == 1
 
 
-@pytest.mark.parametrize("name", ["make_image", "prepare_image", "see_images", "make_environment"])
-def test_what_a_machine_without_our_packages_prepares_needs_the_standard_library_alone(name):
-    program = REPOSITORY / "workflow_scripts" / f"{name}.py"
+@pytest.mark.parametrize(
+    "command",
+    [("make_image.py",), ("prepare_image.py",), ("see_images.py",), ("dlbench", "environment")],
+    ids=" ".join,
+)
+def test_what_a_machine_without_our_packages_prepares_needs_the_standard_library_alone(command):
+    program = REPOSITORY / "workflow_scripts" / command[0]
     finished = subprocess.run(
-        [sys.executable, "-S", "-E", program, "--help"], capture_output=True, text=True, check=False
+        [sys.executable, "-S", "-E", program, *command[1:], "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert finished.returncode == 0, finished.stderr

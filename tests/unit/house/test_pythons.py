@@ -66,7 +66,7 @@ def needed(project, python):
         package
         for group in packages.values()
         for package in group
-        if "virtual" in package.get("source", {})
+        if {"virtual", "editable"} & package.get("source", {}).keys()
     ]
     needed_packages, to_visit = {}, [root]
     while to_visit:

@@ -16,7 +16,8 @@ from support.machines.paths import REPOSITORY
 
 LIBRARY = plugins.LIBRARY
 FILES = sorted(path.relative_to(LIBRARY).as_posix() for path in LIBRARY.rglob("*.py"))
-ROOMS = sorted({file.split("/")[0] for file in FILES} - {"__init__.py"})
+ROOMS = sorted({file.split("/")[0] for file in FILES} - {"__init__.py", "__main__.py"})
+FRONT = ["__init__.py", "__main__.py"]  # what the library holds beside rooms
 MAX_FILES, MAX_LINES = 20, 400
 FRAMEWORKS = {"tensorflow", "keras", "jax", "torch"}
 # Rooms and files that a Python which has the standard library and NumPy alone must import.
@@ -32,7 +33,6 @@ STAND_ALONE = {"check_node.py", "describe_image.py"}
 # Programs whose one call is not yet a file of their name.
 NO_TWIN_YET = {
     "draw_figure.py": "loads a figure by its name",
-    "retry_runs.py": "is one call of campaign/forget_runs.py",
 }
 NO_TEST_YET = {
     "export_tensorboard.py": "tested in tests/trainer, for it needs TensorBoard",
@@ -71,7 +71,7 @@ def imported(file, top_only=False):
 
 def test_every_room_has_a_floor_and_the_library_holds_nothing_beside_rooms():
     assert sorted(floors()) == ROOMS
-    assert [path.name for path in LIBRARY.iterdir() if path.is_file()] == ["__init__.py"]
+    assert sorted(path.name for path in LIBRARY.iterdir() if path.is_file()) == FRONT
 
 
 def test_no_folder_has_more_files_than_one_overlooks():

@@ -43,7 +43,7 @@ def test_the_variant_that_fits_is_named_with_how_it_is_made(monkeypatch):
     (misfit,) = cuda_drivers.misfits(["pytorch", "pytorch"], "535.104.05")
     assert "needs driver 580.65.06 or newer, and there is 535.104.05" in misfit.reason
     assert "`environment: pytorch-cuda12`" in misfit.remedy
-    assert "make_environment.py envs/pytorch-cuda12" in misfit.remedy
+    assert "dlbench environment envs/pytorch-cuda12" in misfit.remedy
     monkeypatch.setattr(trainer_environments, "is_installed", lambda name: True)
     (misfit,) = cuda_drivers.misfits(["pytorch"], "535.104.05")
     assert "make_environment" not in misfit.remedy

@@ -294,7 +294,7 @@ def test_the_program_says_why_nothing_can_be_imported_and_writes_no_table(tmp_pa
     write(tmp_path / "logs" / "README", "hello\n")
     outputs = ["--output", tmp_path / "runs.parquet", "--steps", tmp_path / "steps.parquet"]
     done = program(tmp_path / "logs", *outputs)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "error: nothing was imported" in done.stderr.splitlines()
     assert f"left out: README: {finding.UNKNOWN}" in done.stderr.splitlines()
     assert [path.name for path in tmp_path.iterdir()] == ["logs"]
@@ -322,7 +322,7 @@ def test_an_import_is_called_by_its_name_or_its_folder(tmp_path):
 
 
 def program(*arguments):
-    command = [sys.executable, REPOSITORY / "workflow_scripts/import_logs.py", *arguments]
+    command = [sys.executable, REPOSITORY / "workflow_scripts/dlbench", "import", *arguments]
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
 
 
@@ -338,13 +338,21 @@ def test_the_steps_of_a_long_log_are_written_piece_by_piece(tmp_path, monkeypatc
 
 
 def test_importing_a_log_as_a_program_loads_neither_pandas_nor_scipy(tmp_path):
-    program = REPOSITORY / "workflow_scripts/import_logs.py"
+    program = REPOSITORY / "workflow_scripts/dlbench"
     code = (
-        "import atexit, runpy, sys; sys.argv = sys.argv[1:]; sys.path.insert(0, sys.argv[1]);"
-        "atexit.register(lambda: print(*sys.modules)); del sys.argv[1];"
+        "import atexit, runpy, sys; sys.path.insert(0, sys.argv[1]); del sys.argv[:2];"
+        "atexit.register(lambda: print(*sys.modules));"
         "runpy.run_path(sys.argv[0], run_name='__main__')"
     )
-    command = [sys.executable, "-c", code, program, program.parent, write(tmp_path / "log")]
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        program.parent,
+        program,
+        "import",
+        write(tmp_path / "log"),
+    ]
     tables = [f"--output={tmp_path}/runs.parquet", f"--steps={tmp_path}/steps.parquet"]
     done = subprocess.run([*command, *tables], capture_output=True, text=True, check=True)
     loaded = done.stdout.split()

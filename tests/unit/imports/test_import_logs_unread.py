@@ -169,5 +169,5 @@ def test_other_files_in_folders_of_these_names_are_runs_of_their_own(tmp_path):
 
 
 def program(*arguments):
-    command = [sys.executable, REPOSITORY / "workflow_scripts/import_logs.py", *arguments]
+    command = [sys.executable, REPOSITORY / "workflow_scripts/dlbench", "import", *arguments]
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)

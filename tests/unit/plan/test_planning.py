@@ -195,7 +195,7 @@ def test_runs_of_a_block_that_says_where_installed_wait_for_their_environment_or
     plan = planning.make_plan(study)
     waiting = {run_id for run_id, run in plan.runs.items() if run.steps == 7}
     assert set(plan.skipped) == waiting
-    command = "run python workflow_scripts/make_environment.py envs/jax"
+    command = "run dlbench environment envs/jax"
     assert {reason.endswith(command) for reason in plan.skipped.values()} == {True}
     python = trainer_environments.trainer_python("jax")
     python.parent.mkdir(parents=True)

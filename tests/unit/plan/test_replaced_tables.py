@@ -23,7 +23,7 @@ def test_tables_of_another_study_are_said_to_be_replaced(write):
     write(TABLE)
     (line,) = replaced_tables.lines("second")
     assert "are those of the study first; those of second take their place" in line
-    assert "partial_results.py --output FOLDER" in line
+    assert "dlbench partial --output FOLDER" in line
     assert not list(replaced_tables.lines("first"))
 
 

@@ -49,7 +49,7 @@ def test_a_reason_that_does_not_pass_by_itself_is_told_once(here, program):
     (line,) = waiting_jobs.new_reasons("slurm", here, reported)
     assert line == (
         f"Slurm does not start job 5 of a and 1 other job: {LIMIT}; "
-        "status.py shows what each run waits for"
+        "dlbench status shows what each run waits for"
     )
     queue(program, ("5", "a", LIMIT), ("7", "c", HELD))
     (line,) = waiting_jobs.new_reasons("slurm", here, reported)

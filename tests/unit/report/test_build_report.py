@@ -17,7 +17,7 @@ from dlbench.tables import parquet_files
 from support.results import made_tables
 from support.results.made_reports import column, covered, made, table
 
-PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "build_report.py"
+PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "dlbench"
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"' & \u2028"
 
 
@@ -310,7 +310,10 @@ def test_a_figure_that_is_large_becomes_a_picture(drawn, monkeypatch):
 
 def build(*arguments):
     return subprocess.run(
-        [sys.executable, PROGRAM, *map(str, arguments)], capture_output=True, text=True, check=False
+        [sys.executable, PROGRAM, "report", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 

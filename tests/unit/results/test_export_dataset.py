@@ -20,7 +20,7 @@ from dlbench.study import config
 from dlbench.tables import table_columns
 from support.runs.made_runs import SETTINGS, finish, write
 
-PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "export_dataset.py"
+PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "dlbench"
 BLOCK = SETTINGS["matrix"][0]
 
 
@@ -185,6 +185,9 @@ def test_the_program_exports_and_says_how_many(study):
     finish(study.runs[0], 60)
     Path("config.yaml").write_text(json.dumps(SETTINGS))
     answer = subprocess.run(
-        [sys.executable, PROGRAM, "--output", "all"], capture_output=True, text=True, check=True
+        [sys.executable, PROGRAM, "export", "--output", "all"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert answer.stderr == "all: 1 of 4 runs, 3 without a valid result\n"

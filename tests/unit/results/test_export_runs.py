@@ -18,7 +18,7 @@ from dlbench.study import config
 from dlbench.tables import parquet_files, table_columns
 from support.runs.made_runs import SETTINGS, finish, write
 
-PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "export_runs.py"
+PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "dlbench"
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_coverage_of_a_finished_study_is_the_table_that_the_workflow_makes(study
 
 def test_the_program_exports_coverage_where_it_is_asked_for(half):
     Path("config.yaml").write_text(json.dumps(SETTINGS))
-    command = [sys.executable, PROGRAM, "--output", "c.json", "--table", "coverage"]
+    command = [sys.executable, PROGRAM, "export", "--output", "c.json", "--table", "coverage"]
     subprocess.run(command, check=True, capture_output=True)
     rows = json.loads(Path("c.json").read_text())
     assert sorted(row["status"] for row in rows) == ["ok", "oom", "running", "stale"]
@@ -148,7 +148,7 @@ def test_the_program_takes_the_study_and_the_file(half):
     part = SETTINGS["matrix"][0] | {"batch_per_device": 8}
     Path("part.yaml").write_text(json.dumps({"matrix": [part]}))
     finished = subprocess.run(
-        [sys.executable, PROGRAM, "--output", "runs.csv", "--configfile", "part.yaml"],
+        [sys.executable, PROGRAM, "export", "--output", "runs.csv", "--configfile", "part.yaml"],
         capture_output=True,
         text=True,
         check=False,

@@ -15,7 +15,7 @@ from dlbench.tables import parquet_files, table_columns
 from support.programs import forked
 from support.runs.made_runs import SETTINGS, finish
 
-PROGRAM = Path(__file__).parents[3] / "workflow_scripts/rerun_bases.py"
+PROGRAM = Path(__file__).parents[3] / "workflow_scripts/dlbench"
 BLOCK = SETTINGS["matrix"][0] | {"batch_per_device": 8}
 STUDY = SETTINGS | {
     "repeats": 3,
@@ -101,7 +101,7 @@ def test_without_tables_it_says_what_makes_them():
 
 
 def start(*arguments):
-    return forked.run([sys.executable, PROGRAM, *arguments], forked.OF_TABLES)
+    return forked.run([sys.executable, PROGRAM, "rerun-bases", *arguments], forked.OF_TABLES)
 
 
 def test_the_program_forgets_nothing_without_its_flag():

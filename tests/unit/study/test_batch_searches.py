@@ -92,7 +92,7 @@ def test_a_batch_that_is_asked_for_by_its_number_too_is_trained_once():
 def test_where_no_batch_fits_the_combination_is_excluded_with_the_reason():
     (search_id,) = study(WIDEST).searches
     write_found(search_id, batch_per_device=None, reason="not even 1 fits")
-    assert f"not even 1 fits; to search again: forget_runs.py {search_id}" in refused(WIDEST)
+    assert f"not even 1 fits; to search again: dlbench forget {search_id}" in refused(WIDEST)
     made = study(WIDEST, BLOCK | {"name": "other", "steps": 5})
     assert [left_out.reason for left_out in made.excluded] == ["not even 1 fits"]
 

@@ -291,5 +291,5 @@ def test_where_the_folder_is_somebody_elses_a_start_says_so_and_what_goes_withou
     (folder / "results").mkdir()
     folder.chmod(0o555 if os.geteuid() else 0o755)
     become()
-    with pytest.raises(Error, match=rf"{folder} is not writable for this user.*status\.py"):
+    with pytest.raises(Error, match=rf"{folder} is not writable for this user.*dlbench status"):
         planning.check_folders(writes=False)

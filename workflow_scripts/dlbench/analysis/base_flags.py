@@ -10,7 +10,7 @@ from dlbench.tables.cells import Row, is_absent
 APART = "measured apart"
 NEIGHBOURS = "neighbours"  # other processes on the machine disturbed a run of a side
 OTHER_FLAGS = {NEIGHBOURS: "disturbed by other processes", APART: APART}  # flags that are no fields
-REMEDY = "With workflow_scripts/rerun_bases.py both sides are measured again, in one session."
+REMEDY = "With dlbench rerun-bases both sides are measured again, in one session."
 
 # Facts in which runs of one condition agree, besides their fields.
 FACTS = ("site", "device_model", "framework_version", "timing_source", "item_shape")

@@ -28,11 +28,18 @@ PROFILES = {
 }
 SNAKEMAKE = {"name": "Snakemake", "url": {"@id": "https://snakemake.readthedocs.io"}}
 RUNS, TRAIN = "results/runs/", "workflow_scripts/train.py"
-# The steps after training: program, its description, prefix of its inputs, prefix of its outputs.
+# The steps after training: name, its file in workflow_scripts/, what it does, prefix of its inputs,
+# prefix of its outputs.
 DERIVING = (
-    ("collect_runs", "Collect all records into tables", RUNS, "results/tables/"),
-    ("draw_figure", "Draw the figures", "results/tables/", "results/figures/"),
-    ("build_report", "Put tables and figures into one page", "results/tables/", "results/report."),
+    ("collect_runs", "collect_runs.py", "Collect all records into tables", RUNS, "results/tables/"),
+    ("draw_figure", "draw_figure.py", "Draw the figures", "results/tables/", "results/figures/"),
+    (
+        "build_report",
+        "dlbench/command/results/report.py",
+        "Put tables and figures into one page",
+        "results/tables/",
+        "results/report.",
+    ),
 )
 ENCODINGS = {
     ".csv": "text/csv",
@@ -220,10 +227,10 @@ def _steps(singles, runs):
         ],
         [],
     )
-    for name, description, source, output in DERIVING:
+    for name, file, description, source, output in DERIVING:
         results = [single for single in singles if single.startswith(output)]
         sources = [single for single in singles if single.startswith(source)] or [source]
-        tool = f"workflow_scripts/{name}.py"
+        tool = f"workflow_scripts/{file}"
         if results:
             action = {
                 "@id": f"#{name}",

@@ -195,7 +195,11 @@ def _run_programs(programs, folder, figures, defaults):
         _run_program(programs, folder, "collect_runs.py", *files)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda name: _run_program(programs, folder, "draw_figure.py", name), figures))
-    _run_program(programs, folder, "build_report.py", "--figures", *figures)
+    # A program in archives from before there was the command.
+    report = (
+        ["build_report.py"] if (programs / "build_report.py").exists() else ["dlbench", "report"]
+    )
+    _run_program(programs, folder, *report, "--figures", *figures)
 
 
 def _run_program(programs, folder, program, *arguments):
@@ -215,7 +219,8 @@ def _run_program(programs, folder, program, *arguments):
     if finished.returncode:
         last = "\n".join(finished.stdout.splitlines()[-LAST_LINES:])
         owner = "of the archive" if programs.is_relative_to(folder.absolute()) else "of ours"
-        raise Error(f"{program} {owner} failed:\n{last}")
+        name = f"{program} {arguments[0]}" if program == "dlbench" else program
+        raise Error(f"{name} {owner} failed:\n{last}")
 
 
 def _versions(made_with):

@@ -308,7 +308,7 @@ def _dates(log, content):
         "throughput and step times come from a clock that is never set; dates, start_s, "
         "import_s and costs are off"
     )
-    by_hand = "none; set the clock (NTP), and forget the run (forget_runs.py) to have its dates"
+    by_hand = "none; set the clock (NTP), and forget the run (dlbench forget) to have its dates"
     dated = list(_dated(log, content))
     for (name, before), (other, after) in itertools.pairwise(dated):
         if after < before:

@@ -1,8 +1,8 @@
 """Forget recorded results, so that the next start trains their runs again.
 
-forget_runs.py and retry_runs.py share the flags that select runs. Logs of forgotten runs are moved
-aside. A search for a largest batch is selected as a run is: by its id or, if it found no batch, by
-its status.
+`dlbench forget` and `dlbench retry` share the flags that select runs. Logs of forgotten runs are
+moved aside. A search for a largest batch is selected as a run is: by its id or, if it found no
+batch, by its status.
 """
 
 from argparse import ArgumentParser, Namespace

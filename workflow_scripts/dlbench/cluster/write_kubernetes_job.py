@@ -21,7 +21,7 @@ import yaml
 
 from dlbench import Error
 from dlbench.cluster import jobs
-from dlbench.common import plugins
+from dlbench.common import plugins, tools
 from dlbench.launchers.kubernetes import INDEX
 from dlbench.plan import planning, run_command
 from dlbench.records.judgement import State
@@ -177,7 +177,7 @@ def _check(plan, run, place):
     if state is State.CURRENT:
         raise Error(
             f"{run.id} is done already; to train it again: "
-            f"python {PROGRAMS}/forget_runs.py {run.id}"
+            + tools.dlbench_command(f"forget {run.id}")
         )
     if state is State.UNREAD:
         raise Error(f"{run.id} is trained already: the next start of the workflow reads its log")

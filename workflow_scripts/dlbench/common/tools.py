@@ -12,8 +12,9 @@ from os import PathLike
 from pathlib import Path
 
 from dlbench import Error
+from dlbench.common import own_code
 
-OUR_UV = Path(__file__).parents[3] / ".uv" / "bin" / "uv"  # where the README's commands put it
+OUR_UV = own_code.PROJECT / ".uv" / "bin" / "uv"  # where the README's commands put it
 NOT_WRITABLE = (
     "a folder may not be there or not be writable: APPTAINER_TMPDIR, APPTAINER_CACHEDIR, TMPDIR, "
     "the engine's storage or the results"
@@ -79,6 +80,23 @@ def uv_command(arguments: str) -> str:
     if path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
     return f"{shlex.quote(str(path))} {arguments}"
+
+
+def dlbench_command(arguments: str) -> str:
+    """A command of dlbench for people to type in this folder.
+
+    Its folder is named where it is another one; without uv it is started by Python, which works
+    where the command is not installed.
+    """
+    try:
+        find_uv()
+    except Error:
+        folder = shlex.quote(str(own_code.project_path("workflow_scripts/dlbench")))
+        return f"python {folder} {arguments}"
+    project = (
+        "" if own_code.in_project_folder() else f"--project {shlex.quote(str(own_code.PROJECT))} "
+    )
+    return uv_command(f"run {project}dlbench {arguments}")
 
 
 def run(command: Sequence[str | PathLike[str]], folder: str | PathLike[str] | None = None) -> str:

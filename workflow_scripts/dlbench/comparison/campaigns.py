@@ -1,7 +1,7 @@
 """The runs of a campaign, read from records in a results folder or from a runs table.
 
 A folder holds `runs/*/run.json` or `tables/runs.parquet`, or a folder `results` that does, as
-unpacked archives have. A table is that of results/tables or of export_runs.py.
+unpacked archives have. A table is that of results/tables or of `dlbench export`.
 Runs that have not ended are counted, never waited for: a campaign may be read while it runs.
 """
 

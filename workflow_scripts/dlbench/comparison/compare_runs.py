@@ -281,7 +281,7 @@ def _check_metric(metric, combinations):
     if not any(a.values or b.values for _, a, b in combinations):
         raise Error(
             f"no run in common has the metric {metric.name}. Some metrics are in runs tables only "
-            "(export_runs.py), others need an evaluation"
+            "(dlbench export), others need an evaluation"
         )
 
 

@@ -57,18 +57,15 @@ def markdown(datasets: Sequence[dict[str, Any]]) -> str:
     lines = [
         "# Datasets",
         "",
-        "Made by `workflow_scripts/list_datasets.py` from "
-        "`workflow_scripts/dlbench/data/datasets/`.",
+        "Made by `dlbench datasets --output docs` from `workflow_scripts/dlbench/data/datasets/`.",
         "",
         "| Name | What it is | Type | Records (train + validation) | Bytes to fetch |",
         "| --- | --- | --- | --- | --- |",
     ]
     for entry in datasets:
-        counts = [count for count in entry["records"].values() if count is not None]
-        records = " + ".join(map(_grouped, counts)) or "any"
         name = entry["name"]
         lines.append(
-            f"| [{name}](#{name}) | {entry['title']} | {entry['type']} | {records} "
+            f"| [{name}](#{name}) | {entry['title']} | {entry['type']} | {_records(entry)} "
             f"| {_bytes(entry)} |"
         )
     for entry in datasets:
@@ -92,6 +89,22 @@ def markdown(datasets: Sequence[dict[str, Any]]) -> str:
             lines.append(f"- `{name}`: {_size(published['bytes'])}{_digests(published)}")
             lines += [f"  - {url}" for url in published["urls"]]
     return "\n".join(lines) + "\n"
+
+
+def lines(datasets: Sequence[dict[str, Any]]) -> list[str]:
+    """One line for each dataset: name, kind, records for training and validation, bytes, title."""
+    rows = [("name", "type", "records", "bytes to fetch", "title")]
+    rows += [(e["name"], e["type"], _records(e), _bytes(e), e["title"]) for e in datasets]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _records(entry):
+    counts = [count for count in entry["records"].values() if count is not None]
+    return " + ".join(map(_grouped, counts)) or "any"
 
 
 def _bytes(entry):

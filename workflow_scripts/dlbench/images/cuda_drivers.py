@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from dlbench.common import tools
 from dlbench.machine import gpu_facts
 from dlbench.study import trainer_environments
 
@@ -76,5 +77,5 @@ def _remedy(environment, driver):
         return "update the driver: no environment in envs/ has an older CUDA and the same framework"
     name = variants[0]
     made = trainer_environments.is_installed(name)
-    make = "" if made else f" (python workflow_scripts/make_environment.py envs/{name} makes it)"
+    make = "" if made else f" ({tools.dlbench_command(f'environment envs/{name}')} makes it)"
     return f"give its runs `environment: {name}`{make}, or update the driver"

@@ -1,7 +1,7 @@
 """Read dlbench's results folders and runs tables, whose rows are imported unchanged.
 
 A results folder has runs/*/run.json; damaged records are left out and listed. A runs table is a
-file of results/tables, export_runs.py or import_logs.py (.parquet, .csv or .json).
+file of results/tables, `dlbench export` or `dlbench import` (.parquet, .csv or .json).
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """The pods of an indexed Job of Kubernetes, one a node: start_pod.py starts the processes of each.
 
-write_kubernetes_job.py writes such a Job for one run. Outside of such pods the launcher starts
+`dlbench kubernetes-job` writes such a Job for one run. Outside of such pods the launcher starts
 nothing, and a study records these runs as skipped.
 """
 
@@ -32,7 +32,7 @@ def unsupported(run: Spec) -> str | None:
     if INDEX not in os.environ:
         return (
             "launcher kubernetes needs the pods of a Job: write it with "
-            f"python workflow_scripts/write_kubernetes_job.py {run.id}"
+            f"`dlbench kubernetes-job {run.id}`"
         )
     return None
 

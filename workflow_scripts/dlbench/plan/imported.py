@@ -23,7 +23,7 @@ def inputs(study: config.Study, name: str) -> list[str]:
 
 
 def flags(study: config.Study, name: str) -> str:
-    """The arguments of import_logs.py without its outputs, quoted for the shell."""
+    """The arguments of `dlbench import` without its outputs, quoted for the shell."""
     entry = _entry(study, name)
     arguments = [entry["path"], f"--name={name}"]
     arguments += [f"--kind={entry['kind']}"] if "kind" in entry else []

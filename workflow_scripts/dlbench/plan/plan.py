@@ -35,7 +35,7 @@ TO_DO = {
 }
 FAILURE_MESSAGE = (
     "Not all is done. What is done stays: the same command, started again, goes on with the rest.\n"
-    "{status}, with the same --configfile, shows the state of each run."
+    "`{status}`, with the same --configfile, shows the state of each run."
 )
 MAX_REASONS = 8  # on the screen
 
@@ -143,7 +143,7 @@ class Plan:
         for reason, number in reasons[:MAX_REASONS]:
             yield f"{phrases.counted(number, 'run')} {reason}"
         if rest := sum(number for _, number in reasons[MAX_REASONS:]):
-            yield f"{rest} more for other reasons; status.py has them all"
+            yield f"{rest} more for other reasons; dlbench status has them all"
         if self.sentinels.message:
             yield self.sentinels.message
         yield from trainer_environments.describe_choices(self.with_tries)

@@ -52,7 +52,7 @@ def check_folders(writes: bool) -> None:
         if not os.access(place, os.W_OK | os.X_OK):
             raise Error(
                 f"{place.absolute()} is not writable for this user, so that no workflow can be "
-                "started here; status.py, doctor.py, export_runs.py and compare_runs.py can read "
+                "started here; dlbench status, doctor, export and compare can read "
                 "it, and a copy of the folder with its results can continue the campaign"
             )
         disk = os.statvfs(place)

@@ -8,7 +8,7 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from dlbench.common import own_code
+from dlbench.common import tools
 
 RUNS = Path("results/tables/runs.csv")
 MEASURED = "measured"  # rows of imports have the names of these
@@ -18,10 +18,10 @@ def lines(study: str) -> Iterator[str]:
     """Yield the warning; nothing if there are no tables, or those of this study."""
     former = _study_of_tables()
     if former not in (None, study):
-        program = own_code.project_path("workflow_scripts/partial_results.py")
+        elsewhere = tools.dlbench_command("partial --output FOLDER")
         yield (
             f"tables and figures in results/ are those of the study {former}; those of {study} "
-            f"take their place. {program} --output FOLDER puts a study's elsewhere"
+            f"take their place. {elsewhere} puts a study's elsewhere"
         )
 
 

@@ -4,7 +4,7 @@ import shlex
 from typing import Any
 
 from dlbench import launchers
-from dlbench.common import own_code, plugins, tools
+from dlbench.common import plugins, tools
 from dlbench.images import trainer_image
 from dlbench.plan.site_devices import Devices
 from dlbench.records import enough
@@ -135,10 +135,9 @@ def _not_installed(run):
     is_installed = trainer_environments.is_installed(run.environment)
     if contained or not trainer_environments.has_environment(run) or is_installed:
         return None
-    program = shlex.quote(str(own_code.project_path("workflow_scripts/make_environment.py")))
     return (
         f"envs/{run.environment} is not installed here (where_installed); install it with: "
-        + tools.uv_command(f"run python {program} {_folder(run)}")
+        + tools.dlbench_command(f"environment {_folder(run)}")
     )
 
 

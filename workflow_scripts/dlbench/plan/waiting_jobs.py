@@ -1,7 +1,7 @@
 """Jobs that schedulers have not started, with the schedulers' reasons.
 
-A job that exceeds a limit of the site, or is held, waits for ever, and so does Snakemake. status.py
-shows the reason for each run; a start of the workflow prints reasons that do not pass by
+A job that exceeds a limit of the site, or is held, waits for ever, and so does Snakemake. `dlbench
+status` shows the reason for each run; a start of the workflow prints reasons that do not pass by
 themselves, each once.
 """
 
@@ -69,5 +69,6 @@ def _line(name: str, reason: str, jobs: Mapping[str, Waiting]) -> str:
     which = f"job {job_id}{f' of {job.run_id}' if job.run_id else ''}"
     others = f" and {phrases.counted(len(jobs) - 1, 'other job')}" if len(jobs) > 1 else ""
     return (
-        f"{name} does not start {which}{others}: {reason}; status.py shows what each run waits for"
+        f"{name} does not start {which}{others}: {reason}; dlbench status shows what each run "
+        "waits for"
     )

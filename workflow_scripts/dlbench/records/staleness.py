@@ -2,7 +2,7 @@
 
 The digest of the code covers what can change how a run trains and how fast. Code that only
 describes the machine, counts FLOPs, rejects wrong input or writes messages is left out;
-retry_runs.py repeats runs that failed in such code. A run's dataset is in the digest of its data,
+`dlbench retry` repeats runs that failed in such code. A run's dataset is in the digest of its data,
 not of its code.
 """
 

@@ -3,7 +3,7 @@
 - Combinations that need the same memory share a search: they agree in all fields that change it,
   and in whether they evaluate. So repeats and learning rates have one batch.
 - A result is results/batches/{search}/found.json, with the tries beside it. It stays until somebody
-  forgets it (forget_runs.py): when code changes, runs are trained again with the batch they have.
+  forgets it (`dlbench forget`): when code changes, runs are trained again with the batch they have.
 """
 
 import dataclasses
@@ -129,7 +129,7 @@ class Batches:
         if not failed:
             return ""
         reasons = "; ".join(dict.fromkeys(failed.values()))
-        return f"{reasons}; to search again: forget_runs.py {' '.join(sorted(failed))}"
+        return f"{reasons}; to search again: dlbench forget {' '.join(sorted(failed))}"
 
 
 def search_for(run: Run) -> Search:

@@ -1,7 +1,8 @@
-"""The map of the library, workflow_scripts/README.md: programs by topic, rooms by floor.
+"""The map of the library, workflow_scripts/README.md: commands, programs by topic, rooms by floor.
 
-Programs come with the first line of their docstring, under the room of the file that they call;
-rooms with the first sentence of their own, on the floors that pyproject.toml gives them.
+Commands and programs come with the first line of their docstring, programs under the room of the
+file that they call; rooms with the first sentence of their own, on the floors that pyproject.toml
+gives them.
 """
 
 import ast
@@ -19,10 +20,21 @@ HEAD = """# The map
 
 Made by `workflow_scripts/write_reference_pages.py` from the first lines of programs and rooms.
 
-## Programs by topic
+## Commands
 
-Each says with `--help` what it takes. What `X.py` calls is `dlbench/ROOM/X.py`; its tests are in
-the folder of that room in `tests/unit`.
+What users start is one command, `dlbench`: each row is `dlbench COMMAND`, one file of a folder of
+`dlbench/command/`, listed in [commands.py](dlbench/command/commands.py). Some of them rules start,
+too, as `python workflow_scripts/dlbench COMMAND`, which needs nothing installed. Each says with
+`--help` what it takes. Options have the same name everywhere: `--configfile` for the study,
+`--output` for what is written, `--json` for programs. Exit codes are 0; 1 if something failed or is
+not as it should be; 2 for bad input; 130 after an interruption.
+"""
+PROGRAMS_HEAD = """## Programs by topic
+
+What rules and other programs start, also under another Python than the workflow's; train.py people
+start as well, to try a model, and write_reference_pages.py those who change the code. Each says
+with `--help` what it takes. What `X.py` calls is `dlbench/ROOM/X.py`; its tests are in the folder
+of that room in `tests/unit`.
 """
 ROOMS_HEAD = """## Rooms by floor
 
@@ -56,7 +68,31 @@ def topic(program: Path) -> str:
 
 def map_page() -> str:
     """The map as Markdown."""
-    return "\n".join([HEAD, _programs_table(), "", ROOMS_HEAD, _rooms_table(), ""])
+    return "\n".join(
+        [
+            HEAD,
+            _commands_table(),
+            "",
+            PROGRAMS_HEAD,
+            _programs_table(),
+            "",
+            ROOMS_HEAD,
+            _rooms_table(),
+            "",
+        ]
+    )
+
+
+def _commands_table():
+    lines = ["| Group | Command | What it does |", "| --- | --- | --- |"]
+    for folder in _folders(LIBRARY / "command"):
+        files = sorted(path for path in folder.glob("*.py") if path.name != "__init__.py")
+        for index, path in enumerate(files):
+            name = path.stem.strip("_").replace("_", "-")
+            link = f"[{name}](dlbench/command/{folder.name}/{path.name})"
+            group = "" if index else folder.name
+            lines.append(f"| {group} | {link} | {_first_sentence(path)} |")
+    return "\n".join(lines)
 
 
 def _programs_table():

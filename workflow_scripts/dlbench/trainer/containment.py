@@ -133,7 +133,7 @@ def _check_versions(folders, lock):
         if {file.parts[0] for file in files} & sys.modules.keys():
             raise Error(
                 f"expected {name} {' or '.join(sorted(locked[name]))} as in {lock}, found "
-                f"{described['version']} in {place.parent}: was it installed by hand? `python "
-                f"workflow_scripts/make_environment.py envs/{lock.parent.name}` installs what "
+                f"{described['version']} in {place.parent}: was it installed by hand? `dlbench "
+                f"environment envs/{lock.parent.name}` installs what "
                 "the lock file says; or lock what you want: runs are then trained again"
             )

@@ -248,9 +248,8 @@ def _check_framework(spec: Spec) -> None:
     if missing:
         raise Error(
             f"framework {spec.framework} needs {' and '.join(missing)}, which {sys.executable} "
-            f"does not have: `python workflow_scripts/make_environment.py "
-            f"envs/{engine.environment(spec.framework)}` makes a Python that does, and "
-            f"`pip install {' '.join(missing)}` adds them to this one"
+            f"does not have: `dlbench environment envs/{engine.environment(spec.framework)}` "
+            f"makes a Python that does, and `pip install {' '.join(missing)}` adds them to this one"
         )
     if reason := engine.unsupported(spec) or sequences.unsupported(spec):
         raise Error(reason)

@@ -165,7 +165,7 @@ def _grain() -> ModuleType:
     except ModuleNotFoundError as error:
         raise Error(
             f"input grain needs the package {error.name}, which {sys.executable} does not have: "
-            "`python workflow_scripts/make_environment.py envs/ENVIRONMENT --extra grain` adds it "
+            "`dlbench environment envs/ENVIRONMENT --extra grain` adds it "
             "to an environment of ours, `pip install grain` to another Python"
         ) from error
     if not flags.FLAGS.is_parsed():

@@ -166,7 +166,7 @@ def _simplejpeg():
         raise Error(
             "datasets of JPEGs need the package simplejpeg, which is not installed for "
             f"{sys.executable}. The environments envs/pytorch and envs/jax have it "
-            "(workflow_scripts/make_environment.py installs them); into a Python of your own: "
+            "(`dlbench environment` installs them); into a Python of your own: "
             f"{sys.executable} -m pip install simplejpeg"
         ) from error
     return simplejpeg

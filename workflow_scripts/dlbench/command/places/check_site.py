@@ -5,15 +5,13 @@ is nothing to fix.
 """
 
 import argparse
-import sys
 
 from dlbench.cluster import check_site
 from dlbench.common import flag_types
-from dlbench.common.command_line import add_configfile, run_program
+from dlbench.common.command_line import add_configfile
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile", required=True, help="its name or folder, as for Snakemake, or one of profiles/"
     )
@@ -26,10 +24,9 @@ def main():
         metavar="S",
         help="seconds that job may be queued",
     )
-    args = parser.parse_args()
-    if not check_site.print_remarks(args.profile, args.configfile, not args.no_job, args.timeout):
-        sys.exit(1)
 
 
-if __name__ == "__main__":
-    run_program(main)
+def run(args: argparse.Namespace) -> int:
+    remarks = check_site.print_remarks
+    fine = remarks(args.profile, args.configfile, not args.no_job, args.timeout)
+    return 0 if fine else 1

@@ -8,12 +8,11 @@ import argparse
 
 from dlbench.campaign import status
 from dlbench.common import flag_types
-from dlbench.common.command_line import add_configfile, run_program
+from dlbench.common.command_line import add_configfile
 from dlbench.study import config
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_configfile(parser)
     parser.add_argument(
         "--jobs",
@@ -26,10 +25,8 @@ def main():
     parser.add_argument(
         "--watch", type=flag_types.real(above=0), metavar="SECONDS", help="again and again"
     )
-    args = parser.parse_args()
+
+
+def run(args: argparse.Namespace) -> None:
     study = config.study_from_files(args.configfile)
     status.print_status(study, args.jobs, args.runs, args.json, args.watch)
-
-
-if __name__ == "__main__":
-    run_program(main)

@@ -2,8 +2,7 @@
 
 Logs are recognised by their content, also in folders. The logs of one program in one folder belong
 to one run. A summary at the end lists what was left out and why. docs/importing.md lists the kinds.
-Exit codes: 0; 1 if nothing was imported; 3 if some logs could not be read and the others were
-imported.
+Exit code 3: some logs could not be read, and the others were imported.
 """
 
 import argparse
@@ -11,47 +10,15 @@ import json
 import sys
 from pathlib import Path
 
+from dlbench import Error
 from dlbench.common import plugins
-from dlbench.common.command_line import run_program
 from dlbench.imports import import_baselines, import_logs, kinds
 from dlbench.tables import parquet_files, table_names
 
 PARTLY = 3  # the exit code if some logs could not be read
 
 
-def main():
-    args = arguments()
-    if args.list:
-        for name in kinds.names():
-            print(f"{name:24} {kinds.summary(name)}")
-        for name in plugins.names(import_baselines.KIND):
-            summary = plugins.load(import_baselines.KIND, name).__doc__.splitlines()[0]
-            print(f"{name:24} {summary} (--baselines)")
-        return
-    if args.baselines:
-        fields = args.fields or {}
-        for path in import_baselines.import_baselines(args.paths, args.baselines, fields):
-            print(path)
-        return
-    parquet_files.spare_memory()
-    outputs = {"runs": args.output, "steps": args.steps, "evals": args.evals}
-    outputs |= {"samples": args.samples, "metrics": args.metrics}
-    imports = import_logs.import_paths(
-        args.paths,
-        fields=args.fields,
-        path_fields=args.path_fields,
-        name=args.name or default_name(args.paths[0]),
-        outputs={name: path for name, path in outputs.items() if path},
-        report_progress=import_logs.print_progress,
-        kind=args.kind,
-    )
-    print(imports.summary(), file=sys.stderr)
-    if imports.unread:
-        sys.exit(PARTLY)
-
-
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", metavar="PATH", help="a log, or a folder of them")
     parser.add_argument("--output", metavar="FILE", help="the runs table, Parquet")
     for name in table_names.OF_IMPORT:
@@ -79,15 +46,47 @@ def arguments():
         help="columns in paths, as '{runtime}_{_}/{model}_{devices}_gpu/{repeat}'; _ is ignored",
     )
     parser.add_argument("--list", action="store_true", help="the kinds of logs that are known")
-    args = parser.parse_args()
+
+
+def run(args: argparse.Namespace) -> int:
+    _check_options(args)
+    if args.list:
+        for name in kinds.names():
+            print(f"{name:24} {kinds.summary(name)}")
+        for name in plugins.names(import_baselines.KIND):
+            about = plugins.load(import_baselines.KIND, name).__doc__ or ""
+            print(f"{name:24} {about.splitlines()[0]} (--baselines)")
+        return 0
+    if args.baselines:
+        fields = args.fields or {}
+        for path in import_baselines.import_baselines(args.paths, args.baselines, fields):
+            print(path)
+        return 0
+    parquet_files.spare_memory()
+    outputs = {"runs": args.output, "steps": args.steps, "evals": args.evals}
+    outputs |= {"samples": args.samples, "metrics": args.metrics}
+    imports = import_logs.import_paths(
+        args.paths,
+        fields=args.fields,
+        path_fields=args.path_fields,
+        name=args.name or _default_name(args.paths[0]),
+        outputs={name: path for name, path in outputs.items() if path},
+        report_progress=import_logs.print_progress,
+        kind=args.kind,
+    )
+    print(imports.summary(), file=sys.stderr)
+    return PARTLY if imports.unread else 0
+
+
+def _check_options(args):
+    """Check that options go together."""
     if not args.list and not (args.paths and (args.output or args.baselines)):
-        parser.error("expected PATH with --output or --baselines, or --list")
+        raise Error("expected PATH with --output or --baselines, or --list")
     if args.output and args.baselines:
-        parser.error("expected --output or --baselines, not both: they have different logs")
-    return args
+        raise Error("expected --output or --baselines, not both: they have different logs")
 
 
-def default_name(path):
+def _default_name(path):
     """The name of a folder, or of a file without its suffixes."""
     path = Path(path).resolve()
     return path.name if path.is_dir() else path.name.partition(".")[0] or path.name
@@ -98,7 +97,3 @@ def _json(text):
         return json.loads(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"not JSON: {error}") from error
-
-
-if __name__ == "__main__":
-    run_program(main)

@@ -9,31 +9,31 @@ import argparse
 import sys
 
 from dlbench.archive import archive_logs, rederive, verify_archive
+from dlbench.command.archives.verify import add_limit
 from dlbench.common import tools
-from dlbench.common.command_line import run_program
-from verify_archive import add_limit
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("archive")
     mode = parser.add_mutually_exclusive_group(required=True)
     mode.add_argument("--output", metavar="DIR", help="new folder: the project, made again")
     mode.add_argument("--list", action="store_true", help="what would be trained to repeat it")
     parser.add_argument("--own-code", action="store_true", help="run no program of the archive")
     add_limit(parser)
-    args = parser.parse_args()
+
+
+def run(args: argparse.Namespace) -> int:
     with verify_archive.open_bag(args.archive, args.limit_gb * 1e9) as bag:
         if args.list:
             rederive.check_sound(bag)
             print("\n".join(rederive.training_plan(bag)))
-            return
+            return 0
         outcome = rederive.rederive(bag, args.output, args.own_code)
-    print_outcome(outcome, args.own_code)
-    sys.exit(bool(outcome.differing or outcome.records.differing))
+    _print_outcome(outcome, args.own_code)
+    return 1 if outcome.differing or outcome.records.differing else 0
 
 
-def print_outcome(outcome, own_code):
+def _print_outcome(outcome, own_code):
     for name, archived, installed in outcome.versions:
         print(f"{name}: {archived} in the archive, {installed} here", file=sys.stderr)
     total = (
@@ -58,7 +58,3 @@ def print_outcome(outcome, own_code):
         + ", or changed, or the processor computes otherwise"
     )
     print(f"{len(outcome.differing)} file(s) differ, of {total}: {why}", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    run_program(main)

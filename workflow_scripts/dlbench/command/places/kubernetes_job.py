@@ -11,14 +11,11 @@ import sys
 from pathlib import Path
 
 from dlbench.cluster import write_kubernetes_job
-from dlbench.common.command_line import add_configfile, run_program
+from dlbench.common.command_line import add_configfile
 from dlbench.study import config
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_id", help="as the workflow's messages and results/runs name it")
     add_configfile(parser)
     parser.add_argument("--image", required=True, help="of the pods, best with its digest")
@@ -53,7 +50,9 @@ def main():
         help="what supervises the run in pod 0; default: %(default)s",
     )  # fmt: skip
     parser.add_argument("--output", type=Path, help="file; default: standard output")
-    args = parser.parse_args()
+
+
+def run(args: argparse.Namespace) -> None:
     place = write_kubernetes_job.Place(
         image=args.image,
         claim=args.claim,
@@ -80,7 +79,3 @@ def _pair(text):
     if not key or not equals:
         raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {text!r}")
     return key, value
-
-
-if __name__ == "__main__":
-    run_program(main)

@@ -5,22 +5,24 @@ folder. Archives of unknown origin are safe to verify. Needs the standard librar
 """
 
 import argparse
+import json
 import sys
 
 from dlbench.archive import archive_logs, verify_archive
 from dlbench.common import flag_types
-from dlbench.common.command_line import run_program
 from dlbench.common.files import sha256
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("archive")
     parser.add_argument(
         "--deep", action="store_true", help="read all logs again and compare the records with them"
     )
+    parser.add_argument("--json", action="store_true", help="as JSON, for programs")
     add_limit(parser)
-    args = parser.parse_args()
+
+
+def run(args: argparse.Namespace) -> int:
     deep = ""
     with verify_archive.open_bag(args.archive, args.limit_gb * 1e9) as bag:
         problems = verify_archive.problems(bag)
@@ -32,20 +34,22 @@ def main():
                 print(note, file=sys.stderr)
         files = len(bag.payload)
         runs = sum(bool(verify_archive.RECORD.fullmatch(name)) for name in bag.payload)
+    digest = sha256(args.archive)
+    if args.json:
+        found = {"archive": args.archive, "sha256": digest, "files": files, "runs": runs}
+        print(json.dumps(found | {"problems": problems}))
+        return 1 if problems else 0
     if problems:
         print("\n".join(verify_archive.summarise(problems)), file=sys.stderr)
-        sys.exit(f"{args.archive}: {len(problems)} problem(s)")
-    digest = sha256(args.archive)
+        print(f"{args.archive}: {len(problems)} problem(s)", file=sys.stderr)
+        return 1
     print(f"{args.archive}: sound: {files} files, {runs} runs{deep}; SHA-256 {digest}")
+    return 0
 
 
-def add_limit(parser):
+def add_limit(parser: argparse.ArgumentParser) -> None:
     """Add the option --limit-gb."""
     most = verify_archive.DEFAULT_LIMIT_BYTES / 1e9
     parser.add_argument(
         "--limit-gb", type=flag_types.real(above=0), default=most, help="most that it may unpack to"
     )
-
-
-if __name__ == "__main__":
-    run_program(main)

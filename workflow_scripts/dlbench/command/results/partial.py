@@ -7,17 +7,14 @@ nothing, and does not change the results.
 import argparse
 
 from dlbench.campaign import partial_results
-from dlbench.common.command_line import add_configfile, run_program
+from dlbench.common.command_line import add_configfile
 from dlbench.study import config
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", required=True, metavar="FOLDER", help="outside results/")
     add_configfile(parser)
-    args = parser.parse_args()
+
+
+def run(args: argparse.Namespace) -> None:
     partial_results.write(config.study_from_files(args.configfile), args.output)
-
-
-if __name__ == "__main__":
-    run_program(main)

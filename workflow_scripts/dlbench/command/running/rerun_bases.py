@@ -8,22 +8,21 @@ workflow trains them, all in one session.
 import argparse
 
 from dlbench.campaign import forget_runs
-from dlbench.common.command_line import add_configfile, run_program
+from dlbench.common.command_line import add_configfile
 from dlbench.results import rerun_bases
 from dlbench.study import config
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_configfile(parser)
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="TEXT",
         help="comparisons with one of these in what they are called, as in `horovod on 2`",
     )  # fmt: skip
     parser.add_argument("--yes", action="store_true", help="forget these runs")
-    args = parser.parse_args()
+
+
+def run(args: argparse.Namespace) -> None:
     chosen = rerun_bases.choose(config.study_from_files(args.configfile), args.only)
     print(*chosen.lines, sep="\n")
     if chosen.run_ids and args.yes:
@@ -31,7 +30,3 @@ def main():
         forget_runs.forget(chosen.run_ids, dry_run=False)
     elif chosen.run_ids:
         print("nothing is forgotten; with --yes these runs are")
-
-
-if __name__ == "__main__":
-    run_program(main)

@@ -1,23 +1,24 @@
 """Write a finished study to one zip file that others can verify and derive again.
 
-`snakemake archive` makes all that is needed and starts this program; results/archive.zip.
+`snakemake archive` makes all that is needed and starts this: results/archive.zip.
 """
 
 import argparse
 import sys
 
 from dlbench.archive import write_archive
-from dlbench.common.command_line import add_configfile, run_program
+from dlbench.common.command_line import add_configfile
 from dlbench.study import config
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_configfile(parser)
     parser.add_argument("--config-json", metavar="FILE", help="the merged config")
     parser.add_argument("--output", default="results/archive.zip")
     parser.add_argument("--with-images", action="store_true", help="the runs' images, too")
-    args = parser.parse_args()
+
+
+def run(args: argparse.Namespace) -> None:
     settings = config.read_merged_config(args.config_json) or config.settings_of(args.configfile)
     summary = write_archive.write(settings, args.output, args.with_images)
     print(
@@ -26,7 +27,3 @@ def main():
         sep="\n",
         file=sys.stderr,
     )
-
-
-if __name__ == "__main__":
-    run_program(main)

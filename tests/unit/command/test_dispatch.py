@@ -1,0 +1,125 @@
+"""The command dlbench as users start it."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlbench import __version__
+from dlbench.command import commands, dispatch
+from support.machines.paths import REPOSITORY
+
+FOLDER = REPOSITORY / "workflow_scripts/dlbench"
+INSTALLED = Path(sys.executable).with_name("dlbench")
+STATUS = [sys.executable, FOLDER, "status"]
+
+
+def run(*command, **options):
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def test_the_list_of_commands_fits_a_screen_and_names_all():
+    finished = run(sys.executable, FOLDER, "--help")
+    lines = finished.stdout.splitlines()
+    assert finished.returncode == 0
+    assert len(lines) <= 30
+    assert max(map(len, lines)) <= 80
+    assert all(f" {name} " in finished.stdout for name in commands.names())
+
+
+def test_without_a_command_it_lists_them(capsys):
+    assert dispatch.main([]) == 0
+    assert capsys.readouterr().out == dispatch.help_text() + "\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "nearest"),
+    [
+        ("statsu", "status"),
+        ("forget_runs.py", "forget"),
+        ("check_site", "check-site"),
+        ("archiv", "archive"),
+    ],
+)
+def test_an_unknown_word_gets_the_nearest_command(word, nearest, capsys):
+    assert dispatch.main([word]) == 2
+    assert f"no command '{word}' (did you mean '{nearest}'?)" in capsys.readouterr().err
+
+
+def test_a_word_like_no_command_gets_the_list(capsys):
+    assert dispatch.main(["qqq"]) == 2
+    expected = "error: dlbench has no command 'qqq'; dlbench --help lists them\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_it_says_its_version(capsys):
+    assert dispatch.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"dlbench {__version__}\n"
+
+
+def test_the_list_and_a_wrong_word_import_no_command_and_no_package():
+    code = (
+        "import sys; from dlbench.command import dispatch; dispatch.main([sys.argv[1]]);"
+        "print([name for name in sys.modules if name.partition('.')[0] not in "
+        "sys.stdlib_module_names])"
+    )
+    for word in ("--help", "statsu", "--version"):
+        command = [sys.executable, "-S", "-c", code, word]
+        finished = run(*command, env={"PYTHONPATH": str(FOLDER.parent)})
+        loaded = ast.literal_eval(finished.stdout.splitlines()[-1])
+        ours = {"__main__", "dlbench", "dlbench.common", "dlbench.command"}
+        ours |= {f"dlbench.common.{name}" for name in ("phrases", "terminal")}
+        assert set(loaded) <= ours | {"dlbench.command.commands", "dlbench.command.dispatch"}
+
+
+def test_a_command_imports_its_own_file_only():
+    code = (
+        "import sys; from dlbench.command import commands; commands.load('verify');"
+        "print(*sys.modules)"
+    )
+    finished = run(sys.executable, "-S", "-c", code, env={"PYTHONPATH": str(FOLDER.parent)})
+    loaded = {name for name in finished.stdout.split() if name.count(".") == 3}
+    assert {n for n in loaded if n.startswith("dlbench.command.")} == {
+        "dlbench.command.archives.verify"
+    }
+
+
+def test_bad_input_ends_with_one_line_and_2(tmp_path):
+    finished = run(sys.executable, FOLDER, "doctor", tmp_path / "absent")
+    assert finished.returncode == 2
+    assert finished.stderr.startswith("error: ")
+    assert len(finished.stderr.splitlines()) == 1
+
+
+def test_an_option_that_is_none_ends_with_2_and_names_the_command():
+    finished = run(*STATUS, "--sail")
+    assert finished.returncode == 2
+    assert "dlbench status: error: unrecognized arguments: --sail" in finished.stderr
+
+
+def test_a_reader_that_has_enough_is_no_error():
+    command = f"{sys.executable} {FOLDER} datasets | head -n 1"
+    finished = run("bash", "-c", command)
+    assert finished.stderr == ""
+    assert finished.stdout.startswith("name ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [sys.executable, FOLDER],
+        [sys.executable, "-m", "dlbench"],
+        pytest.param(
+            [INSTALLED],
+            marks=pytest.mark.skipif(not INSTALLED.exists(), reason="it is not installed"),
+        ),
+    ],
+    ids=["folder", "module", "installed"],
+)
+def test_it_is_started_in_three_ways(command, tmp_path):
+    environment = os.environ | {"PYTHONPATH": str(FOLDER.parent)}
+    finished = run(*command, "datasets", "--json", cwd=tmp_path, env=environment)
+    assert '"name": "digits"' in finished.stdout, finished.stderr

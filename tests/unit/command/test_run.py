@@ -1,0 +1,68 @@
+"""dlbench run: Snakemake with a study, as its plain command."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlbench import Error
+from dlbench.command.running import run
+from support.machines.paths import REPOSITORY
+
+DLBENCH = REPOSITORY / "workflow_scripts/dlbench"
+SNAKEFILE = 'rule all:\n    shell: "echo ran {config}"\n'
+
+
+def start(*arguments):
+    return subprocess.run(
+        [sys.executable, DLBENCH, "run", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A small workflow of somebody, with a study."""
+    monkeypatch.chdir(tmp_path)
+    Path("Snakefile").write_text(SNAKEFILE)
+    Path("config.yaml").write_text("a: 1\n")
+    Path("mine").mkdir()
+    Path("mine/config.yaml").write_text("b: 2\n")
+    return tmp_path
+
+
+def test_the_plain_command_is_printed_and_started_and_its_exit_code_is_returned(folder):
+    finished = start("mine", "-c1", "-q", "rules")
+    assert finished.returncode == 0, finished.stderr
+    first = finished.stderr.splitlines()[0]
+    assert first == "+ snakemake -c1 -q rules --configfile mine/config.yaml"
+    assert "ran {b: 2}" in finished.stdout
+    assert start("mine", "-c1", "no_such_target").returncode == 1
+
+
+def test_the_own_config_is_the_plain_workflow(folder):
+    finished = start("config.yaml", "-c1", "-n")
+    assert finished.stderr.startswith("+ snakemake -c1 -n\n")
+
+
+def test_a_study_is_a_file_a_folder_or_a_name(folder):
+    assert run.study_file("mine/config.yaml") == "mine/config.yaml"
+    assert run.study_file("mine") == "mine/config.yaml"
+
+
+def test_a_study_of_dlbench_is_found_by_its_name(monkeypatch):
+    monkeypatch.chdir(REPOSITORY)
+    assert run.study_file("overhead") == "studies/overhead/config.yaml"
+
+
+def test_a_study_that_is_none_gets_the_nearest_name(monkeypatch):
+    monkeypatch.chdir(REPOSITORY)
+    with pytest.raises(Error, match=r"no study 'overhaed'.*did you mean 'overhead'"):
+        run.study_file("overhaed")
+
+
+def test_a_folder_without_a_workflow_is_refused_by_snakemake(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    finished = start("overhead", "-n")
+    assert finished.returncode == 1
+    assert "No Snakefile found" in finished.stdout

@@ -1,0 +1,1 @@
+"""The command dlbench: what users start, a file a command."""

@@ -1,0 +1,1 @@
+"""Commands about archives: written, verified, derived again."""

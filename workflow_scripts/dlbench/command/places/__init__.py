@@ -1,0 +1,1 @@
+"""Commands about what a study needs: data, environments, a site, its machines."""

@@ -1,0 +1,1 @@
+"""Commands about results: pages, tables, comparisons, logs of others."""

@@ -1,0 +1,1 @@
+"""Commands about a study that is to be run, runs or did."""
