@@ -107,9 +107,10 @@ CHANGES = pa.schema(
         field("ratio_ci95_high", REAL, "1"),
     ]
 )
-TABLES = {
+OF_HISTORY = {
     "campaigns": CAMPAIGNS,
     "series": SERIES,
     "findings": FINDINGS,
     "changes": CHANGES,
 }
+HISTORY_TABLES = {"sessions": SESSIONS, **OF_HISTORY}
