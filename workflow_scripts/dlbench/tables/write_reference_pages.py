@@ -35,6 +35,12 @@ from dlbench.tables.meanings import MEANINGS, TABLES
 SCHEMA = "workflow_scripts/dlbench/study/config.schema.json"
 DEFAULT_STUDY = Path(__file__).parents[3] / "config.yaml"
 MADE_BY = "Made by `workflow_scripts/write_reference_pages.py` from"
+SCHEMAS = {
+    **table_columns.STUDY_TABLES,
+    **run_columns.RUN_TABLES,
+    **baseline_columns.MACHINE_TABLES,
+    **history_columns.HISTORY_TABLES,
+}
 DEFAULTS_IN_WORDS = {
     "framework": "tensorflow",
     "environment": "the framework's own",
@@ -211,11 +217,9 @@ def _plain(part):
 
 def tables_page() -> str:
     """Every column of every table as Markdown."""
-    schemas = table_columns.STUDY_TABLES | run_columns.RUN_TABLES
-    schemas |= baseline_columns.MACHINE_TABLES | history_columns.HISTORY_TABLES
     sections = [TABLES_HEAD]
     for name, text in TABLES.items():
-        columns = schemas[name]
+        columns = SCHEMAS[name]
         settings = [column for column in columns if _as_in_runs(name, column)]
         lines = [f"## {name}", "", text]
         if settings:
