@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from dlbench.common import phrases
-from dlbench.history import causes, dataset, history_columns, machines, shared_changes
+from dlbench.history import causes, dataset, machines, shared_changes
 from dlbench.history.change_points import Change
 from dlbench.history.history_rows import HistoryRows, day, to_time
 from dlbench.history.shared_changes import Found
-from dlbench.tables import parquet_files
+from dlbench.tables import history_columns, parquet_files
 from dlbench.tables.cells import Row
 
 COLUMNS = tuple(name for name in history_columns.SESSIONS.names if name not in ("fields", "logs"))
@@ -86,7 +86,7 @@ def analyse(folder: Path, names_of_machines: Mapping[str, Sequence[str]]) -> His
 
 def write(history: History, output: Path) -> None:
     """Write the tables of a history as Parquet, and all but the series as CSV, too."""
-    for name, schema in history_columns.TABLES.items():
+    for name, schema in history_columns.OF_HISTORY.items():
         content = getattr(history, name)
         if name != "series":
             content = parquet_files.table(content, schema)

@@ -22,9 +22,9 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 
 from dlbench.common.files import json_digest
-from dlbench.history.history_columns import PARTITION, SESSIONS
 from dlbench.tables import parquet_files
 from dlbench.tables.cells import Row
+from dlbench.tables.history_columns import PARTITION, SESSIONS
 
 CURRENT, REPLACED, WITHDRAWN = "current", "replaced", "withdrawn"
 CONTRADICTORY, DAMAGED = "contradictory", "damaged"

@@ -40,6 +40,14 @@ TABLES = {
     "steps": "One row for each step (or window of steps) and rank, in `results/runs/{run_id}/`.",
     "samples": "One row for each sample of a process or of one of its GPUs, in "
     "`results/runs/{run_id}/`.",
+    "sessions": "One row for each condition and metric of a session of a "
+    "[history](history.md), in `history/site=S/year=Y/`: `site` and `year` are in the path. As "
+    "Parquet only.",
+    "campaigns": "One row for each file of a history: whether it counts, in `results/history/`.",
+    "series": "`sessions` of all sites and machines together, without those that do not count, in "
+    "`results/history/`. As Parquet only.",
+    "findings": "One row for each change of level in a history, in `results/history/`.",
+    "changes": "One row for each condition of a finding, in `results/history/`.",
 }
 MEANINGS = {
     "run_id": "names the run, and its folder in results/runs/",

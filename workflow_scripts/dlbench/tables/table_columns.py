@@ -8,8 +8,7 @@ import pyarrow as pa
 
 from dlbench.run_fields.fields import FIELDS
 from dlbench.study.runs import CONDITION
-from dlbench.tables.account_columns import ACCOUNTS, OPERATIONS, PROFILE
-from dlbench.tables.explanation_columns import EXPLANATIONS
+from dlbench.tables.explanation_columns import ACCOUNTS, EXPLANATIONS, OPERATIONS, PROFILE
 from dlbench.tables.fields import (
     COUNT,
     NAME,

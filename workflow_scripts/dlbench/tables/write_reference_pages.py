@@ -6,7 +6,7 @@ schema of the config.
   is written by hand.
 - config.md: from config.schema.json; defaults are those of config.yaml, and for fields of a run
   those of their declarations.
-- tables.md: from dlbench/tables/table_columns.py and run_columns.py, with units; columns that say
+- tables.md: from dlbench/tables/table_columns.py and others beside it, with units; columns that say
   no more there than their name are described in dlbench/tables/meanings.py, fields of a run by
   their declarations.
 - workflow_scripts/README.md: the map, from dlbench/tables/house_map.py.
@@ -23,12 +23,24 @@ from dlbench.common.files import atomic_write
 from dlbench.run_fields.fields import DECLARED, DEFAULTS
 from dlbench.study import config, config_axes, config_schema, yaml_files
 from dlbench.study.config_schema import schema
-from dlbench.tables import baseline_columns, house_map, run_columns, table_columns
+from dlbench.tables import (
+    baseline_columns,
+    history_columns,
+    house_map,
+    run_columns,
+    table_columns,
+)
 from dlbench.tables.meanings import MEANINGS, TABLES
 
 SCHEMA = "workflow_scripts/dlbench/study/config.schema.json"
 DEFAULT_STUDY = Path(__file__).parents[3] / "config.yaml"
 MADE_BY = "Made by `workflow_scripts/write_reference_pages.py` from"
+SCHEMAS = {
+    **table_columns.STUDY_TABLES,
+    **run_columns.RUN_TABLES,
+    **baseline_columns.MACHINE_TABLES,
+    **history_columns.HISTORY_TABLES,
+}
 DEFAULTS_IN_WORDS = {
     "framework": "tensorflow",
     "environment": "the framework's own",
@@ -205,11 +217,9 @@ def _plain(part):
 
 def tables_page() -> str:
     """Every column of every table as Markdown."""
-    schemas = table_columns.STUDY_TABLES | run_columns.RUN_TABLES
-    schemas |= baseline_columns.MACHINE_TABLES
     sections = [TABLES_HEAD]
     for name, text in TABLES.items():
-        columns = schemas[name]
+        columns = SCHEMAS[name]
         settings = [column for column in columns if _as_in_runs(name, column)]
         lines = [f"## {name}", "", text]
         if settings:

@@ -41,7 +41,8 @@ SESSIONS = pa.schema(
         field("driver", NAME, note="of the GPUs"),
         field("firmware", NAME, note="VBIOS of the GPUs, microcode of the CPUs"),
         field("kernel", NAME, note="of the nodes"),
-        *fields(NAME, "framework", "framework_version", "image_digest"),
+        *fields(NAME, "framework", "framework_version"),
+        field("image_digest", NAME, note="of the container's image; none: bare metal"),
         field("git_commit", NAME, note="of dlbench"),
         field("facts", NAME, note="JSON: fingerprints, whose changes are events"),
         field("logs", pa.list_(TEXT), note="beginnings of the digests of the runs' logs"),
@@ -107,9 +108,10 @@ CHANGES = pa.schema(
         field("ratio_ci95_high", REAL, "1"),
     ]
 )
-TABLES = {
+OF_HISTORY = {
     "campaigns": CAMPAIGNS,
     "series": SERIES,
     "findings": FINDINGS,
     "changes": CHANGES,
 }
+HISTORY_TABLES = {"sessions": SESSIONS, **OF_HISTORY}
