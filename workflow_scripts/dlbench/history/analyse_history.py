@@ -72,6 +72,12 @@ def analyse(folder: Path, names_of_machines: Mapping[str, Sequence[str]]) -> His
     history.campaigns = _campaigns(by_file.values(), columns)
     history.remarks += columns.remarks
     history.questions = machines.questions(list(columns.machines()), names)
+    add_findings(history, columns)
+    return history
+
+
+def add_findings(history: History, columns: HistoryRows) -> None:
+    """Look for changes in the rows of a history: its `findings` and `changes`."""
     for site, machine in columns.places():
         _add_findings(history, columns, site, machine)
     history.findings.sort(key=lambda row: (row["changed_before"], row["site"]), reverse=True)
@@ -81,7 +87,6 @@ def analyse(folder: Path, names_of_machines: Mapping[str, Sequence[str]]) -> His
     for row in history.changes:
         row["finding"] = numbers[row["finding"]]
     history.changes.sort(key=lambda row: (row["finding"], row["condition"]))
-    return history
 
 
 def write(history: History, output: Path) -> None:

@@ -33,7 +33,7 @@ class HistoryRows:
         ):
             self.codes[name], self.texts[name] = _coded(table[name])
         self.dates = table["started_at"].to_numpy() if len(table) else np.array([], "M8[us]")
-        self.n = _numbers(table["n"])
+        self.n, self.failed = _numbers(table["n"]), _numbers(table["failed"])
         self.means, self.scatters = _numbers(table["mean_log"]), _numbers(table["scatter"])
         keys = self.texts["machine_key"]
         self.machine_names = [names.get(key, key) for key in keys]

@@ -1,0 +1,161 @@
+"""gate: a session of a history, judged by the sessions before it."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dlbench import Error
+from dlbench.history import add_campaign, gate
+from dlbench.history.sources import Source
+from support.history import made_campaigns as made
+
+HISTORY = Path("history")
+BATCHES = (8, 16, 32)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def add(week, factor=1.0, repeats=3, batches=BATCHES, site="here", failing=(), **facts):
+    """Add the campaign of a week, whose rates scatter by 0.5 % and lie a factor off."""
+    chance = np.random.default_rng(week)
+    drawn = {
+        batch: [None if batch in failing else float(rate) for rate in 1000 * batch * factor * noise]
+        for batch in batches
+        for noise in [np.exp(chance.normal(0, 0.005, repeats))]
+    }
+    made.add_session(f"{site}{week}", week, drawn, site=site, **facts)
+    receipt = add_campaign.add(Source(f"{site}{week}"), HISTORY)
+    assert not receipt["refused"]
+
+
+def judge(**options):
+    return gate.judge(HISTORY, options.pop("machines", {}), **options)
+
+
+def verdicts(judged):
+    return [one.verdict for one in judged.judged]
+
+
+def test_a_session_like_those_before_passes():
+    for week in range(10):
+        add(week)
+    judged = judge()
+    assert judged.passed and verdicts(judged) == [gate.PASS] * 3
+    assert judged.session == made.session_id(9) and judged.age_days == pytest.approx(7, abs=0.1)
+    assert {one.sessions for one in judged.judged} == {9}
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict", "passed"), [(0.95, gate.WORSE, False), (1.05, gate.BETTER, True)]
+)
+def test_losses_and_gains_are_found_alike_and_losses_fail(factor, verdict, passed):
+    for week in range(9):
+        add(week)
+    add(9, factor, driver="560.35")
+    judged = judge()
+    assert verdicts(judged) == [verdict] * 3 and judged.passed is passed
+    assert all(one.ratio == pytest.approx(factor, rel=0.01) for one in judged.judged)
+    assert judged.changed == ("GPU driver 550.54 -> 560.35",)
+
+
+def test_the_base_begins_anew_at_the_last_change():
+    for week in range(10):
+        add(week)
+    for week in range(10, 19):
+        add(week, 0.9)
+    judged = judge()
+    assert judged.passed and {one.sessions for one in judged.judged} == {8}
+    assert judged.base_first.date() == made.date(10).date()
+
+
+def test_with_fewer_than_eight_sessions_it_says_so_and_fails_nothing():
+    for week in range(7):
+        add(week)
+    add(7, 0.5)
+    judged = judge()
+    assert judged.passed and verdicts(judged) == [gate.TOO_FEW] * 3
+    assert judged.judged[0].reason == "7 of 8 sessions"
+
+
+def test_a_condition_that_failed_or_is_missing_fails_unless_it_may():
+    for week in range(9):
+        add(week)
+    add(9, batches=(8, 16), failing=(8,))
+    judged = judge()
+    assert verdicts(judged) == [gate.FAILED, gate.MISSING, gate.PASS]
+    assert [one.verdict for one in judged.failures] == [gate.FAILED, gate.MISSING]
+    assert made.session_id(8) in judged.failures[1].reason
+    assert judge(allowed=["failed", "missing"]).passed
+
+
+def test_a_session_may_be_judged_by_the_one_before_or_by_one_that_is_named():
+    for week in range(9):
+        add(week)
+    add(9, 0.96)
+    assert verdicts(judge(base=gate.LAST)) == [gate.WORSE] * 3
+    judged = judge(base=made.session_id(3))
+    assert verdicts(judged) == [gate.WORSE] * 3
+    assert judged.base_first == judged.base_last and judged.base_first.date() == made.date(3).date()
+
+
+def test_a_loss_below_the_least_size_passes():
+    for week in range(9):
+        add(week, repeats=10)
+    add(9, 0.97, repeats=10)
+    assert not judge().passed
+    assert judge(least=0.05).passed
+
+
+def test_sessions_of_another_machine_or_site_are_no_base():
+    for week in range(9):
+        add(week)
+    add(9, gpus=8)
+    judged = judge()
+    assert judged.passed and verdicts(judged) == [gate.NEW] * 3
+    (other,) = judged.others
+    assert "here" in other
+    key = other.split(" ")[0]
+    judged = judge(machines={"one": [key, judged.machine_id]})
+    assert verdicts(judged) == [gate.PASS] * 3 and judged.others == ()
+
+
+def test_an_earlier_session_is_judged_by_what_was_known_before_it():
+    for week in range(12):
+        add(week, 0.9 if week > 9 else 1)
+    assert judge(session=made.session_id(9)).passed
+    assert not judge(session=made.session_id(10)).passed
+
+
+def test_an_empty_history_and_names_that_are_none_are_refused():
+    HISTORY.mkdir()
+    with pytest.raises(Error, match="expected a history with sessions"):
+        judge()
+    for week in range(2):
+        add(week)
+    with pytest.raises(Error, match="it has no session '2026'"):
+        judge(session="2026")
+    with pytest.raises(Error, match="there is no session 'v1.0' of .* before this one"):
+        judge(base="v1.0")
+
+
+def test_of_suites_without_a_change_five_percent_fail_at_most(monkeypatch):
+    """Fifty conditions that share a part of their scatter between sessions: p by simulation."""
+    chance = np.random.default_rng(44)
+    suites, conditions, sessions, repeats = 400, 50, 12, 3
+    failed = 0
+    for _ in range(suites):
+        shared = chance.normal(0, 0.003, sessions + 1)
+        ps = []
+        for _ in range(conditions):
+            means = shared + chance.normal(0, 0.003, sessions + 1)
+            means = means + chance.normal(0, 0.01 / math.sqrt(repeats), sessions + 1)
+            counts = np.full(sessions, repeats)
+            made_of = gate.predict(means[:-1], counts, 0.01**2, repeats, None)
+            ps.append(made_of.p(means[-1]))
+        failed += min(ps) * conditions < gate.ALPHA
+    assert failed / suites < 0.05 + 3 * math.sqrt(0.05 * 0.95 / suites)
