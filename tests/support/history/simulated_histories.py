@@ -44,10 +44,11 @@ class Kind:
 
 @dataclass(frozen=True)
 class Simulated:
-    """One history; `at` is the session of the change."""
+    """One history; `at` is the session of the change, `counts` the repeats of each mean."""
 
     means: np.ndarray
     errors: np.ndarray
+    counts: np.ndarray
     events: list[list[int]]
     at: int
 
@@ -75,7 +76,7 @@ def drawn(kind: Kind, chance: np.random.Generator) -> Simulated:
         pooled = kind.scatter * np.sqrt(chance.chisquare(np.maximum(freedom, 1)) / freedom)
     errors = np.where(freedom > 0, pooled, np.nan)[:, None] / np.sqrt(counts)
     events = sorted({at, *chance.integers(1, count, 2).tolist()}) if kind.event else []
-    return Simulated(means, errors, [events] * kind.conditions, at)
+    return Simulated(means, errors, counts, [events] * kind.conditions, at)
 
 
 @dataclass(frozen=True)

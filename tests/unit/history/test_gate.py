@@ -139,7 +139,7 @@ def test_an_empty_history_and_names_that_are_none_are_refused():
         add(week)
     with pytest.raises(Error, match="it has no session '2026'"):
         judge(session="2026")
-    with pytest.raises(Error, match="there is no session 'v1.0' of .* before this one"):
+    with pytest.raises(Error, match=r"there is no session 'v1.0' of .* before this one"):
         judge(base="v1.0")
 
 
