@@ -204,6 +204,7 @@ def test_of_a_file_of_unpublished_size_a_limit_is_taken_that_a_dataset_may_raise
     server, path, announces_length
 ):
     server.announces_length = announces_length
+    server.pause_s = 0.002  # so that it does not send all before anybody reads it
     with pytest.raises(DownloadError, match=r"more than the 500000 .* a greater `max_bytes`"):
         fetch_file([server.url()], path, sha256=SHA256, max_bytes=500_000)
     assert server.bytes_served < len(CONTENT) or announces_length

@@ -159,8 +159,9 @@ def test_a_mistake_in_a_block_is_named_with_what_is_allowed(change, message):
     [
         ({"matrix": []}, "matrix: expected a list that is not empty"),
         ({"matrx": []}, "unknown key 'matrx' (did you mean 'matrix'?)"),
-        ({"repeats": 0}, "repeats: expected a whole number from 1 to 10000, or target"),
-        ({"repeats": True}, "repeats: expected a whole number from 1 to 10000, or target"),
+        ({"history": [[]]}, "history[0]: expected a text, or a mapping with path, found []"),
+        ({"repeats": 0}, "a whole number from 1 to 10000, or a mapping with target"),
+        ({"repeats": True}, "a whole number from 1 to 10000, or a mapping with target"),
         ({"figures": ["scalling"]}, "did you mean 'scaling'?"),
         ({"time_limit_s": 0}, "time_limit_s: expected more than 0"),
         (

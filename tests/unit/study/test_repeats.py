@@ -163,6 +163,6 @@ def test_a_metric_is_in_the_command_only_where_the_config_names_one(runs):
     finish(runs[0])
     commands = [
         " ".join(run_command.start_run_arguments(planning.make_plan(made), runs[4].id, 1))
-        for made in (settings(), settings(metric="busbw"))
+        for made in (settings(), settings(metric="tokens_per_second"))
     ]
     assert ['"metric"' in command for command in commands] == [False, True]

@@ -261,13 +261,17 @@ def _of_type(allowed, error):
 
 
 def _alternatives(allowed, error):
-    """What `anyOf` allows: a number, or the strings, mapping or list that may stand for it."""
-    number = next(schema for schema in allowed if schema.get("type") == "integer")
+    """What `anyOf` allows: strings, a number, a mapping or a list."""
+    types = {schema.get("type"): schema for schema in allowed}
     parts = [*(schema["const"] for schema in allowed if "const" in schema)]
     parts += [", ".join(schema["enum"]) for schema in allowed if "enum" in schema]
-    parts += [f"a whole number from {number['minimum']} to {number['maximum']}"]
-    parts += [", ".join(schema["required"]) for schema in allowed if schema.get("type") == "object"]
-    if any(schema.get("type") == "array" for schema in allowed):
+    if types.get("string", {}).keys() <= {"type", "minLength"} and "string" in types:
+        parts.append("a text")
+    if number := types.get("integer"):
+        parts.append(f"a whole number from {number['minimum']} to {number['maximum']}")
+    if "object" in types:
+        parts.append(f"a mapping with {', '.join(types['object']['required'])}")
+    if "array" in types:
         parts.append("a list of mappings, one a condition")
     return ", or ".join(parts)
 
