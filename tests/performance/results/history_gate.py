@@ -17,7 +17,7 @@ import dataclasses
 import numpy as np
 
 from dlbench.analysis import equivalence
-from dlbench.history import gate, prediction
+from dlbench.history import change_points, gate, prediction
 from support.history import simulated_histories
 from support.history.simulated_histories import Kind
 
@@ -112,7 +112,8 @@ def _prediction(history, place, cut):
     )
     if len(rows) < gate.MIN_SESSIONS:
         return None
-    means, counts = history.means[place, rows], history.counts[place, rows]
+    means = change_points.without_outliers(history.means[place, rows])
+    counts = history.counts[place, rows]
     variance = float(history.errors[place, 0] ** 2 * history.counts[place, 0])
     return lambda runs: prediction.predict(means, counts, variance, runs, None)
 

@@ -66,7 +66,9 @@ def test_junit_counts_failures_and_what_was_not_judged():
     failures = [
         case.find("failure").get("message") for case in suite if case.find("failure") is not None
     ]
-    assert failures[0].startswith("worse: -10.0 %: measured 90 items/s (3), expected 99.99 (97.04 to 103) from 8 sessions")
+    assert failures[0].startswith(
+        "worse: -10.0 %: measured 90 items/s (3), expected 99.99 (97.04 to 103) from 8 sessions"
+    )
     assert failures[1] == "missing: it was measured in s1"
 
 

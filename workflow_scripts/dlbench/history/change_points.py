@@ -83,7 +83,7 @@ class Series:
         self.raw = np.asarray(means, dtype=float)
         self.variances = np.square(np.asarray(errors, dtype=float))
         self.deviation = max(_deviation(self.raw), RESOLUTION)
-        self.values = _clipped(self.raw, CLIP * self.deviation)
+        self.values = without_outliers(self.raw)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -311,6 +311,11 @@ def _newest(series, changes, factor):
     if surest is None or surest.p * factor >= ALPHA or abs(surest.size) < LEAST:
         return []
     return [replace(surest, p=surest.p * factor)]
+
+
+def without_outliers(means: np.ndarray) -> np.ndarray:
+    """The means of a series, in which outliers lie CLIP standard deviations off."""
+    return _clipped(means, CLIP * max(_deviation(means), RESOLUTION))
 
 
 def _deviation(values):

@@ -5,6 +5,8 @@
 - A session is judged by the interval of prediction.py. All of its conditions are one family (Holm),
   so that at most 5 % of whole sessions without a change fail. A change below the least size fails
   nothing.
+- Sessions that are outliers count as there: as if they lay just so far off. So one that failed
+  does not hide the next.
 - Below MIN_SESSIONS the scatter between sessions is not known well enough, and nothing is judged.
 - A condition that failed, or that the last session of the same study had and this one has not,
   fails.
@@ -23,7 +25,7 @@ import pyarrow as pa
 from dlbench import Error
 from dlbench.analysis import equivalence
 from dlbench.common.phrases import did_you_mean
-from dlbench.history import analyse_history, causes, dataset, machines
+from dlbench.history import analyse_history, causes, change_points, dataset, machines
 from dlbench.history.history_rows import HistoryRows, to_time
 from dlbench.history.prediction import ALPHA, Prediction, predict, variance_of_repeats
 from dlbench.log.metrics import HIGHER, LOWER
@@ -304,7 +306,8 @@ class _Judge:
             reason = f"{len(base)} of {MIN_SESSIONS} sessions{since}"
             return replace(one, verdict=TOO_FEW, reason=reason), used
         variance = variance_of_repeats(before.scatters[base], before.n[base])
-        prediction = predict(before.means[base], before.n[base], variance, runs, level)
+        means = change_points.without_outliers(before.means[base])
+        prediction = predict(means, before.n[base], variance, runs, level)
         return replace(one, prediction=prediction, p=prediction.p(one.mean_log)), used
 
     def _place_of_base(self, rows):
