@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from dlbench import Error
-from dlbench.comparison import bounds
+from dlbench.comparison import bounds, bounds_page
 from dlbench.pages import page_html, page_text
 from support.runs.made_runs import campaign, measured
 
@@ -46,6 +46,30 @@ def test_a_mean_is_held_against_its_bounds(tmp_path, values, passed, message):
     assert (found.passed, found.message) == (passed, message)
 
 
+@pytest.mark.parametrize(
+    ("values", "verdict", "message"),
+    [
+        ([99.0, 100.0, 101.0], bounds.PASS, "95 % interval -2.5 to +2.5 %"),
+        ([80.0, 81.0, 82.0], bounds.FAIL, "14.7 % below the lower bound"),
+        ([94.0, 96.0, 98.0], bounds.UNDECIDED, "95 % interval -8.9 to +1.1 %"),
+        ([99.0, 100.0], bounds.TOO_FEW, "fewer than 3 runs"),
+    ],
+)
+def test_in_a_contract_the_interval_of_the_mean_decides(tmp_path, values, verdict, message):
+    kept = bounds.read(written(tmp_path, upper=None))
+    (found,) = bounds.check(kept, campaign(measured(values)), by_interval=True)
+    assert found.verdict == verdict and message in found.message
+    assert found.passed is (verdict == bounds.PASS)
+
+
+def test_the_page_of_a_contract_counts_what_is_undecided(tmp_path):
+    runs = campaign(measured([94.0, 96.0, 98.0]))
+    outcomes = bounds.check(bounds.read(written(tmp_path)), runs, by_interval=True)
+    page = bounds_page.page(outcomes, runs)
+    assert page.lead == "0 of 1 bounds passed, 0 failed, 1 undecided." and page.kind == "bad"
+    assert bounds_page.plain(outcomes)[0]["verdict"] == "undecided"
+
+
 def test_a_bound_that_is_null_is_none(tmp_path):
     assert outcome(tmp_path, campaign(measured([1000])), upper=None).passed
     assert outcome(tmp_path, campaign(measured([1])), lower=None).passed
@@ -62,7 +86,7 @@ def test_runs_that_others_disturbed_are_said_beside_the_mean(tmp_path):
 def test_runs_that_all_failed_fail(tmp_path):
     found = outcome(tmp_path, campaign(measured([None, None], "oom")))
     assert (found.passed, found.message) == (False, "no run finished: 2 oom")
-    page = bounds.page([found], campaign(measured([None], "oom")))
+    page = bounds_page.page([found], campaign(measured([None], "oom")))
     assert "FAIL: no run finished: 2 oom" in page_text.text(page, 120)
     assert 'class="badge bad"' in page_html.html_page(page)
 
@@ -198,7 +222,7 @@ def test_a_metric_that_programs_name_has_bounds_in_its_unit(tmp_path):
     path = written(tmp_path, metric="busbw", unit="GB/s")
     (found,) = bounds.check(bounds.read(path, lambda _: bounded), made)
     assert found.message == "-15.0 %, 10.6 % below the lower bound"
-    assert "100 GB/s" in page_text.text(bounds.page([found], made))
+    assert "100 GB/s" in page_text.text(bounds_page.page([found], made))
     with pytest.raises(Error, match="unit: busbw is in GB/s, found 'MB/s'"):
         bounds.read(written(tmp_path, metric="busbw", unit="MB/s"), lambda _: bounded)
     with pytest.raises(Error, match=r"no metric 'busbv' \(did you mean 'busbw'\?\)"):

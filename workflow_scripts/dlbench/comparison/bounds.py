@@ -9,32 +9,32 @@ null for no bound:
         images_per_second: {value: 13900, lower: -0.05, upper: null, unit: items/s}
 
 `match` has fields of a run, and facts such as site and device_model, that choose one combination.
-The geometric mean over its runs is compared.
+The geometric mean over its runs is compared; in a contract, the 95 % interval of this mean: it
+passes if the whole interval does, fails if nothing of it does, and is undecided otherwise.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from dlbench import Error
-from dlbench.analysis import estimates
+from dlbench.analysis import equivalence, estimates
 from dlbench.common.files import atomic_write
 from dlbench.common.phrases import did_you_mean
 from dlbench.comparison.campaigns import FACTS, JOINABLE, Campaign, find_metric, positive
 from dlbench.comparison.compare_runs import grouped
-from dlbench.comparison.comparison_page import count_runs
-from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.study import yaml_files
 from dlbench.study.free_axes import parameters
 from dlbench.study.runs import DEFAULTS
-from dlbench.study.wording import ALWAYS, number, short_labels
+from dlbench.study.wording import ALWAYS
 from dlbench.tables.metrics import METRICS
 
+PASS, FAIL, UNDECIDED, TOO_FEW = "pass", "FAIL", "undecided", "too little data"
 KEYS = ("value", "lower", "upper", "unit")
 ROUNDING = 1e-9
 MATCHED = (*JOINABLE, *FACTS)
@@ -76,17 +76,33 @@ class Outcome:
         measured: the geometric mean over runs; None if no run finished.
         failed: {status: number of runs} of runs that did not finish.
         disturbed: runs that other processes on the machine disturbed.
+        by_interval: whether the interval of the mean decides, instead of the mean.
     """
 
     bound: Bound
     measured: estimates.Estimate | None
     failed: dict[str, int]
     disturbed: int = 0
+    by_interval: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """PASS, FAIL or, by interval, UNDECIDED or TOO_FEW."""
+        least, most = self.bound.limits
+        if self.measured is None:
+            return FAIL
+        if not self.by_interval:
+            return PASS if least <= self.measured.value <= most else FAIL
+        if self.measured.runs < equivalence.MIN_RUNS:
+            return TOO_FEW
+        low, high = self.measured.low, self.measured.high
+        if high < least or low > most:
+            return FAIL
+        return PASS if least <= low and high <= most else UNDECIDED
 
     @property
     def passed(self) -> bool:
-        least, most = self.bound.limits
-        return self.measured is not None and least <= self.measured.value <= most
+        return self.verdict == PASS
 
     @property
     def deviation(self) -> float | None:
@@ -103,6 +119,14 @@ class Outcome:
         message = f"{100 * (mean / self.bound.value - 1):+.1f} %"
         if mean < least:
             message += f", {100 * (1 - mean / least):.1f} % below the lower bound"
+        if self.verdict == TOO_FEW:
+            message += f"; fewer than {equivalence.MIN_RUNS} runs, so no interval that decides"
+        elif self.by_interval:
+            ends = (
+                100 * (end / self.bound.value - 1)
+                for end in (self.measured.low, self.measured.high)
+            )
+            message += "; 95 % interval {:+.1f} to {:+.1f} %".format(*ends)
         if mean > most:
             message += f", {100 * (mean / most - 1):.1f} % above the upper bound"
         if self.disturbed:
@@ -204,8 +228,11 @@ def _number(value, where):
     return float(value)
 
 
-def check(bounds: list[Bound], campaign: Campaign) -> list[Outcome]:
+def check(bounds: list[Bound], campaign: Campaign, by_interval: bool = False) -> list[Outcome]:
     """The Outcome of each Bound.
+
+    Args:
+        by_interval: whether the intervals of means decide, instead of the means.
 
     Raises:
         Error: a bound matches no run, or several combinations, or runs without its metric.
@@ -213,7 +240,7 @@ def check(bounds: list[Bound], campaign: Campaign) -> list[Outcome]:
     outcomes, mistakes = [], []
     for bound in bounds:
         try:
-            outcomes.append(_outcome(bound, campaign))
+            outcomes.append(replace(_outcome(bound, campaign), by_interval=by_interval))
         except Error as error:
             mistakes.append(str(error))
     if mistakes:
@@ -316,63 +343,4 @@ def _varied(groups, names):
         name
         for name, values in zip(names, zip(*groups, strict=True), strict=False)
         if len(set(map(str, values))) > 1
-    ]
-
-
-def page(outcomes: list[Outcome], campaign: Campaign) -> Page:
-    """The Page of outcomes; bounds that failed come first."""
-    failed = sum(not outcome.passed for outcome in outcomes)
-    outcomes = sorted(outcomes, key=lambda outcome: (outcome.passed, _failure_order(outcome)))
-    matched = [outcome.bound.match for outcome in outcomes]
-    keys = dict.fromkeys(name for match in matched for name in match)
-    names = short_labels([{name: match.get(name) for name in keys} for match in matched])
-    rows = [_row(*both) for both in zip(names, outcomes, strict=True)]
-    headings = ("combination", "metric", "measured", "expected", "from / to", "outcome")
-    return Page(
-        title="Check against bounds",
-        lead=f"{len(outcomes) - failed} of {len(outcomes)} bounds passed, {failed} failed.",
-        sections=(
-            Section("Campaign", (f"{campaign.path}: {count_runs(campaign)}",)),
-            Section("Bounds", (), Table(headings, rows, right=(2, 3, 4))),
-        ),
-        kind="bad" if failed else "good",
-    )
-
-
-def _failure_order(outcome):
-    return -math.inf if outcome.deviation is None else -abs(outcome.deviation)
-
-
-def _row(name, outcome):
-    bound, mean = outcome.bound, outcome.measured
-    shares = (
-        "none" if share is None else f"{100 * share:+g} %" for share in (bound.lower, bound.upper)
-    )
-    verdict, kind = ("pass", "good") if outcome.passed else ("FAIL", "bad")
-    return [
-        name,
-        bound.metric,
-        f"{number(mean.value)} ({mean.runs})" if mean else "-",
-        f"{number(bound.value)} {bound.unit}",
-        " / ".join(shares),
-        Cell(verdict, kind, outcome.message),
-    ]
-
-
-def plain(outcomes: list[Outcome]) -> list[dict[str, Any]]:
-    """Outcomes as plain values, for JSON."""
-    return [
-        {
-            "match": outcome.bound.match,
-            "metric": outcome.bound.metric,
-            "value": outcome.bound.value,
-            "lower": outcome.bound.lower,
-            "upper": outcome.bound.upper,
-            "measured": outcome.measured.value if outcome.measured else None,
-            "runs": outcome.measured.runs if outcome.measured else 0,
-            "failed": outcome.failed,
-            "deviation": outcome.deviation,
-            "passed": outcome.passed,
-        }
-        for outcome in outcomes
     ]

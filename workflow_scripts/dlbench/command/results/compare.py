@@ -12,7 +12,7 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.common import flag_types
 from dlbench.common.files import atomic_write
-from dlbench.comparison import bounds, campaigns, compare_runs, comparison_page, plain
+from dlbench.comparison import bounds, bounds_page, campaigns, compare_runs, comparison_page, plain
 from dlbench.pages import page_html, page_text
 
 FORMATS = ("text", "markdown", "html", "json")
@@ -58,6 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="check A against the expected values and bounds in this YAML file",
     )
     parser.add_argument(
+        "--contract",
+        action="store_true",
+        help="with --bounds: pass only if the whole 95 %% interval of a mean keeps its bounds",
+    )
+    parser.add_argument(
         "--write-bounds",
         "--write-references",
         dest="write_bounds",
@@ -100,6 +105,8 @@ def _check_options(args):
             f"--output {args.output}: expected a name that ends in {', '.join(SUFFIXES)}, or a "
             "--format"
         )
+    if args.contract and not args.bounds:
+        raise Error("--contract needs --bounds")
     if args.fail_on and args.b is None:
         raise Error("--fail-on needs A and B")
 
@@ -117,8 +124,8 @@ def _compare(a, args):
 
 def _check(a, args):
     bounded = bounds.Bounded.of(a)
-    outcomes = bounds.check(bounds.read(args.bounds, lambda _: bounded), a)
-    _write_page(bounds.page(outcomes, a), bounds.plain(outcomes), args)
+    outcomes = bounds.check(bounds.read(args.bounds, lambda _: bounded), a, args.contract)
+    _write_page(bounds_page.page(outcomes, a), bounds_page.plain(outcomes), args)
     return any(not outcome.passed for outcome in outcomes)
 
 
