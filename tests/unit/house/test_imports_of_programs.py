@@ -30,6 +30,7 @@ NEEDED = {
     "dlbench doctor": TABLES,
     "draw_figure.py": FIGURES,
     "dlbench export": STATISTICS,
+    "dlbench gate": STATISTICS,
     "dlbench import": TABLES,
     "measure_baselines.py": {"numpy"},
     "dlbench partial": FIGURES,
