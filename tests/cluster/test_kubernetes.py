@@ -56,7 +56,7 @@ def test_the_pods_of_a_job_leave_a_record_that_the_workflow_takes(tmp_path):
     done = subprocess.run(
         job_command(run_id), cwd=campaign.folder, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "is done already" in done.stderr
 
 

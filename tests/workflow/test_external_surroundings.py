@@ -39,7 +39,7 @@ def test_another_programs_runs_are_bound_sampled_packed_and_accounted_for(fresh)
     softmax["command"].append("{weight}")
     block = {
         "name": "theirs", "trainer": "softmax", "framework": "numpy", "model": "softmax",
-        "dataset": "noise", "batch_per_device": 64, "steps": 30,
+        "dataset": "noise", "batch_per_device": 64, "steps": 2000,
         "parameters": {"pace": "slow", "weight": 4}, "copies_per_node": [1, 2],
     }  # fmt: skip
     site = yaml.safe_load((REPOSITORY / "config.yaml").read_text())["site"]
@@ -52,7 +52,7 @@ def test_another_programs_runs_are_bound_sampled_packed_and_accounted_for(fresh)
         assert float(row["model_flops_per_item"]) == 8e9
         expected = 8e9 * float(row["images_per_second"]) / 1e13
         assert float(row["mfu"]) == pytest.approx(expected)
-        assert float(row["cpu_time_s"]) > 0.1 and int(row["peak_memory_bytes"]) > 2**20
+        assert float(row["cpu_time_s"]) > 0.5 and int(row["peak_memory_bytes"]) > 2**20
         assert "no GPUs" in record(fresh, row)["summary"]["energy_unknown"]
     folder = fresh.folder / "results/runs" / one["run_id"]
     samples = pq.read_table(folder / "samples.parquet").to_pylist()
