@@ -1,6 +1,9 @@
 """gate: a session of a history, judged by the sessions before it."""
 
+import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +13,7 @@ from dlbench import Error
 from dlbench.history import add_campaign, gate
 from dlbench.history.sources import Source
 from support.history import made_campaigns as made
+from support.machines.paths import REPOSITORY
 
 HISTORY = Path("history")
 BATCHES = (8, 16, 32)
@@ -141,6 +145,28 @@ def test_an_empty_history_and_names_that_are_none_are_refused():
         judge(session="2026")
     with pytest.raises(Error, match=r"there is no session 'v1.0' of .* before this one"):
         judge(base="v1.0")
+
+
+def command(*arguments):
+    program = [sys.executable, REPOSITORY / "workflow_scripts/dlbench", "gate"]
+    return subprocess.run([*program, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_the_command_says_the_verdict_by_its_exit_code_and_writes_files():
+    for week in range(9):
+        add(week)
+    add(9, 0.9)
+    failed = command("--write-junit", "gate.xml", "--write-markdown", "gate.md")
+    assert failed.returncode == 1, failed.stderr
+    assert "3 conditions of here: 3 worse." in failed.stdout
+    assert Path("gate.xml").read_text().count("<failure") == 3
+    assert Path("gate.md").read_text().startswith("## Session ")
+    allowed = command("--json", "--allow", "worse")
+    assert allowed.returncode == 0
+    assert json.loads(allowed.stdout)["allowed"] == ["worse"]
+    refused = command("nowhere")
+    assert refused.returncode == 2
+    assert "nowhere: expected a history with sessions" in refused.stderr
 
 
 def test_of_suites_without_a_change_five_percent_fail_at_most(monkeypatch):
