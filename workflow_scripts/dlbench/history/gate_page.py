@@ -136,10 +136,10 @@ def _conditions(judged):
         f"correction for {phrases.counted(family, 'condition')}; a change below "
         f"{100 * judged.least:g} % fails nothing."
     )
+    metrics = {one.metric for one in judged.judged}
     rows = [
         [
-            one.condition,
-            one.metric,
+            one.condition if len(metrics) == 1 else f"{one.condition}: {one.metric}",
             _expected(one),
             _measured(one),
             _ratio(one, judged.least),
@@ -147,8 +147,9 @@ def _conditions(judged):
         ]
         for one in judged.judged
     ]
-    headings = ("condition", "metric", "expected", "measured (runs)", "ratio", "verdict")
-    return Section("Conditions", (method,), Table(headings, rows, right=(2, 3, 4)))
+    headings = ("condition", "expected", "measured (runs)", "ratio", "verdict")
+    heading = f"Conditions, {min(metrics)}" if len(metrics) == 1 else "Conditions"
+    return Section(heading, (method,), Table(headings, rows, right=(1, 2, 3)))
 
 
 def _expected(one):
