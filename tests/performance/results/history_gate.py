@@ -1,6 +1,6 @@
 """What the verdicts of `dlbench gate` are worth: false alarms of whole sessions, and power.
 
-uv run python -m tests.performance.results.history_gate [--histories 2000]
+uv run python -m tests.performance.results.history_gate [--histories 400]
 
 Each row is a kind of histories of 50 conditions (tests/support/history/simulated_histories.py), of
 which the last session is judged by those before it: changes are looked for in these, as by
@@ -41,7 +41,7 @@ KINDS = {
 
 def main():
     parser = bench.parser(__doc__)
-    parser.add_argument("--histories", type=int, default=2000)
+    parser.add_argument("--histories", type=int, default=400)
     args = parser.parse_args()
     chance = np.random.default_rng(434)
     sizes = prediction.SIZES

@@ -14,7 +14,7 @@ def test_a_config_with_mistakes_is_refused_with_all_of_them():
     with pytest.raises(Error) as error:
         planning.make_plan(STUDY | {"repeats": 0, "seeed": 1})
     assert "unknown key 'seeed' (did you mean 'seed'?)" in str(error.value)
-    assert "repeats: expected a whole number from 1 to 10000, or target" in str(error.value)
+    assert "repeats: expected a whole number from 1 to 10000, or a mapping" in str(error.value)
 
 
 def test_an_unknown_run_is_named_with_the_nearest(plan):
