@@ -72,13 +72,13 @@ def analyse(folder: Path, names_of_machines: Mapping[str, Sequence[str]]) -> His
     history.campaigns = _campaigns(by_file.values(), columns)
     history.remarks += columns.remarks
     history.questions = machines.questions(list(columns.machines()), names)
-    add_findings(history, columns)
+    add_findings(history, columns, columns.places())
     return history
 
 
-def add_findings(history: History, columns: HistoryRows) -> None:
-    """Look for changes in the rows of a history: its `findings` and `changes`."""
-    for site, machine in columns.places():
+def add_findings(history: History, columns: HistoryRows, places: Iterable[tuple[int, int]]) -> None:
+    """Look for changes in the rows of a history at some places: its `findings` and `changes`."""
+    for site, machine in places:
         _add_findings(history, columns, site, machine)
     history.findings.sort(key=lambda row: (row["changed_before"], row["site"]), reverse=True)
     numbers = {}

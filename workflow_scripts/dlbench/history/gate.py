@@ -240,13 +240,14 @@ class _Judge:
 
     def _last_changes(self):
         """{(condition_id, metric): start of the first session since its last confirmed change}."""
-        found = analyse_history.History()
-        analyse_history.add_findings(found, self._before)
+        found, before = analyse_history.History(), self._before
+        if (rows := np.flatnonzero(self._here)).size:
+            place = before.codes["site"][rows[0]], before.machine[rows[0]]
+            analyse_history.add_findings(found, before, [place])
         confirmed = {
             row["finding"]: row["changed_before"]
             for row in found.findings
             if not row["provisional"]
-            and (row["site"], row["machine_id"]) == (self._site, self._machine_id)
         }
         cuts = {}
         for row in found.changes:

@@ -105,15 +105,15 @@ def _facts(judged):
         ["study", judged.study or "without a name"],
         ["machine", f"{judged.machine_id} at {judged.site}: {judged.machine}"],
         ["judged by", _base(judged)],
-        ["changed since then", "; ".join(judged.changed) or "nothing that is recorded"],
     ]
+    if judged.base_last is not None:
+        changed = "; ".join(judged.changed) or "nothing that is recorded"
+        rows.append(["changed since then", changed])
     if any(one.prediction for one in judged.judged):
         powers = ", ".join(f"{100 * s:g} %: {100 * _power(judged, s):.0f} %" for s in SIZES)
         rows.append(["chance to find a loss in one condition", f"{powers} (the median of them)"])
     if judged.allowed:
         rows.append(["fails nothing", ", ".join(judged.allowed)])
-    if judged.base_last is None:
-        rows = [row for row in rows if row[0] != "changed since then"]
     return Section("What was judged", (), Table(("", ""), rows))
 
 

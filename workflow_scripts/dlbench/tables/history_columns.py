@@ -20,6 +20,9 @@ _CONDITION = [
     field("unit", NAME, note="of the metric"),
     field("better", NAME, note="higher, lower, or empty: no direction is better"),
 ]
+_MACHINE_ID = field("machine_id", NAME, note="machine_key, or the name that the config gives it")
+_MACHINE = field("machine", NAME, note="models and numbers of processors and GPUs")
+_RATIO_ENDS = [field("ratio_ci95_low", REAL, "1"), field("ratio_ci95_high", REAL, "1")]
 SESSIONS = pa.schema(
     [
         *_WHAT,
@@ -53,7 +56,7 @@ SESSIONS = pa.schema(
 SERIES = pa.schema(
     [
         field("site", NAME),
-        field("machine_id", NAME, note="machine_key, or the name that the config gives it"),
+        _MACHINE_ID,
         *(f for f in SESSIONS if f.name not in ("fields", "meaning", "facts", "logs")),
     ]
 )
@@ -64,8 +67,8 @@ CAMPAIGNS = pa.schema(
         field("standing", NAME, note="current; replaced; withdrawn; contradictory; damaged"),
         field("reason", TEXT, note="of any other standing than current"),
         field("file", TEXT, note="in the history"),
-        field("machine_id", NAME, note="machine_key, or the name that the config gives it"),
-        field("machine", NAME, note="models and numbers of processors and GPUs"),
+        _MACHINE_ID,
+        _MACHINE,
         field("conditions", COUNT, note="with their metrics"),
         field("archive_sha256", NAME, note="of the archive; none: from a results folder"),
     ]
@@ -74,13 +77,12 @@ FINDINGS = pa.schema(
     [
         field("finding", COUNT, note="number, from 1, the latest first"),
         field("site", NAME),
-        field("machine_id", NAME, note="machine_key, or the name that the config gives it"),
-        field("machine", NAME, note="models and numbers of processors and GPUs"),
+        _MACHINE_ID,
+        _MACHINE,
         field("kind", NAME, note="shared: of most conditions together; own: of single ones"),
         field("direction", NAME, note="gain, loss, or change where no direction is better"),
         field("ratio", REAL, "1", "new level over old; the median of its conditions"),
-        field("ratio_ci95_low", REAL, "1"),
-        field("ratio_ci95_high", REAL, "1"),
+        *_RATIO_ENDS,
         field("p", REAL, "1", "that there is none, adjusted for the machine's conditions"),
         field("session", NAME, note="the first of the new level"),
         field("previous_session", NAME, note="the last of the old level"),
@@ -104,8 +106,7 @@ CHANGES = pa.schema(
         field("finding", COUNT, note="its number"),
         *_CONDITION,
         field("ratio", REAL, "1", "new level over old"),
-        field("ratio_ci95_low", REAL, "1"),
-        field("ratio_ci95_high", REAL, "1"),
+        *_RATIO_ENDS,
     ]
 )
 OF_HISTORY = {
