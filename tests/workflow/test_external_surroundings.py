@@ -39,7 +39,8 @@ def test_another_programs_runs_are_bound_sampled_packed_and_accounted_for(fresh)
     softmax["command"].append("{weight}")
     block = {
         "name": "theirs", "trainer": "softmax", "framework": "numpy", "model": "softmax",
-        "dataset": "noise", "batch_per_device": 64, "steps": 2000,
+        # Large batches: the rate is printed with one digit, which must tell the time of each step.
+        "dataset": "noise", "batch_per_device": 2560, "steps": 80,
         "parameters": {"pace": "slow", "weight": 4}, "copies_per_node": [1, 2],
     }  # fmt: skip
     site = yaml.safe_load((REPOSITORY / "config.yaml").read_text())["site"]
@@ -61,8 +62,9 @@ def test_another_programs_runs_are_bound_sampled_packed_and_accounted_for(fresh)
     (cores,) = ([*record(fresh, one)["provenance"]["cores"]],)
     assert len(cores) == 1  # as a device of ours
     assert f"cores {cores} threads 1" in (folder / "output/printed.log").read_text()
-    account = {r["part"]: float(r["spent_s"]) for r in rows(fresh, "accounts")}
-    assert account["steps"] > 0 and account["other"] > 0
+    accounts = {(r["run_id"], r["part"]): float(r["spent_s"]) for r in rows(fresh, "accounts")}
+    for row in (one, two):
+        assert all(accounts[row["run_id"], part] > 0 for part in ("steps", "other"))
     # Copies: each on a core of its own, with a log of its own, measured at the same time.
     folder = fresh.folder / "results/runs" / two["run_id"]
     printed = [(folder / name / "printed.log").read_text() for name in ("output", "output-1")]

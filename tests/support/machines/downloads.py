@@ -80,8 +80,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         last = len(content) if server.drop_after is None else first + server.drop_after
         for start in range(first, min(last, len(content)), 10_000):
             block = content[start : min(start + 10_000, last)]
+            server.bytes_served += len(block)  # first: a client may look once it has the block
             self.wfile.write(block)
-            server.bytes_served += len(block)
             time.sleep(server.pause_s)
 
     def _head(self, status, headers):
