@@ -9,7 +9,7 @@ import yaml
 
 from dlbench import Error
 from dlbench.common import host_lists
-from dlbench.comparison import accept_nodes, acceptance, bounds
+from dlbench.comparison import accept_nodes, bounds, node_results
 from dlbench.tables import parquet_files
 from dlbench.tables.baseline_columns import BASELINES
 
@@ -41,11 +41,11 @@ def exchange(group, value=40.0):
 def wanted(tmp_path):
     path = tmp_path / "bounds.yaml"
     path.write_text(yaml.safe_dump({"references": [ALONE, TOGETHER]}))
-    return bounds.read(path, acceptance.bounded_by)
+    return bounds.read(path, node_results.bounded_by)
 
 
 def accepted(wanted, rows, expected=()):
-    return accept_nodes.accept(acceptance.of_baselines(rows), wanted, expected)
+    return accept_nodes.accept(node_results.of_baselines(rows), wanted, expected)
 
 
 def test_nodes_that_pass_alone_are_measured_in_pairs_next(wanted):
