@@ -14,6 +14,7 @@ from types import ModuleType
 
 GROUPS: dict[str, dict[str, str]] = {  # by folder
     "running": {
+        "init": "write a study for this machine, and a site.yaml",
         "run": "start the workflow with a study, as snakemake does",
         "status": "which runs are done, running, failed, skipped or stale",
         "retry": "forget failures and start the workflow, for another try",
