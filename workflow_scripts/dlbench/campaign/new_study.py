@@ -208,11 +208,14 @@ def _learning_block(choice):
 
 def _work(choice, strategies, dataset, lists):
     """Lines about what is trained; the frameworks after the first are entries of `include`."""
-    fields = []
-    for framework in choice.frameworks:
-        named = {"environment": environment(framework, choice.kind)}
-        chosen = {"framework": framework, "strategy": strategies.get(framework, "single")}
-        fields.append(chosen | {key: value for key, value in named.items() if value})
+    fields = [
+        {"framework": framework, "strategy": strategies.get(framework, "single")}
+        for framework in choice.frameworks
+    ]
+    named = [environment(framework, choice.kind) for framework in choice.frameworks]
+    if any(named):  # then all: an entry of include would take over that of the block
+        for each, name in zip(fields, named, strict=True):
+            each["environment"] = name or engine.environment(each["framework"])
     lines = [f"    {key}: {_plain(value)}" for key, value in fields[0].items()]
     lines += [f"    model: {_plain(choice.model)}", f"    dataset: {_plain(dataset)}"]
     lines += [f"    {key}: {list(values)}" for key, values in lists.items()]

@@ -17,7 +17,6 @@ from dlbench.campaign import new_study
 from dlbench.cluster import new_site
 from dlbench.cluster.queue_check import SITE_FILE
 from dlbench.common import flag_types, own_code, phrases, plugins, tools
-from dlbench.study import config
 from dlbench.trainer import engine
 
 STUDY, CONFIG = "my_study.yaml", "config.yaml"
@@ -178,7 +177,8 @@ def _before(file, scheduler, site):
     """What comes before the start on a cluster: the queue's name in the profile, a check."""
     if site and not site.queue.default:
         resource = plugins.constants("schedulers", scheduler)["QUEUE"]
-        yield f"# in {_profile(scheduler)}/config.yaml, default-resources: - {resource}={site.queue.name}"
+        line = f"- {resource}={site.queue.name}"
+        yield f"# in {_profile(scheduler)}/config.yaml, under default-resources: {line}"
     if scheduler:
         yield tools.dlbench_command(
             f"check-site --profile {_profile(scheduler)} --configfile {shlex.quote(str(file))}"
