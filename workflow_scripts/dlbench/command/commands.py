@@ -27,6 +27,7 @@ GROUPS: dict[str, dict[str, str]] = {  # by folder
         "partial": "tables and figures of the runs finished so far",
         "export": "runs as CSV, Parquet or JSON; all as a Parquet dataset",
         "compare": "two campaigns, or one with bounds",
+        "history": "many campaigns: since when one is slower, and why",
         "gate": "the newest campaign by those before it, for CI",
         "accept-nodes": "nodes that keep a site's bounds, what to measure next",
         "import": "logs and results of other programs as tables like ours",

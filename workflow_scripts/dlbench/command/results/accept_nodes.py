@@ -4,6 +4,7 @@ Exit code 1: a node or group failed or was not measured.
 """
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -22,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nodes", default="", metavar="LIST", help="all nodes that must be measured, as n[1-8]"
     )
+    parser.add_argument("--json", action="store_true", help="as JSON, for programs")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,6 +31,9 @@ def run(args: argparse.Namespace) -> int:
     expected = host_lists.expand_hosts(args.nodes)
     accepted = accept_nodes.accept(accept_nodes.read(args.results), wanted, expected)
     accept_nodes.write(accepted, args.results)
+    if args.json:
+        print(json.dumps(accept_nodes.values(accepted), allow_nan=False))
+        return 0 if accepted.all_passed else 1
     sys.stdout.write(page_text.text(accept_nodes.page(accepted, args.results)))
     if accepted.step.groups:
         print("\nTo be measured next, each size in a block of its own:\n")
