@@ -15,7 +15,7 @@ from dlbench.command import commands
 from dlbench.common import tools
 
 SHELLS = ("bash", "zsh", "fish")
-OF_FILES = ("A", "B", "ARCHIVE", "FILE", "PATH", "STUDY")
+OF_FILES = ("A", "B", "ARCHIVE", "FILE", "PATH", "STUDY", "TARGET")
 OF_FOLDERS = ("DIR", "FOLDER", "PROJECT", "RESULTS")
 
 
