@@ -1,7 +1,8 @@
 """Write a first study for this machine as commented YAML, and a site.yaml where a scheduler is.
 
-TARGET is a file, or a folder, in which it is config.yaml. The study takes minutes: it measures the
-speedup on this machine's GPUs or cores, and throughput by batch size. No file is ever replaced.
+TARGET is a file, or a folder, in which the study is config.yaml. It takes minutes: it measures the
+speedup on this machine's GPUs or cores, and throughput by batch size. Where Slurm, Grid Engine, PBS
+or LSF is found, the nodes of a partition are described in site.yaml. No file is ever replaced.
 
 Example: dlbench init my_study.yaml --framework pytorch
 """
@@ -25,20 +26,30 @@ SUFFIXES = (".yaml", ".yml")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", nargs="?", default=STUDY, help=f"file or folder ({STUDY})")
-    parser.add_argument("--name", help="of the study; that of the file or folder, if not given")
+    parser.add_argument("--name", help="of the study; if not given, that of the file or folder")
     parser.add_argument(
         "--framework",
         nargs="+",
         choices=engine.names(),
-        help="those whose environments are installed, if not given",
+        help="if not given, those whose environments are installed",
     )
-    parser.add_argument("--model", help="lenet5 on CPUs, resnet50 on GPUs, if not given")
-    parser.add_argument("--dataset", help="digits if they fit the model, else synthetic")
-    parser.add_argument("--partition", metavar="NAME", help="of the scheduler: also a queue")
+    parser.add_argument("--model", help="if not given, lenet5 on CPUs and resnet50 on GPUs")
     parser.add_argument(
-        "--nodes", type=flag_types.whole(1), default=1, metavar="N", help="also runs on up to N"
+        "--dataset", help="if not given, digits for a model of their shape, else synthetic"
     )
-    parser.add_argument("--ask", action="store_true", help="ask for what is not given")
+    parser.add_argument(
+        "--partition", metavar="NAME", help="partition or queue whose nodes are used"
+    )
+    parser.add_argument(
+        "--nodes",
+        type=flag_types.whole(1),
+        default=1,
+        metavar="N",
+        help="also runs on up to N nodes, under Slurm",
+    )
+    parser.add_argument(
+        "--ask", action="store_true", help="ask for what is not given, on a terminal"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
