@@ -15,7 +15,7 @@ from dlbench.common import tools
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("archive")
+    parser.add_argument("archive", help="zip file that dlbench archive wrote")
     mode = parser.add_mutually_exclusive_group(required=True)
     mode.add_argument("--output", metavar="DIR", help="new folder: the project, made again")
     mode.add_argument("--list", action="store_true", help="what would be trained to repeat it")

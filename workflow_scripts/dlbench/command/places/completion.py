@@ -20,7 +20,7 @@ OF_FOLDERS = ("DIR", "FOLDER", "PROJECT", "RESULTS")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=SHELLS)
+    parser.add_argument("shell", choices=SHELLS, help="whose form is printed")
 
 
 def run(args: argparse.Namespace) -> None:
