@@ -258,7 +258,7 @@ def check_command(command):
         assert command[3] == "python" and (REPOSITORY / command[4]).is_file(), command
         return None
     command = command[1:] if command[0] == "run" else command
-    if command[0] == "--group":
+    if command[0] in ("--group", "--extra"):
         check_sync(command)
         command = command[2:]
     while command[0] == "--with" and re.fullmatch(r"[\w-]+==[\d.]+", command[1]):

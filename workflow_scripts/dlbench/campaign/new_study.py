@@ -19,6 +19,17 @@ SMALL_ITEM, SMALL_CLASSES = 4096, 10_000  # values of an item, and classes, of a
 DATASET, SYNTHETIC = "digits", "synthetic"
 MODELS = {"cpu": "lenet5", "gpu": "resnet50"}
 DEVICES = {"cpu": "CPU core", "gpu": "GPU"}
+NOTES = {  # on keys of a block, where they are first
+    "strategy": "how the work is spread over devices",
+    "environment": "the folder in envs/ with its packages",
+    "devices_per_node": "a device is a {device}",
+    "batch_per_device": "items of each device in a step",
+    "include": "the same by other frameworks",
+    "launcher": "starts the processes on all nodes",
+    "warmup_steps": "before the measured ones",
+    "steps": "measured; more of them narrow the intervals",
+    "epochs": "times that all items are trained on",
+}
 # Strategies by framework: on the devices of one node, and across nodes.
 STRATEGIES = {"tensorflow": "mirrored", "jax": "sharded", "pytorch": "ddp"}
 ACROSS_NODES = STRATEGIES | {"tensorflow": "multiworker"}
@@ -152,7 +163,7 @@ def yaml_text(choice: Choice, start: str) -> str:
         "time_limit_s: 600",
         "# All combinations of the lists in a block are trained.",
         "matrix:",
-        *blocks,
+        *_explained(blocks, choice),
         "# docs/figures.md shows all there are.",
         f"figures: [{', '.join(figures)}]",
         *(compare if others else []),
@@ -162,13 +173,12 @@ def yaml_text(choice: Choice, start: str) -> str:
 
 def _devices_block(choice):
     batch, (warmup, steps) = _batches(choice)[1], _steps(choice)
-    unit = DEVICES[choice.kind]
     return [
-        f"  - name: speedup on the devices of a node  # a device is a {unit}",
+        "  - name: speedup on the devices of a node",
         *_work(choice, STRATEGIES, SYNTHETIC, {"devices_per_node": choice.devices}),
         f"    batch_per_device: {batch}",
-        f"    warmup_steps: {warmup}  # before the measured ones",
-        f"    steps: {steps}  # measured; more of them narrow the intervals",
+        f"    warmup_steps: {warmup}",
+        f"    steps: {steps}",
     ]
 
 
@@ -178,7 +188,7 @@ def _nodes_block(choice):
         "  - name: speedup across nodes",
         *_work(choice, ACROSS_NODES, SYNTHETIC, {"nodes": choice.nodes}),
         f"    devices_per_node: {choice.devices[-1]}",
-        f"    launcher: {choice.launcher}  # starts the processes on all nodes",
+        f"    launcher: {choice.launcher}",
         f"    batch_per_device: {_batches(choice)[1]}",
         f"    warmup_steps: {warmup}",
         f"    steps: {steps}",
@@ -204,6 +214,14 @@ def _learning_block(choice):
         "    learning_rate: 0.02",
         "    epochs: 10",
     ]
+
+
+def _explained(lines, choice):
+    """The lines of the blocks, with a comment on each key where it is first."""
+    left = dict(NOTES)
+    for line in lines:
+        note = left.pop(line.strip().partition(":")[0], None)
+        yield f"{line}  # {note.format(device=DEVICES[choice.kind])}" if note else line
 
 
 def _work(choice, strategies, dataset, lists):

@@ -89,7 +89,7 @@ def write(folder: Path, further: Mapping[str, str]) -> None:
     Args:
         further: texts of pages that rooms above this one make, by their paths.
     """
-    for name, text in (pages() | further).items():
+    for name, text in {**pages(), **further}.items():
         with atomic_write(folder / name) as part:
             part.write_text(text, encoding="utf-8")
 

@@ -65,10 +65,10 @@ def run(args: argparse.Namespace) -> None:
         _write(Path(SITE_FILE), site_text)
         print(f"{SITE_FILE}: of {site.queue.name}: {site.nodes or 'its nodes are not known'}")
     _write(file, text)
-    devices = "1 device" if choice.devices[-1] == 1 else f"1 to {choice.devices[-1]} devices"
     print(
         f"{file}: {phrases.counted(trained, 'run')} of {choice.model} by "
-        f"{', '.join(choice.frameworks)} on {devices} ({new_study.DEVICES[choice.kind]})"
+        f"{', '.join(choice.frameworks)}, on up to "
+        f"{phrases.counted(choice.devices[-1], new_study.DEVICES[choice.kind])} of a node"
     )
     for reason in skipped:
         print(f"skipped: {reason}")
