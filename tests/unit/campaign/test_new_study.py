@@ -64,6 +64,11 @@ def test_frameworks_have_their_strategies_and_are_compared():
     assert written["compare"] == [{"field": "framework", "base": "tensorflow"}]
 
 
+def test_comparisons_of_a_config_around_are_not_taken_over():
+    around = settings() | {"compare": [{"field": "framework", "base": "jax"}]}
+    assert new_study.check(new_study.yaml_text(CPUS, "start"), around) == (18, [])
+
+
 def test_gpus_get_the_environment_that_is_made_for_them():
     assert new_study.environment("tensorflow", "gpu") == "train-cuda"
     assert new_study.environment("pytorch", "gpu") is None  # its own has both builds

@@ -148,10 +148,7 @@ def yaml_text(choice: Choice, start: str) -> str:
         *(["scaling"] if choice.devices[-1] > 1 or choice.nodes else []),
         *("batch_size", "loss", "step_times", "coverage"),
     ]
-    compare = [
-        "# The first framework is the base that the others are compared with.",
-        f"compare: [{{field: framework, base: {_plain(first)}}}]",
-    ]
+    compare = f"[{{field: framework, base: {_plain(first)}}}]" if others else "[]"
     lines = [
         "# Written by dlbench init for this machine; change what you like. It is started by:",
         f"#   {start}",
@@ -166,7 +163,8 @@ def yaml_text(choice: Choice, start: str) -> str:
         *_explained(blocks, choice),
         "# docs/figures.md shows all there are.",
         f"figures: [{', '.join(figures)}]",
-        *(compare if others else []),
+        "# Fields to compare by, as in [{field: framework, base: tensorflow}].",
+        f"compare: {compare}",
     ]
     return "\n".join(lines) + "\n"
 

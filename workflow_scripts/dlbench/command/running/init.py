@@ -164,8 +164,8 @@ def _nodes(most, available, scheduler):
         return ()
     if scheduler != "slurm":
         raise Error(
-            f"--nodes {most}: runs on several nodes are written for Slurm, whose srun starts them; "
-            "here it is not. docs/clusters.md has what others need"
+            f"--nodes {most}: runs on several nodes are written for Slurm, whose srun starts them, "
+            "and this machine has no Slurm; docs/clusters.md says what others need"
         )
     if most > available:
         raise Error(f"--nodes {most}: this site has {available} (site.nodes)")
