@@ -8,6 +8,7 @@ the tables, so the same command is repeated after each round.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.analysis import bisection
@@ -149,6 +150,29 @@ def next_lines(groups: Iterable[node_results.Group]) -> list[str]:
         for size, names in sorted(by_size.items())
         for line in (f"nodes: {size}", f"node: [{', '.join(names)}]")
     ]
+
+
+def values(accepted: Accepted) -> dict[str, Any]:
+    """What is known as plain values, for JSON; numbers that are not known are None."""
+    return {
+        "passed": list(accepted.good),
+        "failed": list(accepted.bad),
+        "unknown": list(accepted.unknown),
+        "ranking": [
+            {
+                "nodes": list(one.nodes),
+                "passed": one.passed if one.is_bounded else None,
+                "bounded": one.is_bounded,
+                "ratio": one.ratio,
+                "slowest": one.slowest or None,
+                "failures": list(one.failures),
+                "missing": list(one.missing),
+            }
+            for one in accepted.judged
+        ],
+        "fail_together": list(map(list, accepted.step.together)),
+        "next": list(map(list, accepted.step.groups)),
+    }
 
 
 def page(accepted: Accepted, folder: Path) -> Page:
