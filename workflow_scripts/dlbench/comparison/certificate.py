@@ -49,9 +49,16 @@ class Evidence:
 
 def facts(folder: Path) -> list[tuple[str, str]]:
     """(what, its values) of the runs and baselines in a results folder, as their tables say."""
-    tables = ((folder / "tables/runs.parquet", RUNS), (folder / "tables/baselines.parquet", BASELINES))
-    found = [parquet_files.read(*each, earlier=True) for each in tables if each[0].is_file()]
-    rows = [row for table in found for row in table.to_pylist()]
+    tables = {
+        "run": (folder / "tables/runs.parquet", RUNS),
+        "baseline": (folder / "tables/baselines.parquet", BASELINES),
+    }
+    rows, counts = [], []
+    for noun, (path, schema) in tables.items():
+        if path.is_file():
+            of_table = parquet_files.read(path, schema, earlier=True).to_pylist()
+            rows += of_table
+            counts.append(phrases.counted(len(of_table), noun))
     named = []
     for column, name in FACTS:
         values = {str(row[column]) for row in rows if row.get(column) is not None}
@@ -60,12 +67,6 @@ def facts(folder: Path) -> list[tuple[str, str]]:
     days = sorted(f"{row['started_at']:%Y-%m-%d}" for row in rows if row.get("started_at"))
     if days:
         named.append(("measured", " to ".join(dict.fromkeys((days[0], days[-1])))))
-    counts = [
-        phrases.counted(table.num_rows, noun)
-        for (path, _), noun in zip(tables, ("run", "baseline"), strict=True)
-        if path.is_file()
-        for table in (found.pop(0),)
-    ]
     return [*named, ("results", ", ".join(counts))]
 
 
@@ -163,8 +164,8 @@ def _evidence(evidence):
     return Section(
         "Evidence",
         (
-            f"All {evidence.files} files of the archive agree with their digests. It has the raw "
-            "log of every run; dlbench verify --deep reads them again.",
+            f"The archive's {phrases.counted(evidence.files, 'file')} agree with their digests. "
+            "It has the raw log of every run; dlbench verify --deep reads them again.",
         ),
         Table(
             ("file", "SHA-256"),
