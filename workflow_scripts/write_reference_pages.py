@@ -1,8 +1,9 @@
-"""Write the generated pages: all config keys, all columns, the map of rooms."""
+"""Write the generated pages: all config keys, all columns, all commands, the map of rooms."""
 
 import argparse
 from pathlib import Path
 
+from dlbench.command import commands_page
 from dlbench.common.command_line import run_program
 from dlbench.tables import write_reference_pages
 
@@ -11,7 +12,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path(), help="the checkout to write into")
     args = parser.parse_args()
-    write_reference_pages.write(args.output)
+    write_reference_pages.write(args.output, {commands_page.PATH: commands_page.page()})
 
 
 if __name__ == "__main__":

@@ -102,6 +102,16 @@ def test_a_record_that_says_otherwise_than_its_log_is_named(tmp_path):
     assert f"{name}: provenance.device_model: 'another', by its logs None" in output
 
 
+def test_programs_get_the_outcome_as_json(tmp_path):
+    changed = {"results/figures/scaling.png": b"another"}
+    made_archives.changed(archive(), tmp_path / "x.zip", changed)
+    arguments = tmp_path / "x.zip", "--output", tmp_path / "again", "--json"
+    said = json.loads(rederived(*arguments, code=1))
+    assert said["differing"] == ["results/figures/scaling.png"]
+    assert (said["tables"], said["figures"], said["run_tables"]) == (TABLES, 2, 21)
+    assert said["records"] == {"same": 8, "differing": [], "of_other_versions": 0}
+
+
 def test_what_differs_is_named_with_the_versions_that_differ(tmp_path):
     about = json.loads(content("archive.json"))
     about["made_with"] |= {"pyarrow": "0.1", "python": "3.11.0"}
@@ -166,6 +176,13 @@ def test_the_list_says_what_would_be_trained_and_what_it_took(tmp_path):
     assert lines[0].split()[:5] == ["64.0", "s", "1", "x", "1"]
     assert sum("(failed)" in line for line in lines) == 1
     assert lines[-1] == "7 runs to train: 0.119 node-hours of training as they took there"
+
+
+def test_programs_get_the_list_as_json():
+    said = json.loads(rederived(archive(), "--list", "--json"))
+    assert (len(said["runs"]), said["skipped"]) == (7, 0)
+    assert (said["runs"][0]["duration_s"], said["runs"][0]["nodes"]) == (64.0, 1)
+    assert sum(run["status"] == "failed" for run in said["runs"]) == 1
 
 
 def with_spec(path, **values):

@@ -64,6 +64,15 @@ def test_results_are_forgotten_by_status_message_and_study(failed, arguments, ex
         assert named == sorted(failed[index].id for index in expected)
 
 
+def test_programs_get_what_is_forgotten_as_json(failed):
+    expected = {"runs": sorted(run.id for run in failed[1:3]), "searches": []}
+    for options, is_done in ((["--dry-run"], False), ([], True)):
+        finished = start("dlbench", "forget", "--status", "oom", "--json", *options)
+        said = json.loads(finished.stdout)
+        said["runs"].sort()
+        assert said == expected | {"forgotten": is_done}
+
+
 def test_a_search_for_a_largest_batch_is_forgotten_by_its_name_or_because_it_failed(failed):
     def searched(name, **changes):
         path = write_found(name, **changes)

@@ -80,6 +80,18 @@ def profile(**changed):
     write("home/snakemake/slurm/config.yaml", PROFILE | changed)
 
 
+def test_programs_get_all_remarks_as_json(place, capsys):
+    facts(storage=None)
+    assert check_site.print_remarks("slurm", [], False, 20, as_json=True)
+    said = json.loads(capsys.readouterr().out)
+    assert said["to_fix"] == 0
+    assert {"mark": "note", "text": "site.storage: null; readers of the results need it"} in said[
+        "remarks"
+    ]
+    assert not check_site.print_remarks("slrm", [], False, 20, as_json=True)
+    assert json.loads(capsys.readouterr().out)["to_fix"] == 1
+
+
 def test_a_site_that_is_in_order_has_nothing_to_fix(place, capsys):
     assert check_site.print_remarks("slurm", [], True, 20), capsys.readouterr().out
     printed = capsys.readouterr().out

@@ -1,5 +1,9 @@
 """dlbench completion: what bash, zsh and fish need to complete commands and options."""
 
+import functools
+import os
+import re
+import shutil
 import subprocess
 import sys
 
@@ -11,6 +15,7 @@ from support.machines.paths import REPOSITORY
 DLBENCH = [sys.executable, REPOSITORY / "workflow_scripts/dlbench"]
 
 
+@functools.cache  # it imports all commands
 def completion(shell, *python_options):
     command = [DLBENCH[0], *python_options, DLBENCH[1], "completion", shell]
     return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -32,6 +37,68 @@ def test_bash_completes_commands_and_options():
     script += "\necho ${COMPREPLY[@]}"
     done = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["status", "--jobs --json"]
+
+
+def needs(shell):
+    return pytest.mark.skipif(not shutil.which(shell), reason=f"{shell} is not installed")
+
+
+@needs("fish")
+def test_fish_completes_commands_options_values_and_files(tmp_path):
+    pytest.importorskip("shtab")
+    (tmp_path / "dlbench.fish").write_text(completion("fish").stdout)
+    (tmp_path / "study.zip").touch()
+    asked = ("sta", "status --js", "completion fi", "verify stu", "rederive --ow")
+    script = "source dlbench.fish\n" + "".join(f"complete -C 'dlbench {line}'\n" for line in asked)
+    done = subprocess.run(
+        ["fish", "--no-config"],
+        input=script,
+        cwd=tmp_path,
+        env=os.environ | {"HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    completed = [line.split("\t")[0] for line in done.stdout.splitlines()]
+    assert completed == ["status", "--json", "fish", "study.zip", "--own-code"]
+
+
+ZSH = """
+zmodload zsh/zpty
+zpty typed zsh -f -i
+zpty -w typed 'PS1=; fpath=($PWD $fpath); autoload -Uz compinit; compinit -u -D'
+zpty -w typed 'dlbench() { print -r -- "completed: $*" }'
+for line in $@; do zpty -w typed "dlbench $line"$'\t'; done
+zpty -w typed 'print "that is a""ll"'
+while zpty -r typed line; do print -r -- $line; [[ $line == *'that is all'* ]] && break; done
+"""
+
+
+@needs("zsh")
+def test_zsh_completes_commands_options_values_and_files(tmp_path):
+    pytest.importorskip("shtab")
+    (tmp_path / "_dlbench").write_text(completion("zsh").stdout)
+    (tmp_path / "study.zip").touch()
+    asked = ("statu", "status --js", "completion fi", "verify stu", "rederive --ow")
+    done = subprocess.run(
+        ["zsh", "-f", "-c", ZSH, "zsh", *asked],
+        cwd=tmp_path,
+        env=os.environ | {"HOME": str(tmp_path), "TERM": "dumb"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    completed = re.findall(r"^completed: (.*?)\s*$", done.stdout, re.MULTILINE)
+    assert completed == [
+        "status",
+        "status --json",
+        "completion fish",
+        "verify study.zip",
+        "rederive --own-code",
+    ]
 
 
 def test_a_shell_that_is_none_of_them_is_refused():

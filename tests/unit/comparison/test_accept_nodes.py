@@ -1,5 +1,6 @@
 """accept_nodes: lists of nodes that pass and fail, and the groups of the next round."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import yaml
 
 from dlbench import Error
 from dlbench.common import host_lists
-from dlbench.comparison import accept_nodes, acceptance, bounds
+from dlbench.comparison import accept_nodes, bounds, node_results
 from dlbench.tables import parquet_files
 from dlbench.tables.baseline_columns import BASELINES
 
@@ -41,11 +42,11 @@ def exchange(group, value=40.0):
 def wanted(tmp_path):
     path = tmp_path / "bounds.yaml"
     path.write_text(yaml.safe_dump({"references": [ALONE, TOGETHER]}))
-    return bounds.read(path, acceptance.bounded_by)
+    return bounds.read(path, node_results.bounded_by)
 
 
 def accepted(wanted, rows, expected=()):
-    return accept_nodes.accept(acceptance.of_baselines(rows), wanted, expected)
+    return accept_nodes.accept(node_results.of_baselines(rows), wanted, expected)
 
 
 def test_nodes_that_pass_alone_are_measured_in_pairs_next(wanted):
@@ -113,6 +114,20 @@ def test_the_program_writes_both_lists_and_prints_the_next_groups(tmp_path):
     assert "n3: matrix_product: expected at least 95 TFLOP/s, found 80" in " ".join(
         finished.stdout.split()
     )
+
+
+def test_programs_get_nodes_ranking_and_next_groups_as_json(tmp_path):
+    (tmp_path / "b.yaml").write_text(yaml.safe_dump({"references": [ALONE, TOGETHER]}))
+    rows = [product(f"n{n}", 80.0 if n == 3 else 100.0) for n in range(1, 6)]
+    parquet_files.write(tmp_path / "results/tables/baselines.parquet", rows, BASELINES)
+    finished = start(tmp_path, "--bounds", "b.yaml", "--nodes", "n[1-6]", "--json")
+    assert finished.returncode == 1, finished.stderr
+    said = json.loads(finished.stdout)
+    assert (said["passed"], said["failed"]) == (["n1", "n2", "n4", "n5"], ["n3"])
+    assert (said["unknown"], said["next"]) == (["n6"], [["n1", "n2"], ["n4", "n5"]])
+    (slow,) = (each for each in said["ranking"] if each["nodes"] == ["n3"])
+    assert (slow["passed"], round(slow["ratio"], 9)) == (False, 0.8)
+    assert (tmp_path / "results/nodes.fail").read_text() == "n3\n"
 
 
 def test_the_program_says_that_all_passed_and_what_it_cannot_read(tmp_path):

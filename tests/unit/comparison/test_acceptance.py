@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from dlbench import Error
-from dlbench.comparison import acceptance, bounds, campaigns
+from dlbench.comparison import acceptance, bounds, campaigns, node_results
 from dlbench.comparison.campaigns import Measured
 from dlbench.study.runs import DEFAULTS
 
@@ -31,11 +31,11 @@ def baseline(node, value, measure="matrix_product", unit="TFLOP/s", nodes=1, **c
 def read(tmp_path, *entries):
     path = tmp_path / "bounds.yaml"
     path.write_text(yaml.safe_dump({"references": list(entries)}))
-    return bounds.read(path, acceptance.bounded_by)
+    return bounds.read(path, node_results.bounded_by)
 
 
 def judged(tmp_path, entries, runs=(), baselines=(), expected=()):
-    results = [*acceptance.of_runs(runs), *acceptance.of_baselines(baselines)]
+    results = [*node_results.of_runs(runs), *node_results.of_baselines(baselines)]
     found = acceptance.judge(read(tmp_path, *entries), results, expected)
     return {one.name: one for one in found}
 
@@ -79,7 +79,7 @@ def test_runs_without_a_node_are_those_of_their_host_and_domains_do_not_matter(t
     entry = {"match": {"model": "resnet50"}, "images_per_second": RATE}
     assert list(judged(tmp_path, [entry], [plain, run("n1", 1000)])) == ["n1"]
     lost = run(None, 1000, nodes=2)
-    assert acceptance.of_runs([lost]) == []
+    assert node_results.of_runs([lost]) == []
 
 
 def test_a_run_that_failed_fails_its_node_and_a_skipped_one_was_not_measured(tmp_path):
@@ -131,13 +131,13 @@ def test_a_bound_may_be_on_a_metric_that_the_runs_programs_name(tmp_path):
     path = tmp_path / "bounds.yaml"
     entry = {"match": {"model": "resnet50"}, "busbw_gb_per_s": bound}
     path.write_text(yaml.safe_dump({"references": [entry]}))
-    wanted = bounds.read(path, lambda match: acceptance.bounded_by(match, of_runs))
-    slow, good = acceptance.judge(wanted, acceptance.of_runs(made))
+    wanted = bounds.read(path, lambda match: node_results.bounded_by(match, of_runs))
+    slow, good = acceptance.judge(wanted, node_results.of_runs(made))
     assert (slow.name, slow.passed, good.passed) == ("n2", False, True)
     assert "expected at least 85.5 GB/s, found 60" in slow.failures[0]
     path.write_text(path.read_text().replace("busbw", "busbv"))
     with pytest.raises(Error, match="did you mean 'busbw_gb_per_s'"):
-        bounds.read(path, lambda match: acceptance.bounded_by(match, of_runs))
+        bounds.read(path, lambda match: node_results.bounded_by(match, of_runs))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import yaml
 from snakemake.cli import get_argument_parser
 
 from dlbench.analysis import equivalence
-from dlbench.command import commands
+from dlbench.command import commands, commands_page
 from dlbench.study import config, config_files, config_schema
 from dlbench.tables import write_reference_pages
 from dlbench.tables.meanings import TABLES
@@ -126,7 +126,8 @@ def test_the_readme_is_short():
 
 
 def test_the_pages_made_from_the_code_are_current():
-    for name, text in write_reference_pages.pages().items():
+    pages = write_reference_pages.pages() | {commands_page.PATH: commands_page.page()}
+    for name, text in pages.items():
         assert (REPOSITORY / name).read_text() == text, (
             "run: uv run python workflow_scripts/write_reference_pages.py"
         )
@@ -257,7 +258,7 @@ def check_command(command):
         assert command[3] == "python" and (REPOSITORY / command[4]).is_file(), command
         return None
     command = command[1:] if command[0] == "run" else command
-    if command[0] == "--group":
+    if command[0] in ("--group", "--extra"):
         check_sync(command)
         command = command[2:]
     while command[0] == "--with" and re.fullmatch(r"[\w-]+==[\d.]+", command[1]):

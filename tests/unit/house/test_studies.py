@@ -11,7 +11,7 @@ import pytest
 
 from dlbench.analysis import base_flags, published_numbers, scaling_series
 from dlbench.common import plugins
-from dlbench.comparison import acceptance, bounds, campaigns
+from dlbench.comparison import acceptance, bounds, campaigns, node_results
 from dlbench.results import published_beside_own
 from dlbench.study import config
 from dlbench.tables import parquet_files, table_columns
@@ -141,7 +141,7 @@ def test_the_acceptance_of_nodes_has_each_node_and_pairs_and_its_bounds_are_abou
     assert len({(run.strategy, run.launcher, run.devices_per_node) for run in alone}) == 1
     assert study.site["job"]["bundle_min"] > 0
     file = STUDIES / "gpu_acceptance" / "bounds.yaml"
-    wanted = bounds.read(file, acceptance.bounded_by)
+    wanted = bounds.read(file, node_results.bounded_by)
     models = {bound.match["model"] for bound in wanted if "measure" not in bound.match}
     assert models == {run.model for run in study.runs}
     rate = {"images_per_second_per_device": 1e6}
@@ -149,7 +149,7 @@ def test_the_acceptance_of_nodes_has_each_node_and_pairs_and_its_bounds_are_abou
         campaigns.Measured(run.id, dataclasses.asdict(run), "ok", rate, {}) for run in study.runs
     ]
     of_models = [bound for bound in wanted if "measure" not in bound.match]
-    found = acceptance.judge(of_models, acceptance.of_runs(made))
+    found = acceptance.judge(of_models, node_results.of_runs(made))
     assert {(one.name, one.passed) for one in found} == {
         (name, True) for name in ("n1", "n2", "n3", "n4", "n[1-2]", "n[3-4]")
     }

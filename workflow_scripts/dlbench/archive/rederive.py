@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.archive import archive_logs, verify_archive
@@ -127,23 +128,41 @@ def check_sound(bag: Bag) -> None:
 
 def training_plan(bag: Bag) -> Iterator[str]:
     """Yield a line for each run that repeating the study would train, the longest runs first."""
-    costs = [_run_cost(bag, name) for name in bag.payload if verify_archive.RECORD.fullmatch(name)]
-    # Sentinels repeat runs whenever a study is extended; a study from scratch needs none.
-    todo = [entry for entry in costs if entry[1] != "skipped" and not entry[0].sentinel]
-    names = labels([run for run, _, _ in todo])
-    for run, status, seconds in sorted(todo, key=lambda entry: -(entry[2] or 0) * entry[0].nodes):
+    todo, skipped = trainings(bag)
+    for each in todo:
+        seconds, status = each["duration_s"], each["status"]
         duration = f"{seconds:9.1f} s" if seconds is not None else "  unknown  "
         ended = "" if status in SUCCEEDED else f" ({status})"
-        line = f"{duration}  {run.nodes} x {run.devices_per_node}  {names[run.id]}{ended}"
+        line = f"{duration}  {each['nodes']} x {each['devices_per_node']}  {each['label']}{ended}"
         yield verify_archive.printable(line)
-    known = [run.nodes * seconds for run, _, seconds in todo if seconds is not None]
-    skipped = sum(status == "skipped" for _, status, _ in costs)
+    known = [e["nodes"] * e["duration_s"] for e in todo if e["duration_s"] is not None]
     yield (
         f"{len(todo)} runs to train: {sum(known) / 3600:.3g} node-hours of training as they took "
         "there"
         + (f", {len(todo) - len(known)} unknown" if len(known) < len(todo) else "")
         + (f"; {skipped} were skipped" if skipped else "")
     )
+
+
+def trainings(bag: Bag) -> tuple[list[dict[str, Any]], int]:
+    """What repeating the study would train, the longest runs first, and how many were skipped."""
+    costs = [_run_cost(bag, name) for name in bag.payload if verify_archive.RECORD.fullmatch(name)]
+    # Sentinels repeat runs whenever a study is extended; a study from scratch needs none.
+    todo = [entry for entry in costs if entry[1] != "skipped" and not entry[0].sentinel]
+    names = labels([run for run, _, _ in todo])
+    longest = sorted(todo, key=lambda entry: -(entry[2] or 0) * entry[0].nodes)
+    planned = [
+        {
+            "run": run.id,
+            "label": names[run.id],
+            "nodes": run.nodes,
+            "devices_per_node": run.devices_per_node,
+            "status": status,
+            "duration_s": seconds,
+        }
+        for run, status, seconds in longest
+    ]
+    return planned, sum(status == "skipped" for _, status, _ in costs)
 
 
 def _run_cost(bag, name):

@@ -5,6 +5,7 @@ moved aside. A search for a largest batch is selected as a run is: by its id or,
 batch, by its status.
 """
 
+import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
@@ -94,13 +95,19 @@ def check_not_running() -> None:
         )
 
 
-def forget(run_ids: Sequence[str], dry_run: bool) -> None:
+def forget(run_ids: Sequence[str], dry_run: bool, as_json: bool = False) -> None:
     """Forget the results of runs and searches and print their ids; with `dry_run` only print."""
-    searches = sum(map(_is_search, run_ids))
+    of_searches = [run_id for run_id in run_ids if _is_search(run_id)]
     for run_id in run_ids:
         if not dry_run:
-            _forget_search(run_id) if _is_search(run_id) else run_record.forget(run_id)
-        print(run_id)
+            _forget_search(run_id) if run_id in of_searches else run_record.forget(run_id)
+        if not as_json:
+            print(run_id)
+    if as_json:
+        of_runs = [run_id for run_id in run_ids if run_id not in of_searches]
+        print(json.dumps({"runs": of_runs, "searches": of_searches, "forgotten": not dry_run}))
+        return
+    searches = len(of_searches)
     found = f" and {searches} search(es) for a largest batch" if searches else ""
     verb = "would forget" if dry_run else "forgot"
     print(f"{verb} {len(run_ids) - searches} run(s){found}", flush=True)

@@ -4,9 +4,11 @@ First come the checks on this machine: profile, plugin, scheduler, queue, site.y
 runs. Then one short job reports from a compute node (dlbench/cluster/node_check.py).
 """
 
+import json
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from dlbench import Error
@@ -27,19 +29,29 @@ JOB_MB = 1000
 DEFAULT_SITE_NAME = "this machine"  # site.name in config.yaml
 
 
-def print_remarks(name: str, configfiles: list[str], with_job: bool, timeout_s: float) -> bool:
-    """Print all remarks. Returns True if there is nothing to fix.
+def print_remarks(
+    name: str, configfiles: list[str], with_job: bool, timeout_s: float, as_json: bool = False
+) -> bool:
+    """Print all remarks, each as soon as it is known; as JSON all at the end.
+
+    Returns:
+        True if there is nothing to fix.
 
     Args:
         name: of the profile, or its folder.
         timeout_s: how long the job on a compute node may wait in the queue.
     """
-    counts = {"ok": 0, "fix": 0, "note": 0}
+    made = []
     for remark in remarks(name, configfiles, with_job, timeout_s):
-        print(remark, flush=True)
-        counts[remark.mark] += 1
-    print(f"{counts['fix']} to fix" if counts["fix"] else "nothing to fix")
-    return not counts["fix"]
+        made.append(remark)
+        if not as_json:
+            print(remark, flush=True)
+    to_fix = sum(remark.mark == "fix" for remark in made)
+    if as_json:
+        print(json.dumps({"to_fix": to_fix, "remarks": list(map(asdict, made))}))
+    else:
+        print(f"{to_fix} to fix" if to_fix else "nothing to fix")
+    return not to_fix
 
 
 def remarks(

@@ -14,6 +14,7 @@ from types import ModuleType
 
 GROUPS: dict[str, dict[str, str]] = {  # by folder
     "running": {
+        "init": "write a study for this machine, and a site.yaml",
         "run": "start the workflow with a study, as snakemake does",
         "status": "which runs are done, running, failed, skipped or stale",
         "retry": "forget failures and start the workflow, for another try",
@@ -26,6 +27,7 @@ GROUPS: dict[str, dict[str, str]] = {  # by folder
         "partial": "tables and figures of the runs finished so far",
         "export": "runs as CSV, Parquet or JSON; all as a Parquet dataset",
         "compare": "two campaigns, or one with bounds",
+        "history": "many campaigns: since when one is slower, and why",
         "gate": "the newest campaign by those before it, for CI",
         "accept-nodes": "nodes that keep a site's bounds, what to measure next",
         "import": "logs and results of other programs as tables like ours",

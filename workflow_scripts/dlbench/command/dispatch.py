@@ -11,10 +11,8 @@ from dlbench.command import commands
 from dlbench.common import phrases, terminal
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
-USAGE = "usage: dlbench COMMAND [OPTIONS]      dlbench COMMAND --help says more"
-FOOTER = """\
-Exit codes: 0; 1 if something failed or is not as it should be; 2 for bad input.
-dlbench --version prints the version. Snakemake itself: snakemake --help"""
+USAGE = "usage: dlbench COMMAND [OPTIONS]   dlbench COMMAND --help   dlbench --version"
+FOOTER = "Exit codes: 0; 1 if something failed or is not as it should be; 2 for bad input."
 
 
 def main(given: Sequence[str] | None = None) -> int:

@@ -1,5 +1,6 @@
-"""Start Snakemake in the place of this process."""
+"""Start Snakemake in the place of this process, and read the arguments that it gets."""
 
+import argparse
 import os
 import shlex
 import sys
@@ -11,3 +12,10 @@ def become_snakemake(arguments: Sequence[str]) -> NoReturn:
     """Print the command, and replace this process by it, which gets signals and sets the code."""
     print(f"+ {shlex.join(['snakemake', *arguments])}", file=sys.stderr, flush=True)
     os.execv(sys.executable, [sys.executable, "-m", "snakemake", *arguments])
+
+
+def config_files(arguments: Sequence[str]) -> list[str]:
+    """The config files among arguments of Snakemake."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--configfile", "--configfiles", nargs="+", default=[])
+    return parser.parse_known_args(arguments)[0].configfile

@@ -8,12 +8,13 @@ the tables, so the same command is repeated after each round.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.analysis import bisection
 from dlbench.common import host_lists, phrases
 from dlbench.common.files import atomic_write
-from dlbench.comparison import acceptance, bounds, campaigns
+from dlbench.comparison import acceptance, bounds, campaigns, node_results
 from dlbench.machine import host_name
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.tables import parquet_files
@@ -36,9 +37,9 @@ class Accepted:
     """
 
     judged: tuple[acceptance.Judged, ...]
-    good: acceptance.Group
-    bad: acceptance.Group
-    unknown: acceptance.Group
+    good: node_results.Group
+    bad: node_results.Group
+    unknown: node_results.Group
     step: bisection.Step
 
     @property
@@ -52,10 +53,10 @@ def read_bounds(path: str | Path, folder: Path) -> list[bounds.Bound]:
     """The Bounds in a file, also on metrics that the runs in a results folder name."""
     runs = folder / "tables/runs.parquet"
     of_runs = bounds.Bounded.of(campaigns.read(runs)) if runs.is_file() else bounds.RUNS
-    return bounds.read(path, lambda match: acceptance.bounded_by(match, of_runs))
+    return bounds.read(path, lambda match: node_results.bounded_by(match, of_runs))
 
 
-def read(folder: Path) -> list[acceptance.Result]:
+def read(folder: Path) -> list[node_results.Result]:
     """The Results in a results folder.
 
     Args:
@@ -65,12 +66,12 @@ def read(folder: Path) -> list[acceptance.Result]:
         Error: it has neither.
     """
     runs, baselines = folder / "tables/runs.parquet", folder / "tables/baselines.parquet"
-    results: list[acceptance.Result] = []
+    results: list[node_results.Result] = []
     if baselines.is_file():
         rows = parquet_files.read(baselines, BASELINES, earlier=True).to_pylist()
-        results += acceptance.of_baselines(rows)
+        results += node_results.of_baselines(rows)
     if runs.is_file():
-        results += acceptance.of_runs(campaigns.read(runs).runs)
+        results += node_results.of_runs(campaigns.read(runs).runs)
     if not results:
         raise Error(
             f"{folder}: expected runs or baselines of named nodes in {runs} or {baselines}, found "
@@ -80,7 +81,7 @@ def read(folder: Path) -> list[acceptance.Result]:
 
 
 def accept(
-    results: Sequence[acceptance.Result],
+    results: Sequence[node_results.Result],
     wanted: Sequence[bounds.Bound],
     expected: Iterable[str] = (),
 ) -> Accepted:
@@ -95,7 +96,7 @@ def accept(
     names = [host_name.short(name) for name in expected]
     # Also nodes of which there are groups alone.
     names += [name for one in results for name in one.nodes]
-    judged = acceptance.judge(wanted, results, acceptance.in_order(names))
+    judged = acceptance.judge(wanted, results, node_results.in_order(names))
     alone = {one.nodes[0]: one.passed for one in judged if len(one.nodes) == 1}
     bounded_alone = any(one.kept or one.failures for one in judged if len(one.nodes) == 1)
     # In a site's file there may be bounds of groups alone.
@@ -105,7 +106,7 @@ def accept(
         for one in judged
         if len(one.nodes) > 1 and one.passed is not None
     }
-    step = _with_all(bisection.next_step(acceptance.in_order(fit), measured), measured)
+    step = _with_all(bisection.next_step(node_results.in_order(fit), measured), measured)
     in_groups = {name for group in measured for name in group}
     bad = {name for name, passed in alone.items() if passed is False} | set(step.bad)
     open_ = {name for name in fit if name in in_groups and name not in step.good}
@@ -114,9 +115,9 @@ def accept(
         open_ |= set(fit) - set(step.good)
     return Accepted(
         judged=tuple(judged),
-        good=acceptance.in_order(set(alone) - bad - open_),
-        bad=acceptance.in_order(bad),
-        unknown=acceptance.in_order(open_ - bad),
+        good=node_results.in_order(set(alone) - bad - open_),
+        bad=node_results.in_order(bad),
+        unknown=node_results.in_order(open_ - bad),
         step=step,
     )
 
@@ -135,7 +136,7 @@ def write(accepted: Accepted, folder: Path) -> None:
             part.write_text(host_lists.compact_hosts(nodes) + "\n", "utf-8")
 
 
-def next_lines(groups: Iterable[acceptance.Group]) -> list[str]:
+def next_lines(groups: Iterable[node_results.Group]) -> list[str]:
     """The lines of a config that measure groups, for a block of each size.
 
     >>> next_lines([("n1", "n2"), ("n3", "n4")])
@@ -149,6 +150,29 @@ def next_lines(groups: Iterable[acceptance.Group]) -> list[str]:
         for size, names in sorted(by_size.items())
         for line in (f"nodes: {size}", f"node: [{', '.join(names)}]")
     ]
+
+
+def values(accepted: Accepted) -> dict[str, Any]:
+    """What is known as plain values, for JSON; numbers that are not known are None."""
+    return {
+        "passed": list(accepted.good),
+        "failed": list(accepted.bad),
+        "unknown": list(accepted.unknown),
+        "ranking": [
+            {
+                "nodes": list(one.nodes),
+                "passed": one.passed if one.is_bounded else None,
+                "bounded": one.is_bounded,
+                "ratio": one.ratio,
+                "slowest": one.slowest or None,
+                "failures": list(one.failures),
+                "missing": list(one.missing),
+            }
+            for one in accepted.judged
+        ],
+        "fail_together": list(map(list, accepted.step.together)),
+        "next": list(map(list, accepted.step.groups)),
+    }
 
 
 def page(accepted: Accepted, folder: Path) -> Page:

@@ -1,7 +1,5 @@
 """Which nodes, and groups of nodes, keep the bounds that a site states; and which is the slowest.
 
-- Runs and baselines of one node are that node's; those of several, whose `node` lists them, are of
-  that group. Names are without their domain.
 - A bound is about each node, or group of one size, if it matches a result of some of them. It fails
   if the geometric mean is outside of it, or a run ended without result. A node without such a
   result is not measured, which is neither pass nor fail.
@@ -12,7 +10,7 @@
 import math
 import statistics
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,24 +19,11 @@ from dlbench.analysis import estimates
 from dlbench.baselines import collectives
 from dlbench.common import host_lists
 from dlbench.comparison import bounds
-from dlbench.comparison.campaigns import ITEM_RATE, JOINABLE, Measured
+from dlbench.comparison.node_results import SKIPPED, Group, Result, positive
 from dlbench.log.event_fields import SUCCEEDED
-from dlbench.machine import host_name
 from dlbench.study.wording import number
-from dlbench.tables.cells import Row
 
-Group = tuple[str, ...]
-
-SKIPPED = "skipped"
 SEVERAL = "several"  # in a bound: any number of nodes above one
-# What chooses a baseline, as columns of their table; none that says where it was measured.
-OF_BASELINES = (
-    *("measure", "framework", "framework_version", "environment", "runtime", "runtime_options"),
-    *("strategy", "strategy_options", "launcher", "precision", "dataset", "device_kind"),
-    *("device_model", "nodes", "devices_per_node", "devices", "threads_per_device", "size_bytes"),
-)
-# Of a baseline `value` is in the unit of its row.
-BASELINE_UNITS: dict[str, str | None] = {"value": None, "time_s": "s"}
 CAUSES = {
     "matrix_product": "clocks or power of a GPU are limited, or another job uses it",
     "memory_copy": "memory of a device (ECC, other jobs), or its clocks",
@@ -53,47 +38,6 @@ OF_ONE_NODE, OF_SEVERAL = (
 )
 OF_RUNS = "see its baselines; if these pass: input, cores, or other jobs"
 OF_RUNS_ACROSS = "see its all-reduce; if that passes: one of its nodes alone"
-
-
-@dataclass(frozen=True)
-class Result:
-    """A run or baseline, and where it was measured.
-
-    Attributes:
-        nodes: their names, in order.
-        fields: what a bound may match, and the condition if `condition` names it.
-        condition: fields in which results of one condition agree.
-        numbers: by metric.
-        rate: the metric by which nodes are ranked; more is better.
-        status: of a run; of a baseline ok, or skipped with the `reason`.
-    """
-
-    nodes: Group
-    fields: dict[str, Any]
-    condition: tuple[str, ...]
-    numbers: dict[str, float]
-    rate: str
-    status: str = "ok"
-    reason: str = ""
-    disturbed: bool = False
-    unit: str = ""
-
-    @property
-    def key(self) -> Hashable:
-        """Equal for results that can be compared over nodes."""
-        return self.rate, tuple(str(self.fields.get(name)) for name in self.condition)
-
-    @property
-    def value(self) -> float | None:
-        return _positive(self.numbers.get(self.rate)) if self.status in SUCCEEDED else None
-
-    @property
-    def label(self) -> str:
-        """A few words for what was measured."""
-        names = ("measure", "model", "dataset", "batch_per_device", "strategy", "precision")
-        words = [str(self.fields[name]) for name in names if self.fields.get(name) is not None]
-        size = self.fields.get("size_bytes")
-        return " ".join([*words, f"{size:g} B"] if size else words)
 
 
 @dataclass(frozen=True)
@@ -133,69 +77,6 @@ class Judged:
         return True if self.kept and not self.missing else None
 
 
-def bounded_by(match: dict[str, Any], of_runs: bounds.Bounded = bounds.RUNS) -> bounds.Bounded:
-    """What an entry of a file of bounds is about: baselines if it has a `measure`, else runs."""
-    if "measure" not in match:
-        return of_runs
-    return bounds.Bounded(OF_BASELINES, tuple(BASELINE_UNITS), _unit_of_baseline)
-
-
-def _unit_of_baseline(metric):
-    if metric not in BASELINE_UNITS:
-        raise Error(f"no metric {metric!r} of baselines; there are: {', '.join(BASELINE_UNITS)}")
-    return BASELINE_UNITS[metric]
-
-
-def of_runs(runs: Iterable[Measured]) -> list[Result]:
-    """The Results of runs; those on several nodes whose names are not known are left out."""
-    condition = tuple(name for name in JOINABLE if name != "node")
-    return [
-        Result(
-            nodes=nodes,
-            fields=run.facts | run.fields,
-            condition=condition,
-            numbers=run.numbers,
-            rate=ITEM_RATE,
-            status=run.status,
-            disturbed=run.disturbed,
-        )
-        for run in runs
-        if (nodes := _nodes({**run.fields, "host": run.facts.get("host")}))
-    ]
-
-
-def of_baselines(rows: Iterable[Row]) -> list[Result]:
-    """The Results of rows of the table of baselines; those of unknown nodes are left out."""
-    return [
-        Result(
-            nodes=nodes,
-            fields={name: row.get(name) for name in OF_BASELINES},
-            condition=OF_BASELINES,
-            numbers={name: row[name] for name in BASELINE_UNITS if row.get(name) is not None},
-            rate="value",
-            status=SKIPPED if row.get("value") is None else "ok",
-            reason=row.get("unknown") or "",
-            unit=row.get("unit") or "",
-        )
-        for row in rows
-        if (nodes := _nodes(row))
-    ]
-
-
-def _nodes(row):
-    """The nodes of a row, or () if it does not say."""
-    if row.get("node"):
-        names = host_lists.expand_hosts(row["node"])
-    else:
-        names = [row["host"]] if row.get("nodes") == 1 and row.get("host") else []
-    return in_order(map(host_name.short, names))
-
-
-def in_order(names: Iterable[str]) -> Group:
-    """Names of nodes in the order of their numbers, each once."""
-    return tuple(host_lists.expand_hosts(host_lists.compact_hosts(names)))
-
-
 def judge(
     wanted: Sequence[bounds.Bound], results: Sequence[Result], expected: Iterable[str] = ()
 ) -> list[Judged]:
@@ -207,17 +88,13 @@ def judge(
     Raises:
         Error: a bound matches nothing, or results of several conditions, or another unit.
     """
-    by_nodes: dict[Group, list[Result]] = {(name,): [] for name in expected}
-    for result in results:
-        by_nodes.setdefault(result.nodes, []).append(result)
+    by_nodes = _by_nodes(results, expected)
     said: dict[str, dict[Group, list[str]]] = {
         kind: {nodes: [] for nodes in by_nodes} for kind in ("failed", "missing", "kept")
     }
     mistakes = []
     for bound in wanted:
-        of_bound = {
-            nodes: [one for one in own if _matches(one, bound)] for nodes, own in by_nodes.items()
-        }
+        of_bound = _of_bound(bound, by_nodes)
         sizes = {len(nodes) for nodes, own in of_bound.items() if own}
         if mistake := _mistake(bound, [one for own in of_bound.values() for one in own], results):
             mistakes.append(mistake)
@@ -240,6 +117,68 @@ def judge(
         for nodes in by_nodes
     ]
     return sorted(judged, key=_rank)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A bound and the nodes, or groups of nodes, that it is about.
+
+    Attributes:
+        subject: a few words for what was measured.
+        kept, failed, missing: how many keep it, do not, and were not measured.
+        lowest, median: of the means of those that were measured, in the bound's unit; None if
+            none was.
+        slowest: the node or group of the lowest.
+    """
+
+    bound: bounds.Bound
+    subject: str
+    kept: int
+    failed: int
+    missing: int
+    lowest: float | None
+    median: float | None
+    slowest: str
+
+
+def by_bound(
+    wanted: Sequence[bounds.Bound], results: Sequence[Result], expected: Iterable[str] = ()
+) -> list[Kept]:
+    """Of each bound who keeps it; for bounds that `judge` does not refuse."""
+    by_nodes = _by_nodes(results, expected)
+    return [_kept(bound, _of_bound(bound, by_nodes)) for bound in wanted]
+
+
+def _kept(bound, of_bound):
+    sizes = {len(nodes) for nodes, own in of_bound.items() if own}
+    about = {nodes: own for nodes, own in of_bound.items() if len(nodes) in sizes}
+    kinds = Counter(_outcome(bound, own, len(nodes))[0] for nodes, own in about.items())
+    means = {
+        nodes: mean.value for nodes, own in about.items() if (mean := _mean(bound, own)) is not None
+    }
+    slowest = min(means, key=lambda nodes: means[nodes], default=())
+    return Kept(
+        bound=bound,
+        subject=_subject(bound, [one for own in about.values() for one in own]),
+        kept=kinds["kept"],
+        failed=kinds["failed"],
+        missing=kinds["missing"],
+        lowest=means.get(slowest),
+        median=statistics.median(means.values()) if means else None,
+        slowest=host_lists.compact_hosts(slowest),
+    )
+
+
+def _by_nodes(results, expected):
+    by_nodes: dict[Group, list[Result]] = {(name,): [] for name in expected}
+    for result in results:
+        by_nodes.setdefault(result.nodes, []).append(result)
+    return by_nodes
+
+
+def _of_bound(bound, by_nodes):
+    """The results that a bound is about, for each node and group."""
+    return {nodes: [one for one in own if _matches(one, bound)] for nodes, own in by_nodes.items()}
 
 
 def _rank(one):
@@ -298,27 +237,33 @@ def _is_of_size(result, size):
 
 def _outcome(bound, own, size):
     """(failed, missing or kept, a sentence) of a bound and the results of one node or group."""
-    finished = [one for one in own if one.status in SUCCEEDED]
-    values = [v for one in finished if (v := _positive(one.numbers.get(bound.metric))) is not None]
+    mean = _mean(bound, own)
     failed = Counter(one.status for one in own if one.status not in (*SUCCEEDED, SKIPPED))
     subject = _subject(bound, own)
     if failed:
         ends = ", ".join(f"{count} {status}" for status, count in sorted(failed.items()))
         return "failed", f"{subject}: expected {len(own)} results, found {ends}; see their messages"
-    if not values:
+    if mean is None:
         reason = next((one.reason for one in own if one.reason), "no result")
         return "missing", f"{subject}: not measured ({reason})"
-    disturbed = sum(one.disturbed for one in finished)
-    outcome = bounds.Outcome(bound, estimates.mean(values), {}, disturbed)
+    disturbed = sum(one.disturbed for one in own if one.status in SUCCEEDED)
+    outcome = bounds.Outcome(bound, mean, {}, disturbed)
     if outcome.passed:
         return "kept", ""
     least, most = bound.limits
-    too_low = outcome.measured.value < least
+    too_low = mean.value < least
     at = f"at least {number(least)}" if too_low else f"at most {number(most)}"
     return "failed", (
-        f"{subject}: expected {at} {bound.unit}, found {number(outcome.measured.value)} "
+        f"{subject}: expected {at} {bound.unit}, found {number(mean.value)} "
         f"({outcome.message}); likely: {_cause(bound, size)}"
     )
+
+
+def _mean(bound, own):
+    """The Estimate of a bound's metric over the results that completed; None if there are none."""
+    values = [positive(o.numbers.get(bound.metric)) for o in own if o.status in SUCCEEDED]
+    known = [value for value in values if value is not None]
+    return estimates.mean(known) if known else None
 
 
 def _subject(bound, own):
@@ -355,8 +300,3 @@ def _lowest_ratios(by_nodes):
             found = value / median, labels[key]
             lowest[nodes] = min(found, lowest.get(nodes, found))
     return lowest
-
-
-def _positive(value) -> float | None:
-    fits = isinstance(value, int | float) and math.isfinite(value) and value > 0
-    return float(value) if fits else None

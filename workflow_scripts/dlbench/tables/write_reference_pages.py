@@ -9,12 +9,14 @@ schema of the config.
 - tables.md: from dlbench/tables/table_columns.py and others beside it, with units; columns that say
   no more there than their name are described in dlbench/tables/meanings.py, fields of a run by
   their declarations.
+- commands.md: from the parsers of the commands, by dlbench/command/commands_page.py.
 - workflow_scripts/README.md: the map, from dlbench/tables/house_map.py.
 """
 
 import copy
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -81,9 +83,13 @@ settings mean in every table what they mean in `runs`.
 """
 
 
-def write(folder: Path) -> None:
-    """Write the pages into a checkout of dlbench."""
-    for name, text in pages().items():
+def write(folder: Path, further: Mapping[str, str]) -> None:
+    """Write the pages into a checkout of dlbench.
+
+    Args:
+        further: texts of pages that rooms above this one make, by their paths.
+    """
+    for name, text in {**pages(), **further}.items():
         with atomic_write(folder / name) as part:
             part.write_text(text, encoding="utf-8")
 

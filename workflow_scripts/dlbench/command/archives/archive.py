@@ -14,7 +14,7 @@ from dlbench.study import config
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_configfile(parser)
     parser.add_argument("--config-json", metavar="FILE", help="the merged config")
-    parser.add_argument("--output", default="results/archive.zip")
+    parser.add_argument("--output", default="results/archive.zip", help="file (%(default)s)")
     parser.add_argument("--with-images", action="store_true", help="the runs' images, too")
 
 

@@ -6,6 +6,7 @@ account, or with --own-code, which runs this checkout's programs instead.
 """
 
 import argparse
+import json
 import sys
 
 from dlbench.archive import archive_logs, rederive, verify_archive
@@ -14,11 +15,12 @@ from dlbench.common import tools
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("archive")
+    parser.add_argument("archive", help="zip file that dlbench archive wrote")
     mode = parser.add_mutually_exclusive_group(required=True)
     mode.add_argument("--output", metavar="DIR", help="new folder: the project, made again")
     mode.add_argument("--list", action="store_true", help="what would be trained to repeat it")
     parser.add_argument("--own-code", action="store_true", help="run no program of the archive")
+    parser.add_argument("--json", action="store_true", help="as JSON, for programs")
     add_limit(parser)
 
 
@@ -26,11 +28,36 @@ def run(args: argparse.Namespace) -> int:
     with verify_archive.open_bag(args.archive, args.limit_gb * 1e9) as bag:
         if args.list:
             rederive.check_sound(bag)
-            print("\n".join(rederive.training_plan(bag)))
+            if args.json:
+                planned, skipped = rederive.trainings(bag)
+                print(json.dumps({"archive": args.archive, "runs": planned, "skipped": skipped}))
+            else:
+                print("\n".join(rederive.training_plan(bag)))
             return 0
         outcome = rederive.rederive(bag, args.output, args.own_code)
-    _print_outcome(outcome, args.own_code)
+    if args.json:
+        print(json.dumps({"archive": args.archive} | _plain(outcome)))
+    else:
+        _print_outcome(outcome, args.own_code)
     return 1 if outcome.differing or outcome.records.differing else 0
+
+
+def _plain(outcome):
+    return {
+        "tables": outcome.tables,
+        "run_tables": outcome.run_tables,
+        "figures": outcome.figures,
+        "differing": outcome.differing,
+        "versions": [
+            {"name": name, "archive": archived, "here": installed}
+            for name, archived, installed in outcome.versions
+        ],
+        "records": {
+            "same": outcome.records.same,
+            "differing": outcome.records.differing,
+            "of_other_versions": sum(outcome.records.others.values()),
+        },
+    }
 
 
 def _print_outcome(outcome, own_code):

@@ -14,7 +14,7 @@ from dlbench.common.files import sha256
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("archive")
+    parser.add_argument("archive", help="zip file that dlbench archive wrote")
     parser.add_argument(
         "--deep", action="store_true", help="read all logs again and compare the records with them"
     )

@@ -24,9 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds that job may be queued",
     )
+    parser.add_argument("--json", action="store_true", help="as JSON, for programs")
 
 
 def run(args: argparse.Namespace) -> int:
     remarks = check_site.print_remarks
-    fine = remarks(args.profile, args.configfile, not args.no_job, args.timeout)
+    fine = remarks(args.profile, args.configfile, not args.no_job, args.timeout, args.json)
     return 0 if fine else 1

@@ -15,12 +15,12 @@ from dlbench.command import commands
 from dlbench.common import tools
 
 SHELLS = ("bash", "zsh", "fish")
-OF_FILES = ("A", "B", "ARCHIVE", "FILE", "PATH", "STUDY")
+OF_FILES = ("A", "B", "ARCHIVE", "FILE", "PATH", "STUDY", "TARGET")
 OF_FOLDERS = ("DIR", "FOLDER", "PROJECT", "RESULTS")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=SHELLS)
+    parser.add_argument("shell", choices=SHELLS, help="whose form is printed")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_id", help="as the workflow's messages and results/runs name it")
     add_configfile(parser)
     parser.add_argument("--image", required=True, help="of the pods, best with its digest")
-    parser.add_argument("--namespace", default="default")
+    parser.add_argument("--namespace", default="default", help="of the Job (%(default)s)")
     parser.add_argument(
         "--claim", required=True, metavar="PVC", help="claim of the volume that all pods share"
     )
@@ -33,9 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gpu-resource", metavar="NAME", help="what pods ask for GPUs by, as in nvidia.com/gpu"
     )
-    parser.add_argument("--service-account", metavar="NAME")
+    parser.add_argument("--service-account", metavar="NAME", help="of the pods")
     parser.add_argument(
-        "--node-selector", action="append", default=[], type=_pair, metavar="KEY=VALUE"
+        "--node-selector",
+        action="append",
+        default=[],
+        type=_pair,
+        metavar="KEY=VALUE",
+        help="a label of the nodes that pods may be on",
     )
     parser.add_argument(
         "--env", action="append", default=[], type=_pair, metavar="NAME=VALUE",

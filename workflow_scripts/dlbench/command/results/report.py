@@ -9,16 +9,22 @@ from dlbench.report import build_report, report_html
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tables", default="results/tables", type=Path)
+    parser.add_argument(
+        "--tables", default="results/tables", type=Path, help="folder of the tables"
+    )
     parser.add_argument("--runs", default="results/runs", type=Path, help="folder of the runs")
-    parser.add_argument("--figures-folder", default="results/figures", type=Path)
+    parser.add_argument(
+        "--figures-folder", default="results/figures", type=Path, help="folder of the figures"
+    )
     parser.add_argument(
         "--figures",
         nargs="*",
         choices=plugins.names("figures"),
         help="those that are shown, in this order; if not given, all that are drawn",
     )
-    parser.add_argument("--output", default="results/report.html", type=Path)
+    parser.add_argument(
+        "--output", default="results/report.html", type=Path, help="file (%(default)s)"
+    )
 
 
 def run(args: argparse.Namespace) -> None:

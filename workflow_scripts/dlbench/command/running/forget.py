@@ -14,10 +14,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--configfile",
         nargs="+",
+        metavar="FILE",
         help="only runs of this study, merged over config.yaml, as by the workflow",
     )
+    parser.add_argument("--json", action="store_true", help="as JSON, for programs")
 
 
 def run(args: argparse.Namespace) -> None:
     study = config.study_from_files(args.configfile) if args.configfile else None
-    forget_runs.forget(forget_runs.select(args, study), args.dry_run)
+    forget_runs.forget(forget_runs.select(args, study), args.dry_run, args.json)

@@ -26,9 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     snakemake = args.passed_on
-    files = args.configfile or _config_files(snakemake)
+    files = args.configfile or starting.config_files(snakemake)
     if args.configfile:
-        if _config_files(snakemake):
+        if starting.config_files(snakemake):
             raise Error("--configfile: expected once, found before -- and after it")
         snakemake = [*snakemake, "--configfile", *files]
     if any(argument in DRY for argument in snakemake):
@@ -43,10 +43,3 @@ def run(args: argparse.Namespace) -> None:
     forget_runs.forget(chosen, args.dry_run)
     if not args.dry_run:
         starting.become_snakemake(snakemake)
-
-
-def _config_files(arguments):
-    """The config files among the arguments of Snakemake."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--configfile", "--configfiles", nargs="+", default=[])
-    return parser.parse_known_args(arguments)[0].configfile

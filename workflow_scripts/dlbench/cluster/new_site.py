@@ -1,0 +1,116 @@
+"""A site.yaml for the nodes that this machine's scheduler lists."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dlbench import Error
+from dlbench.cluster.queue_check import SITE_FILE
+from dlbench.common import phrases, plugins, tools
+from dlbench.schedulers import Nodes, Queue, display_name
+
+# Of Lmod and Environment Modules: what is loaded in this shell, names with colons between them.
+LOADED = "LOADEDMODULES"
+
+
+@dataclass(frozen=True)
+class NewSite:
+    """A queue, and the kind of its nodes that a site.yaml describes.
+
+    Attributes:
+        scheduler: name of a file in schedulers/.
+        others: names of the other queues.
+        nodes: None if the scheduler does not say what its nodes have.
+    """
+
+    scheduler: str
+    queue: Queue
+    others: tuple[str, ...]
+    nodes: Nodes | None
+
+    @property
+    def kind(self) -> str:
+        """What a device of the nodes is: cpu or gpu."""
+        return "gpu" if self.nodes and self.nodes.gpus else "cpu"
+
+
+def find_scheduler() -> str | None:
+    """The scheduler whose programs this machine has, a name in schedulers/; None if there is none.
+
+    Grid Engine has all programs of PBS, and more: the one with the most programs is meant.
+    """
+    programs = {
+        name: plugins.constants("schedulers", name)["PROGRAMS"]
+        for name in plugins.names("schedulers")
+    }
+    found = [name for name in programs if not tools.missing_program(programs[name])]
+    return max(found, key=lambda name: len(programs[name]), default=None)
+
+
+def describe(scheduler: str, queue: str | None = None) -> NewSite:
+    """The queue for a study, and its nodes: those with the most GPUs if there are any.
+
+    Args:
+        scheduler: name of a file in schedulers/.
+        queue: name of the queue; None: the one that has the most GPUs a node, then the default one.
+
+    Raises:
+        Error: the scheduler does not answer, or has no such queue.
+    """
+    queues = plugins.load("schedulers", scheduler).queues()
+    if queue is None:
+        chosen = max(queues.values(), key=_suitability, default=None)
+    else:
+        chosen = queues.get(queue)
+    if chosen is None:
+        raise Error(
+            f"{display_name(scheduler)} has no queue {queue or ''!r}"
+            f"{phrases.did_you_mean(queue, queues)}; it has: {', '.join(sorted(queues)) or 'none'}"
+        )
+    kinds = sorted(chosen.nodes, key=lambda nodes: (nodes.gpus or 0, nodes.up, nodes.count))
+    return NewSite(
+        scheduler,
+        chosen,
+        tuple(sorted(queues.keys() - {chosen.name})),
+        kinds[-1] if kinds else None,
+    )
+
+
+def _suitability(queue):
+    has_nodes = any(nodes.up for nodes in queue.nodes) or not queue.nodes
+    return queue.up and has_nodes, queue.maximum("gpus") or 0, queue.default, queue.name
+
+
+def text(site: NewSite, environ: Mapping[str, str] = os.environ) -> str:
+    """The site.yaml that describes the nodes of a NewSite.
+
+    Args:
+        environ: with the modules that are loaded now, which are proposed.
+    """
+    nodes = site.nodes
+    number = {"cpu": nodes and nodes.cores, "gpu": nodes and nodes.gpus}[site.kind]
+    cores = nodes and nodes.cores
+    modules = [name for name in environ.get(LOADED, "").split(":") if name]
+    unit = "A device is a core." if site.kind == "cpu" else "A device is a GPU."
+    lines = [
+        f"# {SITE_FILE}: a node, as {display_name(site.scheduler)} describes those of "
+        f"{site.queue.name}: {nodes or 'nothing'}.",
+        "# Merged over config.yaml; docs/clusters.md has all keys. Written by dlbench init.",
+        "site:",
+        "  # How readers of the results know your cluster; the record of every run has it.",
+        "  name: this machine",
+        f"  # {unit} What is auto is not known here: write the number.",
+        f"  device: {site.kind}",
+        f"  devices_per_node: {number or 'auto'}",
+        f"  cores_per_node: {cores or 'auto'}",
+        *([f"  memory_mb_per_node: {nodes.memory_mb}"] if nodes and nodes.memory_mb else []),
+        "  # The most nodes that a run may have.",
+        f"  nodes: {nodes.count if nodes else 1}",
+        "  # For readers of the results, as in InfiniBand HDR and Lustre.",
+        "  interconnect: null",
+        "  storage: null",
+        "  # Modules that are loaded for each run"
+        + (f"; here are loaded now: [{', '.join(modules)}]" if modules else "."),
+        "  modules: []",
+    ]
+    return "\n".join(lines) + "\n"
