@@ -1,8 +1,10 @@
 """A site.yaml for the nodes that this machine's scheduler lists."""
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from dlbench import Error
 from dlbench.cluster.queue_check import SITE_FILE
@@ -45,6 +47,35 @@ def find_scheduler() -> str | None:
     }
     found = [name for name in programs if not tools.missing_program(programs[name])]
     return max(found, key=lambda name: len(programs[name]), default=None)
+
+
+def of_this_machine(queue: str | None = None) -> tuple[str | None, NewSite | None]:
+    """The scheduler of this machine, or None; the NewSite to write, or None if one is there.
+
+    A scheduler that does not answer counts as none, unless a queue is asked of it.
+
+    Raises:
+        Error: a queue is asked for, and there is no scheduler, no such queue, or a site.yaml.
+    """
+    scheduler = find_scheduler()
+    if not scheduler:
+        if queue:
+            raise Error(f"--partition {queue}: this machine has the programs of no scheduler")
+        return None, None
+    if Path(SITE_FILE).exists():
+        if queue:
+            raise Error(
+                f"{SITE_FILE} is there already, and nothing is written over it: leave --partition "
+                "out to keep it, or move it away"
+            )
+        return scheduler, None
+    try:
+        return scheduler, describe(scheduler, queue)
+    except Error as error:
+        if queue:
+            raise
+        print(f"runs are for this machine, without a scheduler: {error}", file=sys.stderr)
+        return None, None
 
 
 def describe(scheduler: str, queue: str | None = None) -> NewSite:
