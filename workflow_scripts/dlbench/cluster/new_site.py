@@ -123,14 +123,15 @@ def text(site: NewSite, environ: Mapping[str, str] = os.environ) -> str:
     cores = nodes and nodes.cores
     modules = [name for name in environ.get(LOADED, "").split(":") if name]
     unit = "A device is a core." if site.kind == "cpu" else "A device is a GPU."
+    unknown = "" if number and cores else " What is auto is not known here: write the number."
     lines = [
         f"# {SITE_FILE}: a node, as {display_name(site.scheduler)} describes those of "
-        f"{site.queue.name}: {nodes or 'nothing'}.",
+        f"{site.queue.name}: {nodes or 'unknown'}.",
         "# Merged over config.yaml; docs/clusters.md has all keys. Written by dlbench init.",
         "site:",
         "  # How readers of the results know your cluster; the record of every run has it.",
         "  name: this machine",
-        f"  # {unit} What is auto is not known here: write the number.",
+        f"  # {unit}{unknown}",
         f"  device: {site.kind}",
         f"  devices_per_node: {number or 'auto'}",
         f"  cores_per_node: {cores or 'auto'}",

@@ -21,6 +21,7 @@ from dlbench.common import flag_types, own_code, phrases, plugins, tools
 from dlbench.trainer import engine
 
 STUDY, CONFIG = "my_study.yaml", "config.yaml"
+UNKNOWN = "what a node has is not known; write it there"
 SUFFIXES = (".yaml", ".yml")
 
 
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
     trained, skipped = new_study.check(text, settings)
     if site and site_text:
         _write(Path(SITE_FILE), site_text)
-        print(f"{SITE_FILE}: of {site.queue.name}: {site.nodes or 'its nodes are not known'}")
+        print(f"{SITE_FILE}: of {site.queue.name}: {site.nodes or UNKNOWN}")
     _write(file, text)
     print(
         f"{file}: {phrases.counted(trained, 'run')} of {choice.model} by "
