@@ -57,7 +57,9 @@ def test_the_queue_that_is_named_is_described(slurm):
 
 
 def test_a_cluster_needs_no_more_than_the_file_says(slurm):
-    facts = yaml.safe_load(new_site.text(new_site.describe("slurm")))["site"]
+    text = new_site.text(new_site.describe("slurm"))
+    facts = yaml.safe_load(text)["site"]
+    assert "auto" not in text
     assert jobs.describe_auto(CONFIG["site"] | facts) == ""
     assert (facts["device"], facts["devices_per_node"], facts["cores_per_node"]) == ("gpu", 4, 16)
 

@@ -102,3 +102,10 @@ def test_people_are_told_the_command_that_works_where_they_are(monkeypatch, tmp_
     assert tools.uv_command("sync") == f"'{tmp_path}/a b/uv' sync"
     executable("../bin/uv")
     assert tools.uv_command("sync") == "uv sync"
+
+
+def test_a_command_of_snakemake_names_the_workflow_where_its_folder_is_another_one(monkeypatch):
+    assert tools.snakemake_command("-n").endswith("uv run snakemake -n")
+    monkeypatch.setattr(tools.own_code, "in_project_folder", lambda: False)
+    command = tools.snakemake_command("-n")
+    assert f"--snakefile {tools.own_code.PROJECT}/Snakefile -n" in command

@@ -1,8 +1,10 @@
 """A site.yaml for the nodes that this machine's scheduler lists."""
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from dlbench import Error
 from dlbench.cluster.queue_check import SITE_FILE
@@ -45,6 +47,35 @@ def find_scheduler() -> str | None:
     }
     found = [name for name in programs if not tools.missing_program(programs[name])]
     return max(found, key=lambda name: len(programs[name]), default=None)
+
+
+def of_this_machine(queue: str | None = None) -> tuple[str | None, NewSite | None]:
+    """The scheduler of this machine, or None; the NewSite to write, or None if one is there.
+
+    A scheduler that does not answer counts as none, unless a queue is asked of it.
+
+    Raises:
+        Error: a queue is asked for, and there is no scheduler, no such queue, or a site.yaml.
+    """
+    scheduler = find_scheduler()
+    if not scheduler:
+        if queue:
+            raise Error(f"--partition {queue}: this machine has the programs of no scheduler")
+        return None, None
+    if Path(SITE_FILE).exists():
+        if queue:
+            raise Error(
+                f"{SITE_FILE} is there already, and nothing is written over it: leave --partition "
+                "out to keep it, or move it away"
+            )
+        return scheduler, None
+    try:
+        return scheduler, describe(scheduler, queue)
+    except Error as error:
+        if queue:
+            raise
+        print(f"runs are for this machine, without a scheduler: {error}", file=sys.stderr)
+        return None, None
 
 
 def describe(scheduler: str, queue: str | None = None) -> NewSite:
@@ -92,14 +123,15 @@ def text(site: NewSite, environ: Mapping[str, str] = os.environ) -> str:
     cores = nodes and nodes.cores
     modules = [name for name in environ.get(LOADED, "").split(":") if name]
     unit = "A device is a core." if site.kind == "cpu" else "A device is a GPU."
+    unknown = "" if number and cores else " What is auto is not known here: write the number."
     lines = [
         f"# {SITE_FILE}: a node, as {display_name(site.scheduler)} describes those of "
-        f"{site.queue.name}: {nodes or 'nothing'}.",
+        f"{site.queue.name}: {nodes or 'unknown'}.",
         "# Merged over config.yaml; docs/clusters.md has all keys. Written by dlbench init.",
         "site:",
         "  # How readers of the results know your cluster; the record of every run has it.",
         "  name: this machine",
-        f"  # {unit} What is auto is not known here: write the number.",
+        f"  # {unit}{unknown}",
         f"  device: {site.kind}",
         f"  devices_per_node: {number or 'auto'}",
         f"  cores_per_node: {cores or 'auto'}",

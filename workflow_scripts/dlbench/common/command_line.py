@@ -27,11 +27,7 @@ def run_program(main: Callable[[], object]) -> None:
 def add_configfile(parser: argparse.ArgumentParser) -> None:
     """Add --configfile, the option that names the study."""
     parser.add_argument(
-        "--configfile",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="merged over config.yaml, as by the workflow",
+        "--configfile", nargs="+", default=[], help="merged over config.yaml, as by the workflow"
     )
 
 

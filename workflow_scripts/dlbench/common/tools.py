@@ -99,6 +99,18 @@ def dlbench_command(arguments: str) -> str:
     return uv_command(f"run {project}dlbench {arguments}")
 
 
+def snakemake_command(arguments: str) -> str:
+    """A command of Snakemake for people to type in this folder.
+
+    The Snakefile is named where its folder is another one.
+    """
+    if own_code.in_project_folder():
+        return uv_command(f"run snakemake {arguments}")
+    project = shlex.quote(str(own_code.PROJECT))
+    snakefile = shlex.quote(str(own_code.PROJECT / "Snakefile"))
+    return uv_command(f"run --project {project} snakemake --snakefile {snakefile} {arguments}")
+
+
 def run(command: Sequence[str | PathLike[str]], folder: str | PathLike[str] | None = None) -> str:
     """Run a command, show its output on the terminal and return it.
 

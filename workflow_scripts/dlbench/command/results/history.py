@@ -14,7 +14,7 @@ from dlbench.common.command_line import add_configfile
 from dlbench.study import config
 
 PASSES_ON = True
-USAGE = "[--configfile FILE ...] [-- OPTIONS OF SNAKEMAKE]"
+USAGE = "[OPTIONS] [-- OPTIONS OF SNAKEMAKE]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

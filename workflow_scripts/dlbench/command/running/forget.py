@@ -14,7 +14,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--configfile",
         nargs="+",
-        metavar="FILE",
         help="only runs of this study, merged over config.yaml, as by the workflow",
     )
     parser.add_argument("--json", action="store_true", help="as JSON, for programs")

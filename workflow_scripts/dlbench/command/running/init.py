@@ -21,6 +21,7 @@ from dlbench.common import flag_types, own_code, phrases, plugins, tools
 from dlbench.trainer import engine
 
 STUDY, CONFIG = "my_study.yaml", "config.yaml"
+UNKNOWN = "what a node has is not known; write it there"
 SUFFIXES = (".yaml", ".yml")
 
 
@@ -54,16 +55,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     file = _new_file(args.target)
-    scheduler, site = _scheduler_and_site(args.partition)
+    scheduler, site = new_site.of_this_machine(args.partition)
     site_text = new_site.text(site) if site else None
     settings = new_study.settings(site_text)
     choice = _choice(args, file, settings["site"], scheduler)
-    start = _start_command(file, scheduler)
+    profile = f"--profile {_profile(scheduler)} " if scheduler else ""
+    start = tools.snakemake_command(f"{profile}--configfile {shlex.quote(str(file))}")
     text = new_study.yaml_text(choice, start)
     trained, skipped = new_study.check(text, settings)
     if site and site_text:
         _write(Path(SITE_FILE), site_text)
-        print(f"{SITE_FILE}: of {site.queue.name}: {site.nodes or 'its nodes are not known'}")
+        print(f"{SITE_FILE}: of {site.queue.name}: {site.nodes or UNKNOWN}")
     _write(file, text)
     print(
         f"{file}: {phrases.counted(trained, 'run')} of {choice.model} by "
@@ -88,32 +90,6 @@ def _new_file(target):
             "written over it: give another file or folder, as in `dlbench init other.yaml`"
         )
     return file
-
-
-def _scheduler_and_site(partition):
-    """The scheduler of this machine, or None; what its site.yaml is to say, None if there is one.
-
-    A scheduler that does not answer is none, unless a partition is asked of it.
-    """
-    scheduler = new_site.find_scheduler()
-    if partition and not scheduler:
-        raise Error(f"--partition {partition}: this machine has the programs of no scheduler")
-    if not scheduler:
-        return None, None
-    if Path(SITE_FILE).exists():
-        if partition:
-            raise Error(
-                f"{SITE_FILE} is there already, and nothing is written over it: leave --partition "
-                "out to keep it, or move it away"
-            )
-        return scheduler, None
-    try:
-        return scheduler, new_site.describe(scheduler, partition)
-    except Error as error:
-        if partition:
-            raise
-        print(f"runs are for this machine, without a scheduler: {error}", file=sys.stderr)
-        return None, None
 
 
 def _choice(args, file, site, scheduler):
@@ -170,18 +146,6 @@ def _nodes(most, available, scheduler):
     if most > available:
         raise Error(f"--nodes {most}: this site has {available} (site.nodes)")
     return new_study.counts_up_to(most)
-
-
-def _start_command(file, scheduler):
-    """The command that starts the study."""
-    profile = f"--profile {_profile(scheduler)} " if scheduler else ""
-    if own_code.in_project_folder():
-        return tools.uv_command(f"run snakemake {profile}--configfile {shlex.quote(str(file))}")
-    project = shlex.quote(str(own_code.PROJECT))
-    return tools.uv_command(
-        f"run --project {project} snakemake --snakefile {project}/Snakefile "
-        f"{profile}--configfile {shlex.quote(str(file))}"
-    )
 
 
 def _before(file, scheduler, site):
