@@ -80,4 +80,26 @@ rule adopt_dataset:
         " --output {output:q} 2>&1 | tee {log:q}"
 
 
-ruleorder: adopt_dataset > convert_dataset
+rule convert_pictures:
+    """Convert a user's pictures; the digest is that of the pictures as they are now."""
+    output:
+        "results/data/{dataset}/manifest.json",
+    log:
+        "results/logs/convert_pictures/{dataset}.log",
+    wildcard_constraints:
+        dataset=PLAN.pictures_pattern,
+    priority: PREPARATION
+    conda:
+        "../envs/workflow.yaml"
+    resources:
+        bench=1,
+    params:
+        given=lambda w, output: PLAN.pictures_json(w.dataset),
+        folder=lambda w: f"results/data/{w.dataset}",
+        digest=lambda w, output: PLAN.adopted[w.dataset].digest,
+    shell:
+        program("convert_pictures.py") + " {wildcards.dataset:q} {params.given:q}"
+        " --output {params.folder:q} 2>&1 | tee {log:q}"
+
+
+ruleorder: convert_pictures > adopt_dataset > convert_dataset

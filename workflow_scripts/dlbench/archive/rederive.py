@@ -41,7 +41,7 @@ DEFAULTS_SINCE = {
     "imports": [],
     "references": [],
     "trainers": {},
-    "data": {"text": {}},
+    "data": {"text": {}, "images": {}},
     "wait_for_quiet_s": 0,
     "others_share": None,
     "sentinels": "none",

@@ -219,6 +219,7 @@ def portable(
         "store": "adopted" if adopted else None,
         "tfrecords": {},
         "text": {},
+        "images": {name: {} for name in settings["data"]["images"]},
         "manual_dir": None,
     }
     # Of other campaigns than this one; and the Snakefile refuses paths at which there is nothing.

@@ -15,7 +15,7 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common import name_patterns, own_code, phrases, plugins
-from dlbench.data import stores
+from dlbench.data import convert_pictures, stores
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_log
 from dlbench.plan import records_list, sentinels
@@ -220,7 +220,21 @@ class Plan:
     @property
     def adoptable_pattern(self) -> str:
         """A pattern that matches the names of the datasets that others converted."""
-        return name_patterns.any_of([*self.adopted])
+        return name_patterns.any_of([*self.adopted.keys() - self._pictures.keys()])
+
+    @property
+    def pictures_pattern(self) -> str:
+        """A pattern that matches the names of the datasets that are the user's pictures."""
+        return name_patterns.any_of([*self._pictures])
+
+    def pictures_json(self, dataset: str) -> str:
+        """What the config says of the user's pictures that are a dataset."""
+        return json.dumps(self._pictures[dataset])
+
+    @property
+    def _pictures(self):
+        own = self.study.data["images"].items()
+        return {name: given for name, given in own if convert_pictures.has_source(given)}
 
     def fetch_flags(self, dataset: str) -> str:
         """Flags of fetch_dataset.py: where files may come from, quoted for the shell."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dlbench import Error
 from dlbench.common import assignments, own_code, phrases, plugins
 from dlbench.common.files import atomic_write
 from dlbench.study import (
@@ -19,10 +18,10 @@ from dlbench.study import (
     config_schema,
     hidden_commands,
     matrix,
-    other_trainers,
     probes,
     repeats,
     trainer_environments,
+    user_code,
     yaml_files,
 )
 from dlbench.study.config_files import read as read
@@ -148,7 +147,7 @@ def study(config: dict[str, Any]) -> Study:
     config = config_schema.check(config)
     for entry in config["references"]:
         entry["path"] = str(own_code.user_or_project_path(entry["path"]))
-    _register_user_code(config)
+    user_code.register(config)
     runs: dict[str, tuple[Run, str]] = {}
     excluded: list[Excluded] = []
     must_reach, targets, where_installed, with_found_batch = {}, {}, set(), set()
@@ -378,23 +377,3 @@ def _check_kind(field, base, where):
             f"{where}.base: expected {config_schema.TYPES[kind]}, as every {field} is, found "
             f"{base!r}{yaml_files.hint(base, kind)}"
         )
-
-
-def _register_user_code(config):
-    """Register the user's folder of models and the config's trainers."""
-    try:
-        plugins.add_user_folder("models", config["model_folder"])
-    except Error as error:
-        looked = own_code.search_hint(config["model_folder"])
-        raise ConfigError(f"model_folder: {error}{looked}") from None
-    try:
-        other_trainers.register(config["trainers"], _parameters_in(config["matrix"]))
-    except Error as error:
-        raise ConfigError(str(error)) from None
-
-
-def _parameters_in(matrix_blocks):
-    """The names of the parameters that blocks give, as do entries of their `include`."""
-    for block in matrix_blocks:
-        for part in (block, *block.get("include", ())):
-            yield from part.get("parameters", {})

@@ -79,6 +79,8 @@ def _flag(name):
         return {**how, "choices": _names(declared.folder)}
     if declared.folder == "models":  # without choices: --model-folder may add models
         return {**how, "metavar": "M", "help": ", ".join(_names(declared.folder))}
+    if declared.folder == "datasets":  # a config may name further ones, which --data holds
+        return {**how, "metavar": "D", "help": ", ".join(plugins.names(declared.folder))}
     if declared.folder:
         names = ", ".join(plugins.names(declared.folder))
         return {**how, "type": flag_types.name_of(declared.folder), "metavar": "X", "help": names}
