@@ -2,9 +2,9 @@
 
 A new file is a new plugin; there is no list to edit. Configs and command lines use the names of the
 files. A file with MANY = True is any number of plugins: text.py is also text_books and
-text_letters; a config gives names of its own to those of images.py. A kind of plugins is the name of
-such a folder, or the end of its path: each framework has models of its own, so `tensorflow/models`
-are those of one framework.
+text_letters; images.py is those that a config names. A kind of plugins is the name of such a
+folder, or the end of its path: each framework has models of its own, so `tensorflow/models` are
+those of one framework.
 """
 
 import ast

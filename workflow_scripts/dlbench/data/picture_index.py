@@ -23,23 +23,9 @@ from dlbench.common.files import json_digest
 
 TRAIN, VALIDATION = "train", ("validation", "val", "valid", "test")
 ALL = ""  # the split of pictures that are still to be split
-SUFFIXES = frozenset(
-    f".{suffix}"
-    for suffix in [
-        "jpg",
-        "jpeg",
-        "jpe",
-        "jfif",
-        "png",
-        "bmp",
-        "gif",
-        "webp",
-        "tif",
-        "tiff",
-        "ppm",
-        "pgm",
-        "pbm",
-    ]
+SUFFIXES = (
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"),
+    *(".ppm", ".pgm", ".pbm"),
 )
 SHOWN = 3  # names in a message
 READERS = 8  # threads that read contents
@@ -153,7 +139,7 @@ def check_classes(index: Index) -> None:
         if empty := [label for label, names in classes.items() if not names]:
             raise IndexingError(
                 f"{where}: expected pictures in the folder of each class, found none in "
-                f"{first(empty)} (those of {', '.join(sorted(SUFFIXES))} count): take the folder "
+                f"{first(empty)} (those of {', '.join(SUFFIXES)} count): take the folder "
                 "out"
             )
         if len(classes) < 2:
@@ -166,7 +152,8 @@ def check_classes(index: Index) -> None:
         if single:
             raise IndexingError(
                 f"{index.folder}: expected two pictures or more of each class, one to train on and "
-                f"one to hold out, found one in {len(single)} of {len(index.classes)} classes: {first(single)}"
+                f"one to hold out, found one in {len(single)} of {len(index.classes)} classes: "
+                f"{first(single)}"
             )
         return
     train, validation = (index.splits[part] for part in (TRAIN, VALIDATION[0]))
@@ -297,7 +284,7 @@ def _class_folders(folder, part):
         others = ", ".join(f"{count} of {name}" for name, count in suffixes.most_common(SHOWN))
         raise IndexingError(
             f"{place}: expected a folder of pictures for each class, found no picture (files of "
-            f"{', '.join(sorted(SUFFIXES))}); there are: {others or 'no files'}"
+            f"{', '.join(SUFFIXES)}); there are: {others or 'no files'}"
         )
     return classes
 

@@ -85,7 +85,8 @@ def decode(content: bytes, where: str) -> "PIL.Image.Image":
     except Image.DecompressionBombError as error:
         raise PictureError(f"{where}: {error}") from error
     except Image.UnidentifiedImageError as error:
-        raise PictureError(f"{where}: expected an image, found {_format(content)}") from error
+        message = f"{where} does not decode as an image: it is {_format(content)}"
+        raise PictureError(message) from error
     except Exception as error:  # Pillow's decoders raise many kinds of exceptions
         if isinstance(error, Error | MemoryError):
             raise
