@@ -60,6 +60,8 @@ rule convert_dataset:
 
 rule adopt_dataset:
     """Use the TFRecords of a store or of another tool in place; convert a user's text."""
+    input:
+        remade("results/data/{dataset}/manifest.json"),
     output:
         "results/data/{dataset}/manifest.json",
     log:
@@ -77,11 +79,13 @@ rule adopt_dataset:
         digest=lambda w, output: PLAN.adopted[w.dataset].digest,
     shell:
         program("adopt_dataset.py") + " {wildcards.dataset:q} {params.folder:q}"
-        " --output {output:q} 2>&1 | tee {log:q}"
+        " --output {output:q} --code-sha256 {params.digest:q} 2>&1 | tee {log:q}"
 
 
 rule convert_pictures:
-    """Convert a user's pictures; the digest is that of the pictures as they are now."""
+    """Convert a user's pictures, and list those that cannot be read."""
+    input:
+        remade("results/data/{dataset}/manifest.json"),
     output:
         "results/data/{dataset}/manifest.json",
     log:
@@ -96,7 +100,6 @@ rule convert_pictures:
     params:
         given=lambda w, output: PLAN.pictures_json(w.dataset),
         folder=lambda w: f"results/data/{w.dataset}",
-        digest=lambda w, output: PLAN.adopted[w.dataset].digest,
     shell:
         program("convert_pictures.py") + " {wildcards.dataset:q} {params.given:q}"
         " --output {params.folder:q} 2>&1 | tee {log:q}"

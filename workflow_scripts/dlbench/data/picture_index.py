@@ -265,7 +265,13 @@ def _split_folders(folder):
 def _class_folders(folder, part):
     """{class: sorted (name, bytes, time) of its pictures} of a folder with a folder for each."""
     place = folder / part
-    loose = sorted(entry.name for entry in os.scandir(place) if _is_picture(entry))
+    loose = sorted(
+        name
+        for name in os.listdir(place)
+        if not name.startswith(".")
+        and name.lower().endswith(SUFFIXES)
+        and not (place / name).is_dir()
+    )
     if loose:
         raise IndexingError(
             f"{place}: expected each picture in the folder of its class, as in cat/0001.jpg, found "
@@ -298,25 +304,17 @@ def _pictures(folder: Path | str, prefix: str) -> Iterator[tuple[str, int, int]]
     """Yield (name, bytes, time in ns) of the pictures of a folder and of those in it."""
     with os.scandir(folder) as entries:
         for entry in entries:
+            if entry.name.startswith("."):
+                continue
             if entry.is_dir():
-                if not entry.name.startswith("."):
-                    _check_link(entry)
-                    yield from _pictures(entry.path, f"{prefix}{entry.name}/")
-            elif _is_picture(entry):
+                _check_link(entry)
+                yield from _pictures(entry.path, f"{prefix}{entry.name}/")
+            elif entry.name.lower().endswith(SUFFIXES):
                 try:
                     state = entry.stat()
                     yield prefix + entry.name, state.st_size, state.st_mtime_ns
                 except FileNotFoundError:  # a link to nothing
                     yield prefix + entry.name, -1, 0
-
-
-def _is_picture(entry):
-    name = entry.name
-    return (
-        not name.startswith(".")
-        and os.path.splitext(name)[1].lower() in SUFFIXES
-        and not entry.is_dir()
-    )
 
 
 def _check_link(entry):
