@@ -1,6 +1,7 @@
 """picture_index: pictures of folders and of CSV files, their classes, splits and digests."""
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -68,7 +69,7 @@ def test_a_folder_with_train_alone_is_split(tmp_path):
 )
 def test_each_picture_is_in_one_split_and_each_class_in_both(counts, share, seed):
     classes = {label: [f"{label}/{n}" for n in range(count)] for label, count in counts.items()}
-    index = Index(None, {"": classes}, {})
+    index = Index(Path(), {"": classes}, {})
     splits = picture_index.split(index, share, seed)
     assert splits == picture_index.split(index, share, seed)
     both = splits["train"] + splits["validation"]
@@ -81,7 +82,7 @@ def test_each_picture_is_in_one_split_and_each_class_in_both(counts, share, seed
 
 
 def test_another_seed_holds_out_other_pictures():
-    index = Index(None, {"": {label: [f"{label}{n}" for n in range(50)] for label in "ab"}}, {})
+    index = Index(Path(), {"": {label: [f"{label}{n}" for n in range(50)] for label in "ab"}}, {})
     assert picture_index.split(index, 0.2, 1) != picture_index.split(index, 0.2, 2)
 
 
