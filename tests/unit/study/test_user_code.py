@@ -40,7 +40,8 @@ def test_a_name_that_a_dataset_has_already_is_refused(name):
     [
         ({"paht": "/data"}, "unknown key 'paht' (did you mean 'path'?)"),
         ({"path": "/data", "max_unreadable": 5}, "expected less than 1, found 5"),
-        ({"path": "/data", "image_size": [224]}, "image_size: expected"),
+        ({"path": "/data", "image_size": [224]}, "image_size: expected a list of at least 2"),
+        ({"path": "/data", "image_size": [8, 8, 3]}, "expected a list of at most 2"),
         ({"path": "/data", "image_size": 224}, "image_size: expected a list, found 224"),
         ({"path": "/data", "validation_share": 0}, "expected more than 0, found 0"),
         ("/data", "expected a mapping"),
