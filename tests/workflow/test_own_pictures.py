@@ -38,7 +38,7 @@ def test_a_folder_of_pictures_is_trained_on_and_converted_again_when_it_changes(
     assert finished.returncode != 0
     assert "1 of 24 pictures below" in finished.stdout
     assert "dark/3.jpg (does not decode as an image: it is a web page)" in finished.stdout
-    listed = (fresh.folder / "results/data/photos/unreadable.csv").read_text()
+    listed = (fresh.folder / "results/data/photos/unreadable.txt").read_text()
     assert "dark/3.jpg" in listed and "a web page" in listed
 
     paint(own / "dark" / "3.jpg", 60)
@@ -46,4 +46,4 @@ def test_a_folder_of_pictures_is_trained_on_and_converted_again_when_it_changes(
     assert jobs["convert_pictures"] == ["photos"]
     assert len(jobs["train"]) == 1 and "fetch_dataset" not in jobs
     fresh.succeed()
-    assert not (fresh.folder / "results/data/photos/unreadable.csv").exists()
+    assert not (fresh.folder / "results/data/photos/unreadable.txt").exists()

@@ -138,11 +138,9 @@ def test_pictures_that_cannot_be_read_are_listed_and_refused_beyond_a_share(own,
     assert message.startswith("photos: 3 of 20 pictures below ")
     assert "cat/0.jpg (does not decode as an image: it is a web page)" in message
     assert "max_unreadable of data.images.photos is 0.1, and they are 0.15" in message
-    listed = (tmp_path / "out/unreadable.csv").read_text().splitlines()
-    assert [line.split(",")[0] for line in listed] == [
-        "file", "cat/0.jpg", "cat/1.jpg", "dog/2.png",
-    ]  # fmt: skip
-    assert listed[3] == "dog/2.png,No such file or directory"
+    listed = (tmp_path / "out/unreadable.txt").read_text().splitlines()
+    assert [line.split(":")[0] for line in listed] == ["cat/0.jpg", "cat/1.jpg", "dog/2.png"]
+    assert listed[2] == "dog/2.png: No such file or directory"
     assert not (tmp_path / "out/manifest.json").exists()
 
     manifest, records = converted(tmp_path, path=str(own), max_unreadable=0.15)
@@ -152,7 +150,7 @@ def test_pictures_that_cannot_be_read_are_listed_and_refused_beyond_a_share(own,
     UPRIGHT.save(own / "cat" / "1.jpg")
     (own / "dog" / "2.png").unlink()
     converted(tmp_path, path=str(own))
-    assert not (tmp_path / "out/unreadable.csv").exists()
+    assert not (tmp_path / "out/unreadable.txt").exists()
 
 
 def test_a_class_that_has_too_few_readable_pictures_is_named(own, tmp_path):
@@ -203,3 +201,13 @@ def test_converted_pictures_of_a_store_need_no_source(own, tmp_path):
         tmp_path / "store/photos",
         adopted({"photos": {"path": str(own)}})["photos"][1],
     )
+
+
+def test_names_of_any_bytes_are_converted_and_control_no_terminal(own, tmp_path):
+    (own / "cat" / "0.jpg").rename(own / "cat" / "\udcff.jpg")
+    (own / "cat" / "1.jpg").rename(own / "cat" / "\x1b[2J\n.jpg")
+    _, records = converted(tmp_path, path=str(own))
+    names = {
+        name.decode() for part in records.values() for r in part for name in r["image/filename"]
+    }
+    assert {"cat/\ufffd.jpg", "cat/\\x1b[2J\\n.jpg"} <= names

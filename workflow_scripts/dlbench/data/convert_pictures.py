@@ -1,14 +1,13 @@
 """Convert a user's pictures (data.images in the config) to TFRecord shards with a manifest.
 
 - Every picture is decoded once before shards are written. Those that do not decode are listed in
-  unreadable.csv beside the manifest, and left out up to the share `max_unreadable`.
+  unreadable.txt beside the manifest, and left out up to the share `max_unreadable`.
 - Pictures are turned upright as their EXIF data say. Upright JPEGs in grey or RGB stay as they are,
   other pictures are encoded as JPEG: the trainer decodes, crops and resizes them at each step.
 - With `image_size` each is cropped at its centre to that ratio, resized, and stored as an array.
 """
 
 import concurrent.futures
-import csv
 import functools
 import multiprocessing
 import os
@@ -27,7 +26,7 @@ from dlbench.data import convert_dataset, picture_index, pictures
 from dlbench.data.datasets import images
 
 NOTED = "index.json"  # digests of the pictures' contents, beside the manifest
-UNREADABLE = "unreadable.csv"
+UNREADABLE = "unreadable.txt"
 RECORDS_PER_SHARD = 5000
 CHUNK = 64  # pictures that a process is given at a time
 CODE = ("datasets/images.py", "convert_pictures.py", "picture_index.py", "pictures.py")
@@ -282,9 +281,9 @@ def _report(name, settings, index, unreadable, output):
     listed.unlink(missing_ok=True)
     if not unreadable:
         return
-    with atomic_write(listed) as part, open(part, "w", encoding="utf-8", newline="") as file:
-        rows = [(_text(picture), why) for picture, why in unreadable.items()]
-        csv.writer(file).writerows([("file", "reason"), *rows])
+    lines = [f"{_text(picture)}: {why}\n" for picture, why in unreadable.items()]
+    with atomic_write(listed) as part:
+        part.write_text("".join(lines), encoding="utf-8")
     count = sum(len(names) for classes in index.splits.values() for names in classes.values())
     share = len(unreadable) / count
     first = [f"{_text(picture)} ({why})" for picture, why in unreadable.items()]
@@ -313,5 +312,6 @@ def _without(index, unreadable):
 
 
 def _text(name):
-    """A name of a file as text; bytes that are not UTF-8 are replaced."""
-    return os.fsencode(name).decode("utf-8", "replace")
+    """A name of a file as text in UTF-8, without characters that control a terminal."""
+    text = os.fsencode(name).decode("utf-8", "replace")
+    return text if text.isprintable() else ascii(text)[1:-1]
