@@ -1,10 +1,12 @@
-"""data.images: a folder of pictures is a dataset, which is converted again when it changes."""
+"""Datasets of the user outside of the project: a folder of pictures, and a file of Python."""
 
 import json
 
 import numpy as np
 import yaml
 from PIL import Image
+
+from support.project import adding_page
 
 BLOCK = {
     "name": "own", "model": "cnn12", "dataset": "photos", "batch_per_device": 4, "epochs": 1,
@@ -25,8 +27,20 @@ def test_a_folder_of_pictures_is_trained_on_and_converted_again_when_it_changes(
         paint(own / "light" / f"{number}.png", 200 + number)
     data = yaml.safe_load((fresh.folder / "config.yaml").read_text())["data"]
     settings = {"path": str(own)}
-    fresh.configure(matrix=[BLOCK], data=data | {"images": {"photos": settings}}, figures=[])
+    (tmp_path / "datasets").mkdir()
+    stripes = "workflow_scripts/dlbench/data/datasets/stripes.py"
+    (tmp_path / "datasets" / "bars.py").write_text(adding_page.files()[stripes])
+    fresh.configure(
+        matrix=[
+            BLOCK,
+            BLOCK | {"name": "file", "model": "lenet5", "dataset": "bars", "batch_per_device": 40},
+        ],
+        data=data | {"images": {"photos": settings}},
+        dataset_folder=str(tmp_path / "datasets"),
+        figures=[],
+    )
     fresh.succeed()
+    assert json.loads(fresh.record("lenet5-bars-").read_text())["status"] in ("ok", "unstable")
     record = json.loads(fresh.record("cnn12-photos-").read_text())
     assert record["status"] in ("ok", "unstable"), record["message"]
     assert record["summary"]["steps_measured"] == 20 // 4  # a fifth of 24 is held out

@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.archive import archive_logs, verify_archive
@@ -37,10 +38,11 @@ RUN_TABLES = {f"{name}.parquet" for name in table_names.OF_RUN}
 PROGRAMS = Path("workflow_scripts")
 LAST_LINES = 15
 # Config keys that earlier versions did not have, with the values that give their behaviour.
-DEFAULTS_SINCE = {
+DEFAULTS_SINCE: dict[str, Any] = {
     "imports": [],
     "references": [],
     "trainers": {},
+    "dataset_folder": None,
     "data": {"text": {}, "images": {}},
     "wait_for_quiet_s": 0,
     "others_share": None,

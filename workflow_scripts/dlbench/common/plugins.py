@@ -55,6 +55,11 @@ def add_user_folder(kind: str, folder: str | Path | None = None) -> None:
     _user_folders[_last_part(kind)] = folder
 
 
+def user_folder(kind: str) -> Path | None:
+    """The folder of the user with plugins of a kind; None if there is none."""
+    return _user_folders.get(_last_part(kind))
+
+
 def set_user_names(kind: str, file: str, given: Iterable[str]) -> None:
     """Let these names, and no others as before, be names for what a file of the library defines.
 
@@ -155,8 +160,8 @@ def is_builtin(kind: str, name: str) -> bool:
 @functools.cache
 def _paths(kind):
     """The file of each name of a kind."""
-    user_folder = _user_folders.get(_last_part(kind))
-    user_files = _files(user_folder) if user_folder else []
+    of_user = user_folder(kind)
+    user_files = _files(of_user) if of_user else []
     paths = {}
     for file in (*_library_files(folder_of(kind)), *user_files):
         if file.stem in paths:

@@ -23,7 +23,6 @@ from dlbench import Error
 from dlbench.common import orphans, own_code, plugins
 from dlbench.common.files import atomic_write, json_digest, read_json, write_json
 from dlbench.data import convert_dataset, picture_index, pictures
-from dlbench.data.datasets import images
 
 NOTED = "index.json"  # digests of the pictures' contents, beside the manifest
 UNREADABLE = "unreadable.txt"
@@ -127,8 +126,7 @@ def convert(name: str, given: Mapping[str, Any], output: Path, workers: int | No
     unreadable = _unreadable(index, settings.image_size, workers)
     _report(name, settings, index, unreadable, output)
     source_of_records = _source(settings, _without(index, unreadable))
-    counts = {part: source_of_records.count(part) for part in images.SPLITS}
-    dataset = SimpleNamespace(**{**vars(images), **_described(settings, index, counts)})
+    dataset = _dataset(settings, index, source_of_records)
     recipe = {
         "code_sha256": digest,
         "seed": convert_dataset.SEED,
@@ -215,19 +213,21 @@ def _source(settings, index):
     return Pictures(index.folder, splits, index.classes, settings.image_size)
 
 
-def _described(settings, index, counts):
-    """SHARDS and READER of a dataset."""
+def _dataset(settings, index, records):
+    """What a dataset's file defines: images.py, with SHARDS and READER of these pictures."""
+    images = plugins.load("datasets", "images")  # imported here: it imports this module
     classes = len(index.classes)
     if settings.image_size:
         shape = [*settings.image_size, 3]
         reader = {"encoding": "raw", "shape": shape, "classes": classes, "first_label": 0}
     else:
         reader = images.READER | {"classes": classes}
+    counts = {part: records.count(part) for part in images.SPLITS}
     shards = {
         part: min(count, images.SHARDS[part] + count // RECORDS_PER_SHARD)
         for part, count in counts.items()
     }
-    return {"READER": reader, "SHARDS": shards}
+    return SimpleNamespace(**{**vars(images), "READER": reader, "SHARDS": shards})
 
 
 def _digest(settings, index, contents):

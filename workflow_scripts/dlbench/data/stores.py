@@ -72,6 +72,12 @@ def adopted(study: UsesDatasets) -> dict[str, Store]:
     return stores
 
 
+def of_pictures(study: UsesDatasets) -> list[str]:
+    """The names of the datasets that are the user's pictures, and converted here."""
+    given = study.data["images"].items()
+    return [name for name, settings in given if convert_pictures.has_source(settings)]
+
+
 def _manifest_digest(folder):
     """The digest that identifies a store which dlbench converted."""
     path = folder / manifest.NAME

@@ -15,7 +15,7 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common import name_patterns, own_code, phrases, plugins
-from dlbench.data import convert_pictures, stores
+from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_log
 from dlbench.plan import records_list, sentinels
@@ -220,21 +220,12 @@ class Plan:
     @property
     def adoptable_pattern(self) -> str:
         """A pattern that matches the names of the datasets that others converted."""
-        return name_patterns.any_of([*self.adopted.keys() - self._pictures.keys()])
+        return name_patterns.any_of([*self.adopted])
 
     @property
     def pictures_pattern(self) -> str:
         """A pattern that matches the names of the datasets that are the user's pictures."""
-        return name_patterns.any_of([*self._pictures])
-
-    def pictures_json(self, dataset: str) -> str:
-        """What the config says of the user's pictures that are a dataset."""
-        return json.dumps(self._pictures[dataset])
-
-    @property
-    def _pictures(self):
-        own = self.study.data["images"].items()
-        return {name: given for name, given in own if convert_pictures.has_source(given)}
+        return name_patterns.any_of(stores.of_pictures(self.study))
 
     def fetch_flags(self, dataset: str) -> str:
         """Flags of fetch_dataset.py: where files may come from, quoted for the shell."""
@@ -246,9 +237,8 @@ class Plan:
 
     def code(self, program: str, *named: Path) -> list[str]:
         """The files that a program executes, including add-ons that it loads by name."""
-        return [
-            str(own_code.project_path(file)) for file in own_code.executed_files(program, *named)
-        ]
+        files = own_code.executed_files(program, *named)
+        return [str(own_code.project_path(file)) for file in files]
 
     def figure(self, name: str) -> dict[str, Any]:
         """The constants of a figure's file: CATEGORY and CAPTION."""

@@ -11,17 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dlbench import Error
 from dlbench.common import assignments, own_code, phrases, plugins
 from dlbench.common.files import atomic_write
 from dlbench.study import (
     batch_searches,
+    config_files,
     config_schema,
     hidden_commands,
     matrix,
+    other_trainers,
     probes,
     repeats,
     trainer_environments,
-    user_code,
     yaml_files,
 )
 from dlbench.study.config_files import read as read
@@ -77,6 +79,7 @@ class Study:
     calibrate: bool
     checkpoint_every_min: float | None
     model_folder: str | None
+    dataset_folder: str | None
     must_reach: dict
     targets: dict
     where_installed: frozenset[str]
@@ -147,7 +150,8 @@ def study(config: dict[str, Any]) -> Study:
     config = config_schema.check(config)
     for entry in config["references"]:
         entry["path"] = str(own_code.user_or_project_path(entry["path"]))
-    user_code.register(config)
+    config_files.register_folders(config)
+    _register_trainers(config)
     runs: dict[str, tuple[Run, str]] = {}
     excluded: list[Excluded] = []
     must_reach, targets, where_installed, with_found_batch = {}, {}, set(), set()
@@ -263,6 +267,7 @@ def study(config: dict[str, Any]) -> Study:
                 "sample_every_s",
                 "checkpoint_every_min",
                 "model_folder",
+                "dataset_folder",
                 "images",
                 "equivalence_margin",
                 "sentinels",
@@ -377,3 +382,16 @@ def _check_kind(field, base, where):
             f"{where}.base: expected {config_schema.TYPES[kind]}, as every {field} is, found "
             f"{base!r}{yaml_files.hint(base, kind)}"
         )
+
+
+def _register_trainers(config):
+    names = [
+        name
+        for block in config["matrix"]
+        for part in (block, *block.get("include", ()))
+        for name in part.get("parameters", {})
+    ]
+    try:
+        other_trainers.register(config["trainers"], names)
+    except Error as error:
+        raise ConfigError(str(error)) from None
