@@ -27,6 +27,7 @@ from dlbench.data import convert_dataset, picture_index, pictures
 NOTED = "index.json"  # digests of the pictures' contents, beside the manifest
 UNREADABLE = "unreadable.txt"
 RECORDS_PER_SHARD = 5000
+PLACES = ("path", "csv")  # of the settings: others need not know where pictures lie
 CHUNK = 64  # pictures that a process is given at a time
 CODE = ("datasets/images.py", "convert_pictures.py", "picture_index.py", "pictures.py")
 
@@ -127,11 +128,12 @@ def convert(name: str, given: Mapping[str, Any], output: Path, workers: int | No
     _report(name, settings, index, unreadable, output)
     source_of_records = _source(settings, _without(index, unreadable))
     dataset = _dataset(settings, index, source_of_records)
+    settings_kept = {key: value for key, value in given.items() if key not in PLACES}
     recipe = {
         "code_sha256": digest,
         "seed": convert_dataset.SEED,
         "check": "header",
-        "source": {"pictures": picture_index.digest(index, contents), "settings": dict(given)},
+        "source": {"pictures": picture_index.digest(index, contents), "settings": settings_kept},
     }
     further = {
         "class_names": [_text(label) for label in index.classes],
