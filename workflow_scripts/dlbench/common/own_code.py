@@ -234,7 +234,7 @@ def _read(path):
             base = PROGRAMS.joinpath(*parts[:length])
             paths += [p for p in (base.with_suffix(".py"), base / "__init__.py") if p.is_file()]
     only_documents = len(tree.body) == (ast.get_docstring(tree) is not None)
-    if path.parent == plugins.folder_of("datasets"):
+    if path.parent in (plugins.folder_of("datasets"), plugins.user_folder("datasets")):
         _spare_descriptions(tree)
     sha256 = hashlib.sha256(_canonical(tree).encode()).hexdigest()
     return _Source(tuple(dict.fromkeys(paths)), only_documents, sha256)
