@@ -66,9 +66,7 @@ def analyse(
     """
     names = machines.named(names_of_machines)
     standings = dataset.standings(folder)
-    table, damaged = dataset.read(
-        folder, standings, list(dict.fromkeys((*COLUMNS, *more)))
-    )
+    table, damaged = dataset.read(folder, standings, list(dict.fromkeys((*COLUMNS, *more))))
     by_file = {one.file: one for one in (*standings, *damaged)}
     history = History()
     for one in by_file.values():

@@ -24,9 +24,7 @@ class HistoryRows:
         remarks: texts on conditions whose name has several meanings.
     """
 
-    def __init__(
-        self, table: pa.Table, names: Mapping[str, str], more: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, table: pa.Table, names: Mapping[str, str], more: Sequence[str] = ()) -> None:
         self.remarks: list[str] = []
         self.texts: dict[str, list[str]] = {}
         self.codes: dict[str, np.ndarray] = {}

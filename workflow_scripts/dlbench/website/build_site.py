@@ -13,14 +13,26 @@ from dlbench import Error
 from dlbench.common.files import atomic_write, read_json, write_json
 from dlbench.pages import page_html, templates
 from dlbench.pages.page import Page
-from dlbench.website import feed, overview_pages, series_pages, site_data
+from dlbench.website import (
+    comparison,
+    feed,
+    leaders,
+    overview_pages,
+    series_pages,
+    site_data,
+)
 from dlbench.website.site_data import Site
 
 TEMPLATE = "website/site.html.jinja"
 STYLES = ("pages/page.css", "pages/page_links.css", "pages/page_tables.css", "website/site.css")
 FILES = "files.json"
 OURS = re.compile(r"[a-z0-9-]+\.(html|xml)")
-NAVIGATION = {"Overview": "index.html", "Feed": feed.NAME}
+NAVIGATION = {
+    "Overview": "index.html",
+    "Compare": comparison.ADDRESS,
+    "Leaders": "leaders.html",
+    "Feed": feed.NAME,
+}
 
 
 def build(
@@ -73,7 +85,10 @@ def _earlier(output: Path) -> list[str]:
 
 def _files(site: Site, archives: str | None, address: str) -> Iterator[tuple[str, str]]:
     """(name, text) of each file."""
-    yield _html("index.html", overview_pages.index(site))
+    index = overview_pages.index(site)
+    yield _html("index.html", index, overview_pages.search_index(site), "search.js")
+    yield _html(comparison.ADDRESS, comparison.page(), comparison.data(site), "compare.js")
+    yield _html("leaders.html", leaders.page(site))
     for name, sessions in site.studies.items():
         page = overview_pages.study(name, sessions, site, archives)
         yield _html(site_data.study_page(name), page)
@@ -85,9 +100,10 @@ def _files(site: Site, archives: str | None, address: str) -> Iterator[tuple[str
 
 
 def _html(name: str, page: Page, data: Any = None, script: str = "") -> tuple[str, str]:
-    """(name, text) of a page; `data` are plain values for the script, a file of the library."""
+    """(name, text) of a page; `data` are plain values for its script, a file beside this one."""
     style = templates.source(*STYLES)
-    source = templates.source(*([script] if script else []))
+    scripts = ("website/elements.js", f"website/{script}") if script else ()
+    source = templates.source(*scripts)
     return name, templates.render(
         TEMPLATE,
         **page_html.template_values(page),

@@ -1,5 +1,6 @@
 """A series over time as an inline SVG: means of sessions with intervals, levels, and changes."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,7 +50,9 @@ class Chart:
 
 def chart(series: Series, label: str, href: str, dates: tuple[datetime, datetime]) -> Markup:
     """A figure of a series; dates are the ends of its axis of time."""
-    level = f"{number(series.level.value)} {series.unit}" if series.level else "nothing measured"
+    level = (
+        f"{number(series.level.value)} {series.unit}" if series.level_points else "nothing measured"
+    )
     return Markup(
         templates.render(TEMPLATE, chart=_drawn(series, dates), label=label, href=href, level=level)
     )
@@ -111,7 +114,7 @@ def _parts(series):
     cuts = [finding["changed_before"] for finding, _ in series.findings]
     starts = [i for i, p in enumerate(points) if any(p.session.started_at == c for c in cuts)]
     edges = [0, *(i for i in starts if i), len(points)]
-    return [points[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [points[a:b] for a, b in itertools.pairwise(edges)]
 
 
 def _level(points):

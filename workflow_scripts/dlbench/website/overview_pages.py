@@ -4,7 +4,7 @@ from dlbench.common import phrases
 from dlbench.history.history_rows import day
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.website import page_cells
-from dlbench.website.site_data import PROVENANCE, Machine, Session, Site
+from dlbench.website.site_data import PROVENANCE, Machine, Session, Site, study_page
 
 MAX_CHANGES = 20  # of the latest ones on the first page
 TITLE = "Benchmark results"
@@ -23,6 +23,19 @@ def index(site: Site) -> Page:
             *_left_out(site),
         ),
     )
+
+
+def search_index(site: Site) -> list[tuple[str, str, str]]:
+    """(kind, text that is searched, address) of each page and session."""
+    return [
+        *(("study", name, study_page(name)) for name in site.studies),
+        *(("machine", f"{one.label}: {one.hardware}", one.address) for one in site.machines),
+        *(("condition", one.label, one.address) for one in site.conditions),
+        *(
+            ("session", f"{one.name} {one.source} {one.archive_sha256}", one.address)
+            for one in reversed(site.sessions)
+        ),
+    ]
 
 
 def study(name: str, sessions: list[Session], site: Site, archives: str | None) -> Page:
@@ -165,7 +178,9 @@ def _sessions(sessions, machines, archives):
             page_cells.machine(machines[one]),
             str(one.conditions),
             page_cells.archive(one, archives),
-            "; ".join(f"{PROVENANCE[name]} {text}" for name, text in one.provenance.items() if text),
+            "; ".join(
+                f"{PROVENANCE[name]} {text}" for name, text in one.provenance.items() if text
+            ),
         ]
         for one in reversed(sessions)
     ]

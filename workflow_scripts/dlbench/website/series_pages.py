@@ -5,7 +5,7 @@ from dlbench.history import causes
 from dlbench.history.history_rows import day
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.study.wording import number
-from dlbench.website import charts, page_cells
+from dlbench.website import charts, comparison, page_cells
 from dlbench.website.site_data import Condition, Machine
 
 MAX_NUMBERS = 2000  # of a page: a larger one is slow to open
@@ -32,6 +32,7 @@ def machine(one: Machine) -> Page:
             Section("Changes", *_changes(one)),
             Section("History", (_CHARTS,), drawings=_charts_of_machine(one)),
             Section("Baselines", (_BASELINES,), _levels(one)),
+            Section("Other machines", (), _compare(one)),
             Section("Sessions", (), _sessions(one)),
             Section(f"Facts, {day(one.sessions[-1].started_at)}", (), _facts(one)),
         ),
@@ -93,6 +94,12 @@ def _several_metrics(series):
     return len({one.metric for one in series}) > 1
 
 
+def _compare(one):
+    """A link, as a table of one cell."""
+    href = f"{comparison.ADDRESS}#{one.address}"
+    return Table(("",), [[Cell("Compare its levels with those of others", href=href)]])
+
+
 def _levels(one):
     rows = [[page_cells.condition(series), *_level(series)] for series in one.series]
     headings = ("condition", "level (95 %)", "since", "sessions", "newest", "from")
@@ -117,7 +124,7 @@ def _machines(one):
 
 def _level(series) -> list[str | Cell]:
     """Cells of a series: its level, since when, of how many sessions, its newest number, from."""
-    if series.level is None:
+    if not series.level_points:
         newest = series.points[-1]
         return ["nothing measured", "", "0", page_cells.runs(newest), _from(newest)]
     newest = series.level_points[-1]

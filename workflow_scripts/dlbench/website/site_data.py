@@ -9,6 +9,7 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,7 +22,7 @@ from dlbench.analysis import estimates
 from dlbench.analysis.estimates import Estimate
 from dlbench.history import analyse_history, causes, dataset
 from dlbench.history.analyse_history import History
-from dlbench.history.history_rows import HistoryRows, to_time
+from dlbench.history.history_rows import to_time
 from dlbench.tables.cells import Row
 from dlbench.website import page_names
 
@@ -84,8 +85,8 @@ class Series:
 
     Attributes:
         findings: changes of its level with their findings, by date: rows of both tables.
-        level: of the sessions since the last of them; None: nothing was measured.
-        level_points: the points of these sessions.
+        level_points: the measured points since the last of them; none: nothing was measured.
+        level: their mean.
     """
 
     machine: "Machine"
@@ -95,7 +96,7 @@ class Series:
     better: str
     points: list[Point] = field(default_factory=list)
     findings: list[tuple[Row, Row]] = field(default_factory=list)
-    level: Estimate | None = None
+    level: Estimate = Estimate(math.nan, math.nan, math.nan, 0)
     level_points: list[Point] = field(default_factory=list)
 
     @property
@@ -190,7 +191,7 @@ def read(folder: Path, names_of_machines: Mapping[str, Sequence[str]]) -> Site:
     """
     history = analyse_history.analyse(folder, names_of_machines, TEXTS)
     reading = _Reading(history)
-    for rows in _groups(history.rows):
+    for rows in reading.groups():
         reading.add_series(rows)
     reading.add_findings()
     by_date = sorted(reading.sessions.values(), key=_session_order)
@@ -207,24 +208,30 @@ class _Reading:
     """Makes objects of the rows of a history."""
 
     def __init__(self, history: History):
-        self._history, self._rows = history, history.rows
+        assert history.rows is not None and history.series is not None  # of an analysed one
+        self._history, self._rows, series = history, history.rows, history.series
         self.machines: dict[tuple[str, str], Machine] = {}
         self.conditions: dict[tuple[int, int], Condition] = {}
         self.sessions = {
             int(self._rows.codes["file"][rows[0]]): self._session(rows)
             for rows in _split(self._rows.codes["file"])
         }
-        series = history.series
         self._numbers = {
             name: series[name].to_numpy().astype(float)
             for name in ("mean", "mean_ci95_low", "mean_ci95_high", "failed", "disturbed")
         }
 
+    def groups(self) -> list[np.ndarray]:
+        """The rows of each site, machine, condition and metric."""
+        return _split(self._rows.codes["site"], self._rows.machine, self._rows.condition)
+
     def add_series(self, rows: np.ndarray) -> None:
         """Add the series of some rows, which are one of a site, machine, condition and metric."""
-        names = ("metric", "unit", "better")
-        texts = [self._rows.text(name, rows[-1]) or "" for name in names]
-        series = Series(self._machine(rows[0]), self._condition(rows[0]), *texts)
+        metric, unit, better = (
+            self._rows.text(name, rows[-1]) or "" for name in ("metric", "unit", "better")
+        )
+        machine, condition = self._machine(rows[0]), self._condition(rows[0])
+        series = Series(machine, condition, metric, unit, better)
         series.points = sorted(map(self._point, rows), key=lambda p: _session_order(p.session))
         series.machine.series.append(series)
         series.condition.series.append(series)
@@ -313,11 +320,6 @@ class _Reading:
         return {name: " and ".join(sorted(texts)) for name, texts in sorted(values.items())}
 
 
-def _groups(rows: HistoryRows):
-    """Rows of each site, machine, condition and metric."""
-    return _split(rows.codes["site"], rows.machine, rows.condition)
-
-
 def _split(*codes: np.ndarray) -> list[np.ndarray]:
     """The indices of equal codes."""
     if not len(codes[0]):
@@ -351,4 +353,6 @@ def _series_order(series):
 
 
 def _condition_order(condition):
-    return condition.label, condition.id, json.dumps(condition.meaning, sort_keys=True)
+    parts = re.split(r"(\d+)", condition.label)  # batch 8 before batch 16
+    natural = [int(part) if at % 2 else part for at, part in enumerate(parts)]
+    return natural, condition.id, json.dumps(condition.meaning, sort_keys=True)
