@@ -10,7 +10,7 @@ class Cell:
     """A short text with a colour, a note, a link or a drawn interval.
 
     Attributes:
-        kind: good, bad, same or open, which gives it a colour.
+        kind: good, bad, same or open, which gives it a colour; "": it is plain text.
         href: address that the text links to; `anchor`: name by which others link to the cell.
             Only HTML has both.
         drawn: (ratio, low, high, margin); low and high are nan where there is no interval.

@@ -75,12 +75,12 @@ def _earlier(output: Path) -> list[str]:
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return []
     known = (read_json(output / FILES) or {}).get("files") if output.is_dir() else None
-    if known is None:
+    if not isinstance(known, list):
         raise Error(
             f"{output}: expected no such folder, an empty one or an earlier website, found "
             f"something else (without {FILES}): name another folder"
         )
-    return [name for name in known if OURS.fullmatch(name)]
+    return [name for name in map(str, known) if OURS.fullmatch(name)]
 
 
 def _files(site: Site, archives: str | None, address: str) -> Iterator[tuple[str, str]]:

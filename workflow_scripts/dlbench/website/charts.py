@@ -15,8 +15,8 @@ from dlbench.study.wording import number
 from dlbench.website.site_data import Point, Series
 
 TEMPLATE = "website/chart.svg.jinja"
-WIDTH, HEIGHT = 340, 132
-LEFT, RIGHT, TOP, BOTTOM = 8, 8, 20, 20  # margins, which labels fill
+WIDTH, HEIGHT = 360, 128
+LEFT, RIGHT, TOP, BOTTOM = 52, 8, 8, 20  # margins, which labels fill
 ROOM = 0.15  # of the range of values, above and below it
 LEAST_RANGE = 0.02  # of the value: smaller scatter must not look like much
 DIRECTIONS = {"gain": "good", "loss": "bad"}  # kinds of a finding by its direction

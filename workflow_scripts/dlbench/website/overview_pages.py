@@ -47,8 +47,8 @@ def study(name: str, sessions: list[Session], site: Site, archives: str | None) 
     mine = set(sessions)
     series = [
         (one, [point for point in one.measured if point.session in mine])
-        for machine in site.machines
-        for one in machine.series
+        for condition in site.conditions
+        for one in condition.series
     ]
     rows: list[list[str | Cell]] = [
         [
@@ -58,7 +58,7 @@ def study(name: str, sessions: list[Session], site: Site, archives: str | None) 
             page_cells.value(points[-1].mean, one.unit),
             page_cells.session(points[-1].session),
         ]
-        for one, points in sorted(series, key=lambda pair: pair[0].condition.label)
+        for one, points in series
         if points
     ]
     machines = _machines_of(site)
@@ -100,16 +100,16 @@ def _changes(site):
     shown = site.findings[:MAX_CHANGES]
     rows = [
         [
+            page_cells.machine(site.machine(row)),
             day(row["changed_before"]),
             page_cells.finding(row),
-            page_cells.machine(site.machine(row)),
             row["text"],
         ]
         for row in shown
     ]
     left = len(site.findings) - len(shown)
     note = (f"{phrases.counted(left, 'earlier one')} on the pages of machines.",) if left else ()
-    return note, Table(("since", "change", "machine", "what"), rows)
+    return note, Table(("machine", "since", "change", "what, and what else changed then"), rows)
 
 
 def _machines(site):
@@ -124,7 +124,7 @@ def _machines(site):
         for one in site.machines
     ]
     headings = ("machine", "sessions", "first", "last", "studies", "changes")
-    return Table(headings, rows, right=(1, 5))
+    return Table(headings, rows, right=(1, 2, 3, 5))
 
 
 def _studies(site):
@@ -138,7 +138,7 @@ def _studies(site):
         ]
         for name, sessions in site.studies.items()
     ]
-    return Table(("study", "sessions", "first", "last", "machines"), rows, right=(1,))
+    return Table(("study", "sessions", "first", "last", "machines"), rows, right=(1, 2, 3))
 
 
 def _conditions(site):

@@ -46,7 +46,7 @@ def study(name: str) -> Cell:
 def archive(one: Session, archives: str | None) -> Cell:
     """The archive of a session with its whole digest, and a link where archives have an address."""
     if not one.archive_sha256:
-        return Cell(one.source or NONE, anchor=one.anchor, note="a results folder, no archive")
+        return Cell(one.source or NONE, note="a results folder, no archive")
     href = f"{archives.rstrip('/')}/{quote(one.source, safe='')}" if archives else ""
     return Cell(one.source, note=f"sha256 {one.archive_sha256}", href=href)
 

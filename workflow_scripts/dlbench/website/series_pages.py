@@ -1,5 +1,7 @@
 """The pages of a machine and of a condition: series over time, and the numbers behind them."""
 
+from markupsafe import Markup
+
 from dlbench.common import phrases
 from dlbench.history import causes
 from dlbench.history.history_rows import day
@@ -31,8 +33,7 @@ def machine(one: Machine) -> Page:
         sections=(
             Section("Changes", *_changes(one)),
             Section("History", (_CHARTS,), drawings=_charts_of_machine(one)),
-            Section("Baselines", (_BASELINES,), _levels(one)),
-            Section("Other machines", (), _compare(one)),
+            Section("Baselines", (_BASELINES,), _levels(one), (_compare(one),)),
             Section("Sessions", (), _sessions(one)),
             Section(f"Facts, {day(one.sessions[-1].started_at)}", (), _facts(one)),
         ),
@@ -95,15 +96,14 @@ def _several_metrics(series):
 
 
 def _compare(one):
-    """A link, as a table of one cell."""
     href = f"{comparison.ADDRESS}#{one.address}"
-    return Table(("",), [[Cell("Compare its levels with those of others", href=href)]])
+    return Markup('<a href="{}">Compare with other machines</a>').format(href)
 
 
 def _levels(one):
     rows = [[page_cells.condition(series), *_level(series)] for series in one.series]
     headings = ("condition", "level (95 %)", "since", "sessions", "newest", "from")
-    return Table(headings, rows, right=(1, 3, 4))
+    return Table(headings, rows, right=(1, 2, 3, 4))
 
 
 def _machines(one):
@@ -118,7 +118,7 @@ def _machines(one):
     ]
     metric = ("metric",) if several else ()
     headings = ("machine", *metric, "level (95 %)", "since", "sessions", "newest", "from")
-    right = (2, 4, 5) if several else (1, 3, 4)
+    right = (2, 3, 4, 5) if several else (1, 2, 3, 4)
     return Table(headings, rows, right=right)
 
 

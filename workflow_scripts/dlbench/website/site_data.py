@@ -7,6 +7,7 @@
 - All is in an order that the data gives, so that equal histories give equal pages.
 """
 
+import functools
 import json
 import math
 import re
@@ -86,7 +87,6 @@ class Series:
     Attributes:
         findings: changes of its level with their findings, by date: rows of both tables.
         level_points: the measured points since the last of them; none: nothing was measured.
-        level: their mean.
     """
 
     machine: "Machine"
@@ -96,12 +96,17 @@ class Series:
     better: str
     points: list[Point] = field(default_factory=list)
     findings: list[tuple[Row, Row]] = field(default_factory=list)
-    level: Estimate = Estimate(math.nan, math.nan, math.nan, 0)
     level_points: list[Point] = field(default_factory=list)
 
     @property
     def measured(self) -> list[Point]:
         return [point for point in self.points if point.mean is not None]
+
+    @functools.cached_property
+    def level(self) -> Estimate:
+        """The mean of `level_points`, of which there is at least one."""
+        means = [point.mean for point in self.level_points if point.mean is not None]
+        return means[0] if len(means) == 1 else estimates.mean([mean.value for mean in means])
 
 
 @dataclass(eq=False)
@@ -257,7 +262,7 @@ class _Reading:
             machine.series.sort(key=_series_order)
             for series in machine.series:
                 series.findings.sort(key=lambda pair: pair[0]["changed_before"])
-                _add_level(series)
+                _set_level_points(series)
         for condition in self.conditions.values():
             condition.series.sort(key=lambda s: (s.metric, s.machine.site, s.machine.id))
         for rows in _split(self._rows.machine, self._rows.codes["site"]):
@@ -334,14 +339,12 @@ def _has(series, finding):
     return any(point.session.name == finding["session"] for point in series.measured)
 
 
-def _add_level(series):
+def _set_level_points(series):
     confirmed = [f["changed_before"] for f, _ in series.findings if not f["provisional"]]
     first = max(confirmed, default=None)
-    points = [p for p in series.measured if first is None or p.session.started_at >= first]
-    if points:
-        means = [point.mean for point in points]
-        series.level_points = points
-        series.level = means[0] if len(means) == 1 else estimates.mean([m.value for m in means])
+    series.level_points = [
+        point for point in series.measured if first is None or point.session.started_at >= first
+    ]
 
 
 def _session_order(session):
