@@ -37,6 +37,19 @@ def test_the_level_is_that_of_the_sessions_since_the_last_change(history):
     assert machine.facts == {"GPU driver": "560"}
 
 
+def test_a_condition_that_lacks_the_session_of_a_shared_change_has_the_change_too(history):
+    sizes = [made.fields(batch_per_device=n) for n in (8, 16, 32, 64, 128)]
+    for week in range(14):
+        level, driver = (1000, "550") if week < 8 else (900, "560")
+        present = sizes if week != 8 else sizes[1:]
+        rates = {fields: drawn(level, 9 * week + at) for at, fields in enumerate(present)}
+        made.add(history, week, rates, driver=driver)
+    (machine,) = site_data.read(history, {}).machines
+    assert [row["session"] for row in machine.findings] == ["s8-EPYC"]
+    assert machine.findings[0]["conditions"] == 5
+    assert [len(series.level_points) for series in machine.series] == [5, 6, 6, 6, 6]
+
+
 def test_the_level_of_one_session_has_the_interval_of_its_runs(history):
     made.add(history, 0, {A: [100, 110, 121]})
     (series,) = site_data.read(history, {}).machines[0].series

@@ -1,5 +1,6 @@
 """A series over time as an inline SVG: means of sessions with intervals, levels, and changes."""
 
+import bisect
 import itertools
 import math
 from collections.abc import Sequence
@@ -111,9 +112,9 @@ def _drawn(series, dates):
 def _parts(series):
     """The points of each level."""
     points = series.measured
-    cuts = [finding["changed_before"] for finding, _ in series.findings]
-    starts = [i for i, p in enumerate(points) if any(p.session.started_at == c for c in cuts)]
-    edges = [0, *(i for i in starts if i), len(points)]
+    dates = [point.session.started_at for point in points]
+    cuts = {bisect.bisect_left(dates, f["changed_before"]) for f, _ in series.findings}
+    edges = sorted({0, *cuts, len(points)})
     return [points[a:b] for a, b in itertools.pairwise(edges)]
 
 

@@ -129,7 +129,7 @@ def _section(group: Group) -> Section:
                 page_cells.session(series.level_points[-1].session),
             ]
         )
-    headings = ("machine", "level (95 %)", "over the first", "differs in", "newest from")
+    headings = ("machine", "level (95 %)", "over the first", "condition differs in", "newest from")
     return Section(f"{group.label}: {group.metric}", (), Table(headings, rows, right=(1, 2)))
 
 

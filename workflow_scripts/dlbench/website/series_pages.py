@@ -17,8 +17,8 @@ _CHARTS = (
     "Dashed: changes."
 )
 _BASELINES = (
-    "The level is the mean of the sessions since the last change, with its 95 % interval by the "
-    "scatter between sessions: what the gate judges a new session by."
+    "The level is the mean of the sessions since the last confirmed change, with its 95 % interval "
+    "by the scatter between sessions: what the gate judges a new session by."
 )
 
 

@@ -158,6 +158,7 @@ class Site:
         sessions: those that count, by date.
         findings: rows of the table of findings, the latest first.
         left_out: rows of the table of campaigns of files that do not count.
+        notes: texts on what is kept apart, and questions, for whoever keeps the history.
     """
 
     machines: list[Machine]
@@ -165,6 +166,7 @@ class Site:
     sessions: list[Session]
     findings: list[Row]
     left_out: list[Row]
+    notes: list[str]
 
     @property
     def studies(self) -> dict[str, list[Session]]:
@@ -206,6 +208,7 @@ def read(folder: Path, names_of_machines: Mapping[str, Sequence[str]]) -> Site:
         sessions=by_date,
         findings=history.findings,
         left_out=[row for row in history.campaigns if row["standing"] != dataset.CURRENT],
+        notes=[*history.remarks, *history.questions],
     )
 
 
@@ -255,7 +258,7 @@ class _Reading:
             for change in changes.get(finding["finding"], ()):
                 key = change["condition_id"], change["metric"]
                 for series in machine.series:
-                    if (series.condition.id, series.metric) == key and _has(series, finding):
+                    if (series.condition.id, series.metric) == key and _spans(series, finding):
                         series.findings.append((finding, change))
         for machine in self.machines.values():
             machine.sessions.sort(key=_session_order)
@@ -334,9 +337,10 @@ def _split(*codes: np.ndarray) -> list[np.ndarray]:
     return np.split(order, np.flatnonzero(np.diff(inverse[order])) + 1)
 
 
-def _has(series, finding):
-    """Whether a series has the session of a finding: of several meanings only one has it."""
-    return any(point.session.name == finding["session"] for point in series.measured)
+def _spans(series, finding):
+    """Whether a series was measured before and after a change: of several meanings one was."""
+    after = {p.session.started_at >= finding["changed_before"] for p in series.measured}
+    return len(after) == 2
 
 
 def _set_level_points(series):

@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> None:
     site = build_site.build(args.history, names, args.output, args.archives, args.address)
     sessions = phrases.counted(len(site.sessions), "session")
     machines = phrases.counted(len(site.machines), "machine")
-    print(f"{args.output / 'index.html'}: {sessions} of {machines}", file=sys.stderr)
+    made = f"{args.output / 'index.html'}: {sessions} of {machines}"
+    print(made, *site.notes, sep="\n", file=sys.stderr)
 
 
 def _address(text):
