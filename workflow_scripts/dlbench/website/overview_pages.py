@@ -109,7 +109,7 @@ def _changes(site):
     ]
     left = len(site.findings) - len(shown)
     note = (f"{phrases.counted(left, 'earlier one')} on the pages of machines.",) if left else ()
-    return note, Table(("machine", "since", "change", "what, and what else changed then"), rows)
+    return note, Table(("machine", "since", "change", "finding"), rows, right=(1,))
 
 
 def _machines(site):

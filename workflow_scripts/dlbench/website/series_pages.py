@@ -60,7 +60,7 @@ def _changes(one):
     if not one.findings:
         return ("No change of level was found.",), None
     rows = [[day(f["changed_before"]), page_cells.finding(f), f["text"]] for f in one.findings]
-    return (), Table(("since", "change", "what, and what else changed then"), rows)
+    return (), Table(("since", "change", "finding"), rows)
 
 
 def _charts_of_machine(one):
