@@ -11,7 +11,7 @@ def file_name(kind: str, label: str, *key: object) -> str:
     """The name of a page: readable, and by a digest of its key of this thing alone.
 
     >>> file_name("machine", "2 x AMD/../EPYC", "here", "35f0")
-    'machine-2-x-amd-epyc-f2ae5d8b7e.html'
+    'machine-2-x-amd-epyc-1c1809a106.html'
 
     Args:
         kind: what the page is of.
