@@ -39,6 +39,7 @@ DESCRIPTIONS = (
     "TERMS",
     "MIRRORS",
 )
+LOOKS = (".css", ".jinja", ".js")
 SPARED_FIELDS = ("ctx", "kind")  # of a node: its position implies ctx, and u"" equals ""
 
 
@@ -54,6 +55,13 @@ def project_path(name: str | Path) -> Path:
     one as a module.
     """
     return Path(name) if in_project_folder() else PROJECT / name
+
+
+def looks(*rooms: str) -> list[str]:
+    """The templates, style sheets and scripts of some rooms of the library."""
+    folders = [project_path(f"workflow_scripts/dlbench/{room}") for room in rooms]
+    paths = [path for folder in folders for path in sorted(folder.rglob("*.*"))]
+    return [str(path) for path in paths if path.suffix in LOOKS]
 
 
 def user_or_project_path(name: str | Path) -> Path:
