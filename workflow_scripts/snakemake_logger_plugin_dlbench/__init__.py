@@ -6,6 +6,7 @@ Until then, without a campaign of dlbench, in a dry run, with --verbose and with
 output is Snakemake's own.
 """
 
+import contextlib
 import logging
 import sys
 import traceback
@@ -70,19 +71,20 @@ class LogHandler(LogHandlerBase):
     def close(self) -> None:
         if self._early is not None:
             self._decide()
-        if self._lines:
+        lines, self._lines = self._lines, None  # Python closes all handlers once more at its end
+        if lines:
             try:
-                self._lines.close()
-            except Exception:
-                self._give_up()
+                lines.close()
+            except Exception as error:
+                _say(error)
         super().close()
 
     def _decide(self):
         early, self._early = self._early or [], None
         try:
             self._lines = self._lines_of_campaign()
-        except Exception:
-            self._give_up()
+        except Exception as error:
+            _say(error)
         for record in early:
             self._print(record)
 
@@ -111,19 +113,15 @@ class LogHandler(LogHandlerBase):
             try:
                 self._lines.show(record)
                 return
-            except Exception:
-                self._give_up()
+            except Exception as error:
+                lines, self._lines = self._lines, None
+                with contextlib.suppress(Exception):
+                    lines.close()
+                _say(error)
         self._snakemake.handle(record)
 
-    def _give_up(self):
-        """Say what went wrong, and leave the rest to Snakemake's own handler."""
-        lines, self._lines = self._lines, None
-        try:
-            if lines:
-                lines.close()
-        except Exception:
-            pass
-        reason = traceback.format_exc(limit=-1).strip().replace("\n", " ")
-        print(
-            f"dlbench: no bar any more; Snakemake prints its own lines: {reason}", file=sys.stderr
-        )
+
+def _say(error):
+    """Say what went wrong here; Snakemake's own handler does the rest."""
+    reason = "".join(traceback.format_exception(error, limit=-1)).strip().replace("\n", " ")
+    print(f"dlbench: its lines end here, Snakemake's own go on: {reason}", file=sys.stderr)

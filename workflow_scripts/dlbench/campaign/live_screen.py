@@ -16,12 +16,19 @@ from typing import Any, Protocol
 from dlbench.campaign.live_campaign import LiveCampaign
 from dlbench.campaign.status_text import duration
 from dlbench.common import terminal
+from dlbench.log.event_log import FAILED
 from dlbench.starting.run_lines import BAR
 
 REFRESH_S = 2.0  # the bar is drawn by the machine that is measured: it must cost it nothing
 OUTPUTS = (1, 2)  # file descriptors of stdout and stderr
 DRAIN_S = 1.0  # how long the end waits for the last lines of jobs
 CHUNK_BYTES = 2**16
+# The status in a line about a run.
+COLOURS = (
+    (r"(?<=: )ok(?=,|$)", "green"),
+    (rf"(?<=: )({'|'.join(FAILED)})(?=[,; ]|$)", "red"),
+    (r"(?<=: )(unstable|skipped|interrupted)(?=[,; ]|$)", "yellow"),
+)
 
 
 class Screen(Protocol):
@@ -95,11 +102,18 @@ class BarScreen:
         atexit.register(self.close)
 
     def print(self, line: str, style: str = "") -> None:
+        from rich.cells import cell_len
         from rich.text import Text
 
+        text = Text(terminal.plain(line).expandtabs(), style=style)
+        if not style:
+            for pattern, colour in COLOURS:
+                text.highlight_regex(pattern, colour)
         with self._lock:
-            text = Text(terminal.plain(line).expandtabs(), style=style)
-            self._console.print(text, soft_wrap=True)
+            width = self._console.width
+            # What is wider than the terminal, as a path, is left to it, so that it can be copied.
+            wide = any(cell_len(word) > width for word in text.plain.split())
+            self._console.print(text, soft_wrap=wide or bool(style))
 
     def refresh(self) -> None:
         with self._lock:
