@@ -7,14 +7,13 @@ output is Snakemake's own.
 """
 
 import contextlib
+import inspect
 import logging
 import sys
 import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
-from snakemake.logging import ColorizingTextHandler, DefaultFilter, DefaultFormatter
-from snakemake.settings.enums import Quietness
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
@@ -48,14 +47,8 @@ class LogHandler(LogHandlerBase):
     needs_rulegraph = False
 
     def __post_init__(self) -> None:
-        common = self.common_settings
-        self._quiet = set(common.quiet or ())
-        self._formatter = DefaultFormatter(self._quiet, common.show_failed_logs)
-        self._snakemake = ColorizingTextHandler(
-            common.nocolor, sys.stdout if common.stdout else sys.stderr, self._formatter
-        )
-        flags = (common.debug_dag, common.verbose, common.dryrun, common.printshellcmds)
-        self._snakemake.addFilter(DefaultFilter(self._quiet, *flags))
+        self._quiet = {str(level) for level in self.common_settings.quiet or ()}
+        self._snakemake = _snakemakes_own(self.common_settings)
         self._early: list[logging.LogRecord] | None = []  # until it is known who prints
         self._lines: Any = None
 
@@ -90,7 +83,7 @@ class LogHandler(LogHandlerBase):
 
     def _lines_of_campaign(self):
         common, show = self.common_settings, getattr(self.settings, "show", None) or "bar"
-        own = common.dryrun or common.verbose or common.debug_dag or Quietness.ALL in self._quiet
+        own = common.dryrun or common.verbose or common.debug_dag or "all" in self._quiet
         if own or show == "snakemake" or PLANNING not in sys.modules:
             return None
         plan = sys.modules[PLANNING].plan_in_use()
@@ -100,9 +93,9 @@ class LogHandler(LogHandlerBase):
 
         return live_lines.LiveLines(
             plan,
-            self._formatter,
-            bar=show == "bar" and Quietness.PROGRESS not in self._quiet,
-            jobs=Quietness.PROGRESS not in self._quiet,
+            self._snakemake.formatter,
+            bar=show == "bar" and "progress" not in self._quiet,
+            jobs="progress" not in self._quiet,
             commands=common.printshellcmds,
             failed_logs=common.show_failed_logs,
             colour=not common.nocolor,
@@ -119,6 +112,26 @@ class LogHandler(LogHandlerBase):
                     lines.close()
                 _say(error)
         self._snakemake.handle(record)
+
+
+def _snakemakes_own(common: Any) -> logging.Handler:
+    """Snakemake's own handler; a plain one if a version makes it in another way."""
+    stream = sys.stdout if common.stdout else sys.stderr
+    try:
+        from snakemake import logging as own
+
+        def made(kind):
+            names = inspect.signature(kind).parameters  # they differ between versions
+            return kind(**{name: getattr(common, name) for name in names})
+
+        handler = own.ColorizingTextHandler(nocolor=common.nocolor, stream=stream)
+        handler.setFormatter(made(own.DefaultFormatter))
+        handler.addFilter(made(own.DefaultFilter))
+    except Exception as error:
+        _say(error)
+        handler = logging.StreamHandler(stream)
+        handler.setFormatter(logging.Formatter())
+    return handler
 
 
 def _say(error):

@@ -81,7 +81,17 @@ def test_an_error_is_shown_in_full_with_the_end_of_the_log(shown):
     printed = shown("Error in rule draw_figure", logging.ERROR, event="job_error", **ERROR)
     assert "Error in rule draw_figure:" in printed and "python draw" in printed
     assert "line 99" in printed and "line 85" in printed and "line 84" not in printed
-    assert "message: None" not in printed
+    assert "message: None" not in printed and "runs.parquet" not in printed
+
+
+def test_a_log_that_a_job_has_printed_is_not_printed_again(shown):
+    with open("loss.log", "w") as file:
+        file.write("the reason")
+    error = ERROR | {"shellcmd": "python draw 2>&1 | tee loss.log >&2"}
+    printed = shown("", logging.ERROR, event="job_error", **error)
+    assert "Error in rule draw_figure:" in printed and "the reason" not in printed
+    shown("", event="resources_info", nodes=5)  # submitted, it has printed it elsewhere
+    assert "the reason" in shown("", logging.ERROR, event="job_error", **error)
 
 
 @pytest.mark.parametrize(

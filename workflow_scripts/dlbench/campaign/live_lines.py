@@ -26,10 +26,13 @@ LOG_BYTES = 2**16
 # Snakemake's bookkeeping, which has no event of its own. All is in its log file.
 BOOKKEEPING = re.compile(
     r"Assuming unrestricted shared filesystem|Building DAG of jobs|Using shell: |Provided |"
-    r"Rules claiming more threads|Conda environments: ignored|Singularity containers: ignored|"
+    r"host: |Rules claiming more threads|Conda environments: ignored|Singularity containers: ignored|"
     r"Group jobs: inactive|Select jobs to execute|Touching output file|Elapsed time: |"
     r"DAG of jobs will be updated|Updating checkpoint dependencies"
 )
+# What hides the reason of an error: all files of code, which rules have as inputs, and no message.
+NO_REASON = re.compile(r"\n *(input: .*|message: None)(?=\n|$)")
+SHOWN = re.compile(r"\| tee .*>&2")  # the end of the command of a job that prints its log
 HIDDEN = frozenset(
     ("workflow_started", "run_info", "job_started", "resources_info", "group_info", "rulegraph",
      "debug_dag", "progress")
@@ -119,13 +122,17 @@ class LiveLines:
         failed = values.get("job_error_info") or [values]
         for info in failed:
             self._campaign.failed(info["jobid"])
-        text = self._formatter.format(record).replace("\n    message: None\n", "\n")
-        self._print([text], "red")
+        self._print([NO_REASON.sub("", self._formatter.format(record))], "red")
         if values.get("indent") or self._failed_logs:  # a job of a group, whose logs were printed
             return
-        for path in dict.fromkeys(path for info in failed for path in info.get("log") or ()):
+        logs = [path for info in failed for path in info.get("log") or () if self._unseen(info)]
+        for path in dict.fromkeys(logs):
             self._print([f"    the end of {path}:"], "red")
             self._print([f"        {line}" for line in end_of_file(Path(path))])
+
+    def _unseen(self, info):
+        """Whether what a failed job printed was not on this terminal."""
+        return self._campaign.submits or not SHOWN.search(info.get("shellcmd") or "")
 
 
 def end_of_file(path: Path, lines: int = LOG_LINES) -> list[str]:
