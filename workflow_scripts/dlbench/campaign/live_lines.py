@@ -26,8 +26,8 @@ LOG_BYTES = 2**16
 # Snakemake's bookkeeping, which has no event of its own. All is in its log file.
 BOOKKEEPING = re.compile(
     r"Assuming unrestricted shared filesystem|Building DAG of jobs|Using shell: |Provided |"
-    r"host: |Rules claiming more threads|Conda environments: ignored|Singularity containers: ignored|"
-    r"Group jobs: inactive|Select jobs to execute|Touching output file|Elapsed time: |"
+    r"host: |Rules claiming more threads|Conda environments: ignored|"
+    r"Singularity containers: ignored|Group jobs: inactive|Select jobs to execute|Touching output file|Elapsed time: |"
     r"DAG of jobs will be updated|Updating checkpoint dependencies"
 )
 # What hides the reason of an error: all files of code, which rules have as inputs, and no message.
