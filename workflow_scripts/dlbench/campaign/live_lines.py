@@ -27,7 +27,8 @@ LOG_BYTES = 2**16
 BOOKKEEPING = re.compile(
     r"Assuming unrestricted shared filesystem|Building DAG of jobs|Using shell: |Provided |"
     r"host: |Rules claiming more threads|Conda environments: ignored|"
-    r"Singularity containers: ignored|Group jobs: inactive|Select jobs to execute|Touching output file|Elapsed time: |"
+    r"Singularity containers: ignored|Group jobs: inactive|Select jobs to execute|"
+    r"Touching output file|Elapsed time: |"
     r"DAG of jobs will be updated|Updating checkpoint dependencies"
 )
 # What hides the reason of an error: all files of code, which rules have as inputs, and no message.
