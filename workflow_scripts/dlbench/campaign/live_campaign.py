@@ -1,6 +1,7 @@
 """The campaign of this start as it stands now: which runs ended, which are running, what is left.
 
-It follows the jobs that Snakemake starts and ends. The time that is left is estimated as `dlbench
+It follows the jobs that Snakemake starts and ends. While a thread draws it, others change it: what is
+iterated is copied. The time that is left is estimated as `dlbench
 status` does, from the steps of running runs and from the times of similar runs.
 """
 
@@ -114,13 +115,13 @@ class LiveCampaign:
 
     def counts(self) -> Counts:
         plan, ended = self.plan, self._statuses
-        started = [job.run for job in self.jobs.values() if job.run]
+        started = [job.run for job in list(self.jobs.values()) if job.run]
         running = sum(map(self._has_log, started))
-        pending = sum(run_id not in ended for run_id in plan.pending)
+        pending = sum(run_id not in ended for run_id in list(plan.pending))
         total = len(plan.runs)
         return Counts(
             done=total - pending,
-            failed=sum(status in FAILED for status in ended.values()),
+            failed=sum(status in FAILED for status in list(ended.values())),
             running=running,
             waiting=len(started) - running,
             left=max(0, pending - len(started)),
@@ -140,7 +141,7 @@ class LiveCampaign:
 
     def describe_running(self, most: int = 1) -> str:
         """What is going on: the first jobs, by what they do, and how many more there are."""
-        jobs = sorted(self.jobs.values(), key=lambda job: (job.run is None, job.started_s))
+        jobs = sorted(list(self.jobs.values()), key=lambda job: (job.run is None, job.started_s))
         shown = [job for job in jobs if job.run or job.is_shown]
         texts = [self._describe(job) for job in shown[:most]]
         if len(shown) > most:
@@ -159,7 +160,7 @@ class LiveCampaign:
         return not self.submits or (run_record.folder(run.id) / "train.jsonl").is_file()
 
     def _estimate(self):
-        started = {job.run.id: job for job in self.jobs.values() if job.run}
+        started = {job.run.id: job for job in list(self.jobs.values()) if job.run}
         took_s, latest = self._times(), {}
         for run_id, job in started.items():
             latest[run_id] = progress.latest(run_record.folder(run_id) / "train.jsonl")
@@ -169,7 +170,7 @@ class LiveCampaign:
         runs = self.plan.runs
         estimates = costs.Estimates(runs.values(), lambda run: took_s.get(run.id))
         each_s = []
-        for run_id, (state, _) in self.plan.pending.items():
+        for run_id, (state, _) in list(self.plan.pending.items()):
             if run_id in self._statuses or run_id in self.plan.skipped or state is State.UNREAD:
                 continue
             job = started.get(run_id)
@@ -183,7 +184,7 @@ class LiveCampaign:
     def _times(self):
         """{run id: seconds that it took} of the finished runs; the log of each is read once."""
         pending = self.plan.pending
-        for run_id in self.plan.runs:
+        for run_id in list(self.plan.runs):
             if run_id not in self._took_s and (run_id in self._statuses or run_id not in pending):
                 log = run_record.folder(run_id) / "train.jsonl"
                 self._took_s[run_id] = costs.full_duration_s(log) or 0.0

@@ -7,6 +7,7 @@ of a run that is a job of a scheduler is printed here, from its record.
 
 import contextlib
 import logging
+import os
 import re
 import time
 from collections.abc import Iterable
@@ -81,7 +82,9 @@ class LiveLines:
         elif event in ("job_error", "group_error"):
             self._show_error(record, values)
         elif event == "resources_info":
-            self._campaign.submits |= "nodes" in values
+            if "nodes" in values:
+                self._campaign.submits = True
+                os.environ.pop(run_lines.BAR, None)  # jobs elsewhere print into files
         elif event not in HIDDEN and (record.levelno >= logging.WARNING or _is_news(record)):
             self._print([self._formatter.format(record)], _style(record))
         self._screen.refresh()

@@ -156,7 +156,9 @@ class BarScreen:
         *lines, self._part = (self._part + chunk.replace(b"\r\n", b"\n")).split(b"\n")
         for line in lines:
             # Of a line that a program wrote again and again, its last state.
-            self.print(line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace"))
+            last = line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace")
+            with contextlib.suppress(Exception):  # jobs would stop if nobody read what they print
+                self.print(last)
 
     def _redraw(self):
         while not self._closing.wait(REFRESH_S):
