@@ -87,6 +87,11 @@ def plan_of_start(settings: dict[str, Any], is_start: bool) -> plan.Plan:
     return _plan_by_settings[key]
 
 
+def plan_in_use() -> plan.Plan | None:
+    """The Plan that this process has made last; None if it has made none."""
+    return next(reversed(_plan_by_settings.values()), None)
+
+
 def plan_found_batches(settings: dict[str, Any], before: plan.Plan) -> None:
     """Add the runs whose batches were found to the Plan of this start, and keep its session.
 
