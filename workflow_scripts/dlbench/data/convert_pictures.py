@@ -87,6 +87,15 @@ def has_source(given: Mapping[str, Any]) -> bool:
     return bool(given.get("path") or given.get("csv"))
 
 
+def check(given: Mapping[str, Any]) -> None:
+    """Find the pictures that data.images.NAME says; none is read.
+
+    Raises:
+        IndexingError: pictures or their classes are not as expected.
+    """
+    picture_index.check_classes(Settings(**given).index())
+
+
 def identify(given: Mapping[str, Any], noted: Path | None = None) -> Identified:
     """Find and digest the pictures that data.images.NAME says.
 
