@@ -1,8 +1,8 @@
 """The campaign of this start as it stands now: which runs ended, which are running, what is left.
 
 It follows the jobs that Snakemake starts and ends. While a thread draws it, others change it: what
-is iterated is copied. The time that is left is estimated as `dlbench status` does, from the steps of
-running runs and from the times of similar runs.
+is iterated is copied. The time that is left is estimated as `dlbench status` does, from the steps
+of running runs and from the times of similar runs.
 """
 
 import contextlib
