@@ -1,7 +1,7 @@
 """dlbench: from datasets to figures, every combination trained once.
 
 Targets: all (the default), data, images, batches, runs, tables, figures; and report, archive,
-baselines, tensorboard and history, which are not part of all.
+baselines, tensorboard, history and site, which are not part of all.
 """
 
 from snakemake.utils import min_version

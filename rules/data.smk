@@ -27,9 +27,10 @@ rule fetch_dataset:
     params:
         fetching=lambda w, output: PLAN.fetch_flags(w.dataset),
         folder=lambda w: f"results/data/{w.dataset}/source",
+        own=lambda w, output: dataset_folder(),
     shell:
         program("fetch_dataset.py") + " {wildcards.dataset:q}"
-        " --folder {params.folder:q} --stamp {output:q} {params.fetching}"
+        " --folder {params.folder:q} --stamp {output:q} {params.fetching} {params.own}"
         " 2>&1 | tee {log:q}"
 
 
@@ -52,14 +53,17 @@ rule convert_dataset:
         source=lambda w: f"results/data/{w.dataset}/source",
         folder=lambda w: f"results/data/{w.dataset}",
         recipe=lambda w, output: PLAN.recipe_digest(w.dataset),
+        own=lambda w, output: dataset_folder(),
     shell:
         program("convert_dataset.py") + " {wildcards.dataset:q}"
         " --source {params.source:q} --output {params.folder:q}"
-        " --code-sha256 {params.recipe:q} --check {params.check:q} 2>&1 | tee {log:q}"
+        " --code-sha256 {params.recipe:q} --check {params.check:q} {params.own} 2>&1 | tee {log:q}"
 
 
 rule adopt_dataset:
     """Use the TFRecords of a store or of another tool in place; convert a user's text."""
+    input:
+        remade("results/data/{dataset}/manifest.json"),
     output:
         "results/data/{dataset}/manifest.json",
     log:
@@ -75,9 +79,33 @@ rule adopt_dataset:
     params:
         folder=lambda w, output: str(PLAN.adopted[w.dataset].folder),
         digest=lambda w, output: PLAN.adopted[w.dataset].digest,
+        own=lambda w, output: dataset_folder(),
     shell:
         program("adopt_dataset.py") + " {wildcards.dataset:q} {params.folder:q}"
-        " --output {output:q} 2>&1 | tee {log:q}"
+        " --output {output:q} --code-sha256 {params.digest:q} {params.own} 2>&1 | tee {log:q}"
 
 
-ruleorder: adopt_dataset > convert_dataset
+rule convert_pictures:
+    """Convert a user's pictures, and list those that cannot be read."""
+    input:
+        remade("results/data/{dataset}/manifest.json"),
+    output:
+        "results/data/{dataset}/manifest.json",
+    log:
+        "results/logs/convert_pictures/{dataset}.log",
+    wildcard_constraints:
+        dataset=PLAN.pictures_pattern,
+    priority: PREPARATION
+    conda:
+        "../envs/workflow.yaml"
+    resources:
+        bench=1,
+    params:
+        given=lambda w, output: json.dumps(STUDY.data["images"][w.dataset]),
+        folder=lambda w: f"results/data/{w.dataset}",
+    shell:
+        program("convert_pictures.py") + " {wildcards.dataset:q} {params.given:q}"
+        " --output {params.folder:q} 2>&1 | tee {log:q}"
+
+
+ruleorder: convert_pictures > adopt_dataset > convert_dataset

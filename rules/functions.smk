@@ -93,6 +93,13 @@ def remade(template):
     return lists
 
 
+def dataset_folder():
+    """The flag of programs that read the file of a dataset: the user's folder of such files."""
+    return shlex.join(
+        [f"--dataset-folder={STUDY.dataset_folder}"] * bool(STUDY.dataset_folder)
+    )
+
+
 def list_of_remade(wildcards):
     """[The list of files that this start makes again], or []."""
     report_plan()

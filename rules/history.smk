@@ -2,7 +2,8 @@
 
 Needs the archives and results folders that the config names under `history`. Makes
 history/site=S/year=Y/, one file a session that is written once, results/history/added/, one small
-file for each source that was added, and the tables in results/history/. Not part of `all`.
+file for each source that was added, the tables in results/history/, and results/site/, a website
+of them. Not part of `all`.
 Only sources that are new, or changed, are added: of the others no rule makes anything.
 """
 
@@ -37,6 +38,29 @@ rule history:
     shell:
         program("analyse_history.py")
         + " --refused {params.config:q} 2>&1 | tee {log:q} >&2"
+
+
+rule site:
+    """The website of the history: static pages, to open or to publish."""
+    input:
+        expand(
+            "results/history/{table}.parquet",
+            table=["campaigns", "series", "findings", "changes"],
+        ),
+        code=lambda w: PLAN.code("dlbench/command/results/site.py"),
+        looks=own_code.looks("pages", "website"),
+    output:
+        directory("results/site"),
+    log:
+        "results/logs/site.log",
+    localrule: True
+    conda:
+        "../envs/workflow.yaml"
+    params:
+        config=lambda w: PLAN.config_file(write=not STARTED.is_dry_run),
+    shell:
+        program("dlbench site") + " --output {output:q} --configfile {params.config:q}"
+        " 2>&1 | tee {log:q} >&2"
 
 
 rule add_campaign:

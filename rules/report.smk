@@ -3,15 +3,6 @@
 Needs results/tables/ and results/figures/. Makes results/report.html. Not part of `all`.
 """
 
-LOOKS = [
-    str(path)
-    for room in ("pages", "report")
-    for path in sorted(
-        own_code.project_path(f"workflow_scripts/dlbench/{room}").rglob("*.*")
-    )
-    if path.suffix in (".css", ".jinja", ".js")
-]
-
 
 rule report:
     """The report of the study: one HTML file without external resources."""
@@ -26,7 +17,7 @@ rule build_report:
         rules.collect_runs.output,
         rules.figures.input,
         code=lambda w: PLAN.code("dlbench/command/results/report.py"),
-        looks=LOOKS,
+        looks=own_code.looks("pages", "report"),
     output:
         "results/report.html",
     log:

@@ -3,16 +3,14 @@
 import argparse
 import os
 
-from dlbench.common import flag_types, plugins
+from dlbench.common import flag_types
 from dlbench.common.command_line import run_program
 from dlbench.data import convert_dataset, pictures
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "dataset", type=flag_types.name_of("datasets"), help=", ".join(plugins.names("datasets"))
-    )
+    flag_types.add_dataset(parser)
     parser.add_argument("--source", required=True, help="folder with the fetched files")
     parser.add_argument("--output", required=True, help="folder for the shards and manifest.json")
     parser.add_argument(
@@ -28,6 +26,7 @@ def main():
         help="of encoded images: nothing, the header, or decode them whole",
     )
     args = parser.parse_args()
+    flag_types.check_dataset(parser, args)
     convert_dataset.convert(
         args.dataset,
         args.source,

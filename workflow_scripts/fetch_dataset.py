@@ -2,7 +2,7 @@
 
 import argparse
 
-from dlbench.common import plugins
+from dlbench.common import flag_types
 from dlbench.common.command_line import run_program
 from dlbench.common.files import write_json
 from dlbench.data import fetch_dataset
@@ -10,7 +10,7 @@ from dlbench.data import fetch_dataset
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("dataset", choices=plugins.names("datasets"))
+    flag_types.add_dataset(parser)
     parser.add_argument("--folder", required=True, help="where the source files go")
     parser.add_argument("--stamp", help="JSON file that lists what was checked, written last")
     parser.add_argument("--manual-dir", help="folder with files put there by hand")
@@ -19,6 +19,7 @@ def main():
         "--terms-accepted", action="store_true", help="you have accepted the dataset's terms"
     )
     args = parser.parse_args()
+    flag_types.check_dataset(parser, args)
     checked = fetch_dataset.fetch(
         args.dataset,
         args.folder,

@@ -12,9 +12,9 @@ COMMAND = [sys.executable, "-m", "snakemake", "--snakefile", REPOSITORY / "Snake
 COMMAND += ["--cores", "2", "--resources", "bench=1", "--configfile", "history.yaml", "--"]
 
 
-def start(folder):
+def start(folder, target="history"):
     finished = subprocess.run(
-        [*map(str, COMMAND), "history"], cwd=folder, capture_output=True, text=True, check=False
+        [*map(str, COMMAND), target], cwd=folder, capture_output=True, text=True, check=False
     )
     return finished.returncode, finished.stdout + finished.stderr
 
@@ -49,9 +49,10 @@ def test_a_history_adds_only_what_is_new_and_names_what_it_refuses(tmp_path):
     broken.unlink()
     (file,) = tmp_path.glob("history/*/*/20260105*.parquet")
     file.with_suffix(".withdrawn").write_text("wrong BIOS")
-    code, printed = start(tmp_path)
+    code, printed = start(tmp_path, "site")
     assert code == 0, printed
     assert "7 sessions of the history count" in printed
+    assert "wrong BIOS" in (tmp_path / "results" / "site" / "index.html").read_text()
 
 
 def test_mistakes_in_the_config_of_a_history_are_reported_before_anything_is_added(tmp_path):

@@ -12,11 +12,12 @@ import yaml
 
 from dlbench import Error
 from dlbench.archive import bag, write_archive
+from dlbench.common import plugins
 from dlbench.common.files import sha256
 from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.plan import planning
-from dlbench.records import judgement, run_record
+from dlbench.records import judgement, run_record, staleness
 from dlbench.study import config
 from dlbench.tables import parquet_files, run_columns, table_names
 from support.archives import made_archives
@@ -161,6 +162,42 @@ def test_tfrecords_of_others_stand_for_the_same_data_in_the_archive(tmp_path, mo
     monkeypatch.chdir(inside)
     after = dataclasses.replace(study, data=changed["data"])
     assert stores.adopted(after)["digits"][1] == before
+
+
+def test_pictures_and_files_of_the_user_stand_for_the_same_data_in_the_archive(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "envs").symlink_to(made_archives.REPOSITORY / "envs")
+    far = tmp_path / "far"
+    for name in ("pictures/cat/1.jpg", "pictures/cat/2.jpg", "pictures/dog/1.jpg",
+                 "pictures/dog/2.jpg", "own/scans.py"):  # fmt: skip
+        (far / name).parent.mkdir(parents=True, exist_ok=True)
+        (far / name).write_text('KIND = "image"\nSYNTHETIC = False\n')
+    block = made_archives.BLOCK | {"model": "cnn12", "dataset": ["photos", "scans"]}
+    settings = made_runs.SETTINGS | {"matrix": [block], "dataset_folder": str(far / "own")}
+    images = {"photos": {"path": str(far / "pictures")}}
+    settings["data"] = settings["data"] | {"images": images}
+    study = config.study(settings)
+    before = stores.adopted(study)["photos"].digest, staleness.recipe("scans")
+    changed, files = write_archive.portable(settings, study)
+    assert str(far) not in json.dumps(changed)
+    for name, content_or_path in files.items():
+        path = tmp_path / "inside" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        is_path = isinstance(content_or_path, Path)
+        path.write_bytes(content_or_path.read_bytes() if is_path else content_or_path)
+    shutil.rmtree(far)
+    monkeypatch.chdir(tmp_path / "inside")
+    (tmp_path / "inside/envs").symlink_to(made_archives.REPOSITORY / "envs")
+    staleness.recipe.cache_clear()
+    after = config.study(changed)
+    assert (stores.adopted(after)["photos"].digest, staleness.recipe("scans")) == before
+    for forget in (
+        plugins.add_user_folder,
+        lambda kind: plugins.set_user_names(kind, "images", []),
+    ):
+        forget("datasets")
 
 
 def copied(tmp_path, monkeypatch):

@@ -79,6 +79,33 @@ def test_bad_flags_are_refused_and_nothing_is_written(capsys):
     assert "study" in refused(capsys, "--name", "a/b")
 
 
+def test_a_folder_of_pictures_is_a_dataset_of_the_study(tmp_path, capsys):
+    folder = tmp_path / "My photos, 2026"
+    for name in ("cat", "dog"):
+        (folder / name).mkdir(parents=True)
+        for number in range(3):
+            (folder / name / f"{number}.png").write_bytes(b"")
+    assert init("--framework", "pytorch", "--data", str(folder)) == 0
+    written = yaml.safe_load(Path("my_study.yaml").read_text())
+    assert written["data"] == {"images": {"my_photos_2026": {"path": str(folder)}}}
+    assert {block["dataset"] for block in written["matrix"]} == {"synthetic", "my_photos_2026"}
+    assert {block["model"] for block in written["matrix"]} == {"resnet20"}
+    labels = folder / "cat/digits.csv"
+    labels.write_text("file,label\n" + "".join(f"{n}.png,{n % 2}\n" for n in range(3)))
+    assert "class" in refused(capsys, "other.yaml", "--data", str(labels))  # 1 has one picture
+    (folder / "cat/3.png").write_bytes(b"")
+    labels.write_text(f"{labels.read_text()}3.png,1\n")
+    assert init("other.yaml", "--framework", "jax", "--data", str(labels)) == 0
+    written = yaml.safe_load(Path("other.yaml").read_text())
+    assert written["data"] == {"images": {"digits_of_mine": {"csv": str(labels)}}}
+
+
+def test_data_that_are_no_pictures_are_refused(tmp_path, capsys):
+    assert "expected a folder with a folder of pictures" in refused(capsys, "--data", "nowhere")
+    (tmp_path / "empty").mkdir()
+    assert "empty" in refused(capsys, "--data", str(tmp_path / "empty"))
+
+
 def test_with_a_scheduler_it_writes_a_site_and_has_it_checked_first(slurm, capsys):
     assert init("--framework", "pytorch", "--nodes", "2") == 0
     printed = capsys.readouterr().out

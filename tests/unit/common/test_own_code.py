@@ -79,3 +79,9 @@ def test_a_site_that_names_its_queue_in_a_profile_changes_no_code(
     assert own_code.git_state(own_code.PROGRAMS)["git_dirty"] is False
     file.write_text("ours")
     assert own_code.git_state(own_code.PROGRAMS)["git_dirty"] is dirty
+
+
+def test_the_looks_of_rooms_are_their_templates_styles_and_scripts():
+    names = {Path(path).name for path in own_code.looks("pages", "website")}
+    assert {"page.css", "page.html.jinja", "site.css", "compare.js"} <= names
+    assert not [name for name in names if name.endswith(".py")]

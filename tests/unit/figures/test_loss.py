@@ -40,6 +40,15 @@ def test_runs_of_steps_beside_those_of_epochs_are_counted_as_not_drawn(drawn):
     assert "1 of 5 runs drawn" in _words(axes[0])
 
 
+def test_of_runs_of_steps_those_that_are_scored_are_drawn(drawn):
+    scored = made_tables.study(
+        repeats=1, devices=[1], model="lenet5", dataset="digits", evaluate="yes"
+    )
+    short = made_tables.study(repeats=4, devices=[1], model="vgg16", dataset="digits")
+    _, axes = drawn(scored + short)
+    assert {axis.get_title("left") for axis in axes} == {"lenet5 \u00b7 digits", ""}
+
+
 def test_epochs_of_a_log_that_knows_none_for_its_steps_are_those_that_were_asked_for(drawn):
     (row,) = made_tables.learning(repeats=1, devices=[1])
     made = drawn([row])[0]

@@ -229,7 +229,8 @@ def test_what_enters_an_image_imports_the_framework_and_the_standard_library_onl
 
 
 def test_no_file_of_the_library_imports_snakemake():
-    for file in PROGRAMS.rglob("*.py"):
+    plugin = PROGRAMS / "snakemake_logger_plugin_dlbench/__init__.py"  # Snakemake imports it
+    for file in set(PROGRAMS.rglob("*.py")) - {plugin}:
         for node in ast.walk(ast.parse(file.read_bytes())):
             names = [alias.name for alias in getattr(node, "names", []) if hasattr(alias, "name")]
             names.append(getattr(node, "module", None) or "")

@@ -35,6 +35,7 @@ NEEDED = {
     "measure_baselines.py": {"numpy"},
     "dlbench partial": FIGURES,
     "dlbench rerun-bases": STATISTICS,
+    "dlbench site": STATISTICS,
     "start_run.py": {"numpy"},
     "train.py": {"numpy"},
     "train_external.py": TABLES,

@@ -57,7 +57,10 @@ def test_the_flags_of_the_trainer_are_the_fields_of_a_run():
             "absent.yaml cannot be read: No such file",
         ),
         (["parse_run.py", "absent.jsonl", "--spec={}"], "expected the fields of a run as JSON"),
-        (["fetch_dataset.py", "digit", "--folder", "x", "--stamp", "y"], "(choose from 'blends'"),
+        (
+            ["fetch_dataset.py", "digit", "--folder", "x", "--stamp", "y"],
+            "(did you mean 'digits'?)",
+        ),
         (["dlbench", "forget", "no-such-run"], "no run 'no-such-run'"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",

@@ -18,6 +18,7 @@ from dlbench.plan import planning, run_command
 from dlbench.records import parse_run, run_record, staleness
 from dlbench.records.judgement import State
 from dlbench.study import config, trainer_environments
+from dlbench.trainer.reading import manifest
 from support.studies.planned_runs import STUDY, finish
 from support.studies.site_facts import SITE
 
@@ -337,3 +338,31 @@ def test_the_order_of_priorities_is_another_one_with_another_seed(plan):
     assert {run_id: plan.priority(run_id) for run_id in plan.runs} != {
         run_id: other.priority(run_id) for run_id in other.runs
     }
+
+
+@pytest.mark.parametrize(
+    ("dataset", "model", "data"),
+    [
+        ("text", "gpt_tiny", {"text": {"path": "own"}}),
+        ("photos", "cnn12", {"images": {"photos": {"path": "own"}}}),
+    ],
+)
+def test_what_a_user_changed_is_converted_again(plan, dataset, model, data):
+    names = [f"{label}/{number}" for label in "ab" for number in "12"]
+    files = [Path(f"own/{name}.{end}") for name in names for end in ("jpg", "txt")]
+    for path in files:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("what it was " * 2000)
+    block = STUDY["matrix"][0] | {"dataset": dataset, "model": model}
+    settings = STUDY | {"matrix": [block], "data": STUDY["data"] | data}
+    converted = Path("results/data", dataset, "manifest.json")
+    shards = {"records": 1, "shards": [{"file": "t", "records": 1, "bytes": 1, "sha256": None}]}
+    reader = {"encoding": "jpeg", "classes": 2}
+    digest = planning.make_plan(settings).adopted[dataset].digest
+    content = {"dataset": dataset, "kind": "image", "reader": reader, "splits": {"train": shards}}
+    converted.parent.mkdir(parents=True)
+    manifest.write(converted, content | {"code_sha256": digest})
+    assert planning.make_plan(settings).remade == set()
+    for path in files:
+        path.write_text("another " * 3000)
+    assert planning.make_plan(settings).remade == {str(converted)}

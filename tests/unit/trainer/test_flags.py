@@ -29,3 +29,14 @@ NUMBERS = [name for name in FIELDS if value_type(FIELDS[name]) is int and name !
 def test_every_whole_number_of_a_run_is_taken(name):
     value = max(DECLARED[name].minimum or 0, 1)
     assert getattr(parsed(dataclasses.replace(RUN, **{name: value})), name) == value
+
+
+def test_a_dataset_without_a_file_is_taken_if_its_converted_folder_is_named(capsys):
+    given = ["--model", "cnn12", "--dataset", "fotos", "--batch-per-device", "4", "--steps", "3"]
+    given += ["--log", "train.jsonl"]
+    spec, where = flags.parse(None, [*given, "--data", "results/data/fotos"])
+    assert (spec.dataset, where.data) == ("fotos", "results/data/fotos")
+    with pytest.raises(SystemExit) as error:
+        flags.parse(None, given)
+    assert error.value.code == 2
+    assert "no file datasets/fotos.py" in capsys.readouterr().err

@@ -38,11 +38,12 @@ RUN_TABLES = {f"{name}.parquet" for name in table_names.OF_RUN}
 PROGRAMS = Path("workflow_scripts")
 LAST_LINES = 15
 # Config keys that earlier versions did not have, with the values that give their behaviour.
-DEFAULTS_SINCE = {
+DEFAULTS_SINCE: dict[str, Any] = {
     "imports": [],
     "references": [],
     "trainers": {},
-    "data": {"text": {}},
+    "dataset_folder": None,
+    "data": {"text": {}, "images": {}},
     "wait_for_quiet_s": 0,
     "others_share": None,
     "sentinels": "none",

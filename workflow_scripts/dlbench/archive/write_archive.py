@@ -180,8 +180,9 @@ def portable(
     changed["site"] = settings["site"] | {"device": devices.kind, "cores_per_node": devices.cores}
     if devices.per_node is not None:
         changed["site"]["devices_per_node"] = devices.per_node
-    if settings["model_folder"]:
-        changed["model_folder"] = _add_user_file(settings["model_folder"], "own", files)
+    for key, place in (("model_folder", "own"), ("dataset_folder", "own/datasets")):
+        if settings[key]:
+            changed[key] = _add_user_file(settings[key], place, files)
     changed["trainers"] = {
         name: entry
         | {"files": [_add_user_file(f, f"trainers/{name}", files) for f in entry["files"]]}
@@ -219,6 +220,7 @@ def portable(
         "store": "adopted" if adopted else None,
         "tfrecords": {},
         "text": {},
+        "images": {name: {} for name in settings["data"]["images"]},
         "manual_dir": None,
     }
     # Of other campaigns than this one; and the Snakefile refuses paths at which there is nothing.

@@ -1,15 +1,18 @@
 """A first study for a machine: what it combines, so that it takes minutes, and its text as YAML."""
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from dlbench import Error
 from dlbench.common import phrases, plugins
+from dlbench.data import convert_pictures
 from dlbench.plan import site_devices, skipping
 from dlbench.study import config, config_files, trainer_environments
 from dlbench.trainer import engine
@@ -18,6 +21,7 @@ MOST_DEVICES = 8
 SMALL_ITEM, SMALL_CLASSES = 4096, 10_000  # values of an item, and classes, of a small model
 DATASET, SYNTHETIC = "digits", "synthetic"
 MODELS = {"cpu": "lenet5", "gpu": "resnet50"}
+OF_IMAGES = {"cpu": "resnet20", "gpu": "resnet50"}  # on pictures of the user, which have colours
 DEVICES = {"cpu": "CPU core", "gpu": "GPU"}
 NOTES = {  # on keys of a block, where they are first
     "strategy": "how the work is spread over devices",
@@ -45,6 +49,7 @@ class Choice:
         devices: how many of a node are used.
         nodes: how many are used, with all of `devices` on each; () for one node only.
         launcher: of runs across nodes.
+        images: from `images`, if the dataset is the user's.
     """
 
     name: str
@@ -55,6 +60,7 @@ class Choice:
     devices: tuple[int, ...]
     nodes: tuple[int, ...] = ()
     launcher: str = "srun"
+    images: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def usable_frameworks(kind: str) -> list[str]:
@@ -99,14 +105,33 @@ def devices_of(site: Mapping[str, Any]) -> tuple[str, tuple[int, ...]]:
     return devices.kind, counts_up_to(max(1, min(most, MOST_DEVICES)))
 
 
-def settings(site_text: str | None = None) -> dict[str, Any]:
+def images(path: Path) -> dict[str, dict[str, str]]:
+    """data.images of the config for pictures at a path; their dataset is named as that is.
+
+    Raises:
+        Error: it is no folder of classes and no CSV file of paths and labels.
+    """
+    name = re.sub(r"[^a-z0-9]+", "_", path.absolute().stem.lower()).strip("_") or "pictures"
+    if plugins.is_known("datasets", name):
+        name += "_of_mine"
+    entry = {"csv" if path.suffix.lower() == ".csv" else "path": str(path.absolute())}
+    convert_pictures.check(entry)
+    return {name: entry}
+
+
+def settings(
+    site_text: str | None = None, images: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """The config without a study: the files that are always read.
 
     Args:
         site_text: of a site.yaml that is to be written, if one is.
+        images: data.images that the study will have.
     """
     files = config_files.read(*config_files.files())
-    return config_files.merge(files, yaml.safe_load(site_text)) if site_text else files
+    merged = config_files.merge(files, {"data": {"images": dict(images or {})}})
+    config_files.register_folders(merged)
+    return config_files.merge(merged, yaml.safe_load(site_text)) if site_text else merged
 
 
 def check(text: str, settings: Mapping[str, Any]) -> tuple[int, list[str]]:
@@ -158,6 +183,7 @@ def yaml_text(choice: Choice, start: str) -> str:
         "repeats: 3",
         "# A run that takes longer is stopped, and recorded as timeout.",
         "time_limit_s: 600",
+        *_data(choice),
         "# All combinations of the lists in a block are trained.",
         "matrix:",
         *_explained(blocks, choice),
@@ -167,6 +193,17 @@ def yaml_text(choice: Choice, start: str) -> str:
         f"compare: {compare}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _data(choice):
+    """The lines that say where the user's pictures are."""
+    if choice.images:
+        yield "# Pictures of your own, each name a dataset (docs/data.md)."
+        yield "data:"
+        yield "  images:"
+        for name, entry in choice.images.items():
+            values = ", ".join(f"{key}: {_plain(value)}" for key, value in entry.items())
+            yield f"    {name}: {{{values}}}"
 
 
 def _devices_block(choice):

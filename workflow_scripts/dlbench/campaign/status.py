@@ -90,7 +90,8 @@ def report(study: Study, at_a_time: int | None = None, with_runs: bool = False) 
         counts[standing.state] += 1
     took_s = {s.run.id: s.duration_s for s in standings if s.ended_well}
     for standing in standings:
-        if (remaining_s := _remaining_by_steps(standing)) is not None:
+        remaining_s = costs.remaining_by_steps(standing.latest_progress)
+        if remaining_s is not None:
             took_s[standing.run.id] = standing.duration_s + remaining_s
     estimates = costs.Estimates(study.runs, lambda run: took_s.get(run.id), costs.stopped_after_s)
     remaining = {s.run.id: _remaining(s, estimates) for s in standings if s.state in LEFT}
@@ -124,23 +125,10 @@ def _reasons(study, standings):
         yield "excluded", f"{left_out.block}: {left_out.reason}"
 
 
-def _remaining_by_steps(standing):
-    """Seconds that the remaining steps of a running run take; None if too few are measured."""
-    progress = standing.latest_progress
-    if not progress or progress.step_time_s is None:
-        return None
-    return max(0, progress.total_steps - progress.step) * progress.step_time_s
-
-
 def _remaining(standing, estimates):
     """(seconds that a run still takes, basis of that estimate)."""
-    remaining_s = _remaining_by_steps(standing)
-    if remaining_s is not None:
-        return remaining_s, costs.OWN_STEPS
-    seconds, basis = estimates.of(standing.run)
-    if seconds is not None and standing.state == "running":
-        seconds = max(0.0, seconds - standing.duration_s)
-    return seconds, basis
+    elapsed_s = standing.duration_s if standing.state == "running" else None
+    return costs.remaining(standing.run, standing.latest_progress, elapsed_s, estimates)
 
 
 def _grouped(reasons):
@@ -177,8 +165,7 @@ def _cost(standings, remaining, at_a_time):
     known = costs.UNKNOWN not in bases
     each_s = [seconds for seconds, _ in remaining.values()]
     left_s = sum(each_s) if known else None
-    # At least as long as the longest run takes, however many are trained at a time.
-    wall_s = max(left_s / at_a_time, *each_s, 0.0) if known else None
+    wall_s = costs.together_s(each_s, at_a_time) if known else None
     done_at = (
         datetime.now(timezone.utc) + timedelta(seconds=wall_s) if remaining and known else None
     )

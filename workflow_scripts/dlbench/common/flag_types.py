@@ -7,6 +7,7 @@ import argparse
 import math
 from collections.abc import Callable
 
+from dlbench import Error
 from dlbench.common import plugins
 
 
@@ -41,6 +42,21 @@ def real(
         return value
 
     return number
+
+
+def add_dataset(parser: argparse.ArgumentParser) -> None:
+    """Add the argument `dataset`, the name of a file, and the user's folder that may have it."""
+    parser.add_argument("dataset", help=", ".join(plugins.names("datasets")))
+    parser.add_argument("--dataset-folder", help="folder with further files of datasets")
+
+
+def check_dataset(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Search the user's folder, too, and end the program if the dataset has no file."""
+    try:
+        plugins.add_user_folder("datasets", args.dataset_folder)
+        plugins.path("datasets", args.dataset)
+    except Error as error:
+        parser.error(str(error))
 
 
 def name_of(kind: str) -> Callable[[str], str]:

@@ -39,6 +39,7 @@ DESCRIPTIONS = (
     "TERMS",
     "MIRRORS",
 )
+LOOKS = (".css", ".jinja", ".js")
 SPARED_FIELDS = ("ctx", "kind")  # of a node: its position implies ctx, and u"" equals ""
 
 
@@ -54,6 +55,13 @@ def project_path(name: str | Path) -> Path:
     one as a module.
     """
     return Path(name) if in_project_folder() else PROJECT / name
+
+
+def looks(*rooms: str) -> list[str]:
+    """The templates, style sheets and scripts of some rooms of the library."""
+    folders = [project_path(f"workflow_scripts/dlbench/{room}") for room in rooms]
+    paths = [path for folder in folders for path in sorted(folder.rglob("*.*"))]
+    return [str(path) for path in paths if path.suffix in LOOKS]
 
 
 def user_or_project_path(name: str | Path) -> Path:
@@ -234,7 +242,7 @@ def _read(path):
             base = PROGRAMS.joinpath(*parts[:length])
             paths += [p for p in (base.with_suffix(".py"), base / "__init__.py") if p.is_file()]
     only_documents = len(tree.body) == (ast.get_docstring(tree) is not None)
-    if path.parent == plugins.folder_of("datasets"):
+    if path.parent in (plugins.folder_of("datasets"), plugins.user_folder("datasets")):
         _spare_descriptions(tree)
     sha256 = hashlib.sha256(_canonical(tree).encode()).hexdigest()
     return _Source(tuple(dict.fromkeys(paths)), only_documents, sha256)

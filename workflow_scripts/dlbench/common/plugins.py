@@ -2,8 +2,9 @@
 
 A new file is a new plugin; there is no list to edit. Configs and command lines use the names of the
 files. A file with MANY = True is any number of plugins: text.py is also text_books and
-text_letters. A kind of plugins is the name of such a folder, or the end of its path: each framework
-has models of its own, so `tensorflow/models` are those of one framework.
+text_letters; images.py is those that a config names. A kind of plugins is the name of such a
+folder, or the end of its path: each framework has models of its own, so `tensorflow/models` are
+those of one framework.
 """
 
 import ast
@@ -11,6 +12,7 @@ import contextlib
 import functools
 import importlib
 import importlib.util
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,6 +26,8 @@ NESTED = ("models", "figures", "importers")
 # The user's folders, global as sys.path is: set when a program starts, read by all functions here.
 # Keys are the last parts of kinds, because a folder of models may have those of any framework.
 _user_folders: dict[str, Path] = {}
+# Likewise, the user's names for what a file of the library defines: {kind: {name: file's name}}.
+_user_names: dict[str, dict[str, str]] = {}
 
 
 class UnknownName(Error):
@@ -37,8 +41,7 @@ def add_user_folder(kind: str, folder: str | Path | None = None) -> None:
         Error: the folder does not exist, or a file in it has a name that the library uses.
     """
     _user_folders.pop(_last_part(kind), None)
-    for cached in (_paths, names, path, load, constants):
-        cached.cache_clear()
+    _forget_found()
     if folder is None:
         return
     folder = Path(folder)
@@ -50,6 +53,33 @@ def add_user_folder(kind: str, folder: str | Path | None = None) -> None:
         if file.stem in taken:
             raise Error(f"{file}: there is a file {kind}/{file.name} of ours; choose another name")
     _user_folders[_last_part(kind)] = folder
+
+
+def user_folder(kind: str) -> Path | None:
+    """The folder of the user with plugins of a kind; None if there is none."""
+    return _user_folders.get(_last_part(kind))
+
+
+def set_user_names(kind: str, file: str, given: Iterable[str]) -> None:
+    """Let these names, and no others as before, be names for what a file of the library defines.
+
+    Raises:
+        Error: a file of the kind has one of the names.
+    """
+    _user_names.pop(kind, None)
+    _forget_found()
+    for name in given:
+        if is_known(kind, name):
+            raise Error(
+                f"{name}: the file {kind}/{path(kind, name).name} has this name; choose another one"
+            )
+    _user_names[kind] = dict.fromkeys(given, file)
+    _forget_found()
+
+
+def _forget_found():
+    for cached in (_paths, names, path, load, constants):
+        cached.cache_clear()
 
 
 @functools.cache
@@ -82,9 +112,10 @@ def path(kind: str, name: str) -> Path:
     """
     file = _paths(kind).get(name) or _file_of_many(kind, name)
     if file is None:
+        known = sorted([*names(kind), *_user_names.get(kind, ())])
         raise UnknownName(
             f"no file {_last_part(kind)}/{name}.py"
-            f"{phrases.did_you_mean(name, names(kind))}; there are: {', '.join(names(kind))}"
+            f"{phrases.did_you_mean(name, known)}; there are: {', '.join(known)}"
         )
     return file
 
@@ -98,7 +129,9 @@ def is_known(kind: str, name: str) -> bool:
 
 
 def _file_of_many(kind, name):
-    """The file with MANY = True whose name is the first part of `name`, or None."""
+    """The file of a name that users give, or with MANY = True of which it is one; or None."""
+    if of_user := _user_names.get(kind, {}).get(str(name)):
+        return _paths(kind)[of_user]
     first, _, rest = str(name).partition("_")
     many = rest and first in _paths(kind) and constants(kind, first).get("MANY")
     return _paths(kind)[first] if many else None
@@ -127,8 +160,8 @@ def is_builtin(kind: str, name: str) -> bool:
 @functools.cache
 def _paths(kind):
     """The file of each name of a kind."""
-    user_folder = _user_folders.get(_last_part(kind))
-    user_files = _files(user_folder) if user_folder else []
+    of_user = user_folder(kind)
+    user_files = _files(of_user) if of_user else []
     paths = {}
     for file in (*_library_files(folder_of(kind)), *user_files):
         if file.stem in paths:

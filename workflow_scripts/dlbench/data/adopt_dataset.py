@@ -21,13 +21,20 @@ LAYOUTS = {
 MAGIC = {b"\xff\xd8": "jpeg", b"\x89PNG": "png"}
 
 
-def adopt(name: str, folder: Path | str, output: Path | str, check: str = "header") -> None:
+def adopt(
+    name: str,
+    folder: Path | str,
+    output: Path | str,
+    check: str = "header",
+    code_sha256: str = "",
+) -> None:
     """Write a manifest for the shards of dataset `name` in `folder`.
 
     Args:
         output: path of the manifest; shards converted from text are written beside it.
         check: `header`: count the records, parse the first record of each shard and read its
             image's header. `decode`: parse every record and decode its image.
+        code_sha256: digest of a text and of the code that converts it, kept in the manifest.
 
     Raises:
         AdoptionError: the folder has no shards, their layout is unknown, or a label is out of
@@ -37,7 +44,7 @@ def adopt(name: str, folder: Path | str, output: Path | str, check: str = "heade
     """
     folder = Path(folder).resolve()
     if getattr(plugins.load("datasets", name), "FROM_FOLDER", False):
-        convert_dataset.convert(name, folder, Path(output).parent)
+        convert_dataset.convert(name, folder, Path(output).parent, code_sha256=code_sha256)
         return
     if (folder / "manifest.json").is_file():
         content = _store_manifest(name, folder)

@@ -17,10 +17,10 @@ import signal
 import sys
 import time
 from array import array
+from collections.abc import Mapping
 from hashlib import sha256 as new_sha256
 from importlib import metadata
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from dlbench import Error
@@ -68,28 +68,49 @@ def convert(
         ArchiveError: a source file is damaged.
     """
     dataset = plugins.load("datasets", name)
-    output = Path(output)
-    output.mkdir(parents=True, exist_ok=True)
-    for part in output.glob(".*.part"):  # of a conversion that was killed
-        part.unlink()
-    records_source: Source = dataset.open(Path(source))
     recipe = {
         "code_sha256": code_sha256,
         "seed": SEED,
         "check": check,
         "source": _source_digests(dataset, Path(source)),
     }
-    tasks = _shard_tasks(name, dataset, records_source, output, recipe)
+    write(name, dataset, dataset.open(Path(source)), Path(output), recipe, workers)
+
+
+def write(
+    name: str,
+    dataset: Any,
+    source: Source,
+    output: Path,
+    recipe: dict[str, Any],
+    workers: int | None = None,
+    further: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the records of a source as shards, and their manifest.
+
+    Args:
+        dataset: has what a dataset's file defines, as attributes.
+        recipe: what the shards are made from and how; an unfinished conversion by another recipe
+            is started again. `check` is as in `convert`.
+        further: entries of the manifest that describe the dataset.
+
+    Raises: as `convert`.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    for part in output.glob(".*.part"):  # of a conversion that was killed
+        part.unlink()
+    tasks = _shard_tasks(name, dataset, source, output, recipe)
     shards = _write_all(name, tasks, workers or len(os.sched_getaffinity(0)))
     content = {
         **manifest_head(name, dataset),
         "reader": dataset.READER,
-        "features": sorted(records_source.features("train", 0)),
+        "features": sorted(source.features("train", 0)),
         **recipe,
+        **(further or {}),
         "versions": _versions(),
         "splits": {
             split: {
-                "records": records_source.count(split),
+                "records": source.count(split),
                 "shards": [shards[task.path] for task in tasks if task.split == split],
             }
             for split in dataset.SPLITS
@@ -100,7 +121,7 @@ def convert(
         task.note.unlink(missing_ok=True)
 
 
-def manifest_head(name: str, dataset: ModuleType) -> dict[str, Any]:
+def manifest_head(name: str, dataset: Any) -> dict[str, Any]:
     """The first entries of a manifest: the dataset's name and description."""
     return {
         "manifest_version": MANIFEST_VERSION,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 CHECKS = ("none", "header", "decode")
 MAX_PIXELS = 178_956_970  # twice Pillow's limit, beyond which it suspects an attack
 START, END = b"\xff\xd8", b"\xff\xd9"
+EXIF_ORIENTATION = 0x0112
 SOS = 0xDA  # start of scan
 # Baseline, extended and progressive; TensorFlow decodes no lossless or arithmetic coding.
 FRAMES = (0xC0, 0xC1, 0xC2)
@@ -83,12 +84,49 @@ def decode(content: bytes, where: str) -> "PIL.Image.Image":
         image.load()
     except Image.DecompressionBombError as error:
         raise PictureError(f"{where}: {error}") from error
+    except Image.UnidentifiedImageError as error:
+        message = f"{where} does not decode as an image: it is {_format(content)}"
+        raise PictureError(message) from error
     except Exception as error:  # Pillow's decoders raise many kinds of exceptions
         if isinstance(error, Error | MemoryError):
             raise
         message = f"{where} does not decode: {error}; it is damaged: download it again"
         raise PictureError(message) from error
     return image
+
+
+def orientation(content: bytes, where: str) -> int:
+    """The orientation in an image's EXIF data, 1 to 8; 1, which is upright, if it has none.
+
+    Raises:
+        PictureError: it is no image.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            found = image.getexif().get(EXIF_ORIENTATION, 1)
+    except Exception as error:  # of many kinds, as in `decode`
+        raise PictureError(f"{where}: its header does not decode: {error}") from error
+    return found if found in range(1, 9) else 1
+
+
+def upright(content: bytes, where: str) -> "PIL.Image.Image":
+    """Decode an image and turn it as its EXIF data say, in RGB.
+
+    Raises:
+        PictureError: it does not decode.
+    """
+    from PIL import ImageOps
+
+    return _rgb(ImageOps.exif_transpose(decode(content, where)))
+
+
+def jpeg(image: "PIL.Image.Image") -> bytes:
+    """An image in RGB as a JPEG of the best quality."""
+    encoded = io.BytesIO()
+    image.save(encoded, "JPEG", quality=100)
+    return encoded.getvalue()
 
 
 def jpeg_header(content: bytes, where: str) -> tuple[int, int, int]:
@@ -157,9 +195,10 @@ def _format(content):
 
 
 def _encoded_again(content, where):
-    image = decode(content, where)
+    return jpeg(_rgb(decode(content, where)))
+
+
+def _rgb(image):
     if image.mode.startswith("I"):  # 16 bits of grey, which Pillow would cut off at 255
         image = image.point(lambda value: value / 256).convert("L")
-    encoded = io.BytesIO()
-    image.convert("RGB").save(encoded, "JPEG", quality=100)
-    return encoded.getvalue()
+    return image.convert("RGB")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from dlbench import Error
 from dlbench.common import own_code, phrases, plugins
 from dlbench.common.files import read_json, sha256
-from dlbench.data import texts
+from dlbench.data import convert_pictures, texts
 from dlbench.trainer.reading import manifest
 
 SPLIT_NAMES = {"train": ("train",), "validation": ("validation", "test")}
@@ -52,9 +52,12 @@ def adopted(study: UsesDatasets) -> dict[str, Store]:
     for name in sorted({run.dataset for run in study.runs}):
         folder = Path(study.data["store"] or "/nonexistent", name)
         is_known = plugins.is_known("datasets", name)
+        given = study.data["images"].get(name, {})
         from_folder = is_known and plugins.constants("datasets", name).get("FROM_FOLDER")
         if from_folder and (text_folder := _text_folder(name, study.data["text"])):
             stores[name] = _user_text(name, text_folder)
+        elif convert_pictures.has_source(given):
+            stores[name] = _user_pictures(name, given)
         elif name in study.data["tfrecords"]:
             folder = Path(study.data["tfrecords"][name]).resolve()
             paths = [path for split in SPLIT_NAMES for path in shards(folder, split)]
@@ -65,8 +68,14 @@ def adopted(study: UsesDatasets) -> dict[str, Store]:
         elif (folder / manifest.NAME).is_file():
             stores[name] = Store(folder.resolve(), _manifest_digest(folder))
         elif from_folder:
-            raise AdoptionError(_missing_folder_message(name, study.data["text"]))
+            raise AdoptionError(_missing_folder_message(name, study.data))
     return stores
+
+
+def of_pictures(study: UsesDatasets) -> list[str]:
+    """The names of the datasets that are the user's pictures, and converted here."""
+    given = study.data["images"].items()
+    return [name for name, settings in given if convert_pictures.has_source(settings)]
 
 
 def _manifest_digest(folder):
@@ -85,7 +94,14 @@ def _text_folder(name, settings):
     return settings.get("folders", {}).get(text_name) if text_name else settings.get("path")
 
 
-def _missing_folder_message(name, settings):
+def _missing_folder_message(name, data):
+    if name in data["images"] or name == "images":
+        own = name if name in data["images"] else "photos"
+        return (
+            f"dataset {name} is pictures of your own: set their folder in data.images, as in "
+            f"{{{own}: {{path: /data/{own}}}}}, which is the dataset {own}"
+        )
+    settings = data["text"]
     _, _, text_name = name.partition("_")
     folders = settings.get("folders", {})
     example = (
@@ -108,6 +124,16 @@ def _user_text(name, text_folder):
         raise AdoptionError(f"dataset {name}: {error}") from error
     digest.update(own_code.digest([str(plugins.path("datasets", name))]).encode())
     return Store(folder, digest.hexdigest())
+
+
+def _user_pictures(name, given):
+    """The store of a user's pictures."""
+    try:
+        return Store(
+            *convert_pictures.identify(given, Path("results/data", name, convert_pictures.NOTED))
+        )
+    except Error as error:
+        raise AdoptionError(f"dataset {name}: {error}") from error
 
 
 def recipes(adopted: Mapping[str, Store]) -> dict[str, str]:

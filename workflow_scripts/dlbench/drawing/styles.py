@@ -31,6 +31,7 @@ MAX_DIRECT_LABELS = 6
 MAX_ABOVE = 1.1  # of the axes' height: above it a name would be among those of the next panel
 MAX_APART = 0.35  # share of the axis between ends of lines that are named there
 NOTE_INCHES = 0.22  # of a line below all panels
+NOTE_CHARACTERS_PER_INCH = 13.5  # of 9 points, on average
 LEGEND_LINES = 15  # of a column beside axes
 NAME_CHARACTERS = 26  # of a line of a series' name
 CHARACTER_EMS, TICK_EMS = 0.65, 0.8  # width of a character, and between the labels of two ticks
@@ -109,7 +110,9 @@ def star_note(figure: Figure) -> str:
 
 
 def note_below(figure: Figure, text: str) -> None:
-    """Write notes below all panels; the figure grows by their lines."""
+    """Write notes below all panels, wrapped to their width; the figure grows by their lines."""
+    characters = int(NOTE_CHARACTERS_PER_INCH * figure.get_figwidth())
+    text = "\n".join(textwrap.fill(line, characters) for line in text.splitlines())
     figure.set_figheight(figure.get_figheight() + NOTE_INCHES * (1 + text.count("\n")))
     figure.supxlabel(text, x=0.01, ha="left", fontsize=9, color=GREY)
 

@@ -32,6 +32,7 @@ class History:
     Attributes:
         findings: rows of the table of findings; `changes`: of changes.
         remarks: texts on what is left out, and questions.
+        rows: the rows of `series`, in their order.
     """
 
     campaigns: list[Row] = field(default_factory=list)
@@ -40,6 +41,7 @@ class History:
     remarks: list[str] = field(default_factory=list)
     questions: list[str] = field(default_factory=list)
     series: pa.Table | None = None
+    rows: HistoryRows | None = None
 
     def lines(self) -> list[str]:
         """What the analysis prints."""
@@ -50,24 +52,27 @@ class History:
         return [head, *numbered, *self.remarks, *self.questions]
 
 
-def analyse(folder: Path, names_of_machines: Mapping[str, Sequence[str]]) -> History:
+def analyse(
+    folder: Path, names_of_machines: Mapping[str, Sequence[str]], more: Sequence[str] = ()
+) -> History:
     """Read a history and look for changes in it.
 
     Args:
         names_of_machines: `machines` of a config.
+        more: columns of SESSIONS with texts that `rows` has, too.
 
     Raises:
         Error: `machines` gives one key to two machines.
     """
     names = machines.named(names_of_machines)
     standings = dataset.standings(folder)
-    table, damaged = dataset.read(folder, standings, COLUMNS)
+    table, damaged = dataset.read(folder, standings, list(dict.fromkeys((*COLUMNS, *more))))
     by_file = {one.file: one for one in (*standings, *damaged)}
     history = History()
     for one in by_file.values():
         if one.standing in (dataset.CONTRADICTORY, dataset.DAMAGED):
             history.remarks.append(f"{folder / one.file}: {one.standing}: {one.reason}")
-    columns = HistoryRows(table, names)
+    columns = history.rows = HistoryRows(table, names, more)
     history.series = _series_table(table, columns.machine_ids)
     history.campaigns = _campaigns(by_file.values(), columns)
     history.remarks += columns.remarks

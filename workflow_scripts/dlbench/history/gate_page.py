@@ -11,6 +11,7 @@ from dlbench.history import gate
 from dlbench.history.gate import Gate, Judged
 from dlbench.history.history_rows import day
 from dlbench.history.prediction import SIZES
+from dlbench.pages import xml_text
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.study import wording
 
@@ -92,11 +93,7 @@ def junit(judged: Gate) -> str:
             ElementTree.SubElement(case, "failure", type=one.verdict, message=_sentence(one))
         elif one.verdict in NOT_JUDGED:
             ElementTree.SubElement(case, "skipped", message=f"{one.verdict}: {one.reason}")
-    ElementTree.indent(suite)
-    xml = ElementTree.tostring(suite, encoding="unicode")
-    # XML has no other control characters, not even escaped.
-    plain = "".join(c for c in xml if c >= " " or c in "\n\t")
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{plain}\n'
+    return xml_text.document(suite)
 
 
 def _facts(judged):

@@ -1,7 +1,7 @@
 """The rows of a history in arrays, each with the machine and the condition that it is of."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -17,19 +17,21 @@ class HistoryRows:
     Args:
         table: as dataset.read returns it, with the columns of analyse_history.COLUMNS.
         names: {key of a machine: name}, as the config says.
+        more: further columns of the table with texts.
 
     Attributes:
+        meaning: the code of the meaning of each row, also where its record does not say it.
         remarks: texts on conditions whose name has several meanings.
     """
 
-    def __init__(self, table: pa.Table, names: Mapping[str, str]) -> None:
+    def __init__(self, table: pa.Table, names: Mapping[str, str], more: Sequence[str] = ()) -> None:
         self.remarks: list[str] = []
         self.texts: dict[str, list[str]] = {}
         self.codes: dict[str, np.ndarray] = {}
         for name in (
             *("site", "session", "machine_key", "machine", "machine_facts", "condition_id"),
             *("condition", "metric", "unit", "better", "meaning", "facts", "hosts", "file"),
-            *("study", "archive_sha256"),
+            *("study", "archive_sha256", *more),
         ):
             self.codes[name], self.texts[name] = _coded(table[name])
         self.dates = table["started_at"].to_numpy() if len(table) else np.array([], "M8[us]")
@@ -105,6 +107,7 @@ class HistoryRows:
             self.remarks.append(
                 f"{label}: one name and several meanings, which are kept apart: {parts}"
             )
+        self.meaning = meaning
         triples = np.stack([ids, meaning, self.codes["metric"]])
         return np.unique(triples, axis=1, return_inverse=True)[1].ravel()
 

@@ -2,13 +2,17 @@
 
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 
 @dataclass(frozen=True)
 class Cell:
-    """A short text with a colour, a note or a drawn interval.
+    """A short text with a colour, a note, a link or a drawn interval.
 
     Attributes:
-        kind: good, bad, same or open, which gives it a colour.
+        kind: good, bad, same or open, which gives it a colour; "": it is plain text.
+        href: address that the text links to; `anchor`: name by which others link to the cell.
+            Only HTML has both.
         drawn: (ratio, low, high, margin); low and high are nan where there is no interval.
     """
 
@@ -16,6 +20,8 @@ class Cell:
     kind: str = ""
     note: str = ""
     drawn: tuple[float, float, float, float] | None = None
+    href: str = ""
+    anchor: str = ""
 
 
 @dataclass(frozen=True)
@@ -29,11 +35,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, paragraphs, and a table below them."""
+    """A heading, paragraphs, and a table below them; `drawings` are HTML above the table."""
 
     heading: str
     paragraphs: tuple[str, ...] = ()
     table: Table | None = None
+    drawings: tuple[Markup, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ On a narrow screen each row of a table becomes a card; on paper rows are not bro
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from dlbench.pages import templates
 from dlbench.pages.page import Cell, Page, Table
@@ -15,9 +16,12 @@ WIDTH, HEIGHT, EDGE = 144, 24, 6  # of a drawn interval, in pixels
 
 def html_page(page: Page) -> str:
     """The page as the text of an HTML file."""
-    return templates.render(
-        TEMPLATE, page=page, style=templates.source(*STYLES), scale_of=_Scale, kind_of=_kind
-    )
+    return templates.render(TEMPLATE, style=templates.source(*STYLES), **template_values(page))
+
+
+def template_values(page: Page) -> dict[str, Any]:
+    """What TEMPLATE, and those that extend it, show of a page; `style` is theirs to add."""
+    return {"page": page, "scale_of": _Scale, "kind_of": _kind}
 
 
 def _kind(row: list[str | Cell]) -> str:

@@ -4,6 +4,8 @@ Whatever a template inserts is escaped, unless Python marks it as safe (markupsa
 that it does not have is an error.
 """
 
+import base64
+import hashlib
 from typing import Any
 
 import jinja2
@@ -39,3 +41,15 @@ def source(*names: str) -> Markup:
     """Style sheets or scripts of the library, joined, to be inserted as they are."""
     texts = ((plugins.LIBRARY / name).read_text(encoding="utf-8") for name in names)
     return Markup("".join(texts))
+
+
+def policy(style: str, script: str) -> Markup:
+    """A Content-Security-Policy that allows this style and script, and nothing else."""
+    return Markup(
+        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"style-src '{_digest(style)}'; script-src '{_digest(script)}'"
+    )
+
+
+def _digest(content):
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()

@@ -222,6 +222,11 @@ class Plan:
         """A pattern that matches the names of the datasets that others converted."""
         return name_patterns.any_of([*self.adopted])
 
+    @property
+    def pictures_pattern(self) -> str:
+        """A pattern that matches the names of the datasets that are the user's pictures."""
+        return name_patterns.any_of(stores.of_pictures(self.study))
+
     def fetch_flags(self, dataset: str) -> str:
         """Flags of fetch_dataset.py: where files may come from, quoted for the shell."""
         data = self.study.data
@@ -232,9 +237,8 @@ class Plan:
 
     def code(self, program: str, *named: Path) -> list[str]:
         """The files that a program executes, including add-ons that it loads by name."""
-        return [
-            str(own_code.project_path(file)) for file in own_code.executed_files(program, *named)
-        ]
+        files = own_code.executed_files(program, *named)
+        return [str(own_code.project_path(file)) for file in files]
 
     def figure(self, name: str) -> dict[str, Any]:
         """The constants of a figure's file: CATEGORY and CAPTION."""

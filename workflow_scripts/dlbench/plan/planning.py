@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error, launchers
-from dlbench.common import own_code
+from dlbench.common import own_code, plugins
 from dlbench.data import fetch_dataset, stores
 from dlbench.images import trainer_image
 from dlbench.log import event_fields
@@ -85,6 +85,11 @@ def plan_of_start(settings: dict[str, Any], is_start: bool) -> plan.Plan:
         session = sessions.new() if is_start else None
         _plan_by_settings[key] = dataclasses.replace(new_plan, new_session=session)
     return _plan_by_settings[key]
+
+
+def plan_in_use() -> plan.Plan | None:
+    """The Plan that this process has made last; None if it has made none."""
+    return next(reversed(_plan_by_settings.values()), None)
 
 
 def plan_found_batches(settings: dict[str, Any], before: plan.Plan) -> None:
@@ -232,14 +237,16 @@ def _check_terms_accepted(datasets, study):
 
 
 def _outdated_data(runs, adopted):
-    """Yield manifests that are damaged, or of datasets that other code converted."""
+    """Yield manifests that are damaged, or of datasets that other code or files were made into."""
     names = {run.dataset for run in runs if staleness.has_data(run)}
-    for name in sorted(names - adopted.keys()):
+    for name in sorted(names):
         path = Path("results/data", name, manifest.NAME)
-        if not path.is_file():
+        own = plugins.constants("datasets", name).get("FROM_FOLDER")
+        if not path.is_file() or (name in adopted and not own):
             continue
+        digest = adopted[name].digest if own else staleness.recipe(name)
         try:
-            current = manifest.read(path.parent).get("code_sha256") == staleness.recipe(name)
+            current = manifest.read(path.parent).get("code_sha256") == digest
         except Error:
             current = False
         if not current:

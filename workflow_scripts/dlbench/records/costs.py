@@ -13,7 +13,7 @@ import functools
 import os
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -197,6 +197,39 @@ class Estimates:
     @staticmethod
     def _keys(run):
         return run.combination, (run.model, run.dataset, run.strategy), None
+
+
+def remaining(
+    run: Run, latest: progress.Progress | None, elapsed_s: float | None, estimates: Estimates
+) -> tuple[float | None, str]:
+    """(seconds that a run still takes, basis of that estimate).
+
+    Args:
+        latest: of a running run.
+        elapsed_s: since a running run was started; None: it is not running.
+    """
+    by_steps = remaining_by_steps(latest)
+    if by_steps is not None:
+        return by_steps, OWN_STEPS
+    seconds, basis = estimates.of(run)
+    if seconds is not None and elapsed_s is not None:
+        seconds = max(0.0, seconds - elapsed_s)
+    return seconds, basis
+
+
+def remaining_by_steps(latest: progress.Progress | None) -> float | None:
+    """Seconds that the remaining steps of a running run take; None if too few are measured."""
+    if not latest or latest.step_time_s is None:
+        return None
+    return max(0, latest.total_steps - latest.step) * latest.step_time_s
+
+
+def together_s(each_s: Collection[float], at_a_time: int) -> float:
+    """Seconds until runs are over that still take `each_s`, some at a time.
+
+    It is at least as long as the longest run takes, however many are trained at a time.
+    """
+    return max(sum(each_s) / at_a_time, *each_s, 0.0)
 
 
 def describe_forecast(runs: Iterable[Run], estimates: Estimates, time_limit_s: float) -> str:

@@ -22,17 +22,28 @@ MPI_FAILED = (
 )
 NOT_LAUNCHED = re.compile(r"^srun: error: task.* launch failed")
 LAST_BYTES = 2**20
+BAR = "DLBENCH_BAR"  # the variable that is set where a bar shows what runs and the time to go
 LATEST_RUNS = 10  # finished runs whose mean time is the estimate for the next ones
 
 
-def report(position: str, label: str, message: str) -> None:
+def report(position: str, label: str, message: str, goes_on: bool = False) -> None:
     """Print a line about a run on stderr.
+
+    Args:
+        goes_on: whether the run goes on, as a bar shows if there is one.
+    """
+    if not (goes_on and BAR in os.environ):
+        print(line(position, label, message), file=sys.stderr, flush=True)
+
+
+def line(position: str, label: str, message: str) -> str:
+    """A line about a run.
 
     Args:
         position: as in 3/36, or a text as in `try 2`.
     """
     which = f"run {position}" if position[:1].isdigit() or not position else position
-    print(terminal.plain(f"{which}  {label}: {message}"), file=sys.stderr, flush=True)
+    return terminal.plain(f"{which}  {label}: {message}")
 
 
 def describe_end(
@@ -83,7 +94,7 @@ def last_printed(path: Path, begin_bytes: int = 0, lines: int = 1) -> str:
 
 def _left(log, after):
     """The estimated time of the runs after this one, from the mean of the latest finished ones."""
-    if not after:
+    if not after or BAR in os.environ:
         return ""
     logs = sorted(log.parent.parent.glob(f"*/{log.name}"), key=_written_s)[-LATEST_RUNS:]
     durations = [d for d in map(progress.duration_s, logs) if d is not None]

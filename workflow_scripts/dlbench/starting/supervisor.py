@@ -118,7 +118,7 @@ def supervise(run: SupervisedRun) -> Outcome:
         if run.power_limit:
             until_ended.enter_context(run.power_limit)
         _clear(run.log)
-        _report(run, _checkpoint_to_start_from(run))
+        _report(run, _checkpoint_to_start_from(run), goes_on=True)
         log = event_log.EventLog(run.log)
         command = redaction.redact_command(run.command)
         log.write("launch", t_utc=event_log.utc_now(), command=command, **run.launch)
@@ -271,7 +271,7 @@ def _watch(trainer, run, started, stopping_reason, watch):
                 break
             if now - shown > SHOW_EVERY_S:
                 shown = now
-                _report(run, _progress(run))
+                _report(run, _progress(run), goes_on=True)
         if reason and reason != HANG:
             _request_checkpoint(trainer, run)
     finally:
@@ -372,8 +372,8 @@ def _clear(log):
         path.unlink(missing_ok=True)
 
 
-def _report(run, message):
-    run_lines.report(run.position, run.label, message)
+def _report(run, message, goes_on=False):
+    run_lines.report(run.position, run.label, message, goes_on)
 
 
 def _progress(run):

@@ -16,6 +16,7 @@ from dlbench.common import assignments, own_code, phrases, plugins
 from dlbench.common.files import atomic_write
 from dlbench.study import (
     batch_searches,
+    config_files,
     config_schema,
     hidden_commands,
     matrix,
@@ -78,6 +79,7 @@ class Study:
     calibrate: bool
     checkpoint_every_min: float | None
     model_folder: str | None
+    dataset_folder: str | None
     must_reach: dict
     targets: dict
     where_installed: frozenset[str]
@@ -148,7 +150,8 @@ def study(config: dict[str, Any]) -> Study:
     config = config_schema.check(config)
     for entry in config["references"]:
         entry["path"] = str(own_code.user_or_project_path(entry["path"]))
-    _register_user_code(config)
+    config_files.register_folders(config)
+    _register_trainers(config)
     runs: dict[str, tuple[Run, str]] = {}
     excluded: list[Excluded] = []
     must_reach, targets, where_installed, with_found_batch = {}, {}, set(), set()
@@ -264,6 +267,7 @@ def study(config: dict[str, Any]) -> Study:
                 "sample_every_s",
                 "checkpoint_every_min",
                 "model_folder",
+                "dataset_folder",
                 "images",
                 "equivalence_margin",
                 "sentinels",
@@ -380,21 +384,14 @@ def _check_kind(field, base, where):
         )
 
 
-def _register_user_code(config):
-    """Register the user's folder of models and the config's trainers."""
+def _register_trainers(config):
+    names = [
+        name
+        for block in config["matrix"]
+        for part in (block, *block.get("include", ()))
+        for name in part.get("parameters", {})
+    ]
     try:
-        plugins.add_user_folder("models", config["model_folder"])
-    except Error as error:
-        looked = own_code.search_hint(config["model_folder"])
-        raise ConfigError(f"model_folder: {error}{looked}") from None
-    try:
-        other_trainers.register(config["trainers"], _parameters_in(config["matrix"]))
+        other_trainers.register(config["trainers"], names)
     except Error as error:
         raise ConfigError(str(error)) from None
-
-
-def _parameters_in(matrix_blocks):
-    """The names of the parameters that blocks give, as do entries of their `include`."""
-    for block in matrix_blocks:
-        for part in (block, *block.get("include", ())):
-            yield from part.get("parameters", {})

@@ -3,13 +3,15 @@
 They are merged as Snakemake merges `--configfile` into `config.yaml`: mappings key by key,
 everything else, the matrix too, as a whole. If another workflow uses this one as a module, its
 config has this workflow's under the key `dlbench`.
+
+A config also names folders of the user with models, datasets and pictures.
 """
 
 from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import own_code
+from dlbench.common import own_code, plugins
 from dlbench.study import yaml_files
 from dlbench.study.config_schema import ConfigError
 
@@ -75,3 +77,32 @@ def merge(base: Any, over: Any) -> Any:
 def _our_part(content):
     """The value of the key `dlbench` if a config has it; else the whole config."""
     return content.get("dlbench", content) if isinstance(content, dict) else content
+
+
+def register_folders(config: dict[str, Any]) -> None:
+    """Let names of models and datasets be those of the user's folders, too.
+
+    Raises:
+        ConfigError: a folder is missing, a name is taken, or a file describes no dataset.
+    """
+    for kind, key in (("models", "model_folder"), ("datasets", "dataset_folder")):
+        try:
+            plugins.add_user_folder(kind, config[key])
+        except Error as error:
+            raise ConfigError(f"{key}: {error}{own_code.search_hint(config[key])}") from None
+    try:
+        plugins.set_user_names("datasets", "images", config["data"]["images"])
+    except Error as error:
+        raise ConfigError(f"data.images.{error}") from None
+    for name in plugins.names("datasets") if config["dataset_folder"] else ():
+        if plugins.is_builtin("datasets", name):
+            continue
+        try:
+            stated = plugins.constants("datasets", name)
+        except Error as error:
+            raise ConfigError(f"dataset_folder: {error}") from None
+        if stated.get("SYNTHETIC") is not False or "KIND" not in stated:
+            raise ConfigError(
+                f"dataset_folder: {plugins.path('datasets', name)}: expected SYNTHETIC = False and "
+                "a KIND, as files of datasets have (docs/adding.md)"
+            )

@@ -304,7 +304,10 @@ EXPECTED = {
     "exclusiveMinimum": lambda allowed, error: f"more than {allowed}",
     "maximum": lambda allowed, error: f"at most {allowed}",
     "exclusiveMaximum": lambda allowed, error: f"less than {allowed}",
-    "minItems": lambda allowed, error: "a list that is not empty",
+    "minItems": lambda allowed, error: (
+        "a list that is not empty" if allowed == 1 else f"a list of at least {allowed}"
+    ),
+    "maxItems": lambda allowed, error: f"a list of at most {allowed}",
     "minLength": lambda allowed, error: "a text that is not empty",
     "minProperties": lambda allowed, error: "at least one key",
     "uniqueItems": lambda allowed, error: "a list without repetitions",

@@ -133,7 +133,8 @@ def _sections(name, part, default):
     defaults = inside | (DEFAULTS_IN_WORDS if name == "matrix" else {})
     yield _section(_title(name, part), part["description"], keys, defaults)
     for key, further in keys.items():
-        if key not in schema()["properties"]:  # a block's repeats are described already
+        # A block's repeats are described already.
+        if name != "matrix" or key not in schema()["properties"]:
             yield from _sections(f"{name}.{key}", further, inside.get(key))
 
 

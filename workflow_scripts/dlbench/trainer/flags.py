@@ -39,7 +39,13 @@ def parse(
         description: of the program.
         arguments: of the command line; None: those of this process.
     """
-    spec = parser(description).parse_args(arguments)
+    program = parser(description)
+    spec = program.parse_args(arguments)
+    if spec.data is None:
+        try:
+            plugins.path("datasets", spec.dataset)
+        except plugins.UnknownName as error:
+            program.error(f"{error}; of others --data names the converted folder")
     spec.environment = spec.environment or engine.environment(spec.framework)
     return spec, argparse.Namespace(**{key: spec.__dict__.pop(key) for key in PLACES})
 
@@ -79,6 +85,8 @@ def _flag(name):
         return {**how, "choices": _names(declared.folder)}
     if declared.folder == "models":  # without choices: --model-folder may add models
         return {**how, "metavar": "M", "help": ", ".join(_names(declared.folder))}
+    if declared.folder == "datasets":  # a config may name further ones, which --data holds
+        return {**how, "metavar": "D", "help": ", ".join(plugins.names(declared.folder))}
     if declared.folder:
         names = ", ".join(plugins.names(declared.folder))
         return {**how, "type": flag_types.name_of(declared.folder), "metavar": "X", "help": names}

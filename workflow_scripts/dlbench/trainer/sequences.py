@@ -29,7 +29,8 @@ def unsupported(run: Spec) -> str | None:
 
 
 def _unsupported_vocabulary(run, model):
-    tokens = plugins.constants("datasets", run.dataset).get("VOCABULARY", 0)
+    is_known = plugins.is_known("datasets", run.dataset)  # the user's pictures have no file
+    tokens = plugins.constants("datasets", run.dataset).get("VOCABULARY", 0) if is_known else 0
     if tokens and plugins.constants("tasks", model["TASK"]).get("MASKED"):
         tokens += 1  # the mask
     if not model.get("FIXED_CLASSES") or tokens <= model["CLASSES"]:

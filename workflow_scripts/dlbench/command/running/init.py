@@ -2,7 +2,8 @@
 
 TARGET is a file, or a folder, in which the study is config.yaml. It takes minutes: it measures the
 speedup on this machine's GPUs or cores, and throughput by batch size. Where Slurm, Grid Engine, PBS
-or LSF is found, the nodes of a partition are described in site.yaml. No file is ever replaced.
+or LSF is found, the nodes of a partition are described in site.yaml. No file is ever replaced. With
+--data the study also trains on pictures of your own (docs/data.md).
 
 Example: dlbench init my_study.yaml --framework pytorch
 """
@@ -39,6 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dataset", help="if not given, digits for a model of their shape, else synthetic"
     )
     parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="PATH",
+        help="a folder with a folder of pictures for each class, or a CSV file of paths and labels",
+    )
+    parser.add_argument(
         "--partition", metavar="NAME", help="partition or queue whose nodes are used"
     )
     parser.add_argument(
@@ -57,8 +64,9 @@ def run(args: argparse.Namespace) -> None:
     file = _new_file(args.target)
     scheduler, site = new_site.of_this_machine(args.partition)
     site_text = new_site.text(site) if site else None
-    settings = new_study.settings(site_text)
-    choice = _choice(args, file, settings["site"], scheduler)
+    images = new_study.images(args.data) if args.data else {}
+    settings = new_study.settings(site_text, images)
+    choice = _choice(args, file, settings["site"], scheduler, images)
     profile = f"--profile {_profile(scheduler)} " if scheduler else ""
     start = tools.snakemake_command(f"{profile}--configfile {shlex.quote(str(file))}")
     text = new_study.yaml_text(choice, start)
@@ -92,20 +100,21 @@ def _new_file(target):
     return file
 
 
-def _choice(args, file, site, scheduler):
+def _choice(args, file, site, scheduler, images):
     """What the study trains: what is given, then answers, then what the machine has."""
     kind, devices = new_study.devices_of(site)
     own_name = file.absolute().parent.name if file.name == CONFIG else file.stem
     _ask(args, "name", "Name of the study", own_name)
     _ask(args, "framework", "Frameworks", " ".join(new_study.usable_frameworks(kind)))
-    _ask(args, "model", "Model", new_study.MODELS[kind])
+    _ask(args, "model", "Model", (new_study.OF_IMAGES if images else new_study.MODELS)[kind])
     frameworks = args.framework if isinstance(args.framework, list) else args.framework.split()
     if unknown := [name for name in frameworks if name not in engine.names()]:
         raise Error(
             f"no framework {unknown[0]!r}{phrases.did_you_mean(unknown[0], engine.names())}; "
             f"there are: {', '.join(engine.names())}"
         )
-    _ask(args, "dataset", "Dataset", new_study.dataset_for(args.model, frameworks[0]))
+    known = next(iter(images), None) or new_study.dataset_for(args.model, frameworks[0])
+    _ask(args, "dataset", "Dataset", known)
     return new_study.Choice(
         name=args.name,
         frameworks=tuple(dict.fromkeys(frameworks)),
@@ -114,6 +123,7 @@ def _choice(args, file, site, scheduler):
         kind=kind,
         devices=devices,
         nodes=_nodes(args.nodes, site["nodes"], scheduler),
+        images=images,
     )
 
 

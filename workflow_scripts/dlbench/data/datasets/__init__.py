@@ -12,7 +12,8 @@ and, if SYNTHETIC is False:
     TERMS: what users must accept before use; "" for no terms.
     SPLITS: number of records in `train` and `validation`; None if only the source knows it.
     FROM_FOLDER (optional): True if the source is a user's folder, which the config names. With
-        MANY = True each dataset whose name begins with the file's name has a folder.
+        MANY = True each dataset whose name begins with the file's name has a folder. For images.py
+        the config names the datasets.
     VOCABULARY, TOKENS (optional): number of different tokens of a text, and of tokens in its
         splits. Text has READER's encoding `stream`: the trainer cuts items of any length from it.
     SHARDS: number of TFRecord files in `train` and `validation`.

@@ -11,9 +11,9 @@ from dlbench.tables import timing_sources
 
 CATEGORY = "Learning"
 CAPTION = """
-Training loss, mean over devices (upper panels). Where runs of the study train for epochs, only
-these are drawn; else those that train for a number of steps. A series is drawn by one run, the
-longest that completed (of equally long ones the first): its single steps (faint; left out beyond 12
+Training loss, mean over devices (upper panels). Where runs of the study train for epochs or are
+scored on held-out items, only these are drawn; else all. A series is drawn by one run, the longest
+that completed (of equally long ones the first): its single steps (faint; left out beyond 12
 series) and their running geometric mean over a fiftieth of the run (line), at most 2000 points of
 each. Where not all training runs of a model and dataset are drawn, the number of those that are
 stands above the panel; the training loss of every run is in its steps.parquet. Loss on held-out
@@ -30,7 +30,8 @@ def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.started_runs(tables.runs)
     runs = runs[(runs["mode"] == "train") & (runs["timing_source"] != timing_sources.PUBLISHED)]
     trained = runs.groupby(["model", "dataset"], dropna=False).size()
-    runs = runs[runs["epochs"].notna()] if runs["epochs"].notna().any() else runs
+    learning = runs["epochs"].notna() | (runs["evaluate"] == "yes")
+    runs = runs[learning] if learning.any() else runs
     evals = tables.evals
     evals = evals[evals["run_id"].isin(runs["run_id"])]
     panels = dict(list(series.series_along(None, runs).items())[:MAX_PANELS])

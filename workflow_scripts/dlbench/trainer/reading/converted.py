@@ -177,14 +177,19 @@ def open_dataset(
         Error: there is no data, or it is of another kind than the model learns.
     """
     spec, model_module, task = settings.spec, settings.model_module, settings.task
-    if plugins.constants("datasets", spec.dataset)["SYNTHETIC"]:
+    # Names without a file are those of the user's pictures.
+    is_known = plugins.is_known("datasets", spec.dataset)
+    if is_known and plugins.constants("datasets", spec.dataset)["SYNTHETIC"]:
         return None
     if folder is None:
+        plugins.path("datasets", spec.dataset)
         raise Error(f"dataset {spec.dataset} is not synthetic: --data must name its folder")
     tokens = spec.sequence_length or model_module.INPUT_SHAPE[0]
     text = task.reader() if task.KIND == "text" else None
     ahead = spec.input_workers, spec.prefetch
     data = reader(folder, model_module.INPUT_SHAPE, spec.augment, spec.cache, tokens, text, *ahead)
+    if not is_known and data.manifest["dataset"] != spec.dataset:
+        raise Error(f"{folder}: expected dataset {spec.dataset}, found {data.manifest['dataset']}")
     kind = data.manifest["kind"]
     if kind != task.KIND:
         raise Error(

@@ -44,7 +44,7 @@ def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
     if run.mode == INPUT_ONLY and (reason := _unsupported_input_only(run, strategy)):
         return reason
     fields = _fields_set(run, READING)
-    if fields and plugins.constants("datasets", run.dataset)["SYNTHETIC"]:
+    if fields and _is_synthetic(run.dataset):
         return f"{fields[0]} is about reading, and dataset {run.dataset} has nothing to read"
     readers = engine.inputs(run.framework)
     if reader_of(run) not in readers:
@@ -75,7 +75,7 @@ def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
 
 def _unsupported_input_only(run, strategy):
     """Why a run cannot have mode input, which reads items without a model; None if it can."""
-    if plugins.constants("datasets", run.dataset)["SYNTHETIC"]:
+    if _is_synthetic(run.dataset):
         return f"mode input reads items, and dataset {run.dataset} has none to read"
     if not strategy.first_computes:
         return (
@@ -86,6 +86,14 @@ def _unsupported_input_only(run, strategy):
     if fields:
         return f"{fields[0]} is about a model, and mode input has none: leave it out"
     return None
+
+
+def _is_synthetic(dataset):
+    """Whether a dataset has no stored items; those of the user's pictures have no file here."""
+    return (
+        plugins.is_known("datasets", dataset)
+        and plugins.constants("datasets", dataset)["SYNTHETIC"]
+    )
 
 
 def _fields_set(run, part):

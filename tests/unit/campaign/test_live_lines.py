@@ -1,0 +1,113 @@
+"""The lines of a campaign, from records as Snakemake writes them."""
+
+import logging
+
+import pytest
+from snakemake.logging import DefaultFormatter
+
+from dlbench.campaign import live_lines
+from dlbench.plan import planning
+from support.runs.made_runs import SETTINGS, finish
+
+ERROR = {
+    "rule_name": "draw_figure", "jobid": 3, "rule_msg": None, "input": ["runs.parquet"],
+    "output": ["loss.svg"], "log": ["loss.log"], "conda_env": None, "shellcmd": "python draw",
+    "aux": {}, "indent": False,
+}  # fmt: skip
+
+
+@pytest.fixture
+def shown(study, capfd):
+    """Shows records to the lines of a campaign. Returns what they print."""
+    plan = planning.make_plan(SETTINGS)
+    lines = live_lines.LiveLines(plan, DefaultFormatter({"rules"}))
+
+    def show(msg="", level=logging.INFO, **values):
+        record = logging.makeLogRecord({"msg": msg, "levelno": level, **values})
+        lines.show(record)
+        return capfd.readouterr().err
+
+    show.lines, show.plan, show.capfd = lines, plan, capfd
+    return show
+
+
+def started(shown, run, number=3, local=False):
+    wildcards = {"run_id": run.id}
+    return shown("", event="job_info", jobid=number, rule_name="train", wildcards=wildcards,
+                 shellcmd="python", local=local)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["None", "", "Select jobs to execute...", "Provided cores: 2", "Building DAG of jobs..."],
+)
+def test_bookkeeping_is_left_out(shown, text):
+    assert shown(text) == ""
+    assert shown(text, event="workflow_started") == ""
+
+
+def test_what_has_no_event_and_is_no_bookkeeping_is_shown(shown):
+    assert shown("Trying to restart job 3.") == "Trying to restart job 3.\n"
+    assert shown("the disk is full", logging.WARNING) == "the disk is full\n"
+
+
+def test_a_job_that_is_no_run_is_a_line_at_its_end(shown):
+    values = {"rule_name": "draw_figure", "wildcards": {"figure": "loss"}, "shellcmd": "python"}
+    assert shown(event="job_info", jobid=3, **values) == ""
+    assert shown("Finished jobid: 3", event="job_finished", job_id=3) == (
+        "draw_figure loss: done, 0 s\n"
+    )
+
+
+def test_a_run_on_this_machine_prints_its_line_itself(shown):
+    run = next(iter(shown.plan.runs.values()))
+    started(shown, run)
+    finish(run, 60)
+    assert shown("Finished jobid: 3", event="job_finished", job_id=3) == ""
+
+
+def test_a_run_that_was_submitted_is_a_line_from_its_record(shown):
+    run = next(iter(shown.plan.runs.values()))
+    assert shown("Provided remote nodes: 5", event="resources_info", nodes=5) == ""
+    started(shown, run)
+    finish(run, 60, "oom", "no memory")
+    line = shown("Finished jobid: 3", event="job_finished", job_id=3)
+    assert line.startswith(f"run 1/4  {shown.plan.labels[run.id]}: oom (no memory)")
+
+
+def test_an_error_is_shown_in_full_with_the_end_of_the_log(shown):
+    with open("loss.log", "w") as file:
+        file.writelines(f"line {number}\n" for number in range(100))
+    printed = shown("Error in rule draw_figure", logging.ERROR, event="job_error", **ERROR)
+    assert "Error in rule draw_figure:" in printed and "python draw" in printed
+    assert "line 99" in printed and "line 85" in printed and "line 84" not in printed
+    assert "message: None" not in printed and "runs.parquet" not in printed
+
+
+def test_a_log_that_a_job_has_printed_is_not_printed_again(shown):
+    with open("loss.log", "w") as file:
+        file.write("the reason")
+    error = ERROR | {"shellcmd": "python draw 2>&1 | tee loss.log >&2"}
+    printed = shown("", logging.ERROR, event="job_error", **error)
+    assert "Error in rule draw_figure:" in printed and "the reason" not in printed
+    shown("", event="resources_info", nodes=5)  # submitted, it has printed it elsewhere
+    assert "the reason" in shown("", logging.ERROR, event="job_error", **error)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [(None, ["(there is no such file)"]), (b"", ["(it is empty)"]), (b"\x1b[1m\xff", ["\ufffd"])],
+)
+def test_a_log_may_be_missing_empty_or_no_text(tmp_path, content, expected):
+    if content is not None:
+        (tmp_path / "log").write_bytes(content)
+    assert live_lines.end_of_file(tmp_path / "log") == expected
+
+
+def test_the_end_says_how_many_runs_are_done(shown):
+    run = next(iter(shown.plan.runs.values()))
+    started(shown, run)
+    finish(run, 60, "oom", "no memory")
+    shown("", event="job_finished", job_id=3)
+    shown.lines.close()
+    assert shown.capfd.readouterr().err == "1 of 4 runs done, 1 of them failed, 0 s\n"

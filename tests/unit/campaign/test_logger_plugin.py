@@ -1,0 +1,93 @@
+"""Snakemake's logger plugin: who prints what, and that nothing of it ends a campaign."""
+
+import logging
+import sys
+from types import SimpleNamespace
+
+import pytest
+from snakemake.settings.enums import Quietness
+from snakemake_interface_logger_plugins.registry import LoggerPluginRegistry
+
+from dlbench.plan import planning
+from snakemake_logger_plugin_dlbench import LogHandler, LogHandlerSettings
+from support.runs.made_runs import SETTINGS
+
+FLAGS = {
+    "printshellcmds": False, "nocolor": False, "quiet": {Quietness.RULES}, "debug_dag": False,
+    "verbose": False, "show_failed_logs": False, "stdout": False, "dryrun": False,
+}  # fmt: skip
+
+
+@pytest.fixture
+def handler(study, capfd):
+    """Makes the handler of a start with some options. It shows records, and returns the lines."""
+    planning.plan_of_start(SETTINGS, True)
+
+    def make(show="bar", **flags):
+        made = LogHandler(SimpleNamespace(**FLAGS | flags), LogHandlerSettings(show))
+
+        def emit(msg="", level=logging.INFO, **values):
+            made.emit(logging.makeLogRecord({"msg": msg, "levelno": level, **values}))
+            return capfd.readouterr().err
+
+        emit.handler = made
+        return emit
+
+    yield make
+    planning._plan_by_settings.clear()
+
+
+def test_snakemake_finds_it():
+    plugin = LoggerPluginRegistry().get_plugin("dlbench")
+    assert plugin.log_handler is LogHandler and plugin.cli_prefix == "logger-dlbench"
+
+
+def test_a_campaign_has_our_lines(handler):
+    emit = handler()
+    assert emit("Building DAG of jobs...") == ""
+    assert emit("17 jobs", event="run_info") == ""
+    assert emit("Trying to restart job 3.") == "Trying to restart job 3.\n"
+
+
+@pytest.mark.parametrize(
+    "flags", [{"dryrun": True, "quiet": None}, {"verbose": True, "quiet": None}]
+)
+def test_a_dry_run_and_a_verbose_one_are_snakemakes_own(handler, flags):
+    emit = handler(**flags)
+    assert emit("Building DAG of jobs...") == ""
+    assert emit("Job stats: 17", event="run_info") == "Building DAG of jobs...\nJob stats: 17\n"
+    assert emit("Select jobs to execute...") == "Select jobs to execute...\n"
+
+
+def test_it_can_be_switched_to_what_snakemake_prints(handler):
+    emit = handler("snakemake")
+    assert emit("Job stats: 17", event="run_info") == "Job stats: 17\n"
+
+
+def test_quiet_all_prints_nothing(handler):
+    emit = handler(quiet={Quietness.ALL})
+    assert emit("17 jobs", event="run_info") == emit("Trying to restart job 3.") == ""
+
+
+def test_a_workflow_that_is_not_dlbench_has_snakemakes_lines(handler, monkeypatch):
+    monkeypatch.delitem(sys.modules, "dlbench.plan.planning")
+    emit = handler()
+    assert emit("Job stats: 17", event="run_info") == "Job stats: 17\n"
+
+
+def test_what_comes_before_the_workflow_is_not_lost_if_that_never_starts(handler, capfd):
+    emit = handler()
+    assert emit("the config is wrong", logging.ERROR) == "the config is wrong\n"
+    assert emit("Unlocked working directory.") == ""
+    emit.handler.close()
+    emit.handler.close()
+    assert capfd.readouterr().err == "Unlocked working directory.\n"
+
+
+def test_a_broken_event_ends_our_lines_and_not_the_campaign(handler):
+    emit = handler()
+    emit("", event="run_info")
+    printed = emit("Finished jobid: 3", event="job_finished")  # without its job_id
+    assert "dlbench: its lines end here" in printed and "KeyError: 'job_id'" in printed
+    assert "Finished jobid: 3" in printed
+    assert emit("Select jobs to execute...") == "Select jobs to execute...\n"

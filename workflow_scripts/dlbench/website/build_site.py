@@ -1,0 +1,117 @@
+"""Write the website of a history into a folder: pages that need no server and load nothing.
+
+- Equal histories give equal bytes: there is no date of making in them.
+- A folder that was written before is brought up to date: `files.json` names what is ours in it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dlbench import Error
+from dlbench.common.files import atomic_write, read_json, write_json
+from dlbench.pages import page_html, templates
+from dlbench.pages.page import Page
+from dlbench.website import (
+    comparison,
+    feed,
+    leaders,
+    overview_pages,
+    series_pages,
+    site_data,
+)
+from dlbench.website.site_data import Site
+
+TEMPLATE = "website/site.html.jinja"
+STYLES = ("pages/page.css", "pages/page_links.css", "pages/page_tables.css", "website/site.css")
+FILES = "files.json"
+OURS = re.compile(r"[a-z0-9-]+\.(html|xml)")
+NAVIGATION = {
+    "Overview": "index.html",
+    "Compare": comparison.ADDRESS,
+    "Leaders": "leaders.html",
+    "Feed": feed.NAME,
+}
+
+
+def build(
+    history: Path,
+    names_of_machines: Mapping[str, Sequence[str]],
+    output: Path,
+    archives: str | None = None,
+    address: str = "",
+) -> Site:
+    """Write the website of a history.
+
+    Args:
+        names_of_machines: `machines` of a config.
+        archives: address of the folder that has the archives, for links.
+        address: where the website will be, for the links of its feed.
+
+    Raises:
+        Error: the folder holds something else than an earlier website, or there is no history.
+    """
+    earlier = _earlier(output)
+    if not history.is_dir():
+        raise Error(
+            f"{history}: expected the folder of a history, found none: `uv run snakemake history` "
+            "makes one from the campaigns that a config names"
+        )
+    site = site_data.read(history, names_of_machines)
+    written = []
+    for name, text in _files(site, archives, address):
+        with atomic_write(output / name) as part:
+            part.write_text(text, encoding="utf-8")
+        written.append(name)
+    for name in set(earlier) - set(written):
+        (output / name).unlink(missing_ok=True)
+    write_json(output / FILES, {"files": sorted(written)})
+    return site
+
+
+def _earlier(output: Path) -> list[str]:
+    """The files of an earlier website in a folder."""
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return []
+    known = (read_json(output / FILES) or {}).get("files") if output.is_dir() else None
+    if not isinstance(known, list):
+        raise Error(
+            f"{output}: expected no such folder, an empty one or an earlier website, found "
+            f"something else (without {FILES}): name another folder"
+        )
+    return [name for name in map(str, known) if OURS.fullmatch(name)]
+
+
+def _files(site: Site, archives: str | None, address: str) -> Iterator[tuple[str, str]]:
+    """(name, text) of each file."""
+    index = overview_pages.index(site)
+    yield _html("index.html", index, overview_pages.search_index(site), "search.js")
+    yield _html(comparison.ADDRESS, comparison.page(), comparison.data(site), "compare.js")
+    yield _html("leaders.html", leaders.page(site))
+    for name, sessions in site.studies.items():
+        page = overview_pages.study(name, sessions, site, archives)
+        yield _html(site_data.study_page(name), page)
+    for machine in site.machines:
+        yield _html(machine.address, series_pages.machine(machine))
+    for condition in site.conditions:
+        yield _html(condition.address, series_pages.condition(condition))
+    yield feed.NAME, feed.feed(site, address)
+
+
+def _html(name: str, page: Page, data: Any = None, script: str = "") -> tuple[str, str]:
+    """(name, text) of a page; `data` are plain values for its script, a file beside this one."""
+    style = templates.source(*STYLES)
+    scripts = ("website/elements.js", f"website/{script}") if script else ()
+    source = templates.source(*scripts)
+    return name, templates.render(
+        TEMPLATE,
+        **page_html.template_values(page),
+        style=style,
+        script=source,
+        policy=templates.policy(style, source),
+        data=data,
+        address=name,
+        navigation=NAVIGATION,
+        feed=feed.NAME,
+    )

@@ -1,0 +1,140 @@
+"""Snakemake's logger plugin `dlbench`: the progress of a campaign (docs/campaigns.md).
+
+Snakemake imports this before it reads a Snakefile, and from where dlbench is installed. The files
+that do the work are those of the Snakefile that is started, so they are imported once it was read.
+Until then, without a campaign of dlbench, in a dry run, with --verbose and with --quiet all, the
+output is Snakemake's own.
+"""
+
+import contextlib
+import inspect
+import logging
+import sys
+import traceback
+from dataclasses import dataclass, field
+from typing import Any
+
+from snakemake_interface_logger_plugins.base import LogHandlerBase
+from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
+
+PLANNING = "dlbench.plan.planning"  # the module that has planned a campaign, if it is loaded
+
+
+@dataclass
+class LogHandlerSettings(LogHandlerSettingsBase):
+    """Options --logger-dlbench-..., also for profiles."""
+
+    show: str = field(
+        default="bar",
+        metadata={
+            "help": "bar: a bar and lines; lines: without a bar, as where there is no terminal; "
+            "snakemake: what Snakemake prints without this logger.",
+            "choices": ["bar", "lines", "snakemake"],
+        },
+    )
+
+
+class LogHandler(LogHandlerBase):
+    """Gives each record of a campaign to LiveLines, and all others to Snakemake's own handler.
+
+    What goes wrong here must not end a campaign: then Snakemake's own handler goes on.
+    """
+
+    writes_to_stream = True
+    writes_to_file = False
+    has_filter = True
+    has_formatter = True
+    needs_rulegraph = False
+
+    def __post_init__(self) -> None:
+        self._quiet = {str(level) for level in self.common_settings.quiet or ()}
+        self._snakemake = _snakemakes_own(self.common_settings)
+        self._early: list[logging.LogRecord] | None = []  # until it is known who prints
+        self._lines: Any = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._early is not None:
+            if record.levelno < logging.WARNING and not getattr(record, "event", None):
+                self._early.append(record)
+                return
+            if getattr(record, "event", None):
+                self._decide()
+        self._print(record)
+
+    def close(self) -> None:
+        if self._early is not None:
+            self._decide()
+        lines, self._lines = self._lines, None  # Python closes all handlers once more at its end
+        if lines:
+            try:
+                lines.close()
+            except Exception as error:
+                _say(error)
+        super().close()
+
+    def _decide(self):
+        early, self._early = self._early or [], None
+        try:
+            self._lines = self._lines_of_campaign()
+        except Exception as error:
+            _say(error)
+        for record in early:
+            self._print(record)
+
+    def _lines_of_campaign(self):
+        common, show = self.common_settings, getattr(self.settings, "show", None) or "bar"
+        own = common.dryrun or common.verbose or common.debug_dag or "all" in self._quiet
+        if own or show == "snakemake" or PLANNING not in sys.modules:
+            return None
+        plan = sys.modules[PLANNING].plan_in_use()
+        if plan is None:
+            return None
+        from dlbench.campaign import live_lines
+
+        return live_lines.LiveLines(
+            plan,
+            self._snakemake.formatter,
+            bar=show == "bar" and "progress" not in self._quiet,
+            jobs="progress" not in self._quiet,
+            commands=common.printshellcmds,
+            failed_logs=common.show_failed_logs,
+            colour=not common.nocolor,
+        )
+
+    def _print(self, record):
+        if self._lines:
+            try:
+                self._lines.show(record)
+                return
+            except Exception as error:
+                lines, self._lines = self._lines, None
+                with contextlib.suppress(Exception):
+                    lines.close()
+                _say(error)
+        self._snakemake.handle(record)
+
+
+def _snakemakes_own(common: Any) -> logging.Handler:
+    """Snakemake's own handler; a plain one if a version makes it in another way."""
+    stream = sys.stdout if common.stdout else sys.stderr
+    try:
+        from snakemake import logging as own
+
+        def made(kind):
+            names = inspect.signature(kind).parameters  # they differ between versions
+            return kind(**{name: getattr(common, name) for name in names})
+
+        handler = own.ColorizingTextHandler(nocolor=common.nocolor, stream=stream)
+        handler.setFormatter(made(own.DefaultFormatter))
+        handler.addFilter(made(own.DefaultFilter))
+    except Exception as error:
+        _say(error)
+        handler = logging.StreamHandler(stream)
+        handler.setFormatter(logging.Formatter())
+    return handler
+
+
+def _say(error):
+    """Say what went wrong here; Snakemake's own handler does the rest."""
+    reason = "".join(traceback.format_exception(error, limit=-1)).strip().replace("\n", " ")
+    print(f"dlbench: its lines end here, Snakemake's own go on: {reason}", file=sys.stderr)
