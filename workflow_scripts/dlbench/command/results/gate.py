@@ -12,7 +12,7 @@ from pathlib import Path
 from dlbench.common import flag_types
 from dlbench.common.command_line import add_configfile
 from dlbench.common.files import atomic_write
-from dlbench.history import gate, gate_page, sources
+from dlbench.history import dashboards, gate, gate_page, sources
 from dlbench.pages import page_html, page_text
 from dlbench.study import config
 
@@ -22,6 +22,8 @@ WRITERS = {
     "html": lambda judged: page_html.html_page(gate_page.page(judged)),
     "json": lambda judged: json.dumps(gate_page.values(judged), indent=1, allow_nan=False) + "\n",
     "junit": gate_page.junit,
+    "prometheus": dashboards.prometheus,
+    "bencher": lambda judged: json.dumps(dashboards.bencher(judged), indent=1) + "\n",
 }
 
 
@@ -58,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     written.add_argument(
         "--json", dest="format", action="store_const", const="json", help="as JSON, for programs"
     )
-    for name in ("markdown", "html", "json", "junit"):
+    for name in (name for name in WRITERS if name != "text"):
         parser.add_argument(
             f"--write-{name}", metavar="FILE", type=Path, help=f"write it as {name}, too"
         )
