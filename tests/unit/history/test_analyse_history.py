@@ -47,6 +47,21 @@ def test_a_loss_with_a_new_driver_is_one_finding_with_its_cause():
     assert history.remarks == history.questions == []
 
 
+def test_what_conditions_share_is_of_one_metric(tmp_path):
+    chance = np.random.default_rng(5)
+    for week in range(14):
+        latency_us = (7.35 if week >= 8 else 7) * np.exp(chance.normal(0, 0.002))
+        metrics = [{"name": "latency_us", "value": latency_us, "unit": "us", "better": "lower"}]
+        add([week], loss_from=8, metrics=metrics)
+    rates, latencies = sorted(analyse().findings, key=lambda row: row["ratio"])
+    assert [row["direction"] for row in (rates, latencies)] == ["loss", "loss"]
+    assert rates["ratio_ci95_low"] < 0.95 < rates["ratio_ci95_high"]
+    assert latencies["ratio"] == pytest.approx(1.05, abs=0.005)
+    for row, metric in ((rates, "images_per_second"), (latencies, "latency_us")):
+        assert (row["conditions"], row["conditions_in_all"]) == (3, 3)
+        assert f"in 3 of 3 conditions, {metric}, between" in row["text"]
+
+
 def test_of_two_sites_with_the_same_machine_the_one_with_the_new_driver_is_named():
     add(range(12), loss_from=6, site="north")
     add(range(12), site="south", history=Path("theirs"))

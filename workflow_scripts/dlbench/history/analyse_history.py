@@ -1,6 +1,8 @@
 """Tables of a history: its campaigns, the series of conditions, and the findings in them.
 
-- Series are of one site, machine, condition and metric. All of a machine are tested together.
+- Series are of one site, machine, condition and metric. All of a machine are tested together; what
+  conditions share is looked for in each metric by itself, since metrics change by other shares and
+  in other directions.
 - Conditions of equal fields whose data or own files differ are two, and the report says so.
 """
 
@@ -121,6 +123,23 @@ def _add_findings(history, columns, site, machine):
     if not len(rows):
         return
     sessions, first, place = _sessions(columns, rows)
+    dates = columns.dates[first]
+    metrics = columns.codes["metric"][rows]
+    groups = [np.flatnonzero(metrics == metric) for metric in np.unique(metrics)]
+    counts = [len(np.unique(columns.condition[rows[group]])) for group in groups]
+    suite = sum(map(shared_changes.tests_of, counts))
+    for group in groups:
+        _add_of_metric(history, columns, rows[group], place[group], (sessions, dates), suite)
+
+
+def _add_of_metric(history, columns, rows, place, in_time, suite):
+    """Add the findings in rows of one machine and metric.
+
+    Args:
+        place: of each row, its session in those of `in_time`, (names, dates).
+        suite: how many series of the machine are tested.
+    """
+    sessions, dates = in_time
     conditions, condition = np.unique(columns.condition[rows], return_inverse=True)
     shape = len(conditions), len(sessions)
     means, counts, scatters = (np.full(shape, np.nan) for _ in range(3))
@@ -134,9 +153,9 @@ def _add_findings(history, columns, site, machine):
         matrix[condition, place] = values[rows]
     some_row = dict(zip(condition.tolist(), rows.tolist(), strict=True))
     texts = [_Facts(columns.texts["facts"], line) for line in facts]
-    found = shared_changes.find(means, _errors(counts, scatters), [one.events() for one in texts])
-    dates = columns.dates[first]
-    site_name, machine_id = columns.texts["site"][site], columns.distinct_machines[machine]
+    events = [one.events() for one in texts]
+    found = shared_changes.find(means, _errors(counts, scatters), events, suite)
+    machine_id = columns.distinct_machines[columns.machine[rows[0]]]
     for one in found:
         number = -1 - len(history.findings)  # until they are sorted
         labels = {
@@ -150,7 +169,7 @@ def _add_findings(history, columns, site, machine):
         why = _causes(texts, one, others)
         row = {
             "finding": number,
-            "site": site_name,
+            "site": columns.text("site", rows[0]),
             "machine_id": machine_id,
             "machine": columns.text("machine", rows[0]),
             **_in_time(one.change, sessions, dates),

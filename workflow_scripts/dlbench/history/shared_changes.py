@@ -41,20 +41,29 @@ class Found:
     shared: bool = False
 
 
+def tests_of(conditions: int) -> int:
+    """How many series are tested for so many conditions: with the level that they share."""
+    return conditions + (conditions >= FEWEST)
+
+
 def find(
-    means: np.ndarray, errors: np.ndarray, events: Sequence[Sequence[int]] = ()
+    means: np.ndarray,
+    errors: np.ndarray,
+    events: Sequence[Sequence[int]] = (),
+    suite: int | None = None,
 ) -> list[Found]:
-    """The findings of a machine, in the order of dates.
+    """The findings of a machine in conditions of one metric, in the order of dates.
 
     Args:
         means: of logarithms, one row a condition, one column a session; nan: not measured.
         errors: standard errors of these by the scatter of repeats; nan: not known.
         events: of each condition, the sessions at which something is known to have changed.
+        suite: how many series of the machine are tested, if it has other metrics, too.
     """
     count = len(means)
     events = events or [()] * count
     has_level = count >= FEWEST
-    suite = count + has_level
+    suite = suite or tests_of(count)
     rest = np.array(means, dtype=float)
     shared = []
     if has_level:
