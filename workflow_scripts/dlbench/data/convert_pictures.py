@@ -23,6 +23,7 @@ from dlbench import Error
 from dlbench.common import orphans, own_code, plugins
 from dlbench.common.files import atomic_write, json_digest, read_json, write_json
 from dlbench.data import convert_dataset, picture_index, pictures
+from dlbench.trainer.reading import manifest
 
 NOTED = "index.json"  # digests of the pictures' contents, beside the manifest
 UNREADABLE = "unreadable.txt"
@@ -65,9 +66,15 @@ class Settings:
         """
         if self.csv:
             table = Path(self.csv).resolve()
-            folder = Path(self.path).resolve() if self.path else table.parent
-            return picture_index.of_csv(table, folder, (self.columns[0], self.columns[1]))
-        return picture_index.of_folder(Path(self.path or "").resolve())
+            return picture_index.of_csv(table, self.folder, (self.columns[0], self.columns[1]))
+        return picture_index.of_folder(self.folder)
+
+    @property
+    def folder(self) -> Path:
+        """Names of pictures are relative to it."""
+        if self.csv and not self.path:
+            return Path(self.csv).resolve().parent
+        return Path(self.path or "").resolve()
 
 
 class Identified(NamedTuple):
@@ -112,6 +119,13 @@ def identify(given: Mapping[str, Any], noted: Path | None = None) -> Identified:
     known = read_json(noted) if noted else None
     contents = picture_index.contents(index, known if isinstance(known, dict) else None)
     return Identified(index.folder, _digest(settings, index, contents))
+
+
+def as_converted(given: Mapping[str, Any], output: Path) -> Identified | None:
+    """A user's pictures as they were converted into a folder, which are not read; None: not yet."""
+    content = read_json(output / manifest.NAME)
+    digest = content.get("code_sha256") if isinstance(content, dict) else None
+    return Identified(Settings(**given).folder, digest) if digest else None
 
 
 def convert(name: str, given: Mapping[str, Any], output: Path, workers: int | None = None) -> None:

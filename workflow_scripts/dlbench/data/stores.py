@@ -42,8 +42,12 @@ class Store(NamedTuple):
     digest: str
 
 
-def adopted(study: UsesDatasets) -> dict[str, Store]:
+def adopted(study: UsesDatasets, in_job: bool = False) -> dict[str, Store]:
     """The stores that a study uses instead of converting datasets, by the dataset's name.
+
+    Args:
+        in_job: whether a job of a start asks: of a user's pictures, which may be a million, it
+            takes the digest of the conversion, which the start has compared with them.
 
     Raises:
         AdoptionError: a folder that the config names has no shards.
@@ -57,7 +61,7 @@ def adopted(study: UsesDatasets) -> dict[str, Store]:
         if from_folder and (text_folder := _text_folder(name, study.data["text"])):
             stores[name] = _user_text(name, text_folder)
         elif convert_pictures.has_source(given):
-            stores[name] = _user_pictures(name, given)
+            stores[name] = _user_pictures(name, given, in_job)
         elif name in study.data["tfrecords"]:
             folder = Path(study.data["tfrecords"][name]).resolve()
             paths = [path for split in SPLIT_NAMES for path in shards(folder, split)]
@@ -126,12 +130,13 @@ def _user_text(name, text_folder):
     return Store(folder, digest.hexdigest())
 
 
-def _user_pictures(name, given):
+def _user_pictures(name, given, in_job):
     """The store of a user's pictures."""
+    output = Path("results/data", name)
+    if in_job and (before := convert_pictures.as_converted(given, output)):
+        return Store(*before)
     try:
-        return Store(
-            *convert_pictures.identify(given, Path("results/data", name, convert_pictures.NOTED))
-        )
+        return Store(*convert_pictures.identify(given, output / convert_pictures.NOTED))
     except Error as error:
         raise AdoptionError(f"dataset {name}: {error}") from error
 

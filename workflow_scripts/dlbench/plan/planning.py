@@ -80,7 +80,7 @@ def plan_of_start(settings: dict[str, Any], is_start: bool) -> plan.Plan:
     key = repr(settings)
     if key not in _plan_by_settings:
         choose = sentinels.choose if is_start else sentinels.sentinels_of_session
-        new_plan = make_plan(settings, choose)
+        new_plan = make_plan(settings, choose, in_job=not is_start)
         _check_secrets(new_plan)
         session = sessions.new() if is_start else None
         _plan_by_settings[key] = dataclasses.replace(new_plan, new_session=session)
@@ -116,12 +116,14 @@ def _check_secrets(new_plan):
 def make_plan(
     settings: dict[str, Any],
     choose_sentinels: Callable[[config.Study, list[Run], dict[str, float]], Chosen] = no_sentinels,
+    in_job: bool = False,
 ) -> plan.Plan:
     """Expand a merged config, read the records, and decide what is to be done.
 
     Args:
         choose_sentinels: chooses the session's sentinels: sentinels.choose for a start,
             sentinels.sentinels_of_session for its jobs.
+        in_job: whether this is a job of a start.
 
     Raises:
         Error: the config has mistakes; the message has all of them.
@@ -139,7 +141,7 @@ def make_plan(
     searches = searches_to_do(study, devices)
     _check_data_folders(study)
     _check_references(study)
-    adopted = stores.adopted(study)
+    adopted = stores.adopted(study, in_job)
     recipes = stores.recipes(adopted)
     pending, took_s, done = {}, {}, False
     for run in study.runs:
