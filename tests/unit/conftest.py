@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from dlbench.common import own_code
 from dlbench.data import download
 from dlbench.starting import supervisor, trainer_processes
-from dlbench.study import config
+from dlbench.study import config, trainer_environments
 from support.campaigns.temporary_folder import temporary_folder as temporary_folder
 from support.machines.downloads import Server
 from support.machines.paths import REPOSITORY
@@ -41,6 +41,20 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def pythons(place, monkeypatch):
+    """On the machine of `place`, a uv that finds a Python for every environment."""
+    known = [one for one in vars(trainer_environments).values() if hasattr(one, "cache_clear")]
+    monkeypatch.delenv("UV", raising=False)
+    (place / "bin/uv").write_text("#!/bin/sh\n")
+    (place / "bin/uv").chmod(0o755)
+    for cached in known:
+        cached.cache_clear()
+    yield
+    for cached in known:
+        cached.cache_clear()
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ GPU_SITE = {"device": "gpu", "devices_per_node": 4, "cores_per_node": 16, "nodes
 
 
 @pytest.fixture(autouse=True)
-def workflow(place):
+def workflow(place, pythons):
     shutil.copy(REPOSITORY / "config.yaml", place)
 
 

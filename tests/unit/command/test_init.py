@@ -15,7 +15,7 @@ SINFO = "cpu*|up|1:00:00|3|8|8000|(null)|idle\ngpu|up|1:00:00|2|16|64000|gpu:4|m
 
 
 @pytest.fixture(autouse=True)
-def workflow(place):
+def workflow(place, pythons):
     shutil.copy(REPOSITORY / "config.yaml", place)
     return place
 

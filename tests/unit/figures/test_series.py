@@ -179,7 +179,7 @@ def test_points_of_unstable_runs_have_a_star_which_is_explained(panels):
     assert styles.STAR not in texts(panels("batch_size", well)[0])
     (axes,) = panels("batch_size", unstable_in(well))
     assert texts(axes).count(styles.STAR) == 2
-    assert axes.figure.get_supxlabel() == styles.STAR_NOTE
+    assert " ".join(axes.figure.get_supxlabel().split()) == styles.STAR_NOTE  # wrapped
     rows = unstable_in(well) + made_tables.study(precision="bfloat16", model="vgg16", **along)
     axes = panels("batch_size", rows)[0]
     assert axes.figure.legends[0].get_title().get_text() == styles.STAR_NOTE

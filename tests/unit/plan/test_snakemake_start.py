@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from dlbench.plan.snakemake_start import NEEDED, OF_RULES, READ, SnakemakeStart
+from dlbench.plan.snakemake_start import NEEDED, OF_LOGGING, OF_RULES, READ, SnakemakeStart
 from support.machines.paths import REPOSITORY
 
 # Reads each attribute as late as functions of rules do, and names those that are not there.
@@ -58,7 +58,12 @@ def test_rules_read_nothing_else_of_it():
     assert not re.findall(r"\brules\.\w+\.rule\b", text)
     library = REPOSITORY / "workflow_scripts"
     imports = re.compile(r"^\s*(?:from|import) snakemake\b", re.MULTILINE)
-    assert not [path for path in library.rglob("*.py") if imports.search(path.read_text())]
+    plugin = library / "snakemake_logger_plugin_dlbench/__init__.py"
+    assert [path for path in library.rglob("*.py") if imports.search(path.read_text())] == [plugin]
+    assert re.findall(r"\bsnakemake import .*", plugin.read_text()) == [
+        "snakemake import logging as own"
+    ]
+    assert set(re.findall(r"\bown\.(\w+)", plugin.read_text())) == OF_LOGGING.keys()
 
 
 @pytest.mark.parametrize("name", READ)

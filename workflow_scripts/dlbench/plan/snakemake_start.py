@@ -106,6 +106,14 @@ READ = {
     ),
 }
 
+# Of snakemake.logging: what is of no campaign, as a dry run, looks as without our logger plugin. If
+# a version lacks one, or makes it in another way, the plugin says so and prints plain text.
+OF_LOGGING = {
+    "ColorizingTextHandler": "Snakemake's colours",
+    "DefaultFormatter": "Snakemake's texts of its events",
+    "DefaultFilter": "what --quiet and --verbose leave",
+}
+
 OF_RULES = {
     "rule.name": "which rule --forcerun names, where a module gives rules other names",
     "rule.resources": "the queue that a profile names is checked before jobs are submitted",
