@@ -39,9 +39,10 @@ def report_plan():
     train_forced_runs()
     if STARTED.is_main:
         lines = [*PLAN.summary_lines, *replaced_tables.lines(STUDY.name)]
-        print(*lines, sep="\n", file=sys.stderr)
+        # In one piece, since Snakemake's logger writes from a thread of its own.
+        sys.stderr.write("".join(f"{line}\n" for line in lines))
     if STARTED.is_dry_run and not PLAN.searches:
-        print(JOBS.cost, file=sys.stderr)
+        sys.stderr.write(f"{JOBS.cost}\n")
 
 
 def train_forced_runs():

@@ -30,18 +30,29 @@ def programs_of(place):
 
 
 def test_a_machine_without_a_scheduler_has_none(place):
-    assert new_site.find_scheduler() is None
+    assert new_site.find_schedulers() == []
 
 
 def test_a_scheduler_is_found_by_its_programs(slurm):
-    assert new_site.find_scheduler() == "slurm"
+    assert new_site.find_schedulers() == ["slurm"]
 
 
 def test_grid_engine_is_not_taken_for_pbs_whose_programs_it_has(place, programs_of):
     programs_of("qsub", "qstat", "qdel")
-    assert new_site.find_scheduler() == "pbs"
+    assert new_site.find_schedulers() == ["pbs"]
     programs_of("qacct")
-    assert new_site.find_scheduler() == "sge"
+    assert new_site.find_schedulers() == ["sge", "pbs"]
+
+
+def test_a_scheduler_that_does_not_answer_is_passed_over(slurm, place):
+    for name in ("qsub", "qstat", "qdel", "qacct", "qhost", "qconf"):
+        (place / "bin" / name).write_text("#!/bin/sh\necho no qmaster >&2\nexit 1\n")
+        (place / "bin" / name).chmod(0o755)
+    assert {"slurm", "sge"} < {*new_site.find_schedulers()}
+    scheduler, site = new_site.of_this_machine()
+    assert (scheduler, site.scheduler) == ("slurm", "slurm")
+    with pytest.raises(Error, match=r"(?s)no qmaster.*did you mean 'cpu'"):
+        new_site.of_this_machine("cpus")
 
 
 def test_nodes_with_gpus_come_before_the_default_queue(slurm):

@@ -54,7 +54,8 @@ class PlainScreen:
     """Lines on stderr, without control characters."""
 
     def print(self, line: str, style: str = "") -> None:
-        print(terminal.plain(line), file=sys.stderr, flush=True)
+        sys.stderr.write(f"{terminal.plain(line)}\n")  # in one piece: others write from threads
+        sys.stderr.flush()
 
     def refresh(self) -> None:
         """There is no bar."""

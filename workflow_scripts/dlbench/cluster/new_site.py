@@ -36,46 +36,48 @@ class NewSite:
         return "gpu" if self.nodes and self.nodes.gpus else "cpu"
 
 
-def find_scheduler() -> str | None:
-    """The scheduler whose programs this machine has, a name in schedulers/; None if there is none.
+def find_schedulers() -> list[str]:
+    """The schedulers whose programs this machine has, names in schedulers/.
 
-    Grid Engine has all programs of PBS, and more: the one with the most programs is meant.
+    Grid Engine has all programs of PBS, and more: those with more programs come first.
     """
     programs = {
         name: plugins.constants("schedulers", name)["PROGRAMS"]
         for name in plugins.names("schedulers")
     }
     found = [name for name in programs if not tools.missing_program(programs[name])]
-    return max(found, key=lambda name: len(programs[name]), default=None)
+    return sorted(found, key=lambda name: -len(programs[name]))
 
 
 def of_this_machine(queue: str | None = None) -> tuple[str | None, NewSite | None]:
     """The scheduler of this machine, or None; the NewSite to write, or None if one is there.
 
-    A scheduler that does not answer counts as none, unless a queue is asked of it.
+    It is the first that answers: programs of others may be left from earlier.
 
     Raises:
         Error: a queue is asked for, and there is no scheduler, no such queue, or a site.yaml.
     """
-    scheduler = find_scheduler()
-    if not scheduler:
-        if queue:
-            raise Error(f"--partition {queue}: this machine has the programs of no scheduler")
-        return None, None
-    if Path(SITE_FILE).exists():
-        if queue:
-            raise Error(
-                f"{SITE_FILE} is there already, and nothing is written over it: leave --partition "
-                "out to keep it, or move it away"
-            )
-        return scheduler, None
-    try:
-        return scheduler, describe(scheduler, queue)
-    except Error as error:
-        if queue:
-            raise
+    schedulers, has_site = find_schedulers(), Path(SITE_FILE).exists()
+    if queue and not schedulers:
+        raise Error(f"--partition {queue}: this machine has the programs of no scheduler")
+    if queue and has_site:
+        raise Error(
+            f"{SITE_FILE} is there already, and nothing is written over it: leave --partition "
+            "out to keep it, or move it away"
+        )
+    errors = []
+    for scheduler in schedulers:
+        try:
+            site = describe(scheduler, queue)
+        except Error as error:
+            errors.append(str(error))
+        else:
+            return scheduler, None if has_site else site
+    if queue:
+        raise Error("\n".join(errors))
+    for error in errors:
         print(f"runs are for this machine, without a scheduler: {error}", file=sys.stderr)
-        return None, None
+    return None, None
 
 
 def describe(scheduler: str, queue: str | None = None) -> NewSite:
