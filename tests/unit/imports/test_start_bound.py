@@ -91,9 +91,9 @@ def test_a_node_with_too_few_cores_says_so(started):
     ],
 )
 def test_ranks_see_the_gpus_of_the_run_or_their_own(which, visible, first, expected, monkeypatch):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if visible:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible or "")  # so that it is restored
+    if not visible:
+        del os.environ["CUDA_VISIBLE_DEVICES"]
     start_bound._show_gpus(RUN, start_bound.Place(1, 1), 1, first, which)
     assert os.environ["CUDA_VISIBLE_DEVICES"] == expected
 
