@@ -75,8 +75,8 @@ def of_this_machine(queue: str | None = None) -> tuple[str | None, NewSite | Non
             return scheduler, None if has_site else site
     if queue:
         raise Error("\n".join(errors))
-    for error in errors:
-        print(f"runs are for this machine, without a scheduler: {error}", file=sys.stderr)
+    for reason in errors:
+        print(f"runs are for this machine, without a scheduler: {reason}", file=sys.stderr)
     return None, None
 
 
