@@ -69,7 +69,7 @@ class LogHandler(LogHandlerBase):
             try:
                 lines.close()
             except Exception as error:
-                _say(error)
+                _print_error(error)
         super().close()
 
     def _decide(self):
@@ -77,7 +77,7 @@ class LogHandler(LogHandlerBase):
         try:
             self._lines = self._lines_of_campaign()
         except Exception as error:
-            _say(error)
+            _print_error(error)
         for record in early:
             self._print(record)
 
@@ -110,7 +110,7 @@ class LogHandler(LogHandlerBase):
                 lines, self._lines = self._lines, None
                 with contextlib.suppress(Exception):
                     lines.close()
-                _say(error)
+                _print_error(error)
         self._snakemake.handle(record)
 
 
@@ -128,13 +128,13 @@ def _snakemakes_own(common: Any) -> logging.Handler:
         handler.setFormatter(made(own.DefaultFormatter))
         handler.addFilter(made(own.DefaultFilter))
     except Exception as error:
-        _say(error)
+        _print_error(error)
         handler = logging.StreamHandler(stream)
         handler.setFormatter(logging.Formatter())
     return handler
 
 
-def _say(error):
+def _print_error(error):
     """Say what went wrong here; Snakemake's own handler does the rest."""
     reason = "".join(traceback.format_exception(error, limit=-1)).strip().replace("\n", " ")
     print(f"dlbench: its lines end here, Snakemake's own go on: {reason}", file=sys.stderr)
