@@ -32,7 +32,7 @@ def machine(one: Machine) -> Page:
         lead=f"{one.hardware}. {count}, {first} to {last}; {changes} of level.",
         sections=(
             Section("Changes", *_changes(one)),
-            Section("History", (_CHARTS,), drawings=_charts_of_machine(one)),
+            Section("History", (_CHARTS,), drawings=_charts(one, "condition")),
             Section("Baselines", (_BASELINES,), _levels(one), (_compare(one),)),
             Section("Sessions", (), _sessions(one)),
             Section(f"Facts, {day(one.sessions[-1].started_at)}", (), _facts(one)),
@@ -49,7 +49,7 @@ def condition(one: Condition) -> Page:
         lead=f"{', '.join(metrics)} on {phrases.counted(len(machines), 'machine')}.",
         sections=(
             Section("Machines", (), _machines(one)),
-            Section("History", (_CHARTS,), drawings=_charts_of_condition(one)),
+            Section("History", (_CHARTS,), drawings=_charts(one, "machine")),
             _numbers(one),
             Section("What it is", (), _fields(one)),
         ),
@@ -63,32 +63,20 @@ def _changes(one):
     return (), Table(("since", "change", "finding"), rows)
 
 
-def _charts_of_machine(one):
+def _charts(one, other_side):
+    """A chart of each series, named by what it differs in.
+
+    Args:
+        other_side: condition on a machine's page, machine on a condition's.
+    """
     points = [point for series in one.series for point in series.points]
     dates, several = charts.dates_of(points), _several_metrics(one.series)
-    return tuple(
-        charts.chart(
-            series,
-            f"{series.condition.label}: {series.metric}" if several else series.condition.label,
-            series.condition.address,
-            dates,
-        )
-        for series in one.series
-    )
-
-
-def _charts_of_condition(one):
-    points = [point for series in one.series for point in series.points]
-    dates, several = charts.dates_of(points), _several_metrics(one.series)
-    return tuple(
-        charts.chart(
-            series,
-            f"{series.machine.label}: {series.metric}" if several else series.machine.label,
-            series.machine.address,
-            dates,
-        )
-        for series in one.series
-    )
+    drawn = []
+    for series in one.series:
+        side = getattr(series, other_side)
+        label = f"{side.label}: {series.metric}" if several else side.label
+        drawn.append(charts.chart(series, label, side.address, dates))
+    return tuple(drawn)
 
 
 def _several_metrics(series):
