@@ -43,7 +43,7 @@ def of_user(kind: str) -> PatternImporter | None:
         Error: there is no such kind of log, or the file has mistakes.
     """
     if kind.endswith(log_patterns.SUFFIX):
-        importer = read_file(Path(kind))
+        importer = _read_file(Path(kind), config_schema.check_log_patterns)
         pattern_check.check_patterns(importer.patterns, kind)
         return importer
     if kind not in names():
@@ -63,10 +63,10 @@ def of_config(patterns: Mapping[str, Any], processes: int) -> PatternImporter:
 
 @functools.cache
 def _of_file(kind):
-    return read_file(log_patterns.path(kind))
+    return _read_file(log_patterns.path(kind), lambda entry: None)  # tests check those of ours
 
 
-def read_file(path: Path) -> PatternImporter:
+def _read_file(path, check):
     """The importer that a file of patterns is.
 
     Raises:
@@ -82,7 +82,7 @@ def read_file(path: Path) -> PatternImporter:
         raise Error(f"{path}: expected unless as a list of texts, and columns as name: value")
     entry = {key: value for key, value in content.items() if key not in OF_FILES}
     try:
-        config_schema.check_log_patterns(entry)
+        check(entry)
         parsed = log_patterns.parse(entry, "patterns")
     except Error as error:
         raise Error(f"{path}: {error}") from None

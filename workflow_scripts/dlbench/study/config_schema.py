@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-
 from dlbench import Error
 from dlbench.common import phrases, plugins
 from dlbench.study import yaml_files
@@ -138,6 +136,8 @@ def _violations(config):
 
 def _breaches(part, value, shown):
     """A line for each breach of a part of the schema; values are shown as they were given."""
+    import jsonschema  # late: it takes 9 MB of memory and 0.1 s, also where no config is checked
+
     errors = sorted(
         itertools.islice(jsonschema.Draft202012Validator(part).iter_errors(value), MAX_MISTAKES),
         key=lambda e: (list(map(str, e.path)), e.message),
