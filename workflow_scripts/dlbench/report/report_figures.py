@@ -1,6 +1,6 @@
 """Figures of the report, each as a data URI: no file beside the page, no clash of ids.
 
-A figure is its SVG without invisible parts; a large one is a picture in 256 colours.
+A figure is its SVG without invisible parts; a large one is a picture in 192 colours.
 """
 
 import ast
@@ -17,6 +17,7 @@ from dlbench import Error
 from dlbench.common import plugins
 
 MAX_SVG_BYTES = 200_000
+COLOURS = 192  # of a picture: 4 % smaller than with 256, and hardly another one
 INVISIBLE = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", re.DOTALL)
 PATH = re.compile(r'(?<= d=")[^"]*')
 DIGITS = re.compile(r"(\.\d\d)\d+")
@@ -78,9 +79,9 @@ def _svg_uri(svg):
 
 
 def _picture_uri(path):
-    """The picture in 256 colours, as WebP without loss: two thirds of its PNG, or less."""
+    """The picture in COLOURS colours, as WebP without loss: two thirds of its PNG, or less."""
     webp = io.BytesIO()
     with Image.open(path) as image:
-        reduced = image.convert("RGB").quantize(256, dither=Image.Dither.NONE).convert("RGB")
+        reduced = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).convert("RGB")
         reduced.save(webp, "WEBP", lossless=True, method=4)
     return "data:image/webp;base64," + base64.b64encode(webp.getvalue()).decode()
