@@ -6,6 +6,7 @@
 """
 
 import argparse
+import itertools
 import sys
 import tempfile
 from pathlib import Path
@@ -65,7 +66,7 @@ def rows(name):
               "drift": made_tables.sessions, "utilisation_of_peak": batches,
               "memory": memories, "nodes": screened,
               "inside_a_step": made_explanations.conditions, "metrics": made_metrics.named_metrics,
-              "published": published}  # fmt: skip
+              "parameters": parallelism, "published": published}  # fmt: skip
     chosen |= dict.fromkeys(
         (
             "coverage",
@@ -93,6 +94,27 @@ def scaling():
     output = {"timeout": "stopped at time_limit_s, 600 s", "oom": "the device ran out of memory"}
     found = [row | {"message": output.get(row["status"], "")} for row in found]
     return made_tables.with_energy(found)
+
+
+def parallelism():
+    """Two models of another program by tensor parallelism and micro batch."""
+    found = []
+    for tensor, micro in itertools.product((1, 2, 4, 8), (1, 2, 4)):
+        found += made_tables.study(
+            model=["llama_8b", "mixture_8x7b"],
+            item_shape="4096",
+            devices=8,
+            batch_per_device=micro,
+            framework="pytorch",
+            strategy="fsdp",
+            precision="bfloat16",
+            trainer_parameters=f"micro_batch={micro} tensor_parallel={tensor}",
+            scale=0.08 / (1 + 0.03 * tensor**1.3),
+        )
+    few = "tensor_parallel=1"
+    return made_tables.failing(
+        found, lambda row: row["model"] == "mixture_8x7b" and few in row["trainer_parameters"]
+    )
 
 
 def published():

@@ -188,7 +188,9 @@ def series_along(
     """
     keys = [name for name in SETTINGS if name not in (*panel, *changing_along(x))]
     if x in runs and x not in ALONG:
-        keys += [name for name in runs if name.startswith(parameters.PREFIX) and name != x]
+        own = [name for name in runs if name.startswith(parameters.PREFIX)]
+        keys = [name for name in keys if name not in _following(runs, own)]
+        keys += [name for name in own if name != x]
     if x == "devices" and _layouts(runs, keys):
         keys.append("nodes")
     if x and len(runs):
@@ -213,6 +215,15 @@ def series_along(
             index = indices.setdefault(name, len(indices))
             panels.setdefault(key, []).append(Series(name, index, x, series))
     return panels
+
+
+def _following(runs, own):
+    """The settings that follow from one of the parameters, as the batch of a formula does."""
+    return [
+        name
+        for name in ("batch_per_device", "item_shape")
+        if any((runs.groupby(column)[name].nunique() == 1).all() for column in own)
+    ]
 
 
 def changing_along(x: str | None) -> tuple[str | None, ...]:
