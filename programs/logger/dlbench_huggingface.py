@@ -6,11 +6,13 @@ A step is one of the optimizer's: with accumulation, several batches. The Traine
 callbacks each `logging_steps` steps only, as the mean since then.
 """
 
+import re
+
 import dlbench_log
 import torch
 from transformers import TrainerCallback
 
-# Names of the Trainer's scores, and those of dlbench; others are not logged.
+# Names of the Trainer's scores, and those of dlbench. Others become metrics, as eval_f1.
 SCORES = {"eval_loss": "loss", "eval_accuracy": "top1"}
 
 
@@ -45,8 +47,9 @@ class DlbenchLog(TrainerCallback):
 
     def on_evaluate(self, args, state, control, metrics=None, **_):
         if self._log:
-            found = (metrics or {}).items()
-            self._log.evaluation(**{SCORES[name]: v for name, v in found if name in SCORES})
+            found = {re.sub(r"\W", "_", name): value for name, value in (metrics or {}).items()}
+            found.pop("epoch", None)
+            self._log.evaluation(**{SCORES.get(name, name): found[name] for name in found})
 
     def on_save(self, args, state, control, **_):
         self._log.checkpointed()

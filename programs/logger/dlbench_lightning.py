@@ -5,11 +5,14 @@
 `window` steps are timed together; on GPUs the device is waited for once in so many steps.
 """
 
+import re
+
 import dlbench_log
 import torch
 from lightning.pytorch.callbacks import Callback
 
-# Names under which modules log scores, and those of dlbench; others are not logged.
+# Names under which modules log scores, and those of dlbench. Others that begin with val become
+# metrics, as val_f1 of "val/f1".
 SCORES = {"val_loss": "loss", "val_acc": "top1", "val_accuracy": "top1"}
 
 
@@ -52,8 +55,13 @@ class DlbenchLog(Callback):
     def on_validation_end(self, trainer, pl_module):
         if not trainer.sanity_checking:
             logged = trainer.callback_metrics.items()
-            scores = {self._scores[name]: value for name, value in logged if name in self._scores}
-            self._log.evaluation(**scores)
+            self._log.evaluation(
+                **{
+                    self._scores.get(name, re.sub(r"\W", "_", name)): value
+                    for name, value in logged
+                    if name in self._scores or name.startswith("val")
+                }
+            )
 
     def on_save_checkpoint(self, trainer, pl_module, checkpoint):
         self._saved = True  # the time until the next batch is that of writing it

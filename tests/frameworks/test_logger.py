@@ -24,6 +24,7 @@ class Model(lightning.LightningModule):
 
     def validation_step(self, batch, _):
         self.log("val_acc", (self.layer(batch[0]).argmax(1) == batch[1]).float().mean())
+        self.log("val/f1", 0.25)
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)
@@ -57,7 +58,7 @@ args = transformers.TrainingArguments(
 transformers.Trainer(
     Model(), args, train_dataset=items, eval_dataset=items[:16],
     callbacks=[DlbenchLog(global_batch=16)],
-    compute_metrics=lambda found: {"accuracy": 0.5},
+    compute_metrics=lambda found: {"accuracy": 0.5, "f1": 0.25},
 ).train()
 """
 # By environment: the command after Python.
@@ -68,6 +69,7 @@ PROGRAMS = {
     "lightning": ["-c", LIGHTNING],
     "huggingface": ["-c", HUGGING_FACE],
 }
+METRICS = {"lightning": "val_f1", "huggingface": "eval_f1"}
 SCORED = ("pytorch", "train", "lightning", "huggingface")
 
 
@@ -94,5 +96,8 @@ def test_a_program_logs_each_step_its_loss_and_its_evaluation(environment, tmp_p
     assert row["status"] in ("ok", "unstable"), row["message"]
     if environment in SCORED:
         assert 0 <= row["top1"] <= 1
+    if environment in METRICS:
+        named = {event["name"]: event["value"] for event in events if event["event"] == "metric"}
+        assert named[METRICS[environment]] == 0.25
     if environment in ("pytorch", "lightning", "huggingface"):
         assert [event for event in events if event["event"] == "checkpoint"]
