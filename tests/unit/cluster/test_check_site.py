@@ -1,6 +1,7 @@
 """What is found out about a site before a campaign, with programs in the place of a scheduler."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,11 @@ def test_what_a_reader_of_the_results_would_miss_is_only_noted(place):
 def test_a_scheduler_without_its_programs_is_named(place, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     assert "sbatch is not on the path of this machine" in only_fix()
+
+
+def test_a_clone_in_a_path_with_a_space_is_to_be_moved(place, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/a clone/.venv/bin/python")
+    assert "/a clone/.venv/bin/python has a space, so that no job would start" in only_fix()
 
 
 def test_a_scheduler_that_does_not_answer_is_quoted(place, program):

@@ -126,6 +126,8 @@ def _site_file(facts, executor):
 def _scheduler(name, profile, study):
     """Remarks on the scheduler: its programs, whether it answers, its queues, the jobs of runs."""
     module = plugins.load("schedulers", name)
+    if reason := submitting.describe_python():
+        yield fix(reason)
     missing = tools.missing_program([(program,) for program in module.PROGRAMS])
     if missing:
         yield fix(f"{name}: {missing}: start where jobs are submitted, or load its module")

@@ -28,6 +28,17 @@ def scheduler(executor: str | None, submit_command: str | None) -> str | None:
     return next((name for name in names if name in plugins.names("schedulers")), None)
 
 
+def describe_python() -> str:
+    """Why jobs cannot start this Python; "" if they can."""
+    if not re.search(r"\s", sys.executable):
+        return ""
+    return (
+        f"Snakemake writes the path of its Python into the scripts of jobs as it is, and "
+        f"{sys.executable} has a space, so that no job would start: move the clone to a path "
+        "without spaces"
+    )
+
+
 class Submitting:
     """The jobs of a Plan. Records and queues are read when they are needed, not before."""
 
@@ -104,12 +115,8 @@ class Submitting:
             raise Error(reason)
         if not name:
             return
-        if re.search(r"\s", sys.executable):
-            raise Error(
-                f"Snakemake writes the path of its Python into the scripts of jobs as it is, and "
-                f"{sys.executable} has a space, so that no job would start: move the clone to a "
-                "path without spaces"
-            )
+        if reason := describe_python():
+            raise Error(reason)
         module = plugins.load("schedulers", name)
         queues, unsupported_jobs = module.queues(), getattr(module, "unsupported_jobs", None)
         # With the full time limit; the memory of later attempts is limited to that of a node.
