@@ -9,10 +9,11 @@ from dlbench.study import trainer_environments
 from support.campaigns.campaign import Campaign
 from support.machines.paths import REPOSITORY
 
-SHAPE = {"layers": 1, "width": 32, "heads": 2, "sequence": 16}
+SHAPE = {"layers": 1, "width": 32, "heads": 2}
+LENGTH = 16
 LIVE = ("huggingface", "lightning", "litgpt")
 STEPS, WARMUP_STEPS, BATCH = 8, 3, 4
-TOKENS = STEPS * BATCH * SHAPE["sequence"]
+TOKENS = STEPS * BATCH * LENGTH
 TIMES = {"huggingface": "dlbench", "lightning": "dlbench", "litgpt": "lightning_csv"}
 
 
@@ -31,7 +32,8 @@ def runs(tmp_path_factory):
             parameters["tokens"] = TOKENS
         else:
             block |= {"steps": STEPS, "warmup_steps": WARMUP_STEPS}
-        matrix.append(block | {"parameters": parameters, "batch_per_device": BATCH})
+        block |= {"sequence_length": LENGTH, "batch_per_device": BATCH}
+        matrix.append(block | {"parameters": parameters})
         trainers |= study["trainers"]
     campaign = Campaign.fresh(tmp_path_factory.mktemp("programs"))
     campaign.configure(trainers=trainers, matrix=matrix, figures=["loss"])
@@ -48,7 +50,12 @@ def test_a_program_trains_and_its_numbers_are_read(runs, name):
     assert row["status"] in ("ok", "unstable"), row["message"]
     assert row["timing_source"] == TIMES[name]
     assert int(row["steps"]) == STEPS and int(row["batch_per_device"]) == BATCH
+    assert row["item_shape"] == str(LENGTH)
+    assert float(row["tokens_per_second"]) == pytest.approx(
+        LENGTH * float(row["images_per_second"])
+    )
     rate, step_time_s = float(row["images_per_second"]), float(row["step_time_mean_s"])
+    assert float(row["tokens_per_second"]) == pytest.approx(LENGTH * rate)
     assert rate * step_time_s == pytest.approx(BATCH, rel=0.02)
     assert float(row["final_loss"]) == pytest.approx(5.6, abs=0.5)  # log 256: tokens are random
     assert row["parameters.layers"] == "1"

@@ -87,9 +87,4 @@ def test_the_study_beside_ours_starts_the_same_programs_on_the_model_that_we_tra
             assert trainer_environments.folder(run.environment).is_dir()
         ours = [run for run in study.runs if not run.is_external]
         assert not [run for run in ours if updates.unsupported(run, engine.strategy_of(run))]
-        lengths = {run.sequence_length for run in ours}
-        assert lengths == {
-            other_trainers.parameters.typed(run.trainer_parameters)["sequence"]
-            for run in study.runs
-            if run.is_external
-        }
+        assert len({run.sequence_length for run in study.runs}) == 1

@@ -87,6 +87,14 @@ def test_a_run_has_the_steps_the_account_and_the_mfu_that_ours_have(place):
     assert record["provenance"]["imported"]["kind"] == "dlbench"
 
 
+def test_the_tokens_of_an_item_are_those_that_the_run_asks_for(place):
+    run = dataclasses.replace(RUN, sequence_length=16)
+    assert train(place, LOOP, run)["provenance"]["item_shape"] == [16]
+    (place / "run/train.jsonl").unlink()
+    record = train(place, LOOP, run, stated='item_shape="8"')
+    assert record["status"] == "failed" and "item_shape" in record["message"]
+
+
 def test_the_slower_of_two_ranks_counts(place):
     code = f"{TWO_RANKS}import dlbench_log, time\nlog = dlbench_log.Log()\n{LOOP}"
     (place / "ranks.py").write_text(code.replace("0.002", "0.002 + 0.01 * rank"))

@@ -162,12 +162,13 @@ class Relay:
             LogError: the program states something of the wrong type.
         """
         stated = rank.start.get("stated") or {}
+        shape = stated.get("item_shape") or self._run.sequence_length
         values = {
             "spec": dataclasses.asdict(self._run),
             **{name: rank.start.get(name) for name in OF_START},
             **{name: stated.get(name) for name in STATED},
             "device_model": stated.get("device_model") or self._device_model,
-            "item_shape": parse_item_shape(stated.get("item_shape")),
+            "item_shape": parse_item_shape(str(shape) if shape else None),
             **(self._further() if rank.number == 0 else {}),
         }
         event_fields.parse_event(json.dumps({"event": "run_start", **values}).encode())

@@ -132,10 +132,10 @@ def _read(run, folder, kind):
         Error: they have no run, several, or one that contradicts what was to be trained.
     """
     stated = {name: getattr(run, name) for name in other_trainers.COMPARED}
-    if isinstance(kind, str):
-        return import_logs.read_run(folder, kind, stated)
     if run.sequence_length:
         stated["item_shape"] = str(run.sequence_length)
+    if isinstance(kind, str):
+        return import_logs.read_run(folder, kind, stated)
     processes = run.nodes * engine.strategy_of(run).processes_per_node(run)
     patterns = kinds.of_config(kind, processes)
     return import_logs.read_run(folder, patterns, stated, other_trainers.PRINTED)
