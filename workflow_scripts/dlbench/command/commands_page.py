@@ -9,9 +9,9 @@ MOST_CHOICES = 8  # that are listed with an option
 HEAD = """# Commands
 
 All commands of `dlbench`, with their arguments and exit codes, made by
-`workflow_scripts/write_reference_pages.py`. `dlbench COMMAND --help` prints the same. With `uv` every
-command is `uv run dlbench COMMAND`; `dlbench completion` says how bash, zsh or fish complete commands
-and options.
+`workflow_scripts/write_reference_pages.py`. `dlbench COMMAND --help` prints the same. With `uv`
+every command is `uv run dlbench COMMAND`; `dlbench completion` says how bash, zsh or fish complete
+commands and options.
 
 | Exit code | |
 | --- | --- |
