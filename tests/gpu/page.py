@@ -41,6 +41,7 @@ def page(results: dict[str, Any]) -> str:
         lines.append(f"| {' | '.join(map(str, cells))} |")
     for name, result in checks.items():
         lines += ["", f"## {name}", "", *_details(result)]
+    lines += ["", "Next: [gpus.md](gpus.md), how to set up a study on GPUs."]
     return "\n".join(lines) + "\n"
 
 

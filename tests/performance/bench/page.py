@@ -21,9 +21,8 @@ FILE, PAGE = REPOSITORY / "docs/performance.json", REPOSITORY / "docs/performanc
 MAX_OTHERS = 0.05  # of the cores: beyond it a machine was not quiet
 HEAD = """# Performance
 
-How fast dlbench itself is: what it adds to a training, and its programs beside those of others and
-beside what the machine can do. These figures stand here only; other pages link here. The page is
-made from `docs/performance.json`, and both are made on a quiet machine by
+What dlbench adds to a training, and how fast its programs are beside those of others. The page and
+`docs/performance.json` are made on a quiet machine by
 
 ```sh
 uv run python -m tests.performance
@@ -32,10 +31,10 @@ uv run python -m tests.performance
 which runs every program of `tests/performance` that needs no more than its environment, one after
 the other: about {minutes:.0f} minutes on two cores. With names of programs it runs those and
 replaces their rows. A figure is the median of its rounds, with the least and the most of them
-behind it; a ratio is of one round, in which both sides ran one after the other. Where others used
-more than {quiet} % of the cores meanwhile the machine was not quiet, and the program's section
-says so.
+behind it; a ratio is of one round, in which both sides ran one after the other. A section says
+**not quiet** if others used more than {quiet} % of the cores meanwhile.
 """
+NEXT = "Next: [methodology.md](methodology.md), how a run is measured.\n"
 COLUMNS = "| Figure | Measured | Target | | Date |\n| --- | --- | --- | --- | --- |\n"
 
 
@@ -67,7 +66,7 @@ def page(results: dict[str, Any]) -> str:
     minutes = sum(program.minutes for program in PROGRAMS.values() if not program.needs)
     parts = [HEAD.format(minutes=minutes, quiet=round(100 * MAX_OTHERS)), _summary(programs)]
     parts += [_section(name, programs.get(name)) for name in PROGRAMS]
-    parts.append(_sessions(results["sessions"]))
+    parts += [_sessions(results["sessions"]), NEXT]
     return "\n".join(parts)
 
 
@@ -105,11 +104,11 @@ def _section(name, program):
         cores = program["others_cpu_cores"]
         used = "an unknown part" if cores is None else f"{cores:.2f}"
         lines.append(
-            f"**Not quiet**: meanwhile others used {used} of {program['cores']} cores "
+            f"**Not quiet**: others used {used} of {program['cores']} cores "
             f"(load before: {program['load_before_1min']:.1f}).\n"
         )
     words = f" with `{program['arguments']}`" if program["arguments"] else ""
-    took = f"Took {program['seconds']:.0f} s{words}, in the session of {program['session']}.\n"
+    took = f"Took {program['seconds']:.0f} s{words}, session {program['session']}.\n"
     return "\n".join([*lines, took])
 
 

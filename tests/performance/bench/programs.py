@@ -38,50 +38,41 @@ class Program:
 
 OF_PLANNING = (
     "Profiles of dry runs of 8000 runs, 2026-11-26: ours takes 33.0 s under cProfile, the bare "
-    "workflow 18.6. Of the 14.4 s more, Snakemake spends 3.2 on the signatures of functions, which "
-    "it reads anew for each function of each job (136 000 times, 40 000 in the bare workflow), and "
-    "2.8 on resources and on which job makes an input; 2.6 are ours to read the config and to make "
-    "the plan, and 2.0 to write the command lines of runs."
+    "workflow 18.6. Of the 14.4 s more, Snakemake spends 3.2 on the signatures of functions, read "
+    "anew for each function of each job, and 2.8 on resources and on which job makes an input; "
+    "2.6 are ours to read the config and to make the plan, 2.0 to write the command lines of runs."
 )
 OF_READING = (
-    "On 2026-11-22 this page had 0.93 of simplejpeg's rate: the pipeline had decoded ahead while "
-    "simplejpeg was measured. TensorFlow's own operation, called alone on whole photographs, "
-    "reaches 0.65 of simplejpeg's rate, and none of its settings changes that (2026-11-26); so a "
-    "pipeline of TensorFlow is judged by TensorFlow's rate."
+    "TensorFlow's own operation, called alone on whole photographs, reaches 0.65 of simplejpeg's "
+    "rate, and none of its settings changes that (2026-11-26); so a pipeline of TensorFlow is "
+    "judged by TensorFlow's rate."
 )
 OF_COPIES = (
-    "Two states of this virtual machine, 2026-11-25: the same two arrays in the same process were "
-    "added up by two cores at 50 GB/s, for 10 to 50 seconds, then at 76, for 10 to 20, and so on; "
-    "by one core at 37 to 40 in either state, and a product of matrices on two cores was a "
-    "twentieth faster in the slow one. So it is not that others use the cores. That the host moves "
-    "the two cores, to one chiplet or to two, each with a bandwidth of its own, would explain it."
+    "Two cores of this virtual machine add up the same two arrays at 50 GB/s for 10 to 50 seconds, "
+    "then at 76 for 10 to 20, and so on; one core at 37 to 40 in either state, and a product of "
+    "matrices on two cores is a twentieth faster in the slow one (2026-11-25). So it is not that "
+    "others use the cores; the host may move them to one chiplet or to two."
 )
 OF_COMPILING = (
-    "Measured on 2026-11-27 on a machine whose two cores three times as many processes used: first "
-    "steps are too long, and ratios scatter too much to rank the modes. To be repeated on an idle "
-    "one."
+    "Three times as many processes as cores ran meanwhile: first steps are too long, and ratios "
+    "scatter too much to rank the modes. To be repeated on an idle machine."
 )
 OF_MODEL_WORK = (
-    "Spreads over calibrations have no target: each calibration runs the same instructions, and "
-    "what they attain from one to the next is up to the machine alone, its memory, its clock and, "
-    "of a virtual one, its host. Why copies differ, 2026-11-25: two cores of this virtual machine "
-    "reach its memory at one of two rates, which change within seconds (see [copies](#copies)), "
-    "and one core's rate moves by a tenth with what the host's others do. Five seconds of copies "
-    "see one moment of it."
+    "Spreads over calibrations have no target: each runs the same instructions, and differs by "
+    "memory, clock and host alone. The bandwidth of this virtual machine changes within seconds "
+    "([copies](#copies)), of which five seconds of copies show one moment."
 )
 OF_TORCH_STEP = (
-    "CPU time of a step, ours and the shortest in turns, 2026-11-25, on a busy machine: the "
-    "shortest takes 0.997 of ours with resnet20 (16 pairs, 0.96 .. 1.07), 1.028 with gpt_tiny "
-    "(0.96 .. 1.19). Loop, log and bookkeeping alone take 5 us of the 105 to 111 ms of a step. So "
-    "a profile shows nothing that 3 % and more could be lost to; pairs are shorter and more since."
+    "CPU time of a step, in turns on a busy machine (2026-11-25): the shortest takes 0.997 of ours "
+    "with resnet20 (16 pairs, 0.96 .. 1.07), 1.028 with gpt_tiny (0.96 .. 1.19). Loop, log and "
+    "bookkeeping alone take 5 us of the 105 to 111 ms of a step."
 )
 OF_TWO_PROCESSES = (
     "Why Horovod's efficiency is not higher, 2026-11-23: two runs on one core each that exchange "
-    "nothing are beside each other as fast as alone (302 ms a step). Horovod's timeline has 7 ms "
-    "of all-reduce in a step, and waits up to 5 ms for the cycle in which it begins. Processes "
-    "that exchange gradients wait for the slowest one in each step: of two, that one takes 2 to 8 "
-    "% longer than the mean of both on this virtual machine, whose steps have a standard deviation "
-    "of 4 to 25 %. What the bare programs reach stands beside ours."
+    "nothing are beside each other as fast as alone (302 ms a step). Horovod's all-reduce takes 7 "
+    "ms of a step, and waits up to 5 ms for its cycle. The slower of two processes, for which the "
+    "other waits, takes 2 to 8 % longer than their mean on this virtual machine, whose steps have "
+    "a standard deviation of 4 to 25 %."
 )
 # The file of each program, by its name.
 FILES = {

@@ -8,10 +8,10 @@ PATH = "docs/commands.md"
 MOST_CHOICES = 8  # that are listed with an option
 HEAD = """# Commands
 
-Made by `workflow_scripts/write_reference_pages.py` from the parsers of the commands.
-
-`dlbench COMMAND --help` prints the same. With `uv` every command is `uv run dlbench COMMAND`;
-`dlbench completion` says how bash, zsh or fish complete commands and options.
+All commands of `dlbench`, with their arguments and exit codes, made by
+`workflow_scripts/write_reference_pages.py`. `dlbench COMMAND --help` prints the same. With `uv`
+every command is `uv run dlbench COMMAND`; `dlbench completion` says how bash, zsh or fish complete
+commands and options.
 
 | Exit code | |
 | --- | --- |
@@ -31,6 +31,7 @@ def page() -> str:
     for folder, group in commands.GROUPS.items():
         sections.append(f"## {commands.TITLES[folder]}\n")
         sections += [_section(name) for name in group]
+    sections.append("Next: [campaigns.md](campaigns.md), the commands of a campaign by example.\n")
     return "\n".join(sections)
 
 

@@ -57,7 +57,7 @@ def markdown(datasets: Sequence[dict[str, Any]]) -> str:
     lines = [
         "# Datasets",
         "",
-        "Made by `dlbench datasets --output docs` from `workflow_scripts/dlbench/data/datasets/`.",
+        "All datasets, with size, licence and citation, made by `dlbench datasets --output docs`.",
         "",
         "| Name | What it is | Type | Records (train + validation) | Bytes to fetch |",
         "| --- | --- | --- | --- | --- |",
@@ -88,6 +88,7 @@ def markdown(datasets: Sequence[dict[str, Any]]) -> str:
         for name, published in entry["files"].items():
             lines.append(f"- `{name}`: {_size(published['bytes'])}{_digests(published)}")
             lines += [f"  - {url}" for url in published["urls"]]
+    lines += ["", "Next: [data.md](data.md), where sources lie and data of your own."]
     return "\n".join(lines) + "\n"
 
 

@@ -51,6 +51,7 @@ DEFAULTS_IN_WORDS = {
 }
 CONFIG_HEAD = f"""# Config
 
+Every key of a study, with its values, its default and its meaning.
 {MADE_BY} [config.schema.json](../workflow_scripts/dlbench/study/config.schema.json).
 
 Files are merged in this order: `config.yaml`, `site.yaml` if it exists, and those given with
@@ -69,6 +70,7 @@ or a list without repetitions; all combinations of the lists are trained. Requir
 """
 TABLES_HEAD = f"""# Tables
 
+Every column of every table, with its unit and its meaning.
 {MADE_BY} [table_columns.py](../workflow_scripts/dlbench/tables/table_columns.py).
 [results.md](results.md) says how to read them; [notebooks.md](notebooks.md) opens them in pandas,
 whose `attrs["units"]` then has the units.
@@ -122,6 +124,7 @@ def config_page() -> str:
         sections += _sections(name, part, defaults.get(name))
     axes = config_axes.axes()
     sections.append(f"{AXES_HEAD}\n{_table(axes, DEFAULTS | DEFAULTS_IN_WORDS, of_axis=True)}\n")
+    sections.append("Next: [training.md](training.md), what the fields of a run do.\n")
     return "\n".join(sections)
 
 
@@ -234,6 +237,7 @@ def tables_page() -> str:
         lines += ["", "| Column | Kind | Unit | Meaning |", "| --- | --- | --- | --- |"]
         lines += [_row(name, column) for column in columns if _listed(column, settings)]
         sections.append("\n".join(lines) + "\n")
+    sections.append("Next: [results.md](results.md), how to read them.\n")
     return "\n".join(sections)
 
 

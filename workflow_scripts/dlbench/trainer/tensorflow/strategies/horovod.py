@@ -5,8 +5,8 @@
   TensorFlow variables, and every run ends with a digest of each rank's weights.
 - On CPUs all gradients are reduced as one tensor after the backward pass, and the cycle time is
   5 ms. With these defaults two CPU processes of one thread scale best on ResNet-56 with batch 32,
-  less well with the tensors in one group, and worst with Horovod's defaults (no groups, 1 ms);
-  docs/training.md has the figures. There the reduction takes the cores of the backward pass.
+  less well with the tensors in one group, and worst with Horovod's defaults (no groups, 1 ms).
+  There the reduction takes the cores of the backward pass.
 - On GPUs each gradient is reduced once it is ready, together with those that are ready at the same
   time, in Horovod's buffer: NCCL reduces while the rest of the backward pass is computed. (Not with
   `xla: true`, where all gradients leave one compiled function together.)
