@@ -161,9 +161,9 @@ def check_classes(index: Index) -> None:
                 "out"
             )
         if len(classes) < 2:
+            hint = ": name the folder that has a folder for each class" if index.groups else ""
             raise IndexingError(
-                f"{where}: expected two classes or more, found {first(classes) or 'none'}: name "
-                "the folder that has a folder for each class"
+                f"{where}: expected two classes or more, found {first(classes) or 'none'}{hint}"
             )
     if ALL in index.splits:
         single = [label for label, names in index.splits[ALL].items() if len(names) < 2]

@@ -107,9 +107,9 @@ def test_without_a_test_split_a_share_of_each_class_is_held_out(tmp_path, place)
     ids=["grey", "channels first", "Fortran", "int64", "0 to 1", "floats", "bool"],
 )
 def test_layouts_and_dtypes_become_bytes_with_channels_last(tmp_path, place, images, kept):
-    path = saved(
-        tmp_path / "a.npz", x_train=images, y_train=np.zeros(12), x_test=images, y_test=np.zeros(12)
-    )
+    labels = np.repeat([0, 1, 2], 4)
+    both = {"x_train": images, "y_train": labels, "x_test": images, "y_test": labels}
+    path = saved(tmp_path / "a.npz", **both)
     assert (stored(path, place)["train"] == kept).all()
 
 
@@ -160,7 +160,7 @@ def test_labels_that_are_no_classes_are_refused(tmp_path, labels, message):
     ("images", "message"),
     [
         (IMAGES.reshape(12, 72), "found (12, 72)"),
-        (np.repeat(IMAGES, 2, axis=3), "found (12, 4, 6, 6)"),
+        (np.zeros((12, 5, 6, 7)), "found (12, 5, 6, 7)"),
         (IMAGES[:0], "expected items, found none"),
         (IMAGES.astype("S3"), "expected numbers, found the dtype |S3"),
         (np.where(IMAGES[5, 0, 0, 0] == IMAGES, np.nan, 0.5), "found NaN or infinity in item"),

@@ -85,6 +85,7 @@ def index(given: Mapping[str, Any], place: Path | None = None) -> Index:
     Raises:
         IndexingError: an array has another shape or dtype, or labels are no classes.
     """
+    files(given)
     found = _arrays(given, place)
     splits, images = {}, {}
     for part, ((x_name, x), (y_name, y)) in found.items():
@@ -96,9 +97,8 @@ def index(given: Mapping[str, Any], place: Path | None = None) -> Index:
             )
     kinds = {(str(x.dtype), x.shape[1:]) for x in images.values()}
     if len(kinds) > 1:
-        raise IndexingError(
-            f"{given['numpy']}: expected items of one dtype and shape, found {kinds}"
-        )
+        shown = " and ".join(f"{shape} of {dtype}" for dtype, shape in sorted(kinds))
+        raise IndexingError(f"{given['numpy']}: expected items of one shape, found {shown}")
     folder = Path(given["numpy"])
     try:
         values = _values(images, given.get("value_range")) if place else None
