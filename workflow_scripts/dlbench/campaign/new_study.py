@@ -314,4 +314,8 @@ def _constants(model, framework):
 
 def _plain(text):
     """A text as YAML has it: in quotes if another value would be read."""
-    return text if yaml.safe_load(f"[{text}]") == [text] else json.dumps(text, ensure_ascii=False)
+    try:
+        is_same = yaml.safe_load(f"[{text}]") == [text]
+    except yaml.YAMLError:
+        is_same = False
+    return text if is_same else json.dumps(text, ensure_ascii=False)

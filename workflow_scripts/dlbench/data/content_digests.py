@@ -15,7 +15,7 @@ from dlbench.common.files import json_digest
 from dlbench.common.progress import Progress
 
 READERS = 8  # threads that read contents
-PIECE_BYTES = 1 << 20  # read at once
+PIECE_BYTES = 1 << 18  # read at once
 
 
 class Group(NamedTuple):
@@ -78,7 +78,7 @@ def _content(folder, names, progress):
     for name in names:
         total.update(os.fsencode(name) + b"\0")
         try:
-            total.update(_sha256(folder / name, progress))
+            total.update(_sha256(os.path.join(folder, name), progress))
         except OSError as error:
             total.update(f"{error.strerror}\0".encode())  # it is reported when it is converted
         progress.add()
@@ -87,8 +87,11 @@ def _content(folder, names, progress):
 
 def _sha256(path, progress):
     one = hashlib.sha256()
-    with open(path, "rb", buffering=0) as file:
-        while piece := file.read(PIECE_BYTES):
+    descriptor = os.open(path, os.O_RDONLY)  # open() takes twice as long for a small file
+    try:
+        while piece := os.read(descriptor, PIECE_BYTES):
             one.update(piece)
             progress.add(0, len(piece))
+    finally:
+        os.close(descriptor)
     return one.digest()
