@@ -27,7 +27,7 @@ def test_a_folder_of_pictures_is_trained_on_and_converted_again_when_it_changes(
         paint(own / "light" / f"{number}.png", 200 + number)
     data = yaml.safe_load((fresh.folder / "config.yaml").read_text())["data"]
     settings = {"path": str(own)}
-    arrays = np.arange(24, dtype=np.uint8).repeat(784).reshape(24, 28, 28)
+    arrays = np.arange(24, dtype=np.uint8).repeat(1024).reshape(24, 32, 32)
     np.savez(tmp_path / "arrays.npz", x_train=arrays, y_train=np.arange(24) % 2)
     (tmp_path / "datasets").mkdir()
     stripes = "workflow_scripts/dlbench/data/datasets/stripes.py"
