@@ -135,7 +135,10 @@ def _members(path):
     """The plain files of a tar, to its end."""
     try:
         with tarfile.open(path, "r:", tarinfo=Member) as archive:
-            yield from (member for member in archive if member.isreg())
+            while member := archive.next():
+                archive.members.clear()  # all of them are not kept in memory
+                if member.isreg():
+                    yield member
             end = archive.offset
         # tarfile takes a file that ends after a member for complete.
         if os.path.getsize(path) < end + tarfile.BLOCKSIZE:
