@@ -27,6 +27,8 @@ def test_a_folder_of_pictures_is_trained_on_and_converted_again_when_it_changes(
         paint(own / "light" / f"{number}.png", 200 + number)
     data = yaml.safe_load((fresh.folder / "config.yaml").read_text())["data"]
     settings = {"path": str(own)}
+    arrays = np.arange(24, dtype=np.uint8).repeat(1024).reshape(24, 32, 32)
+    np.savez(tmp_path / "arrays.npz", x_train=arrays, y_train=np.arange(24) % 2)
     (tmp_path / "datasets").mkdir()
     stripes = "workflow_scripts/dlbench/data/datasets/stripes.py"
     (tmp_path / "datasets" / "bars.py").write_text(adding_page.files()[stripes])
@@ -34,13 +36,16 @@ def test_a_folder_of_pictures_is_trained_on_and_converted_again_when_it_changes(
         matrix=[
             BLOCK,
             BLOCK | {"name": "file", "model": "lenet5", "dataset": "bars", "batch_per_device": 40},
+            BLOCK | {"name": "arrays", "model": "lenet5", "dataset": "arrays"},
         ],
-        data=data | {"images": {"photos": settings}},
+        data=data
+        | {"images": {"photos": settings, "arrays": {"numpy": str(tmp_path / "arrays.npz")}}},
         dataset_folder=str(tmp_path / "datasets"),
         figures=[],
     )
     fresh.succeed()
-    assert json.loads(fresh.record("lenet5-bars-").read_text())["status"] in ("ok", "unstable")
+    for name in ("lenet5-bars-", "lenet5-arrays-"):
+        assert json.loads(fresh.record(name).read_text())["status"] in ("ok", "unstable")
     record = json.loads(fresh.record("cnn12-photos-").read_text())
     assert record["status"] in ("ok", "unstable"), record["message"]
     assert record["summary"]["steps_measured"] == 20 // 4  # a fifth of 24 is held out

@@ -96,6 +96,7 @@ PROGRAMS = {
     "history_gate": Program("--histories 2", 8),
     "site": Program("--campaigns 20", 0.5, needs="Chromium"),
     "download": Program("--pairs 2 --megabytes 100", 1.5),
+    "indexing": Program("--pictures 4000 --rounds 1", 4),
     "conversion": Program("--images 40 --rounds 1", 2.5),
     "import_logs": Program("--steps 2000 --rounds 1", 1.5),
     "log_patterns": Program("--steps 2000 --rounds 1", 1.5),

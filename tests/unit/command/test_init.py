@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import tarfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -98,6 +100,26 @@ def test_a_folder_of_pictures_is_a_dataset_of_the_study(tmp_path, capsys):
     assert init("other.yaml", "--framework", "jax", "--data", str(labels)) == 0
     written = yaml.safe_load(Path("other.yaml").read_text())
     assert written["data"] == {"images": {"digits_of_mine": {"csv": str(labels)}}}
+
+
+def test_arrays_and_shards_are_datasets_of_the_study(tmp_path, capsys):
+    arrays = {"x_train": np.zeros((4, 8, 8)), "y_train": np.arange(4) % 2}
+    np.savez(tmp_path / "Cells 2.npz", **arrays)
+    assert init("--framework", "pytorch", "--data", str(tmp_path / "Cells 2.npz")) == 0
+    written = yaml.safe_load(Path("my_study.yaml").read_text())
+    assert written["data"] == {"images": {"cells_2": {"numpy": str(tmp_path / "Cells 2.npz")}}}
+    shards = tmp_path / "birds" / "train-{0..1}.tar"
+    assert "2 of 2 shards do not exist" in refused(capsys, "x.yaml", "--data", str(shards))
+    shards.parent.mkdir()
+    for number in range(2):
+        with tarfile.open(shards.with_name(f"train-{number}.tar"), "w") as archive:
+            for key in range(4):
+                (tmp_path / "x").write_text(str(key % 2))
+                archive.add(tmp_path / "x", f"{key}.cls")
+                archive.add(tmp_path / "x", f"{key}.jpg")
+    assert init("x.yaml", "--framework", "pytorch", "--data", str(shards)) == 0
+    written = yaml.safe_load(Path("x.yaml").read_text())
+    assert written["data"] == {"images": {"birds": {"webdataset": str(shards)}}}
 
 
 def test_data_that_are_no_pictures_are_refused(tmp_path, capsys):

@@ -2,8 +2,11 @@
 
 import io
 import json
+import tarfile
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from PIL import Image
 
@@ -85,6 +88,50 @@ def test_with_an_image_size_all_are_arrays_of_it_cropped_at_their_centres(own, t
         assert abs(array[2, 2] - (250, 0, 0)).max() < 30  # a corner: nothing was stretched
         assert abs(array[2, -3] - (0, 250, 0)).max() < 30
         assert abs(array[-3, 2] - (0, 0, 250)).max() < 30
+
+
+def packed(folder, form, own):
+    """A form of the pictures of `own`, and what a config says of it."""
+    files = sorted(own.rglob("*.*g"))
+    if form == "parquet":
+        images = [{"bytes": path.read_bytes(), "path": path.name} for path in files]
+        labels = [path.parent.name for path in files]
+        pyarrow.parquet.write_table(pa.table({"image": images, "label": labels}), folder / "a")
+        return {"parquet": str(folder / "a")}
+    with tarfile.open(folder / "a.tar", "w") as archive:
+        for number, path in enumerate(files):
+            archive.add(path, f"{number}{path.suffix}")
+            (folder / "label").write_text(path.parent.name)
+            archive.add(folder / "label", f"{number}.cls")
+    return {"webdataset": str(folder / "a.tar")}
+
+
+@pytest.mark.parametrize("form", ["parquet", "webdataset"])
+def test_pictures_in_larger_files_are_converted_as_those_of_folders(own, tmp_path, form):
+    (own / "cat" / "0.jpg").write_bytes(b"no picture")
+    given = packed(tmp_path, form, own) | {"max_unreadable": 0.1}
+    manifest, records = converted(tmp_path, **given)
+    assert manifest["class_names"] == ["cat", "dog"] and manifest["unreadable"] == 1
+    assert manifest["code_sha256"] == adopted({"photos": given})["photos"].digest
+    assert adopted({"photos": given})["photos"].folder == tmp_path
+    labels = [record["image/class/label"][0] for part in records.values() for record in part]
+    assert sorted(labels) == 9 * [0] + 10 * [1]
+    (one,) = records["train"][0]["image/encoded"]
+    assert pixels(one).shape == (40, 60, 3)
+    assert not list((tmp_path / "out").glob(".unpacked*"))
+
+
+def test_arrays_are_converted_as_they_are(tmp_path):
+    images, labels = np.arange(10 * 6, dtype=np.uint8).reshape(10, 2, 3), np.arange(10) % 2
+    np.savez_compressed(tmp_path / "a.npz", x_train=images, y_train=labels)
+    manifest, records = converted(tmp_path, numpy=str(tmp_path / "a.npz"))
+    assert manifest["reader"] == {
+        "encoding": "raw", "shape": [2, 3, 1], "classes": 2, "first_label": 0,
+    }  # fmt: skip
+    every = records["train"] + records["validation"]
+    assert sorted(r["image/encoded"][0] for r in every) == [image.tobytes() for image in images]
+    assert all(r["image/encoded"][0][0] // 6 % 2 == r["image/class/label"][0] for r in every)
+    assert not list((tmp_path / "out").glob(".unpacked*"))
 
 
 def test_the_bytes_do_not_depend_on_the_number_of_processes(own, tmp_path):
@@ -194,16 +241,18 @@ def test_each_name_is_a_dataset_and_the_one_that_is_wrong_is_named(own, tmp_path
         adopted({}, "images")
 
 
-def test_jobs_take_pictures_as_they_were_converted_and_starts_look(own, tmp_path, monkeypatch):
+def test_pictures_are_taken_as_they_were_converted_except_by_starts_which_look(
+    own, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     given = {"path": str(own)}
     settings = STUDY | {"data": STUDY["data"] | {"images": {"photos": given}}}
     study = config.study(settings | {"matrix": [BLOCK | {"dataset": "photos", "steps": 5}]})
-    assert stores.adopted(study, in_job=True) == stores.adopted(study)  # not converted yet
+    assert stores.adopted(study, as_converted=True) == stores.adopted(study)  # not converted yet
     convert_pictures.convert("photos", given, tmp_path / "results/data/photos")
     before = stores.adopted(study)
     (own / "cat" / "0.jpg").unlink()
-    assert stores.adopted(study, in_job=True) == before
+    assert stores.adopted(study, as_converted=True) == before
     assert stores.adopted(study)["photos"].digest != before["photos"].digest
 
 

@@ -1,6 +1,5 @@
 """picture_index: pictures of folders and of CSV files, their classes, splits and digests."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -69,7 +68,7 @@ def test_a_folder_with_train_alone_is_split(tmp_path):
 )
 def test_each_picture_is_in_one_split_and_each_class_in_both(counts, share, seed):
     classes = {label: [f"{label}/{n}" for n in range(count)] for label, count in counts.items()}
-    index = Index(Path(), {"": classes}, {})
+    index = Index(Path(), {"": classes})
     splits = picture_index.split(index, share, seed)
     assert splits == picture_index.split(index, share, seed)
     both = splits["train"] + splits["validation"]
@@ -82,7 +81,7 @@ def test_each_picture_is_in_one_split_and_each_class_in_both(counts, share, seed
 
 
 def test_another_seed_holds_out_other_pictures():
-    index = Index(Path(), {"": {label: [f"{label}{n}" for n in range(50)] for label in "ab"}}, {})
+    index = Index(Path(), {"": {label: [f"{label}{n}" for n in range(50)] for label in "ab"}})
     assert picture_index.split(index, 0.2, 1) != picture_index.split(index, 0.2, 2)
 
 
@@ -157,32 +156,3 @@ def test_a_csv_that_is_missing_or_no_text_is_refused(tmp_path):
     (tmp_path / "l.csv").write_bytes(b"file,label\n\xff.jpg,a\n")
     with pytest.raises(IndexingError, match="expected a CSV file in UTF-8"):
         picture_index.of_csv(tmp_path / "l.csv", tmp_path, ("file", "label"))
-
-
-def digest(folder, known=None):
-    index = picture_index.of_folder(folder)
-    contents = picture_index.contents(index, known)
-    return picture_index.digest(index, contents), contents
-
-
-def test_the_digest_is_of_names_and_contents_and_not_of_places_and_times(tmp_path):
-    names = ("cat/1.jpg", "cat/2.jpg", "dog/1.jpg", "dog/2.jpg")
-    first, _ = digest(make(tmp_path / "a", *names))
-    make(tmp_path / "b", *names)
-    os.utime(tmp_path / "b/cat/1.jpg", (1, 1))
-    assert digest(tmp_path / "b")[0] == first
-    (tmp_path / "b/cat/1.jpg").write_bytes(b"another!!")
-    assert digest(tmp_path / "b")[0] != first
-    (tmp_path / "a/cat/1.jpg").rename(tmp_path / "a/cat/3.jpg")
-    assert digest(tmp_path / "a")[0] != first
-
-
-def test_only_classes_whose_listing_changed_are_read_again(tmp_path):
-    before, contents = digest(make(tmp_path, "cat/1.jpg", "cat/2.jpg", "dog/1.jpg", "dog/2.jpg"))
-    known = {key: entry | {"content": f"of {key}"} for key, entry in contents.items()}
-    os.utime(tmp_path / "dog/1.jpg", (1, 1))
-    _, again = digest(tmp_path, known)
-    assert again["/cat"]["content"] == "of /cat"
-    assert again["/dog"]["content"] == contents["/dog"]["content"]
-    for damaged in ({"/cat": []}, {"/cat": {"listing": contents["/cat"]["listing"]}}, {}):
-        assert digest(tmp_path, damaged)[0] == before

@@ -360,7 +360,7 @@ def test_what_a_user_changed_is_converted_again(plan, dataset, model, data):
     reader = {"encoding": "jpeg", "classes": 2}
     digest = planning.make_plan(settings).adopted[dataset].digest
     content = {"dataset": dataset, "kind": "image", "reader": reader, "splits": {"train": shards}}
-    converted.parent.mkdir(parents=True)
+    converted.parent.mkdir(parents=True, exist_ok=True)
     manifest.write(converted, content | {"code_sha256": digest})
     assert planning.make_plan(settings).remade == set()
     for path in files:

@@ -11,7 +11,11 @@ import pandas
 import pytest
 
 from dlbench import Error
+from dlbench.common import plugins
+from dlbench.common.files import write_json
+from dlbench.data import stores
 from dlbench.log.event_fields import STATUSES
+from dlbench.plan import standing
 from dlbench.records import run_record
 from dlbench.results import collect_runs, export_runs
 from dlbench.study import config
@@ -157,3 +161,18 @@ def test_the_program_takes_the_study_and_the_file(half):
     ours = config.study(config.read("config.yaml", "part.yaml")).runs
     there = [run for run in half.runs[:2] if run in ours]
     assert f"runs.csv: {len(there)} of 2 runs" in finished.stderr
+
+
+def test_pictures_that_were_converted_are_not_looked_for(study, request):
+    """The folder does not exist: a start would refuse it."""
+    request.addfinalizer(lambda: plugins.set_user_names("datasets", "images", []))
+    block = SETTINGS["matrix"][0] | {"model": "cnn12", "dataset": "photos"}
+    data = SETTINGS["data"] | {"images": {"photos": {"path": "/nonexistent"}}}
+    made = config.study(SETTINGS | {"matrix": [block], "data": data})
+    write_json(Path("results/data/photos/manifest.json"), {"code_sha256": "of photos"})
+    assert len(standing.examine(made)) == len(made.runs)
+    assert export_runs.rows(made) == []
+    with pytest.raises(run_record.RecordError, match="there is no record"):
+        collect_runs.collect(made, "cpu", "tables")
+    with pytest.raises(Error, match="/nonexistent: expected a folder"):
+        stores.adopted(made)

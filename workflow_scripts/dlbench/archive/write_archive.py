@@ -155,7 +155,7 @@ def write(
 
 def _trained_runs(study):
     """The runs of a study, and the sentinels that are in its tables."""
-    recipes = stores.recipes(stores.adopted(study))
+    recipes = stores.recipes(stores.adopted(study, as_converted=True))
     return [*study.runs, *(run for run, _ in sentinels.finished(study, recipes))]
 
 
@@ -207,7 +207,7 @@ def portable(
         path = Path(entry["path"])
         known = path == Path(inside["path"])  # in an archive that was unpacked
         files[inside["path"]] = path if known else _json_bytes(_list_files(path))
-    adopted = stores.adopted(study)
+    adopted = stores.adopted(study, as_converted=True)
     for name in sorted({run.dataset for run in study.runs if staleness.has_data(run)}):
         manifest = Path("results/data", name, "manifest.json")
         if name in adopted:

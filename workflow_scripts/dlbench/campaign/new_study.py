@@ -12,7 +12,7 @@ import yaml
 
 from dlbench import Error
 from dlbench.common import phrases, plugins
-from dlbench.data import convert_pictures
+from dlbench.data import own_pictures
 from dlbench.plan import site_devices, skipping
 from dlbench.study import config, config_files, trainer_environments
 from dlbench.trainer import engine
@@ -109,14 +109,14 @@ def images(path: Path) -> dict[str, dict[str, str]]:
     """data.images of the config for pictures at a path; their dataset is named as that is.
 
     Raises:
-        Error: it is no folder of classes and no CSV file of paths and labels.
+        Error: there are no pictures as docs/data.md describes them.
     """
-    name = re.sub(r"[^a-z0-9]+", "_", path.absolute().stem.lower()).strip("_") or "pictures"
+    # Shards are named by their folder, for theirs is a pattern.
+    place = path.absolute().parent if path.suffix.lower() == ".tar" else path.absolute()
+    name = re.sub(r"[^a-z0-9]+", "_", place.stem.lower()).strip("_") or "pictures"
     if plugins.is_known("datasets", name):
         name += "_of_mine"
-    entry = {"csv" if path.suffix.lower() == ".csv" else "path": str(path.absolute())}
-    convert_pictures.check(entry)
-    return {name: entry}
+    return {name: own_pictures.at(path)}
 
 
 def settings(
@@ -314,4 +314,8 @@ def _constants(model, framework):
 
 def _plain(text):
     """A text as YAML has it: in quotes if another value would be read."""
-    return text if yaml.safe_load(f"[{text}]") == [text] else json.dumps(text, ensure_ascii=False)
+    try:
+        is_same = yaml.safe_load(f"[{text}]") == [text]
+    except yaml.YAMLError:
+        is_same = False
+    return text if is_same else json.dumps(text, ensure_ascii=False)

@@ -14,8 +14,6 @@ import multiprocessing
 import os
 import random
 import signal
-import sys
-import time
 from array import array
 from collections.abc import Mapping
 from hashlib import sha256 as new_sha256
@@ -26,6 +24,7 @@ from typing import Any, NamedTuple
 from dlbench import Error
 from dlbench.common import orphans, plugins
 from dlbench.common.files import atomic_write, sha256, write_json
+from dlbench.common.progress import Progress
 from dlbench.common.tfrecord import framed_example
 from dlbench.data import pictures
 from dlbench.data.archives import ArchiveError
@@ -34,7 +33,6 @@ from dlbench.trainer.reading import manifest
 
 MANIFEST_VERSION = 2
 SEED = 1
-PROGRESS_EVERY_S = 5.0
 
 
 class DataError(Error):
@@ -208,11 +206,11 @@ def _write_all(name, tasks, workers):
     """Write the shards that no earlier conversion finished. Returns manifest entries by path."""
     shards = {task.path: shard for task in tasks if (shard := task.finished())}
     todo = [task for task in tasks if task.path not in shards]
-    progress = _Progress(name, sum(len(task.indices) for task in todo))
+    progress = Progress(f"{name}: writing records", sum(len(task.indices) for task in todo))
     if workers == 1 or len(todo) < 2:
         for task in todo:
             shards[task.path] = task.write()
-            progress.add(task)
+            progress.add(len(task.indices))
         return shards
     # Forked, so that all workers share the memory of the source.
     context = multiprocessing.get_context("fork")
@@ -231,7 +229,7 @@ def _write_all(name, tasks, workers):
             for future in concurrent.futures.as_completed(tasks_by_future):
                 task = tasks_by_future[future]
                 shards[task.path] = future.result()
-                progress.add(task)
+                progress.add(len(task.indices))
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -243,28 +241,6 @@ _todo: list[_ShardTask] = []  # the tasks of this conversion, inherited by forke
 
 def _write_number(number):
     return _todo[number].write()
-
-
-class _Progress:
-    """Prints a line on stderr every few seconds: records written, rate, time left."""
-
-    def __init__(self, name, total):
-        self._name, self._total, self._done = name, total, 0
-        self._started_s = self._printed_s = time.monotonic()
-
-    def add(self, task):
-        self._done += len(task.indices)
-        now = time.monotonic()
-        if now - self._printed_s < PROGRESS_EVERY_S and self._done < self._total:
-            return
-        self._printed_s = now
-        rate = self._done / max(now - self._started_s, 1e-9)
-        left_s = (self._total - self._done) / rate
-        print(
-            f"{self._name}: {self._done}/{self._total} records, {rate:.0f}/s, {left_s:.0f} s left",
-            file=sys.stderr,
-            flush=True,
-        )
 
 
 class _Expected(NamedTuple):

@@ -5,127 +5,40 @@
 - Pictures are turned upright as their EXIF data say. Upright JPEGs in grey or RGB stay as they are,
   other pictures are encoded as JPEG: the trainer decodes, crops and resizes them at each step.
 - With `image_size` each is cropped at its centre to that ratio, resized, and stored as an array.
+- Items of NumPy files are arrays already, and stored as these.
 """
 
 import concurrent.futures
+import contextlib
+import dataclasses
 import functools
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from dlbench import Error
-from dlbench.common import orphans, own_code, plugins
-from dlbench.common.files import atomic_write, json_digest, read_json, write_json
-from dlbench.data import convert_dataset, picture_index, pictures
-from dlbench.trainer.reading import manifest
+from dlbench.common import orphans, plugins
+from dlbench.common.files import atomic_write
+from dlbench.common.progress import Progress
+from dlbench.data import convert_dataset, own_pictures, picture_index, pictures
+from dlbench.data.own_pictures import Settings
+from dlbench.data.picture_index import Index
 
-NOTED = "index.json"  # digests of the pictures' contents, beside the manifest
 UNREADABLE = "unreadable.txt"
+UNPACKED = ".unpacked-"  # a folder beside the shards, while they are written
 RECORDS_PER_SHARD = 5000
-PLACES = ("path", "csv")  # of the settings: others need not know where pictures lie
 CHUNK = 64  # pictures that a process is given at a time
-CODE = ("datasets/images.py", "convert_pictures.py", "picture_index.py", "pictures.py")
 
 
 class UnreadablePictures(Error):
     """More pictures than allowed do not decode; the message names the first."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What data.images.NAME says in a config.
-
-    Attributes:
-        path: folder with the pictures; if there is a `csv`, its paths are relative to it.
-        csv: file that lists pictures and labels; None: a folder for each class.
-        columns: headings of the CSV's column of paths and of that of labels.
-        validation_share: of the pictures of each class that is held out, between 0 and 1.
-        image_size: (height, width) of what is stored; None: pictures keep their sizes.
-        max_unreadable: the share of the pictures that may be left out.
-    """
-
-    path: str | None = None
-    csv: str | None = None
-    columns: tuple[str, str] = ("file", "label")
-    validation_share: float = 0.2
-    seed: int = 1
-    image_size: tuple[int, int] | None = None
-    max_unreadable: float = 0
-
-    def index(self) -> picture_index.Index:
-        """The pictures.
-
-        Raises:
-            IndexingError: they or their classes are not as expected.
-        """
-        if self.csv:
-            table = Path(self.csv).resolve()
-            return picture_index.of_csv(table, self.folder, (self.columns[0], self.columns[1]))
-        return picture_index.of_folder(self.folder)
-
-    @property
-    def folder(self) -> Path:
-        """Names of pictures are relative to it."""
-        if self.csv and not self.path:
-            return Path(self.csv).resolve().parent
-        return Path(self.path or "").resolve()
-
-
-class Identified(NamedTuple):
-    """A user's pictures as they are now.
-
-    Attributes:
-        digest: of the names and contents, of the settings on which records depend, and of the code
-            that makes records.
-    """
-
-    folder: Path
-    digest: str
-
-
-def has_source(given: Mapping[str, Any]) -> bool:
-    """Whether a config says where the pictures are; it need not if a store has them converted."""
-    return bool(given.get("path") or given.get("csv"))
-
-
-def check(given: Mapping[str, Any]) -> None:
-    """Find the pictures that data.images.NAME says; none is read.
-
-    Raises:
-        IndexingError: pictures or their classes are not as expected.
-    """
-    picture_index.check_classes(Settings(**given).index())
-
-
-def identify(given: Mapping[str, Any], noted: Path | None = None) -> Identified:
-    """Find and digest the pictures that data.images.NAME says.
-
-    Args:
-        noted: file with the digests that a conversion wrote: what has not changed since then, by
-            names, sizes and times, is not read again.
-
-    Raises:
-        IndexingError: pictures or their classes are not as expected.
-    """
-    settings = Settings(**given)
-    index = settings.index()
-    picture_index.check_classes(index)
-    known = read_json(noted) if noted else None
-    contents = picture_index.contents(index, known if isinstance(known, dict) else None)
-    return Identified(index.folder, _digest(settings, index, contents))
-
-
-def as_converted(given: Mapping[str, Any], output: Path) -> Identified | None:
-    """A user's pictures as they were converted into a folder, which are not read; None: not yet."""
-    content = read_json(output / manifest.NAME)
-    digest = content.get("code_sha256") if isinstance(content, dict) else None
-    return Identified(Settings(**given).folder, digest) if digest else None
 
 
 def convert(name: str, given: Mapping[str, Any], output: Path, workers: int | None = None) -> None:
@@ -140,34 +53,34 @@ def convert(name: str, given: Mapping[str, Any], output: Path, workers: int | No
         UnreadablePictures: too many pictures do not decode.
     """
     settings = Settings(**given)
-    index = settings.index()
-    picture_index.check_classes(index)
-    # Before the pictures are decoded: if one changes meanwhile, the next start finds it.
-    contents = picture_index.contents(index)
-    digest = _digest(settings, index, contents)
     output.mkdir(parents=True, exist_ok=True)
+    # Before the pictures are decoded: if one changes meanwhile, the next start finds it.
+    of_content = own_pictures.of_content(name, settings, output)
     workers = workers or len(os.sched_getaffinity(0))
-    unreadable = _unreadable(index, settings.image_size, workers)
-    _report(name, settings, index, unreadable, output)
-    source_of_records = _source(settings, _without(index, unreadable))
-    dataset = _dataset(settings, index, source_of_records)
-    settings_kept = {key: value for key, value in given.items() if key not in PLACES}
-    recipe = {
-        "code_sha256": digest,
-        "seed": convert_dataset.SEED,
-        "check": "header",
-        "source": {"pictures": picture_index.digest(index, contents), "settings": settings_kept},
-    }
-    further = {
-        "class_names": [_text(label) for label in index.classes],
-        "unreadable": len(unreadable),
-    }
-    convert_dataset.write(name, dataset, source_of_records, output, recipe, workers, further)
-    write_json(output / NOTED, contents)
+    for left in output.glob(f"{UNPACKED}*"):  # of a conversion that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=UNPACKED, dir=output) as place:
+        index = settings.index(Path(place))
+        unreadable = _unreadable(name, index, settings, workers)
+        _report(name, settings, index, unreadable, output)
+        records = _source(settings, _without(index, unreadable))
+        kept = {key: v for key, v in given.items() if key not in own_pictures.PLACES}
+        recipe = {
+            "code_sha256": own_pictures.digest(settings, of_content),
+            "seed": convert_dataset.SEED,
+            "check": "header",
+            "source": {"pictures": of_content, "settings": kept},
+        }
+        further = {
+            "class_names": [_text(label) for label in index.classes],
+            "unreadable": len(unreadable),
+        }
+        dataset = _dataset(settings, index, records)
+        convert_dataset.write(name, dataset, records, output, recipe, workers, further)
 
 
 def source(given: Mapping[str, Any]) -> "Pictures":
-    """The records of the pictures that data.images.NAME says."""
+    """The records of a folder of pictures that data.images.NAME says."""
     settings = Settings(**given)
     return _source(settings, settings.index())
 
@@ -176,28 +89,27 @@ class Pictures:
     """A Source of pictures.
 
     Args:
-        splits: {split: (name below the folder, number of its class)}.
+        splits: {split: (name, number of its class)}.
         size: (height, width) of arrays; None: JPEGs of the pictures' own sizes.
     """
 
     def __init__(
         self,
-        folder: Path,
+        index: Index,
         splits: Mapping[str, list[tuple[str, int]]],
-        classes: list[str],
         size: tuple[int, int] | None,
     ) -> None:
-        self._folder, self._splits, self._classes, self._size = folder, splits, classes, size
+        self._index, self._splits, self._size = index, splits, size
 
     def count(self, split: str) -> int:
         return len(self._splits[split])
 
     def location(self, split: str, index: int) -> str:
-        return f"{self._folder}: {_text(self._splits[split][index][0])}"
+        return f"{self._index.folder}: {_text(self._splits[split][index][0])}"
 
     def features(self, split: str, index: int) -> dict[str, Any]:
         name, label = self._splits[split][index]
-        content = (self._folder / name).read_bytes()
+        content = self._index.read(name)
         encoded, height, width = as_stored(content, self._size, self.location(split, index))
         return {
             "image/encoded": encoded,
@@ -206,7 +118,7 @@ class Pictures:
             "image/width": width,
             "image/filename": _text(name),
             "image/class/label": label,
-            "image/class/text": _text(self._classes[label]),
+            "image/class/text": _text(self._index.classes[label]),
         }
 
 
@@ -235,15 +147,24 @@ def as_stored(content: bytes, size: tuple[int, int] | None, where: str) -> tuple
 
 def _source(settings, index):
     splits = picture_index.split(index, settings.validation_share, settings.seed)
-    return Pictures(index.folder, splits, index.classes, settings.image_size)
+    if _has_arrays(settings):
+        return settings.form.source(index, splits)
+    return Pictures(index, splits, settings.image_size)
+
+
+def _has_arrays(settings):
+    return hasattr(settings.form, "source")
 
 
 def _dataset(settings, index, records):
     """What a dataset's file defines: images.py, with SHARDS and READER of these pictures."""
     images = plugins.load("datasets", "images")  # imported here: it imports this module
-    classes = len(index.classes)
+    classes, shape = len(index.classes), None
     if settings.image_size:
         shape = [*settings.image_size, 3]
+    elif _has_arrays(settings):
+        shape = records.shape
+    if shape:
         reader = {"encoding": "raw", "shape": shape, "classes": classes, "first_label": 0}
     else:
         reader = images.READER | {"classes": classes}
@@ -255,37 +176,39 @@ def _dataset(settings, index, records):
     return SimpleNamespace(**{**vars(images), "READER": reader, "SHARDS": shards})
 
 
-def _digest(settings, index, contents):
-    """The digest of all that records depend on."""
-    code = own_code.digest([str(plugins.LIBRARY / "data" / file) for file in CODE])
-    given = (settings.validation_share, settings.seed, settings.image_size)
-    return json_digest([picture_index.digest(index, contents), given, code])
+_index: Index  # of this conversion, inherited by forked workers
 
 
-def _unreadable(index, size, workers):
+def _unreadable(name, index, settings, workers):
     """{name: reason} of the pictures that do not decode; all are decoded."""
-    names = [
-        name for classes in index.splits.values() for group in classes.values() for name in group
-    ]
-    reason = functools.partial(_reason, index.folder, size)
-    if workers == 1 or len(names) <= CHUNK:
-        reasons = list(map(reason, names))
-    else:
-        with concurrent.futures.ProcessPoolExecutor(
-            workers,
-            multiprocessing.get_context("fork"),
-            initializer=orphans.end_with_parent,
-            initargs=(os.getpid(), signal.SIGKILL),
-        ) as pool:
-            reasons = list(pool.map(reason, names, chunksize=CHUNK))
-    return {name: why for name, why in zip(names, reasons, strict=True) if why}
+    global _index
+    if _has_arrays(settings):
+        return {}
+    _index, names = index, index.names
+    reason = functools.partial(_reason, settings.image_size)
+    with contextlib.ExitStack() as stack:
+        reasons = map(reason, names)
+        if workers > 1 and len(names) > CHUNK:
+            pool = concurrent.futures.ProcessPoolExecutor(
+                workers,
+                multiprocessing.get_context("fork"),
+                initializer=orphans.end_with_parent,
+                initargs=(os.getpid(), signal.SIGKILL),
+            )
+            reasons = stack.enter_context(pool).map(reason, names, chunksize=CHUNK)
+        progress, unreadable = Progress(f"{name}: decoding pictures", len(names)), {}
+        for picture, why in zip(names, reasons, strict=True):
+            progress.add()
+            if why:
+                unreadable[picture] = why
+    return unreadable
 
 
-def _reason(folder, size, name):
+def _reason(size, name):
     """Why a picture cannot be stored; None if it can."""
     where = _text(name)
     try:
-        content = (folder / name).read_bytes()
+        content = _index.read(name)
         encoded, _, _ = as_stored(content, size, where)
         if encoded is content:
             pictures.decode(content, where)
@@ -309,7 +232,7 @@ def _report(name, settings, index, unreadable, output):
     lines = [f"{_text(picture)}: {why}\n" for picture, why in unreadable.items()]
     with atomic_write(listed) as part:
         part.write_text("".join(lines), encoding="utf-8")
-    count = sum(len(names) for classes in index.splits.values() for names in classes.values())
+    count = len(index.names)
     share = len(unreadable) / count
     first = [f"{_text(picture)} ({why})" for picture, why in unreadable.items()]
     message = (
@@ -333,7 +256,7 @@ def _without(index, unreadable):
         }
         for part, classes in index.splits.items()
     }
-    return picture_index.Index(index.folder, splits, index.listings)
+    return dataclasses.replace(index, splits=splits)
 
 
 def _text(name):

@@ -1,25 +1,20 @@
-"""Find a user's pictures with their classes, and digest them; nothing is decoded.
+"""Find a user's pictures with their classes; nothing is decoded.
 
 - A folder with a folder for each class, or a CSV file with a column of paths and one of labels.
 - Where a folder has train/ beside validation/ (or val/, valid/, test/), these are the splits.
-- The digest is of names and contents. Contents are read where names, sizes or times differ from
-  those that an earlier digest noted: a million pictures need not be read at each start.
 """
 
 import collections
-import concurrent.futures
 import csv
-import hashlib
 import os
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from dlbench import Error
 from dlbench.common import own_code
-from dlbench.common.files import json_digest
+from dlbench.data import content_digests
 
 TRAIN, VALIDATION = "train", ("validation", "val", "valid", "test")
 ALL = ""  # the split of pictures that are still to be split
@@ -28,7 +23,6 @@ SUFFIXES = (
     *(".ppm", ".pgm", ".pbm"),
 )
 SHOWN = 3  # names in a message
-READERS = 8  # threads that read contents
 
 
 class IndexingError(Error):
@@ -42,17 +36,37 @@ class Index:
     Attributes:
         folder: names of pictures are relative to it.
         splits: {split: {class: names, sorted}}; the split is ALL if they are still to be split.
-        listings: {split: {class: digest of the names, sizes and times of its pictures}}.
+        groups: {split/class: its files}; none if pictures are in files with others.
+        places: (file, offset, bytes) of each picture that is in a file with others.
     """
 
     folder: Path
     splits: dict[str, dict[str, list[str]]]
-    listings: dict[str, dict[str, str]]
+    groups: Mapping[str, content_digests.Group] = field(default_factory=dict)
+    places: Mapping[str, tuple[Path, int, int]] = field(default_factory=dict)
 
     @property
     def classes(self) -> list[str]:
         """The names of classes in the order of their numbers, from 0."""
         return list(self.splits.get(TRAIN) or self.splits[ALL])
+
+    @property
+    def names(self) -> list[str]:
+        """Of all pictures."""
+        every = (names for classes in self.splits.values() for names in classes.values())
+        return [name for names in every for name in names]
+
+    def read(self, name: str) -> bytes:
+        """The content of a picture's file.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        if name not in self.places:
+            return (self.folder / name).read_bytes()
+        path, offset, size_bytes = self.places[name]
+        with open(path, "rb") as file:
+            return os.pread(file.fileno(), size_bytes, offset)
 
 
 def of_folder(folder: Path) -> Index:
@@ -98,9 +112,13 @@ def of_csv(path: Path, folder: Path, columns: tuple[str, str]) -> Index:
             f"{path}: {len(missing)} of {len(labels)} paths do not exist below {folder}: "
             f"{first(missing)}; paths are relative to the CSV file, or to `path` if it is given"
         )
-    whole = all(_is_whole(label) for label in entries)
-    ordered = sorted(entries, key=int if whole else None)
-    return _index(folder, {ALL: {label: sorted(entries[label]) for label in ordered}})
+    return _index(folder, {ALL: {label: sorted(entries[label]) for label in in_order(entries)}})
+
+
+def in_order(labels: Iterable[str]) -> list[str]:
+    """Classes in the order of their numbers: by number if all are whole numbers, or by name."""
+    labels = list(labels)
+    return sorted(labels, key=int if all(map(_is_whole, labels)) else None)
 
 
 def split(index: Index, share: float, seed: int) -> dict[str, list[tuple[str, int]]]:
@@ -143,9 +161,9 @@ def check_classes(index: Index) -> None:
                 "out"
             )
         if len(classes) < 2:
+            hint = ": name the folder that has a folder for each class" if index.groups else ""
             raise IndexingError(
-                f"{where}: expected two classes or more, found {first(classes) or 'none'}: name "
-                "the folder that has a folder for each class"
+                f"{where}: expected two classes or more, found {first(classes) or 'none'}{hint}"
             )
     if ALL in index.splits:
         single = [label for label, names in index.splits[ALL].items() if len(names) < 2]
@@ -178,72 +196,24 @@ def first(names: Iterable[str]) -> str:
     return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
 
 
-def contents(index: Index, known: Mapping[str, Any] | None = None) -> dict[str, dict[str, str]]:
-    """The digests of each class: {split/class: {listing, content}}.
-
-    Args:
-        known: what this function returned before. Pictures of a class are read unless its listing
-            is the same.
-    """
-    known = known or {}
-    groups = {
-        f"{part}/{label}": (names, index.listings[part][label])
-        for part, classes in index.splits.items()
-        for label, names in classes.items()
-    }
-    done = {
-        key: known[key] for key, (_, listing) in groups.items() if _is_known(known, key, listing)
-    }
-    with concurrent.futures.ThreadPoolExecutor(READERS) as pool:
-        todo = {key: group for key, group in groups.items() if key not in done}
-        digests = pool.map(lambda group: _content(index.folder, group[0]), todo.values())
-        for (key, (_, listing)), content in zip(todo.items(), digests, strict=True):
-            done[key] = {"listing": listing, "content": content}
-    return {key: done[key] for key in groups}
-
-
-def _is_known(known, key, listing):
-    entry = known.get(key)
-    return isinstance(entry, dict) and entry.get("listing") == listing and "content" in entry
-
-
-def digest(index: Index, of_contents: Mapping[str, Mapping[str, str]]) -> str:
-    """The digest of names, contents and classes, by what `contents` returned."""
-    listed = {key: entry["content"] for key, entry in of_contents.items()}
-    return json_digest([index.classes, listed])
-
-
-def _content(folder, names):
-    total = hashlib.sha256()
-    for name in names:
-        total.update(os.fsencode(name) + b"\0")
-        try:
-            total.update(hashlib.sha256((folder / name).read_bytes()).digest())
-        except OSError as error:
-            total.update(f"{error.strerror}\0".encode())  # it is reported when it is converted
-    return total.hexdigest()
-
-
 def _index(folder, found):
     """An Index from {split: {class: sorted (name, bytes, time) of its pictures}}."""
+    groups = {
+        part: {label: content_digests.group(entries) for label, entries in classes.items()}
+        for part, classes in found.items()
+    }
     return Index(
         folder,
         {
-            part: {label: [name for name, _, _ in entries] for label, entries in classes.items()}
-            for part, classes in found.items()
+            part: {label: one.names for label, one in classes.items()}
+            for part, classes in groups.items()
         },
-        {
-            part: {label: _listing(entries) for label, entries in classes.items()}
-            for part, classes in found.items()
+        groups={
+            f"{part}/{label}": one
+            for part, classes in groups.items()
+            for label, one in classes.items()
         },
     )
-
-
-def _listing(entries):
-    total = hashlib.sha256()
-    for name, size_bytes, time_ns in entries:
-        total.update(os.fsencode(name) + f"\0{size_bytes} {time_ns}\n".encode())
-    return total.hexdigest()
 
 
 def _split_folders(folder):
@@ -340,7 +310,7 @@ def _labels(path, columns):
             for row in rows:
                 name, label = ((row[column] or "").strip() for column in columns)
                 where = f"{path}, line {rows.line_num}"
-                if not name or not _is_class(label):
+                if not name or not is_class(label):
                     raise IndexingError(
                         f"{where}: expected a path and a class, which is a name or a whole number; "
                         f"found {name!r} and {label!r}"
@@ -359,7 +329,7 @@ def _labels(path, columns):
     return labels
 
 
-def _is_class(label):
+def is_class(label: str) -> bool:
     """Whether a label is a name or a whole number; 0.5 is a target, and nan an empty cell."""
     if _is_whole(label):
         return True

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from dlbench import Error
 from dlbench.common import own_code, phrases, plugins
 from dlbench.common.files import read_json, sha256
-from dlbench.data import convert_pictures, texts
+from dlbench.data import own_pictures, texts
 from dlbench.trainer.reading import manifest
 
 SPLIT_NAMES = {"train": ("train",), "validation": ("validation", "test")}
@@ -42,12 +42,12 @@ class Store(NamedTuple):
     digest: str
 
 
-def adopted(study: UsesDatasets, in_job: bool = False) -> dict[str, Store]:
+def adopted(study: UsesDatasets, as_converted: bool = False) -> dict[str, Store]:
     """The stores that a study uses instead of converting datasets, by the dataset's name.
 
     Args:
-        in_job: whether a job of a start asks: of a user's pictures, which may be a million, it
-            takes the digest of the conversion, which the start has compared with them.
+        as_converted: whether a user's pictures, which may be a million, are taken as they were
+            converted, and not looked for: only a start compares them.
 
     Raises:
         AdoptionError: a folder that the config names has no shards.
@@ -60,8 +60,8 @@ def adopted(study: UsesDatasets, in_job: bool = False) -> dict[str, Store]:
         from_folder = is_known and plugins.constants("datasets", name).get("FROM_FOLDER")
         if from_folder and (text_folder := _text_folder(name, study.data["text"])):
             stores[name] = _user_text(name, text_folder)
-        elif convert_pictures.has_source(given):
-            stores[name] = _user_pictures(name, given, in_job)
+        elif own_pictures.has_source(given):
+            stores[name] = _user_pictures(name, given, as_converted)
         elif name in study.data["tfrecords"]:
             folder = Path(study.data["tfrecords"][name]).resolve()
             paths = [path for split in SPLIT_NAMES for path in shards(folder, split)]
@@ -79,7 +79,7 @@ def adopted(study: UsesDatasets, in_job: bool = False) -> dict[str, Store]:
 def of_pictures(study: UsesDatasets) -> list[str]:
     """The names of the datasets that are the user's pictures, and converted here."""
     given = study.data["images"].items()
-    return [name for name, settings in given if convert_pictures.has_source(settings)]
+    return [name for name, settings in given if own_pictures.has_source(settings)]
 
 
 def _manifest_digest(folder):
@@ -130,13 +130,13 @@ def _user_text(name, text_folder):
     return Store(folder, digest.hexdigest())
 
 
-def _user_pictures(name, given, in_job):
+def _user_pictures(name, given, as_converted):
     """The store of a user's pictures."""
     output = Path("results/data", name)
-    if in_job and (before := convert_pictures.as_converted(given, output)):
+    if as_converted and (before := own_pictures.as_converted(given, output)):
         return Store(*before)
     try:
-        return Store(*convert_pictures.identify(given, output / convert_pictures.NOTED))
+        return Store(*own_pictures.identify(name, given, output))
     except Error as error:
         raise AdoptionError(f"dataset {name}: {error}") from error
 

@@ -141,7 +141,7 @@ def make_plan(
     searches = searches_to_do(study, devices)
     _check_data_folders(study)
     _check_references(study)
-    adopted = stores.adopted(study, in_job)
+    adopted = stores.adopted(study, as_converted=in_job)
     recipes = stores.recipes(adopted)
     pending, took_s, done = {}, {}, False
     for run in study.runs:

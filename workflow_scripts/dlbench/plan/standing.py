@@ -76,7 +76,7 @@ class Standing:
 def examine(study: Study) -> list[Standing]:
     """The Standing of each run, in the order of execution."""
     devices = site_devices.devices(study.site)
-    recipes = stores.recipes(stores.adopted(study))
+    recipes = stores.recipes(stores.adopted(study, as_converted=True))
     standings = [_standing(run, study, devices, recipes) for run in study.runs]
     return _with_queue(_with_job_states(standings))
 

@@ -49,7 +49,7 @@ def collect(
         Damaged: the files beside records are; all such runs are named.
     """
     output = Path(output)
-    recipes = stores.recipes(stores.adopted(study))
+    recipes = stores.recipes(stores.adopted(study, as_converted=True))
     with run_tables.appender(output / "evals.parquet", run_columns.EVALS) as append_evals:
         rows, coverage, parts = _own_runs(study, device_kind, recipes, results, append_evals)
         probe_ids = {run.id for run in study.runs if run.probe}

@@ -92,7 +92,7 @@ def rows(study: Study) -> list[Row]:
 
 def _rows(study):
     devices = site_devices.devices(study.site)
-    recipes = stores.recipes(stores.adopted(study))
+    recipes = stores.recipes(stores.adopted(study, as_converted=True))
     for run in sorted(study.without_probes, key=lambda run: run.id):
         can_run = not skipping.skip_reason(run, devices, study)
         if judgement.state(run, can_run, recipes, study.images)[0] is not State.CURRENT:

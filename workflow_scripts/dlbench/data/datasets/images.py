@@ -1,6 +1,7 @@
 """The user's pictures: each name under data.images in the config is a dataset of this file.
 
-- Pictures lie in a folder with a folder for each class, or a CSV file lists them with their labels.
+- Pictures lie in a folder with a folder for each class, or a CSV file lists them with their labels,
+  or they are in larger files (dlbench/data/forms/).
 - Without train/ and validation/, a share of each class is held out.
 - READER here is that of pictures which stay as they are; the manifest has that of the dataset, with
   its number of classes, and the size to which `image_size` brings pictures.

@@ -1,0 +1,93 @@
+"""own_pictures: what a config says of a user's pictures, and whether they changed."""
+
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dlbench.data import own_pictures
+from dlbench.data.own_pictures import Settings
+from dlbench.data.picture_index import IndexingError
+
+
+@pytest.fixture
+def own(tmp_path):
+    for label in ("cat", "dog"):
+        (tmp_path / "own" / label).mkdir(parents=True)
+        for number in range(2):
+            Image.new("RGB", (4, 4)).save(tmp_path / "own" / label / f"{number}.png")
+    return tmp_path / "own"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"path": "a", "numpy": "a.npz"}, "expected one place of pictures, found numpy and path"),
+        ({"csv": "a", "parquet": "a"}, "expected one place of pictures, found csv and parquet"),
+        ({"numpy": "a.npz", "image_size": (8, 8)}, "image_size: only with path or csv or"),
+        ({"path": "a", "columns": ("x", "y")}, "columns: only with csv or parquet, found path"),
+        ({"path": "a", "value_range": (0, 1)}, "value_range: only with numpy, found path"),
+        ({"path": "a", "validation": "b"}, "validation: only with webdataset, found path"),
+    ],
+)
+def test_keys_that_contradict_one_another_are_refused(given, message):
+    with pytest.raises(IndexingError) as error:
+        Settings(**given)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "folder"),
+    [
+        ({"webdataset": "/data/a{1,2}/x.tar"}, "/data"),
+        ({"webdataset": "/data/a/x-*.tar", "validation": "/data/b/x.tar"}, "/data"),
+        ({"numpy": "/data/x.npy", "labels": "/data/y.npy"}, "/data"),
+        ({"parquet": "data/x.parquet"}, f"{os.getcwd()}/data"),
+        ({"csv": "/data/x.csv", "path": "/pictures"}, "/pictures"),
+    ],
+)
+def test_the_folder_of_pictures_is_known_without_looking(given, folder):
+    assert str(Settings(**given).folder) == folder
+
+
+def test_contents_are_read_once_before_a_conversion_too(own, tmp_path):
+    output, given = tmp_path / "results" / "photos", {"path": str(own)}
+    first = own_pictures.identify("photos", given, output)
+    picture, before = own / "cat" / "0.png", (own / "cat" / "0.png").stat()
+    picture.write_bytes(b"x" * before.st_size)
+    os.utime(picture, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert own_pictures.identify("photos", given, output) == first  # it is not read again
+    os.utime(picture)
+    assert own_pictures.identify("photos", given, output) != first
+
+
+def test_pictures_are_identified_where_nothing_can_be_noted(own, tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    given = {"path": str(own)}
+    found = own_pictures.identify("photos", given, tmp_path / "file" / "photos")
+    assert found == own_pictures.identify("photos", given, tmp_path / "results")
+
+
+def test_larger_files_are_identified_by_their_contents_and_not_opened(tmp_path):
+    path = tmp_path / "a.npz"
+    path.write_bytes(b"no archive")
+    given = {"numpy": str(path)}
+    first = own_pictures.identify("photos", given, tmp_path / "results")
+    path.write_bytes(b"another")
+    assert own_pictures.identify("photos", given, tmp_path / "results").digest != first.digest
+    with pytest.raises(IndexingError, match="found none"):
+        own_pictures.identify("photos", {"numpy": str(tmp_path / "b.npz")}, tmp_path)
+
+
+def test_what_is_at_a_path_is_found_by_the_names_of_files(own, tmp_path):
+    assert own_pictures.at(own) == {"path": str(own)}
+    arrays = {"x_train": np.zeros((4, 2, 2)), "y_train": np.arange(4) % 2}
+    np.savez(tmp_path / "a.npz", **arrays)
+    assert own_pictures.at(tmp_path / "a.npz") == {"numpy": str(tmp_path / "a.npz")}
+    (tmp_path / "arrays").mkdir()
+    for name, array in arrays.items():
+        np.save(tmp_path / "arrays" / f"{name}.npy", array)
+    assert own_pictures.at(tmp_path / "arrays") == {"numpy": str(tmp_path / "arrays")}
+    with pytest.raises(IndexingError, match="2 of 2 shards do not exist"):
+        own_pictures.at(tmp_path / "train-{0..1}.tar")
