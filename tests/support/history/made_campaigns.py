@@ -108,8 +108,9 @@ def record(
 def archive(folder, output, name="study"):
     """Write an archive of a results folder, as write_archive.py does with one of a study."""
     files = {
-        f"results/runs/{path.parent.name}/{path.name}": path
-        for path in sorted(Path(folder).glob("runs/*/*"))
+        f"results/{path.relative_to(folder)}": path
+        for path in sorted(Path(folder).glob("runs/*/**/*"))
+        if path.is_file()
     }
     files["config.yaml"] = f"study: {name}\n".encode()
     bag.write(output, files, [("Source-Organization", "tests")])
