@@ -86,9 +86,10 @@ def test_of_five_nights_the_gate_names_the_disturbed_one_and_the_history_the_upg
 
     framework.write_text(FRAMEWORK["0.10.2"])
     path = os.pathsep.join([str(Path(tools.find_uv()).parent), os.environ["PATH"]])
+    variables = {"PATH": path, "UV_PROJECT_ENVIRONMENT": sys.prefix, "UV_NO_SYNC": "1"}
     finished = subprocess.run(
         [nights.folder / "studies/nightly/nightly.sh", ".", "../study.yaml"],
-        env=environment() | {"PATH": path, "UV_PROJECT_ENVIRONMENT": sys.prefix},
+        env=environment() | variables,
         capture_output=True,
         text=True,
         check=False,
@@ -100,9 +101,8 @@ def test_of_five_nights_the_gate_names_the_disturbed_one_and_the_history_the_upg
     assert found["direction"] == "loss" and found["ratio"] == pytest.approx(0.1, abs=0.05)
     assert "changed then, likeliest first: framework jax 0.10.1 -> 0.10.2" in found["text"]
     assert found["text"].endswith("provisional: 1 session since")
-    verdict = finished.stdout.partition("Session ")[2]
-    assert "too little data: 3 of 8 sessions" in " ".join(verdict.split())
+    verdict = Path("gate.md").read_text()
+    assert "too little data: 3 of 8 sessions" in verdict
     assert "framework jax 0.10.1 -> 0.10.2" in verdict
-    assert len(os.listdir("archives")) == 5
-    assert {"gate.xml", "gate.md"} < set(os.listdir("."))
+    assert len(os.listdir("archives")) == 5 and Path("gate.xml").is_file()
     assert os.path.isfile("results/site/index.html")

@@ -24,7 +24,7 @@ def test_a_base_is_a_word_a_tag_or_a_session(base, tags, session):
 
 
 def test_a_tag_that_is_not_there_is_refused_with_the_nearest_name():
-    with pytest.raises(Error, match="no tag 'goood'.*did you mean 'good'.*one of good, old"):
+    with pytest.raises(Error, match=r"no tag 'goood'.*did you mean 'good'.*one of good, old"):
         bases.named("goood", {"good": "s1", "old": "s2"}, STUDIES, "nightly")
 
 

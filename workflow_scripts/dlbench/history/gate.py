@@ -1,8 +1,8 @@
 """Judge a session of a history by the sessions before it: the gate of upgrades and of CI.
 
 - The base of a condition are the sessions of the same site and machine since its last confirmed
-  change, as analyse_history.py finds it in what was known before; or one session that is named, also
-  one of before that change. The scatter is that of the sessions since the change.
+  change, as analyse_history.py finds it in what was known before; or one session that is named,
+  also an earlier one. The scatter is that of the sessions since the change.
 - A session is judged by the interval of prediction.py. All of its conditions are one family (Holm),
   so that at most 5 % of whole sessions without a change fail. A change below the least size fails
   nothing.
