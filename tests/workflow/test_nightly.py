@@ -103,6 +103,6 @@ def test_of_five_nights_the_gate_names_the_disturbed_one_and_the_history_the_upg
     assert found["text"].endswith("provisional: 1 session since")
     verdict = Path("gate.md").read_text()
     assert "too little data: 3 of 8 sessions" in verdict
-    assert "framework jax 0.10.1 -> 0.10.2" in verdict
+    assert "framework jax 0.10.1" in verdict.partition("changed since then")[2]
     assert len(os.listdir("archives")) == 5 and Path("gate.xml").is_file()
     assert os.path.isfile("results/site/index.html")
