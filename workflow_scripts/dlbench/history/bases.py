@@ -35,7 +35,8 @@ def named(base: str, tags: Tags, studies: Mapping[str, str | None], study: str |
             f"{did_you_mean(base, [*tags, *studies])}; expected {SINCE_CHANGE}, {LAST}, a tag of "
             f"the config ({known}), or a session, as results/history/campaigns.csv has them"
         )
-    tagged = [tags[base]] if isinstance(tags[base], str) else list(tags[base])
+    of_tag = tags[base]
+    tagged = [of_tag] if isinstance(of_tag, str) else list(of_tag)
     here = [session for session in tagged if session in studies]
     same = [session for session in here if studies[session] == study] or here
     if len(same) == 1:

@@ -1,7 +1,7 @@
 """Figures of a history, one a machine: its conditions over time, and what changed when.
 
-A dot is the mean of a session with its 95 % interval by the scatter of runs, a line the level between
-two changes. A change is a dashed line at the first session of the new level, in a field from the
+A dot is the mean of a session with its 95 % interval by the scatter of runs, a line the level
+between two changes. A change is a dashed line at the first session of the new level, in a field from the
 earliest to the latest date of its 95 % interval; its number leads to the sentence below.
 """
 
@@ -30,6 +30,7 @@ ROOM, LEAST_RANGE = 0.25, 0.02  # as shares: of the range of values, and of the 
 TITLE_POINTS, LETTERS = 10, 44  # of a panel's title; letters are those of a line
 RIGHT = 0.75  # of the width: beyond it the label of a change is on its left
 KEY = ["condition_id", "metric"]
+OF_FINDING = ["site", "machine_id", "direction", "changed_before", "earliest", "latest"]
 
 
 def draw(tables: Path, output: Path) -> list[Path]:
@@ -42,12 +43,7 @@ def draw(tables: Path, output: Path) -> list[Path]:
         parquet_files.read(tables / f"{name}.parquet", history_columns.OF_HISTORY[name]).to_pandas()
         for name in ("series", "findings", "changes")
     )
-    changes = changes.merge(
-        findings[["finding", "site", "machine_id", "direction"]].assign(
-            **{n: findings[n] for n in ("changed_before", "earliest", "latest", "provisional")}
-        ),
-        on="finding",
-    )
+    changes = changes.merge(findings[["finding", *OF_FINDING]], on="finding")
     stems = []
     for (site, machine), rows in series[series["n"] > 0].groupby(["site", "machine_id"]):
         mine = (changes["site"] == site) & (changes["machine_id"] == machine)
@@ -149,13 +145,10 @@ def _sentence(row: dict[str, Any]) -> str:
     size = "{:+.1f} % ({:+.1f} to {:+.1f})".format(*ends).replace("-", "\u2212")
     causes = "; ".join(_cause(one) for one in json.loads(row["causes"]))
     share = f"{row['conditions']} of {row['conditions_in_all']} conditions"
-    text = (
-        f"{row['finding']}  {day(row['changed_before'])}, {row['direction']} of {size}, {share}. "
-    )
-    text += (
-        f"Changed then, likeliest first: {causes}" if causes else "Nothing recorded changed then"
-    )
-    return text + ("; provisional." if row["provisional"] else ".")
+    what = f"{row['direction']} of {size}, {share}"
+    why = f"Changed then, likeliest first: {causes}" if causes else "No recorded fact changed then"
+    provisional = "; provisional." if row["provisional"] else "."
+    return f"{row['finding']}  {day(row['changed_before'])}, {what}. {why}{provisional}"
 
 
 def _cause(one):
