@@ -142,6 +142,15 @@ def test_sessions_of_another_machine_or_site_are_no_base():
     assert verdicts(judged) == [gate.PASS] * 3 and judged.others == ()
 
 
+def test_a_condition_with_the_name_of_another_is_not_judged_by_it():
+    for week in range(9):
+        add(week, data="a" * 64)
+    add(9, 0.5, data="b" * 64)
+    judged = judge()
+    assert judged.passed and verdicts(judged) == [gate.NEW] * 3
+    assert judged.judged[0].reason.startswith("not measured before with its data and own files")
+
+
 def test_an_earlier_session_is_judged_by_what_was_known_before_it():
     for week in range(12):
         add(week, 0.9 if week > 9 else 1)

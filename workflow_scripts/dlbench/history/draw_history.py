@@ -1,8 +1,8 @@
 """Figures of a history, one a machine: its conditions over time, and what changed when.
 
 A dot is the mean of a session with its 95 % interval by the scatter of runs, a line the level
-between two changes. A change is a dashed line at the first session of the new level, in a field from the
-earliest to the latest date of its 95 % interval; its number leads to the sentence below.
+between two changes. A change is a dashed line at the first session of the new level, in a field
+from the earliest to the latest date of its 95 % interval; its number leads to the sentence below.
 """
 
 import itertools

@@ -258,9 +258,10 @@ class _Judge:
         return cuts
 
     def _earlier(self, row):
-        """The measured rows before of the condition of a row, by date.
+        """(measured rows before of the condition of a row, by date; whether others have its name).
 
-        Where the meaning is not recorded, as in early versions, it is taken to be the same.
+        Those others have other data or own files. Where that is not recorded, as in early versions,
+        it is taken to be the same.
         """
         columns, before = self._columns, self._before
         codes = []
@@ -278,7 +279,7 @@ class _Judge:
         same = [
             at for at in rows if "{}" in (meaning, m := before.text("meaning", at)) or m == meaning
         ]
-        return sorted(same, key=lambda at: before.dates[at])
+        return sorted(same, key=lambda at: before.dates[at]), len(rows) > len(same)
 
     def _judge(self, row):
         """(Judged, rows before that it is judged by)."""
@@ -290,9 +291,11 @@ class _Judge:
             reason = "no run completed" if failed else "other programs disturbed all of its runs"
             return replace(one, verdict=FAILED if failed else DISTURBED, reason=reason), []
         one = replace(one, mean_log=float(columns.means[row]))
-        earlier = self._earlier(row)
+        earlier, has_others = self._earlier(row)
         if not earlier:
-            return replace(one, verdict=NEW, reason="not measured before on this machine"), []
+            other = "with its data and own files: what has its name before had others"
+            where = other if has_others else "on this machine"
+            return replace(one, verdict=NEW, reason=f"not measured before {where}"), []
         cut = self._cuts.get((one.condition_id, one.metric))
         base = [at for at in earlier if cut is None or to_time(before.dates[at]) >= cut]
         used = base
