@@ -32,19 +32,19 @@ def _early_record():
         return json.loads(archive.read(name))
 
 
-def add_session(folder, week, rates, started_at=None, ended=True, session="", **facts):
+def add_session(folder, week, rates, started_at=None, ended=True, session="", fields=(), **facts):
     """Write the runs of a session into a results folder.
 
     Args:
         rates: {batch: throughputs of its repeats, None for a run that failed}.
+        fields: further ones of the runs.
         facts: of `record`.
     """
+    made = {"model": "lenet5", "dataset": "synthetic", "steps": 50} | dict(fields)
     folder, session = Path(folder), session or session_id(week)
     for batch, values in rates.items():
         for repeat, value in enumerate(values, start=1):
-            run = Run(
-                model="lenet5", dataset="synthetic", batch_per_device=batch, steps=50, repeat=repeat
-            )
+            run = Run(batch_per_device=batch, repeat=repeat, **made)
             start = started_at or date(week) + timedelta(minutes=repeat)
             place = folder / "runs" / run.id
             place.mkdir(parents=True, exist_ok=True)

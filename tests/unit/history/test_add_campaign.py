@@ -38,6 +38,16 @@ def test_an_archive_enters_with_its_digest_and_the_name_of_its_study():
     assert rows[0]["study"] == "mine" and len(rows[0]["archive_sha256"]) == 64
 
 
+def test_conditions_of_a_session_have_names_that_differ():
+    for framework in ("tensorflow", "jax"):
+        made.add_session("results", 1, {8: [100.0]}, fields={"framework": framework})
+    rows = dataset.rows_of(HISTORY, add("results")["files"][0], ["condition"])
+    assert sorted(row["condition"].partition("device")[2] for row in rows) == [
+        ", framework jax",
+        ", framework tensorflow",
+    ]
+
+
 def test_an_archive_of_an_early_version_enters():
     assert len(add(made.EARLY)["files"]) == 1
 
