@@ -1,10 +1,11 @@
-"""Time and memory to read and analyse a history of many campaigns.
+"""Time and memory to read and analyse a history of many campaigns, and to judge the newest one.
 
 uv run python -m tests.performance.results.history [--campaigns 10000] [--machines 20]
 
 Campaigns of 50 conditions and 3 to 5 repeats are written as the history has them, some machines in
 turn, each with a change of the driver that costs 3 %; then analyse_history.py reads and analyses
-all. The target: 10 000 campaigns in under a minute and 1 GB.
+all, and `dlbench gate` judges the newest. The target: 10 000 campaigns in under a minute and 1 GB,
+each of the two.
 """
 
 import json
@@ -34,13 +35,16 @@ def main():
         folder = Path(folder)
         for number in range(args.campaigns):
             dataset.add(folder / "history", session(number, args, chance))
-        program = REPOSITORY / "workflow_scripts/analyse_history.py"
-        command = [sys.executable, program, "--history", folder / "history"]
-        used = resource_use.run([*command, "--output", folder / "tables"])
+        programs, history = REPOSITORY / "workflow_scripts", folder / "history"
+        analysis = [programs / "analyse_history.py", "--history", history]
+        analysed = resource_use.run([sys.executable, *analysis, "--output", folder / "tables"])
+        gate = [programs / "dlbench", "gate", history, "--allow", "worse"]
+        judged = resource_use.run([sys.executable, *gate])
     figures = bench.Figures(args.json)
     what = f"{args.campaigns} campaigns of {CONDITIONS} conditions"
-    figures.add(f"{what}: time", used.wall_s, "s", at_most=60)
-    figures.add(f"{what}: memory", used.peak_mb / 1000, "GB", at_most=1)
+    for use, work in ((analysed, ""), (judged, ", the gate")):
+        figures.add(f"{what}{work}: time", use.wall_s, "s", at_most=60)
+        figures.add(f"{what}{work}: memory", use.peak_mb / 1000, "GB", at_most=1)
 
 
 def session(number, args, chance):

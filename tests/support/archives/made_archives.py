@@ -82,6 +82,7 @@ def settings(elsewhere):
         "imports": [{"name": "others", "path": str(elsewhere / "log")}],
         "history": [{"path": str(elsewhere), "site": "theirs"}],
         "machines": {"theirs": ["0123456789ab"]},
+        "tags": {"accepted": "20260302T080000Z-3f2a90"},
         "figures": FIGURES,
     }
 

@@ -32,19 +32,19 @@ def _early_record():
         return json.loads(archive.read(name))
 
 
-def add_session(folder, week, rates, started_at=None, ended=True, session="", **facts):
+def add_session(folder, week, rates, started_at=None, ended=True, session="", fields=(), **facts):
     """Write the runs of a session into a results folder.
 
     Args:
         rates: {batch: throughputs of its repeats, None for a run that failed}.
+        fields: further ones of the runs.
         facts: of `record`.
     """
+    made = {"model": "lenet5", "dataset": "synthetic", "steps": 50} | dict(fields)
     folder, session = Path(folder), session or session_id(week)
     for batch, values in rates.items():
         for repeat, value in enumerate(values, start=1):
-            run = Run(
-                model="lenet5", dataset="synthetic", batch_per_device=batch, steps=50, repeat=repeat
-            )
+            run = Run(batch_per_device=batch, repeat=repeat, **made)
             start = started_at or date(week) + timedelta(minutes=repeat)
             place = folder / "runs" / run.id
             place.mkdir(parents=True, exist_ok=True)
@@ -108,8 +108,9 @@ def record(
 def archive(folder, output, name="study"):
     """Write an archive of a results folder, as write_archive.py does with one of a study."""
     files = {
-        f"results/runs/{path.parent.name}/{path.name}": path
-        for path in sorted(Path(folder).glob("runs/*/*"))
+        f"results/{path.relative_to(folder)}": path
+        for path in sorted(Path(folder).glob("runs/*/**/*"))
+        if path.is_file()
     }
     files["config.yaml"] = f"study: {name}\n".encode()
     bag.write(output, files, [("Source-Organization", "tests")])

@@ -10,12 +10,13 @@ from dlbench.history import dataset, machines
 FIRST = datetime(2026, 1, 5, 8, tzinfo=timezone.utc)
 
 
-def add(history, week, rates, machine="EPYC", driver="550", meaning="{}", **of_session):
+def add(history, week, rates, machine="EPYC", driver="550", meaning="{}", labels=(), **of_session):
     """Add a session to a history. Returns the name of its file.
 
     Args:
         rates: {fields of a condition as JSON: throughputs of its runs, none if all failed}.
         machine: model of its processors.
+        labels: {fields of a condition as JSON: its label}, if `label` will not do.
         of_session: columns of its rows, as `site`, `session`, `study`, or of its metric.
     """
     facts = {"nodes": [f"2 x {machine}, 64 cores"], "gpus": [], "gpus_per_node": 0}
@@ -37,7 +38,8 @@ def add(history, week, rates, machine="EPYC", driver="550", meaning="{}", **of_s
         "archive_sha256": f"{week:064x}",
     } | of_session
     rows = [
-        {"condition_id": fields, "condition": label(fields), "fields": fields}
+        {"condition_id": fields, "condition": dict(labels).get(fields) or label(fields)}
+        | {"fields": fields}
         | common
         | _numbers(values)
         | {"logs": [f"{week}{machine}{fields}"]}

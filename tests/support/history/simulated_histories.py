@@ -4,11 +4,14 @@ Logarithms are mu_c + truth_s + common_s + own_cs: a scatter of sessions that al
 one of each condition's own, and that of the repeats, of which a session's mean has its share.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from dlbench.history import shared_changes
+
+TOGETHER = 200  # histories that are in memory at once
 
 
 @dataclass(frozen=True)
@@ -101,14 +104,19 @@ class Outcome:
     sized: float
 
 
-def outcome(kind: Kind, histories: int, chance: np.random.Generator) -> Outcome:
-    """What the analysis finds in some histories of a kind."""
+def outcome(
+    kind: Kind, histories: int, chance: np.random.Generator, apply: Callable = map
+) -> Outcome:
+    """What the analysis finds in some histories of a kind.
+
+    Args:
+        apply: as `map`, or one that uses several processes: the histories are the same.
+    """
     detected = false = provisional = dated = sized = 0
     off = []
-    for _ in range(histories):
-        history = drawn(kind, chance)
+    for history, all_found in _analysed(kind, histories, chance, apply):
         others, hit = [], None
-        for found in history.findings():
+        for found in all_found:
             if kind.step and _is_true(found.change, history.at, kind):
                 hit = hit or found.change
             else:
@@ -129,6 +137,13 @@ def outcome(kind: Kind, histories: int, chance: np.random.Generator) -> Outcome:
         dated / share,
         sized / share,
     )
+
+
+def _analysed(kind, histories, chance, apply):
+    """(history, its findings) of each, drawn a few at a time to bound the memory."""
+    for first in range(0, histories, TOGETHER):
+        some = [drawn(kind, chance) for _ in range(min(TOGETHER, histories - first))]
+        yield from zip(some, apply(Simulated.findings, some), strict=True)
 
 
 def _is_true(change, at, kind):

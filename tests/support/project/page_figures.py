@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/figures.md that have synthetic numbers.
+"""Draw the pictures of docs/figures.md and docs/history.md that have synthetic numbers.
 
     uv run python tests/support/project/page_figures.py [NAME ...]
 
@@ -19,6 +19,7 @@ from PIL import Image  # noqa: E402
 
 from dlbench.common import plugins  # noqa: E402
 from dlbench.drawing import styles  # noqa: E402
+from support.history import drawn_history  # noqa: E402
 from support.results import (  # noqa: E402
     made_baselines,
     made_explanations,
@@ -27,7 +28,7 @@ from support.results import (  # noqa: E402
 )
 
 PAGES = REPOSITORY / "docs" / "figures"
-MEASURED = "scaling"
+MEASURED, HISTORY = "scaling", "history"
 POINTS = 100  # dots an inch
 COLOURS = 128  # so many that the faintest, as the zone of equivalence, keep their own
 
@@ -36,7 +37,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = [name for name in plugins.names("figures") if name != MEASURED]
+    names = [name for name in plugins.names("figures") if name != MEASURED] + [HISTORY]
     parser.add_argument("name", nargs="*", help="all, if none is given")
     args = parser.parse_args()
     styles.FORMATS = ("png",)
@@ -48,15 +49,23 @@ def main():
 def draw(name, folder):
     """Draw one picture, as the page has it."""
     with tempfile.TemporaryDirectory() as place:
+        if name == HISTORY:
+            save(drawn_history.draw(place), folder / name)
+            return
         tables = made_tables.write(Path(place), rows(name))
         if name == "communication":
             made_baselines.write(Path(place), *exchanges())
         if name == "inside_a_step":
             made_explanations.write(Path(place), made_explanations.of_conditions())
         plugins.load("figures", name).draw(tables, Path(place, name))
-        with Image.open(Path(place, f"{name}.png")) as image:
-            few = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
-            few.save(folder / f"{name}.png", optimize=True)
+        save(Path(place, name), folder / name)
+
+
+def save(drawn, picture):
+    """Keep a drawn figure as a small picture; both paths are without suffix."""
+    with Image.open(drawn.with_suffix(".png")) as image:
+        few = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+        few.save(picture.with_suffix(".png"), optimize=True)
 
 
 def rows(name):

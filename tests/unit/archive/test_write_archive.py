@@ -125,7 +125,7 @@ def test_the_paths_of_the_config_lead_into_the_archive():
     assert set(paths) < there
     assert Path(found["references"][0]["path"]).parent.name == "published"
     assert found["site"]["device"] in ("cpu", "gpu") and found["site"]["cores_per_node"] > 0
-    assert (found["history"], found["machines"]) == ([], {})
+    assert (found["history"], found["machines"], found["tags"]) == ([], {}, {})
     assert str(made_archives.archived().parent) not in content("config.yaml").decode()
 
 

@@ -38,6 +38,16 @@ def test_an_archive_enters_with_its_digest_and_the_name_of_its_study():
     assert rows[0]["study"] == "mine" and len(rows[0]["archive_sha256"]) == 64
 
 
+def test_conditions_of_a_session_have_names_that_differ():
+    for framework in ("tensorflow", "jax"):
+        made.add_session("results", 1, {8: [100.0]}, fields={"framework": framework})
+    rows = dataset.rows_of(HISTORY, add("results")["files"][0], ["condition"])
+    assert sorted(row["condition"].partition("device")[2] for row in rows) == [
+        ", framework jax",
+        ", framework tensorflow",
+    ]
+
+
 def test_an_archive_of_an_early_version_enters():
     assert len(add(made.EARLY)["files"]) == 1
 
@@ -113,6 +123,60 @@ def test_a_session_is_taken_back_by_a_mark():
     assert (one.standing, one.reason) == (dataset.WITHDRAWN, "wrong BIOS")
 
 
+def test_what_is_taken_back_does_not_return_by_another_file_of_the_same_runs():
+    made.add_session("results", 1, RATES)
+    (file,) = add("results")["files"]
+    (HISTORY / file).with_suffix(".withdrawn").write_text("wrong BIOS\n")
+    made.archive("results", "a.zip")
+    (archived,) = add("a.zip")["files"]
+    reasons = {one.file: one.reason for one in dataset.standings(HISTORY)}
+    assert current() == [] and reasons[archived].startswith("wrong BIOS (of ")
+    (HISTORY / file).with_suffix(".withdrawn").unlink()
+    assert current() == [archived]
+
+
+def test_a_correction_that_is_taken_back_does_not_bring_back_what_it_corrected():
+    made.add_session("wrong", 1, RATES)
+    made.add_session("right", 1, RATES | {16: [150.0, 151.0]})
+    add("wrong")
+    (right,) = add("right", corrects=True)["files"]
+    (HISTORY / right).with_suffix(".withdrawn").write_text("not right either")
+    standings = {one.standing for one in dataset.standings(HISTORY)}
+    assert standings == {dataset.WITHDRAWN, dataset.REPLACED}
+    assert add("wrong", corrects=True)["files"] == current()  # it can be said by hand
+
+
+def test_a_damaged_file_that_is_taken_back_does_not_hide_the_whole_one_beside_it():
+    made.add_session("results", 1, {8: [100.0]})
+    (file,) = add("results")["files"]
+    made.add_session("results", 1, RATES)
+    (grown,) = add("results")["files"]
+    (HISTORY / file).write_bytes(b"no Parquet")
+    assert current() == []
+    (HISTORY / file).with_suffix(".withdrawn").write_text("damaged")
+    assert current() == [grown]
+
+
+def test_a_results_folder_that_is_being_written_to_enters_with_what_is_whole():
+    made.add_session("results", 1, RATES)
+    torn = sorted(Path("results").glob("runs/*/run.json"))[0]
+    whole = torn.read_text()
+    torn.write_text(whole[:200])
+    receipt = add("results")
+    assert "not a whole record" in receipt["notes"][0]
+    assert len(dataset.logs(HISTORY, receipt["files"][0])) == 4
+    torn.write_text(whole)
+    assert not Source("results").is_added()
+    add("results")
+    assert [len(dataset.logs(HISTORY, name)) for name in current()] == [5]
+
+
+def test_a_folder_without_records_is_refused():
+    Path("results/runs").mkdir(parents=True)
+    (reason,) = add("results")["refused"]
+    assert reason.startswith("expected records of runs (runs/*/run.json), found none")
+
+
 def test_a_session_that_goes_on_waits_and_the_others_enter():
     made.add_session("results", 1, {8: [100.0]})
     made.add_session("results", 2, {16: [200.0]}, ended=False)
@@ -125,12 +189,13 @@ def test_a_session_that_goes_on_waits_and_the_others_enter():
     assert len(add("results")["files"]) == 2
 
 
-def test_a_clock_that_stood_in_1970_is_named_and_can_be_corrected():
+@pytest.mark.parametrize("year", [1970, 2199])
+def test_a_clock_that_stood_in_1970_or_is_ahead_is_named_and_can_be_corrected(year):
     made.add_session(
-        "results", 1, {8: [100.0]}, started_at=datetime(1970, 1, 1, tzinfo=timezone.utc)
+        "results", 1, {8: [100.0]}, started_at=datetime(year, 1, 1, tzinfo=timezone.utc)
     )
     (reason,) = add("results")["refused"]
-    assert "1970-01-01" in reason and "Give the entry of the config a date" in reason
+    assert f"{year}-01-01" in reason and "Give the entry of the config a date" in reason
     assert "/year=2026/" in add("results", date="2026-02-03")["files"][0]
 
 

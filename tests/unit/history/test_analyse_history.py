@@ -78,6 +78,18 @@ def test_a_change_of_nothing_that_is_recorded_says_so():
     assert row["direction"] == "gain" and "nothing that is recorded changed then" in row["text"]
 
 
+def test_what_changed_in_the_newest_session_is_named_before_its_effect_can_be_known():
+    add(range(5))
+    add([5], driver="560.35")
+    history = analyse()
+    assert history.findings == []
+    assert [line.partition(". ")[0] for line in history.news] == [
+        f"2026-02-09, {made.session_id(5)}: changed: GPU driver 550.54 -> 560.35"
+    ]
+    assert history.news[0].endswith("can be confirmed from 3 sessions on (1 now)")
+    assert history.lines()[1:] == history.news
+
+
 def test_keys_that_the_config_calls_one_machine_are_one_series():
     add(range(6), gpus=8)
     add(range(6, 12), gpus=4, rates=900)

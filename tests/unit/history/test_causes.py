@@ -21,6 +21,16 @@ def test_facts_of_a_record_have_names_for_people():
     assert facts["framework tensorflow"] == "2.18.1" and facts["host"] == "n1"
 
 
+def test_versions_that_only_the_log_of_another_program_names_are_facts():
+    record = made_campaigns.record(RUN, 1.0, made_campaigns.FIRST, "s")
+    (software,) = record["provenance"]["software"].values()
+    del software["tensorflow"]
+    record["provenance"]["versions"] = {"pytorch": "2.15.0", "numpy": "1.0"}
+    facts = causes.facts([record])
+    assert facts["framework pytorch"] == "2.15.0" and "framework tensorflow" not in facts
+    assert facts["package numpy"] == "2.0.2"  # as the environment has it
+
+
 def test_the_likeliest_cause_is_first():
     sessions = texts(
         *[{"GPU driver": "1", "kernel": "1", "dlbench commit": "a"}] * 3,

@@ -107,6 +107,20 @@ def test_a_session_may_be_judged_by_the_one_before_or_by_one_that_is_named():
     assert judged.base_first == judged.base_last and judged.base_first.date() == made.date(3).date()
 
 
+def test_a_tagged_session_judges_also_those_after_a_change_that_was_found_since():
+    for week in range(10):
+        add(week)
+    for week in range(10, 20):
+        add(week, 0.9)
+    tags = {"accepted": made.session_id(2)}
+    judged = judge(base="accepted", tags=tags)
+    assert verdicts(judged) == [gate.WORSE] * 3
+    assert (judged.tag, judged.base) == ("accepted", made.session_id(2))
+    assert judged.judged[0].ratio == pytest.approx(0.9, abs=0.02)
+    assert {one.sessions for one in judged.judged} == {9}  # of the scatter: those since the change
+    assert judge(tags=tags).passed
+
+
 def test_a_loss_below_the_least_size_passes():
     for week in range(9):
         add(week, repeats=10)
@@ -128,6 +142,15 @@ def test_sessions_of_another_machine_or_site_are_no_base():
     assert verdicts(judged) == [gate.PASS] * 3 and judged.others == ()
 
 
+def test_a_condition_with_the_name_of_another_is_not_judged_by_it():
+    for week in range(9):
+        add(week, data="a" * 64)
+    add(9, 0.5, data="b" * 64)
+    judged = judge()
+    assert judged.passed and verdicts(judged) == [gate.NEW] * 3
+    assert judged.judged[0].reason.startswith("not measured before with its data and own files")
+
+
 def test_an_earlier_session_is_judged_by_what_was_known_before_it():
     for week in range(12):
         add(week, 0.9 if week > 9 else 1)
@@ -143,7 +166,7 @@ def test_an_empty_history_and_names_that_are_none_are_refused():
         add(week)
     with pytest.raises(Error, match="it has no session '2026'"):
         judge(session="2026")
-    with pytest.raises(Error, match=r"there is no session 'v1.0' of .* before this one"):
+    with pytest.raises(Error, match=r"there is no tag 'v1.0', nor a session .*none is in the conf"):
         judge(base="v1.0")
 
 
@@ -156,6 +179,7 @@ def test_the_command_says_the_verdict_by_its_exit_code_and_writes_files():
     for week in range(9):
         add(week)
     add(9, 0.9)
+    Path("config.yaml").write_text(f"tags: {{accepted: {made.session_id(1)}}}\n")
     failed = command("--write-junit", "gate.xml", "--write-markdown", "gate.md")
     assert failed.returncode == 1, failed.stderr
     assert "3 conditions of here: 3 worse." in failed.stdout
@@ -164,6 +188,11 @@ def test_the_command_says_the_verdict_by_its_exit_code_and_writes_files():
     allowed = command("--json", "--allow", "worse")
     assert allowed.returncode == 0
     assert json.loads(allowed.stdout)["allowed"] == ["worse"]
+    tagged = command("--base", "accepted", "--configfile", "config.yaml")
+    assert tagged.returncode == 1
+    assert f"accepted ({made.session_id(1)}) of 2026-01-12" in " ".join(tagged.stdout.split())
+    misspelt = command("--base", "acepted", "--configfile", "config.yaml")
+    assert misspelt.returncode == 2 and "did you mean 'accepted'?" in misspelt.stderr
     refused = command("nowhere")
     assert refused.returncode == 2
     assert "nowhere: expected a history with sessions" in refused.stderr

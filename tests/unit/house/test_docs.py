@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import os
 import re
 import shlex
 import subprocess
@@ -278,6 +279,8 @@ def check_command(command):
             check_sync(rest)
         case ["pre-commit", *_]:
             assert (REPOSITORY / ".pre-commit-config.yaml").is_file()
+        case [script, *_] if script.endswith(".sh"):
+            assert os.access(REPOSITORY / script, os.X_OK)
         case _:
             assert command[0] in OTHERS, command
 

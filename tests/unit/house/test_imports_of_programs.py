@@ -29,6 +29,7 @@ NEEDED = {
     "dlbench compare": STATISTICS,
     "dlbench doctor": TABLES,
     "draw_figure.py": FIGURES,
+    "draw_history.py": FIGURES,
     "dlbench export": STATISTICS,
     "dlbench gate": STATISTICS,
     "dlbench import": TABLES,

@@ -4,10 +4,12 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
 import re
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from dlbench.analysis import base_flags, published_numbers, scaling_series
 from dlbench.common import plugins
@@ -164,6 +166,15 @@ def test_every_study_is_described_where_all_are(name):
     assert count.isdigit() == bool(NUMBERS[name])
     own = (STUDIES / name / "README.md").read_text(encoding="utf-8")
     assert f"studies/{name}/config.yaml" in own and f"studies/{name}/smoke.yaml" in own
+
+
+def test_the_nightly_pipeline_of_gitlab_starts_the_script_of_the_study_one_at_a_time():
+    (job,) = yaml.safe_load((STUDIES / "nightly" / "gitlab-ci.yml").read_text()).values()
+    script = STUDIES / "nightly" / "nightly.sh"
+    assert os.access(script, os.X_OK)
+    assert job["script"][-1].startswith(str(script.relative_to(REPOSITORY)))
+    assert job["script"][0] in (REPOSITORY / "README.md").read_text()  # uv in its version
+    assert job["resource_group"] and job["artifacts"]["when"] == "always"
 
 
 def test_names_of_what_we_run_are_ours():

@@ -224,7 +224,7 @@ def portable(
         "manual_dir": None,
     }
     # Of other campaigns than this one; and the Snakefile refuses paths at which there is nothing.
-    changed |= {"history": [], "machines": {}}
+    changed |= {"history": [], "machines": {}, "tags": {}}
     return changed, files
 
 

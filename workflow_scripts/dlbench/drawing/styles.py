@@ -162,9 +162,9 @@ def _mark_logarithmic(drawn):
                 axis.set_label_text(f"{text} (log){label[len(text) :]}")
 
 
-def heading(axes: Axes, title: str, subtitle: str) -> None:
-    """Write a bold title with one or several grey lines below it."""
-    axes.set_title(title, pad=20 + 13 * subtitle.count("\n"))
+def heading(axes: Axes, title: str, subtitle: str, size: float | None = None) -> None:
+    """Write a bold title, of a size in points, with one or several grey lines below it."""
+    axes.set_title(title, pad=20 + 13 * subtitle.count("\n"), fontsize=size)
     axes.annotate(
         subtitle,
         (0, 1),

@@ -46,7 +46,7 @@ def add(source: sources.Source, history: Path) -> dict[str, Any]:
         else:
             records, study = _from_folder(Path(source.path), receipt["waiting"].append, note), None
         if not records and not receipt["waiting"]:
-            raise Error("no record of a run is in it")
+            raise Error("expected records of runs (runs/*/run.json), found none: was it trained?")
         common = {"source": Path(source.path).name, "archive_sha256": receipt["archive_sha256"]}
         common |= {"study": study} if study else {}
         for session, runs in session_rows.by_session(records, note).items():

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dlbench.common import phrases
 from dlbench.history import causes, dataset, machines, shared_changes
-from dlbench.history.change_points import Change
+from dlbench.history.change_points import MIN_SESSIONS, Change
 from dlbench.history.history_rows import HistoryRows, day, to_time
 from dlbench.history.shared_changes import Found
 from dlbench.tables import history_columns, parquet_files
@@ -33,6 +33,7 @@ class History:
 
     Attributes:
         findings: rows of the table of findings; `changes`: of changes.
+        news: texts on what changed in the newest sessions and has no finding so far.
         remarks: texts on what is left out, and questions.
         rows: the rows of `series`, in their order.
     """
@@ -40,6 +41,7 @@ class History:
     campaigns: list[Row] = field(default_factory=list)
     findings: list[Row] = field(default_factory=list)
     changes: list[Row] = field(default_factory=list)
+    news: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     questions: list[str] = field(default_factory=list)
     series: pa.Table | None = None
@@ -51,7 +53,7 @@ class History:
         found = phrases.counted(len(self.findings), "finding")
         head = f"{phrases.counted(current, 'session')} of the history count; {found}"
         numbered = [f"{row['finding']}. {row['text']}" for row in self.findings]
-        return [head, *numbered, *self.remarks, *self.questions]
+        return [head, *numbered, *self.news, *self.remarks, *self.questions]
 
 
 def analyse(
@@ -156,6 +158,11 @@ def _add_of_metric(history, columns, rows, place, in_time, suite):
     events = [one.events() for one in texts]
     found = shared_changes.find(means, _errors(counts, scatters), events, suite)
     machine_id = columns.distinct_machines[columns.machine[rows[0]]]
+    history.news += [
+        line
+        for line in _news(texts, [one.change.at for one in found], sessions, dates)
+        if line not in history.news  # of another metric
+    ]
     for one in found:
         number = -1 - len(history.findings)  # until they are sorted
         labels = {
@@ -201,6 +208,22 @@ class _Facts:
         last = min(place(change.last), len(self.texts) - 1)
         return causes.ranked(
             self.texts, place(change.at), place(change.first), last, map(place, others)
+        )
+
+
+def _news(texts, explained, sessions, dates):
+    """What changed in the newest sessions of conditions, where that explains no finding so far."""
+    found: dict[tuple[int, str], int] = {}  # {(session, what): sessions since then}
+    for one in texts:
+        for place in causes.events(one.texts)[-MIN_SESSIONS:]:
+            session, since = int(one.sessions[place]), len(one.texts) - place
+            if since < MIN_SESSIONS and session not in explained:
+                named = causes.ranked(one.texts, place, place, place)
+                found[session, "; ".join(cause.text for cause in named)] = since
+    for (session, what), since in sorted(found.items()):
+        yield (
+            f"{day(dates[session])}, {sessions[session]}: changed: {what}. No change of level is "
+            f"found so far; one can be confirmed from {MIN_SESSIONS} sessions on ({since} now)"
         )
 
 

@@ -26,7 +26,8 @@ CLASSES = (
 NO_EVENTS = ("host", "dlbench", "package")
 MAX_SHARE = 0.25  # of sessions in which a fact changes that is still an event
 MAX_CAUSES = 6
-FRAMEWORKS = ("tensorflow", "keras", "torch", "jax", "jaxlib", "horovod")
+FRAMEWORKS = ("tensorflow", "keras", "torch", "pytorch", "jax", "jaxlib", "horovod")
+PACKAGES = {"python": "Python", "cuda": "CUDA of the framework", "cudnn": "library cuDNN"}
 
 
 @dataclass(frozen=True)
@@ -142,10 +143,12 @@ def _facts(record):
     site, container = provenance.get("site") or {}, provenance.get("container") or {}
     for hardware in (provenance.get("hardware") or {}).values():
         yield from _hardware(hardware)
+    known: set[str] = set()
     for software in (provenance.get("software") or {}).values():
         yield from _software(software)
-    if not provenance.get("software"):
-        for name, version in (provenance.get("versions") or {}).items():
+        known |= software.keys()
+    for name, version in (provenance.get("versions") or {}).items():
+        if name not in known:  # as what other programs say of themselves
             yield _package(name), version
     yield from _named("library", provenance.get("libraries"))
     yield from _named("variable", provenance.get("variables"))
@@ -225,8 +228,8 @@ def _software(software):
 
 
 def _package(name):
-    if name == "python":
-        return "Python"
+    if name in PACKAGES:
+        return PACKAGES[name]
     return f"framework {name}" if name in FRAMEWORKS else f"package {name}"
 
 

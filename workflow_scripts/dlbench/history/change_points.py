@@ -33,6 +33,7 @@ from scipy import special
 ALPHA, CONFIDENCE = 0.05, 0.95
 MIN_SESSIONS = 3
 PENALTY, CLIP, NEIGHBOURS = 4.0, 2.0, 2
+TOGETHER = 32  # ends of segments of which the squares are computed in one step
 POSITIONS = 7.35  # twice the difference of logarithms of likelihoods: 95 %
 LEAST = 0.005  # of logarithms: smaller changes are not reported, however sure they are
 RESOLUTION = 1e-9  # equal values differ by rounding
@@ -83,7 +84,7 @@ class Series:
         self.raw = np.asarray(means, dtype=float)
         self.variances = np.square(np.asarray(errors, dtype=float))
         self.deviation = max(_deviation(self.raw), RESOLUTION)
-        self.values = without_outliers(self.raw)
+        self.values = _clipped(self.raw, CLIP * self.deviation)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -157,15 +158,17 @@ def pelt(values: np.ndarray, penalty: float) -> list[int]:
     previous = np.zeros(count + 1, dtype=int)
     useless_from = np.full(count + 1, count + 1)
     starts = np.array([], dtype=int)
-    for end in range(MIN_SESSIONS, count + 1):
-        start = end - MIN_SESSIONS
-        if np.isfinite(least[start]):
-            starts = np.append(starts, start)
-        within = squares[end] - squares[starts]
-        within -= (sums[end] - sums[starts]) ** 2 / (end - starts)
-        totals = least[starts] + within
-        best = int(np.argmin(totals))
-        least[end], previous[end] = totals[best] + penalty, starts[best]
+    for first in range(MIN_SESSIONS, count + 1, TOGETHER):
+        ends = np.arange(first, min(first + TOGETHER, count + 1))
+        starts = np.append(starts, ends - MIN_SESSIONS)
+        counts = ends[:, None] - starts
+        within = (sums[ends, None] - sums[starts]) ** 2 / np.maximum(counts, 1)
+        within = squares[ends, None] - squares[starts] - within
+        within[counts < MIN_SESSIONS] = np.inf
+        for end, row in zip(ends.tolist(), within, strict=True):
+            totals = least[starts] + row
+            best = totals.argmin()
+            least[end], previous[end] = totals[best] + penalty, starts[best]
         # A start that is worse than to begin anew at `end` never gets better, once one may.
         worse = starts[totals >= least[end]]
         useless_from[worse] = np.minimum(useless_from[worse], end + MIN_SESSIONS)
@@ -322,7 +325,10 @@ def _deviation(values):
     """The standard deviation of a series without its steps: by differences of neighbours."""
     if len(values) < 2:
         return 0.0
-    return float(1.4826 * np.median(abs(np.diff(values))) / math.sqrt(2))
+    steps = np.sort(abs(values[1:] - values[:-1]))
+    middle = len(steps) // 2
+    median = (steps[middle] + steps[~middle]) / 2
+    return float(1.4826 * median / math.sqrt(2))
 
 
 def _clipped(values, room):

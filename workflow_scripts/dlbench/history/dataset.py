@@ -9,7 +9,8 @@
   by `replaces` in the metadata of another is replaced. Files of one session that are neither are
   contradictory, and none of them counts.
 - What was measured wrongly is taken back by a mark, a file SESSION-DIGEST.withdrawn with the reason
-  in it, which is copied along.
+  in it, which is copied along. It holds for all files with these logs, and what such a file had
+  replaced does not count again.
 """
 
 import json
@@ -128,28 +129,31 @@ def read(
 
 def _judged(folder, site, session, names) -> Iterator[Standing]:
     """Standings of the files of one session."""
-    left: dict[str, str] = {}  # {name: reason} of those that do not count
-    for name in names:
-        mark = (folder / name).with_suffix(".withdrawn")
-        if mark.is_file():
-            reason = mark.read_text(encoding="utf-8", errors="replace").strip()
-            left[name] = reason or "no reason given"
-            yield Standing(name, site, session, WITHDRAWN, left[name])
-    names = [name for name in names if name not in left]
-    if len(names) == 1:
-        yield Standing(names[0], site, session)
-        return
-    try:
-        replaced = _replaced(folder, names)
-    except parquet_files.TableError as error:  # one of them is damaged: reading says which
-        replaced = {}
-        if names:
-            reason = f"a file of this session is damaged: {error}"
-            yield from (Standing(name, site, session, DAMAGED, reason) for name in names)
-        return
+    marks = {name: (folder / name).with_suffix(".withdrawn") for name in names}
+    left = {name: _reason(mark) for name, mark in marks.items() if mark.is_file()}
+    replaced: Mapping[str, str] = {}
+    if len(names) > 1:
+        contents = {}
+        for name in names:
+            try:
+                contents[name] = logs(folder, name)
+            except parquet_files.TableError as error:
+                if name in left:
+                    continue  # it is of no more use
+                # Reading says which of them is damaged.
+                reason = f"a file of this session is damaged: {error}"
+                for other in names:
+                    standing = (WITHDRAWN, left[other]) if other in left else (DAMAGED, reason)
+                    yield Standing(other, site, session, *standing)
+                return
+        left |= _withdrawn_with(folder, contents, left)
+        replaced = _replaced(folder, contents)
+    for name, reason in sorted(left.items()):
+        yield Standing(name, site, session, WITHDRAWN, reason)
+    replaced = {name: by for name, by in replaced.items() if name not in left}
     for name, by in replaced.items():
         yield Standing(name, site, session, REPLACED, f"by {Path(by).name}")
-    counting = [name for name in names if name not in replaced]
+    counting = [name for name in names if name not in replaced and name not in left]
     for name in counting:
         others = ", ".join(Path(other).name for other in counting if other != name)
         if others:
@@ -159,14 +163,39 @@ def _judged(folder, site, session, names) -> Iterator[Standing]:
             yield Standing(name, site, session)
 
 
-def _replaced(folder, names) -> Mapping[str, str]:
-    """{name of a file: that of the one by which it is replaced} of the files of a session."""
+def _reason(mark):
+    text = mark.read_text(encoding="utf-8", errors="replace").strip()
+    return text or "no reason given"
+
+
+def _withdrawn_with(folder, logs_of, left):
+    """{name: reason} of files that have what was taken back in others, and correct none of them."""
+    found = {}
+    for name in sorted(left.keys() & logs_of.keys()):
+        for other in sorted(logs_of.keys() - left.keys()):
+            mine, its = logs_of[name], logs_of[other]
+            if (mine <= its or its <= mine) and name not in _corrected_by(folder, other):
+                found[other] = f"{left[name]} (of {Path(name).name}, which has the same runs)"
+    return found
+
+
+def _corrected_by(folder, name):
+    """Names of the files that a file corrects."""
+    return parquet_files.file_metadata(folder / name).get(REPLACES, "").split(",")
+
+
+def _replaced(folder, logs_of) -> Mapping[str, str]:
+    """{name of a file: that of the one by which it is replaced} of the files of a session.
+
+    Args:
+        logs_of: {name of a file: its logs}.
+    """
+    names = list(logs_of)
     replaced: dict[str, str] = {}
     for name in names:
-        old_names = parquet_files.file_metadata(folder / name).get(REPLACES, "").split(",")
-        replaced |= {old: name for old in old_names if old in names}
+        replaced |= {old: name for old in _corrected_by(folder, name) if old in names}
     # The last of equal ones counts: with an archive first, then by name.
-    content = {name: (logs(folder, name), of_archive(folder, name), name) for name in names}
+    content = {name: (logs_of[name], of_archive(folder, name), name) for name in names}
     for name in names:
         for other in names:
             if name == other or name in replaced or other in replaced:

@@ -1,7 +1,8 @@
 """Judge a session of a history by the sessions before it: the gate of upgrades and of CI.
 
 - The base of a condition are the sessions of the same site and machine since its last confirmed
-  change, as analyse_history.py finds it in what was known before; or one session that is named.
+  change, as analyse_history.py finds it in what was known before; or one session that is named,
+  also an earlier one. The scatter is that of the sessions since the change.
 - A session is judged by the interval of prediction.py. All of its conditions are one family (Holm),
   so that at most 5 % of whole sessions without a change fail. A change below the least size fails
   nothing.
@@ -25,7 +26,8 @@ import pyarrow as pa
 from dlbench import Error
 from dlbench.analysis import equivalence
 from dlbench.common.phrases import did_you_mean
-from dlbench.history import analyse_history, causes, change_points, dataset, machines
+from dlbench.history import analyse_history, bases, causes, change_points, dataset, machines
+from dlbench.history.bases import LAST, SINCE_CHANGE
 from dlbench.history.history_rows import HistoryRows, to_time
 from dlbench.history.prediction import ALPHA, Prediction, predict, variance_of_repeats
 from dlbench.log.metrics import HIGHER, LOWER
@@ -37,7 +39,6 @@ FAILED, MISSING, DISTURBED = "failed", "missing", "disturbed"
 TOO_FEW, NEW = "too little data", "new"
 FAILING = (WORSE, CHANGED, FAILED, MISSING, DISTURBED)
 VERDICTS = (*FAILING, BETTER, TOO_FEW, NEW, PASS)  # in the order in which they are shown
-SINCE_CHANGE, LAST = "since-change", "last"  # bases; any other is the name of a session
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Gate:
     """A session of a history, judged.
 
     Attributes:
-        base: SINCE_CHANGE, LAST, or the name of a session.
+        base: SINCE_CHANGE, LAST, or the name of a session; `tag`: the one that named it, or "".
         base_first, base_last: starts of the first and the last session that any condition is
             judged by; None: there is none.
         others: if this machine was never measured before: those that were.
@@ -102,6 +103,7 @@ class Gate:
     least: float
     judged: tuple[Judged, ...]
     allowed: tuple[str, ...] = ()
+    tag: str = ""
 
     @property
     def failures(self) -> list[Judged]:
@@ -133,16 +135,18 @@ def judge(
     base: str = SINCE_CHANGE,
     least: float = LEAST,
     allowed: Collection[str] = (),
+    tags: bases.Tags | None = None,
 ) -> Gate:
     """Judge a session of a history.
 
     Args:
         names_of_machines: `machines` of a config.
         session: its name; None: the newest.
-        base: SINCE_CHANGE, LAST (the session before), or the name of a session.
+        base: SINCE_CHANGE, LAST (the session before), a tag, or the name of a session.
+        tags: `tags` of a config.
 
     Raises:
-        Error: the history is empty, or has no session of that name.
+        Error: the history is empty, or has no session of that name, or no such tag.
     """
     names = machines.named(names_of_machines)
     standings = dataset.standings(folder)
@@ -156,7 +160,8 @@ def judge(
     rows = _rows_of_session(columns, session, folder)
     start = columns.dates[rows].min()
     before = HistoryRows(table.filter(pa.array(columns.dates < start)), names)
-    return _Judge(columns, rows, before, base, least).gate(tuple(allowed))
+    judged = _Judge(columns, rows, before, base, least, tags or {}).gate(tuple(allowed))
+    return replace(judged, tag=base if base in (tags or {}) else "")
 
 
 def _rows_of_session(columns, session, folder):
@@ -178,21 +183,15 @@ def _rows_of_session(columns, session, folder):
 class _Judge:
     """Judges the rows of one session by those before it."""
 
-    def __init__(self, columns, rows, before, base, least):
-        self._columns, self._rows = columns, rows
-        self._before, self._base, self._least = before, base, least
+    def __init__(self, columns, rows, before, base, least, tags):
+        self._columns, self._rows, self._before, self._least = columns, rows, before, least
         row = rows[0]
         self._site = columns.text("site", row)
         self._machine_id = columns.distinct_machines[columns.machine[row]]
         self._here = _equal(before.texts["site"], before.codes["site"], self._site) & _equal(
             before.distinct_machines, before.machine, self._machine_id
         )
-        if base not in (SINCE_CHANGE, LAST) and base not in self._sessions():
-            raise Error(
-                f"there is no session {base!r} of {self._machine_id} at {self._site} before this "
-                f"one{did_you_mean(base, self._sessions())}; expected {SINCE_CHANGE}, {LAST} or "
-                "the name of one, as results/history/campaigns.csv has them"
-            )
+        self._base = bases.named(base, tags, self._studies(), columns.text("study", row))
         self._cuts = self._last_changes()
 
     def gate(self, allowed):
@@ -233,10 +232,12 @@ class _Judge:
         }
         return tuple(sorted(places))
 
-    def _sessions(self):
-        """Names of the sessions before, of the same site and machine."""
-        codes = np.unique(self._before.codes["session"][self._here])
-        return [self._before.texts["session"][code] for code in codes]
+    def _studies(self):
+        """{session: its study} of those before, of the same site and machine."""
+        before = self._before
+        _, rows = np.unique(before.codes["session"][self._here], return_index=True)
+        rows = np.flatnonzero(self._here)[rows]
+        return {before.text("session", row): before.text("study", row) for row in rows}
 
     def _last_changes(self):
         """{(condition_id, metric): start of the first session since its last confirmed change}."""
@@ -257,9 +258,10 @@ class _Judge:
         return cuts
 
     def _earlier(self, row):
-        """The measured rows before of the condition of a row, by date.
+        """(measured rows before of the condition of a row, by date; whether others have its name).
 
-        Where the meaning is not recorded, as in early versions, it is taken to be the same.
+        Those others have other data or own files. Where that is not recorded, as in early versions,
+        it is taken to be the same.
         """
         columns, before = self._columns, self._before
         codes = []
@@ -277,7 +279,7 @@ class _Judge:
         same = [
             at for at in rows if "{}" in (meaning, m := before.text("meaning", at)) or m == meaning
         ]
-        return sorted(same, key=lambda at: before.dates[at])
+        return sorted(same, key=lambda at: before.dates[at]), len(rows) > len(same)
 
     def _judge(self, row):
         """(Judged, rows before that it is judged by)."""
@@ -289,34 +291,39 @@ class _Judge:
             reason = "no run completed" if failed else "other programs disturbed all of its runs"
             return replace(one, verdict=FAILED if failed else DISTURBED, reason=reason), []
         one = replace(one, mean_log=float(columns.means[row]))
-        earlier = self._earlier(row)
+        earlier, has_others = self._earlier(row)
         if not earlier:
-            return replace(one, verdict=NEW, reason="not measured before on this machine"), []
+            other = "with its data and own files: what has its name before had others"
+            where = other if has_others else "on this machine"
+            return replace(one, verdict=NEW, reason=f"not measured before {where}"), []
         cut = self._cuts.get((one.condition_id, one.metric))
         base = [at for at in earlier if cut is None or to_time(before.dates[at]) >= cut]
-        level = None
+        used = base
         if self._base != SINCE_CHANGE:
-            level = self._place_of_base(base)
-            if level is None:
-                reason = f"not measured in {self._base}, or its level has changed since then"
+            used = self._rows_of_base(earlier)
+            if not used:
+                reason = f"not measured in {self._base}"
                 return replace(one, verdict=TOO_FEW, reason=reason), []
         one = replace(one, sessions=len(base))
-        used = base if level is None else [base[level]]
         if len(base) < MIN_SESSIONS:
             since = "" if cut is None else " since its last change"
             reason = f"{len(base)} of {MIN_SESSIONS} sessions{since}"
             return replace(one, verdict=TOO_FEW, reason=reason), used
         variance = variance_of_repeats(before.scatters[base], before.n[base])
         means = change_points.without_outliers(before.means[base])
+        level = None
+        if used is not base:  # of before the last change it is as it was measured
+            (at,) = used
+            mean = means[base.index(at)] if at in base else before.means[at]
+            level = float(mean), float(before.n[at])
         prediction = predict(means, before.n[base], variance, runs, level)
         return replace(one, prediction=prediction, p=prediction.p(one.mean_log)), used
 
-    def _place_of_base(self, rows):
-        """The place in rows of the one that is of the named session; None: none is."""
+    def _rows_of_base(self, rows):
+        """Those of rows that are of the session before, or of the one that is named."""
         if self._base == LAST:
-            return len(rows) - 1
-        names = [self._before.text("session", row) for row in rows]
-        return names.index(self._base) if self._base in names else None
+            return rows[-1:]
+        return [row for row in rows if self._before.text("session", row) == self._base]
 
     def _missing(self, judged):
         """What the last session of the same study measured, and this one did not."""

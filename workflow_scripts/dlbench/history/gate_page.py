@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from dlbench.common import phrases
-from dlbench.history import gate
+from dlbench.history import bases, gate
 from dlbench.history.gate import Gate, Judged
 from dlbench.history.history_rows import day
 from dlbench.history.prediction import SIZES
@@ -61,6 +61,7 @@ def values(judged: Gate) -> dict[str, Any]:
         "started_at": _utc(judged.started_at),
         "passed": judged.passed,
         "base": judged.base,
+        "tag": judged.tag or None,
         "base_first": _utc(judged.base_first),
         "base_last": _utc(judged.base_last),
         "base_age_days": judged.age_days,
@@ -118,11 +119,12 @@ def _base(judged):
     if judged.base_last is None:
         return "nothing: the history has no session before it on this machine"
     age = f"{phrases.counted(round(judged.age_days), 'day')} old"
-    if judged.base == gate.SINCE_CHANGE:
+    if judged.base == bases.SINCE_CHANGE:
         first, last = day(judged.base_first), day(judged.base_last)
         return f"the sessions since the last change, {first} to {last}; the newest is {age}"
-    names = {gate.LAST: "the session before it"}
-    return f"{names.get(judged.base, judged.base)} of {day(judged.base_last)}, {age}"
+    names = {bases.LAST: "the session before it"}
+    name = f"{judged.tag} ({judged.base})" if judged.tag else names.get(judged.base, judged.base)
+    return f"{name} of {day(judged.base_last)}, {age}"
 
 
 def _conditions(judged):

@@ -47,7 +47,11 @@ class Prediction:
 
 
 def predict(
-    means: np.ndarray, counts: np.ndarray, variance: float, new_count: int, of_one: int | None
+    means: np.ndarray,
+    counts: np.ndarray,
+    variance: float,
+    new_count: int,
+    of_one: tuple[float, float] | None,
 ) -> Prediction:
     """Predict the mean of a new session from those of others.
 
@@ -55,7 +59,8 @@ def predict(
         means: of logarithms, one a session (at least two); `counts`: of their runs.
         variance: of the logarithms of repeats; nan: not known.
         new_count: runs of the new session.
-        of_one: place of the session that is the level; None: the level is the mean of all.
+        of_one: (mean, runs) of the session that is the level, which may be an older one; None: the
+            level is the mean of all.
     """
     count = len(means)
     scatter = float(np.var(means, ddof=1))
@@ -70,7 +75,7 @@ def predict(
     if of_one is None:
         level, of_level = float(np.mean(means)), scatter / count
     else:
-        level, of_level = float(means[of_one]), of_session(float(counts[of_one]))
+        level, of_level = of_one[0], of_session(of_one[1])
     error = math.sqrt(of_session(new_count) + of_level)
     return Prediction(level, max(error, RESOLUTION), count - 1)
 

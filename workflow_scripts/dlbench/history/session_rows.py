@@ -19,7 +19,7 @@ from dlbench.comparison import campaigns
 from dlbench.history import causes, machines
 from dlbench.log import event_fields
 from dlbench.records.run_record import RecordError
-from dlbench.study.runs import DEFAULTS, PROBE_ID, Run
+from dlbench.study.runs import DEFAULTS, PROBE_ID, Run, labels
 from dlbench.tables.cells import Row
 
 Record = Mapping[str, Any]
@@ -81,23 +81,28 @@ def rows(
     for run, record in runs:
         names = _json(_fields(run)), _json(_meaning(record))
         conditions.setdefault(names, []).append((run, record))
+    named = labels(map(_combination, conditions.values()))
     return [
         common | row
         for (fields, meaning), members in sorted(conditions.items())
-        for row in _of_condition(fields, meaning, members, report)
+        for row in _of_condition(fields, meaning, members, named[_combination(members).id], report)
     ]
 
 
-def _of_condition(fields, meaning, members, report):
+def _combination(members):
+    _, record = members[0]
+    return Run(**record["spec"]).combination
+
+
+def _of_condition(fields, meaning, members, label, report):
     """The rows of a condition, one a metric."""
     records = [record for _, record in members]
     facts = causes.facts(records)
     completed = [(run, record) for run, record in members if run.finished]
     quiet = [(run, record) for run, record in completed if not run.disturbed]
-    run = Run(**records[0]["spec"]).combination
     common = {
         "condition_id": json_digest(fields)[:ID_DIGITS],
-        "condition": run.label().removesuffix(", repeat 1"),
+        "condition": label.removesuffix(", repeat 1"),
         "fields": fields,
         "meaning": meaning,
         "failed": len(members) - len(completed),
@@ -106,7 +111,7 @@ def _of_condition(fields, meaning, members, report):
         "driver": facts.get("GPU driver"),
         "firmware": _texts(facts.get(name) for name in ("GPU VBIOS", "CPU microcode")),
         "kernel": facts.get("kernel"),
-        "framework": run.framework,
+        "framework": _combination(members).framework,
         "framework_version": _texts(one.facts.get("framework_version") for one, _ in members),
         "image_digest": facts.get("image"),
         "git_commit": facts.get("dlbench commit"),

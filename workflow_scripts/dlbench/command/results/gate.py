@@ -12,7 +12,7 @@ from pathlib import Path
 from dlbench.common import flag_types
 from dlbench.common.command_line import add_configfile
 from dlbench.common.files import atomic_write
-from dlbench.history import dashboards, gate, gate_page, sources
+from dlbench.history import bases, dashboards, gate, gate_page, sources
 from dlbench.pages import page_html, page_text
 from dlbench.study import config
 
@@ -35,10 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--session", help="judge this one; the newest, if not given")
     parser.add_argument(
         "--base",
-        default=gate.SINCE_CHANGE,
-        metavar="SESSION",
+        default=bases.SINCE_CHANGE,
+        metavar="TAG",
         help="judge it by the sessions since the last change (since-change, the default), by the "
-        "one before it (last), or by the session of this name",
+        "one before it (last), or by the session of this tag in the config, or of this name",
     )
     parser.add_argument(
         "--least",
@@ -67,8 +67,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    names = config.settings_of(args.configfile).get("machines", {})
-    judged = gate.judge(args.history, names, args.session, args.base, args.least, args.allow)
+    settings = config.settings_of(args.configfile)
+    judged = gate.judge(
+        args.history,
+        settings.get("machines", {}),
+        args.session,
+        args.base,
+        args.least,
+        args.allow,
+        settings.get("tags", {}),
+    )
     for name, write in WRITERS.items():
         if path := getattr(args, f"write_{name}", None):
             with atomic_write(path) as part:
