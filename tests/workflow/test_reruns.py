@@ -34,7 +34,8 @@ def test_adding_a_model_trains_only_its_runs(campaign):
     models = campaign.folder / "workflow_scripts/dlbench/trainer/keras/models/convolutional"
     shutil.copyfile(models / "lenet5.py", models / "mymodel.py")
     block = STUDY["matrix"][0] | {"model": ["lenet5", "cnn12", "mymodel"]}
-    campaign.configure(matrix=[block], compare=[{"field": "model", "base": "lenet5"}])
+    compare = [{"field": "model", "base": "lenet5"}]
+    campaign.configure(matrix=[block], compare=compare, figures=["scaling"])
     before = campaign.ids()
     jobs = campaign.scheduled()
     assert len(trained_runs(jobs)) == 2
