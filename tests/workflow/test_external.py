@@ -98,7 +98,7 @@ def test_a_program_whose_lines_are_read_by_patterns_is_a_run_like_any_other(fres
         "parameters": {"micro_batch": [1, 2], "words": ["well", "broken"]},
         "exclude": [{"parameters": {"micro_batch": 2, "words": "broken"}, "reason": "enough"}],
     }  # fmt: skip
-    fresh.configure(trainers={"loop": trainer}, matrix=[block])
+    fresh.configure(trainers={"loop": trainer}, matrix=[block], figures=[])
     fresh.succeed()
     found = {(r["parameters.micro_batch"], r["parameters.words"]): r for r in rows(fresh)}
     for micro_batch in ("1", "2"):
@@ -115,7 +115,7 @@ def test_a_program_whose_lines_are_read_by_patterns_is_a_run_like_any_other(fres
     assert fresh.scheduled() == {}
 
     other = READ_BY_PATTERNS | {"warm_up": 2}
-    fresh.configure(trainers={"loop": trainer | {"log": other}}, matrix=[block])
+    fresh.configure(trainers={"loop": trainer | {"log": other}}, matrix=[block], figures=[])
     assert len(fresh.scheduled()["train"]) == 3  # other patterns may change any number
 
 
@@ -164,7 +164,8 @@ def test_a_secret_in_a_command_reaches_the_program_and_no_file_but_what_it_print
 def test_what_goes_wrong_in_another_program_is_recorded_and_said(campaign, fault, status, message):
     command = [*TRAINER["command"][:-1], fault]
     block = THEIRS | {"batch_per_device": 16}
-    campaign.configure(matrix=[block], trainers={"softmax": TRAINER | {"command": command}})
+    trainers = {"softmax": TRAINER | {"command": command}}
+    campaign.configure(matrix=[block], trainers=trainers, figures=[])
     campaign.succeed()
     (row,) = rows(campaign)
     assert row["status"] == status and message in row["message"]
@@ -209,6 +210,7 @@ def test_mxnet_trains_in_an_environment_of_its_own(fresh):
             },
             OURS,
         ],
+        figures=[],
     )
     fresh.succeed()
     by_framework = {row["framework"]: row for row in rows(fresh)}

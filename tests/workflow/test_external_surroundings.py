@@ -45,7 +45,7 @@ def test_another_programs_runs_are_bound_sampled_packed_and_accounted_for(fresh)
     }  # fmt: skip
     site = yaml.safe_load((REPOSITORY / "config.yaml").read_text())["site"]
     site |= {"device_peak_tflops": {"float32": 10.0}}
-    fresh.configure(matrix=[block], trainers={"softmax": softmax}, site=site)
+    fresh.configure(matrix=[block], trainers={"softmax": softmax}, site=site, figures=[])
     fresh.succeed()
     one, two = sorted(rows(fresh), key=lambda row: row["copies_per_node"])
     for row in (one, two):
@@ -84,7 +84,8 @@ def test_a_program_at_its_limits_is_told_and_ended_and_what_it_did_is_recorded(f
         "dataset": "none", "batch_per_device": 1, "steps": 1,
         "parameters": {"how": ["answers", "ignores", "silent"]},
     }  # fmt: skip
-    fresh.configure(matrix=[block], trainers={"lives": lives}, time_limit_s=6, hang_limit_s=3)
+    limits = {"time_limit_s": 6, "hang_limit_s": 3}
+    fresh.configure(matrix=[block], trainers={"lives": lives}, figures=[], **limits)
     fresh.succeed()
     ended = {row["parameters.how"]: (row["status"], row["message"]) for row in rows(fresh)}
     status, message = ended["answers"]

@@ -33,7 +33,7 @@ def test_a_study_trains_with_all_frameworks_and_compares_them(fresh):
     compared = [{"field": "framework", "base": "tensorflow"}]
     gate = {"evaluate": "yes", "must_reach": {"top1": 0.999}}  # in three steps
     block = BLOCK | gate | {"strategy": ["single", "mirrored"], "repeats": 2}
-    fresh.configure(matrix=[block], compare=compared)
+    fresh.configure(matrix=[block], compare=compared, figures=["scaling"])
     fresh.succeed()
     runs = rows(fresh, "runs")
     skipped = [row for row in runs if row["status"] == "skipped"]

@@ -61,7 +61,7 @@ def test_mpirun_hands_variables_and_its_options_to_every_rank(fresh):
         "devices_per_node": 2, "variables": {"HOROVOD_CYCLE_TIME": 2},
         "launcher_options": {"coll": "^hcoll"},
     }  # fmt: skip
-    fresh.configure(matrix=[block])
+    fresh.configure(matrix=[block], figures=[])
     fresh.succeed()
     (row,) = rows(fresh)
     assert row["status"] in ("ok", "unstable")

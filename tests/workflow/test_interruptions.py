@@ -21,7 +21,7 @@ from support.campaigns.killed_workflows import (
     wait_for,
 )
 
-FIGURES = ["loss"]
+FIGURES = ["scaling"]
 LENET5 = "workflow_scripts/dlbench/trainer/keras/models/convolutional/lenet5.py"
 LONG = {"name": "long", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8,
         "warmup_steps": 1}  # fmt: skip

@@ -22,6 +22,7 @@ IMPORTED = (
     "snakemake.storage",
     "jsonschema",
     "smart_open",
+    "pandas",  # its persistence, once a job has params
 )
 STUDY = {
     **UNDISTURBED,

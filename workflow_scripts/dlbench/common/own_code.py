@@ -157,7 +157,16 @@ def _digest_of_list(listed):
 
 
 def _digest(path):
-    return _read(PROGRAMS.parent / path).sha256
+    return _digest_of_tree(PROGRAMS.parent / path)
+
+
+@functools.cache
+def _digest_of_tree(path):
+    """SHA-256 of the syntax tree of a file. Apart from `_read`, which is faster: few need both."""
+    tree = plugins.parse_file(path)
+    if path.parent in (plugins.folder_of("datasets"), plugins.user_folder("datasets")):
+        _spare_descriptions(tree)
+    return hashlib.sha256(_canonical(tree).encode()).hexdigest()
 
 
 def _spare_descriptions(tree):
@@ -223,7 +232,6 @@ class _Source(NamedTuple):
 
     imported: tuple[Path, ...]  # of the library, with the __init__ of each package
     only_documents: bool  # it is a docstring and nothing else, as most of those __init__ are
-    sha256: str  # of its syntax tree
 
 
 @functools.cache
@@ -235,17 +243,18 @@ def _read(path):
             modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             modules += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    paths = []
-    for module in modules:
-        parts = module.split(".")
-        for length in range(1, len(parts) + 1):
-            base = PROGRAMS.joinpath(*parts[:length])
-            paths += [p for p in (base.with_suffix(".py"), base / "__init__.py") if p.is_file()]
+    paths = [file for module in modules for file in _files_of(module)]
     only_documents = len(tree.body) == (ast.get_docstring(tree) is not None)
-    if path.parent in (plugins.folder_of("datasets"), plugins.user_folder("datasets")):
-        _spare_descriptions(tree)
-    sha256 = hashlib.sha256(_canonical(tree).encode()).hexdigest()
-    return _Source(tuple(dict.fromkeys(paths)), only_documents, sha256)
+    return _Source(tuple(dict.fromkeys(paths)), only_documents)
+
+
+@functools.cache
+def _files_of(module):
+    """The files of a module of the library and of the packages that it is in, or ()."""
+    package = module.rpartition(".")[0]
+    base = os.path.join(PROGRAMS, *module.split("."))
+    own = [Path(file) for file in (f"{base}.py", f"{base}/__init__.py") if os.path.isfile(file)]
+    return (*(_files_of(package) if package else ()), *own)
 
 
 def _executed_statements(statements):
