@@ -17,6 +17,7 @@ OF_LAUNCH = (
     "modules",
     "git_commit",
     "git_dirty",
+    "release",
     "user_files",
     "network",
     "refused",
