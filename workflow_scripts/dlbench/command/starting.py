@@ -18,7 +18,7 @@ def become_snakemake(arguments: Sequence[str]) -> NoReturn:
 
     In a folder without a Snakefile it is that of dlbench.
     """
-    if not any(map(os.path.exists, SNAKEFILES)):  # as where dlbench was installed from a wheel
+    if not any(map(os.path.exists, SNAKEFILES)):
         arguments = ["--snakefile", str(own_code.PROJECT / "Snakefile"), *arguments]
     print(f"+ {shlex.join(['snakemake', *arguments])}", file=sys.stderr, flush=True)
     os.execv(sys.executable, [sys.executable, "-m", "snakemake", *arguments])

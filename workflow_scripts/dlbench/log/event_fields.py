@@ -139,7 +139,7 @@ EVENTS = {
     "launch": {
         "t_utc?": DATE, "made_from?": FACTS, "container?": FACTS, "limits?": FACTS, "job?": FACTS,
         "site?": FACTS, "modules?": TEXTS, "command?": PLAIN, "git_commit?": TEXT,
-        "git_dirty?": PLAIN, "release?": TEXT, "user_files?": PLAIN, "network?": PLAIN, "session?": FACTS,
+        "git_dirty?": PLAIN, "user_files?": PLAIN, "network?": PLAIN, "session?": FACTS,
     },
     "begin": {"t_utc": DATE, "containment?": FACTS},
     "stage": {"t_utc": DATE, "name": STAGE},
