@@ -19,8 +19,8 @@ CONTENT = (
     "uv.lock",
     "workflow_scripts",
 )
-# Trainers have Pythons of their own: their programs find the library beside them. With this file the
-# Python of the wheel finds it there, too, so that there is one copy of it.
+# Trainers have Pythons of their own, so programs need the library beside them. With this file the
+# Python of the wheel finds it there, too, and there is one copy of it.
 PATH_FILE = {"workflow_scripts/dlbench.pth": "dlbench.pth"}
 
 
@@ -29,4 +29,6 @@ class Wheel(BuildHookInterface):
 
     def initialize(self, version, build_data):
         if version == "standard":
-            build_data["force_include"] |= {name: f"{FOLDER}/{name}" for name in CONTENT} | PATH_FILE
+            build_data["force_include"] |= {
+                name: f"{FOLDER}/{name}" for name in CONTENT
+            } | PATH_FILE

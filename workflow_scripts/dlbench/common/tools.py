@@ -71,10 +71,10 @@ def find_uv() -> str:
     for name in (os.environ.get("UV", ""), with_us, "uv", str(OUR_UV)):
         if path := shutil.which(name):
             return path
-    how = "the first command of README.md installs it into .uv"
     if installation.is_wheel():
-        how = f"`{shlex.quote(sys.executable)} -m pip install uv` installs it"
-    raise Error(f"uv is not found: {how}")
+        install = f"{shlex.quote(sys.executable)} -m pip install uv"
+        raise Error(f"uv is not found: `{install}` installs it")
+    raise Error("uv is not found: the first command of README.md installs it into .uv")
 
 
 def uv_command(arguments: str) -> str:

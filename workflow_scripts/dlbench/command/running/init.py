@@ -1,11 +1,12 @@
 """Write a first study for this machine as commented YAML, and a site.yaml where a scheduler is.
 
-TARGET is a file, or a folder, in which the study is config.yaml. Where dlbench was installed from a
-wheel it is config.yaml here, which later commands read by themselves. It takes minutes: it measures the
+TARGET is a file, or a folder, in which the study is config.yaml. It takes minutes: it measures the
 speedup on this machine's GPUs or cores, and throughput by batch size. Where Slurm, Grid Engine, PBS
-or LSF is found, the nodes of a partition are described in site.yaml, and the profile of an installed
-dlbench is copied. No file is ever replaced. With
+or LSF is found, the nodes of a partition are described in site.yaml. No file is ever replaced. With
 --data the study also trains on pictures of your own (docs/data.md).
+
+Where dlbench was installed from a wheel, TARGET is config.yaml, which later commands read by
+themselves, and the profile of a scheduler is copied into this folder, for your changes.
 
 Example: dlbench init my_study.yaml --framework pytorch
 """
