@@ -369,13 +369,9 @@ def _on_confounding(runs):
                 f"Runs of environment {key[0]} ({key[1]}) are of {len(fingerprints - {None})} "
                 "fingerprints of software: it changed between them."
             )
-    dirty = sum(
-        bool(row.get("git_dirty")) or (row.get("release") or "").endswith(".changed")
-        for row in own_runs
-    )
-    if dirty:
+    if dirty := [r for r in own_runs if r.get("git_dirty") or ".changed" in str(r.get("release"))]:
         yield (
-            f"{_are(dirty, 'run')} of files that differ from their commit or release; the digest "
+            f"{_are(len(dirty), 'run')} of files that differ from their commit or release; the digest "
             "of the code stands in each record."
         )
 
