@@ -371,8 +371,8 @@ def _on_confounding(runs):
             )
     if dirty := [r for r in own_runs if r.get("git_dirty") or ".changed" in str(r.get("release"))]:
         yield (
-            f"{_are(len(dirty), 'run')} of files that differ from their commit or release; the digest "
-            "of the code stands in each record."
+            f"{_are(len(dirty), 'run')} of files that differ from their commit or release; the "
+            "digest of the code stands in each record."
         )
 
 
