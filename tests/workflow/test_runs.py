@@ -232,7 +232,7 @@ def test_horovod_runs_are_skipped_until_horovod_is_installed(fresh):
     horovod = fresh.run_id("lenet5-synthetic-b4-horovod")
     status, reason = coverage(fresh)[horovod]
     assert status == "skipped"
-    assert reason.endswith(" sync --project envs/train --frozen --extra horovod")
+    assert reason.endswith(" dlbench environment envs/train --extra horovod")
 
     for path in site_packages.glob("horovod*"):
         (mirror / path.name).symlink_to(path)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from dlbench.archive import bag
+from dlbench.archive import bag, workflow_files
 from dlbench.common import plugins
 from dlbench.study import config, other_trainers, trainer_environments
 from dlbench.tables import table_names
@@ -26,8 +26,6 @@ from support.programs import forked
 from support.runs import made_runs
 
 REPOSITORY = Path(__file__).parents[3]
-WORKFLOW = ("Snakefile", "rules", "workflow_scripts", "envs", "profiles", "pyproject.toml",
-            "uv.lock", "CITATION.cff", "LICENSE", "README.md")  # fmt: skip
 FIGURES = ["scaling", "published"]
 BLOCK = made_runs.SETTINGS["matrix"][0] | {"batch_per_device": [8]}
 ARCHIVE = "results/archive.zip"
@@ -90,7 +88,7 @@ def settings(elsewhere):
 def finish(folder, content):
     """Write all runs, tables, figures and the report of a study."""
     with chdir(folder):
-        for name in WORKFLOW:
+        for name in workflow_files.NAMES:
             Path(name).symlink_to(REPOSITORY / name)
         Path("config.yaml").write_text(yaml.safe_dump(content))
         Path("results/data/digits").mkdir(parents=True)

@@ -27,7 +27,7 @@ def test_the_usage_names_what_must_be_given():
     assert usages["compare"] == "dlbench compare A [B] [OPTIONS]"
     assert usages["check-site"] == "dlbench check-site --profile PROFILE [OPTIONS]"
     assert usages["completion"] == "dlbench completion {bash,zsh,fish}"
-    assert usages["run"] == "dlbench run STUDY [TARGETS AND OPTIONS OF SNAKEMAKE]"
+    assert usages["run"] == "dlbench run [STUDY [TARGETS AND OPTIONS OF SNAKEMAKE]]"
 
 
 def test_each_argument_has_a_meaning_in_one_line():

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dlbench import __version__
 from dlbench.command import commands, dispatch
+from dlbench.common import installation
 from support.machines.paths import REPOSITORY
 
 FOLDER = REPOSITORY / "workflow_scripts/dlbench"
@@ -57,7 +57,12 @@ def test_a_word_like_no_command_gets_the_list(capsys):
 
 def test_it_says_its_version(capsys):
     assert dispatch.main(["--version"]) == 0
-    assert capsys.readouterr().out == f"dlbench {__version__}\n"
+    assert capsys.readouterr().out == f"dlbench {installation.version()}\n"
+
+
+def test_it_says_where_its_snakefile_is(capsys):
+    assert dispatch.main(["where"]) == 0
+    assert capsys.readouterr().out == f"{REPOSITORY}\n"
 
 
 def test_the_list_and_a_wrong_word_import_no_command_and_no_package():
@@ -66,7 +71,7 @@ def test_the_list_and_a_wrong_word_import_no_command_and_no_package():
         "print([name for name in sys.modules if name.partition('.')[0] not in "
         "sys.stdlib_module_names])"
     )
-    for word in ("--help", "statsu", "--version"):
+    for word in ("--help", "statsu"):
         command = [sys.executable, "-S", "-c", code, word]
         finished = run(*command, env={"PYTHONPATH": str(FOLDER.parent)})
         loaded = ast.literal_eval(finished.stdout.splitlines()[-1])

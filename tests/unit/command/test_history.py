@@ -17,6 +17,7 @@ def folder(tmp_path, monkeypatch):
     """A folder in which snakemake is a program that prints its arguments."""
     monkeypatch.chdir(tmp_path)
     Path("snakemake.py").write_text(SNAKEMAKE)
+    Path("Snakefile").touch()
     Path("years.yaml").write_text("history: [results]\n")
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from dlbench.command import dispatch
-from dlbench.common import own_code
+from dlbench.common import installation, own_code
 from support.machines.paths import REPOSITORY
 
 SINFO = "cpu*|up|1:00:00|3|8|8000|(null)|idle\ngpu|up|1:00:00|2|16|64000|gpu:4|mixed"
@@ -181,3 +181,31 @@ def test_answers_take_the_place_of_flags(monkeypatch, capsys):
     written = yaml.safe_load(Path("my_study.yaml").read_text())
     block = written["matrix"][0]
     assert (written["study"], block["framework"], block["model"]) == ("asked", "jax", "cnn12")
+
+
+@pytest.fixture
+def wheel(monkeypatch):
+    """dlbench was installed from a wheel, and the working folder is empty."""
+    monkeypatch.setattr(installation, "is_wheel", lambda: True)
+    monkeypatch.setattr(own_code, "in_project_folder", lambda: False)
+    Path("config.yaml").unlink()
+
+
+def test_an_installed_dlbench_writes_the_config_that_is_read_by_itself(wheel, capsys):
+    assert init("--framework", "jax") == 0
+    captured = capsys.readouterr().out
+    assert captured.startswith("config.yaml: ")
+    assert captured.endswith(f"snakemake --snakefile {own_code.PROJECT}/Snakefile\n")
+    assert "config.yaml is there already" in refused(capsys)
+
+
+def test_an_installed_dlbench_copies_the_profile_which_a_site_changes(wheel, slurm, capsys):
+    assert init("--framework", "jax") == 0
+    names = {path.name for path in Path("profiles/slurm").iterdir()}
+    assert names == {"config.yaml", "jobscript.sh"}
+    check, start = capsys.readouterr().out.splitlines()[-2:]
+    assert check.endswith("dlbench check-site --profile profiles/slurm")
+    assert start.endswith(f"{own_code.PROJECT}/Snakefile --profile profiles/slurm")
+    Path("profiles/slurm/config.yaml").write_text("mine: true\n")
+    assert init("other.yaml", "--framework", "jax") == 0
+    assert Path("profiles/slurm/config.yaml").read_text() == "mine: true\n"

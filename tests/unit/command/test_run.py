@@ -61,8 +61,8 @@ def test_a_study_that_is_none_gets_the_nearest_name(monkeypatch):
         run.study_file("overhaed")
 
 
-def test_a_folder_without_a_workflow_is_refused_by_snakemake(tmp_path, monkeypatch):
+def test_a_folder_without_a_workflow_gets_that_of_dlbench(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    finished = start("overhead", "-n")
-    assert finished.returncode == 1
-    assert "No Snakefile found" in finished.stdout
+    Path("snakemake.py").write_text("")  # started in the place of Snakemake
+    Path("config.yaml").touch()
+    assert start().stderr == f"+ snakemake --snakefile {REPOSITORY}/Snakefile\n"

@@ -109,3 +109,29 @@ def test_a_command_of_snakemake_names_the_workflow_where_its_folder_is_another_o
     monkeypatch.setattr(tools.own_code, "in_project_folder", lambda: False)
     command = tools.snakemake_command("-n")
     assert f"--snakefile {tools.own_code.PROJECT}/Snakefile -n" in command
+
+
+def test_an_installed_dlbench_names_the_programs_beside_its_python(monkeypatch, tmp_path):
+    monkeypatch.setattr(tools.installation, "is_wheel", lambda: True)
+    monkeypatch.setattr(tools.own_code, "in_project_folder", lambda: False)
+    monkeypatch.setattr(tools.sys, "executable", f"{tmp_path}/a v/bin/python")
+    assert tools.dlbench_command("status") == "'a v/bin/dlbench' status"
+    assert tools.snakemake_command("").startswith("'a v/bin/snakemake' --snakefile /")
+    install = "'a v/bin/python' -m pip install 'dlbench[storage]'"
+    assert tools.install_command("storage") == install
+    executable("a v/bin/dlbench")
+    monkeypatch.setenv("PATH", f"{tmp_path}/a v/bin")
+    assert tools.dlbench_command("status") == "dlbench status"
+
+
+def test_an_installed_dlbench_has_a_uv_beside_its_python(monkeypatch, tmp_path):
+    monkeypatch.setattr(tools.installation, "is_wheel", lambda: True)
+    monkeypatch.setattr(tools.sys, "executable", f"{tmp_path}/v/bin/python")
+    monkeypatch.delenv("UV", raising=False)
+    monkeypatch.setattr(tools, "OUR_UV", Path(".uv/bin/uv").absolute())
+    with pytest.raises(Error, match="v/bin/python -m pip install uv` installs it"):
+        tools.find_uv()
+    executable("bin/uv")
+    assert tools.find_uv() == str(Path("bin/uv").absolute())
+    executable("v/bin/uv")
+    assert tools.find_uv() == f"{tmp_path}/v/bin/uv"

@@ -37,7 +37,22 @@ MAX_IMAGE_BYTES, MAX_README_LINES = 300_000, 180
 # Files of the reader's own in commands and configs.
 THEIRS = ("my_study.yaml", "study.yaml", "mine", "ours", "oursite", "my_models", "theirs", "FOLDER")
 # Programs of others that code blocks start.
-OTHERS = {"cd", "cp", "jupyter", "kubectl", "ln", "mkdir", "python3", "sinfo", "unzip", "uvx"}
+OTHERS = {
+    *(
+        "apptainer",
+        "cd",
+        "cp",
+        "git",
+        "jupyter",
+        "kubectl",
+        "ln",
+        "mkdir",
+        "pip",
+        "python3",
+        "sinfo",
+    ),
+    *("unzip", "uvx"),
+}
 
 
 def named(page):
@@ -250,6 +265,8 @@ def check_command(command):
     )
     if command[:4] == ["uv", "run", "--project", "../dlbench"]:  # from a folder beside the clone
         return check_command([word.removeprefix("../dlbench/") for word in command[4:]])
+    if command[0].startswith("v/bin/"):  # of a wheel
+        command = [command[0].removeprefix("v/bin/"), *command[1:]]
     if command[0].endswith("bin/python") and command[1] != "-m":
         return check_program(command[1:])
     command = command[2:] if command[0].endswith("bin/python") else command
@@ -275,6 +292,8 @@ def check_command(command):
             check_program(rest)
         case ["pytest", path, *_]:
             assert (REPOSITORY / path).exists(), path
+        case ["build"]:  # by uv
+            pass
         case ["sync", *rest]:
             check_sync(rest)
         case ["pre-commit", *_]:
@@ -322,6 +341,7 @@ def test_every_file_of_ours_that_a_page_names_is_there(page):
         assert added or installed or any_one or (REPOSITORY / name).exists(), name
     python = {path.name for path in REPOSITORY.glob("workflow_scripts/**/*.py")}
     python |= {path.name for path in REPOSITORY.glob("tests/**/*.py")}
+    python |= {path.name for path in REPOSITORY.glob("*.py")}
     python |= {path.name for path in REPOSITORY.glob("programs/*/*.py")}
     python |= set(re.findall(r"^`([\w.]+)`:$", page.read_text(), re.MULTILINE))  # the page has it
     for name in re.findall(r"`(\w+\.py)\b", prose(page)):

@@ -116,7 +116,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(tmp_path, 
     message = reason(strategy="horovod", launcher="horovodrun")
     trainer_environments.has_package.cache_clear()
     assert message.startswith("horovod is not installed in envs/train")
-    command = tools.uv_command("sync --project envs/train --frozen --extra horovod")
+    command = tools.dlbench_command("environment envs/train --extra horovod")
     assert message.endswith(f"install it with: {command}")
 
 
@@ -134,7 +134,7 @@ def test_a_reader_that_is_not_installed_is_named_with_the_command_that_installs_
     message, elsewhere = (reason(environment=name, **grain) for name in ("jax", "train"))
     usual = reason(**grain | {"environment": "jax", "input": "auto"})
     trainer_environments.has_package.cache_clear()
-    command = tools.uv_command("sync --project envs/jax --frozen --extra grain")
+    command = tools.dlbench_command("environment envs/jax --extra grain")
     assert message == f"grain is not installed in envs/jax; install it with: {command}"
     assert elsewhere == (
         "envs/train has no grain, and offers none as an extra; environments that do: jax"

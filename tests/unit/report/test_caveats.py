@@ -45,6 +45,14 @@ def test_the_machine_is_shown_as_the_records_of_its_runs_have_it(tmp_path):
     assert shown["operating system"] == [("Debian 12", 1)]
 
 
+def test_caveats_name_the_releases_of_wheels_and_files_that_were_changed_there(tmp_path):
+    releases = ("0.1.0+sha256.aa", "0.1.0+sha256.bb.changed", None)
+    rows = [made_tables.run(repeat=n, release=release) for n, release in enumerate(releases, 1)]
+    caveats = "\n".join(made(tmp_path, rows).caveats)
+    assert f"Runs are of 2 releases of dlbench: {releases[0]}, {releases[1]}." in caveats
+    assert "1 run is of files that differ from their commit or release" in caveats
+
+
 def test_caveats_name_other_hardware_changed_software_and_repeats_that_differ(tmp_path):
     difference = "hardware gpus driver 560.35, not 550.54"
     rows = [

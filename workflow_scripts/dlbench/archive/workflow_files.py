@@ -12,6 +12,7 @@ NAMES = (
     "workflow_scripts",
     "envs",
     "profiles",
+    "hatch_build.py",
     "pyproject.toml",
     "uv.lock",
     "CITATION.cff",

@@ -260,7 +260,7 @@ def _forms(study):
 
 def _images(study):
     for path in _forms(study):
-        again = tools.uv_command("run snakemake images")
+        again = tools.snakemake_command("images")
         if reason := trainer_image.failure(path):
             yield fix(f"{reason} ({again} tries again)")
         elif not Path(path).exists():

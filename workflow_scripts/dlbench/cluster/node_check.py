@@ -345,7 +345,7 @@ def _mpi(report, across):
     if not report["mpi"]:
         yield fix(
             "no mpirun on the path or in the trainer's environment: load MPI by site.modules, or "
-            + tools.uv_command("sync --project envs/train --frozen --extra horovod")
+            + tools.dlbench_command("environment envs/train --extra horovod")
         )
         return
     path, output, works, components = report["mpi"][0]

@@ -90,7 +90,7 @@ def installation(executor: str) -> str:
     needed = {"": project["dependencies"], **project["optional-dependencies"]}
     for extra, pins in needed.items():
         if any(re.split(r"[=<>~! ]", pin)[0] == PLUGIN + executor for pin in pins):
-            return tools.uv_command(f"sync --extra {extra}" if extra else "sync")
+            return tools.install_command(extra) if extra else tools.uv_command("sync")
     return tools.uv_command(f"pip install {PLUGIN}{executor}")
 
 

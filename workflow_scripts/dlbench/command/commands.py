@@ -41,6 +41,7 @@ GROUPS: dict[str, dict[str, str]] = {  # by folder
     "places": {
         "check-site": "what is to be fixed before a campaign on a cluster",
         "baselines": "a table of what machines attain without a model",
+        "where": "the folder of the Snakefile, studies and profiles",
         "datasets": "the datasets that there are",
         "verify-dataset": "compare converted shards with their manifest",
         "environment": "install a trainer's pinned environment",

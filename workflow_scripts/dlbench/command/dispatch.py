@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dlbench import Error, __version__
+from dlbench import Error
 from dlbench.command import commands
 from dlbench.common import phrases, terminal
 
@@ -41,7 +41,9 @@ def _do(name, arguments):
         print(help_text())
         return 0
     if name == "--version":
-        print(f"dlbench {__version__}")
+        from dlbench.common import installation  # the others import less
+
+        print(f"dlbench {installation.version()}")
         return 0
     if name not in commands.names():
         raise Error(
@@ -67,7 +69,7 @@ def help_text() -> str:
         for index, (name, summary) in enumerate(group.items()):
             title = "" if index else commands.TITLES[folder]
             lines.append(f"{title:9}{name:15}{summary}")
-    return "\n".join([*lines, "", FOOTER])
+    return "\n".join([*lines, FOOTER])
 
 
 def parser(name: str) -> argparse.ArgumentParser:

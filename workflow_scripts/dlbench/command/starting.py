@@ -7,9 +7,19 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from dlbench.common import own_code
+
+# Where Snakemake looks for it.
+SNAKEFILES = ("Snakefile", "snakefile", "workflow/Snakefile", "workflow/snakefile")
+
 
 def become_snakemake(arguments: Sequence[str]) -> NoReturn:
-    """Print the command, and replace this process by it, which gets signals and sets the code."""
+    """Print the command, and replace this process by it, which gets signals and sets the code.
+
+    In a folder without a Snakefile it is that of dlbench.
+    """
+    if not any(map(os.path.exists, SNAKEFILES)):
+        arguments = ["--snakefile", str(own_code.PROJECT / "Snakefile"), *arguments]
     print(f"+ {shlex.join(['snakemake', *arguments])}", file=sys.stderr, flush=True)
     os.execv(sys.executable, [sys.executable, "-m", "snakemake", *arguments])
 

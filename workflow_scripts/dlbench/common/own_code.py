@@ -82,13 +82,20 @@ def search_hint(name: str | Path) -> str:
     return f"{hint})"
 
 
+@functools.cache  # called for each run
+def wheel_metadata() -> Path | None:
+    """The folder that pip wrote beside PROJECT, if that was installed from a wheel; else None."""
+    return next(PROJECT.parent.glob("dlbench-*.dist-info"), None)
+
+
 def missing_packages() -> list[str]:
     """The packages that pyproject.toml requires and this Python lacks."""
     import tomllib  # Python 3.10 lacks it, which may be the Python of an image
 
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    names = [re.split(r"[^\w.-]", line)[0] for line in project["dependencies"]]
-    return [name for name in names if not any(metadata.Distribution.discover(name=name))]
+    names = {re.split(r"[^\w.-]", line)[0] for line in project["dependencies"]}
+    needed = sorted(names - {"uv"})  # which is not of a Python: tools.find_uv
+    return [name for name in needed if not any(metadata.Distribution.discover(name=name))]
 
 
 def executed_files(
@@ -272,7 +279,8 @@ def git_state(
 ) -> dict[str, Any]:
     """The commit of a folder's repository, and whether files differ from it.
 
-    Both are None without git or a repository.
+    Both are None without git or a repository, and for the workflow's own files if they were
+    installed from a wheel: a repository around them is another one.
 
     Args:
         folder: in the repository. In the workflow's own repository all files are compared except
@@ -280,6 +288,9 @@ def git_state(
         path: the file or folder that is compared in another folder.
         untracked: "all" if files that git does not track count as changes, else "no".
     """
+
+    if folder == PROGRAMS and wheel_metadata():
+        return {"git_commit": None, "git_dirty": None}
 
     def git(*arguments):
         try:

@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.common import own_code
+from dlbench.common import installation, own_code
 
 OUR_UV = own_code.PROJECT / ".uv" / "bin" / "uv"  # where the README's commands put it
 NOT_WRITABLE = (
@@ -61,13 +61,19 @@ def first_installed(names: Iterable[str]) -> str | None:
 def find_uv() -> str:
     """The path of uv: of the one that started this process, else of that on PATH, or in .uv.
 
+    If dlbench was installed from a wheel, that which was installed with it comes before PATH.
+
     Raises:
         Error: uv is not installed.
     """
     # uv sets UV for its children; it may be inherited from an earlier start and not exist any more.
-    for name in (os.environ.get("UV", ""), "uv", str(OUR_UV)):
+    with_us = str(_beside_python("uv")) if installation.is_wheel() else ""
+    for name in (os.environ.get("UV", ""), with_us, "uv", str(OUR_UV)):
         if path := shutil.which(name):
             return path
+    if installation.is_wheel():
+        install = f"{shlex.quote(sys.executable)} -m pip install uv"
+        raise Error(f"uv is not found: `{install}` installs it")
     raise Error("uv is not found: the first command of README.md installs it into .uv")
 
 
@@ -77,9 +83,33 @@ def uv_command(arguments: str) -> str:
     if not shutil.which("uv"):
         with contextlib.suppress(Error):
             path = Path(find_uv())
+    return f"{_typed(path)} {arguments}"
+
+
+def install_command(extra: str) -> str:
+    """The command with which people install an extra of dlbench (optional packages)."""
+    if installation.is_wheel():
+        return f"{_typed(Path(sys.executable))} -m pip install 'dlbench[{extra}]'"
+    return uv_command(f"sync --extra {extra}")
+
+
+def _beside_python(name):
+    return Path(sys.executable).with_name(name)
+
+
+def _installed_command(name, arguments):
+    """A command of a program that pip installed with dlbench; its path, if PATH has another."""
+    path = _beside_python(name)
+    found = shutil.which(name)
+    is_found = bool(found) and os.path.realpath(found) == os.path.realpath(path)
+    return f"{name if is_found else _typed(path)} {arguments}"
+
+
+def _typed(path):
+    """A path as people type it in this folder."""
     if path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
-    return f"{shlex.quote(str(path))} {arguments}"
+    return shlex.quote(str(path))
 
 
 def dlbench_command(arguments: str) -> str:
@@ -88,6 +118,8 @@ def dlbench_command(arguments: str) -> str:
     Its folder is named where it is another one; without uv it is started by Python, which works
     where the command is not installed.
     """
+    if installation.is_wheel():
+        return _installed_command("dlbench", arguments)
     try:
         find_uv()
     except Error:
@@ -108,6 +140,8 @@ def snakemake_command(arguments: str) -> str:
         return uv_command(f"run snakemake {arguments}")
     project = shlex.quote(str(own_code.PROJECT))
     snakefile = shlex.quote(str(own_code.PROJECT / "Snakefile"))
+    if installation.is_wheel():
+        return _installed_command("snakemake", f"--snakefile {snakefile} {arguments}".rstrip())
     return uv_command(f"run --project {project} snakemake --snakefile {snakefile} {arguments}")
 
 

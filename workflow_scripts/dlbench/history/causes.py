@@ -162,6 +162,7 @@ def _facts(record):
     yield "interconnect", site.get("interconnect")
     yield "trainer program", (provenance.get("user_files") or {}).get("trainer", {}).get("sha256")
     yield "dlbench commit", provenance.get("git_commit")
+    yield "dlbench release", provenance.get("release")
     yield "dlbench code", made_from.get("code")
     yield "host", ", ".join(provenance.get("hosts") or ())
 

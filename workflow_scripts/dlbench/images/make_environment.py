@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.common import tools
+from dlbench.common import own_code, tools
 from dlbench.common.files import sha256, write_json
+from dlbench.study import trainer_environments
 
 LIST_PACKAGES = (
     "import importlib.metadata, json, platform;"
@@ -27,7 +28,7 @@ def make_environment(
     """Install the environment of a project; packages that the lock file does not name stay.
 
     Args:
-        project: folder with pyproject.toml and uv.lock.
+        project: folder with pyproject.toml and uv.lock, or its path in dlbench's own folder.
         extras: optional dependencies to install as well.
         groups: dependency groups to install as well.
         output: JSON file for the list of installed packages; None: no list is written.
@@ -35,8 +36,15 @@ def make_environment(
     Raises:
         Error: uv could not install it.
     """
+    if not (project / "pyproject.toml").is_file():
+        project = own_code.project_path(project)
+    if project == trainer_environments.folder(project.name):
+        folder = trainer_environments.packages_folder(project.name)
+    else:
+        folder = project / ".venv"
     # VIRTUAL_ENV names the workflow's environment; uv would warn that it is not this project's.
     environment = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
+    environment["UV_PROJECT_ENVIRONMENT"] = str(folder.absolute())
     # The environment's folder may be moved or copied. An older uv warns and ignores the feature.
     environment.setdefault("UV_PREVIEW_FEATURES", "relocatable-envs-default")
     # Another uv may be building Horovod, which takes longer than the five minutes uv would wait.
@@ -52,12 +60,12 @@ def make_environment(
     if subprocess.run(command, env=environment, check=False).returncode != 0:
         raise Error(f"uv could not install {project}; its messages are above")
     if output:
-        write_json(output, _installed(project))
+        write_json(output, _installed(project, folder))
 
 
-def _installed(project: Path) -> dict:
+def _installed(project: Path, folder: Path) -> dict:
     """The versions of Python and of the installed packages, and the digest of the lock file."""
-    python = project / ".venv" / "bin" / "python"
+    python = folder / "bin" / "python"
     finished = subprocess.run(
         [python, "-I", "-c", LIST_PACKAGES], capture_output=True, text=True, check=True
     )

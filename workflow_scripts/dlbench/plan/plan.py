@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import name_patterns, own_code, phrases, plugins
+from dlbench.common import installation, name_patterns, own_code, phrases, plugins
 from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_log
@@ -341,7 +341,7 @@ class Plan:
     def facts(self) -> dict[str, Any]:
         """The facts of the workflow and the site that go into the log of each run."""
         facts = {key: self.study.site[key] for key in ("name", "interconnect", "storage")}
-        return own_code.git_state() | {"site": facts}
+        return own_code.git_state() | {"release": installation.release(), "site": facts}
 
     @functools.cached_property
     def recipes(self) -> dict[str, str]:

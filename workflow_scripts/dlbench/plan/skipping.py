@@ -1,6 +1,5 @@
 """Which runs of a study this machine cannot do, and why."""
 
-import shlex
 from typing import Any
 
 from dlbench import launchers
@@ -102,7 +101,7 @@ def _missing_package(run, strategy, image_settings):
         return trainer_image.unsupported(run, image_settings)
     for package in () if run.is_external else (*strategy.packages, *inputs.packages(run)):
         if not trainer_environments.has_package(package, run.environment):
-            extras, folder = trainer_environments.extras(), _folder(run)
+            extras = trainer_environments.extras()
             if package not in extras.get(run.environment, {package}):
                 having = [name for name, extra in extras.items() if package in extra]
                 return (
@@ -111,7 +110,7 @@ def _missing_package(run, strategy, image_settings):
                 )
             return (
                 f"{package} is not installed in envs/{run.environment}; install it with: "
-                + tools.uv_command(f"sync --project {folder} --frozen --extra {package}")
+                + tools.dlbench_command(f"environment envs/{run.environment} --extra {package}")
             )
     return None
 
@@ -137,10 +136,5 @@ def _not_installed(run):
         return None
     return (
         f"envs/{run.environment} is not installed here (where_installed); install it with: "
-        + tools.dlbench_command(f"environment {_folder(run)}")
+        + tools.dlbench_command(f"environment envs/{run.environment}")
     )
-
-
-def _folder(run):
-    """The folder of a run's environment, quoted for a shell."""
-    return shlex.quote(str(trainer_environments.folder(run.environment)))

@@ -48,6 +48,8 @@ def from_logs(logs: Sequence[Any]) -> dict[str, Any]:
     start, launch, imported = logs[0].start, logs[0].launch, logs[0].imported
     return {
         **{key: launch.get(key) for key in OF_LAUNCH},
+        # Not among the fields that trainers check, whose code is part of each run.
+        "release": release if isinstance(release := launch.get("release"), str) else None,
         "time_limit_s": (logs[0].end or {}).get("time_limit_s"),  # at which it was stopped
         # Whether it failed for a reason that may pass, and measured nothing.
         "before_first_step": bool((logs[0].end or {}).get("before_first_step")),

@@ -336,5 +336,6 @@ def _row_facts(row):
         "timing source": row.get("timing_source"),
         "source": row.get("source"),
         "dlbench at commit": commit + dirty if commit else None,
+        "dlbench release": row.get("release"),
         "data": row.get("dataset"),
     }

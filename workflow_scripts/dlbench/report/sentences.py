@@ -349,6 +349,7 @@ def _on_confounding(runs):
         (("host",), "hosts"),
         (("hardware_sha256",), "fingerprints of hardware"),
         (("git_commit",), "commits of dlbench"),
+        (("release",), "releases of dlbench"),
     ):
         known = [row for row in own_runs if all(row.get(name) for name in names)]
         values = sorted({" ".join(row[name] for name in names) for row in known})
@@ -368,11 +369,10 @@ def _on_confounding(runs):
                 f"Runs of environment {key[0]} ({key[1]}) are of {len(fingerprints - {None})} "
                 "fingerprints of software: it changed between them."
             )
-    dirty = sum(bool(row.get("git_dirty")) for row in own_runs)
-    if dirty:
+    if dirty := [r for r in own_runs if r.get("git_dirty") or ".changed" in str(r.get("release"))]:
         yield (
-            f"{_are(dirty, 'run')} of files that differ from their commit; the digest of the "
-            "code stands in each record."
+            f"{_are(len(dirty), 'run')} of files that differ from their commit or release; the "
+            "digest of the code stands in each record."
         )
 
 

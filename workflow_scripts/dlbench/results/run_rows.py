@@ -108,6 +108,7 @@ def row(
         **fingerprints.columns(provenance),
         "git_commit": provenance["git_commit"],
         "git_dirty": provenance["git_dirty"],
+        "release": provenance.get("release"),
         "log_sha256": record["log_sha256"],
         "parser_version": record["parser_version"],
         **derived.energies_per_image_j(run, summary),

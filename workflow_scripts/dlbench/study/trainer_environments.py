@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error, launchers
-from dlbench.common import own_code, plugins, tools
+from dlbench.common import installation, own_code, plugins, tools
 from dlbench.common.files import read_json, sha256, write_json
 from dlbench.study import other_trainers
 from dlbench.study.runs import Run
@@ -33,13 +33,22 @@ def has_environment(run: Run) -> bool:
 
 
 def folder(environment: str) -> Path:
-    """The folder of an environment, with its pyproject.toml, uv.lock and .venv."""
+    """The folder of an environment, with its pyproject.toml and uv.lock."""
     return own_code.project_path(ENVIRONMENTS / environment)
+
+
+def packages_folder(environment: str) -> Path:
+    """The folder in which uv installs an environment: its .venv in `envs/` of a clone.
+
+    That of the working folder if dlbench was installed from a wheel, which may be read-only.
+    """
+    place = ENVIRONMENTS / environment if installation.is_wheel() else folder(environment)
+    return place / ".venv"
 
 
 def trainer_python(environment: str) -> Path:
     """The Python of a trainer's environment."""
-    return folder(environment) / ".venv" / "bin" / "python"
+    return packages_folder(environment) / "bin" / "python"
 
 
 def is_installed(environment: str) -> bool:

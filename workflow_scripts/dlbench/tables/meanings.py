@@ -73,6 +73,8 @@ MEANINGS = {
     "host": "node of the first process",
     "git_commit": "of the workflow when the run was started",
     "git_dirty": "whether files under git, profiles apart, differed from that commit",
+    "release": "of dlbench, if it was installed from a wheel: version and digest of its files; "
+    "`.changed` if some are not those that were installed",
     "log_sha256": "of the raw log that the record was made from",
     "parser_version": "of the code that made the record from the log",
     "rank": "of the process, from 0",

@@ -175,6 +175,7 @@ RUNS = with_run_fields(
         field("session", NAME, note="the start of the workflow that trained it; none: unknown"),
         field("git_commit", NAME),
         field("git_dirty", pa.bool_()),
+        field("release", NAME),
         field("image_digest", TEXT, note="of the image that the run was in; none on bare metal"),
         field("data_sha256", TEXT, note="of the manifest's list of shards"),
         field(

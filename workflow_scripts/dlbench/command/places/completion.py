@@ -27,8 +27,8 @@ def run(args: argparse.Namespace) -> None:
     try:
         import shtab
     except ImportError:
-        again = tools.uv_command(f"run --extra completion dlbench completion {args.shell}")
-        raise Error(f"this Python lacks the package shtab; {again} has it") from None
+        install = tools.install_command("completion")
+        raise Error(f"this Python lacks the package shtab; {install} installs it") from None
     print(shtab.complete(whole_parser(shtab), args.shell))
 
 

@@ -5,12 +5,16 @@ speedup on this machine's GPUs or cores, and throughput by batch size. Where Slu
 or LSF is found, the nodes of a partition are described in site.yaml. No file is ever replaced. With
 --data the study also trains on pictures of your own (docs/data.md).
 
+Where dlbench was installed from a wheel, TARGET is config.yaml, which later commands read by
+themselves, and the profile of a scheduler is copied into this folder, for your changes.
+
 Example: dlbench init my_study.yaml --framework pytorch
 """
 
 import argparse
 import os
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -18,7 +22,7 @@ from dlbench import Error
 from dlbench.campaign import new_study
 from dlbench.cluster import new_site
 from dlbench.cluster.queue_check import SITE_FILE
-from dlbench.common import flag_types, own_code, phrases, plugins, tools
+from dlbench.common import flag_types, installation, own_code, phrases, plugins, tools
 from dlbench.trainer import engine
 
 STUDY, CONFIG = "my_study.yaml", "config.yaml"
@@ -27,7 +31,8 @@ SUFFIXES = (".yaml", ".yml")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", nargs="?", default=STUDY, help=f"file or folder ({STUDY})")
+    default = CONFIG if installation.is_wheel() else STUDY
+    parser.add_argument("target", nargs="?", default=default, help=f"file or folder ({default})")
     parser.add_argument("--name", help="of the study; if not given, that of the file or folder")
     parser.add_argument(
         "--framework",
@@ -68,14 +73,16 @@ def run(args: argparse.Namespace) -> None:
     images = new_study.images(args.data) if args.data else {}
     settings = new_study.settings(site_text, images)
     choice = _choice(args, file, settings["site"], scheduler, images)
-    profile = f"--profile {_profile(scheduler)} " if scheduler else ""
-    start = tools.snakemake_command(f"{profile}--configfile {shlex.quote(str(file))}")
+    options = [f"--profile {_profile(scheduler)}"] if scheduler else []
+    start = tools.snakemake_command(" ".join([*options, *_configfile(file)]))
     text = new_study.yaml_text(choice, start)
     trained, skipped = new_study.check(text, settings)
     if site and site_text:
         _write(Path(SITE_FILE), site_text)
         print(f"{SITE_FILE}: of {site.queue.name}: {site.nodes or UNKNOWN}")
     _write(file, text)
+    if scheduler and installation.is_wheel():
+        _copy_profile(scheduler)
     print(
         f"{file}: {phrases.counted(trained, 'run')} of {choice.model} by "
         f"{', '.join(choice.frameworks)}, on up to "
@@ -166,13 +173,27 @@ def _before(file, scheduler, site):
         line = f"- {resource}={site.queue.name}"
         yield f"# in {_profile(scheduler)}/config.yaml, under default-resources: {line}"
     if scheduler:
-        yield tools.dlbench_command(
-            f"check-site --profile {_profile(scheduler)} --configfile {shlex.quote(str(file))}"
-        )
+        options = [f"check-site --profile {_profile(scheduler)}", *_configfile(file)]
+        yield tools.dlbench_command(" ".join(options))
+
+
+def _configfile(file):
+    """The option that names the study; none for the config.yaml that is read in any case."""
+    is_read = file == Path(CONFIG) and not own_code.in_project_folder()
+    return [] if is_read else [f"--configfile {shlex.quote(str(file))}"]
 
 
 def _profile(scheduler):
-    return shlex.quote(str(own_code.project_path(Path("profiles", scheduler))))
+    path = Path("profiles", scheduler)
+    return shlex.quote(str(path if installation.is_wheel() else own_code.project_path(path)))
+
+
+def _copy_profile(scheduler):
+    """Copy a profile of an installed dlbench, in which a site names its queues, to this folder."""
+    copy = Path("profiles", scheduler)
+    if not copy.exists():
+        shutil.copytree(own_code.PROJECT / copy, copy)
+        print(f"{copy}: the profile, in which queue and account are named")
 
 
 def _write(file, text):

@@ -21,7 +21,7 @@ def open(url: str, offset: int, validator: str | None) -> Response:
         from irods.session import NonAnonymousLoginWithoutPassword, iRODSSession
     except ImportError:
         raise TransportError(
-            "needs python-irodsclient; install it with: " + tools.uv_command("sync --extra storage")
+            "needs python-irodsclient; install it with: " + tools.install_command("storage")
         ) from None
     path = object_path(url)
     file = Path(os.environ.get("IRODS_ENVIRONMENT_FILE", ENVIRONMENT_FILE)).expanduser()

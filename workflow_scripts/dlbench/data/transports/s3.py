@@ -15,7 +15,7 @@ def open(url: str, offset: int, validator: str | None) -> Response:
         import boto3
         import botocore
     except ImportError:
-        command = tools.uv_command("sync --extra storage")
+        command = tools.install_command("storage")
         raise TransportError(f"needs boto3; install it with: {command}") from None
     parts = urlsplit(url)
     request = {"Bucket": parts.netloc, "Key": parts.path.lstrip("/")}

@@ -1,0 +1,80 @@
+"""installation: what dlbench says about the version that it is."""
+
+import base64
+import hashlib
+import subprocess
+
+import pytest
+
+from dlbench import __version__
+from dlbench.common import installation, own_code
+
+FILES = {"dlbench_workflow/Snakefile": "rule all:\n", "dlbench_workflow/rules/a.smk": "# a\n"}
+
+
+def recorded(text):
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
+
+
+@pytest.fixture
+def wheel(tmp_path, monkeypatch):
+    """The folder in which pip has installed a small wheel, in somebody's repository."""
+    folder = tmp_path / "site packages"
+    lines = [f"{name},sha256={recorded(text)},{len(text)}\n" for name, text in FILES.items()]
+    lines += ["dlbench.pth,sha256=x,1\n", "dlbench_workflow/rules/a.pyc,,\n"]
+    metadata = folder / f"dlbench-{__version__}.dist-info"
+    for path, text in [*FILES.items(), (metadata / "RECORD", "".join(lines))]:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "theirs"]):
+        subprocess.run(["git", "-C", tmp_path, *author, *words], check=True)
+    monkeypatch.setattr(own_code, "PROJECT", folder / "dlbench_workflow")
+    own_code.wheel_metadata.cache_clear()
+    installation._release.cache_clear()
+    yield folder
+    own_code.wheel_metadata.cache_clear()
+
+
+def test_a_wheel_has_the_version_and_the_digest_of_its_files(wheel):
+    assert installation.is_wheel()
+    listed = "".join(f"{name}\0sha256={recorded(text)}\n" for name, text in sorted(FILES.items()))
+    digest = hashlib.sha256(listed.encode()).hexdigest()[:12]
+    assert installation.release() == f"{__version__}+sha256.{digest}"
+    assert installation.version() == installation.release()
+
+
+def test_changed_and_missing_files_of_a_wheel_change_its_release(wheel):
+    as_installed = installation.release()
+    (wheel / "dlbench_workflow/Snakefile").write_text("rule none:\n")
+    installation._release.cache_clear()
+    changed = installation.release()
+    (wheel / "dlbench_workflow/Snakefile").unlink()
+    installation._release.cache_clear()
+    missing = installation.release()
+    assert changed.endswith(".changed") and missing.endswith(".changed")
+    assert len({as_installed, changed.removesuffix(".changed"), missing}) == 3
+
+
+def test_the_commit_of_a_repository_around_a_wheel_is_not_that_of_dlbench(wheel):
+    assert own_code.git_state(own_code.PROGRAMS) == {"git_commit": None, "git_dirty": None}
+    assert own_code.git_state(wheel)["git_commit"]
+
+
+def test_a_clone_is_no_release_and_has_its_commit(tmp_path, monkeypatch):
+    (tmp_path / "workflow_scripts").mkdir()
+    (tmp_path / "workflow_scripts/file").touch()
+    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "ours"]):
+        subprocess.run(["git", "-C", tmp_path, *author, *words], check=True)
+    monkeypatch.setattr(own_code, "PROGRAMS", tmp_path / "workflow_scripts")
+    state = own_code.git_state(own_code.PROGRAMS)
+    monkeypatch.setattr(own_code, "git_state", lambda: state)
+    assert installation.release() is None and not installation.is_wheel()
+    assert installation.version() == f"{__version__} (commit {state['git_commit'][:12]})"
+
+
+def test_without_git_the_version_stands_alone(monkeypatch):
+    unknown = {"git_commit": None, "git_dirty": None}
+    monkeypatch.setattr(own_code, "git_state", lambda: unknown)
+    assert installation.version() == __version__
