@@ -6,8 +6,8 @@ FOLDER is an unpacked archive, or the folder of a crate. Prints what each valida
 with 1 where one is not content. What the RO-Crate validator fetches otherwise lies in
 tests/data/contexts; it is put into its cache, and it may use nothing else.
 
-The validator has rules of RO-Crate 1.3, and of Workflow Run Crates those of 0.5 only. Between 0.5
-and 0.6 the addresses of RENAMED changed and no rule did, so a copy under the addresses of 0.5 is held
+The validator has rules of RO-Crate 1.3, and of Workflow Run Crates those of 0.5 only. From 0.5 to
+0.6 the addresses of RENAMED changed and no rule did, so a copy under the addresses of 0.5 is held
 against them.
 """
 
