@@ -42,10 +42,10 @@ def by_batch(records):
 def rows(path):
     receipt = add_campaign.add(sources.Source(str(path)), sources.HISTORY)
     assert not receipt["refused"], receipt
-    columns = ["condition", "missed", "citation"]
+    columns = ["fields", "missed", "citation"]
     (file,) = receipt["files"]
     return {
-        row["condition"].rpartition(" ")[2]: row
+        json.loads(row["fields"]).get("batch_per_device"): row
         for row in dataset.rows_of(sources.HISTORY, file, columns)
     }, receipt["notes"]
 
@@ -64,10 +64,8 @@ def archived(campaign):
 def test_of_a_folder_and_of_an_archive(campaign, source):
     found, notes = rows(source(campaign))
     assert not notes
-    (of_8,) = (row for name, row in found.items() if name == "8")
-    (of_16,) = (row for name, row in found.items() if name == "16")
-    assert of_8["missed"] == 1 and of_16["missed"] is None
-    kept = json.loads(of_8["citation"])
+    assert found[8]["missed"] == 1 and found[16]["missed"] is None
+    kept = json.loads(found[8]["citation"])
     assert kept["license"] == "CC-BY-4.0" and kept["authors"][0]["family-names"] == "Lovelace"
     assert "cff-version" not in kept
 
