@@ -6,6 +6,7 @@ https://w3id.org/ro/wfrun/process/0.6.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +16,7 @@ from dlbench.archive import crate
 from dlbench.publication.citations import Campaign
 
 HISTORY, MAKING, SOFTWARE = "history/", "#tables", "#dlbench"
+_LINKS, _LINK = ("orcid", "website"), re.compile(r"https?://[\w./~%-]+")  # ids of entities
 ENCODINGS = crate.ENCODINGS | {".md": "text/markdown", ".withdrawn": "text/plain"}
 
 
@@ -110,7 +112,8 @@ class _People:
     def references(self, authors):
         ids = []
         for one in authors:
-            entity = crate.author(len(self._ids) + 1, dict(one))
+            known = {k: v for k, v in one.items() if k not in _LINKS or _LINK.fullmatch(str(v))}
+            entity = crate.author(len(self._ids) + 1, known)
             key = json.dumps(dict(one), sort_keys=True, default=str)
             ids.append(self._ids.setdefault(key, entity["@id"]))
             self.entities.setdefault(ids[-1], entity)
