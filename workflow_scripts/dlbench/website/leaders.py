@@ -94,8 +94,8 @@ def page(site: Site) -> Page:
 _READING = (
     "Of each machine the best condition counts. Where the interval of a ratio contains 1, the "
     "order may be chance. What else differs between the conditions is named.",
-    "A condition whose runs missed the scores of their learning gate is fast for another reason: it "
-    "does not lead, and is named below. Where no gate is known, the report may say what was learned.",
+    "A condition whose runs missed their learning gate does not lead: it is named below. Where no "
+    "gate is known, the report of the campaign may say what was learned.",
 )
 
 

@@ -48,6 +48,7 @@ class Session:
 
     Attributes:
         conditions: number of its conditions and metrics.
+        file: of the history.
         source: name of its archive or results folder; `archive_sha256`: "" of a results folder.
         provenance: {a name of PROVENANCE: texts, with a comma between}.
     """
@@ -57,6 +58,7 @@ class Session:
     study: str
     started_at: datetime
     conditions: int
+    file: str
     source: str
     archive_sha256: str
     provenance: Mapping[str, str]
@@ -305,6 +307,7 @@ class _Reading:
             study=rows.text("study", first) or NO_STUDY,
             started_at=to_time(rows.dates[first]),
             conditions=len(indices),
+            file=rows.text("file", first) or "",
             source=rows.text("source", first) or "",
             archive_sha256=rows.text("archive_sha256", first) or "",
             provenance=provenance,

@@ -42,6 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where the website will be, for links in its feed: https://...",
     )
     parser.add_argument(
+        "--reports",
+        nargs="+",
+        metavar="PATH",
+        help="archives and results folders, or folders of them, whose reports are shown "
+        "(default: those of the config's history)",
+    )
+    parser.add_argument(
         "--git-branch", metavar="BRANCH", help="also commit the pages to this branch, such as pages"
     )
     parser.add_argument(
@@ -55,8 +62,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     repository = git_branch.Repository(args.git_repository) if args.git_branch else None
-    names = config.settings_of(args.configfile).get("machines", {})
-    site = build_site.build(args.history, names, args.output, args.archives, args.address)
+    settings = config.settings_of(args.configfile)
+    names = settings.get("machines", {})
+    places = settings.get("history", []) if args.reports is None else args.reports
+    found = [Path(one.path) for one in sources.sources(places, names)]
+    site = build_site.build(
+        args.history, names, args.output, args.archives, args.address, places_of_reports=found
+    )
     sessions = phrases.counted(len(site.sessions), "session")
     machines = phrases.counted(len(site.machines), "machine")
     made = f"{args.output / 'index.html'}: {sessions} of {machines}"
