@@ -13,7 +13,8 @@ from dlbench.website import build_site, reports
 from support.history import made_campaigns as made
 from support.results import chromium
 
-REPORT = "<!doctype html><title>theirs</title><h1 id=top>42 \"images\" 'a' second</h1><a href=#top>up</a>"
+REPORT = """<!doctype html><title>theirs</title><h1 id=top>42 "images" 'a' second</h1>
+<a href=#top>up</a>"""
 HOSTILE = """<!doctype html><meta http-equiv=refresh content="0;url=https://example.org/refreshed">
 </iframe>"' onload="document.title='broken'"><script>document.title='broken'</script>
 <script>

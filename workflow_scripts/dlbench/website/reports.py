@@ -82,10 +82,10 @@ def page(report: Report) -> Page:
     session = report.session
     origin = f"archive {session.archive_sha256}" if session.archive_sha256 else session.source
     lead = f"Of session {session.name}, {day(session.started_at)}, from {origin}."
-    said = ("Whoever measured it wrote this report; it is shown as it was archived.",)
+    said = ("Whoever measured it wrote this report; it is shown unchanged.",)
     frame = _FRAME.format(report.html)
     return Page(
-        f"Report: {session.study}", lead, (Section("As archived", said, drawings=(frame,)),)
+        f"Report: {session.study}", lead, (Section("As it was written", said, drawings=(frame,)),)
     )
 
 
