@@ -68,15 +68,16 @@ class Campaign:
 
 def campaigns(rows: HistoryRows) -> list[Campaign]:
     """The campaigns of a history, by their sources."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    found: dict[tuple[str, str, str, str], list[str]] = {}
     codes, first_rows = np.unique(rows.codes["file"], return_index=True)
     for code, first in zip(codes.tolist(), first_rows.tolist(), strict=True):
         names = ("source", "archive_sha256", "study", "citation")
-        key = tuple(rows.text(name, first) or "" for name in names)
+        source, digest, study, citation = (rows.text(name, first) or "" for name in names)
+        key = source, digest, study, citation
         found.setdefault(key, []).append(rows.texts["file"][code])
     return [
-        Campaign(*key[:3], tuple(sorted(files)), json.loads(key[3] or "{}"))
-        for key, files in sorted(found.items())
+        Campaign(source, digest, study, tuple(sorted(files)), json.loads(citation or "{}"))
+        for (source, digest, study, citation), files in sorted(found.items())
     ]
 
 
