@@ -19,6 +19,9 @@ license: CC-BY-4.0
 """
 
 
+BOMB = b"a: &a [1]\nauthors: [*a, *a]\n"
+
+
 @pytest.fixture
 def campaign(tmp_path, monkeypatch):
     """A results folder with a condition of two runs, one of which missed its gate."""
@@ -70,7 +73,9 @@ def test_of_a_folder_and_of_an_archive(campaign, source):
     assert "cff-version" not in kept
 
 
-@pytest.mark.parametrize("content", [b"", b"authors: none", b"\xff\xfe", b"[" * 3000, b"- a\n- b"])
+@pytest.mark.parametrize(
+    "content", [b"", b"authors: none", b"\xff\xfe", b"[" * 3000, b"- a\n- b", BOMB]
+)
 def test_files_that_cannot_be_read_are_named_and_keep_no_campaign_out(campaign, content):
     (campaign / campaign_files.RUNS).write_bytes(content)
     (campaign.parent / campaign_files.CITATION).write_bytes(content)

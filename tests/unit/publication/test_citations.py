@@ -5,8 +5,10 @@ import json
 import pytest
 
 from dlbench import Error
+from dlbench.history import analyse_history
 from dlbench.publication import citations
 from dlbench.publication.citations import Campaign
+from support.history import made_histories as made
 
 ADA = {"family-names": "Lovelace", "given-names": "Ada"}
 
@@ -46,3 +48,14 @@ def test_the_text_of_a_campaign_names_authors_title_licence_and_doi():
     text = Campaign("a.zip", "", "study", ("f",), json.loads(json.dumps(content))).text
     assert text == "Ada Lovelace: Nightly. MIT. 10.1/2"
     assert Campaign("a.zip", "", "study", ("f",), {}).text == "study"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no", "[1]", '{"authors": 7}', '{"authors": [{"name": ["x"]}, 3], "license": {}}']
+)
+def test_a_citation_that_others_made_up_names_nobody_and_stops_nothing(tmp_path, text):
+    made.add(tmp_path, 0, {made.fields(): [1.0]}, citation=text)
+    rows = analyse_history.analyse(tmp_path, {}, citations.TEXTS).rows
+    (one,) = citations.campaigns(rows)
+    assert one.licenses == () and one.text.endswith("nightly")
+    assert citations.authors([one]) == []

@@ -20,6 +20,15 @@ KEPT = ("title", "authors", "license", "license-url", "doi", "url", "repository-
 MAX_CITATION_BYTES = 1 << 20
 
 
+class _Loader(yaml.SafeLoader):
+    """Without aliases, by which a small file can stand for a large one."""
+
+    def compose_node(self, parent, index):
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("it has an alias, which is not expected here")
+        return super().compose_node(parent, index)
+
+
 def missed_gates(table: Path, note: Callable[[str], None]) -> dict[str, bool]:
     """{digest of a run's log: whether it missed its learning gate} of the runs that have one."""
     if not table.is_file():
@@ -41,7 +50,7 @@ def citation(file: Path, note: Callable[[str], None]) -> str | None:
     try:
         if file.stat().st_size > MAX_CITATION_BYTES:
             raise ValueError(f"more than {MAX_CITATION_BYTES} bytes")
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = yaml.load(file.read_text(encoding="utf-8"), _Loader)
         if not isinstance(content, Mapping) or not isinstance(content.get("authors"), list):
             raise ValueError("expected authors in it")
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:

@@ -46,8 +46,13 @@ class Campaign:
 
     @property
     def authors(self) -> list[Mapping[str, Any]]:
-        """As in CITATION.cff."""
-        return [one for one in self.citation.get("authors", ()) if isinstance(one, Mapping)]
+        """As in CITATION.cff, their texts alone."""
+        named = self.citation.get("authors")
+        return [
+            {key: value for key, value in one.items() if isinstance(value, str)}
+            for one in (named if isinstance(named, list) else ())
+            if isinstance(one, Mapping)
+        ]
 
     @property
     def doi(self) -> str:
@@ -76,9 +81,18 @@ def campaigns(rows: HistoryRows) -> list[Campaign]:
         key = source, digest, study, citation
         found.setdefault(key, []).append(rows.texts["file"][code])
     return [
-        Campaign(source, digest, study, tuple(sorted(files)), json.loads(citation or "{}"))
+        Campaign(source, digest, study, tuple(sorted(files)), _parsed(citation))
         for (source, digest, study, citation), files in sorted(found.items())
     ]
+
+
+def _parsed(text: str) -> Mapping[str, Any]:
+    """A citation in a history, whose files others may have written."""
+    try:
+        content = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, Mapping) else {}
 
 
 def licenses(all_campaigns: Sequence[Campaign], given: str | None) -> tuple[str, ...]:
@@ -115,5 +129,6 @@ def authors(all_campaigns: Sequence[Campaign]) -> list[dict[str, Any]]:
         json.dumps(dict(one), sort_keys=True, default=str): dict(one)
         for campaign in all_campaigns
         for one in campaign.authors
+        if one
     }
     return list(found.values())
