@@ -45,7 +45,7 @@ def zenodo(
         "upload_type": "dataset",
         "access_right": "open",
         "license": licenses[0].lower(),
-        "creators": [_creator(one) for one in authors],
+        "creators": _creators(authors),
         "keywords": list(KEYWORDS),
         "references": sorted({one.text for one in campaigns}),
     }
@@ -124,6 +124,11 @@ and makes a website of it. `tables/` was made of it with dlbench {__version__}.
 select * from 'tables/series.parquet';
 ```
 """
+
+
+def _creators(authors):
+    """Each once."""
+    return list({json.dumps(one): one for one in map(_creator, authors)}.values())
 
 
 def _creator(author):

@@ -45,14 +45,15 @@ class Campaign:
         return tuple(str(one) for one in ids if one and _SPDX.fullmatch(str(one)))
 
     @property
-    def authors(self) -> list[Mapping[str, Any]]:
-        """As in CITATION.cff, their texts alone."""
+    def authors(self) -> list[dict[str, str]]:
+        """Those who have a name, as in CITATION.cff, their texts alone."""
         named = self.citation.get("authors")
-        return [
+        texts = [
             {key: value for key, value in one.items() if isinstance(value, str)}
             for one in (named if isinstance(named, list) else ())
             if isinstance(one, Mapping)
         ]
+        return [one for one in texts if crate.author(0, one)["name"]]
 
     @property
     def doi(self) -> str:
@@ -61,7 +62,7 @@ class Campaign:
     @property
     def text(self) -> str:
         """Who made it: authors, title, licence."""
-        names = ", ".join(crate.author(0, dict(one))["name"] for one in self.authors)
+        names = ", ".join(dict.fromkeys(crate.author(0, one)["name"] for one in self.authors))
         title = self.citation.get("title") or self.study or self.source
         parts = [
             f"{names}: {title}" if names else str(title),
@@ -123,12 +124,11 @@ def licenses(all_campaigns: Sequence[Campaign], given: str | None) -> tuple[str,
     )
 
 
-def authors(all_campaigns: Sequence[Campaign]) -> list[dict[str, Any]]:
+def authors(all_campaigns: Sequence[Campaign]) -> list[dict[str, str]]:
     """The authors of all campaigns, each once, as in CITATION.cff."""
     found = {
-        json.dumps(dict(one), sort_keys=True, default=str): dict(one)
+        json.dumps(one, sort_keys=True): one
         for campaign in all_campaigns
         for one in campaign.authors
-        if one
     }
     return list(found.values())
