@@ -84,6 +84,14 @@ def test_the_card_leads_to_plain_tables_of_what_counts(history, tmp_path):
     assert pq.read_table(tables["findings"]).num_rows == 1
 
 
+def test_the_card_does_not_lead_to_tables_without_rows_which_readers_refuse(tmp_path):
+    made.add(tmp_path / "history", 0, {A: [1.0, 2.0]}, citation=json.dumps(CITATION))
+    _, files = write(tmp_path / "history", tmp_path / "out")
+    header = yaml.safe_load(files[cards.CARD].decode().split("---\n", 2)[1])
+    assert [one["config_name"] for one in header["configs"]] == ["series", "campaigns"]
+    assert "tables/findings.parquet" in files
+
+
 def test_zenodo_gets_each_author_licence_and_citation(history, tmp_path):
     _, files = write(history, tmp_path / "out", title="Ours & theirs")
     found = json.loads(files[cards.ZENODO])

@@ -6,7 +6,8 @@
 
 - Equal histories give equal bytes: there is no date of making in them.
 - A folder that was written before is brought up to date: its crate lists what is ours in it.
-- Tables have no dictionaries: Hugging Face's reader refuses them, and files of several versions.
+- Tables have no dictionaries, which Hugging Face's reader refuses, as it does files of several
+  versions and tables without rows: the card leads to none of these.
 """
 
 import re
@@ -97,9 +98,10 @@ def write(
             written.append(f"history/{path.relative_to(history)}")
             with atomic_write(output / written[-1], force=False) as part:
                 shutil.copyfile(path, part)
+    filled = {name: text for name, text in TABLES.items() if len(tables[name])}
     texts = {
         cards.ZENODO: cards.zenodo(title, summary, authors, licenses, campaigns),
-        cards.CARD: cards.card(title, summary, licenses, campaigns, TABLES, len(found.series)),
+        cards.CARD: cards.card(title, summary, licenses, campaigns, filled, len(found.series)),
     }
     texts[crate.METADATA] = history_crate.metadata(
         *(title, summary, day(dates.max()), authors, licenses, campaigns),
