@@ -6,8 +6,8 @@
 
 - Equal histories give equal bytes: there is no date of making in them.
 - A folder that was written before is brought up to date: its crate lists what is ours in it.
-- Tables have no dictionaries, which Hugging Face's reader refuses, as it does files of several
-  versions and tables without rows: the card leads to none of these.
+- The card leads to tables, not to the history: these have what counts, as plain texts and numbers.
+  It leads to none without rows, which Hugging Face's reader refuses.
 """
 
 import re
