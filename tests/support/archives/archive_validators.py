@@ -2,12 +2,18 @@
 
     uv run --project envs/archive python tests/support/archives/archive_validators.py FOLDER
 
-FOLDER is an unpacked archive. Prints what each found and ends with 1 where one is not content. What
-the RO-Crate validator fetches otherwise lies in tests/data/contexts; it is put into its cache, and
-it is told to use nothing else.
+FOLDER is an unpacked archive, or the folder of a crate. Prints what each validator found and ends
+with 1 where one is not content. What the RO-Crate validator fetches otherwise lies in
+tests/data/contexts; it is put into its cache, and it may use nothing else.
+
+The validator has rules of RO-Crate 1.3, and of Workflow Run Crates those of 0.5 only. From 0.5 to
+0.6 the addresses of RENAMED changed and no rule did, so a copy under the addresses of 0.5 is held
+against them.
 """
 
 import io
+import json
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -20,52 +26,88 @@ from rocrate_validator.models import Severity, ValidationSettings
 from urllib3 import HTTPResponse
 
 CONTEXTS = Path(__file__).parents[2] / "data" / "contexts"
-ADDRESSES = {
-    "https://w3id.org/ro/crate/1.1/context": "ro-crate-1.1.jsonld",
-    "https://w3id.org/ro/terms/workflow-run/context": "workflow-run.jsonld",
+METADATA = "ro-crate-metadata.json"
+CRATE, RUN_TERMS = "https://w3id.org/ro/crate/", "https://w3id.org/ro/terms/workflow-run/context"
+PROFILES = "https://w3id.org/ro/wfrun/"
+RENAMED = {
+    f"{CRATE}1.3": f"{CRATE}1.1",
+    **{f"{PROFILES}{name}/0.6": f"{PROFILES}{name}/0.5" for name in ("process", "workflow")},
+    f"{PROFILES}provenance/0.6": f"{PROFILES}provenance/0.5",
+    "https://w3id.org/workflowhub/workflow-ro-crate/1.1": (
+        "https://w3id.org/workflowhub/workflow-ro-crate/1.0"
+    ),
 }
-PROFILE = "provenance-run-crate"
+# What 1.3 maps to other addresses than 1.1, of the terms that dlbench uses.
+BIOSCHEMAS = ("ComputationalWorkflow", "FormalParameter", "input", "output")
+PROFILE = {"Profile": "http://www.w3.org/ns/dx/prof/Profile"}
 
 
-class Files(HTTPAdapter):
+class Contexts(HTTPAdapter):
     """Answers requests with our copies."""
 
     def send(self, request, **_):
-        content = (CONTEXTS / ADDRESSES[request.url]).read_bytes()
-        answer = HTTPResponse(
-            io.BytesIO(content),
+        response = HTTPResponse(
+            io.BytesIO(contexts()[request.url]),
             {"Content-Type": "application/ld+json"},
             status=200,
             preload_content=False,
             request_url=request.url,
         )
-        return self.build_response(request, answer)
+        return self.build_response(request, response)
+
+
+def contexts():
+    """{address: content} of the contexts of JSON-LD; that of 1.3 is made from that of 1.1."""
+    earlier = (CONTEXTS / "ro-crate-1.1.jsonld").read_bytes()
+    terms = json.loads(earlier)["@context"]
+    terms |= {name: f"https://bioschemas.org/terms/{name}" for name in BIOSCHEMAS} | PROFILE
+    return {
+        f"{CRATE}1.1/context": earlier,
+        f"{CRATE}1.3/context": json.dumps({"@context": terms}).encode(),
+        RUN_TERMS: (CONTEXTS / "workflow-run.jsonld").read_bytes(),
+    }
 
 
 def main(folder):
-    bagit.Bag(str(folder)).validate()  # raises where it is not valid
-    print(f"bagit {bagit.VERSION}: valid")
+    crate = folder / "data" if (folder / "bagit.txt").exists() else folder
+    if crate != folder:
+        bagit.Bag(str(folder)).validate()  # raises where it is not valid
+        print(f"bagit {bagit.VERSION}: valid")
+    text = (crate / METADATA).read_text()
+    kind = "provenance" if f"{PROFILES}provenance/" in text else "process"
     with tempfile.TemporaryDirectory() as place:
-        cache = Path(place, "cache")
+        cache, renamed = Path(place, "cache"), Path(place, "renamed")
         with CachedSession(str(cache), backend="sqlite") as session:
-            session.mount("https://", Files())
-            for address in ADDRESSES:
+            session.mount("https://", Contexts())
+            for address in contexts():
                 session.get(address)
-        result = services.validate(
-            ValidationSettings(
-                rocrate_uri=Path(folder, "data"),
-                profile_identifier=PROFILE,
-                requirement_severity=Severity.REQUIRED,
-                offline=True,
-                cache_path=cache,
-            )
-        )
+        shutil.copytree(crate, renamed)
+        for new, old in RENAMED.items():
+            text = text.replace(new, old)
+        (renamed / METADATA).write_text(text)
+        results = [
+            valid(crate, "ro-crate-1.3", cache),
+            valid(renamed, f"{kind}-run-crate", cache),
+        ]
+    return all(results)
+
+
+def valid(crate, profile, cache):
+    """Whether a crate keeps all that a profile requires; prints what it does not keep."""
+    settings = ValidationSettings(
+        rocrate_uri=crate,
+        profile_identifier=profile,
+        requirement_severity=Severity.REQUIRED,
+        offline=True,
+        cache_path=cache,
+    )
+    result = services.validate(settings)
     for issue in result.get_issues():
         print(f"{issue.severity.name}: {issue.check.identifier}: {issue.message}")
     checked = len(result.executed_checks)
-    print(f"RO-Crate, {PROFILE}: {checked} checks, {'passed' if result.passed() else 'failed'}")
+    print(f"RO-Crate, {profile}: {checked} checks, {'passed' if result.passed() else 'failed'}")
     return result.passed()
 
 
 if __name__ == "__main__":
-    sys.exit(not main(sys.argv[1]))
+    sys.exit(not main(Path(sys.argv[1])))

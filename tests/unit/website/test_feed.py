@@ -2,6 +2,7 @@
 
 from xml.etree import ElementTree
 
+import feedparser
 import pytest
 
 from dlbench.website import feed, site_data
@@ -79,3 +80,18 @@ def test_a_feed_without_entries_is_valid_and_has_no_date_of_today(tmp_path):
     root = parsed(tmp_path / "history")
     assert root.find("updated", ATOM).text == "1970-01-01T00:00:00Z"
     assert root.findall("entry", ATOM) == []
+
+
+def test_another_program_reads_what_the_feed_says(history):
+    add(history, range(12))
+    add(history, [12], study=EVIL, session=EVIL)
+    text = feed.feed(site_data.read(history, {}), "https://here/results")
+    read = feedparser.parse(text.encode(), sanitize_html=False)
+    assert not read.bozo and read.version == "atom10"  # well-formed, and of RFC 4287
+    assert read.feed.id and read.feed.title and read.feed.author == "dlbench"
+    assert len(read.entries) == 14 == len({entry.id for entry in read.entries})
+    newest = read.entries[0]
+    assert newest.updated_parsed[:3] == read.feed.updated_parsed[:3] == (2026, 3, 30)
+    assert newest.link.startswith("https://here/results/study-")
+    assert newest.title_detail.type == newest.content[0].type == "text/plain"
+    assert "<script>alert(1)</script>&'\"" in newest.title

@@ -78,3 +78,18 @@ def test_the_interval_of_a_ratio_has_the_uncertainty_of_both_levels():
         math.hypot(math.log(1.03), math.log(1.04))
     )
     assert math.isnan(leaders.ratio(level, Estimate(100, math.nan, math.nan, 1)).low)
+
+
+def test_a_condition_whose_runs_missed_their_learning_gate_does_not_lead(history):
+    made.add(history, 0, {ALONE: [100.0]}, machine="EPYC", missed=0)
+    made.add(history, 0, {ALONE: [110.0]}, machine="Xeon")
+    made.add(history, 0, {ALONE: [190.0]}, machine="Faster", missed=0)
+    made.add(history, 1, {ALONE: [191.0]}, machine="Faster", missed=2)
+    (group,) = groups(history)
+    assert [one.machine.hardware[:8] for one in group.series] == ["2 x Xeon", "2 x EPYC"]
+    page = leaders.page(site_data.read(history, {}))
+    gates = [row[4] for row in page.sections[1].table.rows]
+    assert gates == ["not known", "reached"]
+    (row,) = page.sections[-1].table.rows
+    assert page.sections[-1].heading == "Not among the leaders"
+    assert row[1].note.startswith("2 x Faster") and row[3].text == "2 missed"

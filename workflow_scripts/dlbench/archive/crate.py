@@ -1,9 +1,9 @@
 """ro-crate-metadata.json: the machine-readable description of an archive.
 
-A Provenance Run Crate 0.5 on RO-Crate 1.1: the workflow with its steps and tools, one action for
+A Provenance Run Crate 0.6 on RO-Crate 1.3: the workflow with its steps and tools, one action for
 the execution of the whole study, and one for each run. A run's folder is one entity, without its
 files, so the crate grows by 1.5 kB a run. Sources: the profile
-https://w3id.org/ro/wfrun/provenance/0.5 and the profiles that it extends.
+https://w3id.org/ro/wfrun/provenance/0.6 and the profiles that it extends.
 """
 
 import json
@@ -17,14 +17,14 @@ from dlbench.study.other_trainers import BUILT_IN
 
 METADATA = "ro-crate-metadata.json"
 ROOT, WORKFLOW, STUDY, EXECUTION, ENGINE = "./", "Snakefile", "#study", "#execution", "#snakemake"
-CRATE = "https://w3id.org/ro/crate/1.1"
-WORKFLOW_CRATE = "https://w3id.org/workflowhub/workflow-ro-crate/1.0"
+CRATE = "https://w3id.org/ro/crate/1.3"
+PROCESS_RUN = "https://w3id.org/ro/wfrun/process/0.6"
 CONTEXT = [f"{CRATE}/context", "https://w3id.org/ro/terms/workflow-run/context"]
 PROFILES = {
-    "https://w3id.org/ro/wfrun/process/0.5": ("Process Run Crate", "0.5"),
-    "https://w3id.org/ro/wfrun/workflow/0.5": ("Workflow Run Crate", "0.5"),
-    "https://w3id.org/ro/wfrun/provenance/0.5": ("Provenance Run Crate", "0.5"),
-    WORKFLOW_CRATE: ("Workflow RO-Crate", "1.0"),
+    PROCESS_RUN: ("Process Run Crate", "0.6"),
+    "https://w3id.org/ro/wfrun/workflow/0.6": ("Workflow Run Crate", "0.6"),
+    "https://w3id.org/ro/wfrun/provenance/0.6": ("Provenance Run Crate", "0.6"),
+    "https://w3id.org/workflowhub/workflow-ro-crate/1.1": ("Workflow RO-Crate", "1.1"),
 }
 SNAKEMAKE = {"name": "Snakemake", "url": {"@id": "https://snakemake.readthedocs.io"}}
 RUNS, TRAIN = "results/runs/", "workflow_scripts/train.py"
@@ -136,7 +136,7 @@ def _head(title, authors, license_id, singles, runs):
     yield {
         "@id": METADATA,
         "@type": "CreativeWork",
-        "conformsTo": _references([CRATE, WORKFLOW_CRATE]),
+        "conformsTo": {"@id": CRATE},
         "about": {"@id": ROOT},
     }
     yield {
@@ -161,7 +161,8 @@ def _head(title, authors, license_id, singles, runs):
         "description": f"{license_id}; its text is in LICENSE",
     }
     for id_, (name, version) in PROFILES.items():
-        yield {"@id": id_, "@type": "CreativeWork", "name": name, "version": version}
+        kinds = ["CreativeWork", "Profile"]
+        yield {"@id": id_, "@type": kinds, "name": name, "version": version}
 
 
 def _workflow(title, engine_version, steps, tools, singles, runs):
@@ -223,7 +224,7 @@ def _steps(singles, runs):
         "train",
         [
             *own_tools,
-            *({"@id": _trainer_id(n), "@type": "SoftwareApplication", "name": n} for n in others),
+            *map(_other_trainer, others),
         ],
         [],
     )
@@ -296,6 +297,17 @@ def _program(name, description):
         "name": name,
         "description": description,
         "encodingFormat": ENCODINGS[".py"],
+    }
+
+
+def _other_trainer(name):
+    """A program that a config names; an application must have an address and a version."""
+    return {
+        "@id": _trainer_id(name),
+        "@type": "SoftwareApplication",
+        "name": name,
+        "url": {"@id": "config.yaml"},  # its command
+        "version": "not recorded",
     }
 
 

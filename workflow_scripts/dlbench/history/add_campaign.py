@@ -11,7 +11,9 @@
 """
 
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,26 @@ import yaml
 from dlbench import Error
 from dlbench.archive import verify_archive
 from dlbench.common.files import read_json, sha256, write_json
-from dlbench.history import dataset, session_rows, sources
+from dlbench.history import campaign_files, dataset, session_rows, sources
 from dlbench.records import run_record
 from dlbench.tables import parquet_files
 from dlbench.tables.cells import Row
+
+
+@dataclass(frozen=True)
+class _Campaign:
+    """What a source has.
+
+    Attributes:
+        study: its name; None: the records have it.
+        missed_gates, citation: from campaign_files.
+    """
+
+    records: list[dict[str, Any]]
+    study: str | None
+    missed_gates: dict[str, bool]
+    citation: str | None
+
 
 _STUDY = re.compile(r"^study: .*$", re.MULTILINE)
 
@@ -41,17 +59,19 @@ def add(source: sources.Source, history: Path) -> dict[str, Any]:
     note = _note_in(receipt["notes"])
     try:
         if Path(source.path).is_file():
-            records, study = _from_archive(Path(source.path))
+            campaign = _from_archive(Path(source.path), note)
             receipt["archive_sha256"] = sha256(source.path)
         else:
-            records, study = _from_folder(Path(source.path), receipt["waiting"].append, note), None
+            campaign = _from_folder(Path(source.path), receipt["waiting"].append, note)
+        records = campaign.records
         if not records and not receipt["waiting"]:
             raise Error("expected records of runs (runs/*/run.json), found none: was it trained?")
         common = {"source": Path(source.path).name, "archive_sha256": receipt["archive_sha256"]}
-        common |= {"study": study} if study else {}
+        common |= {"study": campaign.study} if campaign.study else {}
+        common |= {"citation": campaign.citation} if campaign.citation else {}
         for session, runs in session_rows.by_session(records, note).items():
             try:
-                rows = session_rows.rows(session, runs, source.options, note)
+                rows = session_rows.rows(session, runs, source.options, note, campaign.missed_gates)
                 rows = [row | common for row in rows]
                 receipt["files"].append(_add_session(history, rows, source.options))
             except Error as error:
@@ -85,8 +105,8 @@ def _without(text, name):
     return text.removeprefix(f"{name}: ")
 
 
-def _from_archive(path) -> tuple[list[dict[str, Any]], str | None]:
-    """(records, name of the study) of an archive. Raises Error if it is none, or was changed."""
+def _from_archive(path, note) -> _Campaign:
+    """What an archive has. Raises Error if it is none, or was changed."""
     with verify_archive.open_bag(path) as bag:
         if problems := verify_archive.problems(bag):
             shown = "; ".join(verify_archive.summarise(problems)[: verify_archive.MAX_OF_A_KIND])
@@ -100,12 +120,16 @@ def _from_archive(path) -> tuple[list[dict[str, Any]], str | None]:
             for name in names
         ]
         config = bag.read("data/config.yaml") if "data/config.yaml" in bag.entries else b""
-    found = _STUDY.search(config.decode(errors="replace"))
-    return records, str(yaml.safe_load(found[0])["study"]) if found else None
+        with tempfile.TemporaryDirectory() as place:
+            wanted = {f"results/{campaign_files.RUNS}", campaign_files.CITATION}
+            verify_archive.unpack(bag, place, wanted.__contains__)
+            found = _STUDY.search(config.decode(errors="replace"))
+            study = str(yaml.safe_load(found[0])["study"]) if found else None
+            return _campaign(records, Path(place, "results"), note, study)
 
 
-def _from_folder(path, wait: Callable[[str], None], note) -> list[dict[str, Any]]:
-    """The records of a results folder, but for those of a session that goes on."""
+def _from_folder(path, wait: Callable[[str], None], note) -> _Campaign:
+    """What a results folder has, but for the records of a session that goes on."""
     folder = sources.results_folder(path)
     if folder is None:
         raise Error(f"{path}: expected a results folder, with runs/*/run.json in it")
@@ -121,7 +145,17 @@ def _from_folder(path, wait: Callable[[str], None], note) -> list[dict[str, Any]
             f"session {going_on} goes on, or was interrupted: it enters when all of its runs have "
             "records (start the workflow there again if it was interrupted)"
         )
-    return [r for r in records if (r["provenance"].get("session") or {}).get("id") != going_on]
+    ended = [r for r in records if (r["provenance"].get("session") or {}).get("id") != going_on]
+    return _campaign(ended, folder, note)
+
+
+def _campaign(records, results, note, study=None):
+    return _Campaign(
+        records,
+        study,
+        campaign_files.missed_gates(results / campaign_files.RUNS, note),
+        campaign_files.citation(results.parent / campaign_files.CITATION, note),
+    )
 
 
 def _going_on(folder):

@@ -24,7 +24,9 @@ from dlbench.history.shared_changes import Found
 from dlbench.tables import history_columns, parquet_files
 from dlbench.tables.cells import Row
 
-COLUMNS = tuple(name for name in history_columns.SESSIONS.names if name not in ("fields", "logs"))
+COLUMNS = tuple(
+    name for name in history_columns.SESSIONS.names if name not in ("fields", "logs", "citation")
+)
 
 
 @dataclass

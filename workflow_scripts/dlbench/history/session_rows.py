@@ -56,12 +56,14 @@ def rows(
     runs: Sequence[tuple[campaigns.Measured, Record]],
     options: Mapping[str, Any],
     report: Callable[[str], None],
+    missed_gates: Mapping[str, bool],
 ) -> list[Row]:
-    """The rows of a session, without those about its source.
+    """The rows of a session, without the columns about its source.
 
     Args:
         options: `site` and `date` that the config gives it.
         report: called with a text for each number that is left out.
+        missed_gates: {digest of a run's log: whether it missed its learning gate}.
 
     Raises:
         Error: the date of the session cannot be right, or it is not of one site.
@@ -85,7 +87,9 @@ def rows(
     return [
         common | row
         for (fields, meaning), members in sorted(conditions.items())
-        for row in _of_condition(fields, meaning, members, named[_combination(members).id], report)
+        for row in _of_condition(
+            fields, meaning, members, named[_combination(members).id], report, missed_gates
+        )
     ]
 
 
@@ -94,12 +98,14 @@ def _combination(members):
     return Run(**record["spec"]).combination
 
 
-def _of_condition(fields, meaning, members, label, report):
+def _of_condition(fields, meaning, members, label, report, missed_gates):
     """The rows of a condition, one a metric."""
     records = [record for _, record in members]
     facts = causes.facts(records)
     completed = [(run, record) for run, record in members if run.finished]
     quiet = [(run, record) for run, record in completed if not run.disturbed]
+    logs = [record["log_sha256"] for record in records]
+    judged = [missed_gates[log] for log in logs if log in missed_gates]
     common = {
         "condition_id": json_digest(fields)[:ID_DIGITS],
         "condition": label.removesuffix(", repeat 1"),
@@ -107,6 +113,7 @@ def _of_condition(fields, meaning, members, label, report):
         "meaning": meaning,
         "failed": len(members) - len(completed),
         "disturbed": len(completed) - len(quiet),
+        "missed": sum(judged) if judged else None,
         "hosts": _texts(h for record in records for h in record["provenance"].get("hosts") or ()),
         "driver": facts.get("GPU driver"),
         "firmware": _texts(facts.get(name) for name in ("GPU VBIOS", "CPU microcode")),
@@ -116,7 +123,7 @@ def _of_condition(fields, meaning, members, label, report):
         "image_digest": facts.get("image"),
         "git_commit": facts.get("dlbench commit"),
         "facts": _json(facts),
-        "logs": sorted(record["log_sha256"][:LOG_DIGITS] for record in records),
+        "logs": sorted(log[:LOG_DIGITS] for log in logs),
     }
     for (metric, unit, better), values in _metrics(quiet, members).items():
         good = [value for value in values if math.isfinite(value) and value > 0]

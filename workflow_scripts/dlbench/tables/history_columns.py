@@ -37,6 +37,7 @@ SESSIONS = pa.schema(
         field("mean_ci95_high", REAL),
         field("failed", COUNT, "runs", "that did not complete"),
         field("disturbed", COUNT, "runs", "that other processes disturbed; they are left out"),
+        field("missed", COUNT, "runs", "that missed their learning gate; none: no gate is known"),
         field("machine_key", NAME, note="digest of `machine_facts`"),
         field("machine", NAME, note="these facts in words"),
         field("machine_facts", NAME, note="JSON: models and numbers of processors and GPUs"),
@@ -51,13 +52,15 @@ SESSIONS = pa.schema(
         field("logs", pa.list_(TEXT), note="beginnings of the digests of the runs' logs"),
         field("archive_sha256", NAME, note="of the archive; none: from a results folder"),
         field("source", NAME, note="name of the archive or folder"),
+        field("citation", NAME, note="JSON: authors and licence, of the source's CITATION.cff"),
     ]
 )
+_LONG = ("fields", "meaning", "facts", "logs", "citation")
 SERIES = pa.schema(
     [
         field("site", NAME),
         _MACHINE_ID,
-        *(f for f in SESSIONS if f.name not in ("fields", "meaning", "facts", "logs")),
+        *(f for f in SESSIONS if f.name not in _LONG),
     ]
 )
 CAMPAIGNS = pa.schema(

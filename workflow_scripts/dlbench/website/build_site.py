@@ -5,7 +5,7 @@
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from dlbench.website import (
     feed,
     leaders,
     overview_pages,
+    reports,
     series_pages,
     site_data,
 )
@@ -41,6 +42,7 @@ def build(
     output: Path,
     archives: str | None = None,
     address: str = "",
+    places_of_reports: Iterable[Path] = (),
 ) -> Site:
     """Write the website of a history.
 
@@ -48,6 +50,7 @@ def build(
         names_of_machines: `machines` of a config.
         archives: address of the folder that has the archives, for links.
         address: where the website will be, for the links of its feed.
+        places_of_reports: archives and results folders, whose reports it shows.
 
     Raises:
         Error: the folder holds something else than an earlier website, or there is no history.
@@ -59,8 +62,9 @@ def build(
             "makes one from the campaigns that a config names"
         )
     site = site_data.read(history, names_of_machines)
+    shown = reports.find(site, history, places_of_reports, site.notes.append)
     written = []
-    for name, text in _files(site, archives, address):
+    for name, text in _files(site, shown, archives, address):
         with atomic_write(output / name) as part:
             part.write_text(text, encoding="utf-8")
         written.append(name)
@@ -83,15 +87,19 @@ def _earlier(output: Path) -> list[str]:
     return [name for name in map(str, known) if OURS.fullmatch(name)]
 
 
-def _files(site: Site, archives: str | None, address: str) -> Iterator[tuple[str, str]]:
+def _files(
+    site: Site, shown: Mapping[str, reports.Report], archives: str | None, address: str
+) -> Iterator[tuple[str, str]]:
     """(name, text) of each file."""
     index = overview_pages.index(site)
     yield _html("index.html", index, overview_pages.search_index(site), "search.js")
     yield _html(comparison.ADDRESS, comparison.page(), comparison.data(site), "compare.js")
     yield _html("leaders.html", leaders.page(site))
     for name, sessions in site.studies.items():
-        page = overview_pages.study(name, sessions, site, archives)
+        page = overview_pages.study(name, sessions, site, archives, shown.get(name))
         yield _html(site_data.study_page(name), page)
+    for report in shown.values():
+        yield _html(report.address, reports.page(report), policy=reports.POLICY)
     for machine in site.machines:
         yield _html(machine.address, series_pages.machine(machine))
     for condition in site.conditions:
@@ -99,8 +107,15 @@ def _files(site: Site, archives: str | None, address: str) -> Iterator[tuple[str
     yield feed.NAME, feed.feed(site, address)
 
 
-def _html(name: str, page: Page, data: Any = None, script: str = "") -> tuple[str, str]:
-    """(name, text) of a page; `data` are plain values for its script, a file beside this one."""
+def _html(
+    name: str, page: Page, data: Any = None, script: str = "", policy: str = ""
+) -> tuple[str, str]:
+    """(name, text) of a page.
+
+    Args:
+        data: plain values for its script, a file beside this one.
+        policy: what the page may load; "": its style and script.
+    """
     style = templates.source(*STYLES)
     scripts = ("website/elements.js", f"website/{script}") if script else ()
     source = templates.source(*scripts)
@@ -109,7 +124,7 @@ def _html(name: str, page: Page, data: Any = None, script: str = "") -> tuple[st
         **page_html.template_values(page),
         style=style,
         script=source,
-        policy=templates.policy(style, source),
+        policy=policy or templates.policy(style, source),
         data=data,
         address=name,
         navigation=NAVIGATION,

@@ -2,11 +2,11 @@
 
 Comparable are series of one metric whose runs agree in ALIKE, in the global batch, and in the
 digests of data and model. Of each machine the best of them counts; in what else they differ is
-named beside it.
+named beside it. Series with runs that missed their learning gate since the last change do not lead.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,12 +57,18 @@ def ratio(level: Estimate, base: Estimate) -> Estimate:
     return Estimate(value, value * math.exp(-half), value * math.exp(half), level.runs)
 
 
+def missed(series: Series) -> int | None:
+    """Runs behind the level of a series that missed their learning gate; None: no gate is known."""
+    known = [point.missed for point in series.level_points if point.missed is not None]
+    return sum(known) if known else None
+
+
 def groups(site: Site) -> list[Group]:
     """Groups of comparable series of at least FEWEST machines."""
     found: dict[str, list[Series]] = {}
     for condition in site.conditions:
         for series in condition.series:
-            if series.level_points and series.better in (HIGHER, LOWER):
+            if series.level_points and series.better in (HIGHER, LOWER) and not missed(series):
                 values = _values(series)
                 alike = {name: values.get(name) for name in ALIKE}
                 key = [alike, _global_batch(values), dict(condition.meaning), series.metric]
@@ -81,14 +87,15 @@ def page(site: Site) -> Page:
     )
     if not found:
         lead = "No two machines have comparable conditions."
-    return Page("Leaders", lead, (Section("How to read it", _READING), *map(_section, found)))
+    reading = Section("How to read it", _READING)
+    return Page("Leaders", lead, (reading, *map(_section, found), *_not_learned(site)))
 
 
 _READING = (
     "Of each machine the best condition counts. Where the interval of a ratio contains 1, the "
     "order may be chance. What else differs between the conditions is named.",
-    "Learning gates are of studies, not of a history: whether runs reached their scores is in the "
-    "report in each archive.",
+    "A condition whose runs missed their learning gate does not lead: it is named below. Where no "
+    "gate is known, the report of the campaign may say what was learned.",
 )
 
 
@@ -126,11 +133,38 @@ def _section(group: Group) -> Section:
                 page_cells.value(series.level, series.unit),
                 Cell(f"{found.value:.3f}", drawn=(found.value, found.low, found.high, 0.0)),
                 Cell(differs or "nothing", href=series.condition.address),
+                "not known" if missed(series) is None else "reached",
                 page_cells.session(series.level_points[-1].session),
             ]
         )
-    headings = ("machine", "level (95 %)", "over the first", "condition differs in", "newest from")
+    headings = (
+        "machine",
+        "level (95 %)",
+        "over the first",
+        "condition differs in",
+        "learning gate",
+        "newest from",
+    )
     return Section(f"{group.label}: {group.metric}", (), Table(headings, rows, right=(1, 2)))
+
+
+def _not_learned(site: Site) -> Iterator[Section]:
+    """The conditions that do not lead, because their runs did not learn."""
+    rows: list[list[str | Cell]] = [
+        [
+            page_cells.condition(series),
+            page_cells.machine(series.machine),
+            page_cells.value(series.level, series.unit),
+            Cell(f"{number} missed", "bad"),
+            page_cells.session(series.level_points[-1].session),
+        ]
+        for condition in site.conditions
+        for series in condition.series
+        if (number := missed(series))
+    ]
+    if rows:
+        headings = ("condition", "machine", "level (95 %)", "learning gate", "newest from")
+        yield Section("Not among the leaders", (), Table(headings, rows, right=(2,)))
 
 
 def _values(series: Series) -> Mapping[str, Any]:

@@ -1,9 +1,12 @@
 """The website's first page, and the page of a study."""
 
+from markupsafe import Markup
+
 from dlbench.common import phrases
 from dlbench.history.history_rows import day
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.website import page_cells
+from dlbench.website.reports import Report
 from dlbench.website.site_data import PROVENANCE, Machine, Session, Site, study_page
 
 MAX_CHANGES = 20  # of the latest ones on the first page
@@ -38,11 +41,14 @@ def search_index(site: Site) -> list[tuple[str, str, str]]:
     ]
 
 
-def study(name: str, sessions: list[Session], site: Site, archives: str | None) -> Page:
+def study(
+    name: str, sessions: list[Session], site: Site, archives: str | None, report: Report | None
+) -> Page:
     """The page of a study: its sessions, with the origin of their numbers, and its conditions.
 
     Args:
         archives: address of the folder that has the archives; None: it is not known.
+        report: of a session of it; None: none is at hand.
     """
     mine = set(sessions)
     series = [
@@ -69,6 +75,7 @@ def study(name: str, sessions: list[Session], site: Site, archives: str | None) 
         lead=f"{count}, {day(sessions[0].started_at)} to {day(sessions[-1].started_at)}, on "
         f"{page_cells.counted((machines[one] for one in sessions), 'machine')}.",
         sections=(
+            *_report(report),
             Section("Conditions", (), Table(headings, rows, right=(2, 3))),
             Section("Sessions", (_ARCHIVES,), _sessions(sessions, machines, archives)),
         ),
@@ -79,6 +86,14 @@ _ARCHIVES = (
     "The archive has the records and logs of all runs, and the report of the study; dlbench verify "
     "checks it against its digest."
 )
+
+
+def _report(report):
+    if report:
+        session = report.session
+        text = Markup('<p><a href="{}">Report</a> of session {}, {}</p>')
+        link = text.format(report.address, session.name, day(session.started_at))
+        yield Section("Report", (), drawings=(link,))
 
 
 def _lead(site):

@@ -67,6 +67,7 @@ def runs(point: Point) -> str:
     parts = [str(count)]
     parts += [f"{point.failed} failed"] if point.failed else []
     parts += [f"{point.disturbed} disturbed"] if point.disturbed else []
+    parts += [f"{point.missed} missed their learning gate"] if point.missed else []
     return ", ".join(parts)
 
 

@@ -37,6 +37,7 @@ PROVENANCE = {
     "image_digest": "image",
     "git_commit": "dlbench commit",
 }
+NUMBERS = ("mean", "mean_ci95_low", "mean_ci95_high", "failed", "disturbed", "missed")
 TEXTS = ("source", "fields", *PROVENANCE)
 NO_STUDY = "without a name"
 
@@ -47,6 +48,7 @@ class Session:
 
     Attributes:
         conditions: number of its conditions and metrics.
+        file: of the history.
         source: name of its archive or results folder; `archive_sha256`: "" of a results folder.
         provenance: {a name of PROVENANCE: texts, with a comma between}.
     """
@@ -56,6 +58,7 @@ class Session:
     study: str
     started_at: datetime
     conditions: int
+    file: str
     source: str
     archive_sha256: str
     provenance: Mapping[str, str]
@@ -72,12 +75,18 @@ class Session:
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """The number of a condition in a session; `mean` is None if no run counts."""
+    """The number of a condition in a session.
+
+    Attributes:
+        mean: None if no run counts.
+        missed: runs that missed their learning gate; None: no gate is known.
+    """
 
     session: Session
     mean: Estimate | None
     failed: int
     disturbed: int
+    missed: int | None
 
 
 @dataclass(eq=False)
@@ -224,10 +233,7 @@ class _Reading:
             int(self._rows.codes["file"][rows[0]]): self._session(rows)
             for rows in _split(self._rows.codes["file"])
         }
-        self._numbers = {
-            name: series[name].to_numpy().astype(float)
-            for name in ("mean", "mean_ci95_low", "mean_ci95_high", "failed", "disturbed")
-        }
+        self._numbers = {name: series[name].to_numpy().astype(float) for name in NUMBERS}
 
     def groups(self) -> list[np.ndarray]:
         """The rows of each site, machine, condition and metric."""
@@ -301,6 +307,7 @@ class _Reading:
             study=rows.text("study", first) or NO_STUDY,
             started_at=to_time(rows.dates[first]),
             conditions=len(indices),
+            file=rows.text("file", first) or "",
             source=rows.text("source", first) or "",
             archive_sha256=rows.text("archive_sha256", first) or "",
             provenance=provenance,
@@ -311,12 +318,13 @@ class _Reading:
             float(self._numbers[name][row]) for name in ("mean", "mean_ci95_low", "mean_ci95_high")
         )
         runs = int(self._rows.n[row])
-        failed, disturbed = (
-            0 if math.isnan(number := self._numbers[name][row]) else int(number)
-            for name in ("failed", "disturbed")
+        failed, disturbed, missed = (
+            None if math.isnan(number := self._numbers[name][row]) else int(number)
+            for name in ("failed", "disturbed", "missed")
         )
         mean = Estimate(value, low, high, runs) if runs and math.isfinite(value) else None
-        return Point(self.sessions[int(self._rows.codes["file"][row])], mean, failed, disturbed)
+        session = self.sessions[int(self._rows.codes["file"][row])]
+        return Point(session, mean, failed or 0, disturbed or 0, missed)
 
     def _facts(self, rows):
         """The facts of the newest session of some rows; of several conditions, those of all."""
