@@ -36,7 +36,19 @@ MAX_IMAGE_BYTES, MAX_README_LINES = 300_000, 180
 # Files of the reader's own in commands and configs.
 THEIRS = ("my_study.yaml", "study.yaml", "mine", "ours", "oursite", "my_models", "theirs", "FOLDER")
 # Programs of others that code blocks start.
-OTHERS = {"cd", "cp", "jupyter", "kubectl", "ln", "mkdir", "python3", "sinfo", "unzip", "uvx"}
+OTHERS = {
+    "cd",
+    "cp",
+    "export",
+    "jupyter",
+    "kubectl",
+    "ln",
+    "mkdir",
+    "python3",
+    "sinfo",
+    "unzip",
+    "uvx",
+}
 
 
 def named(page):
@@ -276,6 +288,8 @@ def check_command(command):
             assert (REPOSITORY / path).exists(), path
         case ["sync", *rest]:
             check_sync(rest)
+        case ["sphinx-build", *_]:
+            assert (REPOSITORY / "docs/conf.py").is_file()
         case ["pre-commit", *_]:
             assert (REPOSITORY / ".pre-commit-config.yaml").is_file()
         case _:
