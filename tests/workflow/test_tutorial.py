@@ -4,7 +4,6 @@ How many commands a task takes, and how many lines are typed into files, may not
 """
 
 import html
-import os
 import re
 import subprocess
 import sys

@@ -60,7 +60,7 @@ class Campaign:
 
     @classmethod
     def cloned(cls, folder):
-        """A copy of the tracked files, as a clone would have them, and the trainers' environments."""
+        """A copy of the tracked files, as in a clone, with the environments of the trainers."""
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=REPOSITORY,
