@@ -20,6 +20,7 @@ project = "dlbench"
 release = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
 extensions = ["myst_parser"]
 nitpicky = True
+highlight_language = "text"
 myst_heading_anchors = 6  # of all headings, by GitHub's rule
 root_doc = "docs/README"
 include_patterns = [f"{folder}**.md" for folder in ("docs/", "studies/", "programs/")]
