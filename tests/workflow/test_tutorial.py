@@ -109,7 +109,8 @@ class NewUser:
 
 @pytest.fixture(scope="module")
 def user(tmp_path_factory):
-    return NewUser(tmp_path_factory.mktemp("new user"))
+    # Without a space: Snakemake starts the Python of `run:` by a path that it does not quote.
+    return NewUser(tmp_path_factory.mktemp("user"))
 
 
 def test_the_tasks_are_those_of_a_new_user():
