@@ -54,7 +54,14 @@ class Campaign:
 
     @classmethod
     def fresh(cls, folder):
-        """A copy of the tracked files, as a clone would have them, with the test's study."""
+        """A clone with the test's study."""
+        campaign = cls.cloned(folder)
+        campaign.configure()
+        return campaign
+
+    @classmethod
+    def cloned(cls, folder):
+        """A copy of the tracked files, as in a clone, with the environments of the trainers."""
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=REPOSITORY,
@@ -73,9 +80,7 @@ class Campaign:
             shutil.copytree(compiled, folder / compiled.relative_to(REPOSITORY), ignore=finished)
         for made in REPOSITORY.glob("envs/*/.venv"):
             (folder / made.relative_to(REPOSITORY)).symlink_to(made)
-        campaign = cls(folder)
-        campaign.configure()
-        return campaign
+        return cls(folder)
 
     def copied(self, folder, **variables):
         """A copy of the project in another folder, without results and .snakemake."""

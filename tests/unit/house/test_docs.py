@@ -38,20 +38,8 @@ MAX_IMAGE_BYTES, MAX_README_LINES = 300_000, 180
 THEIRS = ("my_study.yaml", "study.yaml", "mine", "ours", "oursite", "my_models", "theirs", "FOLDER")
 # Programs of others that code blocks start.
 OTHERS = {
-    *(
-        "apptainer",
-        "cd",
-        "cp",
-        "git",
-        "jupyter",
-        "kubectl",
-        "ln",
-        "mkdir",
-        "pip",
-        "python3",
-        "sinfo",
-    ),
-    *("unzip", "uvx"),
+    *("apptainer", "cd", "cp", "export", "git", "jupyter", "kubectl", "ln", "mkdir", "pip"),
+    *("python3", "sinfo", "unzip", "uvx"),
 }
 
 
@@ -296,6 +284,8 @@ def check_command(command):
             pass
         case ["sync", *rest]:
             check_sync(rest)
+        case ["sphinx-build", *_]:
+            assert (REPOSITORY / "docs/conf.py").is_file()
         case ["pre-commit", *_]:
             assert (REPOSITORY / ".pre-commit-config.yaml").is_file()
         case [script, *_] if script.endswith(".sh"):
