@@ -64,7 +64,7 @@ def _do(name, arguments):
 
 def help_text() -> str:
     """All commands by groups, in lines that fit a terminal."""
-    lines = [USAGE, ""]
+    lines = [USAGE]
     for folder, group in commands.GROUPS.items():
         for index, (name, summary) in enumerate(group.items()):
             title = "" if index else commands.TITLES[folder]
