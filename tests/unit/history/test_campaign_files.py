@@ -17,9 +17,9 @@ title: Nightly runs of the north
 authors: [{family-names: Lovelace, given-names: Ada}]
 license: CC-BY-4.0
 """
-
-
-BOMB = b"a: &a [1]\nauthors: [*a, *a]\n"
+# Seven lists of nine, each of which stands nine times in the next.
+LEVELS = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '1'] * 9)}]" for n in range(7)]
+BOMB = "\n".join([*LEVELS, "authors: [*a6]"]).encode()
 
 
 @pytest.fixture

@@ -164,7 +164,9 @@ def _mark_logarithmic(drawn):
 
 def heading(axes: Axes, title: str, subtitle: str, size: float | None = None) -> None:
     """Write a bold title, of a size in points, with one or several grey lines below it."""
-    axes.set_title(title, pad=20 + 13 * subtitle.count("\n"), fontsize=size)
+    axes.set_title(
+        title, pad=20 + 13 * subtitle.count("\n"), fontsize=size or STYLE["axes.titlesize"]
+    )
     axes.annotate(
         subtitle,
         (0, 1),

@@ -9,24 +9,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from dlbench.study import learning_gates
+from dlbench import Error
+from dlbench.study import learning_gates, yaml_files
 from dlbench.tables import parquet_files
 
 RUNS, CITATION = "tables/runs.parquet", "CITATION.cff"  # in the results folder; beside it
 # Of the Citation File Format 1.2.0: what whoever publishes a history has to keep.
 KEPT = ("title", "authors", "license", "license-url", "doi", "url", "repository-code", "version")
 MAX_CITATION_BYTES = 1 << 20
-
-
-class _Loader(yaml.SafeLoader):
-    """Without aliases, by which a small file can stand for a large one."""
-
-    def compose_node(self, parent, index):
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("it has an alias, which is not expected here")
-        return super().compose_node(parent, index)
 
 
 def missed_gates(table: Path, note: Callable[[str], None]) -> dict[str, bool]:
@@ -49,11 +39,11 @@ def citation(file: Path, note: Callable[[str], None]) -> str | None:
         return None
     try:
         if file.stat().st_size > MAX_CITATION_BYTES:
-            raise ValueError(f"more than {MAX_CITATION_BYTES} bytes")
-        content = yaml.load(file.read_text(encoding="utf-8"), _Loader)
+            raise Error(f"more than {MAX_CITATION_BYTES} bytes")
+        content = yaml_files.read(file)
         if not isinstance(content, Mapping) or not isinstance(content.get("authors"), list):
-            raise ValueError("expected authors in it")
-    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+            raise Error("expected authors in it")
+    except (OSError, Error) as error:
         note(f"{CITATION}: its licence and authors are not known: {error}")
         return None
     kept: dict[str, Any] = {name: content[name] for name in KEPT if name in content}
