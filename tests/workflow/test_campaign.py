@@ -54,7 +54,7 @@ def test_trying_again_trains_the_failed_run_alone(campaign):
     assert json.loads(record.read_text())["status"] == "oom"
     assert campaign.scheduled().get("train") is None
     output = program(campaign, "dlbench", "retry", "--message", "memory", "--", "--cores", "2")
-    assert f"{record.parent.name}\nforgot 1 run(s)\n" in output
+    assert f"{record.parent.name}\nforgot 1 run\n" in output
     assert json.loads(record.read_text())["status"] in ("ok", "unstable")
     assert list(record.parent.glob("train.attempt1.jsonl"))
     assert all(path.read_bytes() == content for path, content in others.items())

@@ -68,7 +68,7 @@ def test_a_failing_run_stops_no_other_and_is_forgotten_on_demand(fresh):
     assert "no!" in (fresh.folder / f"results/logs/train/{broken}.log").read_text()
     assert fresh.scheduled() == {}
 
-    assert "would forget 2 run(s)" in program(fresh, "dlbench", "forget", "--dry-run")
+    assert "would forget 2 runs" in program(fresh, "dlbench", "forget", "--dry-run")
     assert fresh.scheduled() == {}
     program(fresh, "dlbench", "forget")
     assert sorted(fresh.scheduled()["train"]) == sorted([broken, diverged])

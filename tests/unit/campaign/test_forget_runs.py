@@ -13,6 +13,7 @@ from support.runs.made_runs import SETTINGS, finish
 from support.studies.found_batches import TRIES, write_found
 
 PROGRAMS = Path(__file__).parents[3] / "workflow_scripts"
+SNAKEFILE = PROGRAMS.parent / "Snakefile"  # of dlbench, where a folder has none
 # In the place of Snakemake: says what it was given.
 SNAKEMAKE = "import sys\nprint('snakemake', *sys.argv[1:])\nsys.exit(7)\n"
 
@@ -86,7 +87,7 @@ def test_a_search_for_a_largest_batch_is_forgotten_by_its_name_or_because_it_fai
     finished = start("dlbench", "forget", "--status", "oom", "--message", "not even")
     assert finished.stdout.splitlines() == [
         "max-lost",
-        "forgot 0 run(s) and 1 search(es) for a largest batch",
+        "forgot 0 runs and 1 search for a largest batch",
     ]
     assert (kept.is_file(), lost.is_file()) == (True, False)
     left = sorted(path.name for path in (lost.parent / "b1").iterdir())
@@ -111,8 +112,8 @@ def test_trying_again_forgets_the_failures_of_the_study_and_starts_snakemake(fai
     assert finished.returncode == 7, finished.stderr
     assert finished.stdout.splitlines() == [
         failed[1].id,
-        "forgot 1 run(s)",
-        "snakemake --cores 4 --configfile part.yaml",
+        "forgot 1 run",
+        f"snakemake --snakefile {SNAKEFILE} --cores 4 --configfile part.yaml",
     ]
     assert forgotten(failed) == [1]
 
@@ -121,7 +122,8 @@ def test_the_study_that_snakemake_is_given_counts(failed):
     finished = start(
         "dlbench", "retry", "--", "figures", "--configfile", "part.yaml", "--cores", "4"
     )
-    assert finished.stdout.splitlines()[-1] == "snakemake figures --configfile part.yaml --cores 4"
+    started = f"snakemake --snakefile {SNAKEFILE} figures --configfile part.yaml --cores 4"
+    assert finished.stdout.splitlines()[-1] == started
     assert forgotten(failed) == [1]
 
 
@@ -161,7 +163,7 @@ def test_a_run_of_another_study_is_not_tried_again(failed):
 
 def test_a_dry_run_only_says_what_would_be_tried_again(failed):
     finished = start("dlbench", "retry", "--dry-run")
-    assert finished.stdout.splitlines()[-1] == "would forget 3 run(s)"
+    assert finished.stdout.splitlines()[-1] == "would forget 3 runs"
     assert forgotten(failed) == []
 
 

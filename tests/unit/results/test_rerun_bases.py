@@ -113,7 +113,7 @@ def test_the_program_forgets_nothing_without_its_flag():
     there = [run for run in made.runs if (run_record.folder(run.id) / "run.json").exists()]
     assert len(there) == 12
     done = start("--yes")
-    assert done.stdout.endswith("forgot 9 run(s)\n"), done.stderr
+    assert done.stdout.endswith("forgot 9 runs\n"), done.stderr
     there = {run.model for run in made.runs if (run_record.folder(run.id) / "run.json").exists()}
     assert there == {"cnn12"}
     assert len(list(Path("results/runs").glob("*/train.attempt1.jsonl"))) == 9

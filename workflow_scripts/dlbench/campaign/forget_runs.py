@@ -108,9 +108,10 @@ def forget(run_ids: Sequence[str], dry_run: bool, as_json: bool = False) -> None
         print(json.dumps({"runs": of_runs, "searches": of_searches, "forgotten": not dry_run}))
         return
     searches = len(of_searches)
-    found = f" and {searches} search(es) for a largest batch" if searches else ""
+    noun = "search" if searches == 1 else "searches"
+    found = f" and {searches} {noun} for a largest batch" if searches else ""
     verb = "would forget" if dry_run else "forgot"
-    print(f"{verb} {len(run_ids) - searches} run(s){found}", flush=True)
+    print(f"{verb} {phrases.counted(len(run_ids) - searches, 'run')}{found}", flush=True)
 
 
 def _is_search(name):

@@ -108,7 +108,8 @@ def describe_other_run(run: Run, starts: dict[Path, dict[str, Any]]) -> str:
         return f"its logs are of {' and of '.join(sorted(map(str, sizes)))} processes"
     (size,) = sizes or {None}
     if size is not None and size < (1 if run.copies_per_node > 1 else len(starts)):
-        return f"its logs are of {size} process(es), found {len(starts)}"
+        processes = "1 process" if size == 1 else f"{size} processes"
+        return f"its logs are of {processes}, found {len(starts)}"
     return ""
 
 
