@@ -67,6 +67,7 @@ class LiveLines:
         self._formatter, self._jobs = formatter, jobs
         self._commands, self._failed_logs = commands, failed_logs
         self._began_s, self._ended = time.monotonic(), 0
+        self._trains = False  # whether this start is about runs, as that of a history is not
         self._screen: Screen = open_screen(self._campaign, bar, colour)
 
     def show(self, record: logging.LogRecord) -> None:
@@ -74,7 +75,8 @@ class LiveLines:
         values = vars(record)
         event = str(values.get("event") or "")
         if event == "job_info":
-            self._campaign.started(values["jobid"], values)
+            job = self._campaign.started(values["jobid"], values)
+            self._trains = self._trains or job.run is not None
         elif event == "job_finished":
             self._print(self._end_of(values["job_id"]))
         elif event == "shellcmd":
@@ -92,7 +94,7 @@ class LiveLines:
     def close(self) -> None:
         """End the bar, and say how many runs are done."""
         counts = self._campaign.counts()
-        if self._ended:
+        if self._ended and (self._trains or counts.done):
             failed = f", {counts.failed} of them failed" if counts.failed else ""
             took = duration(time.monotonic() - self._began_s)
             self._print([f"{counts.done} of {counts.total} runs done{failed}, {took}"], "bold")
