@@ -4,6 +4,7 @@ import ast
 import functools
 import graphlib
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -219,3 +220,12 @@ def imports_of(source):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_the_name_of_no_file_has_to_be_quoted():
+    """Snakemake takes names for pods from git, which quotes unusual ones: it would not find them."""
+    command = ["git", "ls-files"]
+    listed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    names = listed.stdout.splitlines()
+    assert len(names) > 1000
+    assert [name for name in names if not re.fullmatch(r"[\w./-]+", name)] == []
