@@ -223,7 +223,7 @@ def imports_of(source):
 
 
 def test_the_name_of_no_file_has_to_be_quoted():
-    """Snakemake takes names for pods from git, which quotes unusual ones: it would not find them."""
+    """Snakemake takes those for pods from git, which quotes unusual ones: it cannot find them."""
     command = ["git", "ls-files"]
     listed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     names = listed.stdout.splitlines()
