@@ -85,11 +85,8 @@ def main(folder):
         for new, old in RENAMED.items():
             text = text.replace(new, old)
         (renamed / METADATA).write_text(text)
-        results = [
-            valid(crate, "ro-crate-1.3", cache),
-            valid(renamed, f"{kind}-run-crate", cache),
-        ]
-    return all(results)
+        # The second takes half a minute: it is not needed where the first says no.
+        return valid(renamed, f"{kind}-run-crate", cache) and valid(crate, "ro-crate-1.3", cache)
 
 
 def valid(crate, profile, cache):
