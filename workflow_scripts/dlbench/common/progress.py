@@ -10,7 +10,7 @@ BAR = 30  # characters
 
 
 class Progress:
-    """Says how much is done, and when it will end; nothing if all is done within EVERY_S.
+    """Prints how much is done, and when it will end; nothing if all is done within EVERY_S.
 
     Args:
         what: is done, as in "photos: reading pictures".
@@ -25,7 +25,7 @@ class Progress:
         dumb = os.environ.get("TERM", "dumb") in ("dumb", "unknown")
         self._is_terminal = sys.stderr.isatty() and not dumb
         self._started_s = self._printed_s = time.monotonic()
-        self._said = False
+        self._is_shown = False
 
     def add(self, count: int = 1, size_bytes: int = 0) -> None:
         """Count what a thread has done."""
@@ -33,13 +33,13 @@ class Progress:
             self._done += count
             self._done_bytes += size_bytes
             now = time.monotonic()
-            every_s = REDRAWN_S if self._is_terminal and self._said else EVERY_S
-            is_last = self._said and count and self._done == self._total
+            every_s = REDRAWN_S if self._is_terminal and self._is_shown else EVERY_S
+            is_last = self._is_shown and count and self._done == self._total
             if now - self._printed_s >= every_s or is_last:
-                self._printed_s, self._said = now, True
-                self._say(now - self._started_s, is_last)
+                self._printed_s, self._is_shown = now, True
+                self._print_progress(now - self._started_s, is_last)
 
-    def _say(self, seconds, is_last):
+    def _print_progress(self, seconds, is_last):
         share = self._done / max(self._total, 1)
         if self._size_bytes:
             share = min(self._done_bytes / self._size_bytes, 1)
