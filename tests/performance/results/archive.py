@@ -23,9 +23,9 @@ from pathlib import Path
 
 import yaml
 
+from dlbench.archive import workflow_files
 from dlbench.records import run_record
 from dlbench.study import config
-from support.archives import made_archives
 
 from .. import bench
 from . import aggregation
@@ -64,7 +64,7 @@ def made_study(folder, runs, steps, draw):
     """A finished study in a folder that becomes the current one; returns how many runs it has."""
     folder.mkdir()
     os.chdir(folder)
-    for name in made_archives.WORKFLOW:
+    for name in workflow_files.NAMES:
         Path(name).symlink_to(bench.REPOSITORY / name)
     settings = aggregation.study(runs) | {"figures": draw}
     Path("config.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(settings))))
