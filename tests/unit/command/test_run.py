@@ -1,5 +1,6 @@
 """dlbench run: Snakemake with a study, as its plain command."""
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dlbench import Error
-from dlbench.command.running import run
+from dlbench.command import study_files
 from support.machines.paths import REPOSITORY
 
 DLBENCH = REPOSITORY / "workflow_scripts/dlbench"
@@ -46,19 +47,28 @@ def test_the_own_config_is_the_plain_workflow(folder):
 
 
 def test_a_study_is_a_file_a_folder_or_a_name(folder):
-    assert run.study_file("mine/config.yaml") == "mine/config.yaml"
-    assert run.study_file("mine") == "mine/config.yaml"
+    assert study_files.study_file("mine/config.yaml") == "mine/config.yaml"
+    assert study_files.study_file("mine") == "mine/config.yaml"
 
 
 def test_a_study_of_dlbench_is_found_by_its_name(monkeypatch):
     monkeypatch.chdir(REPOSITORY)
-    assert run.study_file("overhead") == "studies/overhead/config.yaml"
+    assert study_files.study_file("overhead") == "studies/overhead/config.yaml"
 
 
 def test_a_study_that_is_none_gets_the_nearest_name(monkeypatch):
     monkeypatch.chdir(REPOSITORY)
     with pytest.raises(Error, match=r"no study 'overhaed'.*did you mean 'overhead'"):
-        run.study_file("overhaed")
+        study_files.study_file("overhaed")
+
+
+def test_the_option_of_other_commands_names_a_study_as_run_does(monkeypatch):
+    monkeypatch.chdir(REPOSITORY)
+    parser = argparse.ArgumentParser()
+    study_files.add_configfile(parser)
+    assert parser.parse_args([]).configfile == []
+    named = parser.parse_args(["--configfile", "overhead", "config.yaml"])
+    assert named.configfile == ["studies/overhead/config.yaml", "config.yaml"]
 
 
 def test_a_folder_without_a_workflow_gets_that_of_dlbench(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Probes of a run: which runs tell what its step is made of."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -106,11 +107,61 @@ def test_a_block_without_explain_has_the_runs_that_it_had():
     assert {run.id for run in plain.runs} == {run.id for run in study(OWN).without_probes}
 
 
-def test_runs_that_another_program_trains_cannot_be_explained():
-    trainers = {"mine": {"command": ["true"], "log": "tf_cnn_benchmarks"}}
-    message = refused(OWN | {"trainer": "mine"}, trainers=trainers)
-    assert message.startswith("matrix[0] (block).explain: lenet5 synthetic batch 8")
-    assert "is trained by another program" in message
+TRAINERS = {"mine": {"command": ["true", "{data}", "{backend}"], "log": "tf_cnn_benchmarks"}}
+THEIRS = OWN | {"trainer": "mine", "parameters": {"data": ["real"], "backend": "nccl"}}
+LEFT_OUT = {"exchange": {"backend": "none"}, "input": {"data": "synthetic"}}
+
+
+def test_another_program_leaves_parts_out_one_after_another_by_its_parameters():
+    explained = study(THEIRS | {"explain": LEFT_OUT, "repeats": 1}, trainers=TRAINERS)
+    (asked,) = explained.without_probes
+    runs = {run.id: run for run in explained.runs}
+    found = {kind: runs[probe] for kind, probe in explained.explained[asked.id].items()}
+    assert {kind: probe.trainer_parameters for kind, probe in found.items()} == {
+        "whole": "backend=nccl data=real",
+        "no_reading": "backend=nccl data=synthetic",
+        "no_exchange": "backend=none data=synthetic",
+    }
+    assert list(found) == ["whole", "no_reading", "no_exchange"]
+    assert {probe.steps for probe in found.values()} == {asked.steps}
+    assert not any(map(is_of_statistics, explained.explained[asked.id].values()))
+
+
+def test_a_run_without_the_part_has_no_probe_for_it():
+    both = {"data": ["real", "synthetic"], "backend": "nccl"}
+    block = THEIRS | {"parameters": both, "explain": {"input": {"data": "synthetic"}}}
+    explained = study(block, trainers=TRAINERS)
+    asked = [run for run in explained.without_probes if run.id in explained.explained]
+    assert {run.trainer_parameters for run in asked} == {"backend=nccl data=real"}
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "lenet5 synthetic batch 8.* is trained by another program; expected parameters"),
+        ({"explain": {"inputs": {"data": "x"}}}, r"unknown key 'inputs' \(did you mean 'input'\?\)"),
+        ({"explain": {"input": {"date": "x"}}}, r"input: the block has no parameter date \(did you"),
+        ({"explain": {"input": {"data": [1]}}}, "explain.input.data: expected a text or a number"),
+        ({"explain": {}}, "explain: expected at least one key"),
+        (
+            {
+                "parameters": {"data": "real", "backend": "nccl", "size": 8},
+                "batch_per_device": "{size}",
+                "explain": {"waits": {"size": 4}},
+            },
+            "waits: with it a step has 4 items on 1 devices, instead of 8 on 1",
+        ),
+    ],
+    ids=["true", "no part", "no parameter", "a list", "nothing", "other items"],
+)
+def test_what_another_program_cannot_leave_out_is_refused(changes, message):
+    assert re.search(message, refused(THEIRS | changes, trainers=TRAINERS))
+
+
+def test_dlbench_leaves_out_parts_of_its_own_steps_without_parameters():
+    message = refused(OWN | {"explain": LEFT_OUT})
+    assert message.endswith("explain: expected true: parameters are of blocks with a trainer")
 
 
 def test_where_checkpoints_are_written_no_copies_are_planned():

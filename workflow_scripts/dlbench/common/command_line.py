@@ -1,4 +1,4 @@
-"""Helpers for all programs: their exit on an error, and common options."""
+"""Helpers for all programs: their exit on an error, and flags with structure."""
 
 import argparse
 import gc
@@ -22,13 +22,6 @@ def run_program(main: Callable[[], object]) -> None:
         sys.exit("interrupted")
     finally:
         gc.freeze()  # otherwise Python would traverse all imported objects once more at exit
-
-
-def add_configfile(parser: argparse.ArgumentParser) -> None:
-    """Add --configfile, the option that names the study."""
-    parser.add_argument(
-        "--configfile", nargs="+", default=[], help="merged over config.yaml, as by the workflow"
-    )
 
 
 def parse_job_counts(text: str) -> dict[str, int]:

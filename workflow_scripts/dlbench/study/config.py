@@ -202,7 +202,7 @@ def study(config: dict[str, Any]) -> Study:
                 if block.get("where_installed"):
                     where_installed.add(run.id)
                 if block.get("explain") and run.id not in targets:
-                    explained[run.id] = _probes(run, where, config["checkpoint_every_min"])
+                    explained[run.id] = _probes(run, combination, where, block["explain"], config)
                     if run.id in where_installed:
                         where_installed |= {probe.id for probe in explained[run.id].values()}
                 if "must_reach" in block:
@@ -289,13 +289,14 @@ def _where_installed(run_ids, runs, tries):
     return frozenset(run_ids)
 
 
-def _probes(run, where, checkpoint_every_min):
+def _probes(run, combination, where, explain, config):
+    """The probes of a run, as its block's `explain` says."""
+    run_of = functools.partial(matrix.run_from_values, where=where, images=config["images"])
     if run.is_external:
-        raise ConfigError(
-            f"{where}.explain: {run.label()} is trained by another program, which dlbench cannot "
-            "have train without input or exchange; explain needs a block of dlbench's own runs"
-        )
-    return probes.of(run, copies=not checkpoint_every_min)
+        return probes.of_program(run, combination, where, explain, run_of)
+    if explain is not True:
+        raise ConfigError(f"{where}.explain: expected true: parameters are of blocks with a trainer")
+    return probes.of(run, copies=not config["checkpoint_every_min"])
 
 
 def _check_imports_and_references(config):

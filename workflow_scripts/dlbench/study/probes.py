@@ -8,13 +8,19 @@
 - Probes are ordinary runs with ordinary fields: they are trained in random order among the others,
   recorded, and repeated if missing. They enter no statistics of the study. Equal probes are trained
   once: two strategies share the one on one device.
+- Another program leaves parts out by parameters that the block names. Its probes have as many steps
+  as its runs: how many it needs before it prints a rate is unknown.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
-from dlbench.common import plugins
+from dlbench.common import phrases, plugins
 from dlbench.study import runs
+from dlbench.study.config_schema import ConfigError
+from dlbench.study.free_axes import parameters
 from dlbench.study.runs import DEFAULTS, Run
 from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
@@ -30,6 +36,8 @@ KINDS = WHOLE, READING, COPIES, EXCHANGE, OTHER_DEVICES, WAITS = (
     "one_device",
     "no_waits",
 )
+# What another program leaves out, by the name of the part in a block's `explain`.
+BY_PARAMETERS = {"input": READING, "copies": COPIES, "exchange": EXCHANGE, "waits": WAITS}
 
 
 def of(run: Run, copies: bool = True) -> dict[str, Run]:
@@ -72,3 +80,53 @@ def of(run: Run, copies: bool = True) -> dict[str, Run]:
     if run.steps_per_sync in (None, 1) and steps >= WINDOW_STEPS:
         probes[WAITS] = replace(last, steps_per_sync=WINDOW_STEPS)
     return probes
+
+
+def of_program(
+    run: Run,
+    combination: Mapping[str, Any],
+    where: str,
+    explain: bool | Mapping[str, Mapping[str, Any]],
+    run_of: Callable[[Mapping[str, Any]], Run],
+) -> dict[str, Run]:
+    """The probes of a run of another program, by what they leave out, in the order of KINDS.
+
+    A part that the run lacks already has no probe.
+
+    Args:
+        combination: the values of the run's block for it.
+        where: its place in the config.
+        explain: {a name of BY_PARAMETERS: the parameters by which the program leaves it out}.
+        run_of: makes a run of such values.
+
+    Raises:
+        ConfigError: the block names no parameters, or one that it has not, or the step has other
+            items with them.
+    """
+    if isinstance(explain, bool):
+        raise ConfigError(
+            f"{where}.explain: {run.label()} is trained by another program; expected parameters by "
+            "which it leaves out a part of its steps, as in {input: {data: synthetic}}"
+        )
+    values = {**combination, "repeat": run.repeat, "probe": inputs.STORED}
+    known = parameters.names_in(values)
+    whole = last = run_of(values)
+    found = {WHOLE: whole}
+    for part in (part for part in BY_PARAMETERS if part in explain):
+        for name, value in explain[part].items():
+            if name not in known:
+                raise ConfigError(
+                    f"{where}.explain.{part}: the block has no parameter {name}"
+                    f"{phrases.did_you_mean(name, known)}; it has: {', '.join(known) or 'none'}"
+                )
+            values[f"{parameters.PREFIX}{name}"] = value
+        probe = run_of(values)
+        if (probe.global_batch, probe.devices) != (run.global_batch, run.devices):
+            raise ConfigError(
+                f"{where}.explain.{part}: with it a step has {probe.global_batch} items on "
+                f"{probe.devices} devices, instead of {run.global_batch} on {run.devices}; what "
+                "is left out must leave the items of a step as they are"
+            )
+        if probe != last:
+            found[BY_PARAMETERS[part]] = last = probe
+    return found if last is not whole else {}

@@ -7,7 +7,7 @@ import argparse
 import sys
 
 from dlbench.archive import write_archive
-from dlbench.common.command_line import add_configfile
+from dlbench.command.study_files import add_configfile
 from dlbench.study import config
 
 

@@ -7,8 +7,8 @@ is nothing to fix.
 import argparse
 
 from dlbench.cluster import check_site
+from dlbench.command.study_files import add_configfile
 from dlbench.common import flag_types
-from dlbench.common.command_line import add_configfile
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

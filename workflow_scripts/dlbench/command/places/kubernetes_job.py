@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from dlbench.cluster import write_kubernetes_job
-from dlbench.common.command_line import add_configfile
+from dlbench.command.study_files import add_configfile
 from dlbench.study import config
 
 

@@ -14,7 +14,7 @@ import argparse
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.common.command_line import add_configfile
+from dlbench.command.study_files import add_configfile
 from dlbench.log.event_fields import STATUSES
 from dlbench.results import export_runs
 from dlbench.study import config

@@ -9,8 +9,8 @@ import json
 import sys
 from pathlib import Path
 
+from dlbench.command.study_files import add_configfile
 from dlbench.common import flag_types
-from dlbench.common.command_line import add_configfile
 from dlbench.common.files import atomic_write
 from dlbench.history import bases, dashboards, gate, gate_page, sources
 from dlbench.pages import page_html, page_text

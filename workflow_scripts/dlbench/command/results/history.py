@@ -10,7 +10,7 @@ import argparse
 
 from dlbench import Error
 from dlbench.command import starting
-from dlbench.common.command_line import add_configfile
+from dlbench.command.study_files import add_configfile
 from dlbench.study import config
 
 PASSES_ON = True

@@ -7,7 +7,7 @@ nothing, and does not change the results.
 import argparse
 
 from dlbench.campaign import partial_results
-from dlbench.common.command_line import add_configfile
+from dlbench.command.study_files import add_configfile
 from dlbench.study import config
 
 

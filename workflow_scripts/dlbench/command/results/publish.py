@@ -8,8 +8,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from dlbench.command.study_files import add_configfile
 from dlbench.common import phrases
-from dlbench.common.command_line import add_configfile
 from dlbench.history import sources
 from dlbench.publication import data_set
 from dlbench.study import config

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from dlbench.command.study_files import add_configfile
 from dlbench.common import phrases
-from dlbench.common.command_line import add_configfile
 from dlbench.history import sources
 from dlbench.publication import git_branch
 from dlbench.study import config

@@ -11,7 +11,7 @@ import json
 import sys
 
 from dlbench.campaign import doctor, snakemake_files
-from dlbench.common.command_line import add_configfile
+from dlbench.command.study_files import add_configfile
 from dlbench.study import config
 
 

@@ -1,21 +1,19 @@
 """Forget recorded results, failures by default, so that the next start trains them again.
 
-The logs stay, as train.attemptN.jsonl beside the new ones.
+With --configfile only those of that study. The logs stay, as train.attemptN.jsonl beside the new
+ones.
 """
 
 import argparse
 
 from dlbench.campaign import forget_runs
+from dlbench.command.study_files import add_configfile
 from dlbench.study import config
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     forget_runs.add_selection_flags(parser)
-    parser.add_argument(
-        "--configfile",
-        nargs="+",
-        help="only runs of this study, merged over config.yaml, as by the workflow",
-    )
+    add_configfile(parser)
     parser.add_argument("--json", action="store_true", help="as JSON, for programs")
 
 

@@ -8,7 +8,7 @@ workflow trains them, all in one session.
 import argparse
 
 from dlbench.campaign import forget_runs
-from dlbench.common.command_line import add_configfile
+from dlbench.command.study_files import add_configfile
 from dlbench.results import rerun_bases
 from dlbench.study import config
 

@@ -11,7 +11,7 @@ import argparse
 from dlbench import Error
 from dlbench.campaign import forget_runs
 from dlbench.command import starting
-from dlbench.common.command_line import add_configfile
+from dlbench.command.study_files import add_configfile
 from dlbench.study import config
 
 DRY = ("-n", "-np", "--dry-run", "--dryrun")

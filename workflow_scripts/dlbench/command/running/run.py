@@ -10,12 +10,10 @@ Example: dlbench run overhead -n
 import argparse
 from pathlib import Path
 
-from dlbench import Error
 from dlbench.command import starting
-from dlbench.common import own_code, phrases
+from dlbench.command.study_files import CONFIG, study_file
 
 USAGE = "[STUDY [TARGETS AND OPTIONS OF SNAKEMAKE]]"
-CONFIG, STUDIES = "config.yaml", "studies"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,22 +28,3 @@ def run(args: argparse.Namespace) -> None:
     own = Path(file).resolve() == Path(CONFIG).resolve()
     # Behind the others, since --configfile takes all that follows.
     starting.become_snakemake([*args.snakemake, *([] if own else ["--configfile", file])])
-
-
-def study_file(name: str) -> str:
-    """The config file of a study.
-
-    Raises:
-        Error: there is none.
-    """
-    if Path(name).is_file():
-        return name
-    ours = own_code.project_path(STUDIES)
-    for folder in (Path(name), ours / name):
-        if (folder / CONFIG).is_file():
-            return str(folder / CONFIG)
-    names = [path.parent.name for path in ours.glob(f"*/{CONFIG}")]
-    raise Error(
-        f"no study {name!r}: expected a config file, a folder that has {CONFIG}, or the name of "
-        f"one in {ours}{phrases.did_you_mean(name, names)}"
-    )

@@ -7,8 +7,8 @@ run at any time, also on another machine that has access to the results.
 import argparse
 
 from dlbench.campaign import status
+from dlbench.command.study_files import add_configfile
 from dlbench.common import flag_types
-from dlbench.common.command_line import add_configfile
 from dlbench.study import config
 
 
