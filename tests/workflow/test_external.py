@@ -74,12 +74,14 @@ for step in range(12):
     time.sleep(0.01 * micro_batch)
     spent_ms = 1000 * (time.perf_counter() - began)
     print(f"iter {step}: loss {3 / (1 + step):.3f}, time {spent_ms:.2f}ms, {precision}")
+print("iter 11: validation loss 2.0794")
 print(f"Avg bus bandwidth : {micro_batch * 2.5} GB/s")
 if precision == "broken":
     print("NCCL error: peer is gone")
 """
 READ_BY_PATTERNS = {
     "step": r"iter (?P<step>\d+): loss (?P<loss>\S+), time (?P<step_time_ms>\S+)ms",
+    "evaluation": r"iter (?P<step>\d+): validation loss (?P<loss>\S+)",
     "metrics": {"busbw_gb_per_s": r"Avg bus bandwidth\s*:\s*(\S+)"},
     "failed": "NCCL error",
 }
@@ -91,6 +93,7 @@ def test_a_program_whose_lines_are_read_by_patterns_is_a_run_like_any_other(fres
         "command": [sys.executable, "loop.py", "{micro_batch}", "{words}"],
         "log": READ_BY_PATTERNS,
         "files": ["loop.py"],
+        "bytes_per_token": "3 * {micro_batch}",
     }
     block = {
         "name": "loop", "trainer": "loop", "framework": "numpy", "model": "loop",
@@ -108,6 +111,8 @@ def test_a_program_whose_lines_are_read_by_patterns_is_a_run_like_any_other(fres
         rate = 4 / float(row["step_time_mean_s"])
         assert float(row["images_per_second"]) == pytest.approx(rate, rel=0.001)
         assert row["steps_measured"] == "11" and not row["contradicts"]
+        # The last loss is 3 bits a token.
+        assert float(row["bits_per_byte"]) == pytest.approx(1 / int(micro_batch), rel=1e-4)
     broken = found["1", "broken"]
     assert broken["status"] == "failed" and "'NCCL error: peer is gone'" in broken["message"]
     metrics = {(row["run_id"], row["name"]): float(row["value"]) for row in rows(fresh, "metrics")}

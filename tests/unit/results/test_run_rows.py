@@ -6,6 +6,7 @@ import pytest
 
 from dlbench.results import run_rows
 from dlbench.run_fields.fields import FIELDS
+from dlbench.study import other_trainers
 from dlbench.tables import table_columns
 from support.runs import parsed_runs
 
@@ -47,3 +48,36 @@ def test_a_run_that_was_skipped_misses_no_learning_gate(tmp_path, status, judged
     row = run_rows.row(record, study, "cpu", tmp_path)
     expected = "missed: top1 not evaluated, expected at least 0.9" if judged else None
     assert row["learning_gate"] == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "dataset", "expected"),
+    [
+        ("gpt_tiny", "bytes", 3.0),
+        ("gpt_tiny", "text_books", 3.0),
+        ("lstm_ptb", "ptb", 3 / 5.42),
+        ("bert_base", "bytes", None),  # of masked tokens alone
+        ("gone", "bytes", None),
+        ("gpt_tiny", "gone", None),
+    ],
+)
+def test_bits_per_byte_are_known_where_the_bytes_of_a_token_are(tmp_path, model, dataset, expected):
+    record = record_of(tmp_path / "run", model=model, dataset=dataset)
+    record["summary"]["perplexity"] = 8.0
+    found = run_rows.row(record, STUDY, "cpu", tmp_path)["bits_per_byte"]
+    assert found == (expected and pytest.approx(expected))
+
+
+@pytest.mark.parametrize(
+    ("token_bytes", "perplexity", "expected"),
+    [(4, 16.0, 1.0), ("{width} / 2", 16.0, 0.5), (None, 16.0, None), (None, 0.0, None)],
+)
+def test_the_bytes_of_another_programs_tokens_are_those_that_the_config_says(
+    tmp_path, token_bytes, perplexity, expected
+):
+    theirs = {"command": ["true"], "log": "auto", "bytes_per_token": token_bytes}
+    other_trainers.register({"theirs": theirs}, ["width"])
+    record = record_of(tmp_path / "run", trainer="theirs", trainer_parameters="width=16")
+    record["summary"]["perplexity"] = perplexity
+    assert run_rows.row(record, STUDY, "cpu", tmp_path)["bits_per_byte"] == expected
+    other_trainers.register({})

@@ -38,6 +38,7 @@ DESCRIPTIONS = (
     "HOMEPAGE",
     "TERMS",
     "MIRRORS",
+    "BYTES_PER_TOKEN",
 )
 LOOKS = (".css", ".jinja", ".js")
 SPARED_FIELDS = ("ctx", "kind")  # of a node: its position implies ctx, and u"" equals ""

@@ -57,7 +57,7 @@ HIDDEN = (
     *("first_epoch_images_per_second", "threads_per_device", "base_runs", "unstable_runs"),
 )
 SCORES = (
-    *("final_loss", "top1", "top5", "iou", "perplexity"),
+    *("final_loss", "top1", "top5", "iou", "perplexity", "bits_per_byte"),
     *("energy_per_image_j", "time_to_accuracy_s"),
 )
 

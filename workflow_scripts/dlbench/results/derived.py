@@ -1,25 +1,30 @@
 """Columns of the runs table that need more than a record: a run's fields, its gate, other runs.
 
 - Energy per image, of runs that were not resumed.
+- Bits per byte of held-out text, where it is known how many bytes a token has.
 - Epochs x images / time, by the clock of the log, beside the throughput of the steps.
 - Time to accuracy: the first evaluation with all scores that the learning gate asks for.
 - What items are, and the throughput in tokens and of a device.
 - Throughput over that of the same combination on synthetic items of the same shape.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from dlbench.analysis import contrasts, estimates, run_lengths
+from dlbench.common import plugins
 from dlbench.log import energies
 from dlbench.log.event_fields import SUCCEEDED
-from dlbench.study import contradictions, item_names, learning_gates, runs
+from dlbench.study import contradictions, item_names, learning_gates, other_trainers, runs
 from dlbench.study.runs import Run
 from dlbench.tables.cells import Row
+from dlbench.trainer import engine
 
 AGREES = "agrees"
+NEXT_TOKEN = "language"  # the task of models that predict each token of a text
 CLOCK_SHARE = 0.05  # the clock and the steps may differ by so much, and by one batch
 
 
@@ -32,6 +37,35 @@ def energies_per_image_j(run: Run, summary: dict[str, Any]) -> dict[str, float |
         f"{prefix}energy_per_image_j": energy_j / items if items and energy_j is not None else None
         for prefix, energy_j in energies_j.items()
     }
+
+
+def bytes_per_token(run: Run) -> float | None:
+    """Bytes of held-out text for a token that a run predicts; None if they are not known.
+
+    A model that predicts masked tokens alone has no bits per byte.
+    """
+    if run.is_external:
+        return other_trainers.bytes_per_token(run)
+    kind = engine.plugin_kind(run.framework, "models")
+    if not (plugins.is_known(kind, run.model) and plugins.is_known("datasets", run.dataset)):
+        return None  # of an older study
+    if plugins.constants(kind, run.model).get("TASK") != NEXT_TOKEN:
+        return None
+    return plugins.constants("datasets", run.dataset).get("BYTES_PER_TOKEN")
+
+
+def bits_per_byte(loss: float, token_bytes: float) -> float | None:
+    """Bits that a model needs for a byte of text, whatever its tokenizer; None if not finite.
+
+    The formula is that of L. Gao et al. (2020), The Pile, arXiv:2101.00027, section 3.1.
+
+    >>> bits_per_byte(math.log(256), 1)
+    8.0
+
+    Args:
+        loss: cross-entropy, nats a token.
+    """
+    return loss / math.log(2) / token_bytes if math.isfinite(loss) else None
 
 
 def epochs_check(run: Run, summary: dict[str, Any]) -> str | None:

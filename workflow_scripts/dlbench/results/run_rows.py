@@ -1,5 +1,6 @@
 """The row of a run in the table of runs."""
 
+import math
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,22 @@ def _time_to_accuracy(run, record, study, results):
         "time_to_accuracy_s": first["t_s"],
         "training_time_to_accuracy_s": derived.training_time_s(*columns, first["step"]),
     }
+
+
+def _bits_per_byte(run, record, results):
+    """Those of the last evaluation; None if it has no loss, or the bytes of a token are unknown."""
+    perplexity = record["summary"].get("perplexity") or 0.0
+    if record["status"] not in event_fields.SUCCEEDED or not (perplexity > 0 or run.is_external):
+        return None
+    token_bytes = derived.bytes_per_token(run)
+    if token_bytes is None:
+        return None
+    if perplexity > 0:
+        return derived.bits_per_byte(math.log(perplexity), token_bytes)
+    run_tables.ensure_run_tables(run.id, record["log_sha256"], results)
+    evals = run_tables.run_table(run_record.folder(run.id, results), "evals").to_pylist()
+    losses = [row["loss"] for row in evals if row["loss"] is not None]
+    return derived.bits_per_byte(losses[-1], token_bytes) if losses else None
 
 
 def _is_batch_found(run, study):
@@ -113,6 +130,7 @@ def row(
         "parser_version": record["parser_version"],
         **derived.energies_per_image_j(run, summary),
         "epochs_check": derived.epochs_check(run, summary),
+        "bits_per_byte": _bits_per_byte(run, record, results),
         **_time_to_accuracy(run, record, study, results),
         **peak_use.columns(
             run,

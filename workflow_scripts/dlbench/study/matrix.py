@@ -340,6 +340,7 @@ def _check_trainer(run, where, in_formulas):
         other_trainers.trainer(run)
         other_trainers.check_parameters(run, in_formulas)
         other_trainers.model_flops_per_item(run)
+        other_trainers.bytes_per_token(run)
     except Error as error:
         raise ConfigError(f"{where}.trainer: {error}") from None
     if other_trainers.needs(run, "data"):

@@ -48,7 +48,7 @@ AUTO = "auto"  # kind of a log that importers recognise
 FOLDER, PRINTED, PROOF = "output", "printed.log", "containment.json"  # in a run's folder
 LOGGED = "logged.jsonl"  # there: the log of a program that uses programs/logger/dlbench_log.py
 BOUND = ".bound-{}.json"  # in FOLDER: what a rank was bound to; importers skip hidden files
-MOST_FLOPS = 10**30
+MOST_FLOPS, MOST_BYTES = 10**30, 10**6
 AROUND = ("visible_gpus", "stop_signal", "stop_grace_s")  # keys about what is around a program
 # Those of the study of this process, for functions that are given a run without its config.
 _trainers: dict[str, dict[str, Any]] = {}
@@ -140,18 +140,32 @@ def model_flops_per_item(run: Run) -> float | None:
     Raises:
         Error: the config's formula has no value above 0 for this run.
     """
-    text = _trainers.get(run.trainer, {}).get("model_flops_per_item")
+    return _stated(run, "model_flops_per_item", MOST_FLOPS)
+
+
+def bytes_per_token(run: Run) -> float | None:
+    """Bytes of held-out text in UTF-8 for a token of a run, as the config says; None if it does not.
+
+    Raises:
+        Error: the config's formula has no value above 0 for this run.
+    """
+    return _stated(run, "bytes_per_token", MOST_BYTES)
+
+
+def _stated(run, key, most):
+    """The value of a key of a run's trainer, which is a number or a formula."""
+    text = _trainers.get(run.trainer, {}).get(key)
     if text is None or not isinstance(text, str):
         return text
-    where = f"trainers.{run.trainer}.model_flops_per_item"
+    where = f"trainers.{run.trainer}.{key}"
     fields = {name: getattr(run, name) for name in FIELDS}
     try:
-        flops = parameters.of_run(text, fields, run.trainer_parameters)
+        value = parameters.of_run(text, fields, run.trainer_parameters)
     except Error as error:
         raise Error(f"{where}: {error}") from None
-    if not 0 < flops <= MOST_FLOPS:
-        raise Error(f"{where}: expected more than 0, found {float(flops):g}, the value of {text!r}")
-    return float(flops)
+    if not 0 < value <= most:
+        raise Error(f"{where}: expected more than 0, found {float(value):g}, the value of {text!r}")
+    return float(value)
 
 
 def needs(run: Run, placeholder: str) -> bool:

@@ -90,6 +90,7 @@ def _metrics():
         (LOWER, score): (
             "final_loss",
             "perplexity",
+            "bits_per_byte",
             "energy_j",
             "energy_per_image_j",
             "peak_memory_bytes",

@@ -168,6 +168,7 @@ RUNS = with_run_fields(
         field("top5", REAL, "1", f"top-5 accuracy {LAST_EVALUATION}"),
         field("iou", REAL, "1", f"intersection over union {LAST_EVALUATION}"),
         field("perplexity", REAL, "1", f"perplexity {LAST_EVALUATION}"),
+        field("bits_per_byte", REAL, "bit", f"per byte of text {LAST_EVALUATION}"),
         *NEIGHBOURS,
         field("started_at", TIME),
         field("ended_at", TIME),

@@ -16,12 +16,13 @@ and, if SYNTHETIC is False:
         the config names the datasets.
     VOCABULARY, TOKENS (optional): number of different tokens of a text, and of tokens in its
         splits. Text has READER's encoding `stream`: the trainer cuts items of any length from it.
+    BYTES_PER_TOKEN (optional): of the held-out text, in UTF-8; for bits per byte.
     SHARDS: number of TFRecord files in `train` and `validation`.
     READER: how to read records; part of the manifest (see
         dlbench/trainer/tensorflow/pipelines.py).
     open(folder): a Source that reads the files in `folder`.
-An edit of TITLE, AUTHOR, DESCRIPTION, LICENCE, CITATION, HOMEPAGE, TERMS, MIRRORS or the `urls` of
-a file with a `sha256` converts and trains nothing again. Any other edit does.
+An edit of TITLE, AUTHOR, DESCRIPTION, LICENCE, CITATION, HOMEPAGE, TERMS, MIRRORS, BYTES_PER_TOKEN
+or the `urls` of a file with a `sha256` converts and trains nothing again. Any other edit does.
 SYNTHETIC and KIND are literals, because the workflow reads them without running the file.
 Packages outside the standard library are imported inside functions.
 """

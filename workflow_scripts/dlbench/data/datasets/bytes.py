@@ -22,6 +22,7 @@ HOMEPAGE = ""
 SYNTHETIC = False
 TERMS = ""
 VOCABULARY = 256
+BYTES_PER_TOKEN = 1
 TOKENS = {"train": 1 << 20, "validation": 1 << 16}
 SPLITS = {"train": 256, "validation": 16}
 SHARDS = {"train": 4, "validation": 1}

@@ -22,6 +22,7 @@ HOMEPAGE = ""
 SYNTHETIC = False
 TERMS = ""
 VOCABULARY = 256
+BYTES_PER_TOKEN = 1
 FROM_FOLDER = True  # of the user: nothing is downloaded
 MANY = True  # e.g. text_books is one more dataset of this file
 SPLITS = {"train": None, "validation": None}
