@@ -38,6 +38,11 @@ html_show_copyright = html_show_sphinx = False
 html_show_search_summary = False
 
 
+# Of pages that are on other servers, without their anchors, which scripts may make.
+linkcheck_timeout, linkcheck_retries, linkcheck_anchors = 20, 2, False
+linkcheck_rate_limit_timeout = 30
+
+
 def setup(app):
     app.add_lexer("csv", TextLexer)
     app.add_lexer("snakemake", PythonLexer)
