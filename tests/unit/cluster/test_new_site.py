@@ -67,6 +67,13 @@ def test_the_queue_that_is_named_is_described(slurm):
     assert (facts["memory_mb_per_node"], facts["nodes"]) == (8000, 3)
 
 
+@pytest.mark.parametrize("printed", ["ClusterName             = 1e3\n", "SLURM_VERSION = 25.05\n"])
+def test_the_site_has_the_name_that_slurm_has_for_the_cluster(slurm, programs_of, printed):
+    programs_of(scontrol=f"Configuration data as of today\n{printed}")
+    facts = yaml.safe_load(new_site.text(new_site.describe("slurm")))["site"]
+    assert facts["name"] == ("1e3" if "ClusterName" in printed else "this machine")
+
+
 def test_a_cluster_needs_no_more_than_the_file_says(slurm):
     text = new_site.text(new_site.describe("slurm"))
     facts = yaml.safe_load(text)["site"]

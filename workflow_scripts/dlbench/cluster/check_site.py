@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.cluster import jobs, node_check, profiles, queue_check, submitting
+from dlbench.cluster import jobs, new_site, node_check, profiles, queue_check, submitting
 from dlbench.cluster.queue_check import SITE_FILE
 from dlbench.cluster.remarks import Remark, fix, note, ok
 from dlbench.common import files, phrases, plugins, tools
@@ -26,7 +26,6 @@ from dlbench.study import config, trainer_environments
 from dlbench.trainer import engine
 
 JOB_MB = 1000
-DEFAULT_SITE_NAME = "this machine"  # site.name in config.yaml
 
 
 def print_remarks(
@@ -114,9 +113,9 @@ def _without_scheduler(executor):
 def _site_file(facts, executor):
     if not Path(SITE_FILE).exists() and executor != "local":
         yield fix(f"no {SITE_FILE} in {Path.cwd()}: say there what a node has (docs/clusters.md)")
-    if facts["name"] == DEFAULT_SITE_NAME:
+    if facts["name"] == new_site.DEFAULT_NAME:
         yield note(
-            f"site.name is {DEFAULT_SITE_NAME!r}, which readers of the results will not know"
+            f"site.name is {new_site.DEFAULT_NAME!r}, which readers of the results will not know"
         )
     missing_keys = [f"site.{key}" for key in ("interconnect", "storage") if not facts[key]]
     if missing_keys:

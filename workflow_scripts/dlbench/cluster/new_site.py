@@ -1,5 +1,6 @@
 """A site.yaml for the nodes that this machine's scheduler lists."""
 
+import json
 import os
 import sys
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from dlbench.schedulers import Nodes, Queue, display_name
 
 # Of Lmod and Environment Modules: what is loaded in this shell, names with colons between them.
 LOADED = "LOADEDMODULES"
+DEFAULT_NAME = "this machine"  # site.name in config.yaml
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,7 @@ class NewSite:
     Attributes:
         scheduler: name of a file in schedulers/.
         others: names of the other queues.
+        name: of the cluster; None if the scheduler does not say.
         nodes: None if the scheduler does not say what its nodes have.
     """
 
@@ -29,6 +32,7 @@ class NewSite:
     queue: Queue
     others: tuple[str, ...]
     nodes: Nodes | None
+    name: str | None = None
 
     @property
     def kind(self) -> str:
@@ -90,7 +94,8 @@ def describe(scheduler: str, queue: str | None = None) -> NewSite:
     Raises:
         Error: the scheduler does not answer, or has no such queue.
     """
-    queues = plugins.load("schedulers", scheduler).queues()
+    module = plugins.load("schedulers", scheduler)
+    queues = module.queues()
     if queue is None:
         chosen = max(queues.values(), key=_suitability, default=None)
     else:
@@ -106,6 +111,7 @@ def describe(scheduler: str, queue: str | None = None) -> NewSite:
         chosen,
         tuple(sorted(queues.keys() - {chosen.name})),
         kinds[-1] if kinds else None,
+        module.cluster_name() if hasattr(module, "cluster_name") else None,
     )
 
 
@@ -132,7 +138,7 @@ def text(site: NewSite, environ: Mapping[str, str] = os.environ) -> str:
         "# Merged over config.yaml; docs/clusters.md has all keys. Written by dlbench init.",
         "site:",
         "  # How readers of the results know your cluster; the record of every run has it.",
-        "  name: this machine",
+        f"  name: {json.dumps(site.name) if site.name else DEFAULT_NAME}",
         f"  # {unit}{unknown}",
         f"  device: {site.kind}",
         f"  devices_per_node: {number or 'auto'}",

@@ -34,6 +34,7 @@ and may define:
     limits(account, qos, queue): the Limits of jobs in its accounting. Raises Error if it does not
         answer.
     addresses(names): {name: address} by which the scheduler itself reaches nodes.
+    cluster_name(): the name that the scheduler has for the cluster; None if it does not say.
 """
 
 import contextlib

@@ -230,6 +230,16 @@ def accounts() -> list[str]:
     return sorted({line.strip() for line in lines if line.strip()})
 
 
+def cluster_name() -> str | None:
+    """The ClusterName of slurm.conf; None if Slurm does not say."""
+    try:
+        settings = output_of(["scontrol", "show", "config"])
+    except Error:
+        return None
+    found = re.search(r"^ClusterName\s*=\s*(\S+)", settings, re.MULTILINE)
+    return found[1] if found else None
+
+
 def hosts(environ: Mapping[str, str]) -> list[str]:
     """Names of the nodes of a job, from its variables; [] if unknown."""
     listed = environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST")
