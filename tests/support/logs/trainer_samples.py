@@ -166,6 +166,22 @@ def nanogpt(step_time_s, steps):
     )
 
 
+def maxtext(step_time_s, steps):
+    """The config that matters, then every step, counted from 0, as MaxText printed them in 2025."""
+    tokens = GLOBAL_BATCH * SEQUENCE
+    return (
+        f"Config param global_batch_size_to_train_on: {GLOBAL_BATCH}\n"
+        f"Config param max_target_length: {SEQUENCE}\nConfig param model_name: llama3-8b\n"
+        "System Information: Jax Version: 0.7.2\nNum_devices: 1, shape (1, 1, 1)\n"
+        + "".join(
+            f"completed step: {step}, seconds: {step_time_s:.3f}, TFLOP/s/device: 134.924, "
+            f"Tokens/s/device: {tokens / step_time_s:.3f}, total_weights: {tokens}, "
+            f"loss: {8 - step / 1000:.3f}\n"
+            for step in range(steps)
+        )
+    )
+
+
 def deepspeed(step_time_s, steps):
     """Every step printed, from the third on, as ThroughputTimer does with steps_per_print 1."""
     rate = GLOBAL_BATCH / step_time_s
@@ -201,6 +217,7 @@ TRAINERS = {
     "hf_console": hf_console,
     "hf_trainer": hf_trainer,
     "lightning_csv": lightning_csv,
+    "maxtext": maxtext,
     "megatron": megatron,
     "nanogpt": nanogpt,
     "pytorch_imagenet": pytorch_imagenet,

@@ -1,14 +1,12 @@
 """pattern_importer: whose lines count, what fails a run, and which lines come near to a pattern."""
 
 import pytest
-import yaml
 
 from dlbench.imports import import_logs, kinds
 from dlbench.imports.log_file import LogError, LogFile
 from support.logs.reading_logs import read as read_kind
 from support.logs.rewritten_logs import of_ranks
-from support.logs.trainer_samples import deepspeed, hf_console, megatron, nanogpt
-from support.machines.paths import REPOSITORY
+from support.logs.trainer_samples import deepspeed, hf_console, maxtext, megatron, nanogpt
 
 STEP = r"step (?P<step>\d+) loss (?P<loss>\S+) took (?P<step_time_ms>\S+) ms"
 
@@ -192,15 +190,40 @@ def test_ranks_of_a_finished_log_that_disagree_are_runs_of_their_own(log):
     assert len(read_kind("nanogpt", log, content)) == 2
 
 
-def test_steps_of_maxtext_are_read_as_its_config_says(log):
-    study = yaml.safe_load((REPOSITORY / "programs/maxtext/config.yaml").read_text())
-    content = "".join(
-        f"completed step: {step}, seconds: 0.0{step + 25}, TFLOP/s/device: 0.001, "
-        f"Tokens/s/device: 2384.678, total_weights: 64, loss: 6.10{step}\n"
+# Of 2023, 2025 (with a mixture of experts' loss, and that of further tokens), and 2026.
+MAXTEXT = {
+    "2023": "TFLOP/s: 36.722, loss: {loss}",
+    "2025": "TFLOP/s/device: 134.9, Tokens/s/device: 8672.7, total_weights: 196608, loss: {loss}, "
+    "main_model_loss: 5.9, mtp_loss: 0.2",
+    "2026": "TFLOP/s/device: 134.9, Tokens/s/device: 8672.7, total_weights: 64, loss: {loss}, "
+    "lm_loss: 5.500, perplexity: 244.692, moe_lb_loss: 0.010",
+}
+
+
+@pytest.mark.parametrize("year", MAXTEXT)
+def test_steps_of_maxtext_have_the_loss_that_is_minimised(log, year):
+    lines = [
+        f"completed step: {step}, seconds: 0.{step + 25:03}, {MAXTEXT[year]}\n".format(
+            loss=f"6.10{step}"
+        )
         for step in range(8)
-    )
-    run = read(log, content, **study["trainers"]["maxtext"]["log"])
+    ]
+    lines.insert(4, "completed profiler activation/deactivation step: 4, total_weights: 1, loss: 9\n")
+    (run,) = read_kind("maxtext", log, "".join(lines))
     assert list(run.steps.step) == list(range(1, 9))
     assert list(run.steps.step_time_s)[-3:] == [0.030, 0.031, 0.032]
     assert list(run.steps.warm_up) == [True] * 5 + [False] * 3
-    assert run.steps.loss[-1] == 6.107
+    assert list(run.steps.loss) == [float(f"6.10{step}") for step in range(8)]
+
+
+def test_what_maxtext_prints_of_its_config_and_of_evaluations_is_read(log):
+    content = maxtext(0.5, 8) + (
+        "eval metrics after step: 3, loss=9.420, total_weights=75264.0\n"
+        "Completed eval after train step 7, loss=8.000, perplexity=2980.958, total_weights=5\n"
+        "Completed eval step: 8, seconds: 0.100, running loss=1.000\n"
+    )
+    (run,) = read_kind("maxtext", log, content)
+    settings = ("global_batch", "devices", "item_shape", "model", "framework_version")
+    assert [run.columns[name] for name in settings] == [64, 1, "128", "llama3-8b", "0.7.2"]
+    assert [(row["step"], row["loss"]) for row in run.evals] == [(4, 9.42), (8, 8.0)]
+    assert run.evals[1]["perplexity"] == 2980.958
