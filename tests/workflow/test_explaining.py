@@ -120,11 +120,11 @@ def test_what_parts_of_another_programs_step_cost_is_told_by_its_parameters(fres
         "backend=nccl data=real": {
             "input": pytest.approx(SOURCE_S, abs=0.02),
             "exchange": pytest.approx(EXCHANGE_S, abs=0.02),
-            "computation": pytest.approx(0.02, abs=0.02),
+            "rest": pytest.approx(0.02, abs=0.02),
         },
         "backend=nccl data=synthetic": {
             "exchange": pytest.approx(EXCHANGE_S, abs=0.02),
-            "computation": pytest.approx(0.02, abs=0.02),
+            "rest": pytest.approx(0.02, abs=0.02),
         },
     }
     assert fresh.scheduled() == {}

@@ -30,9 +30,9 @@ STEP_S = {
 JITTER_S = (-0.0001, 0.0, 0.0001)
 
 
-def explained(step_s=STEP_S, repeats=3, **changes):
+def explained(step_s=STEP_S, repeats=3, block=BLOCK_OF_TWO, trainers=None, **changes):
     """(rows of the table of explanations by part, the study) of probes that take such times."""
-    made = study(BLOCK_OF_TWO | {"repeats": repeats})
+    made = study(block | {"repeats": repeats}, trainers=trainers or {})
     runs = {run.id: run for run in made.runs}
     rows = []
     for own in made.explained.values():
@@ -53,7 +53,7 @@ def explained(step_s=STEP_S, repeats=3, **changes):
 
 def test_parts_are_what_steps_are_shorter_by_and_add_up_to_the_step():
     parts, rows = explained()
-    assert tuple(parts) == explanations.PARTS == tuple(explanation_columns.PARTS)
+    assert (*parts, explanations.REST) == explanations.PARTS == tuple(explanation_columns.PARTS)
     times = {name: round(row["step_time_s"], 6) for name, row in parts.items()}
     assert times == {
         "input": 0.010, "copies": 0.005, "exchange": 0.008, "sharing": 0.002, "waits": 0.001,
@@ -63,6 +63,21 @@ def test_parts_are_what_steps_are_shorter_by_and_add_up_to_the_step():
     assert {row["runs"] for row in rows} == {3}
     assert all(row["told_apart"] and row["note"] is None for row in rows)
     assert rows[0]["combination"] == "lenet5 digits batch 8, mirrored on 2 devices"
+
+
+def test_what_another_program_cannot_leave_out_is_not_called_computation():
+    theirs = {"command": ["true", "{data}"], "log": "auto"}
+    block = BLOCK_OF_TWO | {
+        "trainer": "theirs",
+        "parameters": {"data": "real"},
+        "explain": {"input": {"data": "synthetic"}},
+    }
+    parts, rows = explained(block=block, trainers={"theirs": theirs})
+    times = {name: round(row["step_time_s"], 6) for name, row in parts.items()}
+    assert times == {"input": 0.010, "rest": 0.051}
+    (finding,) = step_findings.findings(rows)
+    assert finding.headline.startswith("16.4 % of a step is waiting for input: lenet5 digits")
+    assert "the remaining step 83.6 %" in finding.text
 
 
 def test_the_interval_of_a_part_is_that_of_a_difference_of_two_means():

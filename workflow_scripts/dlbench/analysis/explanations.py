@@ -2,7 +2,8 @@
 
 - Each kind of probe leaves out what the one before it leaves out, and one thing more
   (dlbench/study/probes.py). The thing costs the difference of the mean step times with and without
-  it, with Welch's interval over runs. The last kind is computation alone: parts add up to a step.
+  it, with Welch's interval over runs. The last kind is computation alone, or of another
+  program what its parameters do not leave out: parts add up to a step.
 - What overlaps with computation costs nothing here: of input, of copies to the devices and of
   exchange a part is the time that a step waits. Copies of a run exchange nothing, and none waits
   for the slowest, so that the wait for stragglers counts as exchange.
@@ -20,13 +21,14 @@ from dlbench.study.config import Study
 from dlbench.study.runs import Run
 from dlbench.tables.cells import Row
 
-INPUT, COPIES, EXCHANGE, SHARING, WAITS, COMPUTATION = PARTS = (
+INPUT, COPIES, EXCHANGE, SHARING, WAITS, COMPUTATION, REST = PARTS = (
     "input",
     "copies",
     "exchange",
     "sharing",
     "waits",
     "computation",
+    "rest",
 )
 PROBE_LABELS = {
     probes.WHOLE: "of the whole step",
@@ -59,7 +61,8 @@ def rows(study: Study, probe_rows: Sequence[Row]) -> list[Row]:
         }
         name = study.labels[repeats[0].id].rpartition(", repeat")[0]
         common = {"study": study.name, "run_id": repeats[0].id, "combination": name}
-        explained += [common | part for part in _parts(probes_by_kind)]
+        last = REST if repeats[0].is_external else COMPUTATION
+        explained += [common | part for part in _parts(probes_by_kind, last)]
     return explained
 
 
@@ -74,8 +77,12 @@ def step_time_s(row: Row | None) -> float | None:
     return row["global_batch"] / row["images_per_second"]  # of copies: the mean over them
 
 
-def _parts(probes_by_kind: dict[str, list[Row | None]]) -> Iterator[Row]:
-    """A row for each part, without what the parts of a condition have in common."""
+def _parts(probes_by_kind: dict[str, list[Row | None]], last: str) -> Iterator[Row]:
+    """A row for each part, without what the parts of a condition have in common.
+
+    Args:
+        last: the part that is left when all others are left out.
+    """
     kinds = list(probes_by_kind)
     whole_s = _times(probes_by_kind[kinds[0]])
     next_kinds: list[str | None] = [*kinds[1:], None]
@@ -83,7 +90,7 @@ def _parts(probes_by_kind: dict[str, list[Row | None]]) -> Iterator[Row]:
         sides = [probes_by_kind[kind], *([probes_by_kind[next_kind]] if next_kind else [])]
         times = [_times(side) for side in sides]
         row: Row = {
-            "part": _part_name(next_kind, kinds),
+            "part": _part_name(next_kind, kinds) if next_kind else last,
             "runs": min(map(len, times)),
             "told_apart": False,
         }
@@ -111,7 +118,6 @@ def _part_name(kind, kinds):
         probes.COPIES: COPIES,
         probes.EXCHANGE: EXCHANGE,
         probes.WAITS: WAITS,
-        None: COMPUTATION,
     }[kind]
 
 

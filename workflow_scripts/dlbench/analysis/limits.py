@@ -165,7 +165,7 @@ def _parts(series, point, parts_by_run):
     items = _batch(series.base.runs[0]), _batch(point.runs[0])
     names = {row["part"] for row in rows}
     several = (point.runs[0].get("devices_per_node") or 1) > 1
-    shares_node = several and explanations.SHARING not in names
+    shares_node = several and not names & {explanations.SHARING, explanations.REST}
     for row in rows:
         name, step_time, in_base = row["part"], _time(row), _of_base(row["part"], series, base_rows)
         note = "" if row["told_apart"] else row["note"]

@@ -14,7 +14,7 @@ from dlbench.study.runs import CONDITION, READING
 from dlbench.tables.cells import Row
 from dlbench.trainer.reading.inputs import INPUT_ONLY
 
-INPUT, COMPUTATION = "input", "computation"
+INPUT, COMPUTATION, REST = "input", "computation", "rest"
 PART_LABELS = {
     INPUT: "waiting for input",
     "copies": "waiting for copies to the device",
@@ -22,6 +22,7 @@ PART_LABELS = {
     "sharing": "sharing the node with other devices",
     "waits": "waiting for each step's loss",
     COMPUTATION: COMPUTATION,
+    REST: "the remaining step",
 }
 
 
@@ -51,11 +52,13 @@ def findings(explanations: Sequence[Row], runs: Sequence[Row] = ()) -> list[Find
 
 def _finding(rows, runs):
     resolved = sorted((row for row in rows if row["told_apart"]), key=lambda row: -row["share"])
-    other_parts = [row for row in resolved if row["part"] != COMPUTATION]
+    other_parts = [row for row in resolved if row["part"] not in (COMPUTATION, REST)]
     first = other_parts[0] if other_parts else next(iter(resolved), None)
     name = rows[0]["combination"]
     if other_parts:
         headline = f"{_percent(first)} of a step is {PART_LABELS[first['part']]}: {name}"
+    elif first and first["part"] == REST:
+        headline = f"What its parameters leave out costs nothing that is resolved: {name}"
     elif first:
         headline = f"{_percent(first)} of a step is computation, nothing else is resolved: {name}"
     else:

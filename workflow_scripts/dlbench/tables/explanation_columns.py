@@ -15,6 +15,7 @@ PARTS = {
     "sharing": "by how much devices of one node slow one another down, exchange apart",
     "waits": "time that a step waits for its loss and for Python between steps",
     "computation": "what is left: forward and backward pass and update",
+    "rest": "of another program: what the parameters in `explain` do not leave out",
 }
 EXPLANATIONS = pa.schema(
     [
@@ -23,7 +24,7 @@ EXPLANATIONS = pa.schema(
         field("combination", TEXT, note="that condition, in words"),
         field("part", NAME, note="; ".join(f"{name}: {what}" for name, what in PARTS.items())),
         field("step_time_s", REAL, "s", "of the part, in the mean over steps and runs"),
-        field("step_time_ci95_low", REAL, "s", "Welch's t; of computation Student's"),
+        field("step_time_ci95_low", REAL, "s", "Welch's t; of computation and rest Student's"),
         field("step_time_ci95_high", REAL, "s"),
         field("share", REAL, "1", "of a whole step"),
         field("told_apart", pa.bool_(), note="resolved: above zero, and its probes are reliable"),

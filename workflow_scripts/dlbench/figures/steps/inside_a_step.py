@@ -12,7 +12,7 @@ from dlbench.drawing import row_charts, series, styles
 
 CATEGORY = "Utilisation"
 CAPTION = """
-What a step is made of, for each condition whose block has explain: true. Probes measure it: short
+What a step is made of, for each condition whose block has explain. Probes measure it: short
 runs, each without one thing (real input, the exchange of gradients, ...). A part is the time by
 which a step is longer with that thing than without it; of input, copies to the device and exchange
 it is the time that a step waits for them. Waiting for a slower device counts as exchange. Lines at
@@ -24,6 +24,7 @@ of a kind.
 # {part: (label, colour)}, from the left.
 SEGMENTS = {
     explanations.COMPUTATION: ("computation", styles.COLOURS[0]),
+    explanations.REST: ("the remaining step", styles.COLOURS[0]),
     explanations.SHARING: ("devices slowing one another", styles.COLOURS[4]),
     explanations.EXCHANGE: ("exposed exchange of gradients", styles.COLOURS[3]),
     explanations.COPIES: ("waiting for copies to the device", styles.COLOURS[5]),
