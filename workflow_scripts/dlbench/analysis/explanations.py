@@ -2,8 +2,8 @@
 
 - Each kind of probe leaves out what the one before it leaves out, and one thing more
   (dlbench/study/probes.py). The thing costs the difference of the mean step times with and without
-  it, with Welch's interval over runs. The last kind is computation alone, or of another
-  program what its parameters do not leave out: parts add up to a step.
+  it, with Welch's interval over runs. The last kind is computation alone, or of another program
+  what its parameters do not leave out: parts add up to a step.
 - What overlaps with computation costs nothing here: of input, of copies to the devices and of
   exchange a part is the time that a step waits. Copies of a run exchange nothing, and none waits
   for the slowest, so that the wait for stragglers counts as exchange.

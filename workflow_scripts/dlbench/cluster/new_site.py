@@ -24,8 +24,8 @@ class NewSite:
     Attributes:
         scheduler: name of a file in schedulers/.
         others: names of the other queues.
-        name: of the cluster; None if the scheduler does not say.
         nodes: None if the scheduler does not say what its nodes have.
+        name: of the cluster; None if the scheduler does not say.
     """
 
     scheduler: str
