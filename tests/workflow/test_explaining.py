@@ -11,21 +11,21 @@ SOURCE_S, EXCHANGE_S = 0.05, 0.1
 QUICK = {"model": "lenet5", "batch_per_device": 8, "warmup_steps": 3, "steps": 20, "explain": True}
 SLEEP = "tf.py_function(lambda v: (__import__('time').sleep({}), v)[1], [{}], {}.dtype)"
 
-# A program of somebody's, whose parameters are its data and what exchanges gradients.
+# A program of somebody's, whose parameters are its items and what exchanges gradients.
 SLEEPS = f"""
 import sys, time
 
-data, backend, steps = sys.argv[1:]
+items, backend, steps = sys.argv[1:]
 for step in range(1, int(steps) + 1):
     began = time.perf_counter()
-    time.sleep(0.02 + {SOURCE_S} * (data == "real") + {EXCHANGE_S} * (backend != "none"))
+    time.sleep(0.02 + {SOURCE_S} * (items == "real") + {EXCHANGE_S} * (backend != "none"))
     print(f"step {{step}}: {{time.perf_counter() - began:.6f}} s", flush=True)
 """
 THEIRS = {
     "name": "theirs", "trainer": "sleeps", "framework": "none", "model": "none", "dataset": "none",
     "batch_per_device": 8, "steps": 12, "repeats": 2,
-    "parameters": {"data": ["real", "synthetic"], "backend": "nccl"},
-    "explain": {"input": {"data": "synthetic"}, "exchange": {"backend": "none"}},
+    "parameters": {"items": ["real", "synthetic"], "backend": "nccl"},
+    "explain": {"input": {"items": "synthetic"}, "exchange": {"backend": "none"}},
 }  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def test_what_a_slow_source_and_a_slow_exchange_cost_is_told_by_probes(fresh):
 def test_what_parts_of_another_programs_step_cost_is_told_by_its_parameters(fresh):
     (fresh.folder / "sleeps.py").write_text(SLEEPS)
     program = {
-        "command": [sys.executable, "sleeps.py", "{data}", "{backend}", "{steps}"],
+        "command": [sys.executable, "sleeps.py", "{items}", "{backend}", "{steps}"],
         "log": {"step": r"step (?P<step>\d+): (?P<step_time_s>\S+) s"},
         "files": ["sleeps.py"],
     }
@@ -112,17 +112,17 @@ def test_what_parts_of_another_programs_step_cost_is_told_by_its_parameters(fres
     assert len(table(fresh, "runs")) == 4
     # The probes of the run with synthetic data are among those of the other.
     assert len(table(fresh, "probes")) == 2 * 3
-    data_of = {row["run_id"]: row["trainer_parameters"] for row in table(fresh, "runs")}
+    items_of = {row["run_id"]: row["trainer_parameters"] for row in table(fresh, "runs")}
     costs = {}
     for row in table(fresh, "explanations"):
-        costs.setdefault(data_of[row["run_id"]], {})[row["part"]] = row["step_time_s"]
+        costs.setdefault(items_of[row["run_id"]], {})[row["part"]] = row["step_time_s"]
     assert costs == {
-        "backend=nccl data=real": {
+        "backend=nccl items=real": {
             "input": pytest.approx(SOURCE_S, abs=0.02),
             "exchange": pytest.approx(EXCHANGE_S, abs=0.02),
             "rest": pytest.approx(0.02, abs=0.02),
         },
-        "backend=nccl data=synthetic": {
+        "backend=nccl items=synthetic": {
             "exchange": pytest.approx(EXCHANGE_S, abs=0.02),
             "rest": pytest.approx(0.02, abs=0.02),
         },

@@ -66,11 +66,11 @@ def test_parts_are_what_steps_are_shorter_by_and_add_up_to_the_step():
 
 
 def test_what_another_program_cannot_leave_out_is_not_called_computation():
-    theirs = {"command": ["true", "{data}"], "log": "auto"}
+    theirs = {"command": ["true", "{items}"], "log": "auto"}
     block = BLOCK_OF_TWO | {
         "trainer": "theirs",
-        "parameters": {"data": "real"},
-        "explain": {"input": {"data": "synthetic"}},
+        "parameters": {"items": "real"},
+        "explain": {"input": {"items": "synthetic"}},
     }
     parts, rows = explained(block=block, trainers={"theirs": theirs})
     times = {name: round(row["step_time_s"], 6) for name, row in parts.items()}

@@ -107,9 +107,9 @@ def test_a_block_without_explain_has_the_runs_that_it_had():
     assert {run.id for run in plain.runs} == {run.id for run in study(OWN).without_probes}
 
 
-TRAINERS = {"mine": {"command": ["true", "{data}", "{backend}"], "log": "tf_cnn_benchmarks"}}
-THEIRS = OWN | {"trainer": "mine", "parameters": {"data": ["real"], "backend": "nccl"}}
-LEFT_OUT = {"exchange": {"backend": "none"}, "input": {"data": "synthetic"}}
+TRAINERS = {"mine": {"command": ["true", "{items}", "{backend}"], "log": "tf_cnn_benchmarks"}}
+THEIRS = OWN | {"trainer": "mine", "parameters": {"items": ["real"], "backend": "nccl"}}
+LEFT_OUT = {"exchange": {"backend": "none"}, "input": {"items": "synthetic"}}
 
 
 def test_another_program_leaves_parts_out_one_after_another_by_its_parameters():
@@ -118,9 +118,9 @@ def test_another_program_leaves_parts_out_one_after_another_by_its_parameters():
     runs = {run.id: run for run in explained.runs}
     found = {kind: runs[probe] for kind, probe in explained.explained[asked.id].items()}
     assert {kind: probe.trainer_parameters for kind, probe in found.items()} == {
-        "whole": "backend=nccl data=real",
-        "no_reading": "backend=nccl data=synthetic",
-        "no_exchange": "backend=none data=synthetic",
+        "whole": "backend=nccl items=real",
+        "no_reading": "backend=nccl items=synthetic",
+        "no_exchange": "backend=none items=synthetic",
     }
     assert list(found) == ["whole", "no_reading", "no_exchange"]
     assert {probe.steps for probe in found.values()} == {asked.steps}
@@ -128,11 +128,11 @@ def test_another_program_leaves_parts_out_one_after_another_by_its_parameters():
 
 
 def test_a_run_without_the_part_has_no_probe_for_it():
-    both = {"data": ["real", "synthetic"], "backend": "nccl"}
-    block = THEIRS | {"parameters": both, "explain": {"input": {"data": "synthetic"}}}
+    both = {"items": ["real", "synthetic"], "backend": "nccl"}
+    block = THEIRS | {"parameters": both, "explain": {"input": {"items": "synthetic"}}}
     explained = study(block, trainers=TRAINERS)
     asked = [run for run in explained.without_probes if run.id in explained.explained]
-    assert {run.trainer_parameters for run in asked} == {"backend=nccl data=real"}
+    assert {run.trainer_parameters for run in asked} == {"backend=nccl items=real"}
     assert len(asked) == 2
 
 
@@ -140,13 +140,13 @@ def test_a_run_without_the_part_has_no_probe_for_it():
     ("changes", "message"),
     [
         ({}, "lenet5 synthetic batch 8.* is trained by another program; expected parameters"),
-        ({"explain": {"inputs": {"data": "x"}}}, r"unknown key 'inputs' \(did you mean 'input'\?\)"),
-        ({"explain": {"input": {"date": "x"}}}, r"input: the block has no parameter date \(did you"),
-        ({"explain": {"input": {"data": [1]}}}, "explain.input.data: expected a text or a number"),
+        ({"explain": {"inputs": {"items": "x"}}}, r"unknown key 'inputs' \(did you mean 'input'"),
+        ({"explain": {"input": {"item": "x"}}}, r"input: the block has no parameter item \(did"),
+        ({"explain": {"input": {"items": [1]}}}, "explain.input.items: expected a text or a number"),
         ({"explain": {}}, "explain: expected at least one key"),
         (
             {
-                "parameters": {"data": "real", "backend": "nccl", "size": 8},
+                "parameters": {"items": "real", "backend": "nccl", "size": 8},
                 "batch_per_device": "{size}",
                 "explain": {"waits": {"size": 4}},
             },
@@ -161,7 +161,7 @@ def test_what_another_program_cannot_leave_out_is_refused(changes, message):
 
 def test_dlbench_leaves_out_parts_of_its_own_steps_without_parameters():
     message = refused(OWN | {"explain": LEFT_OUT})
-    assert message.endswith("explain: expected true: parameters are of blocks with a trainer")
+    assert message.endswith("explain: expected true; parameters are of another program")
 
 
 def test_where_checkpoints_are_written_no_copies_are_planned():

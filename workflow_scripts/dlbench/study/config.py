@@ -295,7 +295,7 @@ def _probes(run, combination, where, explain, config):
     if run.is_external:
         return probes.of_program(run, combination, where, explain, run_of)
     if explain is not True:
-        raise ConfigError(f"{where}.explain: expected true: parameters are of blocks with a trainer")
+        raise ConfigError(f"{where}.explain: expected true; parameters are of another program")
     return probes.of(run, copies=not config["checkpoint_every_min"])
 
 

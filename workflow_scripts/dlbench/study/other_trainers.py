@@ -144,7 +144,7 @@ def model_flops_per_item(run: Run) -> float | None:
 
 
 def bytes_per_token(run: Run) -> float | None:
-    """Bytes of held-out text in UTF-8 for a token of a run, as the config says; None if it does not.
+    """Bytes of held-out text for a token of a run, as the config says; None if it does not.
 
     Raises:
         Error: the config's formula has no value above 0 for this run.

@@ -106,7 +106,7 @@ def of_program(
     if isinstance(explain, bool):
         raise ConfigError(
             f"{where}.explain: {run.label()} is trained by another program; expected parameters by "
-            "which it leaves out a part of its steps, as in {input: {data: synthetic}}"
+            "which it leaves out a part of its steps, as in {input: {items: synthetic}}"
         )
     values = {**combination, "repeat": run.repeat, "probe": inputs.STORED}
     known = parameters.names_in(values)
