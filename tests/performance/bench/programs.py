@@ -54,8 +54,18 @@ OF_COPIES = (
     "others use the cores; the host may move them to one chiplet or to two."
 )
 OF_COMPILING = (
-    "Three times as many processes as cores ran meanwhile: first steps are too long, and ratios "
-    "scatter too much to rank the modes. To be repeated on an idle machine."
+    "Block by block PyTorch compiles in half the time; what either mode gains on one core is "
+    "within the scatter of rounds."
+)
+OF_THAT_EVENING = (
+    "In the evening of 27 November 2026 this virtual machine ran a quarter slower than before, and "
+    "rounds of one program differed by up to 1.5 times, though nothing else ran on it "
+    "([copies](#copies)). In sessions of 25 and 26 November the medians were {}."
+)
+OF_AGGREGATION = (
+    "For 1200 runs the program makes 2.29 million function calls (28 November 2026), and made 2.20 "
+    "million on 25 November, when 4000 runs took 3.7 CPU-seconds: by what seconds differ more than "
+    "that, the virtual machine is slower."
 )
 OF_MODEL_WORK = (
     "Spreads over calibrations have no target: each runs the same instructions, and differs by "
@@ -103,7 +113,7 @@ PROGRAMS = {
     "figures": Program("--runs 20 --steps 10 --draw scaling loss", 3),
     "report": Program("--runs 20", 2, needs="Chromium"),
     "archive": Program("--runs 20 --steps 10 --small 20 --draw loss", 4),
-    "aggregation": Program("--runs 20 --steps 20", 4),
+    "aggregation": Program("--runs 20 --steps 20", 4, note=OF_AGGREGATION),
     "model_work": Program(
         "--framework tensorflow --model lenet5 --model gpt_tiny --rounds 1 --calibration-s 1",
         12,
@@ -126,16 +136,22 @@ PROGRAMS = {
         "--framework tensorflow --model lenet5 --batch 8 --steps 4 --rounds 1 --records 400",
         11,
         environment="train",
+        note=OF_THAT_EVENING.format("0.98 to 1.01, of jax from memory 1.00"),
     ),
     "two_processes": Program(
         "--model lenet5 --batch 8 --steps 4 --rounds 1 --strategies horovod",
         8,
         environment="train",
-        note=OF_TWO_PROCESSES,
+        note=OF_TWO_PROCESSES + " " + OF_THAT_EVENING.format("0.99 (horovod) and 0.94"),
     ),
     "planning": Program("--combinations 20", 7, note=OF_PLANNING),
     "tf_cnn_benchmarks": Program(
-        "", 10, environment="train", needs="a checkout of it", given="CHECKOUT --python PYTHON"
+        "",
+        10,
+        environment="train",
+        needs="a checkout of it",
+        given="CHECKOUT --python PYTHON",
+        note=OF_THAT_EVENING.format("1.00, of nine rounds"),
     ),
     "containers": Program(
         "", 2, needs="prepared images", given="results/images/train/apptainer.json"

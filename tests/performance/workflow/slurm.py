@@ -24,6 +24,7 @@ from support.machines.slurm_cluster import FACTS, SCRIPTS, Slurm, resolve_nodes
 
 from .. import bench
 
+ENDED = re.compile(r"run \d+/\d+  .*: (?:ok|unstable)")  # Snakemake's terminal, of a run
 BLOCK = {
     "name": "short", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4,
     "warmup_steps": 1,
@@ -99,7 +100,7 @@ def one_run(campaign, slurm):
     for line in process.stdout:
         if found := re.search(r"with external jobid '(\w+)'", line):
             submitted, job = time.time(), found[1]
-        elif submitted and not noticed and line.startswith("Finished jobid"):
+        elif submitted and not noticed and ENDED.match(line):
             noticed = time.time()
     process.wait()
     (run,) = set(records(campaign)) - before

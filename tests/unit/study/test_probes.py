@@ -142,7 +142,10 @@ def test_a_run_without_the_part_has_no_probe_for_it():
         ({}, "lenet5 synthetic batch 8.* is trained by another program; expected parameters"),
         ({"explain": {"inputs": {"items": "x"}}}, r"unknown key 'inputs' \(did you mean 'input'"),
         ({"explain": {"input": {"item": "x"}}}, r"input: the block has no parameter item \(did"),
-        ({"explain": {"input": {"items": [1]}}}, "explain.input.items: expected a text or a number"),
+        (
+            {"explain": {"input": {"items": [1]}}},
+            "input.items: expected a text or a number",
+        ),
         ({"explain": {}}, "explain: expected at least one key"),
         (
             {

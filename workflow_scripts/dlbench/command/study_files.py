@@ -15,9 +15,17 @@ def add_configfile(parser: argparse.ArgumentParser) -> None:
         "--configfile",
         nargs="+",
         default=[],
-        type=study_file,
+        type=_file_or_name,
         help="merged over config.yaml, as by the workflow: a file, a folder, or a name in studies/",
     )
+
+
+def _file_or_name(name):
+    """The config file of a study; a name that is none is left for whoever reads it."""
+    try:
+        return study_file(name)
+    except Error:
+        return name
 
 
 def study_file(name: str) -> str:

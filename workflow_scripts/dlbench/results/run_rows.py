@@ -128,9 +128,9 @@ def row(
         "release": provenance.get("release"),
         "log_sha256": record["log_sha256"],
         "parser_version": record["parser_version"],
+        "bits_per_byte": _bits_per_byte(run, record, results),
         **derived.energies_per_image_j(run, summary),
         "epochs_check": derived.epochs_check(run, summary),
-        "bits_per_byte": _bits_per_byte(run, record, results),
         **_time_to_accuracy(run, record, study, results),
         **peak_use.columns(
             run,
