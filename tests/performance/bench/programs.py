@@ -62,6 +62,7 @@ OF_THAT_EVENING = (
     "rounds of one program differed by up to 1.5 times, though nothing else ran on it "
     "([copies](#copies)). In sessions of 25 and 26 November the medians were {}."
 )
+OF_RATES = "These are rates, no times: what runs beside the program does not change them."
 OF_AGGREGATION = (
     "For 1200 runs the program makes 2.29 million function calls (28 November 2026), and made 2.20 "
     "million on 25 November, when 4000 runs took 3.7 CPU-seconds: by what seconds differ more than "
@@ -102,8 +103,8 @@ PROGRAMS = {
     "reading": Program("--images 64 --rounds 1", 1.5, environment="train", note=OF_READING),
     "drift": Program("--studies 2", 0.5),
     "history": Program("--campaigns 20", 3),
-    "history_changes": Program("--histories 2", 60),
-    "history_gate": Program("--histories 2", 8),
+    "history_changes": Program("--histories 2", 60, note=OF_RATES),
+    "history_gate": Program("--histories 2", 8, note=OF_RATES),
     "site": Program("--campaigns 20", 0.5, needs="Chromium"),
     "download": Program("--pairs 2 --megabytes 100", 1.5),
     "indexing": Program("--pictures 4000 --rounds 1", 4),
