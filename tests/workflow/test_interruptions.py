@@ -173,19 +173,28 @@ def test_results_that_cannot_be_written_are_said_and_not_harmed(campaign, disk):
 
 def test_a_second_workflow_in_the_same_folder_is_refused_and_harms_nothing(campaign):
     matrix = yaml.safe_load((campaign.folder / "config.yaml").read_text())["matrix"]
-    campaign.configure(figures=FIGURES, matrix=[*matrix, LONG | {"steps": 20000}])
+    campaign.configure(figures=FIGURES, matrix=[*matrix, LONG | {"steps": 3000}])
     before = finished_files(campaign)
     with started(campaign) as workflow:
         (log,) = wait_for(lambda: logs_begun(campaign, before), "training")
+        trainers = processes(campaign.folder, "train.py")
+        signal_all(trainers, signal.SIGSTOP)  # until all else was tried, however long it takes
         second = campaign.snakemake()
         assert second.returncode != 0
         assert "Directory cannot be locked" in second.stdout and "--unlock" in second.stdout
         repair = doctor(campaign, "--repair")
         assert repair.returncode == 0 or "a workflow is at work here" in repair.stderr
-        assert log.is_file() and processes(campaign.folder, "train.py")
+        assert trainers and log.is_file()
+        assert processes(campaign.folder, "train.py") == trainers
+        signal_all(trainers, signal.SIGCONT)
         assert workflow.wait(PATIENCE_S) == 0, (campaign.folder / "said").read_text()
     assert json.loads(log.with_name("run.json").read_text())["summary"]["resumes"] == 0
     completes(campaign, before)
+
+
+def signal_all(pids, number):
+    for pid in pids:
+        os.kill(pid, number)
 
 
 def logs_begun(campaign, before):

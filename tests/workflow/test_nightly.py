@@ -1,6 +1,7 @@
 """A campaign each night, as docs/nightly.md has it: a disturbed one, and one after an upgrade."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,22 +13,24 @@ import yaml
 from dlbench.common import tools
 from dlbench.history import add_campaign, analyse_history, gate
 from dlbench.history.sources import HISTORY, Source
-from support.campaigns.campaign import Campaign, environment
+from support.campaigns.campaign import REPOSITORY, Campaign, environment
 from support.history import made_campaigns
 from support.studies.site_facts import UNDISTURBED
 
-# A framework's stand-in, since two versions of a real one would be trained for minutes. A step of
-# the newer one takes ten times as long, which shows on a busy machine, too.
-FRAMEWORK = {
-    "0.10.1": '__version__, STEP_S = "0.10.1", 0.04\n',
-    "0.10.2": '__version__, STEP_S = "0.10.2", 0.4\n',
-}
+# Two releases of TensorFlow, each with its NumPy: what a site that keeps its link up to date gives.
+OLDER, NEWER = (REPOSITORY / "envs" / name for name in ("train", "train-latest"))
+# Steps of the newer one take ten times as long here, which shows on a busy machine, too. How they
+# compare by themselves, docs/nightly.md says of one machine.
 PROGRAM = """import time
-import dlbench_log, jax
+import tensorflow as tf
+import dlbench_log
+slow = tf.__version__ > "2.20"
 log = dlbench_log.Log()
+values = tf.ones((64, 64))
 for step in range(8):
     with log.step():
-        time.sleep(jax.STEP_S)
+        values = tf.nn.softmax(values @ values)
+        time.sleep(0.4 if slow else 0.04)
 """
 
 
@@ -39,16 +42,30 @@ def nights(tmp_path, monkeypatch):
     (tmp_path / "program.py").write_text(PROGRAM)
     shutil.copy(clone.folder / "programs/logger/dlbench_log.py", tmp_path)
     program = str(tmp_path / "program.py")
-    trainer = {"command": [sys.executable, program], "log": "dlbench", "files": [program]}
+    python = str(tmp_path / "environment/bin/python")
+    trainer = {"command": [python, program], "log": "dlbench", "files": [program]}
     block = {
-        "name": "all", "trainer": "sleeper", "framework": "jax", "model": "none", "dataset": "none",
-        "batch_per_device": 4, "warmup_steps": 2, "steps": 8,
+        "name": "all", "trainer": "sleeper", "framework": "tensorflow", "model": "none",
+        "dataset": "none", "batch_per_device": 4, "warmup_steps": 2, "steps": 8,
     }  # fmt: skip
     study = UNDISTURBED | {"study": "nightly", "trainers": {"sleeper": trainer}, "matrix": [block]}
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(study | {"figures": []}))
     (tmp_path / "nights/archives").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "nights")
     return clone
+
+
+def release(environment):
+    """Of TensorFlow, in an environment."""
+    text = (environment / "pyproject.toml").read_text()
+    return re.search(r"tensorflow-cpu==([\d.]+)", text)[1]
+
+
+def install(clone, environment):
+    """Have the link by which the study finds its Python point to an environment."""
+    link = clone.folder.parent / "environment"
+    link.unlink(missing_ok=True)
+    link.symlink_to(environment / ".venv")
 
 
 def measure(clone, number, *settings):
@@ -68,8 +85,7 @@ def measure(clone, number, *settings):
 
 
 def test_of_five_nights_the_gate_names_the_disturbed_one_and_the_history_the_upgrade(nights):
-    framework = nights.folder.parent / "jax.py"
-    framework.write_text(FRAMEWORK["0.10.1"])
+    install(nights, OLDER)
     for number in (1, 2, 3):
         measure(nights, number, "study=nightly")
 
@@ -84,7 +100,7 @@ def test_of_five_nights_the_gate_names_the_disturbed_one_and_the_history_the_upg
     assert one.verdict == gate.DISTURBED and not judged.passed
     assert one.reason == "other programs disturbed all of its runs"
 
-    framework.write_text(FRAMEWORK["0.10.2"])
+    install(nights, NEWER)
     path = os.pathsep.join([str(Path(tools.find_uv()).parent), os.environ["PATH"]])
     variables = {"PATH": path, "UV_PROJECT_ENVIRONMENT": sys.prefix, "UV_NO_SYNC": "1"}
     finished = subprocess.run(
@@ -99,10 +115,11 @@ def test_of_five_nights_the_gate_names_the_disturbed_one_and_the_history_the_upg
     assert "5 sessions of the history count; 1 finding" in printed
     (found,) = analyse_history.analyse(HISTORY, {}).findings
     assert found["direction"] == "loss" and found["ratio"] == pytest.approx(0.1, abs=0.05)
-    assert "changed then, likeliest first: framework jax 0.10.1 -> 0.10.2" in found["text"]
+    before = f"framework tensorflow {release(OLDER)}"
+    assert f"changed then, likeliest first: {before} -> {release(NEWER)}" in found["text"]
     assert found["text"].endswith("provisional: 1 session since")
     verdict = Path("gate.md").read_text()
     assert "too little data: 3 of 8 sessions" in verdict
-    assert "framework jax 0.10.1" in verdict.partition("changed since then")[2]
+    assert before in verdict.partition("changed since then")[2]
     assert len(os.listdir("archives")) == 5 and Path("gate.xml").is_file()
     assert os.path.isfile("results/site/index.html")

@@ -94,6 +94,7 @@ FILES = {
 SHORT_STEPS = "--pairs 2 --case lenet5:8:2"
 PROGRAMS = {
     # The short ones first: where a machine is lent for an hour, most is measured.
+    "binding": Program("--rounds 2", 0.1),
     "neighbours": Program("--readings 20", 0.1),
     "logger": Program("--pairs 2 --steps 2", 0.5),
     "watching": Program("--seconds 2", 0.6),

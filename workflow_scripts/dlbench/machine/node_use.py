@@ -209,7 +209,7 @@ class ProcessTree:
     def _newest_pid(self):
         """The newest PID or thread id; 0 if it is not known."""
         try:
-            return int((self._proc / "loadavg").read_bytes().split()[4])
+            return int(_content(f"{self._proc}/loadavg").split()[4])
         except (OSError, ValueError, IndexError):
             return 0
 
