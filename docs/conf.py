@@ -22,6 +22,7 @@ release = re.search(
 extensions = ["myst_parser"]
 nitpicky = True
 highlight_language = "text"
+smartquotes = False  # which make one dash of the two of an option
 myst_heading_anchors = 6  # of all headings, by GitHub's rule
 root_doc = "docs/README"
 include_patterns = [f"{folder}**.md" for folder in ("docs/", "studies/", "programs/")]

@@ -3,6 +3,8 @@
 import gc
 import signal
 
+import pytest
+
 # A shell that starts us in the background has us ignore it, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -16,3 +18,13 @@ def pytest_collection_finish():
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--slow", action="store_true", help="run tests marked slow, too")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("slow"):
+        for item in filter(lambda item: item.get_closest_marker("slow"), items):
+            item.add_marker(pytest.mark.skip(reason="slow: --slow runs it"))

@@ -1,11 +1,6 @@
-"""Images of other frameworks than TensorFlow, built from their environments by the same recipe.
-
-That of envs/pytorch takes gigabytes and minutes, and is built where it is asked for:
-`DLBENCH_TEST_IMAGES=pytorch uv run python -m pytest tests/containers/test_frameworks.py`.
-"""
+"""Images of other frameworks than TensorFlow, built from their environments by the same recipe."""
 
 import json
-import os
 import shutil
 
 import pytest
@@ -13,10 +8,9 @@ import pytest
 from dlbench.trainer import engine
 from support.images.contained_runs import BLOCK
 
-FRAMEWORKS = os.environ.get("DLBENCH_TEST_IMAGES", "jax").split()
 
-
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", ["jax", "pytorch"])  # the latter has gigabytes
 def test_an_image_of_a_frameworks_environment_is_built_and_trains_without_tensorflow(
     campaign, built_here, place, framework
 ):

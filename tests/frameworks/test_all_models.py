@@ -1,7 +1,6 @@
 """Every model is trained a step under strategies, the fully sharded one with small units."""
 
 import math
-import os
 import subprocess
 
 import pytest
@@ -26,11 +25,8 @@ HOW = {
     ("pytorch", "ddp"): SEVERAL,
     ("pytorch", "fsdp"): {**SEVERAL, "strategy_options": "unit_parameters=1000"},
 }
-# They take minutes of tracing and compiling each, and share their code with those that do not.
-SLOW = {
-    *(("tensorflow", name) for name in ("mirrored", "horovod", "multiworker", "parameter_server")),
-    *(("jax", "single"), ("jax", "sharded"), ("pytorch", "ddp")),
-}
+# What trains alone stands for what shares its code; JAX is compiled for minutes.
+QUICK = {("tensorflow", "single"), ("pytorch", "single")}
 
 
 @pytest.mark.parametrize("framework", ["tensorflow", "pytorch", "jax"])
@@ -39,10 +35,11 @@ def test_every_strategy_is_tried(framework):
     assert tried == set(plugins.names(f"{framework}/strategies"))
 
 
-@pytest.mark.parametrize(("framework", "strategy"), HOW)
+@pytest.mark.parametrize(
+    ("framework", "strategy"),
+    [pytest.param(*how, marks=[] if how in QUICK else pytest.mark.slow) for how in HOW],
+)
 def test_every_model_is_trained_a_step(framework, strategy, python, tmp_path):
-    if (framework, strategy) in SLOW and os.environ.get("DLBENCH_TEST_MODELS") != "all":
-        pytest.skip("takes minutes: DLBENCH_TEST_MODELS=all asks for it")
     how = {"framework": framework, "strategy": strategy, **HOW[framework, strategy]}
     run = Run(model="lenet5", dataset="synthetic", batch_per_device=2, steps=1, **how)
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in how.items()]

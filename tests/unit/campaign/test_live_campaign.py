@@ -2,8 +2,8 @@
 
 import pytest
 
-from dlbench.campaign import live_campaign, status
-from dlbench.campaign.live_campaign import LiveCampaign
+from dlbench.campaign import status
+from dlbench.campaign.live_campaign import Counts, LiveCampaign
 from dlbench.plan import planning
 from support.runs.made_runs import SETTINGS, finish, write
 
@@ -27,13 +27,15 @@ def left(campaign):
 
 def test_runs_are_counted_as_they_start_and_end(campaign):
     first, second, _ = left(campaign)
-    assert campaign.counts() == live_campaign.Counts(1, 0, 0, 0, 3, 4)
+    assert campaign.counts() == Counts(1, 0, 0, 0, 0, left=3, total=4)
     campaign.started(7, info(first))
-    assert campaign.counts() == live_campaign.Counts(1, 0, 1, 0, 2, 4)
+    assert campaign.counts() == Counts(1, 0, 0, running=1, waiting=0, left=2, total=4)
     finish(first, 30, "oom", "no memory")
     assert campaign.ended(7).run == first
     campaign.started(8, info(second))
-    assert campaign.counts() == live_campaign.Counts(2, 1, 1, 0, 1, 4)
+    assert campaign.counts() == Counts(
+        2, failed=1, skipped=0, running=1, waiting=0, left=1, total=4
+    )
 
 
 def test_a_run_whose_job_failed_is_left_and_may_start_again(campaign):

@@ -113,6 +113,16 @@ def test_the_end_says_how_many_runs_are_done(shown):
     assert shown.capfd.readouterr().err == "1 of 4 runs done, 1 of them failed, 0 s\n"
 
 
+def test_the_end_says_how_many_of_them_were_skipped(shown):
+    skipped, waits, *_ = shown.plan.runs.values()
+    shown.plan.skipped.update(dict.fromkeys((skipped.id, waits.id), "no GPU"))
+    started(shown, skipped)
+    finish(skipped, 0, "skipped", "no GPU")
+    shown("", event="job_finished", job_id=3)
+    shown.lines.close()
+    assert shown.capfd.readouterr().err == "1 of 4 runs done, 1 of them skipped, 0 s\n"
+
+
 def test_a_start_that_is_about_no_run_says_nothing_of_runs_at_its_end(shown):
     values = {"rule_name": "add_campaign", "wildcards": {}, "shellcmd": "python"}
     shown(event="job_info", jobid=3, **values)

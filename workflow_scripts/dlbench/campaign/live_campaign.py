@@ -50,7 +50,8 @@ class Counts:
     """Numbers of runs; those of the study that were finished before this start are done too."""
 
     done: int
-    failed: int  # among those done
+    failed: int  # among those done in this start
+    skipped: int  # among those done: this machine cannot do them
     running: int
     waiting: int  # submitted, without a log
     left: int  # not started
@@ -117,14 +118,15 @@ class LiveCampaign:
         plan, ended = self.plan, self._statuses
         started = [job.run for job in list(self.jobs.values()) if job.run]
         running = sum(map(self._has_log, started))
-        pending = sum(run_id not in ended for run_id in list(plan.pending))
+        pending = {run_id for run_id in list(plan.pending) if run_id not in ended}
         total = len(plan.runs)
         return Counts(
-            done=total - pending,
+            done=total - len(pending),
             failed=sum(status in FAILED for status in list(ended.values())),
+            skipped=len(plan.skipped.keys() - pending),
             running=running,
             waiting=len(started) - running,
-            left=max(0, pending - len(started)),
+            left=max(0, len(pending) - len(started)),
             total=total,
         )
 
