@@ -16,7 +16,7 @@ from dlbench.log import event_log
 
 PLACES = [
     ("root", "apptainer", "start=command"),
-    ("root", "udocker", "execmode=P2"),
+    pytest.param(("root", "udocker", "execmode=P2"), marks=pytest.mark.slow),
     ("root", "udocker", "execmode=S1"),
     ("user", "apptainer", "start=command"),
     ("user", "podman", ""),

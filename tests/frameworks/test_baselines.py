@@ -26,6 +26,7 @@ TWO = {
 }
 
 
+QUICK = {"horovod", "mirrored", "sharded", "ddp"}  # one of each library, and what lacks most
 # What the libraries have not, and a word of the reason that the row gives.
 LACKING = {
     "horovod": {"sendrecv": "Horovod has no"},
@@ -49,7 +50,9 @@ def measured(folder, python, *flags, **fields):
     return json.loads(output.read_text())
 
 
-@pytest.mark.parametrize("name", TWO)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in TWO]
+)
 def test_each_collective_of_the_library_is_measured_over_two_devices(tmp_path, python, name):
     fields = {**TWO[name], "devices_per_node": 2}
     found = measured(tmp_path, python, "--model", "lenet5", **fields)

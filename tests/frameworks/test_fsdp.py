@@ -201,7 +201,7 @@ strategy.leave()
     [
         ("float32", {"model": "gpt_tiny"}),
         ("bfloat16", {"model": "gpt_tiny"}),
-        ("float16", {"model": "gpt_tiny"}),
+        pytest.param("float16", {"model": "gpt_tiny"}, marks=pytest.mark.slow),
         ("bfloat16", {"model": "gpt_tiny", "recompute": True, "accumulate_steps": 2}),
         ("bfloat16", {"model": "gpt_tiny", "strategy_options": "reshard_after_forward=False"}),
         ("bfloat16", {"model": "gpt_tiny", "mode": "forward"}),

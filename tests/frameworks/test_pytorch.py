@@ -93,7 +93,7 @@ def test_blocks_compiled_by_themselves_share_one_program(torch, scalar, monkeypa
     assert compiled == pytest.approx(eager, rel=1e-2)
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.parametrize("strategy", [pytest.param("ddp", marks=pytest.mark.slow), "fsdp"])
 def test_blocks_compiled_by_themselves_train_and_are_evaluated_as_those_that_are_not(
     torch, scalar, digits, tmp_path, strategy
 ):
@@ -215,7 +215,9 @@ def test_processes_of_mpirun_train_as_one_with_their_batch(
     assert len(set(digests(log))) == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGUSR1, marks=pytest.mark.slow)]
+)
 def test_a_signal_to_torchrun_has_the_ranks_write_a_checkpoint(torch, digits, tmp_path, number):
     log = tmp_path / "train.jsonl"
     run = dataclasses.replace(RUN, dataset="digits", steps=250, **TORCHRUN)

@@ -149,7 +149,7 @@ def test_a_log_that_was_cut_anywhere_has_a_prefix_of_its_rows_or_is_refused(name
     content = sample(name, 0.125, 4)
     whole = tried(name, content)
     expected = [list(_rows(run)) for run in whole]
-    for end in cuts(content, 400):
+    for end in cuts(content, 150):
         cut = tried(name, content[:end])
         for rows, run in zip(expected, cut or [], strict=False):
             got = list(_rows(run))
