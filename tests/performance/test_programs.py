@@ -14,6 +14,8 @@ from tests.performance.bench.programs import FILES, PROGRAMS, command
 
 RUN_HERE = {name: program for name, program in PROGRAMS.items() if program.smallest}
 BY_HAND = PROGRAMS.keys() - RUN_HERE.keys()
+# They compile or start processes for minutes; what they share with others is run with those.
+SLOW = {"compile_modes", "jax_processes", "torch_processes", "two_processes"}
 # Loops that PyTorch compiles for one number at a time: to see which vectors there are is slow.
 SCALAR = {"TORCHINDUCTOR_VEC_ISA_OK": "0"}
 
@@ -40,7 +42,10 @@ def run(name, *words):
     return printed
 
 
-@pytest.mark.parametrize("name", RUN_HERE)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in RUN_HERE],
+)
 def test_a_program_ends_well_and_hands_over_the_figures_that_it_prints(name, tmp_path):
     file = tmp_path / "figures"
     printed = run(name, *RUN_HERE[name].smallest.split(), "--json", file)
