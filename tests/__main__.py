@@ -105,8 +105,8 @@ def without(files):
 # What makes the environments of the others. It waits for downloads, and for a compiler.
 ENVIRONMENTS = Suite("environments", (), idle=0.3, trains=False, large=True)
 # After those of tests/unit (unit_suites). Each begins once there is room for it. Those that wait
-# much come early, beside those that do not. Those that are always busy come last, and the short
-# ones of them at the end: no core is left without work. A machine has one Slurm: containers need
+# much come early, beside those that do not. Those that are always busy come last, and at the end
+# those of several processes: no core is left without work. A machine has one Slurm: containers need
 # it once cluster is done.
 SUITES = (
     Suite("cluster", ("tests/cluster",), idle=0.8, large=True),
@@ -114,10 +114,10 @@ SUITES = (
     Suite("workflow", ("tests/workflow",), workers=2, share="worksteal"),
     Suite("frameworks", ("tests/frameworks", *without(PYTORCH))),
     Suite("pytorch", PYTORCH),
+    Suite("gpu", ("tests/gpu",)),
     Suite("trainer", ("tests/trainer", *without(PROCESSES)), python=TRAINER),
     Suite("performance", ("tests/performance",)),
     Suite("processes", PROCESSES, python=TRAINER),
-    Suite("gpu", ("tests/gpu",)),
 )
 
 
