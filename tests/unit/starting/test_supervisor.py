@@ -45,15 +45,15 @@ def test_a_trainer_that_ignores_the_request_to_stop_is_killed(tmp_path):
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         f"open({str(ready)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
     )
-    assert supervisor.supervise(watched(tmp_path, ignores, time_limit_s=0.5))
+    assert supervisor.supervise(watched(tmp_path, ignores, time_limit_s=3.0))
     assert not alive(int(ready.read_text()))
     (end,) = ends(tmp_path / "runs/run/train.jsonl")
-    message = "stopped at time_limit_s, 0.5 s; no step yet; last lines: no message"
+    message = "stopped at time_limit_s, 3 s; no step yet; last lines: no message"
     assert (end["status"], end["message"]) == ("failed", message)
 
 
 def test_a_trainer_that_hangs_after_its_end_is_a_timeout(tmp_path):
-    run = watched(tmp_path, END + "time.sleep(60)", time_limit_s=0.5)
+    run = watched(tmp_path, END + "time.sleep(60)", time_limit_s=3.0)
     assert supervisor.supervise(run)
     assert [end["status"] for end in ends(run.log)] == ["ok", "timeout"]
     assert event_log.last_run_end(run.log)["status"] == "timeout"

@@ -80,7 +80,7 @@ class Relay:
 
     def copy(self) -> None:
         """Copy what the logs have got since the last call."""
-        if self.trouble or not self._source.exists():  # most programs have no such log
+        if self.trouble or not os.path.exists(self._source):  # most programs have no such log
             return
         of_ranks = self._run.copies_per_node == 1  # each copy is one process, with its own Relay
         for path in event_log.rank_paths(self._source) if of_ranks else [self._source]:

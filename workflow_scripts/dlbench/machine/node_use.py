@@ -11,6 +11,7 @@ Linux only.
 
 import contextlib
 import os
+import weakref
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,12 +65,12 @@ def _content(path):
     """The content of a file of the kernel, in a quarter of the time of Path.read_bytes."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        parts = [os.read(file, READ_BYTES)]
-        while len(parts[-1]) == READ_BYTES:
-            parts.append(os.read(file, READ_BYTES))
+        content = os.read(file, READ_BYTES)
+        while len(content) % READ_BYTES == 0 and (more := os.read(file, READ_BYTES)):
+            content += more
     finally:
         os.close(file)
-    return b"".join(parts)
+    return content
 
 
 def read_processes(proc: Path) -> dict[int, Process]:
@@ -120,6 +121,10 @@ class ProcessTree:
         self._bytes: dict[int, tuple[int, int]] = {}  # that each read, and read or wrote, on disks
         self._ended_ticks, self._most_bytes = 0, (0, 0)
         self._young: dict[int, int] = {}  # new PIDs outside of the tree: samples that are left
+        self._load: int | None = None  # stays open: it is read at each sample
+        with contextlib.suppress(OSError):
+            self._load = os.open(proc / "loadavg", os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._load)
         self._last = self._newest_pid()
         visible = read_processes(proc)
         self._listed = set(visible)
@@ -208,8 +213,10 @@ class ProcessTree:
 
     def _newest_pid(self):
         """The newest PID or thread id; 0 if it is not known."""
+        if self._load is None:
+            return 0
         try:
-            return int(_content(f"{self._proc}/loadavg").split()[4])
+            return int(os.pread(self._load, READ_BYTES, 0).split()[4])
         except (OSError, ValueError, IndexError):
             return 0
 
