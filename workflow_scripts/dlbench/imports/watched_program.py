@@ -101,7 +101,7 @@ def run(
         sampled = sampler.start() if sampler else {}
         if sampled:
             events.write("sampling", **sampled)
-        too_much, written = "", 0
+        too_much, before, written = "", 0, 0
         with _end_of(program.pid) as ended:
             while program.poll() is None:
                 # In step with the samples: a core that has just worked wakes up for less.
@@ -114,9 +114,11 @@ def run(
                     )
                     _end(program)
                 _copy(relay, samples)
-                before, written = written, bytes_below(folder)
-                if written > before and program.poll() is None:
-                    events.write("output", t_s=round(events.now(), 3), bytes=written)
+                # The folder, of which listing costs most, is listed only if nothing was printed.
+                total = written + printed - before if printed > before else bytes_below(folder)
+                if total > written and program.poll() is None:
+                    events.write("output", t_s=round(events.now(), 3), bytes=total)
+                before, written = printed, total
         seconds = round(events.now(), 6)
         _copy(relay, samples)
         use = sampler.stop() if sampler else {}
