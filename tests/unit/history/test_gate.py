@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,16 @@ def test_losses_and_gains_are_found_alike_and_losses_fail(factor, verdict, passe
     assert verdicts(judged) == [verdict] * 3 and judged.passed is passed
     assert all(one.ratio == pytest.approx(factor, rel=0.01) for one in judged.judged)
     assert judged.changed == ("GPU driver 550.54 -> 560.35",)
+
+
+def test_what_changed_of_one_condition_is_named_beside_others_that_stayed_as_they_were():
+    for week in range(3):
+        drivers = {16: "550.54", 8: "560.35" if week == 2 else "550.54"}
+        for batch, driver in drivers.items():  # each in turn, as those of two environments
+            start = made.date(week) + timedelta(minutes=batch)
+            made.add_session(f"here{week}", week, {batch: [1e3]}, start, driver=driver)
+        add_campaign.add(Source(f"here{week}"), HISTORY)
+    assert judge().changed == ("GPU driver 550.54 -> 560.35",)
 
 
 def test_the_base_begins_anew_at_the_last_change():

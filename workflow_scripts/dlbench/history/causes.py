@@ -119,6 +119,16 @@ def ranked(
     return [cause for _, cause in sorted(found, key=lambda item: item[0])][:MAX_CAUSES]
 
 
+def between(pairs: Iterable[tuple[str, str]]) -> list[Cause]:
+    """What differs between pairs of facts as JSON, before and after; each once, likeliest first."""
+    found = {
+        Cause(name, parsed(before)[name], parsed(after)[name], exact=True)
+        for before, after in pairs
+        for name in changed(before, after)
+    }
+    return sorted(found, key=lambda cause: (_class(cause.name), cause.name, cause.before))
+
+
 def _places(texts):
     """{name of a fact: the positions at which it changed}."""
     places: dict[str, list[int]] = {}

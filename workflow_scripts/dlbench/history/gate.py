@@ -361,20 +361,18 @@ class _Judge:
         return BETTER if (size > 0) == (one.better == HIGHER) else WORSE
 
     def _changed(self, used):
-        """What differs in the fingerprints from the newest session that it is judged by."""
+        """What differs in the fingerprints of conditions from the newest sessions of their bases.
+
+        Conditions may have frameworks, and so environments, of their own.
+        """
         before, columns = self._before, self._columns
-        if not used:
-            return ()
-        newest = max(used, key=lambda at: before.dates[at])
-        old = causes.parsed(before.text("facts", newest))
-        of_condition = before.text("condition_id", newest)
-        same = [r for r in self._rows if columns.text("condition_id", r) == of_condition]
-        new = causes.parsed(columns.text("facts", same[0]))
-        return tuple(
-            causes.Cause(name, old[name], new[name], exact=True).text
-            for name in old
-            if name in new and old[name] != new[name]
-        )
+        newest = {before.text("condition_id", at): at for at in sorted(used, key=before.dates.item)}
+        pairs = {
+            (before.text("facts", newest[condition]), columns.text("facts", row))
+            for row in self._rows
+            if (condition := columns.text("condition_id", row)) in newest
+        }
+        return tuple(cause.text for cause in causes.between(pairs))
 
 
 def _equal(texts, codes, text):
