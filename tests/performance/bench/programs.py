@@ -144,7 +144,7 @@ PROGRAMS = {
         "--model lenet5 --batch 8 --steps 4 --rounds 1 --strategies horovod",
         8,
         environment="train",
-        note=OF_TWO_PROCESSES + " " + OF_THAT_EVENING.format("0.99 (horovod) and 0.94"),
+        note=OF_TWO_PROCESSES,
     ),
     "planning": Program("--combinations 20", 7, note=OF_PLANNING),
     "tf_cnn_benchmarks": Program(
