@@ -142,6 +142,7 @@ def busy_core(slurm):
         yield cores[-1]
 
 
+@pytest.mark.slow
 def test_a_node_on_which_something_else_computes_is_named_and_no_other(campaign, busy_core):
     study = yaml.safe_load((campaign.folder / "studies/screening/config.yaml").read_text())
     (block,) = study["matrix"]

@@ -25,8 +25,9 @@ HOW = {
     ("pytorch", "ddp"): SEVERAL,
     ("pytorch", "fsdp"): {**SEVERAL, "strategy_options": "unit_parameters=1000"},
 }
-# What trains alone stands for what shares its code; JAX is compiled for minutes.
-QUICK = {("tensorflow", "single"), ("pytorch", "single")}
+# It stands for what shares its code; test_torch_models.py has the models of PyTorch, and JAX is
+# compiled for minutes.
+QUICK = {("tensorflow", "single")}
 
 
 @pytest.mark.parametrize("framework", ["tensorflow", "pytorch", "jax"])

@@ -180,7 +180,7 @@ def test_processes_of_torchrun_train_as_one_with_their_batch(torch, digits, one_
     assert len(set(digests(log))) == 1
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.parametrize("strategy", [pytest.param("ddp", marks=pytest.mark.slow), "fsdp"])
 def test_compiled_steps_of_two_processes_give_the_losses_of_one_that_is_not_compiled(
     torch, scalar, digits, one_device, tmp_path, strategy
 ):

@@ -15,7 +15,10 @@ from tests.performance.bench.programs import FILES, PROGRAMS, command
 RUN_HERE = {name: program for name, program in PROGRAMS.items() if program.smallest}
 BY_HAND = PROGRAMS.keys() - RUN_HERE.keys()
 # They compile or start processes for minutes; what they share with others is run with those.
-SLOW = {"compile_modes", "jax_processes", "torch_processes", "two_processes"}
+SLOW = {
+    *("compile_modes", "jax_processes", "jax_step", "model_work", "planning", "real_data"),
+    *("torch_processes", "torch_step", "two_processes"),
+}
 # Loops that PyTorch compiles for one number at a time: to see which vectors there are is slow.
 SCALAR = {"TORCHINDUCTOR_VEC_ISA_OK": "0"}
 

@@ -103,7 +103,9 @@ def test_a_name_that_becomes_a_path_must_be_one(fresh, key, message):
     assert canaries(fresh.folder) == []
 
 
-@pytest.mark.parametrize(("umask", "least"), [(0o002, 0o660), (0o027, 0o640)])
+@pytest.mark.parametrize(
+    ("umask", "least"), [(0o002, 0o660), pytest.param(0o027, 0o640, marks=pytest.mark.slow)]
+)
 def test_what_is_written_has_the_permissions_of_the_umask(fresh, umask, least):
     fresh.matrix(model="lenet5", dataset=["digits"], exclude=[])
     (fresh.folder / "results").mkdir(mode=0o777 & ~umask)

@@ -17,9 +17,14 @@ from support.results.drawn_figures import has, texts
 
 NAMES = plugins.names("figures")
 IN_ALL_FORMATS = "scaling"
+# Beside 40 series, other sessions and huge numbers.
+SLOW = dict.fromkeys(("12 series", "20 sessions", "tiny numbers"), pytest.mark.slow)
 
 
-@pytest.mark.parametrize("case", made_tables.CASES)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=SLOW.get(case, ())) for case in made_tables.CASES],
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_figure_is_drawn_from_every_edge_case_without_a_warning(
     name, case, made, tmp_path, monkeypatch
