@@ -32,8 +32,7 @@ from dlbench.study import other_trainers
 from dlbench.trainer import sampling
 
 PROC = Path("/proc")
-# A bar is drawn as often. Each look of an idle machine costs 0.4 ms, half as much as a sample.
-LOOK_EVERY_S = 2.0
+LOOK_EVERY_S = 2.0  # as a bar is drawn
 MAX_PRINTED_BYTES = 2**30
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
 
