@@ -31,6 +31,16 @@ n1:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0
 """
 
 
+TUNING = """
+n1:7:9 [0] NCCL INFO AllReduce: 268435456 Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..15}
+n1:7:9 [0] NCCL INFO AllReduce: 4096 Bytes -> Algo Tree proto LL channel{Lo..Hi}={0..1}
+n1:7:9 [0] NCCL INFO AllReduce: 268435456 Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..15}
+n1:7:9 [0] NCCL INFO AllGather: 37756928 Bytes -> Algo 1 proto 2 time 2860.208008
+n1:7:9 [0] NCCL INFO 8 Bytes -> Algo 0 proto 0 time 25.200924
+n1:7:9 [0] NCCL INFO 8 Bytes -> Algo 9 proto 3 time 25.200924
+"""
+
+
 def parse(text):
     return nccl_log.parse(text.splitlines())
 
@@ -41,6 +51,7 @@ def test_version_network_transports_and_nvlink_sharp_are_read():
         "network": "Socket",
         "transports": {"P2P/CUMEM/read": 2},
         "nvls": True,
+        "algorithms": {},
     }
 
 
@@ -58,7 +69,18 @@ def test_connections_over_different_ports_are_one_transport():
         "network": "IB",
         "transports": {"NET/IB": 1, "NET/IB/GDRDMA": 2},
         "nvls": False,
+        "algorithms": {},
     }
+
+
+def test_algorithms_that_nccl_logs_are_counted_by_name_or_by_number():
+    found = parse(TUNING)
+    assert found["algorithms"] == {
+        "AllReduce NVLS/SIMPLE": 2, "AllReduce TREE/LL": 1, "AllGather RING/SIMPLE": 1,
+        "any TREE/LL": 1, "any 9/3": 1,
+    }  # fmt: skip
+    columns = nccl_log.columns([parse(ONE_NODE), found])
+    assert columns["nccl_algorithms"].startswith("AllReduce NVLS/SIMPLE 2, ")
 
 
 @pytest.mark.parametrize("text", ["", "a line of something else\n", "NCCL WARN no plugin\n"])
@@ -73,6 +95,7 @@ def test_columns_are_of_all_processes():
         "nccl_network": "Socket",
         "nccl_transports": "P2P/CUMEM/read 4",
         "nccl_nvls": True,
+        "nccl_algorithms": None,
         "gpudirect_rdma": None,
     }
     both = nccl_log.columns([one, two])

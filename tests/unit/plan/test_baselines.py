@@ -1,5 +1,6 @@
 """baselines: which a study asks for, their names, and the commands that measure them."""
 
+import dataclasses
 import json
 import shlex
 import sys
@@ -106,6 +107,16 @@ def test_devices_are_measured_on_each_named_node_and_exchanges_on_the_nodes_of_e
     # Each node once, although n2 is in two pairs.
     assert sorted(one.run.node for one in devices(plan)) == ["n1", "n2", "n3"]
     assert {one.run.nodes for one in devices(plan)} == {1}
+
+
+def test_the_baselines_of_a_plan_are_found_once_and_those_of_another_plan_anew(plan_of):
+    plan = plan_of({"node": "n[1-3]"}, site=SITE | {"nodes": 3})
+    known = baselines.of_plan(plan)
+    (first, *_) = known
+    assert baselines.of_plan(plan) is known and baselines.find(plan, first) is known[first]
+    skipped = dataclasses.replace(plan, skipped=dict.fromkeys(plan.runs, "not here"))
+    assert baselines.of_plan(skipped) == {}
+    assert list(baselines.of_plan(plan)) == list(known)
 
 
 def test_baselines_without_named_nodes_have_the_names_of_before(plan_of):

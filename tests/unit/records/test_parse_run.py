@@ -280,8 +280,10 @@ def test_what_nccl_used_is_said_of_all_ranks(tmp_path):
     for rank in (0, 1):
         write(tmp_path, [0.5] * 3, rank)
         log = EventLog(event_log.rank_path(tmp_path / "train.jsonl", rank))
-        log.write("nccl", version="2.28.9", network="IB", transports={"NET/IB/GDRDMA": 8})
+        logged = {"algorithms": {"AllReduce RING/SIMPLE": 3}} if rank == 0 else {}
+        log.write("nccl", version="2.28.9", network="IB", transports={"NET/IB/GDRDMA": 8}, **logged)
         log.close()
     summary = parsed(tmp_path, TWO)["summary"]
     assert summary["nccl_transports"] == "NET/IB/GDRDMA 16" and summary["gpudirect_rdma"]
     assert (summary["nccl_version"], summary["nccl_nvls"]) == ("2.28.9", None)
+    assert summary["nccl_algorithms"] == "AllReduce RING/SIMPLE 3"

@@ -121,17 +121,14 @@ ENERGY = {
     "energy_j?": NUMBER, "energy_source?": TEXT, "energy_samples?": COUNT,
     "energy_sampled_share?": NUMBER, "energy_resolution_s?": SECONDS, "energy_unknown?": TEXT,
 }  # fmt: skip
-HOST_ENERGY, NODE_ENERGY = (
-    {f"{prefix}_{name}": kind for name, kind in ENERGY.items()} for prefix in ("host", "node")
-)
+HOST_ENERGY = {f"host_{name}": kind for name, kind in ENERGY.items()}
+NODE_ENERGY = {f"node_{name}": kind for name, kind in ENERGY.items()}
 OPERATIONS = _entries(
     {"operation": TEXT, "place": TEXT, "count": STEP, "spent_s": SECONDS, "share": NUMBER}
 )
 LIMITS = _entries(
-    {
-        **{"uuid": TEXT, "found_w": NUMBER, "enforced_w": NUMBER},
-        **{"enforced_last_w?": NUMBER, "restored": FLAG},
-    }
+    {"uuid": TEXT, "restored": FLAG}
+    | dict.fromkeys(("found_w", "enforced_w", "enforced_last_w?"), NUMBER)
 )
 
 # With a question mark: may be absent or null.
@@ -161,7 +158,10 @@ EVENTS = {
         "hardware": FACTS, "software": FACTS, "limits": FACTS, "libraries?": PLAIN,
         "variables": FACTS, "present": FACTS, "unknown": FACTS, "gathered_s?": SECONDS,
     },
-    "nccl": {"version?": TEXT, "network?": TEXT, "transports?": FACTS, "nvls?": FLAG},
+    "nccl": {
+        "version?": TEXT, "network?": TEXT, "transports?": FACTS, "nvls?": FLAG,
+        "algorithms?": FACTS,
+    },
     "compile": {"t_s?": SECONDS, "trace_s?": SECONDS},
     "ready": {"t_s": SECONDS},
     "met": {"t_s": SECONDS, "waited_s": SECONDS},

@@ -15,7 +15,7 @@ dates in UTC):
                 recomputed_flops_per_item, flops_unknown: what the model computes
                 (dlbench/trainer/model_flops.py)
     machine     its hardware and software (dlbench/machine/facts.py); once more after resume
-    nccl        version, network, transports, nvls: what NCCL used, on GPUs
+    nccl        version, network, transports, nvls, algorithms: what NCCL used, on GPUs
                 (dlbench/machine/nccl_log.py)
     compile     t_s, trace_s: tracing the graph of the step; the first step compiles it
     ready, met  t_s, waited_s: one of several copies, which start together

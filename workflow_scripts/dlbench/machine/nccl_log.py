@@ -1,9 +1,9 @@
 """What NCCL uses in a run, read from the file that NCCL writes for each process.
 
 With NCCL_DEBUG=INFO it prints its version, its network, how each channel reaches its peer, and
-whether NVLink SHARP (NVLS) is available, once when a communicator is made. Which algorithm a
-collective takes it prints for each call only (NCCL_DEBUG_SUBSYS=TUNING): that is not asked for,
-since it would cost time within steps.
+whether NVLink SHARP (NVLS) is available, once when a communicator is made. Which algorithm and
+protocol a collective takes it prints for each call, within the steps: that is read if the user asks
+for it (NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,TUNING), and not asked for otherwise.
 
 Source: NCCL's user guide, "Environment Variables"; the messages are those of NCCL 2.4 to 2.31 and
 of RCCL, which writes the same lines.
@@ -27,6 +27,10 @@ _CHANNEL = re.compile(
     r"(.+?)(?: comm 0x\w+.*)?$"
 )
 _NVLS = re.compile(r"[NR]CCL INFO NVLS multicast support is (not )?available")
+_CALL = re.compile(r"[NR]CCL INFO (?:(\w+): )?\d+ Bytes -> Algo (\w+) proto (\w+)")
+# Older versions print numbers instead of these names.
+ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
+PROTOCOLS = ("LL", "LL128", "SIMPLE")
 # Of a transport: numbers of devices, and details of one connection.
 _DETAIL = re.compile(r"\d+|flush=.*|\(.*\)")
 
@@ -66,7 +70,8 @@ def parse(lines: Iterable[str]) -> dict[str, Any] | None:
 
     Returns:
         version, network: as NCCL writes them; transports: {how a channel reaches its peer: number
-        of its ends}; nvls: whether NVLink SHARP is available. None for what no line says.
+        of its ends}; nvls: whether NVLink SHARP is available; algorithms: {collective, algorithm
+        and protocol: number of calls}. None for what no line says.
 
     >>> parse([
     ...     "n1:7:9 [0] NCCL INFO NCCL version 2.21.5+cuda12.4",
@@ -76,9 +81,12 @@ def parse(lines: Iterable[str]) -> dict[str, Any] | None:
     {'NET/IB/GDRDMA': 1}
     """
     version = network = nvls = None
-    transports: collections.Counter[str] = collections.Counter()
+    transports, algorithms = collections.Counter[str](), collections.Counter[str]()
     for line in lines:
-        if found := _CHANNEL.search(line):
+        if found := _CALL.search(line):
+            algorithm, protocol = _name(found[2], ALGORITHMS), _name(found[3], PROTOCOLS)
+            algorithms[f"{found[1] or 'any'} {algorithm}/{protocol}"] += 1
+        elif found := _CHANNEL.search(line):
             parts = found[1].strip().split("/")
             transports["/".join(part for part in parts if not _DETAIL.fullmatch(part))] += 1
         elif found := _VERSION.search(line):
@@ -87,14 +95,21 @@ def parse(lines: Iterable[str]) -> dict[str, Any] | None:
             network = found[1].strip()
         elif found := _NVLS.search(line):
             nvls = not found[1] and nvls is not False
-    if version is None and network is None and nvls is None and not transports:
+    if version is None and network is None and nvls is None and not (transports or algorithms):
         return None
     return {
         "version": version,
         "network": network,
         "transports": dict(sorted(transports.items())),
         "nvls": nvls,
+        "algorithms": dict(algorithms.most_common()),
     }
+
+
+def _name(text, names):
+    """The name of an algorithm or a protocol that is printed by name or by number."""
+    number = int(text) if text.isdecimal() else len(names)
+    return names[number] if number < len(names) else text.upper()
 
 
 def columns(processes: Iterable[dict[str, Any]]) -> dict[str, Any]:
@@ -104,9 +119,10 @@ def columns(processes: Iterable[dict[str, Any]]) -> dict[str, Any]:
     does not, None if there are none.
     """
     found = list(processes)
-    transports: collections.Counter[str] = collections.Counter()
+    transports, algorithms = collections.Counter[str](), collections.Counter[str]()
     for one in found:
         transports.update(one.get("transports") or {})
+        algorithms.update(one.get("algorithms") or {})
     over_ib = [name for name in transports if name.startswith("NET/IB")]
     nvls = [one["nvls"] for one in found if one.get("nvls") is not None]
     return {
@@ -115,6 +131,7 @@ def columns(processes: Iterable[dict[str, Any]]) -> dict[str, Any]:
         "nccl_transports": ", ".join(f"{name} {n}" for name, n in sorted(transports.items()))
         or None,
         "nccl_nvls": all(nvls) if nvls else None,
+        "nccl_algorithms": ", ".join(f"{name} {n}" for name, n in algorithms.most_common()) or None,
         "gpudirect_rdma": all("GDRDMA" in name for name in over_ib) if over_ib else None,
     }
 

@@ -15,6 +15,7 @@ import functools
 import json
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from dlbench.plan import run_command
 from dlbench.plan.plan import Plan, environment_stamp
 from dlbench.records import staleness
 from dlbench.study import trainer_environments
+from dlbench.study.config import Study
 from dlbench.study.runs import Run
 
 FOLDER, TABLE = Path("results/baselines"), "results/tables/baselines.parquet"
@@ -41,6 +43,7 @@ READING = ("model", "dataset", "batch_per_device", "sequence_length")  # of a ru
 # What a figure's BASELINES says: baselines are its only table, or are drawn beside others if there
 # are any.
 ALONE, BESIDE = "alone", "beside"
+_latest: tuple[Any, Any, dict[str, "Baseline"]] = (None, None, {})
 
 
 @dataclass(frozen=True)
@@ -69,9 +72,18 @@ class Baseline:
 
 
 def of_plan(plan: Plan) -> dict[str, Baseline]:
-    """{name: Baseline} for the runs of a study that this machine can do."""
-    runs_of_study = plan.study.without_probes
-    done = [run for run in runs_of_study if run.id not in plan.skipped and not run.is_external]
+    """{name: Baseline} for the runs of a study that this machine can do.
+
+    Those of the latest plan are kept: rules ask some ten times for each, of hundreds of nodes.
+    """
+    global _latest
+    if not (_latest[0] is plan.study and _latest[1] is plan.skipped):
+        _latest = plan.study, plan.skipped, _of_study(plan.study, plan.skipped)
+    return _latest[2]
+
+
+def _of_study(study: Study, skipped: Mapping[str, str]) -> dict[str, Baseline]:
+    done = [run for run in study.without_probes if run.id not in skipped and not run.is_external]
     exchanges: dict[Any, list[Run]] = {}
     devices: dict[Any, list[Run]] = {}
     for run in sorted(done, key=lambda run: run.id):

@@ -164,7 +164,8 @@ def _stated(run, key, most):
     except Error as error:
         raise Error(f"{where}: {error}") from None
     if not 0 < value <= most:
-        raise Error(f"{where}: expected more than 0, found {float(value):g}, the value of {text!r}")
+        expected = f"at most {most:g}" if value > most else "more than 0"
+        raise Error(f"{where}: expected {expected}, found {float(value):g}, the value of {text!r}")
     return float(value)
 
 

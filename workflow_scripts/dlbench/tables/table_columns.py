@@ -114,6 +114,7 @@ RUNS = with_run_fields(
         field("nccl_network", NAME, note="between nodes"),
         field("nccl_transports", TEXT, note="how channels reach their peers, and their ends"),
         field("nccl_nvls", pa.bool_(), note="whether NVLink SHARP is available on all GPUs"),
+        field("nccl_algorithms", TEXT, note="of collectives, with their calls, if NCCL logs them"),
         field("gpudirect_rdma", pa.bool_(), note="whether all channels over InfiniBand use it"),
         field("first_batch_s", REAL, "s", "run_start to the end of the first step"),
         field(
