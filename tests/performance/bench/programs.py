@@ -64,8 +64,9 @@ OF_ROUNDS = (
 )
 OF_RATES = "These are rates, no times: what runs beside the program does not change them."
 OF_HISTORIES = (
-    f"{OF_RATES} The most is that of a change beside 5 % outliers, which is at the target: 5.3 % of "
-    "5000 histories, 4.8 % of 2500 others (28 November 2026), with standard errors of 0.3 and 0.4."
+    f"{OF_RATES} The most is that of a change beside 5 % outliers, which is at the target: 5.3 % "
+    "of 5000 histories, 4.8 % of 2500 others (28 November 2026), with standard errors of 0.3 and "
+    "0.4."
 )
 OF_AGGREGATION = (
     "For 1200 runs the program makes 2.29 million function calls (28 November 2026), and made 2.20 "
@@ -131,7 +132,7 @@ PROGRAMS = {
         12,
         environment="train",
         note=OF_ROUNDS.format(
-            "1.009, 1.006, 0.969 and, measured alone an hour later, 1.018 of lstm_ptb over the bare "
+            "1.009, 1.006, 0.969 and, alone an hour later, 1.018 of lstm_ptb over the bare "
             "compiled step"
         ),
     ),
