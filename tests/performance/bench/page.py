@@ -35,7 +35,7 @@ behind it; a ratio is of one round, in which both sides ran one after the other.
 **not quiet** if others used more than {quiet} % of the cores meanwhile.
 """
 NEXT = "Next: [methodology.md](methodology.md), how a run is measured.\n"
-COLUMNS = "| Figure | Measured | Target | | Date |\n| --- | --- | --- | --- | --- |\n"
+COLUMNS = "| Figure | Measured | Target | |\n| --- | --- | --- | --- |\n"
 
 
 def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -88,15 +88,14 @@ def _summary(programs):
 def _section(name, program):
     lines = [f"## {name}\n", f"`{FILES[name].relative_to(REPOSITORY)}`: {_subject(name)}\n"]
     if program is None:
-        return "\n".join([*lines, COLUMNS + f"| not run: {_how_to_run(name)} | | | | |\n"])
-    date = program["date"][:10]
+        return "\n".join([*lines, COLUMNS + f"| not run: {_how_to_run(name)} | | | |\n"])
     rows = [
         f"| {figure.name} | {figure.measured} | {figure.target} | "
-        f"{figure.verdict.replace('not met', '**not met**')} | {date} |\n"
+        f"{figure.verdict.replace('not met', '**not met**')} |\n"
         for figure in figures(program)
     ]
     if program["error"]:
-        rows.append(f"| **failed**: {_cell(program['error'])} | | | | {date} |\n")
+        rows.append(f"| **failed**: {_cell(program['error'])} | | | |\n")
     lines.append(COLUMNS + "".join(rows))
     if PROGRAMS[name].note:
         lines.append(f"{PROGRAMS[name].note}\n")

@@ -114,7 +114,7 @@ def test_a_program_that_is_no_more_leaves_the_page():
     assert page.merged(results(gone=program(FIRST)), results())["programs"] == {}
 
 
-def test_a_row_has_figure_spread_target_verdict_and_date():
+def test_a_row_has_figure_spread_target_and_verdict():
     text = page.page(
         results(
             drift=program(
@@ -123,8 +123,8 @@ def test_a_row_has_figure_spread_target_verdict_and_date():
         )
     )
     assert rows(text, "drift") == [
-        "| a | 2 s (1 .. 3, 3 rounds) |  |  | 2026-11-22 |",
-        "| b | 0.500 (1 round) | at least 0.4 | met | 2026-11-22 |",
+        "| a | 2 s (1 .. 3, 3 rounds) |  |  |",
+        "| b | 0.500 (1 round) | at least 0.4 | met |",
     ]
     assert "1 of 1 targets are met.\n" in text
 
