@@ -43,6 +43,7 @@ READING = ("model", "dataset", "batch_per_device", "sequence_length")  # of a ru
 # What a figure's BASELINES says: baselines are its only table, or are drawn beside others if there
 # are any.
 ALONE, BESIDE = "alone", "beside"
+# (study, skipped, their baselines) of the latest plan
 _latest: tuple[Any, Any, dict[str, "Baseline"]] = (None, None, {})
 
 
