@@ -254,6 +254,15 @@ def test_conversion_is_to_fit_the_queue_too(place, program):
     assert texts("fix") == []
 
 
+@pytest.mark.parametrize(
+    ("accounting", "age_s", "noted"),
+    [("(null)", 2, True), ("(null)", 300, False), ("accounting_storage/slurmdbd", 2, False)],
+)
+def test_a_slurm_that_forgets_jobs_at_once_is_noted(place, program, accounting, age_s, noted):
+    program("scontrol", f"AccountingStorageType   = {accounting}\nMinJobAge  = {age_s} sec")
+    assert any("forgets jobs 2 s after their end" in text for text in texts("note")) == noted
+
+
 def test_nodes_that_start_no_job_are_not_counted(place, program):
     drained = SINFO.replace("|3|8|8000|(null)|idle", "|1|8|8000|(null)|idle", 1)
     program("sinfo", f"cpu*|up|1:00:00|2|8|8000|(null)|drained*\n{drained}")

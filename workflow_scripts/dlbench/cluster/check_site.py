@@ -26,6 +26,7 @@ from dlbench.study import config, trainer_environments
 from dlbench.trainer import engine
 
 JOB_MB = 1000
+LEAST_KNOWN_S = 60  # jobs that have ended are looked at every few seconds, and lost after a minute
 
 
 def print_remarks(
@@ -139,6 +140,13 @@ def _scheduler(name, profile, study):
     yield ok(f"{name} answers, and has {', '.join(sorted(queues))}")
     yield from queue_check.remarks(module, queues, profile, study)
     yield from _account(module, profile)
+    forgets_after_s = module.forgets_after_s() if hasattr(module, "forgets_after_s") else None
+    if forgets_after_s is not None and forgets_after_s < LEAST_KNOWN_S:
+        yield note(
+            f"{name} keeps no accounts and forgets jobs {forgets_after_s} s after their end: why "
+            "it ended a job itself, as at its time limit, may stay unknown; Slurm's default for "
+            "MinJobAge is 300"
+        )
 
 
 def _account(module, profile):

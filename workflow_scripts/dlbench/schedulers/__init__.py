@@ -34,6 +34,8 @@ and may define:
     limits(account, qos, queue): the Limits of jobs in its accounting. Raises Error if it does not
         answer.
     addresses(names): {name: address} by which the scheduler itself reaches nodes.
+    forgets_after_s(): seconds for which it knows a job that has ended; None: longer than needed, or
+        it does not say.
     cluster_name(): the name that the scheduler has for the cluster; None if it does not say.
 """
 

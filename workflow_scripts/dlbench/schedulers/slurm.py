@@ -230,13 +230,26 @@ def accounts() -> list[str]:
     return sorted({line.strip() for line in lines if line.strip()})
 
 
+def forgets_after_s() -> int | None:
+    """MinJobAge of slurm.conf, in seconds; None with accounting, or if Slurm does not say."""
+    if _setting("AccountingStorageType") != "accounting_storage/slurmdbd":
+        age = _setting("MinJobAge")
+        return int(age) if age and age.isdecimal() else None
+    return None
+
+
 def cluster_name() -> str | None:
     """The ClusterName of slurm.conf; None if Slurm does not say."""
+    return _setting("ClusterName")
+
+
+def _setting(name):
+    """The first word of a setting of slurm.conf; None if Slurm does not say."""
     try:
         settings = output_of(["scontrol", "show", "config"])
     except Error:
         return None
-    found = re.search(r"^ClusterName\s*=\s*(\S+)", settings, re.MULTILINE)
+    found = re.search(rf"^{name}\s*=\s*(\S+)", settings, re.MULTILINE)
     return found[1] if found else None
 
 
