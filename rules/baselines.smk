@@ -24,10 +24,13 @@ rule measure_baseline:
         "results/baselines/{machine}/{baseline}.json",
     log:
         "results/logs/baselines/{machine}-{baseline}.log",
+    # In the job of its node's runs, after them by priority: each node is waited for once.
+    group:
+        bundle_of_baseline if STARTED.submits else None
     conda:
         "../envs/workflow.yaml"
     resources:
-        **(JOBS.resources_like(baseline_run) if STARTED.submits else {}),
+        **(JOBS.resources_of_baselines if STARTED.submits else {}),
         bench=1,
     params:
         command=baseline_arguments,

@@ -61,9 +61,24 @@ def check_cluster():
     if not STARTED.is_main or STARTED.executor is None:
         return
     try:
-        JOBS.check_cluster(scheduler(), profile_value)
+        JOBS.check_cluster(scheduler(), profile_value, baselines_join())
     except Error as error:
         sys.exit(f"Nothing was submitted:\n{error}")
+
+
+def baselines_join():
+    """Whether baselines share the jobs of runs on their nodes: if both are asked for.
+
+    Snakemake refuses jobs that share one and have different texts as resources, as partitions that
+    a profile sets for a rule.
+    """
+    of_figures = (baselines.for_figure(name, STUDY.figures) for name in STUDY.figures)
+    asked = "baselines" in STARTED.targets or any(of_figures)
+    return (
+        asked
+        and "all" in STARTED.targets
+        and STARTED.same_texts(rules.train, rules.measure_baseline)
+    )
 
 
 def profile_value(rule, resource):
@@ -219,9 +234,9 @@ def baseline_inputs(wildcards):
     return baselines.inputs(PLAN, wildcards.baseline)
 
 
-def baseline_run(wildcards):
-    """A run that is started as a baseline is."""
-    return baselines.find(PLAN, wildcards.baseline).run
+def bundle_of_baseline(wildcards):
+    """The group of runs whose job a baseline shares, or None."""
+    return JOBS.bundle(wildcards.baseline) if STARTED.is_main else None
 
 
 def baseline_arguments(wildcards, output):
@@ -241,11 +256,9 @@ def bundle(wildcards):
     return JOBS.bundle(wildcards.run_id)
 
 
-def records_of_bundle(wildcards):
-    """The records of a group of runs that share a job."""
-    return [
-        f"results/runs/{run_id}/run.json" for run_id in JOBS.bundled(wildcards.bundle)
-    ]
+def results_of_bundle(wildcards):
+    """The records of runs that share a job, and the baselines that are measured in it."""
+    return JOBS.results(wildcards.bundle)
 
 
 def ends_of_bundles(wildcards):

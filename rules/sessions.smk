@@ -57,9 +57,9 @@ rule end_session:
 
 
 rule end_bundle:
-    """Join the runs of a bundle: Snakemake submits connected jobs of a group as one job."""
+    """Join runs and baselines of a bundle: Snakemake submits connected jobs of a group as one."""
     input:
-        records_of_bundle,
+        results_of_bundle,
     output:
         temp(touch("results/sessions/{session}.{bundle}.done")),
     wildcard_constraints:

@@ -1,16 +1,19 @@
 """Start the processes that measure one baseline of this machine, and wait for their result.
 
 Exit code 0 means that the result exists. Otherwise the output of the processes is in --messages,
-and the next start tries again.
+and the next start tries again. Of a named node a failure is a result, too.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
+from dlbench import schedulers
 from dlbench.common import flag_types
 from dlbench.common.command_line import run_program
 from dlbench.starting import start_baseline
+
+TURN = schedulers.take_turn()  # runs of the same job are not measured beside it
 
 
 def main():
@@ -25,6 +28,7 @@ def main():
     parser.add_argument("--network", default="auto", choices=["auto", "host"])
     parser.add_argument("--node-address", help="how nodes are reached, as in {node}-ib0")
     parser.add_argument("--module", action="append", default=[], help="to be loaded")
+    parser.add_argument("--site", default="", help="name of the machine, for the table")
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, help="after --: measures, as one process on bare metal"
     )

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from dlbench.common import orphans
-from dlbench.plan import waiting_jobs
+from dlbench.plan import baselines, waiting_jobs
 from dlbench.tables import parquet_files
 from dlbench.tables.machine_columns import NODES as NODES_TABLE
 from support.campaigns.campaign import Campaign
@@ -347,6 +347,34 @@ def test_short_runs_share_a_job_once_it_is_known_that_they_are_short(campaign, s
         (record["summary"]["started_at"], record["summary"]["ended_at"]) for record in new
     )
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
+
+
+def test_each_node_is_waited_for_once_for_its_runs_and_its_baselines(campaign, slurm):
+    site(campaign, job=FACTS["job"] | {"bundle_min": 240})
+    two = {"strategy": "multiworker", "devices_per_node": 2, "seed": [2, 3]}
+    campaign.configure(matrix=[{"name": "nodes", **QUICK, **two, "node": "n[2-3]"}], figures=[])
+    before = set(job_ids(slurm))
+    campaign.succeed("all", "baselines", "--profile", "slurm")
+    assert len(set(job_ids(slurm)) - before) == 2
+    found = [record for record in records_of(campaign) if "node" in record["spec"]]
+    assert [record["status"] in TRAINED for record in found] == [True] * 4
+    rows = parquet_files.read_any(campaign.folder / baselines.TABLE).to_pylist()
+    assert {(row["node"], row["measure"]) for row in rows} >= {
+        (node, measure) for node in ("n2", "n3") for measure in ("matrix_product", "all_reduce")
+    }
+    assert campaign.scheduled("--profile", "slurm", "all", "baselines") == {}
+    # One after the other, whatever Snakemake starts at once in a job.
+    spans = {node: [] for node in ("n2", "n3")}
+    for record in found:
+        summary = record["summary"]
+        spans[record["spec"]["node"]].append((summary["started_at"], summary["ended_at"]))
+    for of_node in map(sorted, spans.values()):
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(of_node))
+
+
+def job_ids(slurm):
+    """Of all jobs that this Slurm has accounted for."""
+    return slurm.run("sacct", "-X", "--noheader", "--parsable2", "--format=JobID").split()
 
 
 def long_runs(number, seed=2):

@@ -1,6 +1,7 @@
 """What runs ask of a scheduler, which share a job, and what a queue would not take."""
 
 import dataclasses
+import functools
 import math
 
 import pytest
@@ -122,6 +123,32 @@ def test_runs_that_name_their_node_share_its_job_before_any_was_trained():
     ]
     limited = jobs.bundle_runs(runs, of, lambda run: None, bundle_min=60, limit_min=30)
     assert len({name for name, _ in limited.values()}) == 4
+
+
+def test_baselines_join_the_job_of_runs_that_requests_their_node_and_as_much_of_it():
+    runs = [run(node=f"n{n}", model=model) for model in ("resnet50", "vit_b16") for n in (1, 2)]
+
+    def of(one, begins_s):
+        return jobs.job_of_run(one, CLUSTER, "gpu", 600, None, 1, begins_s)
+
+    def bundled(limit_min=None, **baselines):
+        after = {name: functools.partial(of, one) for name, one in baselines.items()}
+        found = jobs.bundle_runs(runs, of, lambda run: None, 60, limit_min, after)
+        return {name: place for name, place in found.items() if name in baselines}
+
+    found = bundled(one=run(node="n1", steps=1), two=run(node="n2"), again=run(node="n1", repeat=2))
+    assert found == {
+        "one": ("bundle1", 1200), "two": ("bundle2", 1200), "again": ("bundle1", 1800),
+    }  # fmt: skip
+    # The start is requested once.
+    assert of(run(node="n1"), found["one"][1]).time_min == 10
+    # Not of another node, of more GPUs, of no node, nor beyond the limit of the queue.
+    wide = run(node="n1", strategy="mirrored", devices_per_node=2)
+    assert bundled(wide=wide, other=run(node="n3"), anywhere=run()) == {}
+    assert bundled(limit_min=30, one=run(node="n1"), late=run(node="n1", repeat=2)) == {}
+    assert bundled(limit_min=40, one=run(node="n1"), late=run(node="n1", repeat=2)).keys() == {
+        "one"
+    }
 
 
 def test_short_runs_of_one_shape_share_a_job_until_it_is_long_enough():

@@ -1,5 +1,6 @@
 """accept_nodes: lists of nodes that pass and fail, and the groups of the next round."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -55,6 +56,21 @@ def test_nodes_that_pass_alone_are_measured_in_pairs_next(wanted):
     assert (found.good, found.bad) == (("n1", "n2", "n4", "n5"), ("n3",))
     assert found.step.groups == (("n1", "n2"), ("n4", "n5"))
     assert not found.all_passed
+
+
+def test_a_node_whose_baseline_failed_fails_whatever_is_not_known_of_it(wanted):
+    reason = "not measured (exit code 1): NCCL WARN Cuda failure"
+    sized = dataclasses.replace(wanted[0], match={"measure": "memory_copy", "size_bytes": 64})
+    failed = {"measure": "memory_copy", "nodes": 1, "node": "n2", "unknown": reason}
+    copied = product("n1") | {"measure": "memory_copy", "unit": "TFLOP/s", "size_bytes": 64}
+    found = accepted([sized], [copied, failed], ("n1", "n2"))
+    assert (found.good, found.bad, found.unknown) == (("n1",), ("n2",), ())
+    (judged,) = [one for one in found.judged if one.nodes == ("n2",)]
+    assert judged.failures == (f"memory_copy: expected 1 result, found 1 failed; {reason}",)
+    # What the device cannot do is no failure, and of nothing measured no bound is wrong.
+    lacking = failed | {"unknown": "nothing is copied to it", "size_bytes": 64}
+    assert accepted([sized], [copied, lacking], ("n1", "n2")).unknown == ("n2",)
+    assert accepted([sized], [failed], ("n2",)).bad == ("n2",)
 
 
 def test_then_all_of_them_and_then_nothing(wanted):

@@ -91,3 +91,31 @@ def test_what_is_forced_is_known_by_rules_and_files():
     assert start.forced == {"train", "x"} and not start.forces_all
     rule = types.SimpleNamespace(rule=types.SimpleNamespace(name="train"))
     assert start.forces_rule(rule) and not start.forces_rule(types.SimpleNamespace())
+
+
+@pytest.mark.parametrize(
+    ("given", "is_main_snakefile", "targets"),
+    [
+        ((), True, {"all"}),
+        (("all", "baselines"), True, {"all", "baselines"}),
+        (("results/runs/a/run.json",), True, {"results/runs/a/run.json"}),
+        ((), False, set()),  # the default is a rule of the other workflow
+    ],
+)
+def test_the_target_is_all_by_default_but_not_of_a_module(given, is_main_snakefile, targets):
+    workflow = types.SimpleNamespace(
+        dag_settings=types.SimpleNamespace(targets=frozenset(given)),
+        modifier=types.SimpleNamespace(is_main_snakefile=lambda: is_main_snakefile),
+    )
+    assert SnakemakeStart(workflow).targets == targets
+
+
+def test_rules_have_the_same_texts_as_resources_whatever_their_numbers_and_functions():
+    def rule(**resources):
+        raw = {name: types.SimpleNamespace(raw=value) for name, value in resources.items()}
+        return types.SimpleNamespace(rule=types.SimpleNamespace(resources=raw))
+
+    plain = rule(slurm_partition="gpu", mem_mb=4000, extra=lambda wildcards: "")
+    assert SnakemakeStart.same_texts(plain, rule(slurm_partition="gpu", mem_mb=1000, attempt=1))
+    assert not SnakemakeStart.same_texts(plain, rule(slurm_partition="cpu"))
+    assert not SnakemakeStart.same_texts(plain, rule())

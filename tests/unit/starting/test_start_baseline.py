@@ -1,13 +1,17 @@
 """start_baseline: processes of a baseline are started, ended and judged by the file they write."""
 
 import argparse
+import dataclasses
 import json
 import os
+import socket
 import sys
 import time
 
 import pytest
 
+from dlbench.machine import host_name
+from dlbench.results import collect_baselines
 from dlbench.starting import start_baseline, start_command
 from dlbench.study.runs import Run
 
@@ -27,6 +31,7 @@ def options(folder, code, run=RUN, **changes):
         "network": "host",
         "node_address": None,
         "module": [],
+        "site": "here",
         "command": ["--", sys.executable, "-c", code],
     }
     return argparse.Namespace(**{**flags, **changes})
@@ -50,6 +55,35 @@ def test_a_command_that_writes_its_file_is_a_result(tmp_path, capsys):
 def test_without_a_file_or_with_a_failure_it_says_why(tmp_path, code, how):
     message = start_baseline.start(options(tmp_path, code))
     assert message == f"baseline baseline: not measured ({how}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "measures"),
+    [
+        ((), {"matrix_product", "memory_copy", "host_to_device"}),
+        (("--model=lenet5",), {"all_reduce", "all_gather", "reduce_scatter", "sendrecv"}),
+    ],
+)
+def test_a_failure_on_a_named_node_is_a_result_with_the_reason(
+    tmp_path, capsys, arguments, measures
+):
+    run = dataclasses.replace(RUN, node=host_name.short(socket.gethostname()))
+    given = options(tmp_path, "import sys; sys.exit('NCCL WARN Cuda failure')", run)
+    given.command += arguments
+    assert start_baseline.start(given) == 0
+    reason = "not measured (exit code 1): NCCL WARN Cuda failure"
+    assert f"{reason}; delete {given.output} to measure it again" in capsys.readouterr().err
+    rows = list(collect_baselines.rows_of(given.output))
+    assert {(row["measure"], row["unknown"], row["node"], row["site"]) for row in rows} == {
+        (measure, reason, run.node, "here") for measure in measures
+    }
+
+
+def test_what_a_signal_ended_on_a_named_node_is_no_result(tmp_path):
+    run = dataclasses.replace(RUN, node=host_name.short(socket.gethostname()))
+    given = options(tmp_path, "import os; os.kill(os.getpid(), 9)", run)
+    assert "killed by signal 9" in start_baseline.start(given)
+    assert not given.output.exists()
 
 
 def test_one_that_names_another_node_is_not_measured_here(tmp_path):

@@ -3,3 +3,5 @@
 Other rooms import measure_baselines and all_reduce. Runs in the trainer's environment, so it needs
 the standard library, NumPy and the framework. Imports trainer and common.
 """
+
+NOT_MEASURED = "not measured"  # how the reason of a baseline that failed begins

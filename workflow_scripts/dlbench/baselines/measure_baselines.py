@@ -22,6 +22,7 @@ from dlbench.trainer import calibration, containment, description, engine
 from dlbench.trainer.strategy import Spec
 
 CALIBRATIONS = 3
+OF_DEVICE = ("matrix_product", "memory_copy", "host_to_device")  # whatever is read
 # The fields of a run that identify a baseline.
 CONDITIONS = (
     *("framework", "environment", "runtime", "runtime_options", "threads_per_device"),

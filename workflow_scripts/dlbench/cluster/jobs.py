@@ -8,10 +8,10 @@
 - Memory: an amount for each device, doubled for each further attempt, at most that of a node.
 - Runs with the same request may share a job and are trained one after another. The job's minutes
   are the sum of their seconds, rounded up once. Runs that name their node share one also before
-  anything like them was trained: each is counted with its whole time limit.
+  anything like them was trained: each is counted with its whole time limit. Baselines of the same
+  nodes join it, so that each node is waited for once.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -120,9 +120,10 @@ def resources(job: Job) -> dict[str, Any]:
 
 @dataclass
 class Bundle:
-    """A job that several runs share: their estimated time and requested time."""
+    """A job that several runs share: that of its first run, their estimated and requested time."""
 
     name: str
+    job: Job
     estimated_s: float = 0.0
     requested_s: float = 0.0
     requested_min: int = 0
@@ -135,8 +136,11 @@ def bundle_runs(
     estimate_of: Callable[[Run], float | None],
     bundle_min: float,
     limit_min: float | None = None,
+    baselines: Mapping[str, Callable[[float], Job]] | None = None,
 ) -> dict[str, tuple[str, float]]:
     """Put runs into shared jobs: {run id: (name of the bundle, seconds of the runs before it)}.
+
+    The same of baselines, by their names, which have a node and no job of their own.
 
     Args:
         runs: in the order of their execution.
@@ -146,10 +150,11 @@ def bundle_runs(
             there can be in one job.
         bundle_min: minutes of training after which a bundle is full.
         limit_min: time limit of jobs; None for no limit.
+        baselines: {name: begins_s -> Job} of those that may join a bundle.
     """
     places: dict[str, tuple[str, float]] = {}
     last: dict[tuple, Bundle] = {}
-    numbers = itertools.count(1)
+    bundles: list[Bundle] = []
     for run in runs if bundle_min else ():
         seconds = estimate_of(run)
         if seconds is None and run.node:
@@ -165,14 +170,32 @@ def bundle_runs(
         if bundle and limit_min:
             full |= bundle.requested_min + job_of(run, bundle.requested_s).time_min > limit_min
         if not bundle or full:
-            bundle = last[shape] = Bundle(f"bundle{next(numbers)}")
+            bundle = last[shape] = Bundle(f"bundle{len(bundles) + 1}", job_of(run, 0))
+            bundles.append(bundle)
         places[run.id] = bundle.name, bundle.requested_s
         job = job_of(run, bundle.requested_s)
         bundle.requested_min += job.time_min
         bundle.requested_s += job.time_s
         bundle.estimated_s += seconds
         bundle.ids_bytes += _id_bytes(run)
+    for name, job_after in (baselines or {}).items():
+        for bundle in bundles:
+            job = job_after(bundle.requested_s)
+            late = limit_min and bundle.requested_min + job.time_min > limit_min
+            if job.node and not late and _contains(bundle.job, job):
+                places[name] = bundle.name, bundle.requested_s
+                bundle.requested_min += job.time_min
+                bundle.requested_s += job.time_s
+                break
     return places
+
+
+def _contains(job, other):
+    """Whether a job requests the nodes of another one, and as much of them or more."""
+    amounts = ("tasks", "cores_per_task", "memory_mb", "gpus_per_node")
+    return (job.node, job.nodes) == (other.node, other.nodes) and all(
+        getattr(other, name) <= getattr(job, name) for name in amounts
+    )
 
 
 def _id_bytes(run):

@@ -11,7 +11,7 @@ from typing import Any
 from dlbench import Error, schedulers
 from dlbench.cluster import jobs
 from dlbench.common import plugins
-from dlbench.plan import waiting_jobs
+from dlbench.plan import baselines, waiting_jobs
 from dlbench.plan.plan import Plan
 from dlbench.records import costs, run_record
 from dlbench.study.runs import Run
@@ -44,7 +44,7 @@ class Submitting:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._on_cluster = False
+        self._on_cluster = self._baselines_join = False
         self._queue: schedulers.Queue | None = None  # None if its offer is not known
 
     @property
@@ -63,6 +63,17 @@ class Submitting:
         return self._resources(
             lambda wildcards, attempt: self._request(run_of(wildcards), attempt, None, None)
         )
+
+    @property
+    def resources_of_baselines(self) -> dict[str, Callable[..., Any]]:
+        """The resources of the rule that measures a baseline."""
+
+        def job(wildcards, attempt):
+            name = wildcards.baseline
+            begins_s = self._bundles.get(name, (None, None))[1] if self._on_cluster else None
+            return self._request(baselines.find(self._plan, name).run, attempt, begins_s, None)
+
+        return self._resources(job)
 
     def memory_mb(self, search_id: str) -> int:
         """MiB that the tries of a search may use on a node: what its job requests for them."""
@@ -86,31 +97,48 @@ class Submitting:
         plan = self._plan
         return costs.describe_forecast(plan.to_train, self._estimates, plan.study.time_limit_s)
 
-    def bundle(self, run_id: str) -> str | None:
-        """The name of the bundle of runs that share a job with this one, or None."""
-        return self._bundles.get(run_id, (None, None))[0]
+    def bundle(self, name: str) -> str | None:
+        """The name of the bundle with whose runs a run or baseline shares a job, or None.
 
-    def bundled(self, name: str) -> list[str]:
-        """The ids of the runs of a bundle."""
-        return [run_id for run_id, (bundle, _) in self._bundles.items() if bundle == name]
+        Args:
+            name: id of the run, or name of the baseline.
+        """
+        return self._bundles.get(name, (None, None))[0]
+
+    def results(self, bundle: str) -> list[str]:
+        """The records of the runs of a bundle, and the baselines that are measured in its job."""
+        plan = self._plan
+        return [
+            f"results/runs/{name}/run.json"
+            if name in plan.runs
+            else baselines.file(plan, name, submits=True)
+            for name, (other, _) in self._bundles.items()
+            if other == bundle
+        ]
 
     @property
     def bundles(self) -> list[str]:
         """The names of all bundles."""
         return list(dict.fromkeys(name for name, _ in self._bundles.values()))
 
-    def check_cluster(self, name: str | None, profile_value: Callable[[str, str], Any]) -> None:
+    def check_cluster(
+        self,
+        name: str | None,
+        profile_value: Callable[[str, str], Any],
+        baselines_join: bool = False,
+    ) -> None:
         """Check that a scheduler would accept all jobs of this start.
 
         Args:
             name: of a file in schedulers/; None if Snakemake submits to something else.
             profile_value: (rule, resource) -> the value in the profile, or None.
+            baselines_join: whether baselines of a node share the job of its runs.
 
         Raises:
             Error: a job would be refused or could not start, or the scheduler does not answer.
         """
         plan = self._plan
-        self._on_cluster = True
+        self._on_cluster, self._baselines_join = True, baselines_join
         if reason := jobs.describe_auto(plan.study.site):
             raise Error(reason)
         if not name:
@@ -174,4 +202,17 @@ class Submitting:
             lambda run: self._estimates.of(run)[0],
             self._plan.study.site["job"]["bundle_min"],
             limit_s and int(limit_s // 60),
+            self._joining_baselines() if self._baselines_join else None,
         )
+
+    def _joining_baselines(self):
+        """{name: begins_s -> Job} of the baselines that are to be measured."""
+
+        def job(run):
+            return lambda begins_s: self._request(run, 1, begins_s, None)
+
+        return {
+            name: job(baseline.run)
+            for name, baseline in baselines.of_plan(self._plan).items()
+            if not Path(baselines.file(self._plan, name, submits=True)).exists()
+        }

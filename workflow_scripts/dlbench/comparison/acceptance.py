@@ -17,7 +17,7 @@ from typing import Any
 from dlbench import Error
 from dlbench.analysis import estimates
 from dlbench.baselines import collectives
-from dlbench.common import host_lists
+from dlbench.common import host_lists, phrases
 from dlbench.comparison import bounds
 from dlbench.comparison.node_results import SKIPPED, Group, Result, positive
 from dlbench.log.event_fields import SUCCEEDED
@@ -192,6 +192,8 @@ def _matches(result, bound):
         if name == "nodes" and wanted == SEVERAL:
             if not (isinstance(value, int) and value > 1):
                 return False
+        elif value is None and result.is_failed_baseline:
+            continue  # not known, since nothing was measured
         # 1 == True in Python; in a file of bounds it is not.
         elif value != wanted or isinstance(value, bool) != isinstance(wanted, bool):
             return False
@@ -212,6 +214,9 @@ def _mistake(bound, matched, results):
             f"{', '.join(f'{name} {value}' for name, value in bound.match.items())}, found: "
             f"{'; '.join(known[:10]) or 'none'}"
         )
+    matched = [one for one in matched if not one.is_failed_baseline]
+    if not matched:
+        return ""
     # A bound on groups is on those of any size.
     varied = [
         name
@@ -242,7 +247,9 @@ def _outcome(bound, own, size):
     subject = _subject(bound, own)
     if failed:
         ends = ", ".join(f"{count} {status}" for status, count in sorted(failed.items()))
-        return "failed", f"{subject}: expected {len(own)} results, found {ends}; see their messages"
+        why = next((one.reason for one in own if one.is_failed_baseline), "see their messages")
+        expected = phrases.counted(len(own), "result")
+        return "failed", f"{subject}: expected {expected}, found {ends}; {why}"
     if mean is None:
         reason = next((one.reason for one in own if one.reason), "no result")
         return "missing", f"{subject}: not measured ({reason})"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlbench import Error
+from dlbench.baselines import NOT_MEASURED
 from dlbench.common import host_lists
 from dlbench.comparison import bounds
 from dlbench.comparison.campaigns import ITEM_RATE, JOINABLE, Measured
@@ -19,7 +20,7 @@ from dlbench.tables.cells import Row
 
 Group = tuple[str, ...]
 
-SKIPPED = "skipped"
+FAILED, SKIPPED = "failed", "skipped"
 # What chooses a baseline, as columns of their table; none that says where it was measured.
 OF_BASELINES = (
     *("measure", "framework", "framework_version", "environment", "runtime", "runtime_options"),
@@ -40,7 +41,7 @@ class Result:
         condition: fields in which results of one condition agree.
         numbers: by metric.
         rate: the metric by which nodes are ranked; more is better.
-        status: of a run; of a baseline ok, or skipped with the `reason`.
+        status: of a run; of a baseline ok, or skipped or failed with the `reason`.
     """
 
     nodes: Group
@@ -57,6 +58,11 @@ class Result:
     def key(self) -> Hashable:
         """Equal for results that can be compared over nodes."""
         return self.rate, tuple(str(self.fields.get(name)) for name in self.condition)
+
+    @property
+    def is_failed_baseline(self) -> bool:
+        """Whether it is of a baseline of which only the measure and where it failed is known."""
+        return self.status == FAILED and "measure" in self.fields
 
     @property
     def value(self) -> float | None:
@@ -111,13 +117,19 @@ def of_baselines(rows: Iterable[Row]) -> list[Result]:
             condition=OF_BASELINES,
             numbers={name: row[name] for name in BASELINE_UNITS if row.get(name) is not None},
             rate="value",
-            status=SKIPPED if row.get("value") is None else "ok",
+            status=_status(row),
             reason=row.get("unknown") or "",
             unit=row.get("unit") or "",
         )
         for row in rows
         if (nodes := _nodes(row))
     ]
+
+
+def _status(row):
+    if row.get("value") is not None:
+        return "ok"
+    return FAILED if (row.get("unknown") or "").startswith(NOT_MEASURED) else SKIPPED
 
 
 def _nodes(row):

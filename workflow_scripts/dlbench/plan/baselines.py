@@ -124,9 +124,17 @@ def machine_folder(plan: Plan, submits: bool) -> str:
 
 
 def files(plan: Plan, submits: bool) -> list[str]:
-    """The baselines of the study on this machine."""
-    place = FOLDER / machine_folder(plan, submits)
-    return sorted(str(place / f"{name}.json") for name in of_plan(plan))
+    """The files of the study's baselines on this machine.
+
+    Args:
+        submits: as in `machine_folder`.
+    """
+    return sorted(file(plan, name, submits) for name in of_plan(plan))
+
+
+def file(plan: Plan, name: str, submits: bool) -> str:
+    """One of `files`."""
+    return str(FOLDER / machine_folder(plan, submits) / f"{name}.json")
 
 
 def find(plan: Plan, name: str) -> Baseline:
@@ -163,6 +171,7 @@ def arguments(plan: Plan, name: str, output: str) -> str:
         f"--device={plan.device_kind}",
         f"--network={site['network']}",
         *(f"--module={module}" for module in site["modules"]),
+        f"--site={site['name']}",
     ]
     flags += run_command.node_flags(plan) + run_command.image_flags(plan, run)
     command = [

@@ -77,7 +77,10 @@ READ = {
         "--force leaves finished runs out",
     ),
     "dag_settings.targets": Attribute(
-        "--force trains the runs that it names again", (), "--force leaves finished runs out"
+        "--force trains the runs that it names again; with `all` and `baselines` as targets the "
+        "runs and baselines of a node share a job",
+        (),
+        "--force leaves finished runs out",
     ),
     "resource_settings.nodes": Attribute(
         "only with --jobs are runs jobs of a scheduler, with resources for it",
@@ -212,6 +215,20 @@ class SnakemakeStart:
         resources = getattr(getattr(rule, "rule", None), "resources", {})
         return getattr(resources.get(name), "raw", None)
 
+    @staticmethod
+    def same_texts(*given: Any) -> bool:
+        """Whether all resources of rules that are texts, as partitions, are the same.
+
+        Args:
+            given: rules, as `rules.train`.
+        """
+        texts = []
+        for rule in given:
+            resources = getattr(getattr(rule, "rule", None), "resources", {})
+            raw = {name: getattr(resource, "raw", None) for name, resource in resources.items()}
+            texts.append({name: value for name, value in raw.items() if isinstance(value, str)})
+        return all(text == texts[0] for text in texts)
+
     @functools.cached_property
     def asks_for_all(self) -> bool:
         """Whether finished runs are requested too, as by --list, --summary and --touch."""
@@ -231,6 +248,12 @@ class SnakemakeStart:
         if self._read("dag_settings.forcetargets"):
             targets = self._read("dag_settings.targets")
         return frozenset(map(str, {*self._read("dag_settings.forcerun"), *targets}))
+
+    @functools.cached_property
+    def targets(self) -> frozenset[str]:
+        """The rules and files that are asked for; `all` by default, but not of a module."""
+        given = frozenset(map(str, self._read("dag_settings.targets")))
+        return given or frozenset(() if self.is_module else ("all",))
 
     @functools.cached_property
     def limits_bench(self) -> bool:

@@ -1,7 +1,8 @@
 """Start the processes of one baseline as those of a run, with launcher and runtime.
 
 They write one file. There are no log, attempts and record: a baseline that fails is measured again
-at the next start.
+at the next start. If the study names the node, nodes are compared, and a failure there is a result
+without numbers: the others' are collected without waiting for it.
 """
 
 import argparse
@@ -11,8 +12,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+from dlbench.baselines import NOT_MEASURED, collectives, measure_baselines
 from dlbench.common import terminal
+from dlbench.common.files import write_json
 from dlbench.images import trainer_image
 from dlbench.starting import start_command, start_unreachable, trainer_processes
 from dlbench.study.runs import Run
@@ -59,7 +63,28 @@ def start(options: argparse.Namespace) -> int | str:
         took_s = time.monotonic() - begin
         print(f"{title}: done, {took_s:.0f} s", file=sys.stderr, flush=True)
         return 0
-    return f"{title}: not measured ({ended}): {last_line(options.messages)}"
+    reason = f"{NOT_MEASURED} ({ended}): {last_line(options.messages)}"
+    # What a signal ended may have been cancelled.
+    if run.node and (process.returncode > 0 or ended.startswith("stopped")):
+        write_json(options.output, failure(run, options, reason))
+        again = f"delete {options.output} to measure it again"
+        print(f"{title}: {reason}; {again}", file=sys.stderr, flush=True)
+        return 0
+    return f"{title}: {reason}"
+
+
+def failure(run: Run, options: argparse.Namespace, reason: str) -> dict[str, Any]:
+    """What stands in the file of a baseline that failed: rows without values, and the reason."""
+    conditions = {name: getattr(run, name) for name in measure_baselines.CONDITIONS}
+    exchanges = any(argument.startswith("--model=") for argument in options.command)
+    measures = collectives.MEASURES if exchanges else measure_baselines.OF_DEVICE
+    return {
+        "conditions": conditions | {"site": options.site, "device_kind": options.device},
+        "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        **dict.fromkeys(("host", "device_model", "load_average_1min", "hardware_sha256")),
+        "versions": {},
+        "rows": [{"measure": measure, "unknown": reason} for measure in measures],
+    }
 
 
 def by_command(run: Run) -> Run:

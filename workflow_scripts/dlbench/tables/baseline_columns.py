@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 
+from dlbench.baselines import NOT_MEASURED
 from dlbench.tables.fields import COUNT, NAME, REAL, TEXT, TIME, field, fields
 
 BASELINES = pa.schema(
@@ -45,7 +46,9 @@ BASELINES = pa.schema(
         field("time_low_s", REAL, "s", "the shortest of the rounds"),
         field("time_high_s", REAL, "s", "the longest"),
         field("rounds", COUNT, "rounds", "timed, after an operation that compiles and connects"),
-        field("unknown", TEXT, note="why there is no value"),
+        field(
+            "unknown", TEXT, note=f"why there is no value; {NOT_MEASURED}: it failed on that node"
+        ),
         field("source", TEXT, note="of an imported baseline: its log and what it has; none: own"),
         field("load_average_1min", REAL, note="of the node, after the measurements"),
         field("measured_at", TIME, note="UTC"),
