@@ -6,7 +6,8 @@
   environment; the other folders run in the workflow's. tests/frameworks starts each framework
   in its own.
 - tests/unit runs under the newest Python of this machine that the workflow supports. Where that is
-  not the one that runs the tests, ROOMS of it run under this one, too.
+  not the one that runs the tests, --slow runs it under this one, too: tests/workflow, tests/cluster
+  and tests/containers are under it in any case.
 - tests/containers and tests/cluster need scripts that install container runtimes and start a
   Slurm, and skip with the reason without.
 - Horovod is built from source, which takes minutes the first time and needs a
@@ -87,17 +88,6 @@ PYTORCH = tuple(
 )
 
 
-# Of tests/unit, what finds most of what an older Python may break, in a fifth of the time: what the
-# workflow needs to plan, start and read runs, and the examples of all rooms.
-ROOMS = tuple(
-    f"tests/unit/{name}"
-    for name in (
-        *("baselines", "common", "images", "launchers", "log", "machine", "pages", "plan"),
-        *("records", "schedulers", "study", "tables", "trainer", "house/test_examples.py"),
-    )
-)
-
-
 def without(files):
     return tuple(f"--ignore={path}" for path in files)
 
@@ -140,7 +130,7 @@ def main(options):
     os.environ["OMP_WAIT_POLICY"] = "passive"
     began = time.monotonic()
     install_compiler()
-    ended = run([*unit_suites(), ENVIRONMENTS, *SUITES], options)
+    ended = run([*unit_suites("--slow" in options), ENVIRONMENTS, *SUITES], options)
     print_times(ended, time.monotonic() - began)
     if failed := [suite.name for suite in ended if suite.code]:
         sys.exit(f"failed: {', '.join(failed)}")
@@ -156,7 +146,7 @@ def install_compiler():
     call("apt-get", "install", "-y", "-qq", "--no-install-recommends", "g++", "make")
 
 
-def unit_suites():
+def unit_suites(slow):
     """Those of tests/unit, whose environment is made for a Python that is not ours.
 
     The first is seen at work: most faults are found there, and in minutes.
@@ -166,9 +156,9 @@ def unit_suites():
     if newest in (None, ours):
         return [whole]
     uv = os.environ.get("UV") or shutil.which("uv") or REPOSITORY / ".uv" / "bin" / "uv"
-    print(f"tests/unit runs under Python {newest}, and a part of it under {ours}", flush=True)
-    whole = whole._replace(name=f"unit {newest}", python=pythons.workflow_python(newest, uv))
-    return [whole, Suite(f"unit {ours}", ROOMS, trains=False)]
+    print(f"tests/unit runs under Python {newest}{f' and {ours}' * slow}", flush=True)
+    others = whole._replace(name=f"unit {newest}", python=pythons.workflow_python(newest, uv))
+    return [others, *([whole._replace(name=f"unit {ours}")] * slow)]
 
 
 def run(suites, options):

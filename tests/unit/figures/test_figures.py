@@ -17,8 +17,11 @@ from support.results.drawn_figures import has, texts
 
 NAMES = plugins.names("figures")
 IN_ALL_FORMATS = "scaling"
-# Beside 40 series, other sessions and huge numbers.
-SLOW = dict.fromkeys(("12 series", "20 sessions", "tiny numbers"), pytest.mark.slow)
+# Beside 40 series, other sessions, huge numbers, some that failed and a base that is missing.
+SLOW = dict.fromkeys(
+    ("12 series", "20 sessions", "tiny numbers", "all failed", "one repeat", "one device count"),
+    pytest.mark.slow,
+)
 
 
 @pytest.mark.parametrize(

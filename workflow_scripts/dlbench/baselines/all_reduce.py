@@ -9,10 +9,10 @@ smallest size.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from dlbench.baselines import rounds
+from dlbench.baselines import measures, rounds
 from dlbench.trainer.calibration import Repeat
 
-MEASURE = "all_reduce"
+MEASURE = measures.OF_EXCHANGE[0]
 MIN_BYTES, FACTOR = 1 << 10, 2
 FLOAT32_BYTES = 4  # gradients are float32, also where products are of fewer bits
 

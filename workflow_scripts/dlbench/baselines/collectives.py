@@ -14,13 +14,12 @@ that n devices cannot divide are rounded up, as fully sharded training pads its 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from dlbench.baselines import all_reduce, rounds
+from dlbench.baselines import all_reduce, measures, rounds
 from dlbench.common import terminal
 from dlbench.trainer.calibration import Repeat
 
-ALL_GATHER, REDUCE_SCATTER, SENDRECV = "all_gather", "reduce_scatter", "sendrecv"
-OTHERS = (ALL_GATHER, REDUCE_SCATTER, SENDRECV)
-MEASURES = (all_reduce.MEASURE, *OTHERS)
+MEASURES = measures.OF_EXCHANGE
+ALL_GATHER, REDUCE_SCATTER, SENDRECV = OTHERS = MEASURES[1:]
 IN_PARTS = (ALL_GATHER, REDUCE_SCATTER)  # of which each device has an n-th part
 ROUNDS = 3  # fewer than of all-reduce, from which the expected scaling is computed
 # What libraries say of a collective that they lack for this device or backend.

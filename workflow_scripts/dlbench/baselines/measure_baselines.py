@@ -15,20 +15,20 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from dlbench.baselines import all_reduce, collectives, file_reading, item_reading, rounds
+from dlbench.baselines import (
+    all_reduce,
+    collectives,
+    file_reading,
+    item_reading,
+    measures,
+    rounds,
+)
 from dlbench.common import flag_types, plugins
 from dlbench.common.files import json_digest, write_json
 from dlbench.trainer import calibration, containment, description, engine
 from dlbench.trainer.strategy import Spec
 
 CALIBRATIONS = 3
-OF_DEVICE = ("matrix_product", "memory_copy", "host_to_device")  # whatever is read
-# The fields of a run that identify a baseline.
-CONDITIONS = (
-    *("framework", "environment", "runtime", "runtime_options", "threads_per_device"),
-    *("precision", "strategy", "strategy_options", "launcher", "nodes", "devices_per_node"),
-    "node",
-)
 COPIED_BYTES = (1 << 12, 1 << 26)  # from the host: one that is all latency, and a long one
 NO_COPIES = "the device computes in the host's memory: nothing is copied to it"
 
@@ -86,7 +86,7 @@ def main(description: str | None) -> None:
         lasting_s = args.calibration_s / CALIBRATIONS
         rows = list(_device_rows(spec, run_engine, args.read, args.output.parent, lasting_s))
     if strategy.rank == 0:
-        conditions = {name: args.spec[name] for name in CONDITIONS}
+        conditions = {name: args.spec[name] for name in measures.CONDITIONS}
         conditions |= {"site": args.site, "device_kind": args.device}
         write_json(args.output, {"conditions": conditions, **_machine(run_engine), "rows": rows})
     run_engine = None  # it holds resources that the processes share

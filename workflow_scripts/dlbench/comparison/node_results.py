@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlbench import Error
-from dlbench.baselines import NOT_MEASURED
+from dlbench.baselines.measures import NOT_MEASURED
 from dlbench.common import host_lists
 from dlbench.comparison import bounds
 from dlbench.comparison.campaigns import ITEM_RATE, JOINABLE, Measured

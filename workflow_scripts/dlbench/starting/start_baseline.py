@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dlbench.baselines import NOT_MEASURED, collectives, measure_baselines
+from dlbench.baselines import measures
 from dlbench.common import terminal
 from dlbench.common.files import write_json
 from dlbench.images import trainer_image
@@ -63,7 +63,7 @@ def start(options: argparse.Namespace) -> int | str:
         took_s = time.monotonic() - begin
         print(f"{title}: done, {took_s:.0f} s", file=sys.stderr, flush=True)
         return 0
-    reason = f"{NOT_MEASURED} ({ended}): {last_line(options.messages)}"
+    reason = f"{measures.NOT_MEASURED} ({ended}): {last_line(options.messages)}"
     # What a signal ended may have been cancelled.
     if run.node and (process.returncode > 0 or ended.startswith("stopped")):
         write_json(options.output, failure(run, options, reason))
@@ -75,15 +75,15 @@ def start(options: argparse.Namespace) -> int | str:
 
 def failure(run: Run, options: argparse.Namespace, reason: str) -> dict[str, Any]:
     """What stands in the file of a baseline that failed: rows without values, and the reason."""
-    conditions = {name: getattr(run, name) for name in measure_baselines.CONDITIONS}
+    conditions = {name: getattr(run, name) for name in measures.CONDITIONS}
     exchanges = any(argument.startswith("--model=") for argument in options.command)
-    measures = collectives.MEASURES if exchanges else measure_baselines.OF_DEVICE
+    failed = measures.OF_EXCHANGE if exchanges else measures.OF_DEVICE
     return {
         "conditions": conditions | {"site": options.site, "device_kind": options.device},
         "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         **dict.fromkeys(("host", "device_model", "load_average_1min", "hardware_sha256")),
         "versions": {},
-        "rows": [{"measure": measure, "unknown": reason} for measure in measures],
+        "rows": [{"measure": measure, "unknown": reason} for measure in failed],
     }
 
 
