@@ -178,11 +178,15 @@ def bundle_runs(
         bundle.requested_s += job.time_s
         bundle.estimated_s += seconds
         bundle.ids_bytes += _id_bytes(run)
+    by_node: dict[str, list[Bundle]] = {}
+    for bundle in bundles:
+        by_node.setdefault(bundle.job.node, []).append(bundle)
     for name, job_after in (baselines or {}).items():
-        for bundle in bundles:
+        request = job_after(0)
+        for bundle in by_node.get(request.node, ()) if request.node else ():
             job = job_after(bundle.requested_s)
             late = limit_min and bundle.requested_min + job.time_min > limit_min
-            if job.node and not late and _contains(bundle.job, job):
+            if not late and _contains(bundle.job, job):
                 places[name] = bundle.name, bundle.requested_s
                 bundle.requested_min += job.time_min
                 bundle.requested_s += job.time_s
@@ -191,11 +195,9 @@ def bundle_runs(
 
 
 def _contains(job, other):
-    """Whether a job requests the nodes of another one, and as much of them or more."""
+    """Whether a job requests as much of its nodes as another one, or more."""
     amounts = ("tasks", "cores_per_task", "memory_mb", "gpus_per_node")
-    return (job.node, job.nodes) == (other.node, other.nodes) and all(
-        getattr(other, name) <= getattr(job, name) for name in amounts
-    )
+    return all(getattr(other, name) <= getattr(job, name) for name in amounts)
 
 
 def _id_bytes(run):
