@@ -69,15 +69,15 @@ def check_cluster():
 def baselines_join():
     """Whether baselines share the jobs of runs on their nodes: if both are asked for.
 
-    Snakemake refuses jobs that share one and have different texts as resources, as partitions that
-    a profile sets for a rule.
+    Snakemake refuses a group whose jobs have different strings as resources, as partitions that a
+    profile sets for a rule.
     """
     of_figures = (baselines.for_figure(name, STUDY.figures) for name in STUDY.figures)
     asked = "baselines" in STARTED.targets or any(of_figures)
     return (
         asked
         and "all" in STARTED.targets
-        and STARTED.same_texts(rules.train, rules.measure_baseline)
+        and STARTED.same_strings(rules.train, rules.measure_baseline)
     )
 
 

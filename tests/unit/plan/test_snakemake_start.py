@@ -110,12 +110,12 @@ def test_the_target_is_all_by_default_but_not_of_a_module(given, is_main_snakefi
     assert SnakemakeStart(workflow).targets == targets
 
 
-def test_rules_have_the_same_texts_as_resources_whatever_their_numbers_and_functions():
+def test_rules_have_the_same_strings_as_resources_whatever_their_numbers_and_functions():
     def rule(**resources):
         raw = {name: types.SimpleNamespace(raw=value) for name, value in resources.items()}
         return types.SimpleNamespace(rule=types.SimpleNamespace(resources=raw))
 
     plain = rule(slurm_partition="gpu", mem_mb=4000, extra=lambda wildcards: "")
-    assert SnakemakeStart.same_texts(plain, rule(slurm_partition="gpu", mem_mb=1000, attempt=1))
-    assert not SnakemakeStart.same_texts(plain, rule(slurm_partition="cpu"))
-    assert not SnakemakeStart.same_texts(plain, rule())
+    assert SnakemakeStart.same_strings(plain, rule(slurm_partition="gpu", mem_mb=1000, attempt=1))
+    assert not SnakemakeStart.same_strings(plain, rule(slurm_partition="cpu"))
+    assert not SnakemakeStart.same_strings(plain, rule())

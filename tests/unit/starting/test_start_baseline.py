@@ -79,6 +79,14 @@ def test_a_failure_on_a_named_node_is_a_result_with_the_reason(
     }
 
 
+def test_one_that_hangs_on_a_named_node_is_a_result_too(tmp_path):
+    run = dataclasses.replace(RUN, node=host_name.short(socket.gethostname()))
+    given = options(tmp_path, "import time; time.sleep(600)", run, time_limit_s=1.0)
+    assert start_baseline.start(given) == 0
+    for row in collect_baselines.rows_of(given.output):
+        assert row["unknown"] == "not measured (stopped after 1 s): no message"
+
+
 def test_what_a_signal_ended_on_a_named_node_is_no_result(tmp_path):
     run = dataclasses.replace(RUN, node=host_name.short(socket.gethostname()))
     given = options(tmp_path, "import os; os.kill(os.getpid(), 9)", run)

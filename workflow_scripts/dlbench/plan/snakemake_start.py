@@ -216,18 +216,18 @@ class SnakemakeStart:
         return getattr(resources.get(name), "raw", None)
 
     @staticmethod
-    def same_texts(*given: Any) -> bool:
-        """Whether all resources of rules that are texts, as partitions, are the same.
+    def same_strings(*given: Any) -> bool:
+        """Whether rules have the same resources that are strings, as partitions are.
 
         Args:
             given: rules, as `rules.train`.
         """
-        texts = []
+        strings = []
         for rule in given:
             resources = getattr(getattr(rule, "rule", None), "resources", {})
             raw = {name: getattr(resource, "raw", None) for name, resource in resources.items()}
-            texts.append({name: value for name, value in raw.items() if isinstance(value, str)})
-        return all(text == texts[0] for text in texts)
+            strings.append({name: value for name, value in raw.items() if isinstance(value, str)})
+        return all(one == strings[0] for one in strings)
 
     @functools.cached_property
     def asks_for_all(self) -> bool:

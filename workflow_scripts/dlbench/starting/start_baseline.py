@@ -49,12 +49,13 @@ def start(options: argparse.Namespace) -> int | str:
     begin, limit_s = time.monotonic(), options.time_limit_s
     options.messages.parent.mkdir(parents=True, exist_ok=True)
     options.messages.write_bytes(b"")
+    timed_out = False
     process = trainer_processes.start(command_line, options.output, options.messages)
     try:
         code = process.wait(limit_s if limit_s < float("inf") else None)
         ended = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
     except subprocess.TimeoutExpired:
-        ended = f"stopped after {limit_s:g} s"
+        ended, timed_out = f"stopped after {limit_s:g} s", True
     finally:
         trainer_processes.end(process, options.output)
         if start_info.cleanup:
@@ -65,7 +66,7 @@ def start(options: argparse.Namespace) -> int | str:
         return 0
     reason = f"{measures.NOT_MEASURED} ({ended}): {last_line(options.messages)}"
     # What a signal ended may have been cancelled.
-    if run.node and (process.returncode > 0 or ended.startswith("stopped")):
+    if run.node and (timed_out or process.returncode > 0):
         write_json(options.output, failure(run, options, reason))
         again = f"delete {options.output} to measure it again"
         print(f"{title}: {reason}; {again}", file=sys.stderr, flush=True)
