@@ -212,22 +212,20 @@ class SnakemakeStart:
         Args:
             rule: as `rules.train`.
         """
-        resources = getattr(getattr(rule, "rule", None), "resources", {})
-        return getattr(resources.get(name), "raw", None)
+        return _raw_resources(rule).get(name)
 
     @staticmethod
-    def same_strings(*given: Any) -> bool:
+    def same_strings(first: Any, second: Any) -> bool:
         """Whether rules have the same resources that are strings, as partitions are.
 
         Args:
-            given: rules, as `rules.train`.
+            first, second: as `rules.train`.
         """
-        strings = []
-        for rule in given:
-            resources = getattr(getattr(rule, "rule", None), "resources", {})
-            raw = {name: getattr(resource, "raw", None) for name, resource in resources.items()}
-            strings.append({name: value for name, value in raw.items() if isinstance(value, str)})
-        return all(one == strings[0] for one in strings)
+        strings, others = (
+            {name: raw for name, raw in _raw_resources(rule).items() if isinstance(raw, str)}
+            for rule in (first, second)
+        )
+        return strings == others
 
     @functools.cached_property
     def asks_for_all(self) -> bool:
@@ -280,3 +278,9 @@ class SnakemakeStart:
                 )
                 return attribute.default
         return value
+
+
+def _raw_resources(rule):
+    """{name: value or function} of the resources of a rule."""
+    resources = getattr(getattr(rule, "rule", None), "resources", {})
+    return {name: getattr(resource, "raw", None) for name, resource in resources.items()}
