@@ -3,6 +3,9 @@
 - S. Hochreiter and J. Schmidhuber (1997). Long short-term memory. Neural Computation 9(8).
 - torch.nn.LSTM has two biases a gate, of which only the sum matters: here the second stays zero and
   is not a parameter.
+- Under autocast on a CPU, PyTorch 2.15 takes oneDNN's LSTM whether or not the CPU has AVX-512, and
+  fails without: "could not create a primitive descriptor". Cast to the dtype of autocast outside of
+  it, PyTorch chooses by the CPU.
 - Initial recurrent weights are orthogonal; initial biases are zero, those of the forget gates one:
   R. Jozefowicz, W. Zaremba and I. Sutskever (2015). An empirical exploration of recurrent network
   architectures. ICML, section 2.
@@ -39,4 +42,14 @@ class LSTM(nn.LSTM):
             of_states = f"bias_hh_l{number}"
             if getattr(self, of_states).dtype != dtype:
                 setattr(self, of_states, getattr(self, of_states).to(dtype))
+        if x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+            return self._forward_cast(x, torch.get_autocast_dtype("cpu"))
         return super().forward(x)[0]
+
+    def _forward_cast(self, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        x = x.to(dtype)
+        state = x.new_zeros(self.num_layers, len(x), self.hidden_size)
+        weights = [weight.to(dtype) for weight in self._flat_weights]
+        layers = True, self.num_layers, 0.0, self.training, False, True  # with biases, batch first
+        with torch.autocast("cpu", enabled=False):
+            return torch.lstm(x, [state, state], weights, *layers)[0]
