@@ -1,5 +1,6 @@
 """What holds for all suites, however pytest was started."""
 
+import collections
 import gc
 import signal
 
@@ -25,6 +26,15 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    if not config.getoption("slow"):
-        for item in filter(lambda item: item.get_closest_marker("slow"), items):
+    """Skip what --slow alone runs: what is marked slow, and of one_in(n) all but each nth case."""
+    if config.getoption("slow"):
+        return
+    seen = collections.Counter()
+    for item in items:
+        if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.skip(reason="slow: --slow runs it"))
+        elif sampled := item.get_closest_marker("one_in"):
+            (every,), name = sampled.args, item.nodeid.partition("[")[0]
+            if seen[name] % every:
+                item.add_marker(pytest.mark.skip(reason=f"one in {every} cases: --slow runs all"))
+            seen[name] += 1

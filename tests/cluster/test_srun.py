@@ -24,6 +24,7 @@ QUICK = {
 PYTORCH = {"framework": "pytorch", "environment": "pytorch"}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "how",
     [
@@ -63,6 +64,7 @@ def nameless(slurm, tmp_path):
     return ["unshare", "--mount", "sh", "-c", script, str(hosts)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "how",
     [
@@ -86,6 +88,7 @@ def test_nodes_without_names_are_reached_by_loopback_or_as_slurm_reaches_them(
     assert events(log, "run_end")[0]["status"] == "ok"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "how",
     [{"strategy": "multiworker"}, {"strategy": "sharded", **JAX}, {"strategy": "ddp", **PYTORCH}],

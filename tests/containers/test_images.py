@@ -254,6 +254,7 @@ def apps(place):
     return folder
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("runtime", ["apptainer", "charliecloud"])
 @pytest.mark.parametrize("source", ["x.sif", "root"])
 def test_an_image_of_roots_is_taken_by_an_ordinary_user_without_subuids(

@@ -15,7 +15,7 @@ from dlbench.images.runtimes import Container
 from dlbench.log import event_log
 
 PLACES = [
-    ("root", "apptainer", "start=command"),
+    pytest.param(("root", "apptainer", "start=command"), marks=pytest.mark.slow),
     pytest.param(("root", "udocker", "execmode=P2"), marks=pytest.mark.slow),
     ("root", "udocker", "execmode=S1"),
     ("user", "apptainer", "start=command"),

@@ -25,9 +25,6 @@ HOW = {
     ("pytorch", "ddp"): SEVERAL,
     ("pytorch", "fsdp"): {**SEVERAL, "strategy_options": "unit_parameters=1000"},
 }
-# It stands for what shares its code; test_torch_models.py has the models of PyTorch, and JAX is
-# compiled for minutes.
-QUICK = {("tensorflow", "single")}
 
 
 @pytest.mark.parametrize("framework", ["tensorflow", "pytorch", "jax"])
@@ -36,10 +33,8 @@ def test_every_strategy_is_tried(framework):
     assert tried == set(plugins.names(f"{framework}/strategies"))
 
 
-@pytest.mark.parametrize(
-    ("framework", "strategy"),
-    [pytest.param(*how, marks=[] if how in QUICK else pytest.mark.slow) for how in HOW],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("framework", "strategy"), HOW)
 def test_every_model_is_trained_a_step(framework, strategy, python, tmp_path):
     how = {"framework": framework, "strategy": strategy, **HOW[framework, strategy]}
     run = Run(model="lenet5", dataset="synthetic", batch_per_device=2, steps=1, **how)

@@ -26,7 +26,7 @@ TWO = {
 }
 
 
-QUICK = {"horovod", "mirrored", "sharded", "ddp"}  # one of each library, and what lacks most
+QUICK = {"horovod", "mirrored", "ddp"}
 # What the libraries have not, and a word of the reason that the row gives.
 LACKING = {
     "horovod": {"sendrecv": "Horovod has no"},

@@ -36,7 +36,8 @@ def train(python, log, data, ranks, environ=None, **fields):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "cores"), [(2, None), (4, 4), pytest.param(2, 7, marks=pytest.mark.slow)]
+    ("ranks", "cores"),
+    [(2, None), *(pytest.param(*how, marks=pytest.mark.slow) for how in ((4, 4), (2, 7)))],
 )
 def test_workers_of_all_ranks_are_as_many_as_the_cores_and_no_core_is_bound_twice(
     ranks, cores, python, digits, tmp_path

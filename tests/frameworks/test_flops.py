@@ -78,7 +78,7 @@ def test_the_blocks_of_a_transformer_that_recomputes_count_once_more(python, fra
     assert recomputing["forward_per_item"] == plain["forward_per_item"]
 
 
-@pytest.mark.parametrize("framework", ["jax", "pytorch"])
+@pytest.mark.parametrize("framework", [pytest.param("jax", marks=pytest.mark.slow), "pytorch"])
 def test_a_model_does_the_same_work_in_every_framework(counted, framework):
     for name, ours in counted("tensorflow").items():
         theirs = counted(framework)[name]
@@ -93,6 +93,7 @@ def test_pytorchs_own_counter_says_the_same(counted):
         assert model["forward_per_item"] == pytest.approx(model["theirs"], rel=0.05), name
 
 
+@pytest.mark.slow
 def test_xlas_own_analysis_says_the_same_where_little_is_padded(counted):
     for name in LITTLE_PADDED:
         model = counted("jax")[name]

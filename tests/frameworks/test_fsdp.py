@@ -196,6 +196,7 @@ strategy.leave()
 """
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("precision", "fields"),
     [

@@ -73,7 +73,10 @@ METRICS = {"lightning": "val_f1", "huggingface": "eval_f1"}
 SCORED = ("pytorch", "train", "lightning", "huggingface")
 
 
-@pytest.mark.parametrize("environment", PROGRAMS)
+@pytest.mark.parametrize(
+    "environment",
+    [pytest.param(name, marks=pytest.mark.slow if name in METRICS else ()) for name in PROGRAMS],
+)
 def test_a_program_logs_each_step_its_loss_and_its_evaluation(environment, tmp_path):
     python = REPOSITORY / "envs" / environment / ".venv/bin/python"
     if not python.exists():

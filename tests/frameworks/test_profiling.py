@@ -14,6 +14,7 @@ SHORT = {"steps": 4, "warmup_steps": 2, "profile": True}
 CONVOLUTION = {"jax": "onv", "pytorch": "convolution"}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", framework_runs.ALL)
 @pytest.mark.parametrize("length", [1, 4], ids=["steps", "window"])
 def test_the_trace_and_its_operations_are_in_the_format_of_all(tmp_path, python, name, length):
@@ -33,6 +34,7 @@ def test_the_trace_and_its_operations_are_in_the_format_of_all(tmp_path, python,
     assert any(e.get("cat") == "cpu_op" for e in done)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", framework_runs.ALL)
 def test_processes_take_the_steps_together_and_the_first_one_traces_them(tmp_path, python, name):
     framework, log = framework_runs.ALL[name], tmp_path / "train.jsonl"

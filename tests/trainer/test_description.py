@@ -103,6 +103,7 @@ def test_gathering_takes_less_than_a_second_and_the_head_of_the_log_stays_as_it_
     assert progress.describe(one / "train.jsonl").startswith("step 3/3, ")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", TWO_DEVICES, ids=lambda how: "-".join(how.values()))
 def test_two_devices_have_the_fingerprint_of_one(how, one, tmp_path):
     finished = train(tmp_path / "train.jsonl", devices_per_node=2, **how, **STEPS)

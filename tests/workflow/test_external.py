@@ -157,6 +157,7 @@ def test_a_secret_in_a_command_reaches_the_program_and_no_file_but_what_it_print
     assert campaign.scheduled() == {}  # it is the same trainer
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("fault", "status", "message"),
     [

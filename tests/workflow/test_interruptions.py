@@ -101,6 +101,7 @@ def lose(campaign, gone):
         subprocess.run(["rm", "-r", campaign.folder / "results" / name], check=True)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_workflow_that_is_killed_again_and_again_completes_in_the_end(campaign, seed):
     chance = random.Random(seed)
@@ -140,6 +141,7 @@ def disk(campaign):
     subprocess.run(["umount", "--lazy", results], check=True)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("room_kib", [0, 8, 32])
 def test_on_a_full_disk_nothing_is_believed_that_was_not_written(campaign, disk, room_kib):
     forget(campaign, "lenet5-digits")

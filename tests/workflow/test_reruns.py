@@ -64,6 +64,7 @@ def test_adding_a_model_trains_only_its_runs(campaign):
     assert campaign.scheduled() == {}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["all", "tables"])
 def test_adding_a_repeat_trains_only_the_new_runs(campaign, target):
     campaign.configure(repeats=2)
@@ -72,6 +73,7 @@ def test_adding_a_repeat_trains_only_the_new_runs(campaign, target):
     assert all("-r2-" in run for run in trained_runs(jobs))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("target", ["all", "tables", "runs"])
 def test_a_deleted_run_is_trained_again_and_no_other(campaign, target):
     run = campaign.run_id("cnn12-")
@@ -102,6 +104,7 @@ def corrupt(record):
     record.write_text(json.dumps(content))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "damage",
     [lambda r: r.write_bytes(r.read_bytes()[:100]), corrupt, lambda r: r.write_bytes(b"")],
@@ -272,6 +275,7 @@ def test_editing_a_figure_draws_it_alone(campaign):
     assert campaign.scheduled() == {"draw_figure": ["loss"]}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("edited", "trains"),
     [

@@ -49,6 +49,7 @@ def in_their_environment():
     return [tools.find_uv(), "run", "--project", project, "--frozen", "--no-active", "python"]
 
 
+@pytest.mark.slow
 def test_the_public_validators_are_content_without_a_network(bag):
     finished = validators(bag)
     assert finished.returncode == 0, finished.stdout

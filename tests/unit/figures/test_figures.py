@@ -17,17 +17,10 @@ from support.results.drawn_figures import has, texts
 
 NAMES = plugins.names("figures")
 IN_ALL_FORMATS = "scaling"
-# Beside 40 series, other sessions, huge numbers, some that failed and a base that is missing.
-SLOW = dict.fromkeys(
-    ("12 series", "20 sessions", "tiny numbers", "all failed", "one repeat", "one device count"),
-    pytest.mark.slow,
-)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, marks=SLOW.get(case, ())) for case in made_tables.CASES],
-)
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("case", made_tables.CASES)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_figure_is_drawn_from_every_edge_case_without_a_warning(
     name, case, made, tmp_path, monkeypatch
@@ -47,7 +40,8 @@ def test_every_figure_is_drawn_from_every_edge_case_without_a_warning(
         assert not label or label.endswith(" (log)") == (axis.get_scale() == "log"), label
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("name", sorted(NAMES, key=lambda name: name != IN_ALL_FORMATS))
 def test_the_same_tables_give_the_same_bytes(name, made, tmp_path, monkeypatch):
     """An SVG has all that is drawn; that other formats add nothing, one figure shows for all."""
     if name != IN_ALL_FORMATS:

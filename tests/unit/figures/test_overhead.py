@@ -254,6 +254,7 @@ def shown_ticks(axes):
     return [(*label.get_window_extent().intervalx, label.get_text()) for label in seen]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("percent", [0.3, 15, 250, 970, 1040, 12_000, 2_500_000])
 def test_ticks_stay_apart_however_wide_the_intervals_are(drawn, percent):
     wide = found(1 + percent / 100, 0.9, "undecided", repeats_needed=1000, **START_UP)
@@ -290,6 +291,7 @@ def test_rows_of_several_lengths_of_sequences_are_named_by_them(drawn):
     assert any("batch 64, 64 tokens, float32" in word for word in texts(axes))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "rows",
     [

@@ -37,6 +37,7 @@ def speedups_numbers(rows, name):
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("case", ["some failed", "12 series", "published", "missing base"])
 def test_scaling_is_that_of_the_table_of_speedups(case, drawn, made):
     speedups = made(case).speedups

@@ -244,9 +244,8 @@ def copied(tmp_path):
     # With what Python has compiled, or each process would do it again; others are being written.
     shutil.copytree(PROGRAMS, folder, ignore=shutil.ignore_patterns("*.pyc.*"))
 
-    def digests(*changed, edit=CODE):
-        before, after = edit
-        for name in changed:
+    def digests(*edits):
+        for name, before, after in edits:
             text = (folder / name).read_text()
             assert before in text
             edited = text.replace(before, after, 1) if before else text + after
@@ -266,17 +265,17 @@ def copied(tmp_path):
 def test_a_change_of_what_is_only_described_trains_nothing_again(copied):
     before = copied()
     assert len(set(before.values())) == len(before) - 1  # lenet5 on synthetic data and on digits
-    for what, (file, *edit) in DESCRIBED.items():
-        assert copied(file, edit=edit) == before, what
+    # All at once, since each digest of all code takes seconds; if it fails, one by one shows which.
+    assert copied(*DESCRIBED.values()) == before
     others = ("study/config.py", "tables/parquet_files.py", "data/convert_dataset.py")
-    after = copied(*(f"dlbench/{other}" for other in others), "parse_run.py")
+    after = copied(*((f"dlbench/{other}", *CODE) for other in others), ("parse_run.py", *CODE))
     assert {name: after[name] for name in ALL} == {name: before[name] for name in ALL}
 
 
 def test_a_changed_file_changes_what_executes_it_and_nothing_else(copied):
     before = copied()
     for what, (file, *edit, changed) in CHANGING.items():
-        after = copied(file, edit=edit)
+        after = copied((file, *edit))
         assert {name for name in after if after[name] != before[name]} == changed, what
         before = after
 

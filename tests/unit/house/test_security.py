@@ -137,6 +137,7 @@ def read_log(name, path):
     list(kinds.load(name).read(LogFile(path)))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_log_that_unpacks_to_much_more_than_a_log_does_is_refused(name, tmp_path):
     path = tmp_path / "train.jsonl"
@@ -148,6 +149,7 @@ def test_a_log_that_unpacks_to_much_more_than_a_log_does_is_refused(name, tmp_pa
     assert output.startswith("refused: ") and "train.jsonl" in output
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     "line", [b"[" * 200_000, b'{"a":' * 200_000, b"9" * (20 << 20)], ids=["[", "{", "long"]

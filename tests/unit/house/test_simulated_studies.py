@@ -138,6 +138,7 @@ ROW = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "point", "truth"),
     [("images_per_second", 0, 100), ("images_per_second", 1, 360), ("speedup", 1, 3.6),

@@ -118,7 +118,7 @@ def test_whatever_bytes_a_file_has_it_is_read_or_refused(name, content):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=60, deadline=5000, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=5000, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_damaged_log_is_read_or_refused(name, data):
     tried(name, data.draw(damaged(sample(name))))
@@ -149,7 +149,7 @@ def test_a_log_that_was_cut_anywhere_has_a_prefix_of_its_rows_or_is_refused(name
     content = sample(name, 0.125, 4)
     whole = tried(name, content)
     expected = [list(_rows(run)) for run in whole]
-    for end in cuts(content, 150):
+    for end in cuts(content, 50):
         cut = tried(name, content[:end])
         for rows, run in zip(expected, cut or [], strict=False):
             got = list(_rows(run))
@@ -170,7 +170,7 @@ def _rows(run):
 def test_a_log_that_was_cut_never_has_a_number_that_the_whole_one_does_not_have(name):
     content = sample(name, 0.125, 30)
     whole = _row(tried(name, content)[0])
-    for end in cuts(content, 100):
+    for end in cuts(content, 35):
         for row in map(_row, tried(name, content[:end]) or []):
             for column in ("step_time_mean_s", "images_per_second", "step_time_median_s"):
                 if row.get(column) is not None:

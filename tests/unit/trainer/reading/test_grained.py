@@ -47,6 +47,7 @@ def images(tmp_path):
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("cache", ["memory", "none"])
 @pytest.mark.parametrize(
     ("rank", "size", "first_step"), [(0, 1, 0), (0, 3, 0), (2, 3, 5), (0, 1, 29)]
