@@ -25,7 +25,7 @@ NOT_YET = JobState("", "running")
 
 def new_campaign(folder, steps):
     campaign = Campaign.fresh(folder)
-    campaign.matrix(model="lenet5", dataset="synthetic", steps=steps, exclude=[])
+    campaign.configure_sleeping(steps=steps)
     facts = {"device": "cpu", "cores_per_node": 8, "devices_per_node": 2}
     (folder / "site.yaml").write_text(json.dumps({"site": facts}))
     return campaign
@@ -91,7 +91,7 @@ def test_jobs_of_a_killed_snakemake_run_until_the_next_start_cancels_them(tmp_pa
     process.wait()
     time.sleep(4)
     assert jobs()[job_id].status == "running"
-    campaign.matrix(model="lenet5", dataset="synthetic", steps=3, exclude=[])
+    campaign.configure_sleeping(steps=3)
     campaign.succeed("--unlock")
     campaign.succeed(*OPTIONS)
     wait_for(lambda: jobs() == {}, 30, f"the jobs to end: {jobs()}")

@@ -213,7 +213,7 @@ def test_what_the_site_cannot_do_is_recorded_without_a_job(campaign, slurm):
 
 def test_a_campaign_goes_on_whatever_happens_to_its_jobs(campaign, slurm):
     """Cancelled, out of its node, the controller restarted, accounting away."""
-    campaign.configure(matrix=[long_runs(3)], figures=[])
+    configure_long(campaign, 3)
     process = start(campaign)
     cancelled, lost, left = running_jobs(campaign, 3)
     slurm.run("scancel", cancelled.job)
@@ -222,7 +222,7 @@ def test_a_campaign_goes_on_whatever_happens_to_its_jobs(campaign, slurm):
     slurm.stop("slurmdbd")
     time.sleep(12)  # the workflow looks at the queue meanwhile
     slurm.start_accounting()
-    output, _ = process.communicate(timeout=240)  # Slurm takes the node back by itself
+    output, _ = process.communicate(timeout=600)  # Slurm takes the node back by itself
     assert process.returncode == 0, output
     attempts = {run.run_id: aside(campaign, run.run_id) for run in (cancelled, lost, left)}
     assert [len(attempts[run.run_id]) for run in (cancelled, lost, left)] == [1, 1, 0], output
@@ -265,14 +265,14 @@ def test_what_slurm_refuses_is_told_on_the_terminal_and_by_status(campaign):
 
 
 def test_preemptions_use_up_no_attempt(campaign, slurm):
-    campaign.configure(matrix=[long_runs(1, seed=8)], figures=[])
+    configure_long(campaign, 1, seed=8)
     process = start(campaign, "--set-resources", "train:slurm_partition=low")
     others = ["--partition=cpu", "--nodes=3", "--exclusive", "--mem=100", "--output=/dev/null"]
     for number in (1, 2):
         (run,) = running_jobs(campaign, 1)
         slurm.run("sbatch", *others, "--wrap=sleep 3")
         wait_for(functools.partial(has_aside, campaign, run.run_id, number), 60)
-    output, _ = process.communicate(timeout=240)
+    output, _ = process.communicate(timeout=600)
     assert process.returncode == 0, output
     assert "PREEMPTED" in slurm.run("sacct", "-X", "--noheader", "--format=State", "-j", run.job)
     assert len(aside(campaign, run.run_id)) == 2
@@ -294,7 +294,7 @@ def test_what_a_job_that_cannot_start_waits_for_is_told(campaign, slurm):
 
 
 def test_ctrl_c_cancels_all_jobs_and_the_next_start_trains_what_is_missing(campaign, slurm):
-    campaign.configure(matrix=[long_runs(2, seed=3)], figures=[])
+    configure_long(campaign, 2, seed=3)
     process = start(campaign)
     stopped = running_jobs(campaign, 2)
     process.send_signal(signal.SIGINT)
@@ -306,7 +306,7 @@ def test_ctrl_c_cancels_all_jobs_and_the_next_start_trains_what_is_missing(campa
 
 
 def test_the_jobs_of_a_killed_workflow_are_cancelled_by_its_next_start(campaign, slurm):
-    campaign.configure(matrix=[long_runs(1, seed=4)], figures=[])
+    configure_long(campaign, 1, seed=4)
     process = start(campaign)
     (old,) = running_jobs(campaign, 1)
     process.kill()
@@ -321,7 +321,7 @@ def test_the_jobs_of_a_killed_workflow_are_cancelled_by_its_next_start(campaign,
 
 
 def test_what_a_job_finished_after_its_workflow_was_killed_is_taken(campaign, slurm):
-    campaign.configure(matrix=[long_runs(1, seed=9)], figures=[])
+    configure_long(campaign, 1, seed=9)
     process = start(campaign)
     (run,) = running_jobs(campaign, 1)
     process.kill()
@@ -377,7 +377,6 @@ def job_ids(slurm):
     return slurm.run("sacct", "-X", "--noheader", "--parsable2", "--format=JobID").split()
 
 
-def long_runs(number, seed=2):
-    """Of some seconds each, so that they can be met at work."""
-    how = {"seed": seed, "repeats": number, "batch_per_device": 256, "steps": 500}
-    return {"name": "long", **QUICK, **how}
+def configure_long(campaign, number, seed=2):
+    """Runs so long that they can be met at work, all at once also where they start one by one."""
+    campaign.configure_sleeping(seed=seed, repeats=number, steps=150 * number)

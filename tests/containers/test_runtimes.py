@@ -17,10 +17,10 @@ from dlbench.log import event_log
 PLACES = [
     pytest.param(("root", "apptainer", "start=command"), marks=pytest.mark.slow),
     pytest.param(("root", "udocker", "execmode=P2"), marks=pytest.mark.slow),
-    ("root", "udocker", "execmode=S1"),
+    pytest.param(("root", "udocker", "execmode=S1"), marks=pytest.mark.slow),
     ("user", "apptainer", "start=command"),
     ("user", "podman", ""),
-    ("user", "charliecloud", ""),
+    pytest.param(("user", "charliecloud", ""), marks=pytest.mark.slow),
 ]
 PROBE = """
 import json, os, sys

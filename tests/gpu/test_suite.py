@@ -24,7 +24,7 @@ def suite_of(python, file, *names):
     return done.returncode, json.loads(file.read_text())["checks"]
 
 
-@pytest.mark.parametrize("framework", ["pytorch", "jax"])
+@pytest.mark.parametrize("framework", ["pytorch", pytest.param("jax", marks=pytest.mark.slow)])
 def test_the_checks_of_a_framework_pass_on_cpus_or_say_why_they_cannot(framework, tmp_path):
     python = REPOSITORY / trainer_environments.trainer_python(engine.environment(framework))
     if not python.exists():

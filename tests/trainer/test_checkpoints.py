@@ -116,6 +116,7 @@ def whole(images, tmp_path_factory):
     return folder
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("how", "code", "flags"),
     [
@@ -143,11 +144,12 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(how, code, flags, images, wh
     assert not (tmp_path / "checkpoint").exists()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "how",
     [
-        {"strategy": "mirrored"},
         {"strategy": "horovod", "launcher": "horovodrun"},
+        {"strategy": "mirrored"},
         {"strategy": "multiworker", "launcher": "local"},
     ],
     ids=lambda how: how["strategy"],

@@ -59,6 +59,7 @@ def test_tf32_is_refused_on_a_cpu(tmp_path):
     assert "precision tf32 is one of NVIDIA's GPUs; this device is a CPU" in finished.stderr
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("strategy", ["single", "mirrored"])
 def test_xla_computes_the_same_and_its_compiling_is_apart(strategy, tmp_path):
     how = {"model": "resnet20", "batch_per_device": 4, "steps": 3, "warmup_steps": 1,

@@ -33,6 +33,7 @@ def on_two_devices(digits, tmp_path_factory):
     return log_of
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "how",
     [*TWO_DEVICES, SERVERS | {"strategy_options": "update=averaged,servers=2"}],
@@ -54,6 +55,7 @@ def test_two_devices_train_as_one_process_with_twice_the_batch(how, one_process,
     assert ours["top1"] == pytest.approx(theirs["top1"], abs=1 / 360)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("update", ["asynchronous", "barrier"])
 def test_workers_with_a_parameter_server_learn_together(update, digits, tmp_path):
     log = tmp_path / "train.jsonl"
@@ -73,6 +75,7 @@ def test_workers_with_a_parameter_server_learn_together(update, digits, tmp_path
     ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("options", "overlap", "groups"),
     [("gradient_groups=3", "yes", 3), ("gradient_groups=0,cycle_time_ms=1.0", "yes", 0)],
@@ -126,6 +129,7 @@ def test_compressed_gradients_give_all_ranks_the_same_weights_and_the_trace_is_k
     assert "float16" in trace
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", TWO_DEVICES[1:], ids=lambda how: "-".join(how.values()))
 def test_embeddings_train_alike_on_all_ranks(how, tmp_path):
     log = tmp_path / "train.jsonl"
@@ -143,6 +147,7 @@ def test_embeddings_train_alike_on_all_ranks(how, tmp_path):
     assert len({tuple(end["weights_sha256"]) for end in ends}) == 1
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", TWO_DEVICES[1:], ids=lambda how: "-".join(how.values()))
 def test_ranks_that_were_started_for_different_runs_refuse_to_train(how, tmp_path):
     log = tmp_path / "train.jsonl"

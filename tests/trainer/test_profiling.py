@@ -29,6 +29,7 @@ def names(log):
     return [event["name"] for event in done]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "how", [{}, {"steps_per_sync": 2}, {"xla": True}], ids=["steps", "windows", "xla"]
 )
@@ -62,6 +63,7 @@ def test_a_profile_changes_nothing_that_was_measured(digits, tmp_path):
     assert record["files"].keys() == {"train.jsonl", "trace.json.gz"}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", TWO_DEVICES, ids=lambda how: "-".join(how.values()))
 def test_all_ranks_take_the_steps_and_the_first_one_traces_them(how, tmp_path):
     log = tmp_path / "train.jsonl"

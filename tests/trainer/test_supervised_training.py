@@ -28,6 +28,7 @@ def start_supervised(folder, *flags, **fields):
     return subprocess.Popen([*program, *flags, "--", *trainer], stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", TWO_DEVICES[1:], ids=lambda how: "-".join(how.values()))
 def test_a_rank_that_dies_ends_the_run_and_leaves_nothing(how, tmp_path):
     process = start_supervised(tmp_path, **how, devices_per_node=2)
@@ -89,6 +90,7 @@ def processes_with(words, file):
     return found
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("how", "ranks"),
     [
@@ -114,6 +116,7 @@ def test_a_supervisor_that_is_killed_leaves_no_trainer_and_the_next_attempt_keep
     assert events(tmp_path / "train.attempt1.jsonl", "step")
 
 
+@pytest.mark.one_in(2)
 # Gloo by itself ends a run whose ranks wait 30 s for one: hang_limit_s counts all the same.
 @pytest.mark.parametrize(
     ("steps_per_sync", "limit_s"), [(None, 12), (10, 35)], ids=["single steps", "windows"]

@@ -66,6 +66,7 @@ def test_windows_give_the_losses_rates_and_weights_of_single_steps_bit_for_bit(h
     see_equal(*both(tmp_path, **how))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", TWO_DEVICES, ids=lambda how: "-".join(how.values()))
 def test_windows_on_two_devices_train_as_single_steps_do(how, digits, tmp_path):
     see_equal(*both(tmp_path, digits, dataset="digits", devices_per_node=2, **how))
@@ -159,6 +160,7 @@ def test_a_strategy_that_waits_for_each_step_refuses_windows(tmp_path):
     assert "strategy parameter_server waits for each step: steps_per_sync must be 1" in said
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "how",
     [{}, *TWO_DEVICES[1:2], SERVERS | {"strategy_options": "update=asynchronous"}],

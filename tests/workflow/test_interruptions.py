@@ -7,7 +7,9 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -122,28 +124,37 @@ def test_a_workflow_that_is_killed_again_and_again_completes_in_the_end(campaign
 
 
 @pytest.fixture
-def disk(campaign):
-    """A function that mounts the results anew, as mount's options say."""
-    results = campaign.folder / "results"
+def disk(trained):
+    """A campaign, and a function that mounts its results anew, as mount's options say.
 
-    def mount(*options):
-        return subprocess.run(["mount", *options, results], capture_output=True, check=False)
-
+    Not in /dev/shm: podman refuses to start a container while there is a mount below it.
+    """
     if os.geteuid() != 0:
         pytest.skip("only root may mount")
-    results.rename(campaign.folder / "copy")
-    results.mkdir()
-    mounted = mount("-t", "tmpfs", "-o", "size=64m", "tmpfs")
-    if mounted.returncode:
-        pytest.skip(f"nothing can be mounted here: {mounted.stderr.decode()}")
-    subprocess.run(["cp", "-a", f"{campaign.folder}/copy/.", results], check=True)
-    yield mount
-    subprocess.run(["umount", "--lazy", results], check=True)
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        campaign = trained.copy(Path(place) / "project")
+        campaign.configure(figures=FIGURES)
+        results = campaign.folder / "results"
+
+        def mount(*options):
+            return subprocess.run(["mount", *options, results], capture_output=True, check=False)
+
+        results.rename(campaign.folder / "copy")
+        results.mkdir()
+        mounted = mount("-t", "tmpfs", "-o", "size=64m", "tmpfs")
+        if mounted.returncode:
+            pytest.skip(f"nothing can be mounted here: {mounted.stderr.decode()}")
+        try:
+            subprocess.run(["cp", "-a", f"{campaign.folder}/copy/.", results], check=True)
+            yield campaign, mount
+        finally:
+            subprocess.run(["umount", "--lazy", results], check=True)
 
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("room_kib", [0, 8, 32])
-def test_on_a_full_disk_nothing_is_believed_that_was_not_written(campaign, disk, room_kib):
+def test_on_a_full_disk_nothing_is_believed_that_was_not_written(disk, room_kib):
+    campaign, mount = disk
     forget(campaign, "lenet5-digits")
     before = finished_files(campaign)
     filler = campaign.folder / "results/filler"
@@ -157,19 +168,20 @@ def test_on_a_full_disk_nothing_is_believed_that_was_not_written(campaign, disk,
         assert path.name != "run.json" or json.loads(path.read_text())["status"] in SUCCEEDED
     assert "disk: results: 0 MiB are free" in doctor(campaign).stdout
     filler.unlink()
-    assert disk("-o", "remount,size=2g").returncode == 0
+    assert mount("-o", "remount,size=2g").returncode == 0
     completes(campaign, before)
 
 
-def test_results_that_cannot_be_written_are_said_and_not_harmed(campaign, disk):
+def test_results_that_cannot_be_written_are_said_and_not_harmed(disk):
+    campaign, mount = disk
     forget(campaign, "lenet5-digits")
     before = finished_files(campaign)
-    assert disk("-o", "remount,ro").returncode == 0
+    assert mount("-o", "remount,ro").returncode == 0
     finished = campaign.snakemake()
     assert finished.returncode != 0
     assert "results is not writable for this user, so that no workflow can be" in finished.stdout
     assert "disk: results: it cannot be written" in doctor(campaign).stdout
-    assert disk("-o", "remount,rw,size=2g").returncode == 0
+    assert mount("-o", "remount,rw,size=2g").returncode == 0
     completes(campaign, before)
 
 

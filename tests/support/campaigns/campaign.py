@@ -104,6 +104,15 @@ class Campaign:
     def matrix(self, **changes):
         self.configure(matrix=[STUDY["matrix"][0] | changes])
 
+    def configure_sleeping(self, **changes):
+        """A study of one block, whose runs take steps of a tenth of a second and no core."""
+        models = self.folder / "sleeping"
+        models.mkdir(exist_ok=True)
+        shutil.copy(REPOSITORY / "tests/support/trainers/sleeping_model.py", models)
+        block = STUDY["matrix"][0] | {"name": "long", "model": "sleeping_model"} | changes
+        block |= {"dataset": "synthetic", "exclude": []}
+        self.configure(matrix=[block], model_folder=models.name, figures=[])
+
     def command(self, *arguments):
         return [sys.executable, "-m", "snakemake", *arguments]
 

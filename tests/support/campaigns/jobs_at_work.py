@@ -38,7 +38,7 @@ def running_jobs(campaign, number):
         going = [log for log in going if '"step"' in log.read_text()]
         return going if len(going) == number else None
 
-    return [Running(log) for log in sorted(wait_for(at_work, 150))]
+    return [Running(log) for log in sorted(wait_for(at_work, 300))]
 
 
 def aside(campaign, run_id):

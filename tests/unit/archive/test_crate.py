@@ -59,6 +59,7 @@ def test_the_public_validators_are_content_without_a_network(bag):
         assert int(checks[1]) > fewest
 
 
+@pytest.mark.slow
 def test_the_public_validators_see_what_is_wrong(bag, tmp_path):
     shutil.copytree(bag, tmp_path / "bag")
     metadata = tmp_path / "bag" / "data" / crate.METADATA

@@ -84,6 +84,7 @@ def run_help(program):
     return ast.literal_eval(finished.stdout)
 
 
+@pytest.mark.one_in(3)
 @of_each_program
 def test_every_program_says_what_it_does(program):
     code, output, _ = run_help(program)
@@ -92,6 +93,7 @@ def test_every_program_says_what_it_does(program):
     assert len(output.split("\n\n")[1]) > 20
 
 
+@pytest.mark.one_in(3)
 @of_each_program
 def test_a_program_imports_what_its_start_needs_and_no_more(program):
     _, _, modules = run_help(program)
