@@ -379,4 +379,4 @@ def job_ids(slurm):
 
 def configure_long(campaign, number, seed=2):
     """Runs so long that they can be met at work, all at once also where they start one by one."""
-    campaign.configure_sleeping(seed=seed, repeats=number, steps=150 * number)
+    campaign.configure_sleeping(seed=seed, repeats=number, steps=75 * (1 + number))

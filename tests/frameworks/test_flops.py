@@ -78,7 +78,8 @@ def test_the_blocks_of_a_transformer_that_recomputes_count_once_more(python, fra
     assert recomputing["forward_per_item"] == plain["forward_per_item"]
 
 
-@pytest.mark.parametrize("framework", [pytest.param("jax", marks=pytest.mark.slow), "pytorch"])
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", ["jax", "pytorch"])
 def test_a_model_does_the_same_work_in_every_framework(counted, framework):
     for name, ours in counted("tensorflow").items():
         theirs = counted(framework)[name]
@@ -88,6 +89,7 @@ def test_a_model_does_the_same_work_in_every_framework(counted, framework):
         assert theirs["values_per_item"] == pytest.approx(ours["values_per_item"], rel=0.02), name
 
 
+@pytest.mark.slow
 def test_pytorchs_own_counter_says_the_same(counted):
     for name, model in counted("pytorch").items():
         assert model["forward_per_item"] == pytest.approx(model["theirs"], rel=0.05), name

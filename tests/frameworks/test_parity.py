@@ -19,16 +19,12 @@ from support.trainers.parity_steps import CASES
 PROGRAM = REPOSITORY / "tests/support/trainers/parity_steps.py"
 OTHERS = [name for name in engine.names() if name != engine.DEFAULT]
 NARROW, WIDE = ([n for n, c in CASES.items() if c.precision == p] for p in ("float32", "float64"))
-# Each kind of layer, both optimizers, and what a schedule changes.
 QUICK = {
     CASES[name].name
     for name in (
         "lenet5-sgd-float32",
         "lstm_ptb-sgd-float32-schedule",
-        "gpt_tiny-momentum-float32",
-        "resnet20-momentum-float32",
         "lenet5-adamw-float64-decay",
-        "lenet5-sgd-float64-parts",
     )
 }
 

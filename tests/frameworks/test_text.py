@@ -23,7 +23,13 @@ def text(tmp_path_factory):
     return convert("bytes", tmp_path_factory.mktemp("bytes"))
 
 
-@pytest.fixture(scope="module", params=engine.names())
+# What JAX compiles for minutes runs with --slow.
+SLOW = {"jax": pytest.mark.slow}
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(n, marks=SLOW.get(n, ())) for n in engine.names()]
+)
 def trained(request, python):
     """A function that trains with a framework and gives its log."""
 

@@ -25,7 +25,8 @@ from support.trainers.framework_runs import (
 from support.trainers.training_runs import LEARNING, TRAIN, ended, events, pids_of_ranks, train
 
 
-@pytest.fixture(scope="module", params=framework_runs.ALL)
+# JAX last: of what is compared one_in(2), its case, which is compiled for long, runs with --slow.
+@pytest.fixture(scope="module", params=sorted(framework_runs.ALL, reverse=True))
 def framework(request):
     return framework_runs.ALL[request.param]
 
@@ -89,6 +90,7 @@ def test_every_task_mode_and_precision_gives_finite_losses(
     assert len(set(losses(log))) == (1 if mode == "forward" else 3)
 
 
+@pytest.mark.one_in(2)
 def test_a_vocabulary_is_padded_to_a_multiple_and_the_items_are_as_before(framework, own, tmp_path):
     fields = {"model": "gpt_tiny", "dataset": "synthetic", "batch_per_device": 2, "steps": 3}
     parameters, first = {}, {}
@@ -103,6 +105,7 @@ def test_a_vocabulary_is_padded_to_a_multiple_and_the_items_are_as_before(framew
     assert first[100] == pytest.approx(first[None] + math.log(300 / 256), abs=0.1)
 
 
+@pytest.mark.one_in(2)
 def test_the_learning_rate_of_a_step_is_the_optimizers_also_where_the_loss_is_scaled(
     framework, own, digits, tmp_path
 ):
@@ -132,6 +135,7 @@ def test_windows_give_the_losses_rates_and_weights_of_single_steps_bit_for_bit(
     assert found[0] == found[1]
 
 
+@pytest.mark.one_in(2)
 # Enough steps that the run is at work when its log is seen to have step 20, also on a busy machine.
 @pytest.mark.parametrize(("devices", "steps"), [(1, 600), (2, 400)], ids=["1", "2"])
 def test_a_stopped_run_goes_on_bit_for_bit(framework, own, small, digits, tmp_path, devices, steps):
@@ -154,6 +158,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(framework, own, small, digits, tmp_pa
     assert digests(parted) == digests(whole)
 
 
+@pytest.mark.one_in(2)
 def test_two_copies_train_at_once_each_on_a_core_of_its_own(framework, own, tmp_path):
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two cores")
@@ -188,6 +193,7 @@ def test_two_processes_train_as_one_with_their_batch(framework, own, digits, one
     assert len(set(digests(log))) == 1
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("devices", [1, 2])
 def test_grain_gives_a_run_the_items_of_our_own_reader(
     framework, own, having, digits, one_device, tmp_path, devices
@@ -202,6 +208,7 @@ def test_grain_gives_a_run_the_items_of_our_own_reader(
     assert scores[0] == pytest.approx(scores[1], rel=1e-4)
 
 
+@pytest.mark.one_in(2)
 def test_a_stopped_run_goes_on_with_the_batch_that_grain_comes_to(
     framework, own, having, digits, tmp_path
 ):
@@ -220,6 +227,7 @@ def test_a_stopped_run_goes_on_with_the_batch_that_grain_comes_to(
     assert steps_of(parted) == steps_of(whole)
 
 
+@pytest.mark.one_in(2)
 def test_a_rank_that_fails_ends_the_others(framework, own, tmp_path):
     log = tmp_path / "train.jsonl"
     run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=10**6,

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -301,3 +302,38 @@ def test_what_ends_before_its_first_step_is_no_result_and_is_trained_by_the_next
     fresh.configure(**study)
     fresh.succeed()
     assert json.loads(fresh.record("lenet5").read_text())["status"] in SUCCEEDED
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_stopped_workflow_goes_on_from_the_last_checkpoint(number, fresh):
+    block = {"name": "long", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4}
+    fresh.configure(matrix=[block | {"steps": 3000}], checkpoint_every_min=0.01, figures=[])
+    runs = fresh.folder / "results/runs"
+    with started(fresh) as workflow:
+        wait_for(lambda: list(runs.glob("*/checkpoint/latest.json")), "a checkpoint")
+        if number == signal.SIGINT:
+            os.killpg(workflow.pid, number)  # as Ctrl-C does
+        else:
+            workflow.send_signal(number)
+        workflow.wait()
+    if number == signal.SIGKILL:
+        fresh.succeed("--unlock")
+    else:
+        message = (fresh.folder / "said").read_text()
+        assert (
+            ": interrupted (stopped by " in message
+            and "; the next start goes on after step" in message
+        )
+        assert "the same command, started again, goes on with the rest" in message
+    output = fresh.succeed()
+    assert "goes on after step" in output
+    record = json.loads(fresh.record("lenet5-").read_text())
+    assert record["status"] in ("ok", "unstable")
+    assert record["summary"]["resumes"] == 1
+    assert record["summary"]["account_s"]["restarts"] > 1  # Python alone takes longer to start
+    # Warm-up are the first ten steps, and ten after the resume.
+    stopped_after = int(re.search(r"goes on after step (\d+)", output)[1])
+    assert record["summary"]["steps_measured"] == 3010 - min(10, stopped_after) - 10
+    assert not list(runs.glob("*/checkpoint"))
+    assert fresh.scheduled() == {}

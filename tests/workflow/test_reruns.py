@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import time
 
 import pytest
@@ -15,7 +14,6 @@ from dlbench.common import files
 from dlbench.records import run_record
 from dlbench.study.runs import is_sentinel
 from support.campaigns.campaign import STUDY, Campaign
-from support.campaigns.killed_workflows import started, wait_for
 from support.studies.site_facts import CONFIG
 
 AFTER_RUNS = {"list_records", "collect_runs", "draw_figure"}
@@ -348,40 +346,6 @@ def test_site_facts_and_comments_train_nothing(campaign):
     config.write_text("# a comment\n" + config.read_text())
     jobs = campaign.scheduled()
     assert set(jobs) <= AFTER_RUNS
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_stopped_workflow_goes_on_from_the_last_checkpoint(number, fresh):
-    block = {"name": "long", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4}
-    fresh.configure(matrix=[block | {"steps": 3000}], checkpoint_every_min=0.01, figures=[])
-    runs = fresh.folder / "results/runs"
-    with started(fresh) as workflow:
-        wait_for(lambda: list(runs.glob("*/checkpoint/latest.json")), "a checkpoint")
-        if number == signal.SIGINT:
-            os.killpg(workflow.pid, number)  # as Ctrl-C does
-        else:
-            workflow.send_signal(number)
-        workflow.wait()
-    if number == signal.SIGKILL:
-        fresh.succeed("--unlock")
-    else:
-        message = (fresh.folder / "said").read_text()
-        assert (
-            ": interrupted (stopped by " in message
-            and "; the next start goes on after step" in message
-        )
-        assert "the same command, started again, goes on with the rest" in message
-    output = fresh.succeed()
-    assert "goes on after step" in output
-    record = json.loads(fresh.record("lenet5-").read_text())
-    assert record["status"] in ("ok", "unstable")
-    assert record["summary"]["resumes"] == 1
-    assert record["summary"]["account_s"]["restarts"] > 1  # Python alone takes longer to start
-    # Warm-up are the first ten steps, and ten after the resume.
-    stopped_after = int(re.search(r"goes on after step (\d+)", output)[1])
-    assert record["summary"]["steps_measured"] == 3010 - min(10, stopped_after) - 10
-    assert not list(runs.glob("*/checkpoint"))
-    assert fresh.scheduled() == {}
 
 
 def test_a_store_of_converted_data_is_used_where_it_lies(campaign, tmp_path):
