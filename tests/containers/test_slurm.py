@@ -28,6 +28,7 @@ def trained(campaign, folder, slurm, tmp_path_factory):
     return copy
 
 
+@pytest.mark.slow
 def test_containers_run_on_one_node_and_across_nodes_each_rank_inside(trained):
     records = [
         json.loads((trained.folder / "results/runs" / run_id / "run.json").read_text())

@@ -75,6 +75,7 @@ def test_ranks_that_all_see_one_gpu_are_refused_in_words(python, digits, tmp_pat
     assert "2 local ranks that see the same need 2 GPUs (1 for each); seen: GPU-" in end["message"]
 
 
+@pytest.mark.slow
 def test_a_run_may_say_itself_how_it_is_bound(python, digits, tmp_path):
     log = tmp_path / "train.jsonl"
     done = train(python("pytorch"), log, digits, 2, {"DLBENCH_TEST_CORES": "4"}, binding="none")

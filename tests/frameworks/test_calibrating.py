@@ -14,7 +14,7 @@ SHORT = ("--calibration-s", "1")  # what is attained is not what is tested
 FRAMEWORKS = {one.name: one for one in (TENSORFLOW, JAX, PYTORCH)}
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", FRAMEWORKS)
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_cpu_is_measured_after_the_first_run_and_not_again(tmp_path, python, name, precision):

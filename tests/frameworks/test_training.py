@@ -25,7 +25,7 @@ from support.trainers.framework_runs import (
 from support.trainers.training_runs import LEARNING, TRAIN, ended, events, pids_of_ranks, train
 
 
-# JAX last: of what is compared one_in(2), its case, which is compiled for long, runs with --slow.
+# PyTorch first: of tests marked one_in(2), the case that JAX compiles for long runs with --slow.
 @pytest.fixture(scope="module", params=sorted(framework_runs.ALL, reverse=True))
 def framework(request):
     return framework_runs.ALL[request.param]

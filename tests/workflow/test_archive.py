@@ -10,6 +10,7 @@ import sys
 import time
 import zipfile
 
+import pytest
 import yaml
 
 from dlbench.tables import table_names
@@ -96,6 +97,7 @@ def test_a_run_deleted_in_the_unpacked_archive_is_the_only_one_scheduled(campaig
     assert scheduled["convert_dataset"] == ["digits"] and "read_run" not in scheduled
 
 
+@pytest.mark.slow
 def test_a_run_more_makes_another_archive(campaign):
     campaign.succeed("archive")
     before = (campaign.folder / ARCHIVE).read_bytes()

@@ -3,6 +3,8 @@
 import csv
 import json
 
+import pytest
+
 from support.campaigns.campaign import Campaign
 
 BLOCK = {
@@ -17,6 +19,7 @@ def rows(campaign, table):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_baselines_are_measured_once_without_training_and_then_beside_the_runs(fresh: Campaign):
     blocks = [BLOCK | {"name": "one"}, BLOCK | TWO]
     fresh.configure(matrix=blocks, figures=["scaling"])

@@ -100,6 +100,7 @@ def test_what_a_slow_source_and_a_slow_exchange_cost_is_told_by_probes(fresh):
     assert "train" not in fresh.scheduled()
 
 
+@pytest.mark.slow
 def test_what_parts_of_another_programs_step_cost_is_told_by_its_parameters(fresh):
     (fresh.folder / "sleeps.py").write_text(SLEEPS)
     program = {

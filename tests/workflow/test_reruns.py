@@ -176,6 +176,7 @@ def test_logs_of_another_run_are_kept_aside_and_the_run_is_trained_again(campaig
     assert campaign.scheduled()["train"] == [other.parent.name]
 
 
+@pytest.mark.slow
 def test_runs_added_later_come_with_sentinels_which_no_later_start_trains_again(fresh):
     block = {"name": "short", "model": "lenet5", "dataset": "synthetic", "warmup_steps": 1}
     block |= {"steps": 2, "batch_per_device": 4}

@@ -177,6 +177,7 @@ def test_what_this_machine_cannot_do_is_recorded_with_its_reason(fresh):
     assert fresh.scheduled()["train"] == [two]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("apptainer"), reason="apptainer is not installed")
 def test_an_image_that_cannot_be_had_costs_its_own_runs_only_and_is_tried_again(fresh):
     without_python = runnable_root(str(fresh.folder / "root"))
@@ -328,6 +329,7 @@ def test_tensorboard_gets_every_run_when_asked_for_and_not_with_all(campaign):
     assert campaign.scheduled("--cores", "1", "tensorboard") == {}
 
 
+@pytest.mark.slow
 def test_repeats_are_added_until_the_interval_is_reached_and_none_is_done_again(fresh):
     study = {"matrix": [QUICK | {"model": "lenet5", "steps": 1500}], "figures": []}
     # So many, since on a busy machine one run is eight times as fast as another.

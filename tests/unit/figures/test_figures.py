@@ -19,7 +19,7 @@ NAMES = plugins.names("figures")
 IN_ALL_FORMATS = "scaling"
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("case", made_tables.CASES)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_figure_is_drawn_from_every_edge_case_without_a_warning(
