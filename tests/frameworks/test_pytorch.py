@@ -93,7 +93,8 @@ def test_blocks_compiled_by_themselves_share_one_program(torch, scalar, monkeypa
     assert compiled == pytest.approx(eager, rel=1e-2)
 
 
-@pytest.mark.parametrize("strategy", [pytest.param("ddp", marks=pytest.mark.slow), "fsdp"])
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_blocks_compiled_by_themselves_train_and_are_evaluated_as_those_that_are_not(
     torch, scalar, digits, tmp_path, strategy
 ):
@@ -117,6 +118,7 @@ train.main(None)
 """
 
 
+@pytest.mark.slow
 def test_the_options_of_cuda_graphs_give_the_losses_of_a_step_without_them(
     torch, scalar, digits, tmp_path
 ):
@@ -180,7 +182,8 @@ def test_processes_of_torchrun_train_as_one_with_their_batch(torch, digits, one_
     assert len(set(digests(log))) == 1
 
 
-@pytest.mark.parametrize("strategy", [pytest.param("ddp", marks=pytest.mark.slow), "fsdp"])
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_compiled_steps_of_two_processes_give_the_losses_of_one_that_is_not_compiled(
     torch, scalar, digits, one_device, tmp_path, strategy
 ):
@@ -203,6 +206,7 @@ def mpirun(monkeypatch):
         monkeypatch.setenv(name, value)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_processes_of_mpirun_train_as_one_with_their_batch(
     torch, mpirun, digits, one_device, tmp_path, strategy
