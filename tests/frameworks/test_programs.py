@@ -9,6 +9,7 @@ from dlbench.study import trainer_environments
 from support.campaigns.campaign import Campaign
 from support.machines.paths import REPOSITORY
 
+pytestmark = pytest.mark.slow  # whole programs of others, in environments of their own
 SHAPE = {"layers": 1, "width": 32, "heads": 2}
 LENGTH = 16
 LIVE = ("huggingface", "lightning", "litgpt")

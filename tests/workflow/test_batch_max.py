@@ -12,6 +12,7 @@ import yaml
 from dlbench.starting import find_batch
 from support.machines.paths import REPOSITORY
 
+pytestmark = pytest.mark.slow  # each search trains several times
 MEMORY_MB = 1000  # for a job on this node
 BLOCK = {
     "name": "widest",
