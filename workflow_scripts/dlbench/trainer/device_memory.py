@@ -71,7 +71,7 @@ def fields(peak: Peak) -> dict[str, Any]:
 def _whole(values: list[int | None]) -> list[int] | None:
     """The values if there are any and all are known; None otherwise.
 
-    An unknown value is -1 on some devices under JAX.
+    An unknown value is -1 on some devices under JAX; the peak of a run is never 0.
     """
     counts = [int(value) for value in values if value is not None and value > 0]
     return counts if counts and len(counts) == len(values) else None
