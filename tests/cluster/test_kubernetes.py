@@ -66,6 +66,7 @@ def scheduled_runs(campaign):
     return sorted([*jobs["train"], *jobs.get("skip_run", [])])
 
 
+@pytest.mark.slow
 def test_the_profile_sends_a_run_to_a_pod_with_its_image_and_gpus(tmp_path, cluster):
     campaign = Campaign.fresh(tmp_path / "project")
     campaign.configure(matrix=[ONE_POD], figures=[], site=SITE | {"cores_per_node": 2})

@@ -111,6 +111,7 @@ def test_the_kernel_is_that_of_a_call_with_the_runs_batch_and_dtype(python, fram
     assert finished.returncode == 0, finished.stderr
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("framework", "fields", "attention"),
     [

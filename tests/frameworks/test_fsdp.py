@@ -67,6 +67,7 @@ def test_a_stopped_run_goes_on_from_the_parts_of_its_ranks_bit_for_bit(
     assert digests(parted) == digests(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "mode"), [("unet", "train"), ("lstm_ptb", "forward_backward")])
 def test_lists_of_modules_and_recurrent_layers_can_be_parted(torch, tmp_path, model, mode):
     found = []
@@ -221,6 +222,7 @@ def test_the_bytes_that_are_stated_are_those_of_the_collectives_in_a_trace(
         assert int(traced[0]) > 0, said
 
 
+@pytest.mark.slow
 def test_weights_that_are_gathered_in_bfloat16_train_as_those_that_are_whole(torch, tmp_path):
     found = []
     for strategy in ("ddp", "fsdp"):

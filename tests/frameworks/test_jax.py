@@ -72,6 +72,7 @@ def test_every_process_logs_the_mean_over_all_devices(jax, digits, tmp_path):
     assert losses(first) == losses(second)
 
 
+@pytest.mark.slow
 def test_normalisation_is_over_the_items_that_the_option_says(jax, small, digits, tmp_path):
     def found(name, **how):
         log = tmp_path / name / "train.jsonl"

@@ -19,7 +19,7 @@ HOW = [
 ]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("framework", "how"), HOW, ids=[f"{name} {how.get('strategy', '')}" for name, how in HOW]
 )

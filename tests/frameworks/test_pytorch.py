@@ -75,6 +75,7 @@ def test_compiling_without_a_compiler_is_refused(torch, tmp_path, monkeypatch):
 BLOCKS = {"model": "vit_tiny", "compile": True, "compile_mode": "blocks"}
 
 
+@pytest.mark.slow
 def test_blocks_compiled_by_themselves_share_one_program(torch, scalar, monkeypatch, tmp_path):
     monkeypatch.setenv("TORCH_LOGS", "graph_code")
     log = tmp_path / "train.jsonl"

@@ -51,7 +51,7 @@ def test_all_readers_of_all_frameworks_are_looked_at():
     assert looked_at == {(name, own) for name in engine.names() for own in engine.inputs(name)}
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(
     ("framework", "how", "ahead"),
     READERS,

@@ -23,8 +23,8 @@ def text(tmp_path_factory):
     return convert("bytes", tmp_path_factory.mktemp("bytes"))
 
 
-# What JAX compiles for minutes runs with --slow.
-SLOW = {"jax": pytest.mark.slow}
+# JAX compiles for minutes, and what TensorFlow learns of texts is tested in tests/trainer, too.
+SLOW = dict.fromkeys(("jax", "tensorflow"), pytest.mark.slow)
 
 
 @pytest.fixture(

@@ -59,6 +59,7 @@ def test_models_of_pytorch_have_the_published_number_of_parameters(python):
     assert json.loads(started(python("pytorch"), "-c", COUNTED)) == PARAMETERS
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", SMALL_ITEMS)
 def test_the_same_weights_and_items_give_the_same_logits(both, name):
     _, (keras, pytorch) = both(name)

@@ -68,6 +68,7 @@ def test_the_log_has_the_events_and_fields_of_tensorflows_and_its_own_versions(
     assert f"{framework.name}_build" in machine["software"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("model", "mode", "precision"),
     [
@@ -208,7 +209,7 @@ def test_grain_gives_a_run_the_items_of_our_own_reader(
     assert scores[0] == pytest.approx(scores[1], rel=1e-4)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_with_the_batch_that_grain_comes_to(
     framework, own, having, digits, tmp_path
 ):

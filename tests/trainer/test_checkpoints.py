@@ -116,7 +116,7 @@ def whole(images, tmp_path_factory):
     return folder
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("how", "code", "flags"),
     [
@@ -144,7 +144,7 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(how, code, flags, images, wh
     assert not (tmp_path / "checkpoint").exists()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
     [

@@ -49,6 +49,7 @@ def clock(tmp_path):
     return library, stepped
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_set_back_changes_dates_alone(clock, digits, tmp_path, monkeypatch):
     library, stepped = clock
     monkeypatch.chdir(tmp_path)

@@ -79,6 +79,7 @@ def test_a_copy_that_is_killed_ends_the_other_and_the_run_says_so(tmp_path):
     assert not any(map(alive, pids))
 
 
+@pytest.mark.slow
 def test_a_copy_that_hangs_ends_the_run(tmp_path):
     # On a busy machine it may take so long to take a first step.
     for hang_limit_s in (20, 100):

@@ -112,6 +112,7 @@ def lenet5(weights, images, labels):
     return of_classes(x @ next(left) + next(left), labels)
 
 
+@pytest.mark.slow
 def test_a_u_net_trains_as_an_independent_program_does(tmp_path):
     random = np.random.default_rng(SEED)
     images = random.normal(size=(2, 128, 128, 1)).astype(np.float32).astype(np.float64)
@@ -127,6 +128,7 @@ def test_an_lstm_trains_as_an_independent_program_does(tmp_path):
     assert losses == pytest.approx(wanted, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_two_workers_that_average_on_a_server_train_as_an_independent_program_does(
     digits, tmp_path
 ):

@@ -119,7 +119,7 @@ SEVERAL = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.skipif(not start_unreachable.possible(), reason="this kernel lets us make no network")
 @SEVERAL
 def test_in_a_network_of_its_own_a_run_opens_no_port_to_others(how, tmp_path):
@@ -145,7 +145,7 @@ OPEN = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @SEVERAL
 def test_beside_loopback_only_the_frameworks_own_servers_listen(how, tmp_path):
     with training(tmp_path / "train.jsonl", devices_per_node=2, **how) as pid:

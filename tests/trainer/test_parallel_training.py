@@ -75,7 +75,7 @@ def test_workers_with_a_parameter_server_learn_together(update, digits, tmp_path
     ]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "overlap", "groups"),
     [("gradient_groups=3", "yes", 3), ("gradient_groups=0,cycle_time_ms=1.0", "yes", 0)],
@@ -96,6 +96,7 @@ def test_horovods_settings_change_no_result(
     assert (settings["overlap"], settings["gradient_groups"]) == (overlap, groups)
 
 
+@pytest.mark.slow
 def test_gradients_reduced_during_the_backward_pass_as_on_gpus_give_the_same_bits(digits, tmp_path):
     how = {"strategy": "horovod", "launcher": "horovodrun", "devices_per_node": 2}
     short = {"dataset": "digits", "batch_per_device": 32, "steps": 6, "deterministic": True}
@@ -117,6 +118,7 @@ def test_gradients_reduced_during_the_backward_pass_as_on_gpus_give_the_same_bit
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_compressed_gradients_give_all_ranks_the_same_weights_and_the_trace_is_kept(tmp_path):
     log = tmp_path / "run" / "train.jsonl"
     how = {"strategy": "horovod", "launcher": "horovodrun", "devices_per_node": 2}
@@ -129,7 +131,7 @@ def test_compressed_gradients_give_all_ranks_the_same_weights_and_the_trace_is_k
     assert "float16" in trace
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("how", TWO_DEVICES[1:], ids=lambda how: "-".join(how.values()))
 def test_embeddings_train_alike_on_all_ranks(how, tmp_path):
     log = tmp_path / "train.jsonl"
@@ -147,7 +149,7 @@ def test_embeddings_train_alike_on_all_ranks(how, tmp_path):
     assert len({tuple(end["weights_sha256"]) for end in ends}) == 1
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("how", TWO_DEVICES[1:], ids=lambda how: "-".join(how.values()))
 def test_ranks_that_were_started_for_different_runs_refuse_to_train(how, tmp_path):
     log = tmp_path / "train.jsonl"

@@ -85,7 +85,7 @@ def installed(strategy):
         return strategy != "horovod"
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("strategy", ["multiworker", "horovod", "parameter_server"])
 def test_two_pods_train_one_model(strategy, start, tmp_path):
     if not installed(strategy):

@@ -30,7 +30,7 @@ items.Items.begin = begin_as_on_gpus
 FIELDS = {"dataset": "digits", "evaluate": "no", "batch_per_device": 32, "steps": 6}
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "how",
     [{"strategy": "single"}, TWO_DEVICES[1], TWO_DEVICES[3]],

@@ -28,7 +28,7 @@ def start_supervised(folder, *flags, **fields):
     return subprocess.Popen([*program, *flags, "--", *trainer], stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("how", TWO_DEVICES[1:], ids=lambda how: "-".join(how.values()))
 def test_a_rank_that_dies_ends_the_run_and_leaves_nothing(how, tmp_path):
     process = start_supervised(tmp_path, **how, devices_per_node=2)
@@ -53,6 +53,7 @@ def test_a_loss_that_is_not_a_number_ends_all_ranks_with_that_message(tmp_path):
     assert record["summary"]["others_cpu_cores"] is not None, record["summary"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("network", ["auto", "host"])
 def test_processes_of_a_run_find_one_another_though_a_proxy_is_set(tmp_path, monkeypatch, network):
     # Nobody listens there; gRPC asked it for the way to 127.0.0.1, and waited.
@@ -65,6 +66,7 @@ def test_processes_of_a_run_find_one_another_though_a_proxy_is_set(tmp_path, mon
     assert record["status"] in ("ok", "unstable"), record["message"]
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_ends_the_run_and_its_servers(tmp_path):
     process = start_supervised(tmp_path, **SERVERS, devices_per_node=2)
     pids_of_ranks(tmp_path / "train.jsonl", 1, process)

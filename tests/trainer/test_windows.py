@@ -111,6 +111,7 @@ def test_a_loss_that_is_not_a_number_within_a_window_is_named_by_its_step(tmp_pa
     assert [math.isfinite(loss) for loss in losses].index(False) == last - 2
 
 
+@pytest.mark.slow
 def test_a_run_that_stops_between_windows_goes_on_as_if_it_had_not(digits, tmp_path):
     long = {"dataset": "digits", "steps": 1000, "warmup_steps": 3, "deterministic": True,
             "optimizer": "momentum", "steps_per_sync": 7}  # fmt: skip
@@ -191,6 +192,7 @@ def test_a_warm_up_of_some_time_is_as_long_on_all_ranks_and_all_steps_follow_it(
     assert progress.latest(log).total_steps == taken[0] + 6
 
 
+@pytest.mark.slow
 def test_a_run_that_stops_in_its_timed_warm_up_or_after_it_measures_all_its_steps(tmp_path):
     log = tmp_path / "train.jsonl"
     run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=2000, warmup_steps=3,

@@ -2,11 +2,13 @@
 
 import json
 
+import pytest
 import yaml
 
 from support.project import adding_page
 
 
+@pytest.mark.slow
 def test_a_run_of_things_that_the_docs_add_is_trained_and_drawn(fresh):
     adding_page.write(fresh.folder)
     block = {

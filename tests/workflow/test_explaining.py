@@ -58,6 +58,7 @@ def table(campaign, name):
     return parquet_files.read(path, table_columns.STUDY_TABLES[name]).to_pylist()
 
 
+@pytest.mark.slow
 def test_what_a_slow_source_and_a_slow_exchange_cost_is_told_by_probes(fresh):
     slow_down(fresh.folder)
     read = QUICK | {"name": "read", "dataset": "digits"}

@@ -178,6 +178,7 @@ def test_what_goes_wrong_in_another_program_is_recorded_and_said(campaign, fault
     assert campaign.scheduled() == {}
 
 
+@pytest.mark.slow
 def test_mxnet_trains_in_an_environment_of_its_own(fresh):
     environment = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
     made = subprocess.run(

@@ -29,6 +29,7 @@ def table(campaign, name):
     return parquet_files.read(path, table_columns.STUDY_TABLES[name]).to_pylist()
 
 
+@pytest.mark.slow
 def test_reading_alone_and_training_with_it_stand_side_by_side(fresh):
     slow_down(fresh.folder)
     fresh.configure(

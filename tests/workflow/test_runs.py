@@ -143,18 +143,18 @@ def test_a_run_that_misses_its_learning_gate_is_named(fresh):
     block = QUICK | {"model": "lenet5", "dataset": "digits", "epochs": 1}
     fresh.configure(
         matrix=[
-            block | {"name": "hard", "must_reach": {"top1": 0.999}},
-            block | {"name": "easy", "must_reach": {"top1": 0.01}, "batch_per_device": 8},
+            block | {"name": "hard", "must_reach": {"top1": 0.999}, "batch_per_device": 32},
+            block | {"name": "easy", "must_reach": {"top1": 0.01}, "batch_per_device": 64},
         ],
         figures=[],
     )
     output = fresh.succeed()
     states = coverage(fresh)
-    hard, easy = (states[fresh.run_id(f"lenet5-digits-b{batch}-")] for batch in (4, 8))
+    hard, easy = (states[fresh.run_id(f"lenet5-digits-b{batch}-")] for batch in (32, 64))
     assert "missed: top1 0." in hard[1]
     assert hard[1].endswith("expected at least 0.999")
     assert "missed" not in easy[1]
-    assert "batch 4, single on 1 device, repeat 1: missed: top1 0." in output
+    assert "batch 32, single on 1 device, repeat 1: missed: top1 0." in output
     with open(fresh.folder / "results/tables/runs.csv", newline="") as file:
         gates = [row["learning_gate"] for row in csv.DictReader(file)]
     assert sorted(gate[:6] for gate in gates) == ["missed", "reache"]

@@ -46,6 +46,7 @@ def test_a_quota_of_cpu_time_counts_as_cores_and_what_it_stops_is_named(fresh):
     assert "a quota of CPU time stopped the run's control group" in one["summary"]["disturbed"]
 
 
+@pytest.mark.slow
 def test_packages_of_pythonpath_reach_no_run(fresh, tmp_path):
     for name in ("keras", "horovod"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('another one')\n")

@@ -130,6 +130,7 @@ def test_a_task_takes_no_more_typing_than_before(task):
     assert (commands, lines) == TYPED[task]
 
 
+@pytest.mark.slow
 def test_each_task_does_what_the_page_says(user):
     for task in TASKS:
         for part in parts(task):

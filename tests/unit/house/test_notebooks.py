@@ -67,6 +67,7 @@ def test_the_cells_show_the_numbers_of_the_study_with_their_units(results, capsy
     assert line.get_xydata().tolist() == [pytest.approx([1, 16]), pytest.approx([2, 32])]
 
 
+@pytest.mark.slow
 def test_a_notebook_of_the_cells_runs_to_its_end_and_shows_a_picture(results, tmp_path):
     given = [word for package in PACKAGES for word in ("--with", package)]
     command = [tools.find_uv(), "run", "--frozen", "--project", REPOSITORY, *given, "python"]

@@ -119,6 +119,7 @@ def test_the_crate_keeps_author_licence_and_digest_of_each_archive(history, tmp_
     assert not files.keys() - {crate.METADATA} - {one.get("name") for one in found.values()}
 
 
+@pytest.mark.slow
 def test_the_public_validator_is_content_with_the_crate(history, tmp_path):
     write(history, tmp_path / "out")
     project = REPOSITORY / "envs/archive"

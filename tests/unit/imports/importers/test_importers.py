@@ -117,6 +117,7 @@ def test_whatever_bytes_a_file_has_it_is_read_or_refused(name, content):
     tried(name, content)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=25, deadline=5000, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
@@ -144,6 +145,7 @@ def test_constant_step_times_give_their_throughput_where_only_that_is_known(tmp_
     assert import_logs.import_paths([tmp_path / "log"]).rows[0]["images_per_second"] == 512
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_log_that_was_cut_anywhere_has_a_prefix_of_its_rows_or_is_refused(name):
     content = sample(name, 0.125, 4)
@@ -166,6 +168,7 @@ def _rows(run):
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_log_that_was_cut_never_has_a_number_that_the_whole_one_does_not_have(name):
     content = sample(name, 0.125, 30)
