@@ -84,7 +84,7 @@ def test_a_program_at_its_limits_is_told_and_ended_and_what_it_did_is_recorded(f
         "dataset": "none", "batch_per_device": 1, "steps": 1,
         "parameters": {"how": ["answers", "ignores", "silent"]},
     }  # fmt: skip
-    limits = {"time_limit_s": 12, "hang_limit_s": 3}
+    limits = {"time_limit_s": 12, "hang_limit_s": 3}  # what begins a log takes a while
     fresh.configure(matrix=[block], trainers={"lives": lives}, figures=[], **limits)
     fresh.succeed()
     ended = {row["parameters.how"]: (row["status"], row["message"]) for row in rows(fresh)}
