@@ -5,9 +5,8 @@
 - tests/trainer needs TensorFlow and Horovod and runs in the trainer's
   environment; the other folders run in the workflow's. tests/frameworks starts each framework
   in its own.
-- tests/unit runs under the newest Python of this machine that the workflow supports. Where that is
-  not the one that runs the tests, --slow runs it under this one, too: tests/workflow, tests/cluster
-  and tests/containers are under it in any case.
+- With --slow, tests/unit runs under the newest Python of this machine that the workflow supports,
+  too, if that is not the one that runs the tests.
 - tests/containers and tests/cluster need scripts that install container runtimes and start a
   Slurm, and skip with the reason without.
 - Horovod is built from source, which takes minutes the first time and needs a
@@ -147,18 +146,18 @@ def install_compiler():
 
 
 def unit_suites(slow):
-    """Those of tests/unit, whose environment is made for a Python that is not ours.
+    """Those of tests/unit. One for another Python has its environment made here.
 
     The first is seen at work: most faults are found there, and in minutes.
     """
-    whole = Suite("unit", ("tests/unit",), workers=2, trains=False)
     ours, (newest, _) = f"{sys.version_info.major}.{sys.version_info.minor}", pythons.newest()
-    if newest in (None, ours):
-        return [whole]
+    unit = Suite("unit", ("tests/unit",), workers=2, trains=False)
+    if not slow or newest in (None, ours):
+        return [unit]
     uv = os.environ.get("UV") or shutil.which("uv") or REPOSITORY / ".uv" / "bin" / "uv"
-    print(f"tests/unit runs under Python {newest}{f' and {ours}' * slow}", flush=True)
-    others = whole._replace(name=f"unit {newest}", python=pythons.workflow_python(newest, uv))
-    return [others, *([whole._replace(name=f"unit {ours}")] * slow)]
+    print(f"tests/unit runs under Python {ours} and {newest}", flush=True)
+    python = pythons.workflow_python(newest, uv)
+    return [unit, unit._replace(name=f"unit {newest}", python=python)]
 
 
 def run(suites, options):

@@ -57,8 +57,9 @@ def test_a_submitted_run_waits_until_it_writes_its_log(campaign):
 
 
 def test_the_time_to_go_is_that_of_the_status(campaign, study):
-    assert campaign.left_s() == pytest.approx(status.report(study)["cost"]["left_s"], abs=1)
-    assert campaign.left_s() == pytest.approx(3 * 60, abs=1)
+    # It gets less while a busy machine takes seconds for these lines.
+    assert campaign.left_s() == pytest.approx(status.report(study)["cost"]["left_s"], abs=10)
+    assert campaign.left_s() == pytest.approx(3 * 60, abs=10)
 
 
 def test_without_a_finished_run_the_time_to_go_is_not_known(study):
