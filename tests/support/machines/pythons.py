@@ -16,9 +16,11 @@ SUPPORTED = ("3.14", "3.13", "3.12", "3.11")  # by the workflow, the newest firs
 def find(version):
     """The path of a Python of this version, as "3.13"; None if the machine has none."""
     name = f"python{version}"
-    # Beside ours, as pyenv and uv put them, or on the path.
+    # Beside ours or beside pyenv's commands, as pyenv and uv put them, or on the path.
     beside = Path(sys.base_prefix).parent.glob(f"*/bin/{name}")
-    for path in (*beside, shutil.which(name)):
+    folders = map(Path, os.get_exec_path())
+    of_pyenv = [path for f in folders for path in f.parent.glob(f"versions/*/bin/{name}")]
+    for path in (*beside, *of_pyenv, shutil.which(name)):
         if path and not subprocess.run([path, "-c", ""], capture_output=True).returncode:
             return Path(path)
     return None
