@@ -332,6 +332,17 @@ def test_several_nodes_are_asked_each(place, program):
     assert found.startswith("a job on 2 nodes ran on")
 
 
+def test_the_node_looks_for_mpirun_in_the_folders_of_environments_then_on_the_path(place):
+    folder = place / "envs" / "train" / ".venv"
+    assert check_site._mpiruns([Path("envs/train/.venv/bin/python")]) == [
+        (
+            str(folder / "bin" / "mpirun"),
+            {"OPAL_PREFIX": str(folder), "LD_LIBRARY_PATH": str(folder / "lib")},
+        ),
+        ("mpirun", {}),
+    ]
+
+
 def test_modules_that_cannot_be_loaded_are_named_by_the_node(place):
     facts(modules=["openmpi/none"])
     found = only_fix(with_job=True)

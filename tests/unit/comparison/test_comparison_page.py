@@ -82,6 +82,15 @@ def test_campaigns_that_share_no_session_are_said_to_be_measured_apart_and_check
     assert not unknown.measured_apart
 
 
+def test_only_values_that_all_combinations_share_are_in_common():
+    def both(rates):
+        settings = {"precision": "float16", "clip_norm": 1.0}, {"clip_norm": 1.0}, {"steps": 60}
+        return [measured(rates, **{"xla": True} | one) for one in settings]
+
+    page = comparison_page.comparison_page(compared(both(A_RATES), both(rates(1))))
+    assert page.sections[0].paragraphs[0] == "in common: XLA True"
+
+
 @pytest.mark.parametrize("side", [0, 1])
 @pytest.mark.parametrize("steps", [-5, 0.0, 5])
 def test_no_verdict_rests_on_a_run_that_others_disturbed(side, steps):

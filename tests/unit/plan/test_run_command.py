@@ -64,3 +64,13 @@ def test_a_site_says_how_processes_are_bound_and_whether_they_share_gpus(tmp_pat
             command_line[command_line.index("--site-binding") + 1] == "cores"
             and "--share-gpus" in command_line
         )
+
+
+def test_a_run_is_started_with_the_time_limit_and_the_hang_limit_of_its_study(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
+    monkeypatch.chdir(tmp_path)
+    plan = planning.make_plan(STUDY | {"time_limit_s": 900, "hang_limit_s": 70})
+    words = run_command.start_run_arguments(plan, next(iter(plan.runs)))
+    assert "--time-limit-s=900" in words and "--hang-limit-s=70" in words
