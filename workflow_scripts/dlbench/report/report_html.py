@@ -72,7 +72,8 @@ def html_page(report: Report) -> str:
 def _prose(text: str) -> Markup:
     """Text of reStructuredText with its emphasis and its literals."""
     literals = re.sub(r"``(.+?)``", r"<code>\1</code>", escape(text))
-    return Markup(re.sub(r"(?<![\w*])\*(?!\s)([^*]+?)\*(?![\w*])", r"<em>\1</em>", literals))
+    prose = re.sub(r"(?<![\w*])\*(?!\s)([^*]+?)\*(?![\w*])", r"<em>\1</em>", literals)
+    return Markup(prose)  # noqa: S704 - of escaped text
 
 
 def _interval_text(rate: estimates.Estimate) -> str:

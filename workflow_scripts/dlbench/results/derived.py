@@ -24,7 +24,7 @@ from dlbench.tables.cells import Row
 from dlbench.trainer import engine
 
 AGREES = "agrees"
-NEXT_TOKEN = "language"  # the task of models that predict each token of a text
+NEXT_TOKEN = "language"  # noqa: S105 - the task of models that predict each token of a text
 CLOCK_SHARE = 0.05  # the clock and the steps may differ by so much, and by one batch
 
 

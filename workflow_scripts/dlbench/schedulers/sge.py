@@ -306,6 +306,6 @@ def _mb(text):
 
 def _parsed(text):
     try:
-        return ElementTree.fromstring(text)
+        return ElementTree.fromstring(text)  # noqa: S314 - of the scheduler that jobs trust
     except ElementTree.ParseError as error:
         raise Error(f"expected XML of Grid Engine, found something else: {error}") from None
