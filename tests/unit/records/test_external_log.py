@@ -69,6 +69,8 @@ def test_the_account_has_start_and_steps_and_the_rest_as_other(tmp_path):
     spent = {part: seconds for part, seconds in summary["account_s"].items() if seconds}
     assert spent == {"start": 2, "warm_up": 1, "steps": 3, "other": 6}
     assert summary["wall_s"] == 12 and summary["goodput"] == pytest.approx(4 / 12)
+    ended = [summary[name] for name in ("duration_s", "started_at", "ended_at")]
+    assert ended == [10, DATE.format(2), DATE.format(12)]
 
 
 @pytest.mark.parametrize("steps", [(1, 4), (), tuple(range(1, 30))])

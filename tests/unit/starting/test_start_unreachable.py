@@ -87,6 +87,12 @@ def test_nobody_else_reaches_what_listens_on_a_network_of_its_own(start):
     assert not is_reached(start)
 
 
+def test_it_is_possible_where_the_kernel_lets_us_make_a_network_and_a_name():
+    ways = [["unshare", *users, "--net", "--uts", "true"] for users in ([], ["--user"])]
+    lets = [subprocess.run(way, check=False, capture_output=True).returncode == 0 for way in ways]
+    assert start_unreachable.possible() == any(lets)
+
+
 @ALLOWED
 def test_our_own_network_stays_as_it_is():
     before = os.readlink("/proc/self/ns/net")

@@ -1,6 +1,7 @@
 """Damaged tables: no changed bit is read as another number, and each message says what helps."""
 
 import contextlib
+import os
 import random
 from pathlib import Path
 
@@ -108,3 +109,17 @@ def test_a_damaged_table_from_elsewhere_is_refused_as_runs_of_others_too(tmp_pat
     path.write_bytes(flipped(path.read_bytes(), 8 * 2000))
     with pytest.raises(TableError, match=r"is damaged.*; take it anew from its origin"):
         runs_table.table_rows(path)
+
+
+def test_a_table_that_a_disk_damages_after_it_was_checked_is_refused_though_its_date_stays(
+    tmp_path,
+):
+    path = tmp_path / "runs.parquet"
+    parquet_files.write(path, *TABLES["runs"])
+    parquet_files.check(path)
+    dates = path.stat()
+    path.write_bytes(flipped(path.read_bytes(), 8 * 2000))
+    os.utime(path, ns=(dates.st_atime_ns, dates.st_mtime_ns))
+    for read in (parquet_files.check, parquet_files.read_any):
+        with pytest.raises(TableError, match="is damaged"):
+            read(path)

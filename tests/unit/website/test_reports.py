@@ -86,6 +86,8 @@ def test_the_study_leads_to_the_report_which_is_the_text_of_a_sandbox(results, s
     assert frame["srcdoc"].removeprefix("<base href=about:srcdoc>") == REPORT
     (study,) = (path for name, path in pages.items() if name.startswith("study-"))
     assert f'href="{report_in(pages).name}"' in study.read_text()
+    with_policy = [path for path in pages.values() if reports.POLICY in path.read_text()]
+    assert with_policy == [report_in(pages)]
 
 
 def test_a_source_that_is_not_as_it_was_measured_shows_no_report(results):
