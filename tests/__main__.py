@@ -1,23 +1,19 @@
-"""Set up what the tests need and run them all, by the README's second command.
+"""Set up what the tests need and run them, by the README's second command.
 
-    uv run --group dev python -m tests [pytest's options]
+    uv run --group dev python -m tests [--ci | --all] [pytest's options]
 
-- tests/trainer needs TensorFlow and Horovod and runs in the trainer's
-  environment; the other folders run in the workflow's. tests/frameworks starts each framework
-  in its own.
-- With --slow, tests/unit runs under the newest Python of this machine that the workflow supports,
-  too, if that is not the one that runs the tests.
-- tests/containers and tests/cluster need scripts that install container runtimes and start a
-  Slurm, and skip with the reason without.
-- Horovod is built from source, which takes minutes the first time and needs a
-  C++ compiler and make; as root on Debian they are installed where missing. tests/unit needs none
-  of the trainers' environments and runs meanwhile.
+- Without an option: tests/unit without what starts programs, one test on the real Snakefile, and
+  the training loop. They need neither a compiler nor root.
+- --ci: each other promise once, with Horovod, JAX, PyTorch, Slurm and containers.
+- --all: everything else, by hand: each combination, other Pythons and versions of Snakemake,
+  benchmarks, mutations, links to other servers.
 
-At the end stands when each suite began and what it took: CPU time that is more than the real time
-of all, for each core, is what keeps the whole from being faster; less says that cores had nothing
-to do.
+tests/budget.toml has the suites of each level, with the CPU-minutes that each may take. What a
+suite lacks on this machine (a scheduler, a compiler, root) stands at the end.
 """
 
+import argparse
+import collections
 import contextlib
 import os
 import shutil
@@ -25,174 +21,176 @@ import subprocess
 import sys
 import tempfile
 import time
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import NamedTuple
+
+import tomllib
 
 from tests.support.machines import pythons
 
 REPOSITORY = Path(__file__).parents[1]
 TRAINER = REPOSITORY / "envs" / "train" / ".venv" / "bin" / "python"
+COMMAND = "uv run --group dev python -m tests"
 # Where files are in memory, on Linux. Tests make thousands of small ones, which on a disk takes a
 # sixth of their time.
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 4 << 30
-# How many processes of pytest are busy at once. Each waits now and then, for a disk or a process
-# that it started, so that three leave cores idle. Two cores are not enough for many more: tests
-# that wait for a process would wait too long for it.
+# How many processes are busy at once. Each waits now and then, for a disk or a process that it
+# started, so that three leave two cores idle.
 MAX_BUSY = 3.7
 
 
 class Suite(NamedTuple):
-    """Some tests that are run by one pytest, or what makes the environments of the others.
+    """A command, most often pytest with the tests of a folder.
 
     Attributes:
-        tests: what pytest is told of them; none: the environments are made.
-        python: of the environment that it runs in.
-        workers: how many processes it has; its tests need neither all cores nor what there is
-            once on a machine where it has more than one.
-        idle: the part of its time in which it waits for a scheduler, a disk or a lock.
-        share: how pytest-xdist shares the tests among several.
+        busy: how many cores it keeps busy.
         trains: whether it needs the trainers' environments, which are made by then.
-        large: whether its files are too many for memory, or its daemons do not see them there.
+        large: whether its files are too many for memory, or its daemons cannot read them there.
     """
 
     name: str
-    tests: tuple[str, ...]
-    python: Path = Path(sys.executable)
-    workers: int = 1
-    idle: float = 0.0
-    share: str = "loadfile"
+    command: tuple
+    busy: float = 1.0
     trains: bool = True
     large: bool = False
 
-    @property
-    def busy(self):
-        return self.workers * (1 - self.idle)
 
-    def command(self, options):
-        if not self.tests:
-            return [self.python, "-m", "tests.environments"]
-        beside = [f"-n{self.workers}", f"--dist={self.share}"] if self.workers > 1 else []
-        return [self.python, "-m", "pytest", *self.tests, *beside, "--durations=10", *options]
+def tests(name, *paths, python=sys.executable, workers=1, idle=0.0, share="loadfile", **how):
+    """A suite of pytest.
 
-
-# Files of tests/trainer that start many processes, each of which waits for the others.
-PROCESSES = tuple(
-    f"tests/trainer/test_{name}.py"
-    for name in ("checkpoints", "copies", "parallel_training", "supervised_training")
-)
-# Those of tests/frameworks that are about PyTorch alone: about half of its time.
-PYTORCH = tuple(
-    f"tests/frameworks/test_{name}.py"
-    for name in ("fsdp", "host_to_device", "pytorch", "torch_models")
-)
+    Args:
+        idle: the part of its time in which it waits for a scheduler, a disk or a lock.
+        share: how pytest-xdist shares the tests among several workers.
+    """
+    beside = (f"-n{workers}", f"--dist={share}") if workers > 1 else ()
+    command = (python, "-m", "pytest", *(paths or [f"tests/{name}"]), *beside, "--durations=10")
+    return Suite(name, command, workers * (1 - idle), **how)
 
 
-def without(files):
-    return tuple(f"--ignore={path}" for path in files)
-
-
-# What makes the environments of the others. It waits for downloads, and for a compiler.
-ENVIRONMENTS = Suite("environments", (), idle=0.3, trains=False, large=True)
-# After those of tests/unit (unit_suites). Each begins once there is room for it. Those that wait
-# much come early, beside those that do not. Those that are always busy come last, and at the end
-# those of several processes: no core is left without work. A machine has one Slurm: containers need
-# it once cluster is done.
+# It waits for downloads.
+MAKE = (sys.executable, "-m", "tests.environments")
+ENVIRONMENTS = Suite("environments", MAKE, 0.7, trains=False, large=True)
+# Each starts once there is room for it: first those that wait much, then those that are busy.
 SUITES = (
-    Suite("cluster", ("tests/cluster",), idle=0.8, large=True),
-    Suite("containers", ("tests/containers",), idle=0.6, large=True),
-    Suite("workflow", ("tests/workflow",), workers=2, share="worksteal"),
-    Suite("frameworks", ("tests/frameworks", *without(PYTORCH))),
-    Suite("pytorch", PYTORCH),
-    Suite("gpu", ("tests/gpu",)),
-    Suite("trainer", ("tests/trainer", *without(PROCESSES)), python=TRAINER),
-    Suite("performance", ("tests/performance",)),
-    Suite("processes", PROCESSES, python=TRAINER),
+    tests("unit", workers=2, trains=False),
+    tests("cluster", idle=0.8, large=True),
+    tests("containers", idle=0.6, large=True),
+    tests("workflow", workers=2, share="worksteal"),
+    tests("frameworks"),
+    tests("gpu"),
+    tests("trainer", python=TRAINER),
+    tests("benchmarks"),
+    Suite("mutations", (sys.executable, "-m", "tests.mutations"), trains=False),
+    Suite("links", (sys.executable, "-m", "tests.links"), 0.1, trains=False),
 )
 
 
-class Ended(NamedTuple):
-    """How a suite ended, and what it took: CPU time of all that it started and waited for."""
+class Result(NamedTuple):
+    """How a suite ended, and the CPU time of all that it started and waited for."""
 
     name: str
     code: int
-    began_s: float
+    started_s: float
     real_s: float
-    user_s: float
-    system_s: float
+    cpu_s: float
+    counts: collections.Counter
+    skipped: list
 
 
-def main(options):
+def main(arguments):
+    level, options = parsed(arguments)
     # As where users are: without Python's caches each start of Snakemake costs three times as much.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    # Suites share the cores: PyTorch's threads that wait for one another would compute in vain, and
-    # took half of its tests' time.
+    # Suites share the cores: PyTorch's threads that wait for one another would compute in vain.
     os.environ["OMP_WAIT_POLICY"] = "passive"
-    began = time.monotonic()
-    install_compiler()
-    ended = run([*unit_suites("--slow" in options), ENVIRONMENTS, *SUITES], options)
-    print_times(ended, time.monotonic() - began)
-    if failed := [suite.name for suite in ended if suite.code]:
-        sys.exit(f"failed: {', '.join(failed)}")
+    budget = tomllib.loads((REPOSITORY / "tests" / "budget.toml").read_text())["cpu_minutes"]
+    slowness = max(1.0, loop_s() / budget["loop_s"])
+    minutes = {name: each * slowness for name, each in budget[level].items()}
+    started = time.monotonic()
+    suites = [suite for suite in (*SUITES, *second_python(level)) if suite.name in minutes]
+    make = ENVIRONMENTS._replace(command=(*MAKE, level))
+    results = run([suites[0], make, *suites[1:]], [f"--level={level}", *options])
+    print_results(results, minutes)
+    faults = [f"{result.name} failed" for result in results if result.code]
+    missing = {suite.name for suite in suites} - {result.name for result in results}
+    faults += [f"{name} did not run, since its environment is missing" for name in sorted(missing)]
+    faults += [
+        f"{name} took {cpu_s / 60:.1f} of {minutes[name]:.1f} CPU-minutes in tests/budget.toml"
+        for name, _, _, _, cpu_s, *_ in results
+        if cpu_s / 60 > minutes.get(name, float("inf")) and not options
+    ]
+    print(summary(level, results, faults, (time.monotonic() - started) / 60), flush=True)
+    sys.exit(1 if faults else 0)
 
 
-def install_compiler():
-    missing = [tool for tool in ("g++", "make") if not shutil.which(tool)]
-    if not missing:
-        return
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
-        sys.exit(f"missing: {', '.join(missing)}; install a C++ compiler and make, then try again")
-    call("apt-get", "update", "-qq")
-    call("apt-get", "install", "-y", "-qq", "--no-install-recommends", "g++", "make")
+def parsed(arguments):
+    """(level, pytest's options)."""
+    parser = argparse.ArgumentParser(
+        prog=COMMAND, usage="%(prog)s [--ci | --all] [pytest's options]", allow_abbrev=False
+    )
+    level = parser.add_mutually_exclusive_group()
+    level.set_defaults(level="quick")
+    for flag, name in (("--ci", "ci"), ("--all", "slow")):
+        level.add_argument(flag, dest="level", action="store_const", const=name)
+    found, options = parser.parse_known_args(arguments)
+    return found.level, options
 
 
-def unit_suites(slow):
-    """Those of tests/unit. One for another Python has its environment made here.
+def loop_s():
+    """CPU time of a short loop: how slow this machine's Python is."""
+    times = []
+    for _ in range(3):
+        began = time.process_time()
+        sum(i * i for i in range(2_000_000))
+        times.append(time.process_time() - began)
+    return min(times)
 
-    The first is seen at work: most faults are found there, and in minutes.
-    """
+
+def second_python(level):
+    """With --all: tests/unit under the newest Python of this machine, if it is another one."""
     ours, (newest, _) = f"{sys.version_info.major}.{sys.version_info.minor}", pythons.newest()
-    unit = Suite("unit", ("tests/unit",), workers=2, trains=False)
-    if not slow or newest in (None, ours):
-        return [unit]
+    if level != "slow" or newest in (None, ours):
+        return []
     uv = os.environ.get("UV") or shutil.which("uv") or REPOSITORY / ".uv" / "bin" / "uv"
-    print(f"tests/unit runs under Python {ours} and {newest}", flush=True)
     python = pythons.workflow_python(newest, uv)
-    return [unit, unit._replace(name=f"unit {newest}", python=python)]
+    return [tests("second python", "tests/unit", python=python, workers=2, trains=False)]
 
 
 def run(suites, options):
-    """Run all suites. Returns how each ended; one without tests (code 5) failed.
+    """Run all suites. Returns how each ended; one of pytest without tests (code 5) failed.
 
-    What the first one prints is seen at once, what another prints once it has ended. Where the
+    The output of the first is printed at once, that of another once it has ended. Where the
     environments cannot be made, what needs them is not run.
     """
-    waiting, at_work, ended, begin, made = list(suites), {}, [], time.monotonic(), False
+    waiting, running, results, began, made = list(suites), {}, [], time.monotonic(), False
     with tempfile.TemporaryDirectory() as folder, in_memory() as memory:
         try:
-            while waiting or at_work:
-                free = MAX_BUSY - sum(suite.busy for suite, *_ in at_work.values())
+            while waiting or running:
+                free = MAX_BUSY - sum(suite.busy for suite, *_ in running.values())
                 ready = (suite for suite in waiting if made or not suite.trains)
                 suite = next((suite for suite in ready if suite.busy <= free), None)
                 if suite:
                     waiting.remove(suite)
-                    said = Path(folder, suite.name) if suite is not suites[0] else None
-                    process = start(suite.command(options), said, {} if suite.large else memory)
-                    at_work[process.pid] = suite, process, said, time.monotonic()
-                else:
-                    pid, status, used = os.wait4(-1, 0)
-                    suite, process, said, began = at_work.pop(pid)
-                    process.returncode = code = os.waitstatus_to_exitcode(status)
-                    took = time.monotonic() - began, used.ru_utime, used.ru_stime
-                    ended.append(Ended(suite.name, code, began - begin, *took))
-                    if suite is ENVIRONMENTS:
-                        made = code == 0
-                        waiting = [suite for suite in waiting if made or not suite.trains]
-                    if said:
-                        print(said.read_text(errors="replace"), flush=True)
+                    place = Path(folder, suite.name)
+                    log = place.with_suffix(".log") if suite is not suites[0] else None
+                    process = start(suite, place, log, {} if suite.large else memory, options)
+                    running[process.pid] = suite, process, place, log, time.monotonic()
+                    continue
+                pid, status, used = os.wait4(-1, 0)
+                suite, process, place, log, started = running.pop(pid)
+                process.returncode = code = os.waitstatus_to_exitcode(status)
+                times = started - began, time.monotonic() - started, used.ru_utime + used.ru_stime
+                results.append(Result(suite.name, code, *times, *counted(place)))
+                if suite.name == ENVIRONMENTS.name:
+                    made = code == 0
+                    waiting = [suite for suite in waiting if made or not suite.trains]
+                if log:
+                    print(log.read_text(errors="replace"), flush=True)
         finally:  # after Ctrl-C, which they were sent as well
-            for _, process, *_ in at_work.values():
+            for _, process, *_ in running.values():
                 process.wait()
-    return ended
+    return results
 
 
 @contextlib.contextmanager
@@ -206,26 +204,61 @@ def in_memory():
         yield {"PYTEST_DEBUG_TEMPROOT": root}
 
 
-def start(command, said, variables):
-    """Start a command; what it prints goes to the file `said`, or is seen."""
+def start(suite, place, log, variables, options):
+    """Start a suite; its output goes to the file `log`, or is printed."""
+    command = suite.command
+    if "pytest" in command:
+        command = (*command, f"--junitxml={place}", *options)
     how = {"cwd": REPOSITORY, "env": os.environ | variables}
-    if not said:
+    if not log:
         return subprocess.Popen(command, **how)
-    with open(said, "wb") as file:
+    with open(log, "wb") as file:
         return subprocess.Popen(command, **how, stdout=file, stderr=file)
 
 
-def print_times(ended, real_s):
-    """What each suite took. Daemons are not counted, nor what engines run in containers."""
-    print(f"{'minutes':12}{'began':>8}{'real':>8}{'user':>8}{'system':>8}")
-    user_s, system_s = (sum(times) for times in zip(*(suite[4:] for suite in ended), strict=True))
-    for suite in (*ended, Ended("all", 0, 0.0, real_s, user_s, system_s)):
-        print(f"{suite.name:12}" + "".join(f"{seconds / 60:8.1f}" for seconds in suite[2:]))
-    sys.stdout.flush()
+def counted(report):
+    """How many tests of a pytest's XML report passed, failed and were skipped, and why the last."""
+    counts, skipped = collections.Counter(), []
+    if report.is_file():
+        for case in ElementTree.parse(report).iter("testcase"):
+            outcomes = {child.tag for child in case} & {"failure", "error", "skipped"}
+            counts["failed" if outcomes - {"skipped"} else "skipped" if outcomes else "passed"] += 1
+            skipped += [child.get("message", "") for child in case if child.tag == "skipped"]
+    return counts, skipped
 
 
-def call(*command):
-    subprocess.run(command, cwd=REPOSITORY, check=True)
+def print_results(results, minutes):
+    """What each suite took, and what could not run here. CPU time of daemons is not counted."""
+    columns = ("start", "real", "CPU", "budget", "passed", "failed", "skipped")
+    print(f"{'minutes':14}" + "".join(f"{column:>8}" for column in columns))
+    for result in (*results, total(results)):
+        seconds = (result.started_s, result.real_s, result.cpu_s)
+        row = [f"{each / 60:.1f}" for each in seconds]
+        allowed = sum(minutes.values()) if result.name == "all" else minutes.get(result.name)
+        row += [f"{allowed:.1f}" if allowed else ""]
+        row += [str(result.counts[outcome]) for outcome in columns[4:]]
+        print(f"{result.name:14}" + "".join(f"{each:>8}" for each in row))
+    for result in results:
+        for reason, count in collections.Counter(result.skipped).items():
+            print(f"not run here: {count} of {result.name}: {reason}")
+
+
+def total(results):
+    counts = sum((result.counts for result in results), collections.Counter())
+    end = max(result.started_s + result.real_s for result in results)
+    return Result("all", 0, 0.0, end, sum(result.cpu_s for result in results), counts, [])
+
+
+def summary(level, results, faults, real_minutes):
+    """One line: what passed and failed, and how to run the rest."""
+    rest = {
+        "quick": f"the rest: {COMMAND} --ci, then --all",
+        "ci": f"the rest: {COMMAND} --all",
+        "slow": "the command alone and --ci run the other tests",
+    }
+    counts = total(results).counts
+    outcome = ", ".join(f"{counts[each]} {each}" for each in ("passed", "failed", "skipped"))
+    return "; ".join([f"{outcome} in {real_minutes:.1f} minutes", *faults, rest[level]])
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""What holds for all suites, however pytest was started."""
+"""What holds for all suites, however pytest was started: when a test runs, and garbage."""
 
 import collections
+import datetime
 import gc
 import signal
-
-import pytest
+from pathlib import Path
 
 # A shell that starts us in the background has us ignore it, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -12,6 +12,9 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 # A quarter of the time of imports would be a search for garbage among what stays.
 gc.disable()
+
+LEVELS = ("quick", "ci", "slow")  # of `python -m tests`, with --ci and with --all
+UNIT = Path(__file__).with_name("unit")
 
 
 def pytest_collection_finish():
@@ -22,19 +25,41 @@ def pytest_collection_finish():
 
 
 def pytest_addoption(parser):
-    parser.addoption("--slow", action="store_true", help="run tests marked slow, too")
+    parser.addoption("--level", choices=LEVELS, help="only tests of this level (default: all)")
+    parser.addoption(
+        "--number",
+        type=int,
+        default=datetime.date.today().toordinal(),
+        help="which cases of a test marked one_in(n) have its level (default: the date's number)",
+    )
+
+
+def pytest_report_header(config):
+    return f"rotating cases: --number {config.getoption('number')}"
 
 
 def pytest_collection_modifyitems(config, items):
-    """Skip what --slow alone runs: what is marked slow, and of one_in(n) all but each nth case."""
-    if config.getoption("slow"):
+    """Select the tests of a level. Of a test marked one_in(n), all but each nth case are slow."""
+    if not (level := config.getoption("level")):
         return
-    seen = collections.Counter()
+    number, cases = config.getoption("number"), collections.Counter()
+    selected, others = [], []
     for item in items:
-        if item.get_closest_marker("slow"):
-            item.add_marker(pytest.mark.skip(reason="slow: --slow runs it"))
-        elif sampled := item.get_closest_marker("one_in"):
-            (every,), name = sampled.args, item.nodeid.partition("[")[0]
-            if seen[name] % every:
-                item.add_marker(pytest.mark.skip(reason=f"one in {every} cases: --slow runs all"))
-            seen[name] += 1
+        test = item.nodeid.partition("[")[0]
+        (selected if level_of(item, cases[test] + number) == level else others).append(item)
+        cases[test] += 1
+    config.hook.pytest_deselected(items=others)
+    items[:] = selected
+
+
+def level_of(item, number):
+    """The level of a test's case: the slowest of its marks, else its file's, else its folder's."""
+    rotating = item.get_closest_marker("one_in")
+    if rotating and number % rotating.args[0]:
+        return "slow"
+    marks = [
+        *(mark.name for mark in item.iter_markers()),
+        "quick" if UNIT in item.path.parents else "slow",
+    ]
+    own = [mark.name for mark in item.own_markers if mark.name in LEVELS]
+    return max(own, key=LEVELS.index) if own else next(name for name in marks if name in LEVELS)

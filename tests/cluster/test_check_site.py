@@ -47,6 +47,7 @@ def fixes(lines):
     return [line.removeprefix("fix").strip() for line in lines if line.startswith("fix")]
 
 
+@pytest.mark.ci
 def test_a_slurm_that_is_in_order_has_nothing_to_fix_on_two_nodes(campaign, slurm):
     code, lines = check(campaign)
     assert (code, fixes(lines)) == (0, []), lines

@@ -72,6 +72,7 @@ def records_of(campaign):
     return [json.loads(path.read_text()) for path in sorted(paths)]
 
 
+@pytest.mark.ci
 def test_runs_of_one_and_of_two_nodes_are_trained_in_jobs_of_their_own(across_nodes):
     records = records_of(across_nodes)
     assert [record["status"] in TRAINED for record in records] == [True] * 5
@@ -92,6 +93,7 @@ def test_runs_of_one_and_of_two_nodes_are_trained_in_jobs_of_their_own(across_no
     assert len({record["provenance"]["job"]["id"] for record in records}) == 5
 
 
+@pytest.mark.ci
 def test_the_job_of_a_run_bears_its_name(across_nodes, slurm):
     names = slurm.run("sacct", "-X", "--parsable2", "--format=JobID,JobName").splitlines()
     for record in records_of(across_nodes):
@@ -167,6 +169,7 @@ def test_a_node_on_which_something_else_computes_is_named_and_no_other(campaign,
     assert "in 3 runs, all disturbed by other processes on it, p = " in report
 
 
+@pytest.mark.ci
 def test_a_finished_campaign_submits_nothing_and_a_lost_record_one_job(campaign):
     assert "Nothing to be done" in campaign.succeed("--profile", "slurm")
     record = campaign.record("lenet5-synthetic-b4-single")
@@ -251,6 +254,7 @@ def test_a_submission_that_is_refused_for_a_moment_is_tried_again(campaign, tmp_
     assert [found["message"] for found in fields if found] == [message]
 
 
+@pytest.mark.ci
 def test_what_slurm_refuses_is_told_on_the_terminal_and_by_status(campaign):
     site(campaign, job=FACTS["job"] | {"extra": "--licenses=none_such"})
     campaign.configure(matrix=[{"name": "refused", **QUICK, "seed": 12}], figures=[])
@@ -264,6 +268,7 @@ def test_what_slurm_refuses_is_told_on_the_terminal_and_by_status(campaign):
     assert "Invalid license" in reason["message"]
 
 
+@pytest.mark.ci
 def test_preemptions_use_up_no_attempt(campaign, slurm):
     configure_long(campaign, 1, seed=8)
     process = start(campaign, "--set-resources", "train:slurm_partition=low")
@@ -305,6 +310,7 @@ def test_ctrl_c_cancels_all_jobs_and_the_next_start_trains_what_is_missing(campa
     assert campaign.scheduled("--profile", "slurm")["train"] == sorted(r.run_id for r in stopped)
 
 
+@pytest.mark.ci
 def test_the_jobs_of_a_killed_workflow_are_cancelled_by_its_next_start(campaign, slurm):
     configure_long(campaign, 1, seed=4)
     process = start(campaign)

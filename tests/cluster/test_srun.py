@@ -120,6 +120,7 @@ def test_a_node_that_does_not_know_itself_is_named_where_jax_would_listen(
     )
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("asked", "shown", "numbers"),
     [

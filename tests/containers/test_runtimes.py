@@ -18,7 +18,7 @@ PLACES = [
     pytest.param(("root", "apptainer", "start=command"), marks=pytest.mark.slow),
     pytest.param(("root", "udocker", "execmode=P2"), marks=pytest.mark.slow),
     pytest.param(("root", "udocker", "execmode=S1"), marks=pytest.mark.slow),
-    ("user", "apptainer", "start=command"),
+    pytest.param(("user", "apptainer", "start=command"), marks=pytest.mark.slow),
     ("user", "podman", ""),
     pytest.param(("user", "charliecloud", ""), marks=pytest.mark.slow),
 ]
@@ -82,6 +82,7 @@ def name_of(where, purpose):
     return "-".join([purpose, *where[1:]]).replace("=", "-")
 
 
+@pytest.mark.ci
 def test_a_program_gets_its_arguments_environment_binds_and_folder(where):
     project, runtime, options = where
     module = plugins.load("runtimes", runtime)
@@ -117,6 +118,7 @@ def test_a_program_gets_its_arguments_environment_binds_and_folder(where):
     (given / "new").unlink(missing_ok=True)
 
 
+@pytest.mark.ci
 def test_a_run_is_trained_in_its_image_and_proves_it(where, orphans):
     project, runtime, options = where
     found = orphans.next_record
@@ -149,6 +151,7 @@ def check_all_found(record):
     assert summary["others_cpu_cores"] is not None, summary["neighbours_unknown"]
 
 
+@pytest.mark.ci
 def test_a_signal_reaches_the_trainer_and_leaves_no_process(where):
     project = where[0]
     name = name_of(where, "endless")
@@ -215,6 +218,7 @@ def test_a_runtime_that_lets_the_hosts_files_through_is_found_out(roots, place):
     assert not (roots.folder / form).exists()
 
 
+@pytest.mark.ci
 def test_a_trainer_that_nothing_put_into_a_container_refuses(roots):
     log = roots.folder / "nowhere.jsonl"
     finished = roots.run(

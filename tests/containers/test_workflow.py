@@ -50,6 +50,7 @@ def records(campaign):
     return found
 
 
+@pytest.mark.ci
 def test_runs_enter_their_image_by_directive_or_by_command(trained):
     found = records(trained).values()
     assert {record["status"] for record in found} <= set(TRAINED), [r["message"] for r in found]
@@ -78,6 +79,7 @@ def test_runs_enter_their_image_by_directive_or_by_command(trained):
     assert len({record["provenance"]["container"]["digest"] for record in inside}) == 1
 
 
+@pytest.mark.ci
 def test_nothing_is_done_again_for_a_finished_campaign(trained):
     assert trained.scheduled() == {}
 
@@ -97,6 +99,7 @@ def test_an_image_with_other_content_trains_its_runs_again_and_no_others(trained
     assert trained.scheduled() == {}
 
 
+@pytest.mark.ci
 def test_without_the_deployment_method_no_run_is_trained_on_bare_metal(trained):
     run_id = next(
         run_id

@@ -34,6 +34,7 @@ def program(campaign, name, *arguments):
 LONG = [{"model": "cnn12", "dataset": "digits", "reason": f"{n}: {4000 * 'x'}"} for n in range(40)]
 
 
+@pytest.mark.ci
 def test_an_archive_is_written_once_checked_and_made_again_elsewhere(campaign, tmp_path):
     campaign.matrix(exclude=LONG)
     assert not (campaign.folder / ARCHIVE).exists()  # no part of all

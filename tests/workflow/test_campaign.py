@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 
+import pytest
+
 from dlbench.log import event_log
 from support.campaigns.campaign import environment
 
@@ -48,6 +50,7 @@ def test_the_runs_that_are_there_are_exported_while_one_is_missing(campaign):
     assert found["cost"]["estimates"]["unknown"] == 0
 
 
+@pytest.mark.ci
 def test_trying_again_trains_the_failed_run_alone(campaign):
     record = fail(campaign, "cnn12-")
     others = {p: p.read_bytes() for p in record.parents[1].glob("*/run.json") if p != record}

@@ -40,6 +40,7 @@ def rows(campaign, table="runs"):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.ci
 def test_another_programs_runs_are_swept_read_and_compared_like_ours(campaign):
     matrix = [THEIRS | {"repeats": 2}, OURS]
     asked = {
@@ -124,6 +125,7 @@ def test_a_program_whose_lines_are_read_by_patterns_is_a_run_like_any_other(fres
     assert len(fresh.scheduled()["train"]) == 3  # other patterns may change any number
 
 
+@pytest.mark.ci
 def test_a_secret_in_a_command_reaches_the_program_and_no_file_but_what_it_prints(campaign):
     secret = "pl4nted-s3cret"
     script = campaign.folder / "softmax.py"

@@ -28,6 +28,7 @@ def rows(campaign, table):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.ci
 @needs_all
 def test_a_study_trains_with_all_frameworks_and_compares_them(fresh):
     compared = [{"field": "framework", "base": "tensorflow"}]

@@ -4,6 +4,8 @@ import csv
 import json
 import sys
 
+import pytest
+
 from support.trainers.other_trainer import SCRIPT
 
 SHOWN = """
@@ -30,6 +32,7 @@ def rows(campaign, table="runs"):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.ci
 def test_parameters_and_variables_are_axes_from_the_config_to_the_tables(fresh):
     (fresh.folder / "softmax.py").write_text(SCRIPT + SHOWN)
     study = {

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.history import made_campaigns as made
 
 REPOSITORY = Path(__file__).parents[2]
@@ -19,6 +21,7 @@ def start(folder, target="history"):
     return finished.returncode, finished.stdout + finished.stderr
 
 
+@pytest.mark.ci
 def test_a_history_adds_only_what_is_new_and_names_what_it_refuses(tmp_path):
     (tmp_path / "history.yaml").write_text("history: [all]\n")
     for week in range(8):

@@ -41,6 +41,7 @@ def logs(campaign):
     (campaign.folder / "logs/mixed.log").write_text(mixed)
 
 
+@pytest.mark.ci
 def test_imported_and_published_numbers_stand_beside_ones_own_in_tables_and_figures(fresh):
     logs(fresh)
     with open(fresh.folder / "references.csv", "w", newline="") as file:

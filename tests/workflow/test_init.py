@@ -43,6 +43,7 @@ def planned(campaign, arguments):
     return finished.stdout
 
 
+@pytest.mark.ci
 def test_a_study_for_this_machine_is_planned(fresh):
     assert "18 runs to train" in planned(fresh, init(fresh, "--framework", "tensorflow"))
 

@@ -104,6 +104,7 @@ def lose(campaign, gone):
         subprocess.run(["rm", "-r", campaign.folder / "results" / name], check=True)
 
 
+@pytest.mark.ci
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_workflow_that_is_killed_again_and_again_completes_in_the_end(campaign, seed):
@@ -152,6 +153,7 @@ def disk(trained):
             subprocess.run(["umount", "--lazy", results], check=True)
 
 
+@pytest.mark.ci
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("room_kib", [0, 8, 32])
 def test_on_a_full_disk_nothing_is_believed_that_was_not_written(disk, room_kib):
@@ -186,6 +188,7 @@ def test_results_that_cannot_be_written_are_said_and_not_harmed(disk):
     completes(campaign, before)
 
 
+@pytest.mark.ci
 def test_a_second_workflow_in_the_same_folder_is_refused_and_harms_nothing(campaign):
     matrix = yaml.safe_load((campaign.folder / "config.yaml").read_text())["matrix"]
     campaign.configure(figures=FIGURES, matrix=[*matrix, LONG | {"steps": 3000}])
@@ -217,6 +220,7 @@ def logs_begun(campaign, before):
     return [p for p in logs if p not in before and b'"step"' in p.read_bytes()]
 
 
+@pytest.mark.ci
 def test_a_log_that_was_cut_somewhere_is_read_or_trained_again_and_never_believed(campaign):
     chance = random.Random(9)
     record = campaign.record("lenet5-digits")
@@ -304,6 +308,7 @@ def test_what_ends_before_its_first_step_is_no_result_and_is_trained_by_the_next
     assert json.loads(fresh.record("lenet5").read_text())["status"] in SUCCEEDED
 
 
+@pytest.mark.ci
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_stopped_workflow_goes_on_from_the_last_checkpoint(number, fresh):

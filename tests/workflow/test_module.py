@@ -61,6 +61,7 @@ def scratch(finished, request):
     return Scratch(folder, finished.variables)
 
 
+@pytest.mark.ci
 def test_rules_before_and_after_are_executed_with_a_run_trained_between(finished):
     record = json.loads(finished.record("lenet5-synthetic-b4").read_text())
     assert record["status"] in ("ok", "unstable"), record["message"]
@@ -76,11 +77,13 @@ def test_their_shell_prefix_and_hooks_are_theirs(finished):
     assert "their error" not in finished.output
 
 
+@pytest.mark.ci
 def test_a_start_of_what_is_done_does_nothing(scratch):
     assert scratch.scheduled(*ONE_JOB_AT_A_TIME) == {}
     assert "no run to train" in scratch.output
 
 
+@pytest.mark.ci
 def test_one_more_model_trains_its_run_only_and_a_damaged_log_is_put_aside_first(scratch):
     old = scratch.run_id("lenet5-synthetic-b4")
     scratch.block(model=["lenet5", "cnn12"])

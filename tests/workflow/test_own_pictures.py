@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 import yaml
 from PIL import Image
 
@@ -20,6 +21,7 @@ def paint(path, brightness):
     Image.fromarray(noise + np.uint8(brightness)).save(path)
 
 
+@pytest.mark.ci
 def test_a_folder_of_pictures_is_trained_on_and_converted_again_when_it_changes(fresh, tmp_path):
     own = tmp_path / "pictures"
     for number in range(12):

@@ -64,6 +64,7 @@ def costs(request, folders):
     }
 
 
+@pytest.mark.ci
 def test_planning_a_run_takes_as_few_calls_of_functions_as_it_did(costs):
     state, of_each_run = costs
     calls = of_each_run["ours"]["calls"] / of_each_run["bare"]["calls"]

@@ -3,10 +3,13 @@
 import csv
 import json
 
+import pytest
+
 from dlbench.common.files import sha256
 from dlbench.machine import fingerprints
 
 
+@pytest.mark.ci
 def test_runs_of_one_machine_have_one_fingerprint_and_one_list_of_packages(campaign):
     with open(campaign.folder / "results/tables/runs.csv", newline="") as file:
         rows = list(csv.DictReader(file))

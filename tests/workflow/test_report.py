@@ -5,9 +5,12 @@ import json
 import re
 import zipfile
 
+import pytest
+
 PAGE = "results/report.html"
 
 
+@pytest.mark.ci
 def test_the_report_is_made_when_asked_for_and_not_again(campaign):
     assert not (campaign.folder / PAGE).exists()  # no part of all
     campaign.succeed("report")

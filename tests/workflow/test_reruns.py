@@ -24,10 +24,12 @@ def trained_runs(jobs):
     return jobs.get("train", [])
 
 
+@pytest.mark.quick
 def test_a_second_run_does_nothing(campaign):
     assert campaign.scheduled() == {}
 
 
+@pytest.mark.quick
 def test_adding_a_model_trains_only_its_runs(campaign):
     models = campaign.folder / "workflow_scripts/dlbench/trainer/keras/models/convolutional"
     shutil.copyfile(models / "lenet5.py", models / "mymodel.py")
@@ -62,8 +64,9 @@ def test_adding_a_model_trains_only_its_runs(campaign):
     assert campaign.scheduled() == {}
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("target", ["all", "tables"])
+@pytest.mark.ci
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("target", ["all", "tables", "runs"])
 def test_adding_a_repeat_trains_only_the_new_runs(campaign, target):
     campaign.configure(repeats=2)
     jobs = campaign.scheduled("--cores", "1", target)
@@ -71,13 +74,11 @@ def test_adding_a_repeat_trains_only_the_new_runs(campaign, target):
     assert all("-r2-" in run for run in trained_runs(jobs))
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("target", ["all", "tables", "runs"])
-def test_a_deleted_run_is_trained_again_and_no_other(campaign, target):
+@pytest.mark.quick
+def test_a_deleted_run_is_trained_again_and_no_other(campaign):
     run = campaign.run_id("cnn12-")
     shutil.rmtree(campaign.folder / "results/runs" / run)
-    jobs = campaign.scheduled("--cores", "1", target)
-    assert jobs["train"] == [run]
+    assert campaign.scheduled()["train"] == [run]
 
 
 def test_a_dry_run_shows_the_commands_of_runs_where_it_is_asked_to(campaign):
@@ -88,6 +89,7 @@ def test_a_dry_run_shows_the_commands_of_runs_where_it_is_asked_to(campaign):
     assert command not in campaign.succeed(*dry_run)
 
 
+@pytest.mark.ci
 def test_a_deleted_record_is_read_again_from_its_log(campaign):
     record = campaign.record("cnn12-")
     record.unlink()
@@ -102,6 +104,7 @@ def corrupt(record):
     record.write_text(json.dumps(content))
 
 
+@pytest.mark.ci
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "damage",
@@ -137,6 +140,7 @@ def test_records_of_another_parser_are_read_again_and_no_run_is_trained(campaign
     assert campaign.scheduled() == {}
 
 
+@pytest.mark.ci
 def test_a_truncated_log_is_trained_again_and_no_other(campaign):
     log = campaign.record("lenet5-digits").with_name("train.jsonl")
     log.write_bytes(log.read_bytes()[:-200])
@@ -144,6 +148,7 @@ def test_a_truncated_log_is_trained_again_and_no_other(campaign):
     assert jobs["train"] == [log.parent.name]
 
 
+@pytest.mark.ci
 def test_logs_of_another_run_are_kept_aside_and_the_run_is_trained_again(campaign):
     campaign.configure(figures=[])
     wrong, lost, other = (
@@ -225,6 +230,7 @@ def sessions(campaign):
     return {path.stem for path in paths} - {"current"}
 
 
+@pytest.mark.ci
 def test_touching_every_file_computes_nothing(campaign):
     later = time.time() + 10
     for path in campaign.folder.rglob("*"):
@@ -256,6 +262,7 @@ def test_what_stands_is_trained_again_where_it_is_forced(campaign):
     assert "cost: 1 run to train, about " in campaign.output
 
 
+@pytest.mark.ci
 def test_a_fresh_clone_with_the_results_alone_trains_nothing(campaign, tmp_path):
     clone = Campaign.fresh(tmp_path / "clone")
     shutil.copytree(campaign.folder / "results", clone.folder / "results")
@@ -263,17 +270,20 @@ def test_a_fresh_clone_with_the_results_alone_trains_nothing(campaign, tmp_path)
     assert set(jobs) <= AFTER_RUNS
 
 
+@pytest.mark.ci
 def test_deleting_the_data_trains_nothing(campaign):
     shutil.rmtree(campaign.folder / "results/data")
     assert campaign.scheduled() == {}
 
 
+@pytest.mark.ci
 def test_editing_a_figure_draws_it_alone(campaign):
     figure = campaign.folder / "workflow_scripts/dlbench/figures/learning/loss.py"
     figure.write_text(figure.read_text() + "\n# changed\n")
     assert campaign.scheduled() == {"draw_figure": ["loss"]}
 
 
+@pytest.mark.ci
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("edited", "trains"),
@@ -296,6 +306,7 @@ def test_editing_code_trains_exactly_the_runs_that_execute_it(campaign, edited, 
     assert (why in campaign.output) == bool(trains), campaign.output
 
 
+@pytest.mark.ci
 def test_comments_and_docstrings_train_and_convert_nothing_again_and_a_number_does(campaign):
     library = campaign.folder / "workflow_scripts/dlbench"
     for name in ("trainer/engine.py", "trainer/tensorflow/engine.py", "data/convert_dataset.py"):
@@ -341,6 +352,7 @@ def test_a_change_of_what_is_only_described_trains_and_converts_nothing_again(ca
     assert campaign.scheduled()["convert_dataset"] == ["digits"]
 
 
+@pytest.mark.ci
 def test_site_facts_and_comments_train_nothing(campaign):
     campaign.configure(site=CONFIG["site"] | {"name": "elsewhere"})
     config = campaign.folder / "config.yaml"
@@ -349,6 +361,7 @@ def test_site_facts_and_comments_train_nothing(campaign):
     assert set(jobs) <= AFTER_RUNS
 
 
+@pytest.mark.ci
 def test_a_store_of_converted_data_is_used_where_it_lies(campaign, tmp_path):
     """Others converted by the same code: nothing is fetched, converted or trained again."""
     (campaign.folder / "results/data").rename(tmp_path / "store")

@@ -40,6 +40,7 @@ def program(campaign, name, *arguments):
     ).stdout
 
 
+@pytest.mark.ci
 def test_a_failing_run_stops_no_other_and_is_forgotten_on_demand(fresh):
     models = fresh.folder / MODELS
     (models / "broken.py").write_text(
@@ -83,6 +84,7 @@ def read_id(campaign, key):
     raise AssertionError(f"no run has {key}")
 
 
+@pytest.mark.ci
 def test_a_trainer_that_is_killed_is_tried_again_before_it_counts_as_failed(fresh):
     models = fresh.folder / MODELS
     (models / "killed.py").write_text(
@@ -100,6 +102,7 @@ def test_a_trainer_that_is_killed_is_tried_again_before_it_counts_as_failed(fres
     assert [path.name for path in place.glob("*.attempt*")] == ["train.attempt1.jsonl"]
 
 
+@pytest.mark.ci
 def test_each_kind_of_thing_is_added_by_one_file_and_a_framework_by_one_folder(campaign):
     library = campaign.folder / "workflow_scripts/dlbench"
     for kind, like in PLUGINS.items():
@@ -212,6 +215,7 @@ def test_an_image_that_cannot_be_had_costs_its_own_runs_only_and_is_tried_again(
     assert changed[0] != reasons[0] and changed[1] == reasons[1]
 
 
+@pytest.mark.ci
 def test_horovod_runs_are_skipped_until_horovod_is_installed(fresh):
     environment = fresh.folder / "envs/train/.venv"
     real = environment.resolve()
@@ -242,6 +246,7 @@ def test_horovod_runs_are_skipped_until_horovod_is_installed(fresh):
     assert coverage(fresh)[horovod][0] in TRAINED
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -288,6 +293,7 @@ def test_a_model_that_is_not_valid_python_is_named_before_anything_is_done(fresh
     assert not (fresh.folder / "results").exists()
 
 
+@pytest.mark.ci
 def test_figures_are_drawn_again_byte_for_byte(campaign):
     figures = campaign.folder / "results/figures"
     before = {path.name: path.read_bytes() for path in figures.iterdir()}
@@ -299,6 +305,7 @@ def test_figures_are_drawn_again_byte_for_byte(campaign):
     assert {path.name: path.read_bytes() for path in figures.iterdir()} == before
 
 
+@pytest.mark.ci
 def test_the_time_of_each_run_is_accounted_for(campaign):
     spent = {}
     with open(campaign.folder / "results/tables/accounts.csv", newline="") as file:
@@ -321,6 +328,7 @@ def test_the_report_has_the_figures_with_their_captions(campaign):
         assert text in report
 
 
+@pytest.mark.ci
 def test_tensorboard_gets_every_run_when_asked_for_and_not_with_all(campaign):
     assert not (campaign.folder / "results/tensorboard").exists()
     campaign.succeed("tensorboard")

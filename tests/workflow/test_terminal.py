@@ -7,6 +7,8 @@ import re
 import select
 import subprocess
 
+import pytest
+
 BLOCK = {
     "name": "one", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4,
     "warmup_steps": 1, "steps": 3,
@@ -29,6 +31,7 @@ def on_terminal(campaign, *arguments):
     return process.wait(), re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]|\r", "", shown.decode())
 
 
+@pytest.mark.ci
 def test_a_start_shows_a_bar_a_line_for_its_run_and_its_error_in_full(fresh):
     fresh.configure(matrix=[BLOCK], figures=["scaling"])
     path = fresh.folder / "workflow_scripts/dlbench/figures/scaling/scaling.py"

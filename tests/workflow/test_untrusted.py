@@ -39,6 +39,7 @@ def doubled(text):
     return text.replace("{", "{{").replace("}", "}}")
 
 
+@pytest.mark.ci
 def test_no_text_of_a_config_reaches_a_shell(fresh):
     (fresh.folder / f"{FOLDER}.py").write_text(SCRIPT)
     models = fresh.folder / FOLDER

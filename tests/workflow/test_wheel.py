@@ -94,6 +94,7 @@ def test_the_wheel_has_each_file_of_the_workflow_once_and_nothing_else(wheels):
     assert len(names) == len(set(names))
 
 
+@pytest.mark.ci
 def test_an_empty_folder_gets_a_study_that_is_planned_trained_and_drawn(installed, dlbench):
     packages = next(installed.glob("v/lib/python3*/site-packages"))
     before = files_of(packages)

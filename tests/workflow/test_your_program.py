@@ -18,6 +18,7 @@ def rows(campaign, table):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.ci
 def test_the_page_leads_from_a_script_to_a_speedup_in_few_lines(fresh):
     your_program_page.write(fresh.folder)
     assert 1 <= len(your_program_page.added_lines(fresh.folder)) <= 5
