@@ -2,6 +2,7 @@
 
 import pytest
 
+from dlbench import Error
 from dlbench.analysis import measures
 from dlbench.tables.metrics import Metric
 
@@ -44,6 +45,9 @@ def test_a_metric_in_which_runs_do_not_agree_is_named_and_left_out(other, why):
 def test_without_a_better_direction_values_only_differ():
     metric = Metric.named("skew", "", "")
     assert {metric.verdict(0.9), metric.verdict(1.1)} == {"differs"} == set(metric.verdicts)
+    with pytest.raises(Error, match="skew: whether more or less is better is not known"):
+        metric.check_direction()
+    Metric.named("busbw", "GB/s", "higher").check_direction()
 
 
 def test_means_are_geometric_unless_a_completed_run_has_no_logarithm():

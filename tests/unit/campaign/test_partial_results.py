@@ -113,6 +113,19 @@ def test_a_run_whose_record_goes_meanwhile_is_left_out(going, monkeypatch):
     assert seen == [2, 1]
 
 
+def test_records_that_go_whenever_they_are_read_are_an_error_after_three_tries(going, monkeypatch):
+    seen = []
+
+    def gone(study, *arguments, **folders):
+        seen.append(len(study.runs))
+        raise FileNotFoundError("run.json")
+
+    monkeypatch.setattr(collect_runs, "collect", gone)
+    with pytest.raises(FileNotFoundError):
+        partial_results.write(going, "now")
+    assert seen == [2, 2, 2]
+
+
 def test_it_is_refused_among_the_results_and_before_the_first_run_is_done(study):
     with pytest.raises(Error, match="outside results"):
         partial_results.write(study, "results/now")

@@ -359,13 +359,6 @@ def test_a_metric_that_programs_name_is_compared_in_its_direction(better, verdic
     assert f"1 {verdict}" in page_text.text(comparison_page.comparison_page(found, None))
 
 
-def test_a_check_for_slower_ones_needs_a_better_direction():
-    sides = [[*named(A_RATES, "")] for _ in range(2)]
-    found = compared(sides[:1], sides[1:], metric_name="busbw")
-    with pytest.raises(Error, match="busbw: whether more or less is better is not known"):
-        found.metric.check_direction()
-
-
 def test_numbers_of_different_units_are_not_compared():
     sides = [[*named(A_RATES)], [*named(A_RATES, unit="MB/s")]]
     with pytest.raises(Error, match=r"metric busbw: unit is 'GB/s' in .* are not compared"):

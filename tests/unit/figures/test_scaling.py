@@ -46,6 +46,7 @@ def test_scaling_is_that_of_the_table_of_speedups(case, drawn, made):
     groups = speedups.groupby(["scaling", "model", "dataset"], observed=True)
     rows = np.reshape(drawn("scaling", case), (-1, 2))
     found = [[scaling_numbers(axes) for axes in row] for row in rows]
+    assert {axes.get_xlabel() for axes in rows.flat} == {"GPUs"}
     names = ("images_per_second", "efficiency")
     table = [[speedups_numbers(own, name) for name in names] for _, own in groups]
     assert sorted(found) == sorted(table)

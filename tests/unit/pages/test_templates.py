@@ -29,9 +29,12 @@ def test_a_template_without_its_values_is_an_error(name):
         templates.render(name)
 
 
-def test_a_page_without_an_interval_draws_none():
+def test_intervals_are_drawn_on_one_logarithmic_scale_and_those_without_ends_have_none():
     nan = float("nan")
     rows = [["one run", Cell("1.2", drawn=(1.2, nan, nan, 0.01))]]
     rows.append(["more", Cell("1.1", drawn=(1.1, 1.05, 1.15, 0.01))])
     made = html_page(Page("t", "l", (Section("s", (), Table(("a", "b"), rows)),)))
     assert made.count("<svg") == 2 and made.count('class="ci') == 1
+    # 1 is at 72 of 144 pixels, and 1.25 log(1.15) are 66; 1.2 is beyond the end.
+    for drawn in ('x="68.2" y="2" width="7.5"', 'x1="90.4" x2="124.8"', 'cx="108.0"', 'cx="138.0"'):
+        assert drawn in made

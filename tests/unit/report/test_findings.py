@@ -264,6 +264,11 @@ def test_a_batch_size_is_compared_from_the_smallest_to_the_largest():
     assert compared.ratio == pytest.approx(4)
 
 
+def test_datasets_of_other_programs_are_taken_for_real_ones():
+    names = ("synthetic", "digits", "theirs")
+    assert [name for name in names if contrasts.is_synthetic(name)] == ["synthetic"]
+
+
 def test_of_several_contrasts_it_is_said_what_they_compare_and_why_one_is_named():
     runs = [
         row
