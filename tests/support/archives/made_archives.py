@@ -7,9 +7,7 @@ that is imported.
 import atexit
 import dataclasses
 import functools
-import os
 import shutil
-import sys
 import tempfile
 import zipfile
 from contextlib import chdir
@@ -22,7 +20,7 @@ from dlbench.common import plugins
 from dlbench.study import config, other_trainers, trainer_environments
 from dlbench.tables import table_names
 from support.logs import log_samples
-from support.programs import forked
+from support.programs import in_process
 from support.runs import made_runs
 
 REPOSITORY = Path(__file__).parents[3]
@@ -145,15 +143,13 @@ def finish_contained(image, entry):
 
 
 def program(name, *arguments, code=0):
-    """Run one of our programs in this folder. Returns its output."""
-    finished = forked.run(
-        [sys.executable, f"{REPOSITORY}/workflow_scripts/{name}", *map(str, arguments)],
-        forked.OF_TABLES,
-        env=os.environ | {"COLUMNS": "100"},
-        together=True,
-    )
-    assert finished.returncode == code, finished.stdout
-    return finished.stdout
+    """Do what one of our programs does in this folder. Returns what it prints, errors first."""
+    if name == "dlbench":
+        finished = in_process.dlbench(*arguments)
+    else:
+        finished = in_process.program(name, *arguments)
+    assert finished.returncode == code, finished.stderr
+    return finished.stderr + finished.stdout
 
 
 def changed(archive, output, changes):

@@ -18,6 +18,7 @@ from support.archives import made_archives
 from support.archives.made_archives import program
 from support.machines.paths import REPOSITORY
 
+pytestmark = pytest.mark.slow
 BEFORE = REPOSITORY / "tests/data/archive_of_6301a48.zip"
 RUNS = "results/tables/runs.csv"
 NOT_COMPARED = "records not compared with their logs: 2 of version 4 of the parser"
@@ -60,31 +61,22 @@ def test_its_own_programs_make_the_same_tables_again(tmp_path):
     )
 
 
-def own_code(archive, folder):
-    """The output of our programs when they derive an archive again, and their runs table."""
-    output = program("dlbench", "rederive", archive, "--output", folder, "--own-code", code=1)
-    return output, rows((folder / RUNS).read_text())
-
-
 def test_our_programs_read_the_same_results_from_it_and_name_what_they_write_otherwise(tmp_path):
-    output, now = own_code(BEFORE, tmp_path / "again")
+    """Also where its config cannot name imports or other trainers yet."""
+    settings = yaml.safe_load(content("config.yaml"))
+    for name in ("imports", "references", "trainers"):
+        assert settings.pop(name) in ([], {})
+    config = {"config.yaml": yaml.safe_dump(settings).encode()}
+    made_archives.changed(BEFORE, tmp_path / "older.zip", config)
+    arguments = (tmp_path / "older.zip", "--output", tmp_path / "again", "--own-code")
+    output = program("dlbench", "rederive", *arguments, code=1)
     assert NOT_COMPARED in output and f"{RUNS}: differs" in output
     assert "file(s) differ, of 6 tables, 1 figures, the report, 6 tables of runs: " in output
     assert "without --own-code, that in the archive does it" in output or "versions above" in output
-    before = rows(content(RUNS).decode())
+    now, before = rows((tmp_path / "again" / RUNS).read_text()), rows(content(RUNS).decode())
     assert now.keys() == before.keys() and len(now) == 2
     for run_id, row in before.items():
         assert {name: row[name] for name in MEASURED} == {
             name: now[run_id][name] for name in MEASURED
         }
         assert now[run_id]["status"] == row["status"]
-
-
-def test_a_config_that_could_not_name_imports_or_other_trainers_yet_is_read(tmp_path):
-    settings = yaml.safe_load(content("config.yaml"))
-    for name in ("imports", "references", "trainers"):
-        assert settings.pop(name) in ([], {})
-    config = {"config.yaml": yaml.safe_dump(settings).encode()}
-    made_archives.changed(BEFORE, tmp_path / "older.zip", config)
-    _, now = own_code(tmp_path / "older.zip", tmp_path / "again")
-    assert len(now) == 2
