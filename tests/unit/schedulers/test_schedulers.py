@@ -136,3 +136,9 @@ def test_runs_of_one_job_take_turns_and_those_of_others_do_not_wait(tmp_path, mo
     assert waiting.wait(10) == 0 and waiting.stdout.read() == "has it\n"
     monkeypatch.delenv("SLURM_JOB_ID")
     assert schedulers.take_turn(str(tmp_path)) is None
+
+
+def test_a_job_is_of_the_scheduler_with_the_longest_variable():
+    grid_engine, slurm_too = {"JOB_ID": "7"}, {"JOB_ID": "7", "SLURM_JOB_ID": "8"}
+    jobs = [schedulers.job(variables) for variables in (grid_engine, slurm_too, {})]
+    assert jobs == [("sge", "7"), ("slurm", "8"), None]
