@@ -1,7 +1,6 @@
 """The folder of a workflow with two healthy runs, and the doctor that examines it."""
 
 import os
-import sys
 import time
 from pathlib import Path
 
@@ -12,10 +11,8 @@ from dlbench.campaign import doctor
 from dlbench.common.files import sha256
 from dlbench.records import run_record
 from dlbench.study import trainer_environments
-from support.programs import forked
+from support.programs import in_process
 from support.runs.ended_runs import ONE, TWO, finish
-
-PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "dlbench"
 
 
 @pytest.fixture
@@ -58,4 +55,4 @@ def old(path):
 
 
 def program(*arguments):
-    return forked.run([sys.executable, PROGRAM, "doctor", *arguments], forked.OF_TABLES)
+    return in_process.dlbench("doctor", *arguments)

@@ -1,6 +1,7 @@
 """forgetting: which results are forgotten, and the programs that forget and try again."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from dlbench.records import run_record
-from support.programs import forked
+from support.machines.paths import REPOSITORY
+from support.programs.in_process import dlbench
 from support.runs.made_runs import SETTINGS, finish
 from support.studies.found_batches import TRIES, write_found
 
-PROGRAMS = Path(__file__).parents[3] / "workflow_scripts"
-SNAKEFILE = PROGRAMS.parent / "Snakefile"  # of dlbench, where a folder has none
+SNAKEFILE = REPOSITORY / "Snakefile"  # of dlbench, where a folder has none
 # In the place of Snakemake: says what it was given.
 SNAKEMAKE = "import sys\nprint('snakemake', *sys.argv[1:])\nsys.exit(7)\n"
 
@@ -31,10 +32,6 @@ def failed(study):
     finish(runs[2], 10, "oom", "host: no memory")
     finish(runs[3], 10, "failed", "hung")
     return runs
-
-
-def start(name, *arguments):
-    return forked.run([sys.executable, PROGRAMS / name, *arguments], forked.OF_TABLES)
 
 
 def forgotten(runs):
@@ -57,7 +54,7 @@ def forgotten(runs):
     ids=lambda value: " ".join(map(str, value)),
 )
 def test_results_are_forgotten_by_status_message_and_study(failed, arguments, expected):
-    finished = start("dlbench", "forget", *arguments)
+    finished = dlbench("forget", *arguments)
     assert finished.returncode == 0, finished.stderr
     assert forgotten(failed) == expected
     named = finished.stdout.splitlines()[:-1]
@@ -68,7 +65,7 @@ def test_results_are_forgotten_by_status_message_and_study(failed, arguments, ex
 def test_programs_get_what_is_forgotten_as_json(failed):
     expected = {"runs": sorted(run.id for run in failed[1:3]), "searches": []}
     for options, is_done in ((["--dry-run"], False), ([], True)):
-        finished = start("dlbench", "forget", "--status", "oom", "--json", *options)
+        finished = dlbench("forget", "--status", "oom", "--json", *options)
         said = json.loads(finished.stdout)
         said["runs"].sort()
         assert said == expected | {"forgotten": is_done}
@@ -84,7 +81,7 @@ def test_a_search_for_a_largest_batch_is_forgotten_by_its_name_or_because_it_fai
 
     vain = {"batch_per_device": None, "reason": "not even 1 fits", "tries": TRIES[1:]}
     kept, lost = searched("max-kept"), searched("max-lost", **vain)
-    finished = start("dlbench", "forget", "--status", "oom", "--message", "not even")
+    finished = dlbench("forget", "--status", "oom", "--message", "not even")
     assert finished.stdout.splitlines() == [
         "max-lost",
         "forgot 0 runs and 1 search for a largest batch",
@@ -92,23 +89,25 @@ def test_a_search_for_a_largest_batch_is_forgotten_by_its_name_or_because_it_fai
     assert (kept.is_file(), lost.is_file()) == (True, False)
     left = sorted(path.name for path in (lost.parent / "b1").iterdir())
     assert left == ["train.attempt1.jsonl"]
-    assert start("dlbench", "forget", "max-kept", failed[0].id).returncode == 0
+    assert dlbench("forget", "max-kept", failed[0].id).returncode == 0
     assert (kept.is_file(), forgotten(failed)) == (False, [0])
-    asked = start("dlbench", "retry", "max-kept", "--configfile", "part.yaml")
+    asked = dlbench("retry", "max-kept", "--configfile", "part.yaml")
     assert "no run 'max-kept' in the study 'part'" in asked.stderr
 
 
 def test_a_run_that_is_named_is_forgotten_whatever_its_status(failed):
-    assert start("dlbench", "forget", failed[0].id).returncode == 0
+    assert dlbench("forget", failed[0].id).returncode == 0
     assert forgotten(failed) == [0]
     assert (
         "expected either runs or --message"
-        in start("dlbench", "forget", failed[1].id, "--message", "x").stderr
+        in dlbench("forget", failed[1].id, "--message", "x").stderr
     )
 
 
 def test_trying_again_forgets_the_failures_of_the_study_and_starts_snakemake(failed):
-    finished = start("dlbench", "retry", "--configfile", "part.yaml", "--", "--cores", "4")
+    command = [sys.executable, REPOSITORY / "workflow_scripts/dlbench", "retry"]
+    command += ["--configfile", "part.yaml", "--", "--cores", "4"]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
     assert finished.returncode == 7, finished.stderr
     assert finished.stdout.splitlines() == [
         failed[1].id,
@@ -118,17 +117,17 @@ def test_trying_again_forgets_the_failures_of_the_study_and_starts_snakemake(fai
     assert forgotten(failed) == [1]
 
 
-def test_the_study_that_snakemake_is_given_counts(failed):
-    finished = start(
-        "dlbench", "retry", "--", "figures", "--configfile", "part.yaml", "--cores", "4"
-    )
-    started = f"snakemake --snakefile {SNAKEFILE} figures --configfile part.yaml --cores 4"
-    assert finished.stdout.splitlines()[-1] == started
+def test_the_study_that_snakemake_is_given_counts(failed, monkeypatch):
+    started = []
+    monkeypatch.setattr(os, "execv", lambda program, words: started.append(words))
+    words = ["figures", "--configfile", "part.yaml", "--cores", "4"]
+    assert dlbench("retry", "--", *words).returncode == 0
+    assert started[0][2:] == ["snakemake", "--snakefile", str(SNAKEFILE), *words]
     assert forgotten(failed) == [1]
 
 
 def test_without_anything_to_try_again_nothing_is_started(failed):
-    finished = start("dlbench", "retry", "--status", "timeout")
+    finished = dlbench("retry", "--status", "timeout")
     assert finished.returncode == 0
     assert finished.stdout == "no run of the study 'test' to try again: nothing is started\n"
     assert forgotten(failed) == []
@@ -148,7 +147,7 @@ def test_without_anything_to_try_again_nothing_is_started(failed):
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_mistake_is_named_before_anything_is_forgotten(failed, arguments, message):
-    finished = start("dlbench", "retry", *arguments)
+    finished = dlbench("retry", *arguments)
     assert finished.returncode != 0
     assert message in finished.stderr
     assert "snakemake" not in finished.stdout
@@ -156,13 +155,13 @@ def test_a_mistake_is_named_before_anything_is_forgotten(failed, arguments, mess
 
 
 def test_a_run_of_another_study_is_not_tried_again(failed):
-    finished = start("dlbench", "retry", failed[3].id, "--configfile", "part.yaml")
+    finished = dlbench("retry", failed[3].id, "--configfile", "part.yaml")
     assert "in the study 'part'" in finished.stderr
     assert forgotten(failed) == []
 
 
 def test_a_dry_run_only_says_what_would_be_tried_again(failed):
-    finished = start("dlbench", "retry", "--dry-run")
+    finished = dlbench("retry", "--dry-run")
     assert finished.stdout.splitlines()[-1] == "would forget 3 runs"
     assert forgotten(failed) == []
 
@@ -170,7 +169,7 @@ def test_a_dry_run_only_says_what_would_be_tried_again(failed):
 def test_nothing_is_forgotten_while_the_folder_is_locked(failed):
     Path(".snakemake/locks").mkdir(parents=True)
     Path(".snakemake/locks/0.input.lock").touch()
-    finished = start("dlbench", "retry")
+    finished = dlbench("retry")
     assert finished.returncode == 2
     assert "this folder is locked, and no Snakemake is at work in it" in finished.stderr
     assert forgotten(failed) == []
@@ -179,7 +178,7 @@ def test_nothing_is_forgotten_while_the_folder_is_locked(failed):
 def test_nothing_is_forgotten_while_snakemake_is_at_work_wherever_its_locks_are(failed):
     command = [sys.executable, "-c", "input()", "snakemake"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as at_work:
-        finished = start("dlbench", "retry")
+        finished = dlbench("retry")
         at_work.communicate("\n")
     assert finished.returncode == 2
     assert f"Snakemake is at work in this folder (process {at_work.pid})" in finished.stderr

@@ -53,6 +53,7 @@ def on_terminal(work="", **variables):
     return shown.decode(), same
 
 
+@pytest.mark.ci
 def test_what_jobs_print_is_above_the_bar_and_the_terminal_is_as_it_was(study):
     shown, same = on_terminal()
     for text in ("a job on stdout", "a job on stderr", "0/4 runs", "4 left", "bar 1", "a line"):
@@ -61,6 +62,7 @@ def test_what_jobs_print_is_above_the_bar_and_the_terminal_is_as_it_was(study):
     assert "half" in shown and shown.rfind("\x1b[?25l") < shown.rfind("\x1b[?25h")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "work", ["raise KeyboardInterrupt", "sys.exit(3)", "os.kill(os.getpid(), signal.SIGKILL)"]
 )
@@ -70,6 +72,7 @@ def test_however_it_ends_the_terminal_is_usable(study, work):
     assert "KILL" in work or "a job on stderr" in shown
 
 
+@pytest.mark.ci
 def test_a_dumb_terminal_gets_plain_lines(study):
     shown, _ = on_terminal(TERM="dumb")
     assert "\x1b" not in shown and "a line: ok" in shown and "0/4" not in shown

@@ -1,8 +1,8 @@
 """Partial results: tables and figures of what is done, while a campaign runs and is locked."""
 
+import dataclasses
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,11 +12,10 @@ from dlbench.campaign import partial_results
 from dlbench.results import collect_runs
 from dlbench.study import config
 from dlbench.tables import parquet_files, table_columns
-from support.programs import forked
+from support.programs import in_process
 from support.runs.made_runs import SETTINGS, finish, write
 
-PROGRAMS = Path(__file__).parents[3] / "workflow_scripts"
-FIGURES = ["scaling", "batch_size", "loss", "overhead"]
+FIGURES = ["loss", "overhead"]
 
 
 @pytest.fixture
@@ -43,13 +42,9 @@ def tree(*folders):
     }
 
 
-def start(name, *arguments):
-    return forked.run([sys.executable, PROGRAMS / name, *arguments], forked.OF_TABLES)
-
-
 def test_what_is_done_is_in_tables_and_figures_and_nothing_else_changes(going):
     before = tree("results", ".snakemake")
-    finished = start("dlbench", "partial", "--output", "now")
+    finished = in_process.dlbench("partial", "--output", "now")
     assert finished.returncode == 0, finished.stderr
     assert "now: 2 of 4 runs" in finished.stderr
     assert tree("results", ".snakemake") == before
@@ -65,34 +60,22 @@ def test_what_is_done_is_in_tables_and_figures_and_nothing_else_changes(going):
 
 
 def test_the_other_programs_work_beside_a_campaign_too(going):
-    partial_results.write(going, "now")
+    partial_results.write(dataclasses.replace(going, figures=()), "now")
     before = tree("results", ".snakemake")
-    for name, *arguments in (
-        (
-            "dlbench",
-            "status",
-        ),
-        ("dlbench", "export", "--output", "now/runs.csv"),
-        ("dlbench", "compare", "results", "now/runs.csv"),
-        (
-            "draw_figure.py",
-            "loss",
-            "--tables",
-            "now/tables",
-            "--runs",
-            "now/runs",
-            "--output",
-            "drawn",
-        ),
-    ):
-        finished = start(name, *arguments)
-        assert finished.returncode == 0, (name, finished.stderr)
+    drawing = ("loss", "--tables", "now/tables", "--runs", "now/runs", "--output", "drawn")
+    finished = [
+        in_process.dlbench("status"),
+        in_process.dlbench("export", "--output", "now/runs.csv"),
+        in_process.program("draw_figure.py", *drawing),
+        compared := in_process.dlbench("compare", "results", "now/runs.csv"),
+    ]
+    assert [one.returncode for one in finished] == [0] * 4, finished
+    assert "1 not ended" in compared.stdout
     assert tree("results", ".snakemake") == before
-    assert "2 not ended" not in start("dlbench", "compare", "results", "now/runs.csv").stdout
-    assert "1 not ended" in start("dlbench", "compare", "results", "now/runs.csv").stdout
 
 
 def test_asked_for_again_it_has_what_is_new(going):
+    going = dataclasses.replace(going, figures=())
     partial_results.write(going, "now")
     finish(going.runs[3], 60)
     partial_results.write(going, "now")
@@ -109,7 +92,7 @@ def test_a_run_whose_record_goes_meanwhile_is_left_out(going, monkeypatch):
         return collect(study, *arguments, **folders)
 
     monkeypatch.setattr(collect_runs, "collect", disturbed)
-    partial_results.write(going, "now")
+    partial_results.write(dataclasses.replace(going, figures=()), "now")
     assert seen == [2, 1]
 
 

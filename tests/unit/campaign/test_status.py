@@ -1,4 +1,4 @@
-"""dlbench status, as a user starts it."""
+"""dlbench status: config files, watching, mistakes."""
 
 import json
 import signal
@@ -6,22 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from dlbench.study import config
 from support.machines.paths import REPOSITORY
-from support.programs import forked
+from support.programs.in_process import dlbench
 from support.runs.made_runs import SETTINGS
-
-PROGRAM = REPOSITORY / "workflow_scripts" / "dlbench"
-
-
-def program(*arguments):
-    return forked.run([sys.executable, PROGRAM, "status", *arguments], forked.OF_TABLES)
 
 
 def test_the_program_lays_config_files_over_the_config(study):
     Path("config.yaml").write_text(json.dumps(SETTINGS))
     Path("other.yaml").write_text("study: other\nrepeats: 3\n")
-    finished = program("--configfile", "other.yaml", "--json")
+    finished = dlbench("status", "--configfile", "other.yaml", "--json")
     assert finished.returncode == 0, finished.stderr
     found = json.loads(finished.stdout)
     assert (found["study"], found["combinations"]["pending"]) == ("other", 6)
@@ -33,31 +29,28 @@ def test_a_file_about_the_site_lies_between_the_config_and_the_study(study):
     Path("other.yaml").write_text("repeats: 3\n")
     found = config.study_from_files(["other.yaml"])
     assert (found.site["name"], found.site["nodes"], len(found.runs)) == ("cluster", 8, 6)
-    assert json.loads(program("--json").stdout)["site"] == "cluster"
+    assert json.loads(dlbench("status", "--json").stdout)["site"] == "cluster"
 
 
+@pytest.mark.ci
 def test_watching_shows_it_again_and_again(study):
     Path("config.yaml").write_text(json.dumps(SETTINGS))
-    command = [sys.executable, PROGRAM, "status", "--watch", "0.01", "--json"]
+    command = [sys.executable, REPOSITORY / "workflow_scripts/dlbench", "status"]
+    command += ["--watch", "0.01", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         shown_ids = [json.loads(process.stdout.readline())["study"] for _ in range(3)]
         process.send_signal(signal.SIGINT)
         process.stdout.read()
     assert shown_ids == ["test"] * 3
     assert process.returncode == 0
-    assert "--jobs: expected a whole number of at least 1" in program("--jobs", "0").stderr
-    assert "--watch: expected a number above 0" in program("--watch", "0").stderr
-
-
-def test_what_tests_start_can_be_interrupted_where_a_shell_started_pytest_in_the_background():
-    test = f"{__file__}::test_watching_shows_it_again_and_again"
-    command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", "pytest", "-q"]
-    command += ["-p", "no:cacheprovider", test]
-    subprocess.run(command, cwd=REPOSITORY, check=True, timeout=60)
+    assert (
+        "--jobs: expected a whole number of at least 1" in dlbench("status", "--jobs", "0").stderr
+    )
+    assert "--watch: expected a number above 0" in dlbench("status", "--watch", "0").stderr
 
 
 def test_a_bad_config_ends_the_program_with_its_mistake(study):
     Path("config.yaml").write_text(json.dumps(SETTINGS | {"repeats": 0}))
-    finished = program()
+    finished = dlbench("status")
     assert finished.returncode == 2
     assert finished.stderr.startswith("error: repeats: expected a whole number from 1 to 10000, or")
