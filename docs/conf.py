@@ -27,7 +27,9 @@ myst_heading_anchors = 6  # of all headings, by GitHub's rule
 root_doc = "docs/README"
 include_patterns = [f"{folder}**.md" for folder in ("docs/", "studies/", "programs/")]
 include_patterns += ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
-include_patterns += ["workflow_scripts/README.md", "tests/support/README.md"]
+include_patterns += [
+    f"{folder}/README.md" for folder in ("benchmarks", "tests/support", "workflow_scripts")
+]
 exclude_patterns = [".*", "envs", "results", "site"]
 
 html_theme = "furo"

@@ -8,22 +8,23 @@ It is a separate process, so that it frees the device's memory for later measure
 import json
 import sys
 
+from benchmarks import training_step
 from dlbench.baselines import measure_baselines
 from dlbench.common import plugins
 from dlbench.trainer import calibration
-from tests.performance.bench import steps
 
 LASTING_S = 1.5
 
 
 def main():
     framework, device, *precisions = sys.argv[1:]
-    strategy = steps.single(framework, device)
+    strategy = training_step.single(framework, device)
     engine = plugins.load(framework, "engine").Engine
     results = {}
     for precision in precisions:
         flags = ("--framework", framework, "--precision", precision)
-        made = engine(steps.spec_of(("lenet5", 1, 1), *flags), strategy, None)
+        spec, _ = training_step.parsed("lenet5:1:1", *flags)
+        made = engine(spec, strategy, None)
         kernels = made.kernels()
         attained = calibration.measure(kernels, lasting_s=LASTING_S)
         copies = list(measure_baselines.host_copies(kernels, made.gpu_count))

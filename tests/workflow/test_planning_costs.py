@@ -2,7 +2,7 @@
 
 Each bound is what was counted when it was set, and 15 % more. Where a rise is meant, because
 planning does more now, count again, set the bound to that, and say in the commit what it buys.
-`tests/performance/planning.py` measures the same in seconds, with ten thousand runs.
+`benchmarks/planning.py` measures the same in seconds, with ten thousand runs.
 """
 
 import json

@@ -157,16 +157,17 @@ def _energy(report, precision, run):
     frameworks=FRAMEWORKS,
 )
 def step_ratio(report, device, framework):
-    module = {"pytorch": "torch_step", "jax": "jax_step"}[framework]
     cases = CASES[framework] if device.is_gpu else ("lenet5:8:2",)
     flags = [word for case in cases for word in ("--case", case)]
     precision = "bfloat16" if device.is_gpu else "float32"
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(folder) / "figures"
         flags += ["--device", device.kind, "--precision", precision, "--json", str(figures)]
-        flags += ["--pairs", "5" if device.is_gpu else "2", "--steps-alone"]
-        command = [sys.executable, "-m", f"tests.performance.training.{module}", *flags]
-        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+        flags += ["--pairs", "5" if device.is_gpu else "2", "--peer", "the bare step"]
+        command = [sys.executable, "-m", "benchmarks.training_step", "--framework", framework]
+        done = subprocess.run(
+            [*command, *flags], cwd=REPOSITORY, capture_output=True, text=True, check=False
+        )
         lines = figures.read_text().splitlines() if figures.is_file() else []
     report.expect(done.returncode == 0, done.stderr[-300:])
     for figure in map(json.loads, lines):
@@ -202,7 +203,7 @@ def waits(report, device, framework):
 )
 def faster(report, device, framework):
     if not device.is_gpu:
-        raise NotPossible("no GPU here: tests/performance compares compiled steps on CPUs")
+        raise NotPossible("no GPU here: benchmarks compare compiled steps on CPUs")
     folder = Path(tempfile.mkdtemp())
     source = REPOSITORY / "workflow_scripts/dlbench/trainer/pytorch/models/transformers"
     text = (source / "gpt2_small.py").read_text().replace("50_257", "50_304")

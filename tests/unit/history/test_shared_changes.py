@@ -76,7 +76,7 @@ def test_a_gap_before_a_change_widens_its_date():
 )
 def test_few_suites_of_fifty_conditions_have_a_false_finding(kind):
     # Of 120 suites with 5 % each, 13 or more have one in 1 of 100 cases; with the 2 % of 5 000
-    # suites (tests/performance/results/history_changes.py) practically never.
+    # suites (benchmarks/history.py) practically never.
     assert outcome(kind, 120, np.random.default_rng(43)).false <= 12 / 120
 
 

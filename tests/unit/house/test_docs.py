@@ -24,7 +24,7 @@ from support.machines.paths import REPOSITORY
 FOLDERS = ("docs", "studies", "programs")
 PAGES = sorted(
     [REPOSITORY / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
-    + [REPOSITORY / "workflow_scripts" / "README.md"]
+    + [REPOSITORY / folder / "README.md" for folder in ("benchmarks", "workflow_scripts")]
     + [page for folder in FOLDERS for page in (REPOSITORY / folder).rglob("*.md")]
 )
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -323,7 +323,7 @@ def test_a_command_that_is_none_would_be_noticed():
 
 @each_page
 def test_every_file_of_ours_that_a_page_names_is_there(page):
-    tops = "workflow_scripts|tests|studies|envs|profiles|programs|rules|docs"
+    tops = "workflow_scripts|benchmarks|tests|studies|envs|profiles|programs|rules|docs"
     for name in re.findall(rf"`((?:{tops})/[\w./-]*)`", prose(page)):
         added = f"`{name}`:" in page.read_text()  # a file that the page has
         installed = ".venv" in Path(name).parts
@@ -331,6 +331,7 @@ def test_every_file_of_ours_that_a_page_names_is_there(page):
         assert added or installed or any_one or (REPOSITORY / name).exists(), name
     python = {path.name for path in REPOSITORY.glob("workflow_scripts/**/*.py")}
     python |= {path.name for path in REPOSITORY.glob("tests/**/*.py")}
+    python |= {path.name for path in REPOSITORY.glob("benchmarks/*.py")}
     python |= {path.name for path in REPOSITORY.glob("*.py")}
     python |= {path.name for path in REPOSITORY.glob("programs/*/*.py")}
     python |= set(re.findall(r"^`([\w.]+)`:$", page.read_text(), re.MULTILINE))  # the page has it

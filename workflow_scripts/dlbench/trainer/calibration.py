@@ -8,8 +8,7 @@
 - The long measurement lasts some seconds and consists of short rounds. The fastest round counts:
   disturbances make a round slower, nothing makes it faster. Other processes disturb for seconds, or
   one core at a time, and some places in memory are slower than others, so arrays are allocated
-  several times. If its host moves the cores of a virtual machine, its rates change:
-  docs/performance.md, copies.
+  several times. If its host moves the cores of a virtual machine, its rates change.
 - The copied arrays are larger than any cache; bytes read and bytes written are both counted.
 - The result is stored in a file for each machine (its hardware, not its name), framework and
   setting: it is measured once and read by later runs.
