@@ -200,6 +200,12 @@ def test_utilisation_of_cpu_devices_is_of_the_cores_of_the_process():
     assert utilisation.utilisation(samples, run)["mean"].tolist() == [75, 50]
 
 
+def test_utilisation_is_drawn_over_the_whole_run_in_minutes_where_it_has_many(panels):
+    (axes,) = panels("utilisation", made_tables.study(repeats=1, duration_s=600.0))
+    assert axes.get_xlabel() == "time since the start of the run, min"
+    assert axes.get_xlim() == (0, 10) and max(axes.lines[-1].get_xdata()) == 10
+
+
 def test_losses_are_those_of_the_logs(drawn, made):
     kept = made("one run for epochs")
     training, held_out = np.reshape(drawn("loss", "one run for epochs"), (2, 3))
