@@ -13,7 +13,7 @@ from dlbench.common import plugins
 from dlbench.drawing import styles
 from dlbench.figures.steps import step_times, utilisation
 from support.results import made_tables
-from support.results.drawn_figures import has, texts
+from support.results.drawn_figures import has, saved_figures, texts
 
 NAMES = plugins.names("figures")
 IN_ALL_FORMATS = "scaling"
@@ -200,8 +200,13 @@ def test_utilisation_of_cpu_devices_is_of_the_cores_of_the_process():
     assert utilisation.utilisation(samples, run)["mean"].tolist() == [75, 50]
 
 
-def test_utilisation_is_drawn_over_the_whole_run_in_minutes_where_it_has_many(panels):
-    (axes,) = panels("utilisation", made_tables.study(repeats=1, duration_s=600.0))
+def test_utilisation_is_drawn_over_the_whole_run_in_minutes_where_it_has_many(
+    tmp_path, monkeypatch
+):
+    kept = saved_figures(monkeypatch)
+    tables = made_tables.write(tmp_path, made_tables.study(repeats=1, duration_s=600.0))
+    utilisation.draw(tables, tmp_path / "utilisation")
+    (axes,) = kept[0].axes
     assert axes.get_xlabel() == "time since the start of the run, min"
     assert axes.get_xlim() == (0, 10) and max(axes.lines[-1].get_xdata()) == 10
 
