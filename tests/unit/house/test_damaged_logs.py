@@ -10,13 +10,16 @@ from dlbench.analysis import run_tables
 from dlbench.campaign import doctor_runs
 from dlbench.common.files import sha256
 from dlbench.log import event_fields, event_log
+from dlbench.log.event_fields import LogError
 from dlbench.plan import standing
-from dlbench.records import judgement, parse_run
+from dlbench.records import judgement, parse_run, progress, run_record
 from dlbench.records.judgement import State
+from dlbench.starting import supervisor
 from dlbench.study import config, other_trainers, trainer_environments
 from dlbench.study.runs import Run
 from support.runs.ended_runs import ONE, SHORT, TWO, log_of
 from support.runs.made_runs import SETTINGS
+from support.trainers.watched_runs import END, watched
 
 COPIES = Run(**SHORT, copies_per_node=2)
 EXTERNAL = Run(**SHORT, trainer="theirs")
@@ -42,7 +45,16 @@ LAUNCH = {
 JUNK = (None, True, [], {}, [[]], {"a": {}}, "", "x", "nan", "2026", -1, 0, 1, 0.5, 1e308, -1e308,
         10**400, 2**63, float("nan"), float("inf"), [10**30], "\ud800")  # fmt: skip
 TRIED = 10  # of each run; more find more
-
+UNREADABLE = [
+    b'{"event": "step", "step": 2, "loss": nan}\n',
+    b'{"event": "step"\n',
+    b'{"event": "step", "x": ' + b"[" * 1000 + b"\n",
+    b'{"event": "run_end"}\n',
+    b'{"event": "run_end", "status": 5, "message": ""}\n',
+    b'{"event": "run_end", "status": "ok", "message": null}\n',
+    b"\xff\xfe\n",
+    b"[]\n",
+]
 TRAINERS = {"theirs": {"command": ["python3"], "log": "auto"}}
 
 
@@ -136,7 +148,135 @@ def test_whatever_is_damaged_in_a_log_ends_nothing_and_is_no_result_beside_its_r
 
 
 def check_all_readers(study, place):
-    """Check that the doctor and the status can describe the runs."""
+    """Check that the doctor, the status and the supervisor can describe the runs."""
     for problem in doctor_runs.problems(study, content=True):
         assert problem.line()
     assert {stand.run.id for stand in standing.examine(study)} == {run.id for run in study.runs}
+    log = place / "train.jsonl"
+    assert progress.describe(log)
+    progress.duration_s(log)
+    supervisor._end_of_ranks(log)
+
+
+def read_again(run, log):
+    """Do what the workflow does: parse the log if that is enough. Returns the record or None."""
+    state, _ = judgement.state(run)
+    if state is State.UNREAD:
+        parse_run.parse(run, log, log.with_name("run.json"))
+        return run_record.read(log.with_name("run.json"))
+    assert state in (State.STALE, State.DAMAGED)
+    return None
+
+
+@pytest.mark.parametrize("run", [ONE, TWO], ids=["one rank", "two ranks"])
+def test_a_log_that_is_cut_anywhere_is_trained_again(run):
+    log = log_of(run)
+    path = event_log.rank_paths(log)[-1]
+    whole = path.read_bytes()
+    for length in [*range(0, len(whole), 29), *range(len(whole) - 9, len(whole))]:
+        path.write_bytes(whole[:length])
+        assert read_again(run, log) is None, f"believed with {length} of {len(whole)} bytes"
+    path.write_bytes(whole)
+    assert read_again(run, log)["status"] == "ok"
+
+
+def test_a_run_whose_second_ranks_log_is_gone_is_trained_again():
+    log = log_of(TWO)
+    event_log.rank_path(log, 1).unlink()
+    assert judgement.state(TWO)[0] is State.DAMAGED
+    assert "logs of 2 devices expected, found those of 1" in judgement.state(TWO)[1]
+
+
+def test_a_run_that_failed_is_read_again_though_a_rank_ended_without_a_word():
+    log = log_of(TWO, status="oom", message="no memory")
+    path = event_log.rank_path(log, 1)
+    path.write_bytes(path.read_bytes()[:-10])
+    record = read_again(TWO, log)
+    assert (record["status"], record["message"]) == ("oom", "rank 0: no memory")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"[" * 100_000 + b"]" * 100_000, "RecursionError"),
+        (b'{"event": "step", "loss": "' + b"9" * event_log.MAX_LINE_BYTES + b'"}', "longer than"),
+        (b'{"event": "st', "not an event"),
+        (b"\x00" * 512, "not an event"),  # a block that a power cut left empty
+    ],
+    ids=["deep", "long", "half", "zeros"],
+)
+def test_a_line_that_is_no_event_is_named_and_the_run_trained_again(line, message):
+    log = log_of(ONE)
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join([*lines[:2], line + b"\n", *lines[2:]]))
+    assert read_again(ONE, log) is None
+    with pytest.raises(LogError, match=f"line 3: .*{message}"):
+        list(event_log.read(log))
+
+
+def test_a_record_with_any_byte_changed_is_not_believed():
+    log = log_of(ONE)
+    record = log.with_name("run.json")
+    parse_run.parse(ONE, log, record)
+    good = record.read_bytes()
+    for place in range(0, len(good), 11):
+        changed = good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :]
+        record.write_bytes(changed)
+        with pytest.raises(run_record.RecordError):
+            run_record.read(record)
+
+
+def test_a_record_that_lacks_a_key_is_not_whole():
+    log = log_of(ONE)
+    record = log.with_name("run.json")
+    record.write_text('{"record_version": 1, "record_sha256": "0"}')
+    with pytest.raises(run_record.RecordError, match=r"not a whole record .*parser_version"):
+        run_record.read(record)
+    record.write_text("[" * 100_000)
+    with pytest.raises(run_record.RecordError, match="not a whole record"):
+        run_record.read(record)
+    assert judgement.state(ONE)[0] is State.UNREAD
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        (
+            [0, 1, 2, 3, 4, 4, 5, 6, 7],
+            "expected step 3, found 2: lines are missing or doubled",
+        ),
+        ([0, 1, 2, 3, 5, 6, 7], "expected step 2, found 3"),
+        ([0, 1, 2, 3, 4, 5, 7], "all is well after step 3, but run_start says that there are 4"),
+        ([0, 1, 2, 2, 3, 4, 5, 6, 7], "run_start: a second one"),
+        ([0, 1, 3, 4, 5, 6, 7], "step: there is no run_start before it"),
+    ],
+    ids=["a step twice", "a step gone", "the last step gone", "two starts", "no start"],
+)
+def test_a_good_run_is_no_failure_because_lines_of_its_log_are_gone_or_doubled(numbers, message):
+    log = log_of(ONE)
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[number] for number in numbers))
+    state, reason = judgement.state(ONE)
+    assert state is State.DAMAGED and message in reason
+    with pytest.raises(LogError, match=message):
+        parse_run.parse(ONE, log, log.with_name("run.json"))
+
+
+def test_progress_is_that_of_the_lines_that_can_be_read():
+    log = log_of(ONE)
+    lines = log.read_bytes().splitlines(keepends=True)
+    for line in UNREADABLE:
+        log.write_bytes(b"".join([*lines[:4], line]))
+        assert progress.describe(log) == "step 1/4, loss 2"
+        assert (progress.duration_s(log), supervisor._end_of_ranks(log)) == (None, None)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_run_whose_log_has_unreadable_lines_is_watched_to_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervisor, "SHOW_EVERY_S", 0.01)
+    lines = log_of(ONE).read_bytes().splitlines(keepends=True)[2:4]
+    log = tmp_path / "runs/run/train.jsonl"
+    writes = f"open({str(log)!r}, 'ab').write({b''.join(lines + UNREADABLE)!r})\ntime.sleep(0.2)\n"
+    run = watched(tmp_path, writes + END)
+    assert supervisor.supervise(run)
+    assert event_log.last_run_end(run.log)["status"] == "ok"
