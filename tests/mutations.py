@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 REPOSITORY = Path(__file__).parents[1]
 PACKAGE, TESTS = Path("workflow_scripts", "dlbench"), Path("tests", "unit")
-# Tested in other environments.
+# Not drawn, since it is tested in other environments.
 ELSEWHERE = re.compile(r".*/(tensorflow|keras|jax|pytorch)/|results/export_tensorboard\.py")
 MIN_LINES = 4  # of a function, without its docstring
 MAX_FILES = 12  # of tests that a developer would run after a change
@@ -173,15 +173,15 @@ def one_mutation(function, seed):
 
 def near(module, folder):
     """The files of tests that a developer runs after a change of a module, the nearest first."""
-    path, room = Path(module), folder / TESTS / module.split("/")[0]
+    path, tests = Path(module), folder / TESTS
+    room, mirrored = tests / path.parts[0], (tests / path).parent
     name = path.parent.name if path.stem == "__init__" else path.stem
     dotted = ".".join(("dlbench", *path.with_suffix("").parts)).removesuffix(".__init__")
-    files = [file for file, names in imports(folder / TESTS) if dotted in names]
+    named = [file for file, _ in imports(tests) if file.name.startswith(f"test_{name}")]
+    files = [file for file, names in imports(tests) if dotted in names]
     files.sort(key=lambda file: room not in file.parents)
-    if not ELSEWHERE.match(module):
-        files = [*sorted(room.rglob(f"test_{name}*.py")), *files]
-        folders = (one for one in ((folder / TESTS / path).parent, room) if one.is_dir())
-        files = files or sorted(next(folders, room).rglob("test_*.py"))
+    files = [*(file for file in named if room in file.parents), *files] or named
+    files = files or sorted((mirrored if mirrored.is_dir() else room).rglob("test_*.py"))
     return list(dict.fromkeys(files))[:MAX_FILES]
 
 
@@ -270,7 +270,7 @@ def main(arguments=None):
         known = [
             function
             for module, source in sources.items()
-            if near(module, Path(temporary, "0"))
+            if not ELSEWHERE.match(module)
             for function in functions(module, source)
             if str(function).startswith(flags.only)
         ]

@@ -93,10 +93,11 @@ def test_tests_named_after_a_module_come_before_those_that_import_it(tmp_path):
         (tmp_path / "tests/unit" / name).write_text(text)
     near = [path.name for path in mutations.near("plan/planning.py", tmp_path)]
     assert near == ["test_planning_batches.py", "test_jobs.py", "test_site.py"]
+    near = [path.name for path in mutations.near("command/site.py", tmp_path)]
+    assert near == ["test_site.py"]
     # Of a module that no test names or imports, those of its room.
     near = [path.name for path in mutations.near("plan/figures.py", tmp_path)]
     assert near == ["test_jobs.py", "test_planning_batches.py"]
-    assert mutations.near("plan/jax/figures.py", tmp_path) == []
 
 
 def test_a_change_is_caught_if_a_test_fails_for_it_alone(tmp_path):
