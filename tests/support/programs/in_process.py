@@ -6,32 +6,52 @@ tests/unit/house starts each of them once.
 
 import contextlib
 import io
+import os
 import runpy
-import subprocess
 import sys
+from typing import NamedTuple
 from unittest import mock
 
 from dlbench.command import dispatch
 from support.machines.paths import REPOSITORY
 
 
+class Finished(NamedTuple):
+    """How a command ended: as a subprocess.CompletedProcess, or it became another program.
+
+    Attributes:
+        became: the words of os.execv, which replaces a process; None without.
+    """
+
+    returncode: int
+    stdout: str
+    stderr: str
+    became: list | None = None
+
+
+class Replaced(BaseException):
+    """This process would have been replaced by another program."""
+
+
 def dlbench(*arguments):
-    """Do what `dlbench ARGUMENTS` does. Returns a subprocess.CompletedProcess with texts."""
-    words = [str(word) for word in arguments]
-    return _finished(words, lambda: dispatch.main(words))
+    """Do what `dlbench ARGUMENTS` does."""
+    return _finished(lambda: dispatch.main([str(word) for word in arguments]))
 
 
 def program(name, *arguments):
-    """Do what `python workflow_scripts/NAME ARGUMENTS` does. Returns as `dlbench` does."""
+    """Do what `python workflow_scripts/NAME ARGUMENTS` does."""
     path = str(REPOSITORY / "workflow_scripts" / name)
-    words = [path, *map(str, arguments)]
-    with mock.patch.object(sys, "argv", words):
-        return _finished(words, lambda: runpy.run_path(path, run_name="__main__") and None)
+    with mock.patch.object(sys, "argv", [path, *map(str, arguments)]):
+        return _finished(lambda: runpy.run_path(path, run_name="__main__") and None)
 
 
-def _finished(words, main):
-    output, errors = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+def _finished(main):
+    output, errors, became = io.StringIO(), io.StringIO(), None
+    with (
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(errors),
+        mock.patch.object(os, "execv", side_effect=lambda _, words: _replace(words)),
+    ):
         try:
             code = main()
         except SystemExit as end:
@@ -39,4 +59,10 @@ def _finished(words, main):
             if isinstance(code, str):
                 print(code, file=sys.stderr)
                 code = 1
-    return subprocess.CompletedProcess(words, code or 0, output.getvalue(), errors.getvalue())
+        except Replaced as end:
+            code, became = 0, end.args[0]
+    return Finished(code or 0, output.getvalue(), errors.getvalue(), became)
+
+
+def _replace(words):
+    raise Replaced(words)

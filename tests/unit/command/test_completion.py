@@ -5,20 +5,16 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 
 from dlbench.command import commands
-from support.machines.paths import REPOSITORY
-
-DLBENCH = [sys.executable, REPOSITORY / "workflow_scripts/dlbench"]
+from support.programs import in_process
 
 
 @functools.cache  # it imports all commands
-def completion(shell, *python_options):
-    command = [DLBENCH[0], *python_options, DLBENCH[1], "completion", shell]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def completion(shell):
+    return in_process.dlbench("completion", shell)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

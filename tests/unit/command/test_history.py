@@ -1,5 +1,6 @@
 """dlbench history: the workflow's target, as its plain command."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -7,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from support.machines.paths import REPOSITORY
+from support.programs.in_process import dlbench
 
-DLBENCH = REPOSITORY / "workflow_scripts/dlbench"
 SNAKEMAKE = "import sys\nprint('snakemake', *sys.argv[1:])\nsys.exit(7)\n"
 
 
@@ -18,24 +19,25 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("snakemake.py").write_text(SNAKEMAKE)
     Path("Snakefile").touch()
+    shutil.copy(REPOSITORY / "config.yaml", ".")
     Path("years.yaml").write_text("history: [results]\n")
 
 
-def start(*arguments):
-    command = [sys.executable, DLBENCH, "history", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.parametrize("before", [True, False])
-def test_the_plain_command_is_printed_and_started_and_its_exit_code_is_returned(before):
-    files = ["--configfile", "years.yaml"]
-    finished = start(*files, "--", "-n") if before else start("--", "-n", *files)
+def test_the_plain_command_is_printed_and_started_and_its_exit_code_is_returned():
+    command = [sys.executable, REPOSITORY / "workflow_scripts/dlbench", "history"]
+    command += ["--configfile", "years.yaml", "--", "-n"]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
     assert finished.returncode == 7, finished.stderr
     assert finished.stderr.startswith("+ snakemake history -n --configfile years.yaml\n")
     assert finished.stdout == "snakemake history -n --configfile years.yaml\n"
 
 
+def test_a_config_that_snakemake_is_given_counts():
+    words = ["-n", "--configfile", "years.yaml"]
+    assert dlbench("history", "--", *words).became[2:] == ["snakemake", "history", *words]
+
+
 def test_a_config_without_sources_is_refused_and_nothing_is_started():
-    finished = start()
-    assert (finished.returncode, finished.stdout) == (2, "")
+    finished = dlbench("history")
+    assert (finished.returncode, finished.became) == (2, None)
     assert "expected archives and results folders under the key history" in finished.stderr

@@ -10,6 +10,7 @@ import pytest
 from support.history import made_histories as made
 from support.machines.paths import REPOSITORY
 
+pytestmark = pytest.mark.slow
 CITATION = {"authors": [{"name": "A centre"}], "license": "MIT"}
 WHO = {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
 
