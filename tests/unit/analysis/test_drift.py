@@ -214,6 +214,10 @@ def test_the_table_has_the_drift_of_each_device_shape_and_pair_of_sessions(tmp_p
     assert row["ratio_ci95_low"] <= row["ratio"] <= row["ratio_ci95_high"]
     swapped = drift.rows(STUDY, runs("base", "B", late), early)
     assert swapped[0]["ratio"] == pytest.approx(row["ratio"])
+    # Sessions are in the order of their dates, not of their names.
+    (named,) = drift.rows(STUDY, [run | {"session": "Z"} for run in early], runs("base", "B", late))
+    assert (named["earlier_session"], named["later_session"]) == ("Z", "B")
+    assert named["earlier_started_at"] < named["later_started_at"]
 
 
 def test_published_and_failed_runs_tell_nothing_of_drift():

@@ -89,6 +89,10 @@ def test_the_programs_of_the_archive_derive_everything_and_it_is_compared(small,
     assert (tmp_path / "again" / REPORT).read_bytes() == content(small, REPORT)
 
 
+def test_it_must_be_said_whether_to_derive_or_to_list(small):
+    assert "one of the arguments --output --list is required" in rederived(small, code=2)
+
+
 def test_a_program_that_fails_is_named_with_what_it_said(small, tmp_path):
     fails = {"workflow_scripts/collect_runs.py": b"raise SystemExit('no table today')"}
     made_archives.changed(small, tmp_path / "x.zip", fails)

@@ -114,3 +114,11 @@ def test_a_signal_is_passed_on_and_what_the_program_says_then_is_kept(watch):
     sender.join()
     assert printed.read_text() == "on\nsaved\n"
     assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
+
+
+def test_the_size_of_a_folder_is_that_of_all_files_below_it(tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    for name, size in (("one", 5), ("a/two", 7), ("a/b/three", 11)):
+        (tmp_path / name).write_bytes(b"x" * size)
+    assert watched_program.bytes_below(tmp_path) == 23
+    assert watched_program.bytes_below(tmp_path / "none") == 0

@@ -1,5 +1,7 @@
 """waiting_jobs: what runs wait for in the queue, on the terminal and in status."""
 
+import time
+
 import pytest
 
 from dlbench.campaign import status
@@ -55,6 +57,16 @@ def test_a_reason_that_does_not_pass_by_itself_is_told_once(here, program):
     (line,) = waiting_jobs.new_reasons("slurm", here, reported)
     assert line.startswith(f"Slurm does not start job 7 of c: {HELD}; ")
     assert waiting_jobs.new_reasons("slurm", here, reported) == []
+
+
+def test_reasons_are_told_on_the_terminal_while_a_campaign_goes_on(here, program, capsys):
+    queue(program, ("5", "a", LIMIT))
+    waiting_jobs.start_reporting("slurm", here, every_s=3600)
+    told, until = "", time.monotonic() + 20
+    while not told and time.monotonic() < until:
+        time.sleep(0.01)
+        told = capsys.readouterr().err
+    assert told.startswith(f"Slurm does not start job 5 of a: {LIMIT}; ")
 
 
 def test_where_slurm_does_not_answer_nothing_is_told(here, program):

@@ -192,6 +192,19 @@ def test_forgetting_keeps_the_log_aside(place):
     assert run_record.ids_with_status(["ok"]) == []
 
 
+@pytest.mark.parametrize("has_log", [True, False])
+def test_forgetting_keeps_the_log_that_was_recorded_only_where_the_run_has_none(place, has_log):
+    second = run_record.RECORDED / RUN.id
+    second.mkdir(parents=True)
+    (second / "train.jsonl").write_text("recorded")
+    log = (place / "train.jsonl").read_text()
+    if not has_log:
+        (place / "train.jsonl").unlink()
+    run_record.forget(RUN.id)
+    assert (place / "train.attempt1.jsonl").read_text() == (log if has_log else "recorded")
+    assert not second.exists()
+
+
 def profiled(place):
     """Give a finished run a trace, which its log names. Returns the path of the trace."""
     trace = place / event_log.TRACE

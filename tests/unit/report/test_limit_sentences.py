@@ -11,6 +11,7 @@ from support.results.made_explanations import TWO, baseline, runs
 PARTS = {"input": 6.0, "exchange": 7.0, "sharing": 0.1, "waits": 1.0, "computation": 35.9}
 OF_BASE = {"input": 4.0, "waits": 1.0, "computation": 35.0}
 BASE, OWN = runs(40.0), runs(50.0, scatter=0.01, **TWO)
+UNRESOLVED = "not resolved: its interval includes zero"
 BEGIN = "2 CPU devices: efficiency 0.80 (0.78 to 0.82) relative to single; "
 
 
@@ -41,6 +42,12 @@ def test_resolved_parts_are_named_with_their_shares_the_largest_first():
         "2 CPU devices: efficiency 0.80 (0.78 to 0.82) relative to single; "
         "lost: 0.14 exposed exchange of gradients, 0.04 waiting for input."
     )
+    assert sentence.rows[:4] == [
+        ("all", "0.20", "0.18 to 0.22", "", "1 less the efficiency"),
+        ("waiting for input", "0.04", "0.03 to 0.05", "6", ""),
+        ("exposed exchange of gradients", "0.14", "0.13 to 0.15", "7", ""),
+        ("devices that slow one another down", "0.002", "\u22120.004 to 0.01", "0.1", UNRESOLVED),
+    ]
     assert sentence.evidence == "shown"
     assert sentence.tables == ("speedups", "explanations")
 

@@ -66,3 +66,12 @@ def test_a_row_that_contradicts_itself_has_its_numbers_but_not_for_means_and_com
 def test_what_an_importer_has_found_is_kept():
     row = ROW | {"contradicts": "two totals"}
     assert contradictions.marked(row) == row
+
+
+def test_steps_may_not_take_longer_than_the_program_did():
+    assert contradictions.describe_excess(ROW, 100, 50.0) == ""
+    assert contradictions.describe_excess(ROW, 100, 49.5) == ""  # the two per cent
+    assert contradictions.describe_excess(ROW, None, 5.0) == ""
+    assert contradictions.describe_excess(ROW | {"steps_measured": 90}, 100, 40.0) == (
+        "90 steps of 0.5 s by its log are 45 s, and the whole program took 40 s"
+    )

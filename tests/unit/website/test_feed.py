@@ -75,6 +75,13 @@ def test_texts_of_others_are_texts(history):
     assert not list(root.iter(f"{{{feed.ATOM}}}script"))
 
 
+def test_a_campaign_is_of_an_archive_with_its_digest_or_of_a_folder(history):
+    add(history, [0])
+    add(history, [1], archive_sha256="", source="results")
+    folder, archive = (e.find("content", ATOM).text for e in parsed(history).findall("entry", ATOM))
+    assert folder.endswith("; results") and archive.endswith(f"; archive {0:064x}")
+
+
 def test_a_feed_without_entries_is_valid_and_has_no_date_of_today(tmp_path):
     (tmp_path / "history").mkdir()
     root = parsed(tmp_path / "history")
