@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,8 +12,8 @@ from dlbench.common import host_lists
 from dlbench.comparison import accept_nodes, bounds, node_results
 from dlbench.tables import parquet_files
 from dlbench.tables.baseline_columns import BASELINES
+from support.programs.in_process import dlbench
 
-PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "dlbench"
 ALONE = {
     "match": {"measure": "matrix_product"},
     "value": {"value": 100.0, "lower": -0.05, "upper": None, "unit": "TFLOP/s"},
@@ -107,21 +105,18 @@ def test_a_node_that_is_expected_and_was_not_measured_is_not_known(wanted):
     assert (found.good, found.unknown, found.all_passed) == (("n1", "n2"), ("n3",), False)
 
 
-def start(folder, *arguments):
-    return subprocess.run(
-        [sys.executable, PROGRAM, "accept-nodes", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """`dlbench accept-nodes` in a folder with bounds."""
+    monkeypatch.chdir(tmp_path)
+    Path("b.yaml").write_text(yaml.safe_dump({"references": [ALONE, TOGETHER]}))
+    return lambda *arguments: dlbench("accept-nodes", "--bounds", "b.yaml", *arguments)
 
 
-def test_the_program_writes_both_lists_and_prints_the_next_groups(tmp_path):
-    (tmp_path / "b.yaml").write_text(yaml.safe_dump({"references": [ALONE, TOGETHER]}))
+def test_the_program_writes_both_lists_and_prints_the_next_groups(start, tmp_path):
     rows = [product(f"n{n}", 80.0 if n == 3 else 100.0) for n in range(1, 6)]
     parquet_files.write(tmp_path / "results/tables/baselines.parquet", rows, BASELINES)
-    finished = start(tmp_path, "--bounds", "b.yaml", "--nodes", "n[1-5]")
+    finished = start("--nodes", "n[1-5]")
     assert finished.returncode == 1, finished.stderr
     assert (tmp_path / "results/nodes.pass").read_text() == "n[1-2,4-5]\n"
     assert (tmp_path / "results/nodes.fail").read_text() == "n3\n"
@@ -132,11 +127,10 @@ def test_the_program_writes_both_lists_and_prints_the_next_groups(tmp_path):
     )
 
 
-def test_programs_get_nodes_ranking_and_next_groups_as_json(tmp_path):
-    (tmp_path / "b.yaml").write_text(yaml.safe_dump({"references": [ALONE, TOGETHER]}))
+def test_programs_get_nodes_ranking_and_next_groups_as_json(start, tmp_path):
     rows = [product(f"n{n}", 80.0 if n == 3 else 100.0) for n in range(1, 6)]
     parquet_files.write(tmp_path / "results/tables/baselines.parquet", rows, BASELINES)
-    finished = start(tmp_path, "--bounds", "b.yaml", "--nodes", "n[1-6]", "--json")
+    finished = start("--nodes", "n[1-6]", "--json")
     assert finished.returncode == 1, finished.stderr
     said = json.loads(finished.stdout)
     assert (said["passed"], said["failed"]) == (["n1", "n2", "n4", "n5"], ["n3"])
@@ -146,13 +140,12 @@ def test_programs_get_nodes_ranking_and_next_groups_as_json(tmp_path):
     assert (tmp_path / "results/nodes.fail").read_text() == "n3\n"
 
 
-def test_the_program_says_that_all_passed_and_what_it_cannot_read(tmp_path):
-    (tmp_path / "b.yaml").write_text(yaml.safe_dump({"references": [ALONE, TOGETHER]}))
-    finished = start(tmp_path, "--bounds", "b.yaml")
+def test_the_program_says_that_all_passed_and_what_it_cannot_read(start, tmp_path):
+    finished = start()
     assert finished.returncode == 2 and "expected runs or baselines of named" in finished.stderr
     rows = [product("n1"), product("n2")]
     parquet_files.write(tmp_path / "results/tables/baselines.parquet", rows, BASELINES)
-    assert start(tmp_path, "--bounds", "b.yaml").returncode == 0
+    assert start().returncode == 0
     assert (tmp_path / "results/nodes.fail").read_text() == "\n"
 
 

@@ -2,9 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
@@ -12,9 +9,9 @@ import yaml
 from dlbench import Error
 from dlbench.comparison import bounds, bounds_page
 from dlbench.pages import page_html, page_text
+from support.programs.in_process import dlbench
 from support.runs.made_runs import campaign, measured
 
-PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "dlbench"
 MATCH = {"model": "lenet5", "batch_per_device": 8}
 BOUND = {"value": 100.0, "lower": -0.05, "upper": 0.1, "unit": "items/s"}
 
@@ -159,7 +156,8 @@ def test_what_is_written_is_passed_by_the_same_campaign_and_failed_by_a_slower_o
         bounds.write(path, runs(1), "images_per_second", 5)
 
 
-def test_the_program_says_by_its_exit_code_whether_all_passed(tmp_path):
+def test_the_program_says_by_its_exit_code_whether_all_passed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     row = {
         "run_id": "a",
         "status": "ok",
@@ -173,13 +171,7 @@ def test_the_program_says_by_its_exit_code_whether_all_passed(tmp_path):
         (tmp_path / f"{name}.json").write_text(json.dumps([row]))
 
     def start(*arguments):
-        return subprocess.run(
-            [sys.executable, PROGRAM, "compare", *map(str, arguments)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return dlbench("compare", *arguments)
 
     finished = start("a.json", "--write-bounds", "r.yaml")
     assert (finished.returncode, finished.stderr) == (0, "r.yaml: 1 bounds\n")

@@ -17,6 +17,7 @@ from dlbench.tables import parquet_files
 from dlbench.tables.baseline_columns import BASELINES
 from support.results import made_tables
 
+pytestmark = pytest.mark.slow
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "dlbench"
 ALONE = {
     "match": {"measure": "matrix_product"},

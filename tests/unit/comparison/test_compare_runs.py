@@ -3,8 +3,6 @@
 import dataclasses
 import json
 import math
-import sys
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,10 +14,9 @@ from dlbench.pages import page_text
 from dlbench.records import run_record
 from dlbench.tables import parquet_files, table_columns
 from support.comparisons.compared_campaigns import A_RATES, compared, rates
-from support.programs import forked
+from support.programs.in_process import dlbench
 from support.runs.made_runs import measured
 
-PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "dlbench"
 # By hand: the logarithms of three such rates lie ln 1.1 = 0.0953102 apart, which is their sample
 # standard deviation. Two such sides have the standard error 0.0953102 sqrt(2 / 3) = 0.0778204 and
 # 4 degrees of freedom, for which the two-sided p of t is 1 - 3/4 u (1 - t2 / (12 v)) with
@@ -279,7 +276,7 @@ def results(place, rates_by_batch, **facts):
 
 
 def start(*arguments):
-    return forked.run([sys.executable, PROGRAM, "compare", *arguments], forked.OF_TABLES)
+    return dlbench("compare", *arguments)
 
 
 def test_the_program_compares_folders_of_which_one_still_grows(tmp_path):
