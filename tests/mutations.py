@@ -3,10 +3,10 @@
     uv run python -m tests.mutations [--seed 52] [--functions 50] [--jobs 2] [--only FILE:FUNCTION]
 
 The seed draws functions, from every room about as many, and in each one change: of an operator,
-number, condition, keyword argument or early return. Then the tests near it run: the files of
-tests/unit named after its module, then those that import it; of a module with neither, those of its
-folder. Of what none of them notices the diff is printed: a person judges whether it changes what
-the function does. Files are changed in copies of what git tracks.
+number, condition, keyword argument or early return. Then the tests near it run: its module's
+examples, the files of tests/unit named after the module, then those that import it; of a module
+with no such file, those of its folder. Of what none of them notices the diff is printed: a person
+judges whether it changes what the function does. Files are changed in copies of what git tracks.
 
 mutmut and cosmic-ray draw no sample, and run the same tests for every change.
 """
@@ -207,6 +207,7 @@ def fate(module, text, folder):
     """
     path, tests, left_out = folder / PACKAGE / module, near(module, folder), []
     before = path.read_bytes()
+    tests = [path] * (b">>> " in before) + tests
     while tests:
         path.write_text(text)
         failed = first_failure(folder, tests, left_out)
@@ -224,7 +225,17 @@ def fate(module, text, folder):
 
 def first_failure(folder, tests, left_out):
     """The name of the first test that fails, or `time limit`; None if all pass."""
-    command = [sys.executable, "-m", "pytest", "-xq", "-rfE", "-m", "not slow", *tests]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-xq",
+        "-rfE",
+        "-m",
+        "not slow",
+        "--doctest-modules",
+        *tests,
+    ]
     command += ["-p", "no:cacheprovider", f"--basetemp={folder}-files"]  # of several at once
     command += [f"--deselect={test}" for test in left_out]
     environment = os.environ | {"PYTHONPATH": str(folder / PACKAGE.parent)}

@@ -104,17 +104,21 @@ def test_a_change_is_caught_if_a_test_fails_for_it_alone(tmp_path):
     module, tests = tmp_path / mutations.PACKAGE / "room/one.py", tmp_path / "tests/unit/room"
     module.parent.mkdir(parents=True)
     tests.mkdir(parents=True)
-    module.write_text("def double(x):\n    return 2 * x\n")
+    example = '"""\n    >>> double(1)\n    2\n    """'
+    module.write_text(f"def double(x):\n    {example}\n    return 2 * x\n")
     (tests / "test_one.py").write_text(
         "from dlbench.room.one import double\n"
         "def test_that_always_fails():\n    assert False\n"
         "def test_double():\n    assert double(2) == 4\n"
     )
     (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = workflow_scripts\n")
-    (module.parents[1] / "__init__.py").write_text("")
+    for folder in module.parents[:2]:
+        (folder / "__init__.py").write_text("")
     before = module.read_text()
-    caught = mutations.fate("room/one.py", before.replace("*", "/"), tmp_path)
+    caught = mutations.fate("room/one.py", before.replace("2 * x", "x + 1"), tmp_path)
     assert caught == ("caught", "tests/unit/room/test_one.py::test_double")
-    survived = mutations.fate("room/one.py", before.replace("*", "+"), tmp_path)
-    assert survived == ("survived", "test_one.py")
+    by_example = mutations.fate("room/one.py", before.replace("return 2", "return 3"), tmp_path)
+    assert by_example == ("caught", "workflow_scripts/dlbench/room/one.py::dlbench.room.one.double")
+    survived = mutations.fate("room/one.py", before.replace("2 * x", "x + x"), tmp_path)
+    assert survived == ("survived", "one.py, test_one.py")
     assert module.read_text() == before
