@@ -179,7 +179,8 @@ def near(module, folder):
     dotted = ".".join(("dlbench", *path.with_suffix("").parts)).removesuffix(".__init__")
     named = [file for file, _ in imports(tests) if file.name.startswith(f"test_{name}")]
     files = [file for file, names in imports(tests) if dotted in names]
-    files.sort(key=lambda file: room not in file.parents)
+    # Last those of the project as a whole.
+    files.sort(key=lambda file: (tests / "house" in file.parents, room not in file.parents))
     files = [*(file for file in named if room in file.parents), *files] or named
     files = files or sorted((mirrored if mirrored.is_dir() else room).rglob("test_*.py"))
     return list(dict.fromkeys(files))[:MAX_FILES]
@@ -187,7 +188,7 @@ def near(module, folder):
 
 @functools.cache
 def imports(tests):
-    """The files of tests, but for those of the whole project, and the names that each imports."""
+    """The files of tests, and the names that each imports."""
     found = []
     for path in sorted(tests.rglob("test_*.py")):
         names = set()
@@ -195,8 +196,7 @@ def imports(tests):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 parent = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
                 names |= {parent + alias.name for alias in node.names} | {parent.rstrip(".")}
-        if "house" not in path.parts:
-            found.append((path, names))
+        found.append((path, names))
     return found
 
 

@@ -24,6 +24,12 @@ def test_a_resolver_that_does_not_answer_is_not_waited_for(monkeypatch):
     assert time.monotonic() - begin < 5
 
 
+def test_this_machine_listens_at_an_address_of_its_name_if_that_has_one(monkeypatch):
+    for name, addresses in (("localhost", {"127.0.0.1", "::1"}), ("none.invalid", {None})):
+        monkeypatch.setattr(socket, "gethostname", lambda name=name: name)
+        assert networks.listening_address() in addresses
+
+
 def test_the_interface_towards_this_machine_is_loopback():
     assert networks.interface_towards("127.0.0.1") == "lo"
     assert networks.interface_towards("no-such-node.invalid") is None

@@ -92,7 +92,12 @@ def test_tests_named_after_a_module_come_before_those_that_import_it(tmp_path):
         (tmp_path / "tests/unit" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "tests/unit" / name).write_text(text)
     near = [path.name for path in mutations.near("plan/planning.py", tmp_path)]
-    assert near == ["test_planning_batches.py", "test_jobs.py", "test_site.py"]
+    assert near == [
+        "test_planning_batches.py",
+        "test_jobs.py",
+        "test_site.py",
+        "test_rooms.py",
+    ]
     near = [path.name for path in mutations.near("command/site.py", tmp_path)]
     assert near == ["test_site.py"]
     # Of a module that no test names or imports, those of its room.

@@ -242,6 +242,7 @@ def test_steps_without_times_of_their_own_are_a_reason_and_no_exception(kernel, 
         for kind, fields in steps(first=3, last=8)
     ]
     log = write(tmp_path / "train.jsonl", ("run_start", {"t_utc": date(100)}), *untimed)
+    write(tmp_path / "train.rank1.jsonl", ("run_start", {"t_utc": date(100)}), *steps(3, 8))
     reported = values(watch(kernel), kernel, 10, log)
     assert reported["unknown"]["measured"] == neighbours.UNTIMED
     assert reported["others_cpu_cores"] is not None
