@@ -1,6 +1,4 @@
-"""A real trainer: what it learns, measures, refuses and writes."""
-
-import json
+"""A real trainer of one process: what it learns, measures, refuses and writes."""
 
 import numpy as np
 import pytest
@@ -9,216 +7,127 @@ from dlbench import Error
 from dlbench.common import plugins
 from dlbench.trainer.tensorflow import engine
 from support.trainers.shards import dataset
-from support.trainers.training_runs import events, train
+from support.trainers.training_runs import LEARNING, events, train
+
+pytestmark = pytest.mark.quick
 
 
-def test_the_same_seed_gives_the_same_run_and_another_repeat_another(digits, tmp_path):
-    short = {"dataset": "digits", "steps": 8, "warmup_steps": 0}
-    for name, repeat in (("a", 1), ("b", 1), ("c", 2)):
-        # Of two Pythons that hash in their own ways.
-        finished = train(tmp_path / name, digits, repeat=repeat, new_python=name == "b", **short)
+def losses(log):
+    return [step["loss"] for step in events(log, "step")]
+
+
+def test_digits_are_learned_evaluated_and_timed(one_process):
+    before, after = (event["top1"] for event in events(one_process, "eval"))
+    assert before < 0.3 < 0.6 < after
+    steps, (end,) = events(one_process, "step"), events(one_process, "run_end")
+    total = sum(step["step_time_s"] for step in steps[1:])
+    assert total == pytest.approx(steps[-1]["t_s"] - steps[0]["t_s"], abs=1e-5)
+    # The last sample is taken once the work is done, before anything is closed.
+    sample = events(one_process, "sample")[-1]
+    assert events(one_process, "eval")[-1]["t_s"] <= end["t_s"] <= sample["t_s"]
+    assert 0 < sample["memory_bytes"] <= end["peak_memory_bytes"]
+    assert 0 < end["cpu_time_s"] < 60
+
+
+def test_the_same_seed_gives_the_same_run_and_another_repeat_another(one_process, digits, tmp_path):
+    # Of two Pythons that hash in their own ways.
+    for name, how in (("same", {"new_python": True}), ("other", {"repeat": 2})):
+        finished = train(tmp_path / name, digits, batch_per_device=64, **LEARNING, **how)
         assert finished.returncode == 0, finished.stderr
-    a, b, c = ([s["loss"] for s in events(tmp_path / n, "step")] for n in "abc")
-    assert a == b
-    assert a != c
+    assert losses(tmp_path / "same") == losses(one_process) != losses(tmp_path / "other")
 
 
-def test_tensorflows_own_reader_reads_our_shards(digits):
-    import tensorflow as tf
-
-    labels = []
-    for shard in sorted(digits.glob("train-*")):
-        for record in tf.data.TFRecordDataset(str(shard)):
-            features = tf.train.Example.FromString(record.numpy()).features.feature
-            assert len(features["image/encoded"].bytes_list.value[0]) == 32 * 32
-            labels += features["image/class/label"].int64_list.value
-    assert len(labels) == 1437
-    assert set(labels) == set(range(10))
-
-
-@pytest.mark.parametrize("mode", ["forward", "forward_backward"])
-def test_modes_without_update_leave_the_loss_as_it_is(mode, tmp_path):
-    log = tmp_path / "train.jsonl"
-    assert train(log, mode=mode, steps=4, warmup_steps=1).returncode == 0
-    assert len({s["loss"] for s in events(log, "step")}) == 1
-    assert [s["warm_up"] for s in events(log, "step")] == [True] + [False] * 4
-
-
-@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_mixed_precision_trains(precision, tmp_path):
-    log = tmp_path / "train.jsonl"
-    finished = train(log, precision=precision, steps=4, learning_rate=0.1)
+@pytest.mark.parametrize(
+    ("fields", "change"),
+    [
+        ({"mode": "forward"}, 0),
+        ({"mode": "forward_backward"}, 0),
+        ({"precision": "bfloat16"}, -1),
+        ({"precision": "float16"}, -1),
+    ],
+    ids=lambda value: "-".join(value.values()) if isinstance(value, dict) else None,
+)
+def test_a_step_learns_in_mixed_precision_and_not_without_an_update(fields, change, tmp_path):
+    log, flags = tmp_path / "train.jsonl", ["--sample-every-s", "0"]
+    finished = train(log, flags=flags, steps=4, warmup_steps=1, learning_rate=0.1, **fields)
     assert finished.returncode == 0, finished.stderr
-    losses = [s["loss"] for s in events(log, "step")]
-    assert losses[-1] < losses[0]
+    first, *others = losses(log)
+    assert np.sign(others[-1] - first) == change
+    assert len({first, *others}) == (5 if change else 1)
+    assert [step["warm_up"] for step in events(log, "step")] == [True] + [False] * 4
+    assert not events(log, "sample")
 
 
-def test_tf32_is_refused_on_a_cpu(tmp_path):
-    finished = train(tmp_path / "train.jsonl", precision="tf32", steps=1)
-    assert finished.returncode == 1
-    assert "precision tf32 is one of NVIDIA's GPUs; this device is a CPU" in finished.stderr
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("strategy", ["single", "mirrored"])
-def test_xla_computes_the_same_and_its_compiling_is_apart(strategy, tmp_path):
-    how = {"model": "resnet20", "batch_per_device": 4, "steps": 3, "warmup_steps": 1,
-           "strategy": strategy, "devices_per_node": 1 if strategy == "single" else 2}  # fmt: skip
-    for xla in (False, True):
-        assert train(tmp_path / str(xla), xla=xla, **how).returncode == 0
-    plain, compiled = ([s["loss"] for s in events(tmp_path / x, "step")] for x in ("False", "True"))
-    np.testing.assert_allclose(plain, compiled, rtol=1e-3)
-    times = [step["step_time_s"] for step in events(tmp_path / "True", "step")]
-    assert times[0] > 3 * max(times[1:])
-    assert events(tmp_path / "True", "compile")[0]["trace_s"] > 0
-
-
-def test_the_learning_rate_is_scaled_with_the_global_batch_after_a_warm_up(tmp_path):
+def test_the_rate_of_two_devices_grows_with_their_batch_after_a_warm_up(tmp_path):
     log = tmp_path / "train.jsonl"
-    finished = train(
-        log,
-        strategy="mirrored",
-        devices_per_node=2,
-        steps=3,
-        warmup_steps=2,
-        learning_rate=0.1,
-        learning_rate_scaling="linear",
-        learning_rate_batch=8,
-        learning_rate_warmup_steps=4,
-    )
+    how = {"learning_rate": 0.1, "learning_rate_scaling": "linear", "learning_rate_batch": 8}
+    how |= {"strategy": "mirrored", "devices_per_node": 2, "learning_rate_warmup_steps": 4}
+    finished = train(log, steps=3, warmup_steps=2, **how)
     assert finished.returncode == 0, finished.stderr
     rates = [step["learning_rate"] for step in events(log, "step")]
     assert rates == pytest.approx([0.125, 0.15, 0.175, 0.2, 0.2])
 
 
-def test_a_run_of_steps_is_evaluated_on_demand(digits, tmp_path):
-    log = tmp_path / "train.jsonl"
-    finished = train(
-        log, digits, dataset="digits", batch_per_device=256, steps=7, warmup_steps=0, evaluate="yes"
-    )
-    assert finished.returncode == 0, finished.stderr
-    assert [e["step"] for e in events(log, "eval")] == [0, 6, 7]
+def test_xla_compiles_the_step_and_computes_the_same(tmp_path):
+    for xla in (False, True):
+        finished = train(tmp_path / str(xla), xla=xla, steps=3, warmup_steps=1)
+        assert finished.returncode == 0, finished.stderr
+        assert ("Compiled cluster using XLA" in finished.stderr) == xla
+    np.testing.assert_allclose(losses(tmp_path / "True"), losses(tmp_path / "False"), rtol=1e-3)
+    assert events(tmp_path / "True", "compile")[0]["trace_s"] > 0
 
 
-def test_a_model_of_the_users_own_is_one_file_in_a_folder(tmp_path):
-    folder = tmp_path / "models"
-    folder.mkdir()
-    source = plugins.path("keras/models", "lenet5").read_text()
-    (folder / "mine.py").write_text(source.replace("16, 5", "4, 5"))
-    log = tmp_path / "train.jsonl"
-    finished = train(log, model="mine", steps=1, flags=["--model-folder", str(folder)])
+def test_a_model_of_ones_own_is_a_file_and_what_was_imported_stays_uncollected(tmp_path):
+    """Garbage collection at the exit of Python took a second of each run."""
+    source = plugins.path("keras/models", "lenet5").read_text().replace("16, 5", "4, 5")
+    line = "    print(len(gc.get_objects()), gc.get_freeze_count())\n    return keras"
+    (tmp_path / "mine.py").write_text("import gc\n" + source.replace("    return keras", line))
+    log, flags = tmp_path / "train.jsonl", ["--model-folder", str(tmp_path)]
+    finished = train(log, flags=flags, model="mine", steps=1, new_python=True)
     assert finished.returncode == 0, finished.stderr
     assert events(log, "run_start")[0]["parameters"] < 61_706
-    finished = train(tmp_path / "other.jsonl", model="mine", steps=1)
-    assert finished.returncode == 1
-    assert "no file models/mine.py" in finished.stderr
-
-
-def test_what_was_imported_is_looked_through_by_no_collection_of_garbage(tmp_path):
-    """Garbage collection at the exit of Python took a second of each run."""
-    folder = tmp_path / "models"
-    folder.mkdir()
-    source = plugins.path("keras/models", "lenet5").read_text()
-    line = "    print(len(gc.get_objects()), gc.get_freeze_count())\n    return keras"
-    (folder / "mine.py").write_text("import gc\n" + source.replace("    return keras", line))
-    flags = ["--model-folder", str(folder)]
-    finished = train(tmp_path / "train.jsonl", model="mine", steps=1, flags=flags, new_python=True)
-    assert finished.returncode == 0, finished.stderr
     looked_through, frozen = map(int, finished.stdout.split())
     assert frozen > 100_000 > looked_through
 
 
-def test_a_model_that_does_not_fit_the_items_is_named(digits, tmp_path):
-    finished = train(tmp_path / "train.jsonl", digits, model="alexnet", dataset="digits", steps=1)
-    assert finished.returncode == 1
-    assert "model alexnet cannot be built for items of shape (32, 32, 1)" in finished.stderr
-    assert "it was designed for (224, 224, 3)" in finished.stderr
+ON_DIGITS = {"dataset": "digits"}
 
 
 @pytest.mark.parametrize(
-    ("how", "message"),
+    ("fields", "message"),
     [
         ({"strategy": "multiworker"}, "neither TF_CONFIG nor Slurm's variables are set"),
         ({"strategy": "horovod"}, "strategy horovod needs a launcher"),
         ({"strategy": "mirrored", "devices_per_node": 500}, "rank 0 needs 500 cores"),
         ({"strategy_options": "cycle=1"}, "strategy single has no option 'cycle'"),
+        ({"precision": "tf32"}, "precision tf32 is one of NVIDIA's GPUs; this device is a CPU"),
+        ({"model": "mine"}, "no file models/mine.py"),
+        (ON_DIGITS | {"model": "alexnet"}, "of digits; it was designed for (224, 224, 3)"),
+        (ON_DIGITS | {"model": "unet"}, "needs data of the kind mask; digits is of the kind image"),
+        (ON_DIGITS, "manifest.json cannot be read"),
+        ({"learning_rate": 1e39, "steps": 200}, "the loss is not a number"),  # infinite in float32
+        ({"batch_per_device": 10**9}, "out of memory"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_cannot_be_started_so_is_refused_with_the_reason(how, message, tmp_path):
+def test_what_cannot_be_trained_ends_with_the_reason(fields, message, digits, tmp_path):
     log = tmp_path / "train.jsonl"
-    finished = train(log, **{"devices_per_node": 2, "launcher": "none", "steps": 1, **how})
+    data = digits if "model" in fields else tmp_path if "dataset" in fields else None
+    finished = train(log, data, **{"devices_per_node": 1, "launcher": "none", "steps": 1} | fields)
     assert finished.returncode == 1
-    assert message in finished.stderr
-    assert message in events(log, "run_end")[0]["message"]
-
-
-def test_what_the_process_uses_is_sampled(tmp_path):
-    log = tmp_path / "train.jsonl"
-    assert train(log, steps=300, flags=["--sample-every-s", "0.1"]).returncode == 0
-    samples, (end,) = events(log, "sample"), events(log, "run_end")
-    assert len(samples) > 5
-    assert 20 < max(sample["cpu_percent"] for sample in samples[1:]) < 250
-    assert samples[-1]["memory_bytes"] <= end["peak_memory_bytes"]
-    assert 0 < end["cpu_time_s"] < 60
-    assert train(tmp_path / "none", steps=1, flags=["--sample-every-s", "0"]).returncode == 0
-    assert not events(tmp_path / "none", "sample")
-
-
-def test_a_run_lasts_until_its_last_evaluation_and_not_until_all_is_closed(one_process):
-    """The last sample is taken once the work is done, before anything is closed."""
-    last, (end,) = events(one_process, "eval")[-1], events(one_process, "run_end")
-    assert last["t_s"] <= end["t_s"] <= events(one_process, "sample")[-1]["t_s"]
-
-
-def test_step_times_add_up_to_the_time_they_took(tmp_path):
-    log = tmp_path / "train.jsonl"
-    assert train(log, steps=50, warmup_steps=0).returncode == 0
-    steps = events(log, "step")
-    total = sum(s["step_time_s"] for s in steps[1:])
-    assert total == pytest.approx(steps[-1]["t_s"] - steps[0]["t_s"], abs=1e-5)
-
-
-def test_a_loss_that_is_not_a_number_ends_the_run_as_failed(tmp_path):
-    log = tmp_path / "train.jsonl"
-    finished = train(log, steps=200, learning_rate=1e39)  # infinite in float32
-    assert finished.returncode != 0
-    end = events(log, "run_end")[0]
-    assert end["status"] == "failed"
-    assert "not a number" in end["message"]
-    assert len(events(log, "step")) < 210
-
-
-def test_more_items_than_memory_holds_end_the_run_as_oom(tmp_path):
-    log = tmp_path / "train.jsonl"
-    finished = train(log, batch_per_device=10**9, steps=1)
-    assert finished.returncode != 0
     (end,) = events(log, "run_end")
-    assert end["status"] == "oom"
-    assert "out of memory" in end["message"]
+    assert end["status"] == ("oom" if message == "out of memory" else "failed")
+    assert message in end["message"]
+    assert end["message"] in finished.stderr
+    assert len(events(log, "step")) < 200
 
 
-def test_a_run_in_the_wrong_place_is_refused(tmp_path):
-    log = tmp_path / "train.jsonl"
-    finished = train(log, steps=1, dataset="digits", data=tmp_path / "nowhere")
+def test_a_log_that_holds_a_run_is_never_overwritten(one_process, digits):
+    before = one_process.read_bytes()
+    finished = train(one_process, digits, **LEARNING)
     assert finished.returncode == 1
-    end = events(log, "run_end")[0]
-    assert end["status"] == "failed"
-    assert "manifest.json cannot be read" in end["message"]
-
-
-def test_a_log_that_holds_a_run_is_never_overwritten(tmp_path):
-    log = tmp_path / "train.jsonl"
-    assert train(log, steps=1).returncode == 0
-    before = log.read_bytes()
-    finished = train(log, steps=1)
-    assert finished.returncode != 0
     assert "already contains a run" in finished.stderr
-    assert log.read_bytes() == before
-
-
-def test_the_log_is_json_line_by_line(one_process):
-    for line in one_process.read_text().splitlines():
-        json.loads(line)
+    assert one_process.read_bytes() == before
 
 
 def words(index):
@@ -235,41 +144,24 @@ def blobs(index):
 
 
 @pytest.mark.parametrize(
-    ("model", "kind", "reader", "features", "score", "better"),
+    ("model", "name", "kind", "reader", "features", "score", "better"),
     [
-        ("lstm_ptb", "text", {"encoding": "stream", "dtype": "<u2", "classes": 50}, words,
+        ("lstm_ptb", "ptb", "text", {"encoding": "stream", "dtype": "<u2", "classes": 50}, words,
          "perplexity", lambda before, after: after < 0.5 * before),
-        ("unet", "mask", {"encoding": "raw", "dtype": "float32", "shape": [32, 32, 1],
-                          "mask": [32, 32, 1]}, blobs,
+        ("unet", "blends", "mask", {"encoding": "raw", "dtype": "float32", "shape": [32, 32, 1],
+                                    "mask": [32, 32, 1]}, blobs,
          "iou", lambda before, after: after > 0.8 > before),
     ],
+    ids=["words", "masks"],
 )  # fmt: skip
-def test_words_and_masks_are_learned(model, kind, reader, features, score, better, tmp_path):
-    folder = dataset(tmp_path / "data", 64, 2, reader, features, kind)
-    name = {"text": "ptb", "mask": "blends"}[kind]
-    log = tmp_path / "train.jsonl"
-    finished = train(
-        log,
-        folder,
-        model=model,
-        dataset=name,
-        batch_per_device=8,
-        epochs=6,
-        optimizer="adam",
-        learning_rate=0.01,
-        steps=None,
-    )
+def test_words_and_masks_are_learned(model, name, kind, reader, features, score, better, tmp_path):
+    folder, log = dataset(tmp_path / "data", 64, 2, reader, features, kind), tmp_path / "log"
+    how = {"batch_per_device": 8, "epochs": 6, "optimizer": "adam", "learning_rate": 0.01}
+    finished = train(log, folder, model=model, dataset=name, **how)
     assert finished.returncode == 0, finished.stderr
     scores = [event[score] for event in events(log, "eval")]
     assert len(scores) == 7
     assert better(scores[0], scores[-1]), scores
-
-
-def test_a_model_refuses_data_of_another_kind(digits, tmp_path):
-    log = tmp_path / "train.jsonl"
-    finished = train(log, digits, model="unet", dataset="digits", steps=1)
-    assert finished.returncode == 1
-    assert "needs data of the kind mask; digits is of the kind image" in finished.stderr
 
 
 def test_an_older_keras_is_named_before_anything_is_built(monkeypatch):

@@ -1,7 +1,9 @@
 """Frameworks other than TensorFlow for their tests, and values from their runs' logs."""
 
+import re
 import subprocess
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlbench.common import plugins
@@ -83,19 +85,32 @@ def command_of(run, arguments, python):
     return launcher.command(run, list(map(str, arguments)), python.parents[1])
 
 
-def stopped(command, run, log, step, number):
-    """(exit code, output) of a run that gets a signal after a step."""
+def stopped(command, run, log, step, how):
+    """(exit code, output) of a run that is asked to stop after a step.
+
+    Args:
+        how: the number of a signal, or the file that asks for it.
+    """
     if run.launcher in FORKED:
         process = forked.start(**how_forked(command, run), together=True)
     else:
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         process = subprocess.Popen(command, text=True, **streams)
-    while not (log.is_file() and f'"step": {step},' in log.read_text()):
+    while not (log.is_file() and _last_step(log.read_text()) >= step):
         assert process.poll() is None, process.communicate()
         time.sleep(0.005)
-    process.send_signal(number)
+    if isinstance(how, Path):
+        how.parent.mkdir(exist_ok=True)
+        how.touch()
+    else:
+        process.send_signal(how)
     output = process.communicate(timeout=120)[0]
     return process.returncode, output
+
+
+def _last_step(text):
+    found = re.findall(r'"event": "step", "step": (\d+),', text)
+    return int(found[-1]) if found else 0
 
 
 def steps_of(log):
