@@ -4,9 +4,10 @@
 
 The seed draws functions, from every room about as many, and in each one change: of an operator,
 number, condition, keyword argument or early return. Then the tests near it run: its module's
-examples, the files of tests/unit named after the module, then those that import it; of a module
-with no such file, those of its folder. Of what none of them notices the diff is printed: a person
-judges whether it changes what the function does. Files are changed in copies of what git tracks.
+examples, the files of tests/unit named after the module, then those that import it. A module with
+no such file has those of the modules that import it, or else those of its folder. Of what none of
+them notices the diff is printed: a person judges whether it changes what the function does. Files
+are changed in copies of what git tracks.
 
 mutmut and cosmic-ray draw no sample, and run the same tests for every change.
 """
@@ -173,24 +174,42 @@ def one_mutation(function, seed):
 
 def near(module, folder):
     """The files of tests that a developer runs after a change of a module, the nearest first."""
-    path, tests = Path(module), folder / TESTS
-    room, mirrored = tests / path.parts[0], (tests / path).parent
-    name = path.parent.name if path.stem == "__init__" else path.stem
-    dotted = ".".join(("dlbench", *path.with_suffix("").parts)).removesuffix(".__init__")
-    named = [file for file, _ in imports(tests) if file.name.startswith(f"test_{name}")]
-    files = [file for file, names in imports(tests) if dotted in names]
-    # Last those of the project as a whole.
-    files.sort(key=lambda file: (tests / "house" in file.parents, room not in file.parents))
-    files = [*(file for file in named if room in file.parents), *files] or named
-    files = files or sorted((mirrored if mirrored.is_dir() else room).rglob("test_*.py"))
+    tests, room = folder / TESTS, folder / TESTS / module.split("/")[0]
+    mirrored = (tests / module).parent
+    files = (
+        about(module, folder)
+        or [
+            file
+            for path, names in imports(folder / PACKAGE, "*.py")
+            if dotted(module) in names
+            for file in about(path.relative_to(folder / PACKAGE).as_posix(), folder)
+        ]
+        or sorted((mirrored if mirrored.is_dir() else room).rglob("test_*.py"))
+    )
     return list(dict.fromkeys(files))[:MAX_FILES]
 
 
+def about(module, folder):
+    """The files of tests named after a module, then those that import it."""
+    tests, room = folder / TESTS, folder / TESTS / module.split("/")[0]
+    all_of_it = imports(tests, "test_*.py")
+    name = dotted(module).rpartition(".")[2]
+    named = [file for file, _ in all_of_it if file.name.startswith(f"test_{name}")]
+    files = [file for file, names in all_of_it if dotted(module) in names]
+    # Last those of the project as a whole.
+    files.sort(key=lambda file: (tests / "house" in file.parents, room not in file.parents))
+    return [*(file for file in named if room in file.parents), *files] or named
+
+
+def dotted(module):
+    return f"dlbench.{module.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}"
+
+
 @functools.cache
-def imports(tests):
-    """The files of tests, and the names that each imports."""
+def imports(folder, pattern):
+    """The files below a folder, and the names that each imports."""
     found = []
-    for path in sorted(tests.rglob("test_*.py")):
+    for path in sorted(folder.rglob(pattern)):
         names = set()
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Import | ast.ImportFrom):
