@@ -62,6 +62,7 @@ def test_what_conditions_share_is_of_one_metric(tmp_path):
         assert f"in 3 of 3 conditions, {metric}, between" in row["text"]
 
 
+@pytest.mark.ci
 def test_of_two_sites_with_the_same_machine_the_one_with_the_new_driver_is_named():
     add(range(12), loss_from=6, site="north")
     add(range(12), site="south", history=Path("theirs"))

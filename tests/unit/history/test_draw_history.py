@@ -33,6 +33,7 @@ def add(week, factor=1.0, machine="EPYC", driver="550"):
     made.add(HISTORY, week, rates, machine, driver)
 
 
+@pytest.mark.ci
 def test_a_change_has_its_number_its_size_and_its_cause_in_the_figure():
     for week in range(12):
         add(week, *((0.95, "EPYC", "560") if week >= 6 else ()))
@@ -43,6 +44,7 @@ def test_a_change_has_its_number_its_size_and_its_cause_in_the_figure():
     assert {path.suffix for path in Path("figures").iterdir()} == {".svg", ".png", ".pdf"}
 
 
+@pytest.mark.ci
 def test_each_machine_has_a_figure_also_of_one_session():
     for week in range(3):
         add(week)

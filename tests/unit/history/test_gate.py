@@ -1,9 +1,9 @@
 """gate: a session of a history, judged by the sessions before it."""
 
+import contextlib
 import json
 import math
-import subprocess
-import sys
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from dlbench import Error
 from dlbench.history import add_campaign, gate
 from dlbench.history.sources import Source
 from support.history import made_campaigns as made
-from support.machines.paths import REPOSITORY
+from support.programs.in_process import dlbench
 
 HISTORY = Path("history")
 BATCHES = (8, 16, 32)
@@ -38,6 +38,20 @@ def add(week, factor=1.0, repeats=3, batches=BATCHES, site="here", failing=(), *
     assert not receipt["refused"]
 
 
+@pytest.fixture(scope="module")
+def nine_weeks(tmp_path_factory):
+    """A history of nine weeks without a change."""
+    with contextlib.chdir(tmp_path_factory.mktemp("nine")):
+        for week in range(9):
+            add(week)
+        return HISTORY.absolute()
+
+
+@pytest.fixture
+def steady(folder, nine_weeks):
+    shutil.copytree(nine_weeks, HISTORY)
+
+
 def judge(**options):
     return gate.judge(HISTORY, options.pop("machines", {}), **options)
 
@@ -46,9 +60,8 @@ def verdicts(judged):
     return [one.verdict for one in judged.judged]
 
 
-def test_a_session_like_those_before_passes():
-    for week in range(10):
-        add(week)
+def test_a_session_like_those_before_passes(steady):
+    add(9)
     judged = judge()
     assert judged.passed and verdicts(judged) == [gate.PASS] * 3
     assert judged.session == made.session_id(9) and judged.age_days == pytest.approx(7, abs=0.1)
@@ -58,9 +71,7 @@ def test_a_session_like_those_before_passes():
 @pytest.mark.parametrize(
     ("factor", "verdict", "passed"), [(0.95, gate.WORSE, False), (1.05, gate.BETTER, True)]
 )
-def test_losses_and_gains_are_found_alike_and_losses_fail(factor, verdict, passed):
-    for week in range(9):
-        add(week)
+def test_losses_and_gains_are_found_alike_and_losses_fail(steady, factor, verdict, passed):
     add(9, factor, driver="560.35")
     judged = judge()
     assert verdicts(judged) == [verdict] * 3 and judged.passed is passed
@@ -78,9 +89,8 @@ def test_what_changed_of_one_condition_is_named_beside_others_that_stayed_as_the
     assert judge().changed == ("GPU driver 550.54 -> 560.35",)
 
 
-def test_the_base_begins_anew_at_the_last_change():
-    for week in range(10):
-        add(week)
+def test_the_base_begins_anew_at_the_last_change(steady):
+    add(9)
     for week in range(10, 19):
         add(week, 0.9)
     judged = judge()
@@ -97,9 +107,7 @@ def test_with_fewer_than_eight_sessions_it_says_so_and_fails_nothing():
     assert judged.judged[0].reason == "7 of 8 sessions"
 
 
-def test_a_condition_that_failed_or_is_missing_fails_unless_it_may():
-    for week in range(9):
-        add(week)
+def test_a_condition_that_failed_or_is_missing_fails_unless_it_may(steady):
     add(9, batches=(8, 16), failing=(8,))
     judged = judge()
     assert verdicts(judged) == [gate.FAILED, gate.MISSING, gate.PASS]
@@ -108,9 +116,7 @@ def test_a_condition_that_failed_or_is_missing_fails_unless_it_may():
     assert judge(allowed=["failed", "missing"]).passed
 
 
-def test_a_session_may_be_judged_by_the_one_before_or_by_one_that_is_named():
-    for week in range(9):
-        add(week)
+def test_a_session_may_be_judged_by_the_one_before_or_by_one_that_is_named(steady):
     add(9, 0.96)
     assert verdicts(judge(base=gate.LAST)) == [gate.WORSE] * 3
     judged = judge(base=made.session_id(3))
@@ -118,9 +124,8 @@ def test_a_session_may_be_judged_by_the_one_before_or_by_one_that_is_named():
     assert judged.base_first == judged.base_last and judged.base_first.date() == made.date(3).date()
 
 
-def test_a_tagged_session_judges_also_those_after_a_change_that_was_found_since():
-    for week in range(10):
-        add(week)
+def test_a_tagged_session_judges_also_those_after_a_change_that_was_found_since(steady):
+    add(9)
     for week in range(10, 20):
         add(week, 0.9)
     tags = {"accepted": made.session_id(2)}
@@ -140,9 +145,7 @@ def test_a_loss_below_the_least_size_passes():
     assert judge(least=0.05).passed
 
 
-def test_sessions_of_another_machine_or_site_are_no_base():
-    for week in range(9):
-        add(week)
+def test_sessions_of_another_machine_or_site_are_no_base(steady):
     add(9, gpus=8)
     judged = judge()
     assert judged.passed and verdicts(judged) == [gate.NEW] * 3
@@ -162,8 +165,8 @@ def test_a_condition_with_the_name_of_another_is_not_judged_by_it():
     assert judged.judged[0].reason.startswith("not measured before with its data and own files")
 
 
-def test_an_earlier_session_is_judged_by_what_was_known_before_it():
-    for week in range(12):
+def test_an_earlier_session_is_judged_by_what_was_known_before_it(steady):
+    for week in range(9, 12):
         add(week, 0.9 if week > 9 else 1)
     assert judge(session=made.session_id(9)).passed
     assert not judge(session=made.session_id(10)).passed
@@ -182,13 +185,10 @@ def test_an_empty_history_and_names_that_are_none_are_refused():
 
 
 def command(*arguments):
-    program = [sys.executable, REPOSITORY / "workflow_scripts/dlbench", "gate"]
-    return subprocess.run([*program, *arguments], capture_output=True, text=True, check=False)
+    return dlbench("gate", *arguments)
 
 
-def test_the_command_says_the_verdict_by_its_exit_code_and_writes_files():
-    for week in range(9):
-        add(week)
+def test_the_command_says_the_verdict_by_its_exit_code_and_writes_files(steady):
     add(9, 0.9)
     Path("config.yaml").write_text(f"tags: {{accepted: {made.session_id(1)}}}\n")
     failed = command("--write-junit", "gate.xml", "--write-markdown", "gate.md")

@@ -68,6 +68,7 @@ def test_a_gap_before_a_change_widens_its_date():
     assert (found.change.first, found.change.at) == (12, 18)
 
 
+@pytest.mark.ci
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "kind",
@@ -80,6 +81,7 @@ def test_few_suites_of_fifty_conditions_have_a_false_finding(kind):
     assert outcome(kind, 120, np.random.default_rng(43)).false <= 12 / 120
 
 
+@pytest.mark.ci
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("kind", "least"),
