@@ -112,6 +112,16 @@ def test_an_all_reduce_of_the_baselines_is_a_share_of_the_step_that_was_measured
     assert limit(repeats(TWO_MS, **TWO), baselines=[other]).all_reduce is None
 
 
+def test_what_an_all_reduce_costs_more_than_in_the_base_is_known_if_both_were_measured():
+    four = repeats(80.0, **TWO | {"devices": 4})
+    both = [baseline(TWO_RUN, 0.004), baseline(four[0], 0.012)]
+    found = limit(four, repeats(TWO_MS, **TWO), baselines=both).all_reduce
+    # 12 ms less 4 ms, of a step of 80 ms.
+    assert (found.time.value, found.loss.value) == pytest.approx((0.012, 0.1), rel=1e-3)
+    found = limit(four, repeats(TWO_MS, **TWO), baselines=both[1:]).all_reduce
+    assert found.time.value == pytest.approx(0.012) and found.loss is None
+
+
 TIMES_MS = st.floats(-2, 30)
 HALVES_MS = st.floats(0.01, 20)
 

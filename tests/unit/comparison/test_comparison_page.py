@@ -63,6 +63,13 @@ def test_text_is_as_wide_as_it_may_be(width):
     assert max(map(len, lines)) <= width
 
 
+def test_columns_become_narrower_as_long_as_no_word_is_broken_then_words_are():
+    table = [["name", "meaning"], ["x" * 20 + " y", "some words " * 8]]
+    assert page_text._widths(table, 80) == [22, 56]
+    assert page_text._widths(table, 40) == [20, 18]
+    assert page_text._widths(table, 30) == [16, 12]
+
+
 def test_campaigns_that_share_no_session_are_said_to_be_measured_apart_and_checked_all_the_same():
     def of(session, steps):
         runs = measured(rates(steps))

@@ -247,8 +247,11 @@ def test_an_image_of_another_study_is_not_replaced_by_one_of_the_same_name(conta
     make_image.make("mine", trainer_image.settings("mine", MINE), name, "theirs")
     Path("other.tar").write_bytes(Path("mine.tar").read_bytes())
     other = {"mine": {"source": "other.tar"}}
-    with pytest.raises(Error) as error:
-        contained(other, runtime="podman", environment="mine")
+    widest = {"dataset": "digits", "batch_per_device": "max"}
+    for searched in ({}, widest):
+        with pytest.raises(Error) as error:
+            contained(other, runtime="podman", environment="mine", **searched)
+        assert "images: the name mine is taken: study 'theirs' made an image" in str(error.value)
     assert (
         "images: the name mine is taken: study 'theirs' made an image of this name from mine.tar, "
         "this study from other.tar. Give yours another name, under images and as environment in "
