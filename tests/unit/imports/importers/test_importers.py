@@ -110,13 +110,6 @@ def test_a_log_is_known_by_its_importer_alone(tmp_path, name):
     assert [n for n in NAMES if kinds.load(n).recognise(log)] == [name]
 
 
-@pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=30, deadline=5000, suppress_health_check=list(HealthCheck))
-@given(content=st.binary(max_size=300) | st.sampled_from(TOKENS))
-def test_whatever_bytes_a_file_has_it_is_read_or_refused(name, content):
-    tried(name, content)
-
-
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=25, deadline=5000, suppress_health_check=list(HealthCheck))
