@@ -1,9 +1,6 @@
 """`snakemake baselines`: measured once, in a table and a figure, and beside points of scaling."""
 
-import csv
 import json
-
-import pytest
 
 from support.campaigns.campaign import Campaign
 
@@ -14,18 +11,12 @@ BLOCK = {
 TWO = {"strategy": "multiworker", "devices_per_node": 2}
 
 
-def rows(campaign, table):
-    with open(campaign.folder / f"results/tables/{table}.csv", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-@pytest.mark.slow
 def test_baselines_are_measured_once_without_training_and_then_beside_the_runs(fresh: Campaign):
     blocks = [BLOCK | {"name": "one"}, BLOCK | TWO]
     fresh.configure(matrix=blocks, figures=["scaling"])
     fresh.succeed("baselines")
     assert not (fresh.folder / "results/runs").exists()
-    found = rows(fresh, "baselines")
+    found = fresh.rows("baselines")
     exchanges = [row for row in found if row["measure"] == "all_reduce"]
     assert {row["strategy"] for row in exchanges} == {"multiworker"}
     assert min(int(row["size_bytes"]) for row in exchanges) == 1024

@@ -4,8 +4,6 @@ import sys
 
 import pytest
 
-from dlbench.tables import parquet_files, table_columns
-
 LIBRARY = "workflow_scripts/dlbench"
 SOURCE_S, EXCHANGE_S = 0.05, 0.1
 QUICK = {"model": "lenet5", "batch_per_device": 8, "warmup_steps": 3, "steps": 20, "explain": True}
@@ -53,12 +51,6 @@ def slow_down(folder):
         path.write_text(text.replace(line, more + line))
 
 
-def table(campaign, name):
-    path = campaign.folder / f"results/tables/{name}.parquet"
-    return parquet_files.read(path, table_columns.STUDY_TABLES[name]).to_pylist()
-
-
-@pytest.mark.slow
 def test_what_a_slow_source_and_a_slow_exchange_cost_is_told_by_probes(fresh):
     slow_down(fresh.folder)
     read = QUICK | {"name": "read", "dataset": "digits"}
@@ -69,7 +61,7 @@ def test_what_a_slow_source_and_a_slow_exchange_cost_is_told_by_probes(fresh):
     assert sum("-probe-" in run_id for run_id in planned) == len(planned) - 2 == 4 + 4
     fresh.succeed("report")
 
-    parts = {(row["run_id"][:16], row["part"]): row for row in table(fresh, "explanations")}
+    parts = {(row["run_id"][:16], row["part"]): row for row in fresh.typed_rows("explanations")}
     costs = {key: row["step_time_s"] for key, row in parts.items()}
     reading = "lenet5-digits-b8"
     (exchanging,) = {name for name, _ in costs} - {reading}
@@ -85,11 +77,11 @@ def test_what_a_slow_source_and_a_slow_exchange_cost_is_told_by_probes(fresh):
         shares = [row["share"] for (of, _), row in parts.items() if of == name]
         assert sum(shares) == pytest.approx(1)
 
-    runs, probes = table(fresh, "runs"), table(fresh, "probes")
+    runs, probes = fresh.typed_rows("runs"), fresh.typed_rows("probes")
     assert len(runs) == 2
     assert len(probes) == 8
     for name in ("runs", "accounts", "coverage"):
-        assert not any("-probe-" in row["run_id"] for row in table(fresh, name))
+        assert not any("-probe-" in row["run_id"] for row in fresh.typed_rows(name))
     page = (fresh.folder / "results/report.html").read_text()
     untold = "What a step is made of cannot be resolved."  # by one repeat
     assert f"<b>lenet5 digits batch 8, single on 1 device.</b> {untold}" in page
@@ -101,7 +93,6 @@ def test_what_a_slow_source_and_a_slow_exchange_cost_is_told_by_probes(fresh):
     assert "train" not in fresh.scheduled()
 
 
-@pytest.mark.slow
 def test_what_parts_of_another_programs_step_cost_is_told_by_its_parameters(fresh):
     (fresh.folder / "sleeps.py").write_text(SLEEPS)
     program = {
@@ -111,12 +102,12 @@ def test_what_parts_of_another_programs_step_cost_is_told_by_its_parameters(fres
     }
     fresh.configure(matrix=[THEIRS], trainers={"sleeps": program}, figures=["inside_a_step"])
     fresh.succeed("report")
-    assert len(table(fresh, "runs")) == 4
+    assert len(fresh.typed_rows("runs")) == 4
     # The probes of the run with synthetic data are among those of the other.
-    assert len(table(fresh, "probes")) == 2 * 3
-    items_of = {row["run_id"]: row["trainer_parameters"] for row in table(fresh, "runs")}
+    assert len(fresh.typed_rows("probes")) == 2 * 3
+    items_of = {row["run_id"]: row["trainer_parameters"] for row in fresh.typed_rows("runs")}
     costs = {}
-    for row in table(fresh, "explanations"):
+    for row in fresh.typed_rows("explanations"):
         costs.setdefault(items_of[row["run_id"]], {})[row["part"]] = row["step_time_s"]
     assert costs == {
         "backend=nccl items=real": {

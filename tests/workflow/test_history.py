@@ -1,28 +1,31 @@
 """The history on the real Snakefile."""
 
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from support.campaigns.campaign import IMPORTED, REPOSITORY, environment
 from support.history import made_campaigns as made
+from support.programs import forked
 
-REPOSITORY = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "snakemake", "--snakefile", REPOSITORY / "Snakefile"]
 COMMAND += ["--cores", "2", "--resources", "bench=1", "--configfile", "history.yaml", "--"]
 
 
 def start(folder, target="history"):
-    finished = subprocess.run(
-        [*map(str, COMMAND), target], cwd=folder, capture_output=True, text=True, check=False
-    )
-    return finished.returncode, finished.stdout + finished.stderr
+    command = [*COMMAND, target]
+    finished = forked.run(command, IMPORTED, cwd=folder, env=environment(), together=True)
+    return finished.returncode, finished.stdout
 
 
 @pytest.mark.ci
 def test_a_history_adds_only_what_is_new_and_names_what_it_refuses(tmp_path):
+    (tmp_path / "history.yaml").write_text("history: [nowhere]\n")
+    code, printed = start(tmp_path)
+    assert code != 0 and "there is no archive or results folder nowhere" in printed
+    assert "Traceback" not in printed
+
     (tmp_path / "history.yaml").write_text("history: [all]\n")
     for week in range(8):
         rates = {8: [1000.0 + week, 1003.0], 16: [2000.0, 2003.0 - week]}
@@ -56,14 +59,3 @@ def test_a_history_adds_only_what_is_new_and_names_what_it_refuses(tmp_path):
     assert code == 0, printed
     assert "7 sessions of the history count" in printed
     assert "wrong BIOS" in (tmp_path / "results" / "site" / "index.html").read_text()
-
-
-def test_mistakes_in_the_config_of_a_history_are_reported_before_anything_is_added(tmp_path):
-    for text, message in (
-        ("history: [nowhere]\n", "there is no archive or results folder nowhere"),
-        ("machines: {a: [short]}\n", "machines"),
-        ("history: [{path: x, date: yesterday}]\n", "date"),
-    ):
-        (tmp_path / "history.yaml").write_text(text)
-        code, printed = start(tmp_path)
-        assert code != 0 and message in printed and "Traceback" not in printed

@@ -4,8 +4,6 @@ import re
 
 import pytest
 
-from dlbench.tables import parquet_files, table_columns
-
 PIPELINES = "workflow_scripts/dlbench/trainer/tensorflow/pipelines.py"
 SOURCE_S = 0.05
 # A step of the first takes milliseconds, one of the second much longer than the source.
@@ -24,12 +22,6 @@ def slow_down(folder):
     path.write_text(text.replace(line, slow + line))
 
 
-def table(campaign, name):
-    path = campaign.folder / f"results/tables/{name}.parquet"
-    return parquet_files.read(path, table_columns.STUDY_TABLES[name]).to_pylist()
-
-
-@pytest.mark.slow
 def test_reading_alone_and_training_with_it_stand_side_by_side(fresh):
     slow_down(fresh.folder)
     fresh.configure(
@@ -43,7 +35,7 @@ def test_reading_alone_and_training_with_it_stand_side_by_side(fresh):
     assert len([run_id for run_id in planned if "-probe-" not in run_id]) == len(set(planned)) - 8
     fresh.succeed("report")
 
-    runs = {(row["model"], row["mode"]): row for row in table(fresh, "runs")}
+    runs = {(row["model"], row["mode"]): row for row in fresh.typed_rows("runs")}
     assert len({row["run_id"] for row in runs.values()}) == 4
     assert {key for key in runs} == {
         (model, mode) for model in WAITING | COMPUTING for mode in BLOCK["mode"]
@@ -56,7 +48,7 @@ def test_reading_alone_and_training_with_it_stand_side_by_side(fresh):
 
     waits = {
         row["combination"].split()[0]: row["share"]
-        for row in table(fresh, "explanations")
+        for row in fresh.typed_rows("explanations")
         if row["part"] == "input"
     }
     assert waits["lenet5"] > 0.5 and waits["lenet5"] > waits["cnn12"]

@@ -84,7 +84,6 @@ def measure(clone, number, *settings):
     shutil.rmtree(folder)
 
 
-@pytest.mark.slow
 def test_of_five_nights_the_gate_names_the_disturbed_one_and_the_history_the_upgrade(nights):
     install(nights, OLDER)
     for number in (1, 2, 3):

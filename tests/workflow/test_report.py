@@ -1,8 +1,8 @@
-"""The report as Snakemake makes it, and Snakemake's own of the same study."""
+"""The report as Snakemake makes it, Snakemake's own of the same study, and TensorBoard's files."""
 
-import csv
 import json
 import re
+import shutil
 import zipfile
 
 import pytest
@@ -11,39 +11,51 @@ PAGE = "results/report.html"
 
 
 @pytest.mark.ci
-def test_the_report_is_made_when_asked_for_and_not_again(campaign):
-    assert not (campaign.folder / PAGE).exists()  # no part of all
-    campaign.succeed("report")
+def test_report_and_event_files_are_made_when_asked_for_and_figures_are_the_same_again(campaign):
+    results = campaign.folder / "results"
+    assert not (campaign.folder / PAGE).exists() and not (results / "tensorboard").exists()
+    before = {path.name: path.read_bytes() for path in (results / "figures").iterdir()}
+    assert sorted(before) == [
+        f"{name}.{suffix}" for name in ("loss", "scaling") for suffix in ("pdf", "png", "svg")
+    ]
+    shutil.rmtree(results / "figures")
+    campaign.succeed("report", "tensorboard")
+    assert {path.name: path.read_bytes() for path in (results / "figures").iterdir()} == before
     page = (campaign.folder / PAGE).read_text()
-    runs = campaign.ids()
-    assert all(run_id in page for run_id in runs)
+    assert all(run_id in page for run_id in campaign.ids())
     assert 'id="figure-scaling"' in page and 'id="figure-loss"' in page
     assert "Machine and software" in page and "tensorflow version" in page
     assert str(campaign.folder) not in page
-    assert campaign.scheduled("--cores", "1", "report") == {}
+    exported = (results / "tensorboard").glob("*/events.out.tfevents.*")
+    assert sorted(path.parent.name for path in exported) == campaign.ids()
+    assert campaign.scheduled("--cores", "1", "report", "tensorboard") == {}
 
 
-def test_the_same_tables_give_the_same_report_and_its_looks_only_the_report(campaign):
+def test_looks_change_the_report_alone_and_snakemakes_own_has_all_figures_and_tables(campaign):
     campaign.succeed("report")
     before = (campaign.folder / PAGE).read_bytes()
     (campaign.folder / PAGE).unlink()
     campaign.succeed("report")
     assert (campaign.folder / PAGE).read_bytes() == before
-    style = campaign.folder / "workflow_scripts/dlbench/report/report.css"
-    style.write_text(style.read_text() + ".mine { color: red; }\n")
+    with open(campaign.folder / "workflow_scripts/dlbench/report/report.css", "a") as style:
+        style.write(".mine { color: red; }\n")
     assert sorted(campaign.scheduled("--cores", "1", "report")) == ["build_report", "report"]
     campaign.succeed("report")
     assert ".mine { color: red; }" in (campaign.folder / PAGE).read_text()
 
-
-def test_snakemakes_own_report_has_figures_and_tables_with_categories_and_labels(campaign):
     campaign.succeed("--report", "own.html")
     page = (campaign.folder / "own.html").read_text()
     (categories,) = re.findall(r"categories = (\{.*\})", page)
     filed = {name: next(iter(of.values())) for name, of in json.loads(categories).items()}
     assert filed["Scaling"] == ["results/figures/scaling.svg"]
+    assert filed["Learning"] == ["results/figures/loss.svg"]
     assert "results/tables/runs.csv" in filed["Tables"]
-    for text in ("Weak scaling", "collected from the records", '"table": "runs"'):
+    for text in (
+        "Weak scaling",
+        "Training loss, mean over devices",
+        "collected from the records",
+        '"table": "runs"',
+    ):
         assert text in page
 
 
@@ -53,19 +65,16 @@ def test_a_profile_is_kept_with_its_run_in_the_tables_the_report_and_the_archive
         matrix=[block | {"name": "quick", "warmup_steps": 1, "profile": True}], figures=[]
     )
     fresh.succeed("archive")
-    (run_id,) = fresh.ids()
+    ((run_id, record),) = fresh.records().items()
     trace = fresh.folder / f"results/runs/{run_id}/trace.json.gz"
-    record = json.loads(trace.with_name("run.json").read_text())
     assert trace.name in record["files"] and record["summary"]["account_s"]["profile"] > 0
-    with open(fresh.folder / "results/tables/operations.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = fresh.rows("operations")
     assert {row["run_id"] for row in rows} == {run_id}
     assert 0 < sum(float(row["share"]) for row in rows) <= 1.000001
     page = (fresh.folder / PAGE).read_text()
     assert f'href="runs/{run_id}/trace.json.gz"' in page and 'id="table-operations"' in page
     with zipfile.ZipFile(fresh.folder / "results/archive.zip") as archive:
         assert any(name.endswith(f"{run_id}/trace.json.gz") for name in archive.namelist())
-    assert fresh.scheduled() == {}
     trace.unlink()
     assert fresh.scheduled()["train"] == [run_id]
 

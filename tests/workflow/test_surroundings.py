@@ -6,16 +6,10 @@ import time
 
 import pytest
 
+from support.campaigns.campaign import TRAINED
 from support.campaigns.killed_workflows import wait_for
 from support.machines import control_groups
 from support.studies.site_facts import CONFIG
-
-
-def records(campaign):
-    """{devices: record} of a campaign's runs."""
-    paths = (campaign.folder / "results/runs").glob("*/run.json")
-    found = [json.loads(path.read_text()) for path in paths]
-    return {record["spec"].get("devices_per_node", 1): record for record in found}
 
 
 def is_measured(log):
@@ -38,7 +32,8 @@ def test_a_quota_of_cpu_time_counts_as_cores_and_what_it_stops_is_named(fresh):
         time.sleep(1)
         control_groups.set_quota(group, 0.5)
         assert workflow.wait() == 0
-    one, two = (records(fresh)[devices] for devices in (1, 2))
+    records = fresh.records().values()
+    one, two = sorted(records, key=lambda record: record["spec"].get("devices_per_node", 1))
     assert two["status"] == "skipped"
     assert two["message"].endswith("its control group has a quota of 0.5 cores of CPU time")
     assert one["status"] == "unstable"
@@ -46,17 +41,25 @@ def test_a_quota_of_cpu_time_counts_as_cores_and_what_it_stops_is_named(fresh):
     assert "a quota of CPU time stopped the run's control group" in one["summary"]["disturbed"]
 
 
-@pytest.mark.slow
-def test_packages_of_pythonpath_reach_no_run(fresh, tmp_path):
+def test_packages_of_pythonpath_reach_no_run_and_variables_of_a_study_each_rank(fresh, tmp_path):
     for name in ("keras", "horovod"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('another one')\n")
     fresh.variables = {"PYTHONPATH": str(tmp_path)}
-    block = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 4, "steps": 3}
-    two = {"strategy": "horovod", "launcher": "horovodrun", "devices_per_node": 2}
-    matrix = [block | {"name": "one"}, block | {"name": "two"} | two]
-    fresh.configure(matrix=[each | {"warmup_steps": 1} for each in matrix], figures=[])
-    fresh.succeed("runs")
-    for record in records(fresh).values():
-        assert record["status"] in ("ok", "unstable"), record["message"]
+    one = {"name": "one", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4}
+    one |= {"steps": 3, "warmup_steps": 1}
+    two = one | {"strategy": "horovod", "devices_per_node": 2, "launcher": "horovodrun"}
+    mpirun = two | {"launcher": "mpirun", "launcher_options": {"coll": "^hcoll"}}
+    mpirun["variables"] = {"HOROVOD_CYCLE_TIME": 2}
+    fresh.configure(matrix=[one, two | {"name": "2"}, mpirun | {"name": "3"}], figures=[])
+    fresh.succeed()
+    records = fresh.records()
+    assert len(records) == 3
+    for record in records.values():
+        assert record["status"] in TRAINED, record["message"]
         assert "PYTHONPATH" not in record["provenance"]["variables"]
-    assert len(records(fresh)) == 2
+    (row,) = [row for row in fresh.rows() if row["launcher"] == "mpirun"]
+    # The trainer refuses to start without the variable (trainer/containment.py).
+    assert row["variables"] == "HOROVOD_CYCLE_TIME=2"
+    log = fresh.folder / "results/runs" / row["run_id"] / "train.jsonl"
+    command = json.loads(log.read_text().partition("\n")[0])["command"]
+    assert command[command.index("coll") - 1 :][:3] == ["--mca", "coll", "^hcoll"]

@@ -6,13 +6,18 @@ import pty
 import re
 import select
 import subprocess
+import sys
 
 import pytest
 
+from support.trainers.other_trainer import SCRIPT
+
 BLOCK = {
-    "name": "one", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4,
-    "warmup_steps": 1, "steps": 3,
+    "name": "one", "trainer": "softmax", "framework": "numpy", "model": "softmax",
+    "dataset": "noise", "batch_per_device": 16, "steps": 40,
 }  # fmt: skip
+COMMAND = [sys.executable, "softmax.py", "{batch_per_device}", "{steps}", "none"]
+TRAINER = {"command": COMMAND, "log": "tf_cnn_benchmarks", "files": ["softmax.py"]}
 
 
 def on_terminal(campaign, *arguments):
@@ -33,14 +38,15 @@ def on_terminal(campaign, *arguments):
 
 @pytest.mark.ci
 def test_a_start_shows_a_bar_a_line_for_its_run_and_its_error_in_full(fresh):
-    fresh.configure(matrix=[BLOCK], figures=["scaling"])
-    path = fresh.folder / "workflow_scripts/dlbench/figures/scaling/scaling.py"
-    path.write_text(path.read_text() + "\nraise RuntimeError('no column speed')\n")
+    (fresh.folder / "softmax.py").write_text(SCRIPT)
+    fresh.configure(matrix=[BLOCK], trainers={"softmax": TRAINER}, figures=["scaling"])
+    with open(fresh.folder / "workflow_scripts/dlbench/figures/scaling/scaling.py", "a") as figure:
+        figure.write("\nraise RuntimeError('no column speed')\n")
     code, shown = on_terminal(fresh)
     assert code == 1
     assert "0/1 runs · 1 running · time to go not known yet" in shown
     assert "1/1 runs" in shown
-    assert len(re.findall(r"run 1/1  lenet5 .*: (?:ok|unstable)", shown)) == 1
+    assert len(re.findall(r"run 1/1  softmax .*: (?:ok|unstable)", shown)) == 1
     assert "Error in rule draw_figure" in shown and "RuntimeError: no column speed" in shown
     assert "collect_runs: done" in shown and "1 of 1 runs done" in shown
     for bookkeeping in (": starts", "Select jobs", "Finished jobid", "Job stats"):

@@ -1,6 +1,5 @@
 """A config whose every text is an attack on shells, and files that a group shares."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support.campaigns.campaign import TRAINED
 from support.logs import log_samples
 from support.studies.site_facts import CONFIG
 from support.trainers.other_trainer import SCRIPT
@@ -21,7 +21,7 @@ EVIL = (
 )
 FOLDER = EVIL.replace("/", "").replace("\n", "")[:180]
 OURS = {
-    "name": EVIL, "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4,
+    "name": EVIL, "model": "mine", "dataset": "digits", "batch_per_device": 4,
     "warmup_steps": 1, "steps": 3,
 }  # fmt: skip
 THEIRS = {
@@ -51,6 +51,7 @@ def test_no_text_of_a_config_reaches_a_shell(fresh):
     (models / "store").mkdir()
     command = [sys.executable, doubled(f"{FOLDER}.py"), "{batch_per_device}", "{steps}",
                "{optimizer}", doubled(EVIL)]  # fmt: skip
+    reason = {"batch_per_device": 8, "exclude": [{"model": "mine", "reason": EVIL}]}
     fresh.configure(
         study=EVIL.replace("/", ""),
         site=CONFIG["site"] | {"name": EVIL, "interconnect": EVIL, "storage": EVIL},
@@ -59,54 +60,42 @@ def test_no_text_of_a_config_reaches_a_shell(fresh):
         images={"unused": {"source": EVIL, "binds": [EVIL], "build_binds": [EVIL]}},
         trainers={"softmax": {"command": command, "log": "auto", "files": [f"{FOLDER}.py"]}},
         imports=[{"name": "others", "path": f"logs/{FOLDER}", "fields": {"site": EVIL}}],
-        matrix=[
-            OURS | {"model": ["lenet5", "mine"]},
-            OURS | {"dataset": "digits"},
-            THEIRS,
-            OURS
-            | {
-                "name": "left out",
-                "batch_per_device": 8,
-                "exclude": [{"model": "lenet5", "reason": EVIL}],
-            },
-        ],
-        figures=["scaling", "loss", "coverage"],
+        matrix=[OURS, THEIRS, OURS | reason | {"name": "left out"}],
+        figures=["scaling"],
     )
-    fresh.succeed()
-    fresh.succeed("report", "tensorboard")
+    fresh.succeed("all", "report", "tensorboard")
     assert canaries(fresh.folder) == []
-    records = [json.loads(p.read_text()) for p in fresh.folder.glob("results/runs/*/run.json")]
-    assert {record["spec"]["model"] for record in records} == {"lenet5", "mine", "softmax"}
-    assert all(record["status"] in ("ok", "unstable") for record in records), records
+    records = fresh.records().values()
+    assert {record["spec"]["model"] for record in records} == {"mine", "softmax"}
     for record in records:
+        assert record["status"] in TRAINED, record["message"]
         assert record["provenance"]["site"]["name"] == EVIL
     assert fresh.scheduled() == {}
 
 
-@pytest.mark.parametrize(
-    ("key", "message"),
-    [
+def test_a_name_that_becomes_a_path_must_be_one(fresh):
+    for key, message in (
         ({"trainers": {"x; touch canary1": {"command": ["true"], "log": "auto"}}}, "x; touch"),
         ({"imports": [{"name": "$(touch canary1)", "path": "x"}]}, "imports[0]"),
         ({"matrix": [OURS | {"environment": "$(touch canary1)"}]}, "environment"),
         ({"matrix": [OURS | {"model": "$(touch canary1)"}]}, "model"),
         ({"figures": ["../x; touch canary1"]}, "figures"),
-        ({"matrix": [THEIRS | {"model": "A b$(touch canary1)"}],
-          "trainers": {"softmax": {"command": ["true"], "log": "auto"}}}, "model"),
-    ],
-    ids=["trainer", "import", "environment", "model", "figure", "their model"],
-)  # fmt: skip
-def test_a_name_that_becomes_a_path_must_be_one(fresh, key, message):
-    fresh.configure(**key)
-    finished = fresh.snakemake("-n")
-    assert finished.returncode != 0
-    assert message in finished.stdout and "Traceback" not in finished.stdout
-    assert canaries(fresh.folder) == []
+        (
+            {
+                "matrix": [THEIRS | {"model": "A b$(touch canary1)"}],
+                "trainers": {"softmax": {"command": ["true"], "log": "auto"}},
+            },
+            "model",
+        ),
+    ):
+        fresh.configure(**key)
+        finished = fresh.snakemake("-n")
+        assert finished.returncode != 0, key
+        assert message in finished.stdout and "Traceback" not in finished.stdout
+        assert canaries(fresh.folder) == []
 
 
-@pytest.mark.parametrize(
-    ("umask", "least"), [(0o002, 0o660), pytest.param(0o027, 0o640, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("umask", "least"), [(0o002, 0o660), (0o027, 0o640)])
 def test_what_is_written_has_the_permissions_of_the_umask(fresh, umask, least):
     fresh.matrix(model="lenet5", dataset=["digits"], exclude=[])
     (fresh.folder / "results").mkdir(mode=0o777 & ~umask)

@@ -1,57 +1,37 @@
 """The workflow under the oldest Snakemake that it allows: a study, and what trains again."""
 
-import json
 import shutil
 
-import pytest
-
-from support.campaigns.campaign import Campaign
-from support.campaigns.oldest_snakemake import OLDEST, Older, OlderScratch, install
-
-
-@pytest.fixture(scope="module")
-def campaign(tmp_path_factory):
-    """A finished study under it; the tests follow one another."""
-    folder = tmp_path_factory.mktemp("oldest")
-    Older.python = install(folder / "venv")
-    fresh = Campaign.fresh(folder / "dlbench")
-    campaign = Older(fresh.folder, fresh.variables)
-    campaign.configure(figures=["scaling"])
-    campaign.succeed()
-    return campaign
+from support.campaigns.campaign import TRAINED, Campaign
+from support.campaigns.oldest_snakemake import OLDEST, install
+from support.campaigns.scratch import Scratch
 
 
-def test_a_finished_study_has_nothing_to_do(campaign):
-    assert campaign.scheduled() == {}
-    assert campaign.succeed("--version").startswith(f"{OLDEST}.")
+def test_a_study_and_a_workflow_that_uses_ours_are_done_once_and_changed_runs_again(tmp_path):
+    python = install(tmp_path / "venv")
+    fresh = Campaign.fresh(tmp_path / "dlbench")
+    scratch = Scratch.beside(fresh, tmp_path / "my work")
+    fresh.python = scratch.python = python
+    fresh.configure(figures=["scaling"])
+    fresh.succeed()
+    assert fresh.scheduled() == {}
+    assert fresh.succeed("--version").startswith(f"{OLDEST}.")
 
-
-def test_a_deleted_run_is_trained_and_no_other(campaign):
-    folder = campaign.record("lenet5-synthetic").parent
-    shutil.rmtree(folder)
-    assert campaign.scheduled()["train"] == [folder.name]
-    campaign.succeed()
-    assert campaign.scheduled() == {}
-
-
-def test_changed_code_trains_the_runs_of_a_model(campaign):
-    path = campaign.folder / "workflow_scripts/dlbench/trainer/keras/models/convolutional/cnn12.py"
-    path.write_text(path.read_text() + "\nCHANGED = 1\n")
-    assert {run.split("-")[0] for run in campaign.scheduled()["train"]} == {"cnn12"}
-    campaign.succeed()
-    assert campaign.scheduled() == {}
-
-
-def test_a_start_without_a_limit_for_timed_runs_is_refused(campaign):
-    finished = campaign.snakemake("-n", "--workflow-profile", "none", "--cores", "1")
+    changed, _, deleted = fresh.ids()  # cnn12, lenet5 on digits and on synthetic data
+    shutil.rmtree(fresh.folder / "results/runs" / deleted)
+    assert fresh.scheduled()["train"] == [deleted]
+    models = fresh.folder / "workflow_scripts/dlbench/trainer/keras/models/convolutional"
+    with open(models / "cnn12.py", "a") as file:
+        file.write("\nCHANGED = 1\n")
+    assert fresh.scheduled()["train"] == [changed, deleted]
+    fresh.succeed()
+    assert fresh.scheduled() == {}
+    finished = fresh.snakemake("-n", "--workflow-profile", "none", "--cores", "1")
     assert finished.returncode != 0 and "--resources bench=1" in finished.stdout
 
-
-def test_another_workflow_uses_ours_as_a_module(campaign):
-    scratch = OlderScratch.beside(campaign, campaign.folder.parent / "my work")
-    scratch.succeed("--workflow-profile", "../dlbench/profiles/default")
-    record = json.loads(scratch.record("lenet5-synthetic-b4").read_text())
-    assert record["status"] in ("ok", "unstable"), record["message"]
+    profile = ("--workflow-profile", "../dlbench/profiles/default")
+    scratch.succeed(*profile)
+    (record,) = scratch.records().values()
+    assert record["status"] in TRAINED, record["message"]
     assert (scratch.folder / "analysis/fastest.csv").is_file()
-    again = scratch.snakemake("--workflow-profile", "../dlbench/profiles/default")
-    assert "Nothing to be done" in again.stdout
+    assert "Nothing to be done" in scratch.succeed(*profile)

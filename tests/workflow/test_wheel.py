@@ -80,12 +80,10 @@ def files_of(folder):
     return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
 
 
-def test_the_source_distribution_builds_the_same_wheel(wheels):
+@pytest.mark.ci
+def test_both_ways_to_build_give_one_wheel_with_each_file_of_the_workflow_once(wheels):
     built, direct = wheels
     assert built.read_bytes() == direct.read_bytes()
-
-
-def test_the_wheel_has_each_file_of_the_workflow_once_and_nothing_else(wheels):
     names = [n for n in zipfile.ZipFile(wheels[0]).namelist() if ".dist-info/" not in n]
     listed = call("git", "ls-files", "--", *TOPS, "workflow_scripts", cwd=REPOSITORY).split("\n")
     wanted = {f"dlbench_workflow/{name}" for name in listed if name}

@@ -1,5 +1,7 @@
 """The real Snakefile in a separate folder, with a study that takes seconds."""
 
+import csv
+import json
 import os
 import re
 import shutil
@@ -10,6 +12,7 @@ from pathlib import Path
 import yaml
 
 from dlbench.common import tools
+from dlbench.tables import parquet_files
 from support.programs import forked
 from support.studies.site_facts import UNDISTURBED
 
@@ -24,6 +27,7 @@ IMPORTED = (
     "smart_open",
     "pandas",  # its persistence, once a job has params
 )
+TRAINED = ("ok", "unstable")  # so few steps may well stall on a busy machine
 STUDY = {
     **UNDISTURBED,
     "study": "test",
@@ -49,6 +53,7 @@ class Campaign:
 
     def __init__(self, folder, variables=None):
         self.folder = folder
+        self.python = sys.executable
         self.output = ""  # of the last dry run
         self.variables = variables or {}  # added to the environment
 
@@ -114,7 +119,7 @@ class Campaign:
         self.configure(matrix=[block], model_folder=models.name, figures=[])
 
     def command(self, *arguments):
-        return [sys.executable, "-m", "snakemake", *arguments]
+        return [self.python, "-m", "snakemake", *arguments]
 
     def environment(self):
         """The environment variables of its commands."""
@@ -150,6 +155,33 @@ class Campaign:
             for rule, values in jobs.items()
             if rule.removeprefix("dlbench_") not in of_each_start
         }
+
+    def dlbench(self, *arguments, code=0):
+        """What a command of dlbench prints, errors included; it must end with that exit code."""
+        finished = forked.run(
+            [sys.executable, "workflow_scripts/dlbench", *map(str, arguments)],
+            forked.OF_TABLES,
+            cwd=self.folder,
+            env=self.environment(),
+            together=True,
+        )
+        assert finished.returncode == code, finished.stdout
+        return finished.stdout
+
+    def rows(self, table="runs"):
+        """The rows of a table as texts."""
+        with open(self.folder / f"results/tables/{table}.csv", newline="") as file:
+            return list(csv.DictReader(file))
+
+    def typed_rows(self, table):
+        """The rows of a table with their numbers, truth values and nulls."""
+        path = self.folder / f"results/tables/{table}.parquet"
+        return parquet_files.read_any(path).to_pylist()
+
+    def records(self):
+        """{run's id: record}, sorted."""
+        paths = sorted((self.folder / "results/runs").glob("*/run.json"))
+        return {path.parent.name: json.loads(path.read_text()) for path in paths}
 
     def ids(self):
         return sorted(path.name for path in (self.folder / "results/runs").iterdir())

@@ -1,4 +1,4 @@
-"""Campaigns under the oldest Snakemake that the Snakefile allows."""
+"""The oldest Snakemake that the Snakefile allows, in an environment of its own."""
 
 import re
 import subprocess
@@ -6,8 +6,6 @@ import subprocess
 import tomllib
 
 from dlbench.common import tools
-from support.campaigns.campaign import Campaign
-from support.campaigns.scratch import Scratch
 from support.machines.paths import REPOSITORY
 
 OLDEST = re.search(r'min_version\("([\d.]+)"\)', (REPOSITORY / "Snakefile").read_text())[1]
@@ -23,28 +21,3 @@ def install(folder):
     install = [uv, "pip", "install", "-q", "--python", python, f"snakemake=={OLDEST}.*", *packages]
     subprocess.run(install, check=True)
     return str(python)
-
-
-class Older(Campaign):
-    """A campaign under the Snakemake of another Python than that of the tests."""
-
-    python = ""
-
-    def command(self, *arguments):
-        return [self.python, "-m", "snakemake", *arguments]
-
-    def snakemake(self, *arguments, timeout=600):
-        return subprocess.run(
-            self.command(*arguments),
-            cwd=self.folder,
-            env=self.environment(),
-            timeout=timeout,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-
-
-class OlderScratch(Older, Scratch):
-    """The same of a workflow that uses ours as a module."""

@@ -49,6 +49,10 @@ class Slurm:
         """The ids of all jobs that wait or run."""
         return self.run("squeue", "--noheader", "--format=%i").split()
 
+    def jobs(self):
+        """The ids of all jobs that there ever were."""
+        return set(self.run("sacct", "-X", "--noheader", "--format=JobID").split())
+
     def place(self, node, cores):
         """Bind a node's daemon, and so its later jobs, to some cores."""
         pid = (self.folder / "run" / f"slurmd.{node}.pid").read_text().strip()
