@@ -4,7 +4,10 @@ import pytest
 
 from support.results import chromium, made_tables
 
-pytestmark = pytest.mark.skipif(not chromium.installed(), reason="there is no Chromium here")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not chromium.installed(), reason="there is no Chromium here"),
+]
 EVIL = "<img src=http://example.invalid/x onerror=document.title='broken'>"
 ROWS = 300
 # What a test sees of a table: the texts of a column, and how many rows there are.

@@ -91,6 +91,7 @@ def test_every_number_leads_to_its_session_and_the_digest_of_its_archive(history
     assert f'href="{study.name}#' in machine.read_text()
 
 
+@pytest.mark.ci
 def test_equal_histories_give_equal_bytes_whatever_the_order_of_files_and_hashes(history, tmp_path):
     shutil.copytree(history, tmp_path / "copied" / "elsewhere")
     made_sites = []

@@ -140,6 +140,7 @@ def elsewhere():
         server.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not chromium.installed(), reason="there is no Chromium here")
 def test_in_a_browser_a_report_may_run_and_a_hostile_one_reaches_nothing(results, elsewhere):
     script = "<script>document.querySelector('h1').textContent='drawn'</script>"
