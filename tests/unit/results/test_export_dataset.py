@@ -1,8 +1,6 @@
 """dataset_export: one dataset of all runs, which pyarrow, pandas, polars and DuckDB read alike."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import duckdb
@@ -18,9 +16,9 @@ from dlbench.records import run_record
 from dlbench.results import export_dataset
 from dlbench.study import config
 from dlbench.tables import table_columns
+from support.programs.in_process import dlbench
 from support.runs.made_runs import SETTINGS, finish, write
 
-PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "dlbench"
 BLOCK = SETTINGS["matrix"][0]
 
 
@@ -181,13 +179,9 @@ def test_tables_of_steps_that_are_missing_are_made(many):
     assert (place / "steps.parquet").is_file()
 
 
-def test_the_program_exports_and_says_how_many(study):
+def test_the_command_exports_and_says_how_many(study):
     finish(study.runs[0], 60)
     Path("config.yaml").write_text(json.dumps(SETTINGS))
-    answer = subprocess.run(
-        [sys.executable, PROGRAM, "export", "--output", "all"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert answer.stderr == "all: 1 of 4 runs, 3 without a valid result\n"
+    finished = dlbench("export", "--output", "all")
+    assert finished.stderr == "all: 1 of 4 runs, 3 without a valid result\n"
+    assert export_dataset.open_table("all", "runs").to_table().num_rows == 1

@@ -3,8 +3,6 @@
 import csv
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas
@@ -20,9 +18,8 @@ from dlbench.records import run_record
 from dlbench.results import collect_runs, export_runs
 from dlbench.study import config
 from dlbench.tables import parquet_files, table_columns
+from support.programs.in_process import dlbench
 from support.runs.made_runs import SETTINGS, finish, write
-
-PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "dlbench"
 
 
 @pytest.fixture
@@ -139,28 +136,18 @@ def test_coverage_of_a_finished_study_is_the_table_that_the_workflow_makes(study
     assert Path("coverage.csv").read_bytes() == Path("tables/coverage.csv").read_bytes()
 
 
-def test_the_program_exports_coverage_where_it_is_asked_for(half):
-    Path("config.yaml").write_text(json.dumps(SETTINGS))
-    command = [sys.executable, PROGRAM, "export", "--output", "c.json", "--table", "coverage"]
-    subprocess.run(command, check=True, capture_output=True)
-    rows = json.loads(Path("c.json").read_text())
-    assert sorted(row["status"] for row in rows) == ["ok", "oom", "running", "stale"]
-
-
-def test_the_program_takes_the_study_and_the_file(half):
+def test_the_command_takes_the_study_the_table_and_the_file(half):
     Path("config.yaml").write_text(json.dumps(SETTINGS))
     part = SETTINGS["matrix"][0] | {"batch_per_device": 8}
     Path("part.yaml").write_text(json.dumps({"matrix": [part]}))
-    finished = subprocess.run(
-        [sys.executable, PROGRAM, "export", "--output", "runs.csv", "--configfile", "part.yaml"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    finished = dlbench("export", "--output", "runs.csv", "--configfile", "part.yaml")
     assert finished.returncode == 0, finished.stderr
     ours = config.study(config.read("config.yaml", "part.yaml")).runs
     there = [run for run in half.runs[:2] if run in ours]
     assert f"runs.csv: {len(there)} of 2 runs" in finished.stderr
+    dlbench("export", "--output", "c.json", "--table", "coverage")
+    rows = json.loads(Path("c.json").read_text())
+    assert sorted(row["status"] for row in rows) == ["ok", "oom", "running", "stale"]
 
 
 def test_pictures_that_were_converted_are_not_looked_for(study, request):

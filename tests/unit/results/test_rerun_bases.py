@@ -1,7 +1,6 @@
 """rerun_bases: which runs are measured again, so that what was measured apart shares a session."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +11,10 @@ from dlbench.records import run_record, staleness
 from dlbench.results import collect_runs, rerun_bases
 from dlbench.study import config, trainer_environments
 from dlbench.tables import parquet_files, table_columns
-from support.programs import forked
+from support.programs.in_process import dlbench
 from support.runs.made_runs import SETTINGS, finish
 
-PROGRAM = Path(__file__).parents[3] / "workflow_scripts/dlbench"
+pytestmark = pytest.mark.slow
 BLOCK = SETTINGS["matrix"][0] | {"batch_per_device": 8}
 STUDY = SETTINGS | {
     "repeats": 3,
@@ -100,19 +99,15 @@ def test_without_tables_it_says_what_makes_them():
         rerun_bases.choose(config.study(STUDY))
 
 
-def start(*arguments):
-    return forked.run([sys.executable, PROGRAM, "rerun-bases", *arguments], forked.OF_TABLES)
-
-
 def test_the_program_forgets_nothing_without_its_flag():
     made = measured(later("bfloat16"))
     Path("config.yaml").write_text(json.dumps(STUDY))
-    asked = start()
+    asked = dlbench("rerun-bases")
     assert asked.returncode == 0, asked.stderr
     assert "nothing is forgotten; with --yes these runs are" in asked.stdout
     there = [run for run in made.runs if (run_record.folder(run.id) / "run.json").exists()]
     assert len(there) == 12
-    done = start("--yes")
+    done = dlbench("rerun-bases", "--yes")
     assert done.stdout.endswith("forgot 9 runs\n"), done.stderr
     there = {run.model for run in made.runs if (run_record.folder(run.id) / "run.json").exists()}
     assert there == {"cnn12"}
