@@ -217,6 +217,12 @@ def test_the_list_of_an_archive_of_others_neither_fails_nor_speaks_to_the_termin
         assert "not a record of this version of dlbench" in listed(2, **values)
 
 
-@pytest.mark.parametrize("option", [(), ("--list", "--output", "x")])
-def test_either_a_folder_or_the_list_is_asked_for(option):
-    rederived("none.zip", *option, code=2)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "one of the arguments --output --list is required"),
+        (("--list", "--output", "x"), "argument --output: not allowed with argument --list"),
+    ],
+)
+def test_either_a_folder_or_the_list_is_asked_for(options, message):
+    assert message in rederived("none.zip", *options, code=2)
