@@ -30,3 +30,30 @@ def test_equal_values_have_one_canonical_json_and_one_digest():
     assert files.canonical_json({"b": 1.5, "a": "\u00e9"}) == b'{"a":"\\u00e9","b":1.5}'
     assert files.json_digest({"b": [], "a": 1}) == files.json_digest({"a": 1, "b": []})
     assert files.json_digest({"a": 1}) != files.json_digest({"a": "1"})
+
+
+@pytest.mark.parametrize("found", ["a link", "a file", "a folder with a link", "nothing"])
+def test_of_a_link_the_link_alone_is_removed_for_an_empty_folder(tmp_path, found):
+    elsewhere, folder = tmp_path / "scratch", tmp_path / "run" / "output"
+    elsewhere.mkdir()
+    (elsewhere / "kept").write_text("of somebody")
+    folder.parent.mkdir()
+    match found:
+        case "a link":
+            folder.symlink_to(elsewhere)
+        case "a file":
+            folder.write_text("")
+        case "a folder with a link":
+            folder.mkdir()
+            (folder / "data").symlink_to(elsewhere)
+    files.make_empty_folder(folder)
+    assert folder.is_dir() and not folder.is_symlink() and list(folder.iterdir()) == []
+    assert (elsewhere / "kept").read_text() == "of somebody"
+
+
+def test_no_log_is_written_through_a_link(tmp_path):
+    (tmp_path / "theirs").write_text("kept")
+    (tmp_path / "train.jsonl").symlink_to(tmp_path / "theirs")
+    with pytest.raises(OSError, match="symbolic links"):
+        event_log.EventLog(tmp_path / "train.jsonl")
+    assert (tmp_path / "theirs").read_text() == "kept"

@@ -369,3 +369,22 @@ def test_a_process_that_left_its_session_ends_with_its_trainer(tmp_path):
         json.loads(line)["pid"] for line in run.log.read_text().splitlines() if '"child"' in line
     )
     assert not alive(child)
+
+
+@pytest.mark.parametrize("then", ["", "os.symlink(elsewhere, folder)"])
+def test_a_program_that_removes_its_own_folder_leaves_a_record_and_a_link_there_is_not_followed(
+    tmp_path, then
+):
+    elsewhere = tmp_path / "scratch"
+    elsewhere.mkdir()
+    (elsewhere / "train.jsonl").write_text("of somebody")
+    run = watched(
+        tmp_path,
+        f"import shutil\nfolder, elsewhere = {str(tmp_path / 'runs/run')!r}, {str(elsewhere)!r}\n"
+        f"shutil.rmtree(folder)\n{then}",
+    )
+    assert supervisor.supervise(run) is supervisor.Outcome.RESULT
+    (end,) = ends(run.log)
+    assert end["status"] == "failed" and "removed or replaced" in end["message"]
+    assert (elsewhere / "train.jsonl").read_text() == "of somebody"
+    assert not run.log.parent.is_symlink()

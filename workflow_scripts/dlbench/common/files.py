@@ -94,9 +94,11 @@ def files_below(path: str | PathLike[str]) -> list[Path]:
 
 
 def make_empty_folder(folder: str | PathLike[str]) -> Path:
-    """Make an empty folder; an existing one is removed with its content first."""
+    """Make an empty folder. What is there is removed first: of a link, the link alone."""
     folder = Path(folder)
-    if folder.exists():
+    if folder.is_symlink() or not folder.is_dir():
+        folder.unlink(missing_ok=True)
+    else:
         # An unpacked image has folders that are read-only for their owner.
         subprocess.run(["chmod", "--recursive", "u+rwX", folder], check=True)
         shutil.rmtree(folder)

@@ -13,14 +13,13 @@ import json
 import math
 import os
 import platform
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import terminal
+from dlbench.common import files, terminal
 from dlbench.imports import import_logs, kinds, logged_events, table_rows, watched_program
 from dlbench.imports.watched_program import Watching
 from dlbench.log import event_log
@@ -60,7 +59,7 @@ def train(
         Error: the program failed, for a reason that may be transient.
     """
     folder = log.parent / _folder(event_log.rank_of(log))
-    _make_empty(folder)
+    files.make_empty_folder(folder)
     events = event_log.EventLog(log)
     machine = facts.gather(watching.gpus, variables=engine.variables())
     if image_id:
@@ -249,16 +248,6 @@ def _later_s(begun, started_at, seconds):
 
 def _is_number(value):
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _make_empty(folder):
-    """Create a folder, or remove the logs of an earlier attempt from it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
 
 
 def _marker(folder):

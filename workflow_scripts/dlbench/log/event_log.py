@@ -162,7 +162,7 @@ class EventLog:
     def __init__(self, path: str | PathLike[str]) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         self._path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
         self._start = time.perf_counter()
 
     def start(self, **values: Any) -> None:

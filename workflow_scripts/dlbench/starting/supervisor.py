@@ -135,6 +135,10 @@ def supervise(run: SupervisedRun) -> Outcome:
             if run.cleanup:
                 with open(run.messages, "ab") as messages:
                     subprocess.run(run.cleanup, stdout=messages, stderr=messages, check=False)
+    if run.log.parent.is_symlink() or not run.log.is_file():
+        log.close()
+        refuse(run, "failed", f"its program removed or replaced {run.log.parent} or its log")
+        return Outcome.RESULT
     neighbour_use = {"t_utc": event_log.utc_now(), **watch.summarise(run.log)}
     with contextlib.suppress(OSError):  # a full disk, which the end of the run tells
         if run.power_limit:
@@ -363,7 +367,9 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel, printed_bytes):
 
 
 def _clear(log):
-    """Empty the run's folder; logs of earlier attempts are moved aside."""
+    """Empty the run's folder; logs of earlier attempts are moved aside. A link there is removed."""
+    if log.parent.is_symlink():
+        log.parent.unlink()
     log.parent.mkdir(parents=True, exist_ok=True)
     recorded.put_aside(log)
     attempts.rescue(log)
