@@ -1,18 +1,12 @@
-"""A release: its version is one, and the changelog has the form that it says it has."""
+"""A release: its versions agree, of the library and of the packages that it needs."""
 
 import re
 
+import tomllib
 import yaml
 
 from dlbench import __version__
 from support.machines.paths import REPOSITORY
-
-KINDS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
-
-
-def headings(level):
-    text = (REPOSITORY / "CHANGELOG.md").read_text()
-    return re.findall(rf"^{'#' * level} (.*)$", text, re.MULTILINE)
 
 
 def test_the_citation_has_the_version_of_the_library():
@@ -20,9 +14,15 @@ def test_the_citation_has_the_version_of_the_library():
     assert citation["version"] == __version__
 
 
-def test_the_changelog_has_what_is_not_released_and_then_versions_with_dates():
-    first, *released = headings(2)
-    assert first == "[Unreleased]"
-    assert all(re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", line) for line in released)
-    assert not released or released[0].startswith(f"[{__version__}]")
-    assert set(headings(3)) <= KINDS
+def test_the_pins_of_conda_are_those_of_the_lock_file():
+    lock = tomllib.loads((REPOSITORY / "uv.lock").read_text())
+    locked = {package["name"]: package.get("version") for package in lock["package"]}
+    conda = yaml.safe_load((REPOSITORY / "envs/workflow.yaml").read_text())
+    pins = [re.split("=+", line) for line in conda["dependencies"] if isinstance(line, str)]
+    for name, version in pins:
+        if name not in ("python", "uv"):
+            assert locked[name] == version, name
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    needed = {re.split(r"[^\w.-]", line)[0] for line in project["dependencies"]}
+    needed = {name for name in needed if not name.startswith("snakemake")}
+    assert needed <= {name for name, _ in pins}
