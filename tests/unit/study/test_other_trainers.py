@@ -8,15 +8,15 @@ import pytest
 from dlbench import Error
 from dlbench.plan import planning, run_command, site_devices, skipping
 from dlbench.records import staleness
-from dlbench.study import config, other_trainers, trainer_environments
+from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.runs import Run
-from support.studies.made_studies import BLOCK, STUDY, refused
+from support.studies.made_studies import BLOCK, STUDY, refused, study
 
-TRAINER = {
-    "command": ["train", "--model={model}", "--items={global_batch}", "{{literally}}"],
-    "log": "auto",
-}
-ASKED = BLOCK | {"trainer": "theirs", "model": "transformer", "dataset": "wikipedia", "steps": 5}
+COMMAND = ["train", "--model={model}", "--items={global_batch}", "{{literally}}"]
+TRAINER = {"command": COMMAND, "log": "auto"}
+THEIRS = {"trainer": "theirs", "model": "transformer", "dataset": "wikipedia", "steps": 5}
+ASKED = BLOCK | THEIRS
+RUN = Run(**THEIRS, batch_per_device=8, devices_per_node=2, strategy="mirrored")
 
 
 @pytest.fixture
@@ -25,42 +25,31 @@ def theirs():
 
     def make(**changes):
         other_trainers.register({"theirs": TRAINER | changes})
-        return Run(
-            model="transformer",
-            dataset="wikipedia",
-            batch_per_device=8,
-            steps=5,
-            trainer="theirs",
-            devices_per_node=2,
-            strategy="mirrored",
-        )
+        return RUN
 
     yield make
     other_trainers.register({})
 
 
-def study(**changes):
-    return STUDY | {"trainers": {"theirs": TRAINER}, "matrix": [ASKED | changes]}
-
-
 def test_a_command_is_filled_word_by_word_and_no_shell_sees_it(theirs):
-    run = dataclasses.replace(theirs(), runtime_options="a b; rm -rf $(HOME)")
-    assert other_trainers.command(run, "py", "", "") == [
-        "train",
-        "--model=transformer",
-        "--items=16",
-        "{literally}",
-    ]
+    words = other_trainers.command(theirs(), "py", "", "")
+    assert words == ["train", "--model=transformer", "--items=16", "{literally}"]
     run = theirs(command=["{python}", "{runtime_options}", "{data}", "{folder}/x"])
     run = dataclasses.replace(run, runtime_options="a b; $(x)")
     assert other_trainers.command(run, "py", "d", "f") == ["py", "a b; $(x)", "d", "f/x"]
 
 
 def test_model_and_dataset_are_the_other_programs_words():
-    (run,) = config.study(study()).runs
+    trainers = {"theirs": TRAINER}
+    (run,) = study(ASKED, trainers=trainers).runs
     assert (run.model, run.dataset, run.trainer) == ("transformer", "wikipedia", "theirs")
-    known = {"trainers": {"theirs": TRAINER}}
-    assert "no file models/transformer.py" in refused(ASKED | {"trainer": "dlbench"}, **known)
+    message = refused(ASKED | {"trainer": "dlbench"}, trainers=trainers)
+    assert "no file models/transformer.py" in message
+    assert "no trainer 'thiers' (did you mean 'theirs'?)" in refused(
+        ASKED | {"trainer": "thiers"}, trainers=trainers
+    )
+    message = "framework: mxnet needs a trainer of its own (trainers)"
+    assert message in refused(BLOCK | {"steps": 5, "framework": "mxnet"}, trainers=trainers)
 
 
 @pytest.mark.parametrize(
@@ -68,30 +57,20 @@ def test_model_and_dataset_are_the_other_programs_words():
     [
         ({"command": ["{modell}"]}, "there is no {modell} (did you mean 'model'?)"),
         ({"command": ["{model.id}"]}, "expected a name between braces, as in {model}"),
-        ({"command": ["{model!r}"]}, "expected a name between braces"),
         ({"command": ["{"]}, "for a brace itself write two"),
-        ({"command": []}, "trainers.theirs.command: expected a list that is not empty"),
-        ({"log": "tf_cnn"}, "no file importers/tf_cnn.py"),
+        ({"log": "tf_cnn"}, "trainers.theirs.log: no file importers/tf_cnn.py"),
         ({"files": ["nowhere.py"]}, "trainers.theirs.files: missing: nowhere.py"),
-        ({"shell": True}, "unknown key 'shell'"),
+        ({"stop_signal": "SIGKILL"}, "trainers.theirs.stop_signal"),
+        ({"stop_grace_s": 0}, "trainers.theirs.stop_grace_s"),
+        ({"visible_gpus": "two"}, "trainers.theirs.visible_gpus"),
+        ({"model_flops_per_item": "many"}, "model_flops_per_item: expected numbers, names in brac"),
+        ({"model_flops_per_item": "{model}"}, "there is no number {model}"),
+        ({"model_flops_per_item": "{devices} - 1"}, "expected more than 0, found 0"),
+        ({"model_flops_per_item": "10 ** 40"}, "expected at most 1e+30, found 1e+40"),
     ],
 )
 def test_a_trainer_that_cannot_be_is_refused_in_words(trainer, message):
     assert message in refused(ASKED, trainers={"theirs": TRAINER | trainer})
-
-
-@pytest.mark.parametrize(
-    ("block", "message"),
-    [
-        ({"trainer": "thiers"}, "no trainer 'thiers' (did you mean 'theirs'?)"),
-        (
-            {"trainer": "dlbench", "model": "lenet5", "dataset": "synthetic", "framework": "mxnet"},
-            "framework: mxnet needs a trainer of its own (trainers)",
-        ),
-    ],
-)
-def test_a_run_that_nobody_can_train_is_refused_in_words(block, message):
-    assert message in refused(ASKED | block, trainers={"theirs": TRAINER})
 
 
 def test_a_result_depends_on_the_command_and_on_the_content_of_its_files(theirs, tmp_path):
@@ -127,20 +106,18 @@ def test_what_a_plan_starts_is_the_command_and_nothing_of_ours(tmp_path, monkeyp
     (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
     monkeypatch.chdir(tmp_path)
     command = [sys.executable, "x.py", "--out={folder}"]
-    plan = planning.make_plan(study() | {"trainers": {"theirs": TRAINER | {"command": command}}})
+    trainers = {"theirs": TRAINER | {"command": command}}
+    plan = planning.make_plan(STUDY | {"trainers": trainers, "matrix": [ASKED]})
     (run,) = plan.study.runs
     arguments = run_command.start_run_arguments(plan, run.id)
-    assert arguments[arguments.index("--") + 1 :] == [
-        sys.executable,
-        "x.py",
-        f"--out=results/runs/{run.id}/output",
-    ]
+    words = [sys.executable, "x.py", f"--out=results/runs/{run.id}/output"]
+    assert arguments[arguments.index("--") + 1 :] == words
     assert "--external=auto" in arguments
     assert (plan.environments, plan.datasets) == ([], [])
 
 
 def test_the_trainer_is_an_axis_that_changes_no_id_of_ours():
-    ours = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
+    ours = dataclasses.replace(RUN, trainer="dlbench")
     assert "trainer" not in ours.values()
     other = dataclasses.replace(ours, trainer="theirs")
     assert other.id != ours.id and "by theirs" in other.label()
@@ -149,7 +126,7 @@ def test_the_trainer_is_an_axis_that_changes_no_id_of_ours():
 def test_nothing_is_known_of_a_trainer_that_the_config_does_not_have():
     other_trainers.register({})
     with pytest.raises(Error, match="no trainer 'theirs'; there are: dlbench"):
-        other_trainers.trainer(Run(model="a", dataset="b", batch_per_device=1, trainer="theirs"))
+        other_trainers.trainer(RUN)
 
 
 def test_flops_of_an_item_are_a_number_or_a_formula_of_the_run(theirs):
@@ -159,25 +136,3 @@ def test_flops_of_an_item_are_a_number_or_a_formula_of_the_run(theirs):
     run = theirs(model_flops_per_item="2e9 * {width} / {devices}")
     run = dataclasses.replace(run, trainer_parameters="width=3")
     assert other_trainers.model_flops_per_item(run) == 3e9
-
-
-@pytest.mark.parametrize(
-    ("formula", "expected"),
-    [
-        ("many", "model_flops_per_item: expected numbers, names in braces"),
-        ("{model}", "there is no number {model}"),
-        ("{devices} - 2", "expected more than 0, found 0"),
-        ("10 ** 40", "expected at most 1e+30, found 1e+40"),
-        ("{weights}", "there is no number {weights}"),
-    ],
-)
-def test_flops_that_are_no_number_are_refused_before_anything_is_started(formula, expected):
-    trainers = {"theirs": TRAINER | {"model_flops_per_item": formula}}
-    block = ASKED | {"strategy": "mirrored", "devices_per_node": 2}
-    assert expected in refused(block, trainers=trainers)
-
-
-def test_settings_about_what_is_around_a_program_are_checked():
-    for key, value in (("stop_signal", "SIGKILL"), ("stop_grace_s", 0), ("visible_gpus", "two")):
-        trainers = {"theirs": TRAINER | {key: value}}
-        assert f"trainers.theirs.{key}" in refused(ASKED, trainers=trainers)

@@ -1,6 +1,7 @@
 """runs.Run: an immutable value with a name that never changes."""
 
 import dataclasses
+import itertools
 import json
 import tracemalloc
 
@@ -27,28 +28,21 @@ def test_a_value_equal_to_its_default_is_left_out_of_the_id():
 
 
 @pytest.mark.parametrize("name", [n for n in FIELDS if n not in ("model", "dataset")])
-def test_every_field_is_part_of_the_id(name):
-    value = getattr(LENET, name)
-    other = value + 1 if isinstance(value, int | float) else "other"
-    assert dataclasses.replace(LENET, **{name: other}).id != LENET.id
-
-
-@pytest.mark.parametrize("name", [n for n in FIELDS if n not in ("model", "dataset", "repeat")])
-def test_runs_that_differ_have_labels_that_differ_and_say_in_what(name):
+def test_every_field_is_part_of_the_id_and_labels_say_in_what_runs_differ(name):
     value = getattr(LENET, name)
     other = value + 1 if isinstance(value, int | float) else 7 if name == "epochs" else "other"
-    runs = [LENET, dataclasses.replace(LENET, **{name: other})]
-    found = labels(runs)
+    changed = dataclasses.replace(LENET, **{name: other})
+    assert changed.id != LENET.id
+    found = labels([LENET, changed])
     assert len(set(found.values())) == 2
-    if LENET.label() == runs[1].label():
-        assert f", {name} {other}, repeat 1" in found[runs[1].id]
+    if LENET.label() == changed.label():
+        assert f", {name} {other}, repeat 1" in found[changed.id]
 
 
 def test_a_label_says_no_more_than_it_must():
     runs = [dataclasses.replace(LENET, seed=s, batch_per_device=b) for s in (1, 2) for b in (8, 16)]
-    assert labels(runs)[runs[3].id] == (
-        "lenet5 digits batch 16, single on 1 device, seed 2, repeat 1"
-    )
+    label = "lenet5 digits batch 16, single on 1 device, seed 2, repeat 1"
+    assert labels(runs)[runs[3].id] == label
     assert labels([*runs[:1], LENET])[LENET.id] == LENET.label()
     long = dataclasses.replace(LENET, steps=None, epochs=2)
     assert sorted(labels([LENET, long]).values()) == [
@@ -70,11 +64,8 @@ def test_a_label_names_an_environment_only_where_it_is_not_that_of_the_framework
 
 
 def test_the_order_is_a_seeded_shuffle_interleaved_over_repeats():
-    runs = [
-        dataclasses.replace(LENET, batch_per_device=batch, repeat=repeat)
-        for repeat in (1, 2, 3)
-        for batch in range(1, 9)
-    ]
+    pairs = itertools.product((1, 2, 3), range(1, 9))
+    runs = [dataclasses.replace(LENET, repeat=r, batch_per_device=batch) for r, batch in pairs]
     order = shuffled(runs, seed=1)
     assert [run.repeat for run in order] == [1] * 8 + [2] * 8 + [3] * 8
     assert sorted(r.id for r in order) == sorted(r.id for r in runs)
@@ -94,22 +85,17 @@ def test_a_sentinel_is_a_run_of_its_own_and_a_repeat_of_the_same_combination():
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"model": "lenet5", "size": 1}'])
-def test_what_is_no_run_is_refused(text):
+def test_a_run_comes_back_from_its_values_and_what_is_no_run_is_refused(text):
+    assert Run.from_json(json.dumps(LENET.values())) == LENET
     with pytest.raises(Error, match="expected the fields of a run as JSON"):
         Run.from_json(text)
-
-
-def test_a_run_comes_back_from_its_values():
-    assert Run.from_json(json.dumps(LENET.values())) == LENET
 
 
 def test_a_run_takes_less_memory_than_its_fields_would():
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        runs = [
-            Run(model="lenet5", dataset="digits", batch_per_device=size) for size in range(1000)
-        ]
+        runs = [dataclasses.replace(LENET, batch_per_device=size) for size in range(1000)]
         ids = {run.id for run in runs}
         each = (tracemalloc.get_traced_memory()[0] - before) / len(ids)
     finally:
@@ -118,11 +104,9 @@ def test_a_run_takes_less_memory_than_its_fields_would():
 
 
 def test_a_run_is_its_own_combination_unless_it_repeats_one():
-    run = Run(model="lenet5", dataset="digits", batch_per_device=4)
-    assert run.combination is run
-    assert dataclasses.replace(run, repeat=2).combination == run
-    assert dataclasses.replace(run, sentinel=1).combination == run
-    assert dataclasses.replace(run, profile=True).combination == run
+    assert LENET.combination is LENET
+    for change in ({"repeat": 2}, {"sentinel": 1}, {"profile": True}):
+        assert dataclasses.replace(LENET, **change).combination == LENET
 
 
 def test_the_flags_of_a_run_stand_in_a_command_where_it_says_so():

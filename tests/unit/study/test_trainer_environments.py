@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -15,13 +16,15 @@ from dlbench.plan.site_devices import Devices
 from dlbench.records import staleness
 from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
+from dlbench.study.trainer_environments import lacks_python
 from dlbench.trainer import engine
 from support.machines.paths import REPOSITORY
 from support.studies import made_studies
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
 DEVICES = Devices("cpu", None, cores=2)
-LOCKED = [path.parent for path in sorted(REPOSITORY.glob("envs/*/uv.lock"))]
+NAMES = ("train", "train-latest", "jax", "pytorch")
+BLOCK = made_studies.BLOCK | {"steps": 5}
 
 
 def test_runs_of_the_time_of_python_3_11_alone_stand(monkeypatch):
@@ -34,10 +37,10 @@ def test_runs_of_the_time_of_python_3_11_alone_stand(monkeypatch):
     ]
 
 
-@pytest.mark.parametrize("project", LOCKED, ids=lambda path: path.name)
-def test_what_is_said_of_a_lock_file_is_said_of_the_one_that_is_there(project):
-    message = trainer_environments.settings(project).get("lock")
-    assert message is None or message["sha256"] == sha256(project / "uv.lock")
+def test_what_is_said_of_a_lock_file_is_said_of_the_one_that_is_there():
+    for lock in REPOSITORY.glob("envs/*/uv.lock"):
+        message = trainer_environments.settings(lock.parent).get("lock")
+        assert message is None or message["sha256"] == sha256(lock), lock
 
 
 def test_a_lock_file_counts_by_its_own_digest_unless_it_installs_what_another_did(tmp_path):
@@ -49,9 +52,7 @@ def test_a_lock_file_counts_by_its_own_digest_unless_it_installs_what_another_di
     assert trainer_environments.lock_digest(tmp_path) == "another"
     (tmp_path / "uv.lock").write_text("locked anew")
     assert trainer_environments.lock_digest(tmp_path) == sha256(tmp_path / "uv.lock")
-
-
-def test_a_damaged_description_of_an_environment_is_left_to_uv(tmp_path):
+    # A damaged description is left to uv.
     (tmp_path / "pyproject.toml").write_text("[tool")
     assert trainer_environments.settings(tmp_path) == {}
 
@@ -59,21 +60,20 @@ def test_a_damaged_description_of_an_environment_is_left_to_uv(tmp_path):
 @pytest.fixture
 def machine(tmp_path, monkeypatch, programs):
     """A function that gives the machine one Python, which runs the workflow; uv finds no other."""
-    for name in ("train", "train-latest", "jax", "pytorch"):
+    for name in NAMES:
         (tmp_path / "envs" / name).mkdir(parents=True)
         for file in ("pyproject.toml", "uv.lock"):
             (tmp_path / "envs" / name / file).symlink_to(REPOSITORY / "envs" / name / file)
     monkeypatch.delenv("UV", raising=False)
     monkeypatch.chdir(tmp_path)
-    looking = trainer_environments.lacks_python.__wrapped__
 
     def forget():
-        for known in (trainer_environments.lacks_python, trainer_environments._chosen):
+        for known in (lacks_python, trainer_environments._chosen):
             known.cache_clear()
 
     def has(python, found=False):
         programs("uv", "exit 0" if found else "exit 2")
-        monkeypatch.setattr(looking, "__defaults__", (python,))
+        monkeypatch.setattr(lacks_python.__wrapped__, "__defaults__", (python,))
         forget()
 
     yield has
@@ -90,45 +90,20 @@ def of(environments):
 
 
 @pytest.mark.parametrize(
-    ("python", "lacking"),
+    ("python", "lacking", "trained_in"),
     [
-        ("3.11.7", []),
-        ("3.12.1", []),
-        ("3.13.0", ["train"]),
-        ("3.14.2", ["train", "train-latest"]),
+        ("3.11.7", [], "train"),
+        ("3.12.1", [], "train"),
+        ("3.13.0", ["train"], "train-latest"),
+        ("3.14.2", ["train", "train-latest"], "train"),
     ],
 )
-def test_where_the_only_python_is_too_new_for_an_environment_it_says_what_to_install(
-    python, lacking, machine
-):
-    machine(python)
-    message = {
-        name: trainer_environments.lacks_python(name)
-        for name in ("train", "train-latest", "jax", "pytorch")
-    }
-    assert [name for name, reason in message.items() if reason] == lacking
-    if lacking:
-        assert message["train"] == (
-            "envs/train needs Python >=3.11,<3.13; uv finds none on this machine (the workflow's "
-            f"is {python}). Install one, as with `uv python install 3.12`, or give another "
-            "environment"
-        )
-        trainer_environments.trainer_python("train").parent.mkdir(parents=True)
-        trainer_environments.trainer_python("train").touch()
-        machine(python)
-        assert trainer_environments.lacks_python("train") is None
-    machine(python, found=True)
-    assert trainer_environments.lacks_python("train-latest") is None
-
-
-@pytest.mark.parametrize(
-    ("python", "trained_in"),
-    [("3.11.7", "train"), ("3.12.1", "train"), ("3.13.0", "train-latest"), ("3.14.2", "train")],
-)
 def test_runs_that_name_no_environment_have_the_first_that_a_python_of_the_machine_fits(
-    python, trained_in, machine
+    python, lacking, trained_in, machine
 ):
     machine(python)
+    reasons = {name: lacks_python(name) for name in NAMES}
+    assert [name for name, reason in reasons.items() if reason] == lacking
     assert trainer_environments.chosen("train") == trained_in
     assert trainer_environments.chosen("jax") == "jax"
     (run,) = made_studies.study().runs
@@ -137,21 +112,33 @@ def test_runs_that_name_no_environment_have_the_first_that_a_python_of_the_machi
     assert (skipping.skip_reason(run, DEVICES, made_studies.study()) is None) == (python < "3.14")
 
 
+def test_where_the_only_python_is_too_new_for_an_environment_it_says_what_to_install(machine):
+    machine("3.14.2")
+    assert lacks_python("train") == (
+        "envs/train needs Python >=3.11,<3.13; uv finds none on this machine (the workflow's "
+        "is 3.14.2). Install one, as with `uv python install 3.12`, or give another environment"
+    )
+    trainer_environments.trainer_python("train").parent.mkdir(parents=True)
+    trainer_environments.trainer_python("train").touch()
+    machine("3.14.2")
+    assert lacks_python("train") is None
+    machine("3.14.2", found=True)
+    assert lacks_python("train-latest") is None
+
+
 def test_what_the_config_says_or_no_python_of_the_machine_trains_is_not_chosen(machine):
     machine("3.13.0")
-    block = made_studies.BLOCK | {"steps": 5}
     given = {"train": {"source": "docker://tensorflow", "digest": f"sha256:{64 * '0'}"}}
-    for message, changes in (
-        ({"environment": "train"}, {}),
-        ({"runtime": "apptainer"}, {"images": given}),
-        ({"launcher": "kubernetes"}, {}),
-    ):
-        assert made_studies.study(block | message, **changes).runs[0].environment == "train"
-    pair = made_studies.study(block | {"runtime": ["bare", "apptainer"]}).runs
+    for fields in ({"environment": "train"}, {"runtime": "apptainer"}, {"launcher": "kubernetes"}):
+        assert made_studies.study(BLOCK | fields, images=given).runs[0].environment == "train"
+    pair = made_studies.study(BLOCK | {"runtime": ["bare", "apptainer"]}).runs
     assert [run.environment for run in pair] == 2 * ["train-latest"]
 
 
 def test_what_was_chosen_stays_when_another_python_appears(machine):
+    machine("3.14.2")  # where nothing fits nothing is kept, and what is installed later decides
+    trainer_environments.write_choices(of(["train", "jax"]))
+    assert json.loads(trainer_environments.CHOSEN.read_text()) == {"jax": "jax"}
     machine("3.13.0")
     trainer_environments.write_choices(of(["train", "jax"]))
     kept = trainer_environments.CHOSEN.read_text()
@@ -159,10 +146,8 @@ def test_what_was_chosen_stays_when_another_python_appears(machine):
     machine("3.12.1")
     trainer_environments.write_choices(of(["train", "pytorch"]))
     assert trainer_environments.chosen("train") == "train-latest"
-    assert json.loads(trainer_environments.CHOSEN.read_text()) == {
-        **json.loads(kept),
-        "pytorch": "pytorch",
-    }
+    more = json.loads(trainer_environments.CHOSEN.read_text())
+    assert more == json.loads(kept) | {"pytorch": "pytorch"}
     trainer_environments.CHOSEN.unlink()
     machine("3.12.1")
     assert trainer_environments.chosen("train") == "train"
@@ -171,32 +156,16 @@ def test_what_was_chosen_stays_when_another_python_appears(machine):
     assert trainer_environments.chosen("train") == "train"
 
 
-def test_where_nothing_fits_nothing_is_kept_and_what_is_installed_later_decides(machine):
-    machine("3.14.2")
-    trainer_environments.write_choices(of(["train", "jax"]))
-    assert json.loads(trainer_environments.CHOSEN.read_text()) == {"jax": "jax"}
-    machine("3.13.0")
-    assert trainer_environments.chosen("train") == "train-latest"
-
-
 @pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("{", "no JSON object"),
-        ('{"train": "trian"}', "{'train': 'trian'}"),
-        ('{"train": 1}', "{'train': 1}"),
-    ],
+    ("text", "found"), [("{", "no JSON object"), ('{"train": 1}', "{'train': 1}")]
 )
 def test_a_damaged_choice_is_named_with_what_to_do(text, found, machine):
     machine("3.13.0")
     trainer_environments.CHOSEN.parent.mkdir()
     trainer_environments.CHOSEN.write_text(text)
-    with pytest.raises(Error) as error:
+    message = f'in {{"train": "train-latest"}}, found {found}; if the file is deleted, the next'
+    with pytest.raises(Error, match=re.escape(message)):
         made_studies.study()
-    assert str(error.value) == (
-        'results/chosen_environments.json: expected folders of envs/, as in {"train": '
-        f'"train-latest"}}, found {found}; if the file is deleted, the next start chooses anew'
-    )
 
 
 def test_a_choice_that_cannot_be_written_is_an_error_that_names_the_file(machine):
@@ -209,11 +178,10 @@ def test_a_choice_that_cannot_be_written_is_an_error_that_names_the_file(machine
 def test_a_block_that_waits_for_its_environment_has_it_installed_where_it_is_all_that_is_left(
     machine,
 ):
-    block = made_studies.BLOCK | {"steps": 5}
-    waiting = block | {"name": "jax", "framework": "jax", "where_installed": True}
+    waiting = BLOCK | {"name": "jax", "framework": "jax", "where_installed": True}
     for python, waits in (("3.12.1", True), ("3.13.0", True), ("3.14.2", False)):
         machine(python)
-        study = made_studies.study(block, waiting)
+        study = made_studies.study(BLOCK, waiting)
         reasons = {run.framework: skipping.skip_reason(run, DEVICES, study) for run in study.runs}
         assert bool(study.where_installed) == bool(reasons["jax"]) == waits
         assert bool(reasons["tensorflow"]) != waits
@@ -238,19 +206,13 @@ def test_the_plan_says_what_was_chosen_and_keeps_it(machine):
 @pytest.fixture
 def another_user():
     """A folder that all may read; the test goes on as a user who may do no more than others."""
-    user = os.geteuid()
+    is_root, known = os.geteuid() == 0, (lacks_python, trainer_environments.has_package)
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        known = (trainer_environments.lacks_python, trainer_environments.has_package)
         for function in known:
             function.cache_clear()
-
-        def become():
-            if user == 0:
-                os.setresuid(65534, 65534, 0)  # nobody
-
-        yield Path(folder), become
-        if user == 0:
+        yield Path(folder), lambda: is_root and os.setresuid(65534, 65534, 0)  # nobody
+        if is_root:
             os.setresuid(0, 0, 0)
         for function in known:
             function.cache_clear()

@@ -1,7 +1,5 @@
 """yaml_files: what is wrong in a file that a person wrote is said with file and line."""
 
-import datetime
-
 import pytest
 
 from dlbench import Error
@@ -10,9 +8,9 @@ from dlbench.study import yaml_files
 
 @pytest.fixture
 def read(tmp_path):
-    def content_of(content, name="mine.yaml"):
-        (tmp_path / name).write_bytes(content)
-        return yaml_files.read(tmp_path / name)
+    def content_of(content):
+        (tmp_path / "mine.yaml").write_bytes(content)
+        return yaml_files.read(tmp_path / "mine.yaml")
 
     return content_of
 
@@ -22,15 +20,11 @@ def read(tmp_path):
     [
         (b"a: 1\nb: 2\na: 3\n", "line 3: the key 'a' is twice in one mapping, first in line 1"),
         (b"a:\n  b: 1\n  c: {d: 1,\n    d: 2}\n", "line 4: the key 'd' is twice"),
-        (b"- a: 1\n  'a': 2\n", "line 2: the key 'a' is twice"),
         (b"10: a\n0xa: b\n", "line 2: the key 10 is twice"),
         (b"a:\n - b\n   c: 1\n", "line 3: no YAML: mapping values are not allowed here"),
-        (b"a:\n\tb: 1\n", "line 2: no YAML: "),
-        (b"a:\n\tb: 1\n", "YAML is indented with spaces, not with tabs"),
-        (b"a: 1\nb: [1, 2\n", "line 3: no YAML: "),
+        (b"a:\n\tb: 1\n", "; YAML is indented with spaces, not with tabs"),
         (b"a: 1\n---\nb: 2\n", "line 2: no YAML: expected a single document"),
         (b"a: !!python/object/apply:os.getcwd []\n", "line 1: no YAML: could not determine"),
-        (b"a: *b\n", "line 1: no YAML: found undefined alias 'b'"),
         (b"a: 1\nb: x\0y\n", "line 2: no YAML: '\\x00' may not be in it"),
         (b"# caf\xe9\n", "line 1: expected text in UTF-8, found the byte 0xe9; is it Latin-1?"),
         ("a: 1\nb: ü\n".encode("utf-16"), "line 1: expected text in UTF-8, found the byte 0xff"),
@@ -71,32 +65,20 @@ def test_a_key_may_take_the_place_of_one_that_is_merged(read):
     assert merged["c"] == {"x": 3, "y": 1}
 
 
-def test_json_is_read_as_json(read):
+def test_json_is_read_as_json_and_an_empty_file_as_nothing(read):
     assert read(b'{\n\t"a": 1e-3, "b": "\\/"\n}') == {"a": 0.001, "b": "/"}
     assert read(b"") is None
     assert read(b"\xef\xbb\xbfa: 1\n") == {"a": 1}
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "words"),
-    [
-        ("1e-3", "number", "; YAML reads 1e-3 as text: write 1.0e-3"),
-        ("2.5E6", "integer", "; YAML reads 2.5E6 as text: write 2.5e+6"),
-        ("-1e+4", "number", "; YAML reads -1e+4 as text: write -1.0e+4"),
-        ("32", "integer", "; in quotes it is text"),
-        ("ten", "integer", ""),
-        ("yes", "boolean", "; in quotes it is text"),
-        (False, "string", "; YAML reads yes, no, on and off as true and false: put it in quotes"),
-        (datetime.date(2026, 1, 1), "string", "; YAML reads it as a date: put it in quotes"),
-        (5, "string", ""),
-    ],
+    ("text", "proposed"), [("1e-3", "1.0e-3"), ("2.5E6", "2.5e+6"), ("-1e+4", "-1.0e+4")]
 )
-def test_what_yaml_made_of_a_value_is_hinted_at(found, wanted, words):
-    assert yaml_files.hint(found, wanted) == words
+def test_a_number_that_yaml_reads_as_text_is_hinted_at_as_it_reads_numbers(read, text, proposed):
+    hint = f"; YAML reads {text} as text: write {proposed}"
+    assert yaml_files.hint(text, "number") == yaml_files.hint(text, "integer") == hint
+    assert read(f"a: [{text}, {proposed}]".encode()) == {"a": [text, float(text)]}
 
 
-@pytest.mark.parametrize("text", ["1e-3", "2.5E6", "-1e+4", "7e0"])
-def test_what_a_hint_proposes_is_a_number_to_yaml(read, text):
-    proposed = yaml_files.hint(text, "number").rpartition(" ")[2]
-    assert read(f"a: {text}".encode()) == {"a": text}
-    assert read(f"a: {proposed}".encode()) == {"a": float(text)}
+def test_values_that_yaml_read_as_they_were_meant_have_no_hint():
+    assert yaml_files.hint("ten", "integer") == yaml_files.hint(5, "string") == ""

@@ -45,9 +45,8 @@ def test_each_combination_of_parameters_is_a_run():
 
 def test_a_parameter_is_in_the_command_the_label_and_the_id():
     (run,) = runs(parameters={"tensor_parallel": 2, "mode_of_x": False})
-    assert other_trainers.command(run, "py", "", "") == [
-        "train", "--tp=2", "--batch=8", "--mode=false",
-    ]  # fmt: skip
+    words = other_trainers.command(run, "py", "", "")
+    assert words == ["train", "--tp=2", "--batch=8", "--mode=false"]
     assert "mode_of_x=false tensor_parallel=2" in run.label()
     (other,) = runs(parameters={"tensor_parallel": 4, "mode_of_x": False})
     assert other.id != run.id
@@ -58,33 +57,21 @@ def test_text_and_number_of_the_same_word_are_one_run():
     (one,) = runs(parameters={"tensor_parallel": 2, "mode_of_x": "1.5"})
     (other,) = runs(parameters={"tensor_parallel": 2.0, "mode_of_x": 1.5})
     assert one.id == other.id
-
-
-def test_a_run_without_parameters_is_the_run_that_it_was():
-    block = {key: value for key, value in ASKED.items() if key != "parameters"}
-    (run,) = runs(block, command=["train", "{model}"])
-    assert parameters.FIELD not in run.values()
-    assert run.trainer_parameters == ""
+    (without,) = runs({k: v for k, v in ASKED.items() if k != "parameters"}, ["train", "{model}"])
+    assert parameters.FIELD not in without.values() and without.trainer_parameters == ""
 
 
 def test_parameters_are_keys_of_exclude_include_and_sentinels():
-    made = study(
-        ASKED | {
-            "exclude": [{"parameters": {"tensor_parallel": [2, 4]}, "reason": "slow"}],
-            "include": [{"parameters": {"tensor_parallel": 8}}],
-        },
-        trainers=trainers(*COMMAND),
-        sentinels=[{"parameters": {"tensor_parallel": 8}}],
-    )  # fmt: skip
-    found = sorted(run.value("parameters.tensor_parallel") for run in made.runs)
-    assert found == [1, 8]
+    excluded = {"parameters": {"tensor_parallel": [2, 4]}, "reason": "slow"}
+    included = {"parameters": {"tensor_parallel": 8}}
+    block = ASKED | {"exclude": [excluded], "include": [included]}
+    made = study(block, trainers=trainers(), sentinels=[included])
+    assert sorted(run.value("parameters.tensor_parallel") for run in made.runs) == [1, 8]
     assert {entry.reason for entry in made.excluded} == {"slow"}
-    message = refused(
-        ASKED, trainers=trainers(*COMMAND), sentinels=[{"parameters": {"tensor_parallel": 3}}]
-    )
+    three = {"parameters": {"tensor_parallel": 3}}
+    message = refused(ASKED, trainers=trainers(), sentinels=[three])
     assert "no run of this study has parameters.tensor_parallel 3" in message
-    message = no(exclude=[{"parameters": {"tensor_parallel": 3}}])
-    assert "no combination of this block has 3" in message
+    assert "no combination of this block has 3" in no(exclude=[three])
 
 
 @pytest.mark.parametrize(
@@ -94,14 +81,9 @@ def test_parameters_are_keys_of_exclude_include_and_sentinels():
         ({}, [*COMMAND, "{pipeline}"], "there is no {pipeline}"),
         ({"parameters": {"mode_of_x": 1}}, COMMAND, "there is no {tensor_parallel}"),
         ({"parameters": {"steps": 1}}, ["x"], "parameters.steps: a field of a run has this name"),
-        ({"parameters": {"devices": 1}}, ["x"], "parameters.devices: a field of a run"),
         ({"parameters": {"A": 1}}, COMMAND, "expected a name of small letters, digits and _"),
         ({"parameters": {"api_key": "x"}}, ["x"], "api_key is the name of a secret"),
-        ({"parameters": {"tensor_parallel": None}}, COMMAND, "expected a text or"),
         ({"parameters": {"tensor_parallel": []}}, COMMAND, "expected a list that is not empty"),
-        ({"parameters": {"tensor_parallel": [1, 1]}}, COMMAND, "a list without repetitions"),
-        ({"parameters": {}}, COMMAND, "expected at least one key"),
-        ({"parameters": [1]}, COMMAND, "expected a mapping"),
     ],
 )
 def test_parameters_that_cannot_be_are_refused(block, command, message):
@@ -110,18 +92,14 @@ def test_parameters_that_cannot_be_are_refused(block, command, message):
 
 def test_a_brace_that_only_another_block_gives_is_named_with_its_place():
     other = ASKED | {"name": "other", "parameters": {"tensor_parallel": 8}}
-    message = refused(ASKED, other, trainers=trainers(*COMMAND))
-    assert message.startswith(
-        "matrix[1] (other).trainer: trainers.theirs.command names {mode_of_x}"
-    )
+    message = refused(ASKED, other, trainers=trainers())
+    assert message.startswith("matrix[1] (other).trainer: trainers.theirs.command names {mode_of")
 
 
-def test_parameters_and_formulas_are_for_other_programs():
-    ours = BLOCK | {"steps": 5}
-    message = refused(ours | {"parameters": {"x": 1}})
-    assert "parameters and formulas are for blocks with a trainer" in message
-    message = refused(ours | {"steps": "{nodes} * 5"})
-    assert "parameters and formulas are for blocks with a trainer" in message
+@pytest.mark.parametrize("change", [{"parameters": {"x": 1}}, {"steps": "{nodes} * 5"}])
+def test_parameters_and_formulas_are_for_other_programs(change):
+    message = "parameters and formulas are for blocks with a trainer"
+    assert message in refused(BLOCK | {"steps": 5} | change)
 
 
 @pytest.mark.parametrize(
@@ -144,24 +122,18 @@ def test_numbers_of_a_run_may_be_formulas(changes, expected):
 
 
 def test_devices_may_follow_from_parameters():
-    made = runs(
-        ASKED | {"strategy": "mirrored", "devices_per_node": "{tensor_parallel} * {data_parallel}"},
-        parameters={"tensor_parallel": [1, 2], "mode_of_x": "a", "data_parallel": 2},
-    )
-    assert sorted(run.devices for run in made) == [2, 4]
+    devices = {"strategy": "mirrored", "devices_per_node": "{tensor_parallel} * {data_parallel}"}
+    several = {"tensor_parallel": [1, 2], "mode_of_x": "a", "data_parallel": 2}
+    assert sorted(run.devices for run in runs(**devices, parameters=several)) == [2, 4]
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"global_batch": "{tensor_parallel} / 3"},
-            "global_batch: expected a whole number, found 0.3",
-        ),
+        ({"global_batch": "{tensor_parallel} / 3"}, "global_batch: expected a whole number, foun"),
         ({"global_batch": "{tensor_paralel} * 2"}, "did you mean 'tensor_parallel'?"),
         ({"global_batch": "{mode_of_x} * 2"}, "{mode_of_x} is no number: 'fast'"),
         ({"global_batch": "{epochs} * 2"}, "{epochs}: the run has no epochs"),
-        ({"global_batch": "{global_batch} * 2"}, "a formula needs itself"),
         ({"global_batch": "{steps}", "steps": "{global_batch}"}, "a formula needs itself"),
         ({"global_batch": "{tensor_parallel} - 1"}, "expected at least 1, found 0"),
         ({"global_batch": "{tensor_parallel} * 10 ** 12"}, "expected at most 1000000000, found"),
@@ -176,22 +148,15 @@ def test_a_formula_without_a_fitting_value_is_refused_with_its_key(changes, mess
     assert message in found
 
 
-def test_a_combination_whose_formula_has_no_value_may_be_excluded():
-    made = study(
-        TOTAL | {
-            "global_batch": "8 / {tensor_parallel}",
-            "parameters": {"tensor_parallel": [2, 3], "mode_of_x": "a"},
-            "exclude": [{"parameters": {"tensor_parallel": 3}}],
-        },
-        trainers=trainers(*COMMAND),
-    )  # fmt: skip
-    assert [run.global_batch for run in made.runs] == [4]
-    assert [entry.values["global_batch"] for entry in made.excluded] == [None]
-
-
-def test_a_number_that_follows_may_be_excluded_by_its_value():
+def test_a_combination_may_be_excluded_by_what_follows_or_because_nothing_does():
     made = runs(TOTAL, global_batch="4 * {tensor_parallel}", exclude=[{"global_batch": 8}])
     assert sorted(run.global_batch for run in made) == [4, 16]
+    changes = {"global_batch": "8 / {tensor_parallel}"}
+    changes["parameters"] = {"tensor_parallel": [2, 3], "mode_of_x": "a"}
+    changes["exclude"] = [{"parameters": {"tensor_parallel": 3}}]
+    made = study(TOTAL | changes, trainers=trainers())
+    assert [run.global_batch for run in made.runs] == [4]
+    assert [entry.values["global_batch"] for entry in made.excluded] == [None]
 
 
 def test_a_parameter_can_be_compared():
