@@ -4,10 +4,10 @@
 
 The seed draws functions, from every room about as many, and in each one change: of an operator,
 number, condition, keyword argument or early return. Then the tests near it run: its module's
-examples, the files of tests/unit named after the module, then those that import it. A module with
-no such file has those of the modules that import it, or else those of its folder. Of what none of
-them notices the diff is printed: a person judges whether it changes what the function does. Files
-are changed in copies of what git tracks.
+examples, the files of tests/unit named after the module, those that import it, and those named
+after modules that import it; where there are none, those of its folder. Of what none of them
+notices the diff is printed: a person judges whether it changes what the function does. Files are
+changed in copies of what git tracks.
 
 mutmut and cosmic-ray draw no sample, and run the same tests for every change.
 """
@@ -174,31 +174,31 @@ def one_mutation(function, seed):
 
 def near(module, folder):
     """The files of tests that a developer runs after a change of a module, the nearest first."""
-    tests, room = folder / TESTS, folder / TESTS / module.split("/")[0]
-    mirrored = (tests / module).parent
-    files = (
-        about(module, folder)
-        or [
-            file
-            for path, names in imports(folder / PACKAGE, "*.py")
-            if dotted(module) in names
-            for file in about(path.relative_to(folder / PACKAGE).as_posix(), folder)
-        ]
-        or sorted((mirrored if mirrored.is_dir() else room).rglob("test_*.py"))
-    )
+    tests, library = folder / TESTS, folder / PACKAGE
+    files = [*named(module, tests), *importing(module, tests, "test_*.py")]
+    for path in importing(module, library, "*.py"):
+        files += named(path.relative_to(library).as_posix(), tests)
+    if not files:
+        mirrored = (tests / module).parent
+        files = sorted((mirrored if mirrored.is_dir() else mirrored.parent).rglob("test_*.py"))
     return list(dict.fromkeys(files))[:MAX_FILES]
 
 
-def about(module, folder):
-    """The files of tests named after a module, then those that import it."""
-    tests, room = folder / TESTS, folder / TESTS / module.split("/")[0]
-    all_of_it = imports(tests, "test_*.py")
-    name = dotted(module).rpartition(".")[2]
-    named = [file for file, _ in all_of_it if file.name.startswith(f"test_{name}")]
-    files = [file for file, names in all_of_it if dotted(module) in names]
+def named(module, tests):
+    """The files of tests named after a module: those of its room, or else those of others."""
+    files = sorted(tests.rglob(f"test_{dotted(module).rpartition('.')[2]}*.py"))
+    of_room = [file for file in files if tests / module.split("/")[0] in file.parents]
+    return of_room or files
+
+
+def importing(module, folder, pattern):
+    """The files below a folder that import a module, those of its room first."""
+    files = [file for file, names in imports(folder, pattern) if dotted(module) in names]
+    room = folder / module.split("/")[0]
     # Last those of the project as a whole.
-    files.sort(key=lambda file: (tests / "house" in file.parents, room not in file.parents))
-    return [*(file for file in named if room in file.parents), *files] or named
+    return sorted(
+        files, key=lambda file: (folder / "house" in file.parents, room not in file.parents)
+    )
 
 
 def dotted(module):

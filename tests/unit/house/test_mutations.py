@@ -91,6 +91,9 @@ def test_tests_named_after_a_module_come_before_those_that_import_it(tmp_path):
     }.items():
         (tmp_path / "tests/unit" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "tests/unit" / name).write_text(text)
+    library = tmp_path / mutations.PACKAGE / "plan"
+    library.mkdir(parents=True)
+    (library / "jobs.py").write_text("from dlbench.plan import sizes")
     near = [path.name for path in mutations.near("plan/planning.py", tmp_path)]
     assert near == [
         "test_planning_batches.py",
@@ -100,11 +103,8 @@ def test_tests_named_after_a_module_come_before_those_that_import_it(tmp_path):
     ]
     near = [path.name for path in mutations.near("command/site.py", tmp_path)]
     assert near == ["test_site.py"]
-    library = tmp_path / mutations.PACKAGE / "plan"
-    library.mkdir(parents=True)
-    (library / "jobs.py").write_text("from dlbench.plan import sizes")
     near = [path.name for path in mutations.near("plan/sizes.py", tmp_path)]
-    assert near == ["test_jobs.py", "test_site.py"]
+    assert near == ["test_jobs.py"]  # named after a module that imports it
     # Of a module that nobody imports, those of its room.
     near = [path.name for path in mutations.near("plan/figures.py", tmp_path)]
     assert near == ["test_jobs.py", "test_planning_batches.py"]
