@@ -6,7 +6,7 @@ import sys
 import pytest
 import yaml
 
-from support.campaigns.campaign import Campaign, environment
+from support.campaigns.campaign import Campaign
 from support.machines.slurm_cluster import FACTS, wait_for
 
 BLOCK = {
@@ -20,16 +20,16 @@ def campaign(slurm, tmp_path):
     campaign = Campaign.fresh(tmp_path / "project")
     campaign.variables = {**slurm.variables, "HOME": str(tmp_path)}
     campaign.configure(matrix=[BLOCK], figures=[])
-    (campaign.folder / "site.yaml").write_text(yaml.safe_dump({"site": FACTS}))
+    change_site(campaign)
     return campaign
 
 
-def check(campaign, *options, profile="slurm"):
+def check(campaign, *options):
     """(exit code, lines) of the program."""
     finished = subprocess.run(
-        [sys.executable, "workflow_scripts/dlbench", "check-site", "--profile", profile, *options],
+        [sys.executable, "workflow_scripts/dlbench", "check-site", "--profile", "slurm", *options],
         cwd=campaign.folder,
-        env=environment() | campaign.variables,
+        env=campaign.environment(),
         text=True,
         check=False,
         stdout=subprocess.PIPE,
@@ -66,40 +66,32 @@ def test_a_slurm_that_is_in_order_has_nothing_to_fix_on_two_nodes(campaign, slur
     wait_for(lambda: not slurm.queue(), 60)  # a job that has ended is listed until its node is free
 
 
-def test_a_partition_that_slurm_does_not_have_is_told_before_a_job_is_submitted(campaign):
+def test_what_site_and_profile_promise_in_vain_is_told_and_no_job_is_left(campaign, slurm):
+    change_site(campaign, device="gpu", devices_per_node=8)
+    code, lines = check(campaign, "--no-job")
+    assert code == 1
+    assert fixes(lines) == ["site.devices_per_node is 8, and cpu has 4: correct site.yaml"]
+
+    change_site(campaign)
+    slurm.run("scontrol", "update", "nodename=n2,n3", "state=drain", "reason=test")
+    try:
+        code, lines = check(campaign, "--no-job")
+    finally:
+        slurm.run("scontrol", "update", "nodename=n2,n3", "state=resume")
+        states = ("sinfo", "--noheader", "--Node", "--format=%T")
+        wait_for(lambda: set(slurm.run(*states).split()) == {"idle"}, 60)
+    (message,) = fixes(lines)
+    assert code == 1
+    assert "2 of the 3 nodes of cpu start no jobs now (drained or down): 2 runs would" in message
+
+    change_site(campaign, job=FACTS["job"] | {"extra": "--hold"})
+    code, lines = check(campaign, "--timeout", "3")
+    assert code == 1 and "waited for more than 3 s in the queue (PENDING)" in fixes(lines)[0]
+    assert not slurm.queue()
+
     file = campaign.folder / "profiles/slurm/config.yaml"
     text = file.read_text().replace("  # - slurm_partition=gpu", "  - slurm_partition=gpuu")
     assert "slurm_partition=gpuu" in text
     file.write_text(text)
     code, lines = check(campaign)
     assert code == 1 and "'gpuu' (did you mean 'gpu'?)" in fixes(lines)[0]
-
-
-def test_more_gpus_than_the_nodes_have_are_told(campaign):
-    change_site(campaign, device="gpu", devices_per_node=8)
-    code, lines = check(campaign, "--no-job")
-    assert code == 1
-    assert fixes(lines) == ["site.devices_per_node is 8, and cpu has 4: correct site.yaml"]
-
-
-def test_nodes_that_are_drained_are_not_counted(campaign, slurm):
-    nodes = "nodename=n2,n3"
-    slurm.run("scontrol", "update", nodes, "state=drain", "reason=test")
-    try:
-        code, lines = check(campaign, "--no-job")
-    finally:
-        slurm.run("scontrol", "update", nodes, "state=resume")
-        states = ("sinfo", "--noheader", "--Node", "--format=%T")
-        wait_for(lambda: set(slurm.run(*states).split()) == {"idle"}, 60)
-    assert code == 1
-    (message,) = fixes(lines)
-    assert (
-        "2 of the 3 nodes of cpu start no jobs now (drained or down): 2 runs would wait" in message
-    )
-
-
-def test_a_job_that_does_not_start_is_cancelled(campaign, slurm):
-    change_site(campaign, job=FACTS["job"] | {"extra": "--hold"})
-    code, lines = check(campaign, "--timeout", "3")
-    assert code == 1 and "waited for more than 3 s in the queue (PENDING)" in fixes(lines)[0]
-    assert not slurm.queue()

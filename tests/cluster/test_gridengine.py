@@ -1,7 +1,6 @@
 """Campaigns on a real Grid Engine, by the profile that is shipped."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,24 +10,26 @@ import pytest
 
 from dlbench.cluster import cluster_job
 from dlbench.schedulers import JobState, sge
-from support.campaigns.campaign import Campaign, environment
+from support.campaigns.campaign import REPOSITORY, TRAINED, Campaign, environment
 
 pytestmark = pytest.mark.usefixtures("grid_engine")
 OPTIONS = ("--profile", "profiles/sge", "--seconds-between-status-checks", "2", "runs")
 NEVER_ENDS = 10**6
 # The first workflow in a clone installs the trainer's environment.
 PATIENCE_S = 600
-# The jobs share this machine's cores.
-TRAINED = {"ok", "unstable"}
 NOT_YET = JobState("", "running")
 
 
 def new_campaign(folder, steps):
     campaign = Campaign.fresh(folder)
     campaign.configure_sleeping(steps=steps)
-    facts = {"device": "cpu", "cores_per_node": 8, "devices_per_node": 2}
-    (folder / "site.yaml").write_text(json.dumps({"site": facts}))
+    site(campaign)
     return campaign
+
+
+def site(campaign, **facts):
+    facts |= {"device": "cpu", "cores_per_node": 8, "devices_per_node": 2}
+    (campaign.folder / "site.yaml").write_text(json.dumps({"site": facts}))
 
 
 @pytest.fixture
@@ -55,16 +56,23 @@ def started():
         process.wait()
 
 
-def test_a_campaign_is_trained_in_jobs_and_nothing_twice(tmp_path):
+def test_a_campaign_is_trained_in_jobs_once_and_what_is_refused_is_told(tmp_path):
     campaign = new_campaign(tmp_path / "project", steps=[3, 4])
     output = campaign.succeed(*OPTIONS)
     assert output.count("external jobid") == 2
-    assert {status(campaign, run_id) for run_id in campaign.ids()} <= TRAINED
-    for run_id in campaign.ids():
-        job = json.loads((run(campaign, run_id) / "run.json").read_text())["provenance"]["job"]
+    for record in campaign.records().values():
+        assert record["status"] in TRAINED
+        job = record["provenance"]["job"]
         assert job["submitted_at"] <= job["started_at"]
     assert campaign.scheduled(*OPTIONS) == {}
     assert jobs() == {}
+
+    campaign.configure_sleeping(steps=5)
+    site(campaign, job={"extra": "-l none_such=1"})
+    finished = campaign.snakemake(*OPTIONS)
+    text = 'SGE refused its job: qsub failed (exit code 1): Unable to run job: unknown resource "n'
+    assert finished.returncode != 0 and text in finished.stdout, finished.stdout
+    assert "SGE refused its job, 5 times: " in campaign.dlbench("status")
 
 
 def test_a_deleted_job_is_tried_again_and_an_interrupted_campaign_leaves_no_jobs(tmp_path, started):
@@ -78,9 +86,9 @@ def test_a_deleted_job_is_tried_again_and_an_interrupted_campaign_leaves_no_jobs
     wait_for(lambda: jobs() == {}, 30, f"the jobs to end: {jobs()}; {said(campaign)}")
     assert sge.job_states({job_id, retried})[job_id].status == "failed"
     # The short run went on beside it, and only what is missing is trained by another start.
-    trained = [run_id for run_id in campaign.ids() if (run(campaign, run_id) / "run.json").exists()]
-    assert len(trained) == 1 and status(campaign, trained[0]) in TRAINED
-    assert set(campaign.scheduled(*OPTIONS)["train"]) == set(campaign.ids()) - set(trained)
+    ((trained, record),) = campaign.records().items()
+    assert record["status"] in TRAINED
+    assert set(campaign.scheduled(*OPTIONS)["train"]) == {*campaign.ids()} - {trained}
 
 
 def test_jobs_of_a_killed_snakemake_run_until_the_next_start_cancels_them(tmp_path, started):
@@ -99,74 +107,18 @@ def test_jobs_of_a_killed_snakemake_run_until_the_next_start_cancels_them(tmp_pa
 
 def test_a_job_over_its_time_is_known_as_such(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    job = script(tmp_path, 2, "sleep 60", extra="-l h_rt=4")
+    resources = {
+        "nodes": 1, "tasks": 1, "cpus_per_task": 2, "mem_mb": 100, "runtime": 1, "pe": "smp",
+        "gpus_per_node": 0, "gpu_request": "gpu", "exclusive": 0, "extra": "-l h_rt=4",
+    }  # fmt: skip
+    job = tmp_path / "job.sh"  # as Snakemake writes them
+    properties = {"rule": "train", "threads": 1, "resources": resources}
+    job.write_text(f"#!/bin/sh\n# properties = {json.dumps(properties)}\nsleep 60\n")
     job_id = program("submit", job)
     assert program("status", job_id) == "running"
     wait_for(lambda: sge.job_states({job_id}).get(job_id, NOT_YET).status == "timeout", 60)
     wait_for(lambda: program("status", job_id) == "failed", 10)
     assert cluster_job.watched() == []
-
-
-@pytest.fixture
-def gpus(tmp_path):
-    """Gives the host GPUs, pretended ones, that are counted by slot or by job."""
-    before = subprocess.run(["qconf", "-sc"], capture_output=True, text=True, check=True).stdout
-    host = subprocess.run(["qconf", "-sel"], capture_output=True, text=True, check=True).stdout
-
-    def complexes(text):
-        (tmp_path / "complexes").write_text(text)
-        subprocess.run(["qconf", "-Mc", tmp_path / "complexes"], check=True)
-
-    def make(consumable):
-        complexes(f"{before}gpu gpu INT <= YES {consumable} 0 0\n")
-        subprocess.run(["qconf", "-aattr", "exechost", "complex_values", "gpu=4", host.strip()])
-
-    yield make
-    subprocess.run(["qconf", "-dattr", "exechost", "complex_values", "gpu", host.strip()])
-    complexes(before)
-
-
-@pytest.mark.parametrize(
-    ("consumable", "slots"), [("YES", 2), ("JOB", 4)], ids=["by slot", "by job"]
-)
-def test_gpus_are_given_however_they_are_counted(consumable, slots, gpus, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    gpus(consumable)
-    job_id = program("submit", script(tmp_path, slots, gpus_per_node=2))
-    wait_for(lambda: (tmp_path / "free").exists(), 30)
-    assert "gpu=2.000000" in (tmp_path / "free").read_text()  # of 4
-    wait_for(lambda: program("status", job_id) == "success", 30)
-
-
-def test_gpus_that_would_never_be_given_are_refused(gpus, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    gpus("YES")
-    with pytest.raises(subprocess.CalledProcessError) as refused:
-        program("submit", script(tmp_path, 4, gpus_per_node=2))
-    assert "asks for 2 GPUs and 4 slots a node, and Grid Engine counts gpu by slot" in (
-        refused.value.stdout
-    )
-    assert jobs() == {}
-
-
-def test_what_grid_engine_refuses_is_told_on_the_terminal_and_by_status(tmp_path):
-    campaign = new_campaign(tmp_path / "project", steps=3)
-    campaign.succeed("images")
-    facts = {"device": "cpu", "cores_per_node": 8, "devices_per_node": 2}
-    facts["job"] = {"extra": "-l none_such=1"}
-    (campaign.folder / "site.yaml").write_text(json.dumps({"site": facts}))
-    finished = campaign.snakemake(*OPTIONS)
-    text = 'SGE refused its job: qsub failed (exit code 1): Unable to run job: unknown resource "n'
-    assert finished.returncode != 0 and text in finished.stdout, finished.stdout
-    listed = subprocess.run(
-        [sys.executable, "workflow_scripts/dlbench", "status"],
-        cwd=campaign.folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert "SGE refused its job, 5 times: " in listed
 
 
 def jobs():
@@ -195,37 +147,15 @@ def said(campaign):
     return (campaign.folder / "said").read_text()
 
 
-def script(folder, slots, does=None, **changes):
-    """A job script as Snakemake writes them; the job says what of the host is free."""
-    resources = {
-        "nodes": 1, "tasks": 1, "cpus_per_task": slots, "mem_mb": 100, "runtime": 1, "pe": "smp",
-        "gpus_per_node": 0, "gpu_request": "gpu", "exclusive": 0, "extra": "", **changes,
-    }  # fmt: skip
-    properties = {"rule": "train", "threads": 1, "resources": resources}
-    does = does or "qhost -F gpu >free.part && mv free.part free"
-    path = folder / "job.sh"
-    path.write_text(f"#!/bin/sh\n# properties = {json.dumps(properties)}\n{does}\n")
-    return path
-
-
-def run(campaign, run_id):
-    return campaign.folder / "results/runs" / run_id
-
-
-def status(campaign, run_id):
-    return json.loads((run(campaign, run_id) / "run.json").read_text())["status"]
-
-
-def program(*arguments):
-    repository = os.path.join(os.path.dirname(__file__), "../..")
+def program(what, argument):
     return subprocess.run(
         [
             sys.executable,
             "-S",
-            f"{repository}/workflow_scripts/cluster_job.py",
-            arguments[0],
+            REPOSITORY / "workflow_scripts/cluster_job.py",
+            what,
             "sge",
-            *arguments[1:],
+            argument,
         ],
         capture_output=True,
         text=True,

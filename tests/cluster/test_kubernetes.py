@@ -40,7 +40,12 @@ def test_the_pods_of_a_job_leave_a_record_that_the_workflow_takes(tmp_path):
     run_id = next(name for name in with_both if "multiworker" in name)
     record = campaign.folder / "results/runs" / run_id / "run.json"
 
-    documents = yaml.safe_load_all(write_job(campaign, run_id))
+    manifest = kubernetes_job(campaign, run_id).replace(
+        # The workflow's own Python is that of the tests.
+        ".venv/bin/python workflow_scripts/start_run.py",
+        f"{sys.executable} workflow_scripts/start_run.py",
+    )
+    documents = yaml.safe_load_all(manifest)
     spec = next(d for d in documents if d["kind"] == "Job")["spec"]["template"]["spec"]
     for container in (*spec["initContainers"], *spec["containers"]):
         finish([start(container, index, campaign.folder) for index in (0, 1)])
@@ -53,11 +58,7 @@ def test_the_pods_of_a_job_leave_a_record_that_the_workflow_takes(tmp_path):
     ends = [event for log in logs for event in event_log.read(log) if event["event"] == "run_end"]
     assert len({tuple(end["weights_sha256"]) for end in ends}) == 1
     assert scheduled_runs(campaign) == [name for name in with_both if name != run_id]
-    done = subprocess.run(
-        job_command(run_id), cwd=campaign.folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert "is done already" in done.stderr
+    assert "is done already" in kubernetes_job(campaign, run_id, code=2)
 
 
 def scheduled_runs(campaign):
@@ -66,7 +67,6 @@ def scheduled_runs(campaign):
     return sorted([*jobs["train"], *jobs.get("skip_run", [])])
 
 
-@pytest.mark.slow
 def test_the_profile_sends_a_run_to_a_pod_with_its_image_and_gpus(tmp_path, cluster):
     campaign = Campaign.fresh(tmp_path / "project")
     campaign.configure(matrix=[ONE_POD], figures=[], site=SITE | {"cores_per_node": 2})
@@ -75,26 +75,16 @@ def test_the_profile_sends_a_run_to_a_pod_with_its_image_and_gpus(tmp_path, clus
         subprocess.run(["git", *arguments], cwd=campaign.folder, check=True)
     (campaign.folder / "profiles/kubernetes/config.yaml").write_text(profile(campaign.folder))
     done = subprocess.run(
-        [
-            cluster.python,
-            "-m",
-            "snakemake",
-            "--profile",
-            "profiles/kubernetes",
-            "runs",
-            "--set-resources",
-            "train:gpu=1",
-            "train:gpu_manufacturer='nvidia'",
-            "train:scale=False",
-            "train:mem_mb=900",
-        ],
+        [cluster.python, "-m", "snakemake", "--profile", "profiles/kubernetes", "runs",
+         "--set-resources", "train:gpu=1", "train:gpu_manufacturer='nvidia'", "train:scale=False",
+         "train:mem_mb=900"],
         cwd=campaign.folder,
         env=cluster.environment,
         capture_output=True,
         text=True,
         check=False,
         timeout=200,
-    )
+    )  # fmt: skip
     message = done.stdout + done.stderr + "".join(p.read_text() for p in cluster.root.glob("*.log"))
     assert done.returncode == 0, message
 
@@ -186,31 +176,10 @@ def wait_for(port):
     raise AssertionError("the stand-in does not answer")
 
 
-def job_command(run_id):
-    return [
-        sys.executable,
-        "workflow_scripts/dlbench",
-        "kubernetes-job",
-        run_id,
-        "--image",
-        "example",
-        "--claim",
-        "study",
-        "--mount",
-        "/",
-    ]
-
-
-def write_job(campaign, run_id):
-    done = subprocess.run(
-        job_command(run_id), cwd=campaign.folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    # The workflow's own Python is that of the tests.
-    return done.stdout.replace(
-        ".venv/bin/python workflow_scripts/start_run.py",
-        f"{sys.executable} workflow_scripts/start_run.py",
-    )
+def kubernetes_job(campaign, run_id, code=0):
+    """What the command that makes a Job of a run prints."""
+    flags = ("--image", "example", "--claim", "study", "--mount", "/")
+    return campaign.dlbench("kubernetes-job", run_id, *flags, code=code)
 
 
 def start(container, index, folder):

@@ -72,15 +72,9 @@ def test_horovod_trains_over_the_nodes_of_a_job_of_pbs(hosts, monkeypatch):
     monkeypatch.setenv("PBS_NODEFILE", str(nodes))
     monkeypatch.setenv("PATH", f"{hosts}/bin:{os.environ['PATH']}")
     run = Run(
-        model="lenet5",
-        dataset="synthetic",
-        batch_per_device=8,
-        steps=4,
-        warmup_steps=1,
-        nodes=2,
-        strategy="horovod",
-        launcher="mpirun",
-    )
+        model="lenet5", dataset="synthetic", batch_per_device=8, steps=4, warmup_steps=1,
+        nodes=2, strategy="horovod", launcher="mpirun",
+    )  # fmt: skip
     trainer = [str(ENVIRONMENT / "bin/python"), str(REPOSITORY / "workflow_scripts/train.py")]
     trainer += [*run.flags(), "--log", str(log)]
     command = plugins.load("launchers", "mpirun").command(run, trainer, ENVIRONMENT)

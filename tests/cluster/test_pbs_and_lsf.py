@@ -75,21 +75,12 @@ def program(place, name, script):
 def snakemake(place, profile, command="echo done >{output}"):
     (place / "Snakefile").write_text(SNAKEFILE.replace("{command}", command))
     path = os.pathsep.join([str(place / "bin"), str(Path(sys.executable).parent), os.defpath])
+    home = {"PATH": path, "DLBENCH_HOME": str(place), "DLBENCH_PYTHON": sys.executable}
+    waits = ("--seconds-between-status-checks", "1", "--latency-wait", "1")
     return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "snakemake",
-            "--profile",
-            f"profiles/{profile}",
-            "--seconds-between-status-checks",
-            "1",
-            "--latency-wait",
-            "1",
-        ],
+        [sys.executable, "-m", "snakemake", "--profile", f"profiles/{profile}", *waits],
         cwd=place,
-        env=environment()
-        | {"PATH": path, "DLBENCH_HOME": str(place), "DLBENCH_PYTHON": sys.executable},
+        env=environment() | home,
         text=True,
         check=False,
         timeout=200,
@@ -111,27 +102,11 @@ def test_pbs_is_asked_for_what_a_run_needs_and_the_job_says_how_it_ended(place):
     assert finished.returncode == 0, finished.stdout + (place / "log").read_text()
     *arguments, script = asked(place)
     assert Path(script).name.startswith("snakejob.train.")
-    assert arguments == [
-        "-V",
-        "-S",
-        "/bin/sh",
-        "-r",
-        "n",
-        "-j",
-        "oe",
-        "-o",
-        "results/logs/cluster/",
-        "-N",
-        "dlbench.train",
-        "-l",
-        "select=2:ncpus=16:mpiprocs=4:mem=64000mb:ngpus=4",
-        "-l",
-        "place=scatter:excl",
-        "-l",
-        "walltime=1:30:00",
-        "-m",
-        "fast",
-    ]
+    assert arguments == shlex.split(
+        "-V -S /bin/sh -r n -j oe -o results/logs/cluster/ -N dlbench.train "
+        "-l select=2:ncpus=16:mpiprocs=4:mem=64000mb:ngpus=4 -l place=scatter:excl "
+        "-l walltime=1:30:00 -m fast"
+    )
     (place / "out.txt").unlink()
     failed = snakemake(place, "pbs", command="exit 3 # {output}")
     assert failed.returncode != 0, failed.stdout

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import itertools
-import json
 import os
 import shutil
 import signal
@@ -18,13 +17,11 @@ import yaml
 from dlbench.common import orphans
 from dlbench.plan import baselines, waiting_jobs
 from dlbench.tables import parquet_files
-from dlbench.tables.machine_columns import NODES as NODES_TABLE
-from support.campaigns.campaign import Campaign
+from support.campaigns.campaign import TRAINED, Campaign
 from support.campaigns.jobs_at_work import aside, has_aside, running_jobs, start, status
 from support.machines import busy_neighbours, slurm_cluster
 from support.machines.slurm_cluster import FACTS, wait_for
 
-TRAINED = ("ok", "unstable")  # so few steps may well stall on a busy machine
 QUICK = {
     "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4, "warmup_steps": 1, "steps": 3,
 }  # fmt: skip
@@ -68,45 +65,45 @@ def site(campaign, **changes):
 
 
 def records_of(campaign):
-    paths = (campaign.folder / "results/runs").glob("*/run.json")
-    return [json.loads(path.read_text()) for path in sorted(paths)]
+    return [*campaign.records().values()]
 
 
 @pytest.mark.ci
-def test_runs_of_one_and_of_two_nodes_are_trained_in_jobs_of_their_own(across_nodes):
+def test_runs_of_one_and_of_two_nodes_are_trained_once_in_jobs_with_their_names(
+    across_nodes, campaign, slurm
+):
     records = records_of(across_nodes)
     assert [record["status"] in TRAINED for record in records] == [True] * 5
+    names = slurm.run("sacct", "-X", "--parsable2", "--format=JobID,JobName").splitlines()
     for record in records:
         provenance = record["provenance"]
+        assert f"{provenance['job']['id']}|{record['run_id']}" in names
         nodes = record["spec"].get("nodes", 1)
         assert len(provenance["job"]["hosts"]) == nodes
         assert set(provenance["hosts"]) <= set(provenance["job"]["hosts"])
         if record["spec"].get("strategy") in ("horovod", "multiworker"):
             assert len(provenance["hosts"]) == 2
-        assert provenance["site"] == {
-            "name": "three nodes",
-            "interconnect": "loopback",
-            "storage": None,
-        }
+        site = {"name": "three nodes", "interconnect": "loopback", "storage": None}
+        assert provenance["site"] == site
         assert 0 <= record["summary"]["account_s"]["queue"] < 3600
         assert provenance["job"]["submitted_at"] <= provenance["job"]["started_at"]
     assert len({record["provenance"]["job"]["id"] for record in records}) == 5
 
-
-@pytest.mark.ci
-def test_the_job_of_a_run_bears_its_name(across_nodes, slurm):
-    names = slurm.run("sacct", "-X", "--parsable2", "--format=JobID,JobName").splitlines()
-    for record in records_of(across_nodes):
-        assert f"{record['provenance']['job']['id']}|{record['run_id']}" in names
-
-
-def test_runs_that_name_their_node_are_trained_on_it(campaign):
-    campaign.configure(matrix=[{"name": "screening", **QUICK, "node": "n[2-3]"}], figures=[])
+    # What the site cannot do is recorded without a job.
+    before = slurm.jobs()
+    wide = {"name": "wide", **QUICK, "strategy": "mirrored", "devices_per_node": 4}
+    campaign.configure(matrix=[*NODES, wide], figures=[])
     campaign.succeed("--profile", "slurm")
-    found = [record for record in records_of(campaign) if "node" in record["spec"]]
-    assert all(record["status"] in TRAINED for record in found)
-    hosts = {record["spec"]["node"]: record["provenance"]["job"]["hosts"] for record in found}
-    assert hosts == {"n2": ["n2"], "n3": ["n3"]}
+    (skipped,) = [r for r in records_of(campaign) if r["status"] == "skipped"]
+    assert skipped["message"] == "needs 4 cpu devices per node; this site has 2"
+    assert skipped["provenance"]["job"] is None
+    state = status(campaign)["combinations"]
+    assert (state["skipped"], state["stale"]) == (1, 0)
+    assert "Nothing to be done" in campaign.succeed("--profile", "slurm")
+    assert slurm.jobs() == before
+    folder = campaign.record("lenet5-synthetic-b4-single").parent
+    shutil.rmtree(folder)
+    assert campaign.scheduled("--profile", "slurm")["train"] == [folder.name]
 
 
 @pytest.fixture
@@ -144,7 +141,6 @@ def busy_core(slurm):
         yield cores[-1]
 
 
-@pytest.mark.slow
 def test_a_node_on_which_something_else_computes_is_named_and_no_other(campaign, busy_core):
     study = yaml.safe_load((campaign.folder / "studies/screening/config.yaml").read_text())
     (block,) = study["matrix"]
@@ -157,8 +153,7 @@ def test_a_node_on_which_something_else_computes_is_named_and_no_other(campaign,
     for record in found:
         on_busy = [rank["cpus"] == [busy_core] for rank in record["provenance"]["ranks"]]
         assert on_busy == [record["spec"]["node"] == "n2"]
-    path = campaign.folder / "results/tables/nodes.parquet"
-    table = {row["node"]: row for row in parquet_files.read(path, NODES_TABLE).to_pylist()}
+    table = {row["node"]: row for row in campaign.typed_rows("nodes")}
     verdicts = {node: row["verdict"] for node, row in table.items()}
     assert verdicts.pop("n2") == "slower" and "slower" not in verdicts.values(), table
     slow = table["n2"]
@@ -167,15 +162,6 @@ def test_a_node_on_which_something_else_computes_is_named_and_no_other(campaign,
     report = (campaign.folder / "results/report.html").read_text()
     assert "node n2 is slower than the others" in report
     assert "in 3 runs, all disturbed by other processes on it, p = " in report
-
-
-@pytest.mark.ci
-def test_a_finished_campaign_submits_nothing_and_a_lost_record_one_job(campaign):
-    assert "Nothing to be done" in campaign.succeed("--profile", "slurm")
-    record = campaign.record("lenet5-synthetic-b4-single")
-    record.unlink()
-    (record.parent / "train.jsonl").unlink()
-    assert campaign.scheduled("--profile", "slurm")["train"] == [record.parent.name]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +176,7 @@ def test_a_finished_campaign_submits_nothing_and_a_lost_record_one_job(campaign)
 def test_what_slurm_would_refuse_is_said_before_anything_is_submitted(
     options, changes, words, campaign, slurm
 ):
-    last = slurm.run("sacct", "-X", "--noheader", "--format=JobID").split()
+    before = slurm.jobs()
     site(campaign, **changes)
     devices = [2, 8] if changes.get("device") else 2
     wide = {"name": "wide", **QUICK, "strategy": "mirrored", "devices_per_node": devices}
@@ -198,20 +184,7 @@ def test_what_slurm_would_refuse_is_said_before_anything_is_submitted(
     finished = campaign.snakemake("--profile", "slurm", *options)
     assert finished.returncode != 0 and "Nothing was submitted" in finished.stdout
     assert words in finished.stdout
-    assert slurm.run("sacct", "-X", "--noheader", "--format=JobID").split() == last
-
-
-def test_what_the_site_cannot_do_is_recorded_without_a_job(campaign, slurm):
-    last = slurm.run("sacct", "-X", "--noheader", "--format=JobID").split()
-    wide = {"name": "wide", **QUICK, "strategy": "mirrored", "devices_per_node": 4}
-    campaign.configure(matrix=[*NODES, wide], figures=[])
-    campaign.succeed("--profile", "slurm")
-    (skipped,) = [r for r in records_of(campaign) if r["status"] == "skipped"]
-    assert skipped["message"] == "needs 4 cpu devices per node; this site has 2"
-    assert skipped["provenance"]["job"] is None
-    assert slurm.run("sacct", "-X", "--noheader", "--format=JobID").split() == last
-    state = status(campaign)["combinations"]
-    assert (state["skipped"], state["stale"]) == (1, 0)
+    assert slurm.jobs() == before
 
 
 def test_a_campaign_goes_on_whatever_happens_to_its_jobs(campaign, slurm):
@@ -254,7 +227,6 @@ def test_a_submission_that_is_refused_for_a_moment_is_tried_again(campaign, tmp_
     assert [found["message"] for found in fields if found] == [message]
 
 
-@pytest.mark.ci
 def test_what_slurm_refuses_is_told_on_the_terminal_and_by_status(campaign):
     site(campaign, job=FACTS["job"] | {"extra": "--licenses=none_such"})
     campaign.configure(matrix=[{"name": "refused", **QUICK, "seed": 12}], figures=[])
@@ -268,7 +240,6 @@ def test_what_slurm_refuses_is_told_on_the_terminal_and_by_status(campaign):
     assert "Invalid license" in reason["message"]
 
 
-@pytest.mark.ci
 def test_preemptions_use_up_no_attempt(campaign, slurm):
     configure_long(campaign, 1, seed=8)
     process = start(campaign, "--set-resources", "train:slurm_partition=low")
@@ -298,23 +269,22 @@ def test_what_a_job_that_cannot_start_waits_for_is_told(campaign, slurm):
     assert output.count(f"Slurm does not start job {job} of lenet5-") == 1, output
 
 
-def test_ctrl_c_cancels_all_jobs_and_the_next_start_trains_what_is_missing(campaign, slurm):
-    configure_long(campaign, 2, seed=3)
+@pytest.mark.ci
+def test_jobs_are_cancelled_by_ctrl_c_and_those_of_a_killed_workflow_by_its_next_start(
+    campaign, slurm
+):
+    configure_long(campaign, 1, seed=4)
     process = start(campaign)
-    stopped = running_jobs(campaign, 2)
+    (run,) = running_jobs(campaign, 1)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     wait_for(lambda: not slurm.queue(), 30)
-    state = status(campaign)
-    assert state["combinations"]["pending"] + state["combinations"]["interrupted"] == 2
-    assert campaign.scheduled("--profile", "slurm")["train"] == sorted(r.run_id for r in stopped)
+    state = status(campaign)["combinations"]
+    assert state["pending"] + state["interrupted"] == 1
+    assert campaign.scheduled("--profile", "slurm")["train"] == [run.run_id]
 
-
-@pytest.mark.ci
-def test_the_jobs_of_a_killed_workflow_are_cancelled_by_its_next_start(campaign, slurm):
-    configure_long(campaign, 1, seed=4)
     process = start(campaign)
-    (old,) = running_jobs(campaign, 1)
+    (old,) = wait_for(lambda: [r for r in running_jobs(campaign, 1) if r.job != run.job], 120)
     process.kill()
     process.wait()
     assert slurm.queue() == [old.job]
@@ -359,9 +329,9 @@ def test_each_node_is_waited_for_once_for_its_runs_and_its_baselines(campaign, s
     site(campaign, job=FACTS["job"] | {"bundle_min": 240})
     two = {"strategy": "multiworker", "devices_per_node": 2, "seed": [2, 3]}
     campaign.configure(matrix=[{"name": "nodes", **QUICK, **two, "node": "n[2-3]"}], figures=[])
-    before = set(job_ids(slurm))
+    before = slurm.jobs()
     campaign.succeed("all", "baselines", "--profile", "slurm")
-    assert len(set(job_ids(slurm)) - before) == 2
+    assert len(slurm.jobs() - before) == 2
     found = [record for record in records_of(campaign) if "node" in record["spec"]]
     assert [record["status"] in TRAINED for record in found] == [True] * 4
     rows = parquet_files.read_any(campaign.folder / baselines.TABLE).to_pylist()
@@ -376,11 +346,6 @@ def test_each_node_is_waited_for_once_for_its_runs_and_its_baselines(campaign, s
         spans[record["spec"]["node"]].append((summary["started_at"], summary["ended_at"]))
     for of_node in map(sorted, spans.values()):
         assert all(end <= start for (_, end), (start, _) in itertools.pairwise(of_node))
-
-
-def job_ids(slurm):
-    """Of all jobs that this Slurm has accounted for."""
-    return slurm.run("sacct", "-X", "--noheader", "--parsable2", "--format=JobID").split()
 
 
 def configure_long(campaign, number, seed=2):

@@ -39,8 +39,7 @@ PYTORCH = {"framework": "pytorch", "environment": "pytorch"}
     ids=lambda how: "-".join(map(str, how.values())),
 )
 def test_processes_under_srun_find_one_another_and_train_one_model(how, slurm, tmp_path):
-    fields = {"model": "lenet5", "dataset": "synthetic", "steps": 4, "warmup_steps": 1}
-    run = Run(**{"nodes": 2, **fields, "batch_per_device": 8, "launcher": "srun", **how})
+    run = Run(**{"nodes": 2, **QUICK, **how})
     log = tmp_path / "train.jsonl"
     finished = train(run, log, slurm.variables)
     assert finished.returncode == 0, finished.stdout + finished.stderr
@@ -121,6 +120,7 @@ def test_a_node_that_does_not_know_itself_is_named_where_jax_would_listen(
 
 
 @pytest.mark.ci
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("asked", "shown", "numbers"),
     [
@@ -151,15 +151,7 @@ def test_each_rank_has_a_gpu_and_cores_of_its_own_whichever_gpus_slurm_shows_it(
 
 def test_a_task_that_dies_ends_the_others(slurm, tmp_path):
     log = tmp_path / "train.jsonl"
-    run = Run(
-        model="lenet5",
-        dataset="synthetic",
-        batch_per_device=8,
-        steps=10**6,
-        nodes=2,
-        strategy="multiworker",
-        launcher="srun",
-    )
+    run = Run(**QUICK | {"steps": 10**6, "nodes": 2, "strategy": "multiworker"})
     killer = f"(while ! grep -q step.:.5, {log}; do sleep 0.2; done; kill -9 $$) & exec "
     finished = train(run, log, slurm.variables, wrapped=killer)
     assert finished.returncode != 0

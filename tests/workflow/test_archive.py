@@ -21,6 +21,10 @@ def test_an_archive_is_written_once_checked_and_made_again_elsewhere(campaign, t
     assert f"{ARCHIVE}: 3 runs" in campaign.succeed("archive")
     before = (campaign.folder / ARCHIVE).read_bytes()
     assert campaign.scheduled("--cores", "1", "archive") == {}
+    campaign.matrix(exclude=LONG, seed=2)
+    scheduled = campaign.scheduled("--cores", "1", "archive")
+    assert len(scheduled["train"]) == 3 and "write_archive" in scheduled
+    campaign.matrix(exclude=LONG)
 
     assert "3 runs; SHA-256" in campaign.dlbench("verify", ARCHIVE)
     again = Campaign(tmp_path / "again")

@@ -50,14 +50,4 @@ def has_aside(campaign, run_id, number):
 
 
 def status(campaign):
-    command = [*campaign.command()[:1], "workflow_scripts/dlbench", "status", "--json"]
-    return json.loads(
-        subprocess.run(
-            command,
-            cwd=campaign.folder,
-            env=campaign.environment(),
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    )
+    return json.loads(campaign.dlbench("status", "--json"))
