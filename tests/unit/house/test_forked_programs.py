@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 
@@ -10,6 +9,7 @@ import pytest
 
 from support.programs import forked
 
+CORE = max(os.sched_getaffinity(0))
 PROGRAM = """
 import json, os, sys
 import beside
@@ -68,59 +68,14 @@ def program(tmp_path):
     return tmp_path / "program.py"
 
 
-def both(command, **options):
-    """The finished process of a command that is started, and of one that is forked."""
-    options.setdefault("env", dict(os.environ))  # without what C libraries have set
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-    started = subprocess.run(list(map(str, command)), check=False, text=True, **streams, **options)
-    forked.run(command, ["decimal"], **options)  # the first one is started, too
-    return started, forked.run(command, ["decimal"], **options)
-
-
-def test_a_forked_program_has_its_own_words_folder_variables_and_exit_code(
-    python, program, tmp_path
-):
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    variables = os.environ | {"MINE": "a b"}
-    started, found = both([python, program, "a b", "$x"], cwd=folder, env=variables)
+@pytest.mark.parametrize("arguments", [["a b", "$x"], ["-m", "program", "x"], ["fail"]])
+def test_a_forked_program_does_what_a_started_one_does(python, program, tmp_path, arguments):
+    how = {"cwd": tmp_path, "env": os.environ | {"MINE": "a b"}, "cores": [CORE]}
+    command = [python, *arguments] if "-m" in arguments else [python, program, *arguments]
+    started, found = (forked.run(command, ["decimal"], **how) for _ in range(2))
     assert json.loads(found.stdout) == json.loads(started.stdout)
-    assert found.stderr == started.stderr == "an error\n"
-    assert found.returncode == started.returncode == 3
-    assert '"a b", "$x"' in found.stdout and str(folder) in found.stdout
-
-
-def test_a_forked_program_keeps_to_the_cores_that_it_is_given(python, tmp_path):
-    cores = sorted(os.sched_getaffinity(0))
-    shows = tmp_path / "shows.py"
-    shows.write_text("import os; print(sorted(os.sched_getaffinity(0)))\n")
-    for given, wanted in ((cores[-1:], cores[-1:]), (None, cores), (cores[:1], cores[:1])):
-        assert forked.run([python, shows], [], cores=given).stdout == f"{wanted}\n"
-    assert sorted(os.sched_getaffinity(0)) == cores
-
-
-def test_a_forked_module_is_found_where_it_is_started(python, program, tmp_path):
-    started, found = both([python, "-m", "program", "x"], cwd=tmp_path)
-    assert json.loads(found.stdout) == json.loads(started.stdout)
-    assert found.returncode == started.returncode == 3
-
-
-def test_what_a_forked_program_does_not_catch_is_told_and_its_exit_code_is_1(python, program):
-    started, found = both([python, program, "fail"])
-    assert found.returncode == started.returncode == 1
-    assert found.stderr.splitlines()[-1] == started.stderr.splitlines()[-1] == "ValueError: failed"
-    together = forked.run([python, program, "fail"], ["decimal"], together=True)
-    assert together.stdout == found.stdout + found.stderr and together.stderr is None
-
-
-def test_packages_are_imported_once_and_those_that_there_are_not_are_left_to_the_program(
-    python, tmp_path
-):
-    shows = tmp_path / "shows.py"
-    shows.write_text("import os, sys; print('decimal' in sys.modules, os.getppid())\n")
-    output = [forked.run([python, shows], ["none_such", "decimal"]).stdout for _ in range(3)]
-    assert output[0] == f"False {os.getpid()}\n"
-    assert output[1] == output[2] != output[0] and output[1].startswith("True ")
+    assert found.returncode == started.returncode == (1 if "fail" in arguments else 3)
+    assert found.stderr.splitlines()[-1] == started.stderr.splitlines()[-1]
 
 
 def test_a_forked_program_that_takes_too_long_is_killed(python, tmp_path):
@@ -148,18 +103,3 @@ def test_programs_that_a_deep_fork_starts_are_forks_that_end_on_their_own(python
         errors = ended.stderr.splitlines()
         assert "stops" in errors and "ValueError: fails" in errors
     assert found[True] == found[False]
-
-
-def test_a_started_fork_gets_signals_and_another_runs_beside_it(python, tmp_path):
-    waits = tmp_path / "waits.py"
-    waits.write_text("import signal; print('waits', flush=True); signal.pause()\n")
-    quick = tmp_path / "quick.py"
-    quick.write_text("import sys; print('decimal' in sys.modules)\n")
-    first, second = (forked.start([python, waits], ["decimal"]) for _ in range(2))
-    assert second.poll() is None
-    assert forked.run([python, quick], ["decimal"]).stdout == "False\n"  # there is one at a time
-    for process in (first, second):
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
-        assert process.returncode == process.poll() == -signal.SIGTERM
-    assert forked.run([python, quick], ["decimal"]).stdout == "True\n"
