@@ -1,6 +1,5 @@
 """own_code: which files a program executes, and the digests of these files."""
 
-import ast
 import dataclasses
 import itertools
 import json
@@ -20,7 +19,6 @@ from support.machines import pythons
 REPOSITORY = Path(__file__).parents[3]
 PROGRAMS = REPOSITORY / "workflow_scripts"
 LENET = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
-IN_AN_IMAGE = {"dlbench", "horovod", "jax", "keras", "numpy", "tensorflow", "torch"}
 DIGESTS = """
 import json
 from dlbench.common import own_code
@@ -140,10 +138,8 @@ def short(files):
     return {file.removeprefix("workflow_scripts/") for file in files}
 
 
-def test_the_files_behind_a_run_are_these_and_few():
-    files = short(staleness.training_code(LENET))
-    assert files == BEHIND_LENET
-    assert len(files) <= 34
+def test_the_files_behind_a_run_are_these():
+    assert short(staleness.training_code(LENET)) == BEHIND_LENET
 
 
 def test_what_drops_or_reads_files_before_a_run_is_behind_runs_that_ask_for_it():
@@ -186,55 +182,11 @@ def test_a_run_executes_the_code_of_its_framework_and_of_no_other():
         assert not [file for file in files if file.startswith(f"dlbench/trainer/{other}/")]
 
 
-def test_what_only_the_workflow_executes_is_no_part_of_training():
-    files = short(staleness.training_code(LENET))
-    others = ("archive", "analysis", "images/trainer_image", "plan", "records", "results", "tables")
-    assert not [file for file in files if file.startswith(tuple(f"dlbench/{o}" for o in others))]
-    assert not files & {"dlbench/study/config.py", "dlbench/data/convert_dataset.py"}
-
-
 def test_imports_are_followed_into_functions_and_packages():
     files = short(own_code.executed_files("convert_dataset.py", plugins.path("datasets", "digits")))
     assert "dlbench/data/arrays.py" in files  # imported in a function of digits
     assert "dlbench/__init__.py" in files
     assert "dlbench/common/tfrecord.py" in files  # imported by conversion, not by the program
-
-
-def test_the_files_are_named_as_the_workflow_sees_them_and_exist():
-    files = own_code.executed_files("train.py")
-    assert files == sorted(set(files))
-    for file in files:
-        assert (REPOSITORY / file).is_file(), file
-
-
-def at_import(tree):
-    """The packages that a file imports at module level."""
-    for node in tree.body:
-        if isinstance(node, ast.Import):
-            yield from (alias.name.split(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            yield node.module.split(".")[0]
-
-
-def test_what_enters_an_image_imports_the_framework_and_the_standard_library_only():
-    # Launchers run outside; only the workflow loads them.
-    own = [
-        engine.plugin_kind(name, of) for name in engine.names() for of in engine.FRAMEWORK_FOLDERS
-    ]
-    kinds = {"runtimes", "tasks", *own}
-    named = [plugins.path(kind, name) for kind in kinds for name in plugins.names(kind)]
-    for file in own_code.executed_files("train.py", *named):
-        found = set(at_import(ast.parse((REPOSITORY / file).read_bytes())))
-        assert found <= IN_AN_IMAGE | sys.stdlib_module_names, file
-
-
-def test_no_file_of_the_library_imports_snakemake():
-    plugin = PROGRAMS / "snakemake_logger_plugin_dlbench/__init__.py"  # Snakemake imports it
-    for file in set(PROGRAMS.rglob("*.py")) - {plugin}:
-        for node in ast.walk(ast.parse(file.read_bytes())):
-            names = [alias.name for alias in getattr(node, "names", []) if hasattr(alias, "name")]
-            names.append(getattr(node, "module", None) or "")
-            assert not any(name.split(".")[0] == "snakemake" for name in names), file
 
 
 @pytest.fixture
@@ -272,6 +224,7 @@ def test_a_change_of_what_is_only_described_trains_nothing_again(copied):
     assert {name: after[name] for name in ALL} == {name: before[name] for name in ALL}
 
 
+@pytest.mark.ci
 def test_a_changed_file_changes_what_executes_it_and_nothing_else(copied):
     before = copied()
     for what, (file, *edit, changed) in CHANGING.items():
@@ -308,14 +261,13 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize(("before", "after"), OTHERS.values(), ids=OTHERS)
-def test_what_computes_something_else_has_another_digest(before, after, tmp_path):
-    path, other = (tmp_path / folder / "a.py" for folder in ("one", "another"))
-    for file, text in ((path, SOURCE), (other, SOURCE.replace(before, after, 1))):
-        file.parent.mkdir()
-        file.write_text(text)
-    assert path.read_text() != other.read_text()
-    assert own_code.digest([str(path)]) != own_code.digest([str(other)])
+def test_what_computes_something_else_has_another_digest(tmp_path):
+    texts = [SOURCE, *(SOURCE.replace(before, after, 1) for before, after in OTHERS.values())]
+    paths = [tmp_path / str(number) / "a.py" for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.parent.mkdir()
+        path.write_text(text)
+    assert len({own_code.digest([str(path)]) for path in paths}) == len(texts)
 
 
 @pytest.mark.skipif(not OTHER_PYTHONS, reason="this machine has no other Python")
