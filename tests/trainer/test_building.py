@@ -7,14 +7,16 @@ import pytest
 from keras import layers
 
 from dlbench import Error
-from dlbench.common import plugins, terminal
+from dlbench.common import plugins
 from dlbench.study.runs import Run
 from dlbench.trainer.keras import building
 from support.trainers.training_runs import events, train
-from support.trainers.unmade_weights import unmade_weights
 
 DIGITS = types.SimpleNamespace(item_shape=(32, 32, 1), classes=10)
 SPEC = Run(model="mine", dataset="digits", batch_per_device=8, steps=1)
+
+
+pytestmark = pytest.mark.ci
 
 
 def built(build, task="classification", source=DIGITS):
@@ -75,41 +77,17 @@ def test_a_model_may_be_of_a_class_of_its_own_or_leave_sizes_open():
     assert built(open_sizes)
 
 
-@pytest.mark.parametrize("name", plugins.names("keras/models"))
-def test_every_model_of_ours_has_the_form_of_its_task(name):
-    native = plugins.load("keras/models", name)
-    source = types.SimpleNamespace(item_shape=native.INPUT_SHAPE, classes=native.CLASSES)
-    task = plugins.load("tasks", native.TASK)
-    with unmade_weights():
-        building.build_model(SPEC, native, task, source)
-
-
-MODEL = """
-import keras
-from keras import layers
-TASK, INPUT_SHAPE, CLASSES = "classification", (8, 8, 1), 4
-
-def build(input_shape=INPUT_SHAPE, classes=CLASSES):
-    {body}
-"""
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ("keras.Sequential([layers.Flatten()])", "found nothing; is its return missing?"),
-        ("raise RuntimeError('first ' + 900 * 'x' + '\\x1b[1m the reason\\x1b[0m')",
-         "RuntimeError: first x"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_with_a_model_is_the_runs_message(tmp_path, body, message):
-    (tmp_path / "mine.py").write_text(MODEL.format(body=body))
+def test_what_is_wrong_with_a_model_is_the_runs_message_shortened_and_plain(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        'TASK, INPUT_SHAPE, CLASSES = "classification", (8, 8, 1), 4\n\n'
+        "def build(input_shape, classes):\n"
+        "    raise RuntimeError('first ' + 900 * 'x' + '\\x1b[1m the reason\\x1b[0m')\n"
+    )
     log = tmp_path / "train.jsonl"
     finished = train(log, flags=["--model-folder", str(tmp_path)], model="mine", steps=1)
     assert finished.returncode != 0
     (end,) = events(log, "run_end")
     assert end["status"] == "failed"
-    assert message in end["message"]
-    assert end["message"] == terminal.plain(end["message"])
+    assert "RuntimeError: first x" in end["message"]
+    assert end["message"].endswith("xx the reason")
     assert len(end["message"]) < 600
-    assert end["message"].endswith(("?", "xx the reason"))

@@ -1,4 +1,4 @@
-"""Real runs describe this machine as its own tools do, with one process and with two."""
+"""A real run describes this machine as its own tools do."""
 
 import hashlib
 import json
@@ -13,41 +13,36 @@ import pytest
 import tensorflow as tf
 
 from dlbench.log import event_log
-from dlbench.machine import fingerprints
 from dlbench.records import progress
-from support.trainers.training_runs import TWO_DEVICES, events, train
+from support.trainers.training_runs import events, train
 
 PLANTED = "pl4nted-s3cret"
-STEPS = {"steps": 2, "warmup_steps": 1}
+
+pytestmark = pytest.mark.ci
 
 
 @pytest.fixture(scope="module")
-def one(tmp_path_factory):
-    """A run of one process, with secrets in its environment: its folder."""
+def described(tmp_path_factory):
+    """(log, folder of lists of packages) of a run with secrets in its environment."""
     folder = tmp_path_factory.mktemp("one")
     variables = {
         "WANDB_API_KEY": PLANTED, "HF_TOKEN": PLANTED, "NCCL_DEBUG": "WARN",
         "XLA_FLAGS": f"--xla_dump_to=https://me:{PLANTED}@host/x",
     }  # fmt: skip
+    log, packages = folder / "train.jsonl", folder / "packages"
     with pytest.MonkeyPatch.context() as patch:
         for name, value in variables.items():
             patch.setenv(name, value)
-        finished = train(
-            folder / "train.jsonl", flags=["--packages", str(folder / "packages")], **STEPS
-        )
+        finished = train(log, flags=["--packages", str(packages)], steps=2, warmup_steps=1)
     assert finished.returncode == 0, finished.stderr
-    return folder
+    return log, packages
 
 
-def machine(log):
-    (found,) = events(log, "machine")
-    return found
-
-
-def test_processor_and_memory_are_as_lscpu_and_the_kernel_know_them(one):
+def test_processor_and_memory_are_as_lscpu_and_the_kernel_know_them(described):
     if not shutil.which("lscpu"):
         pytest.skip("lscpu is not on this machine")
-    said = machine(one / "train.jsonl")["hardware"]
+    (machine,) = events(described[0], "machine")
+    said = machine["hardware"]
     lines = subprocess.run(
         ["lscpu", "--parse=CPU,CORE,SOCKET"], capture_output=True, text=True, check=True
     ).stdout.splitlines()
@@ -66,53 +61,23 @@ def test_processor_and_memory_are_as_lscpu_and_the_kernel_know_them(one):
     assert said["memory"]["gib"] == whole_gib
 
 
-def test_software_is_that_of_the_trainers_environment(one):
-    said = machine(one / "train.jsonl")["software"]
+def test_a_run_says_its_software_cores_items_and_settings_and_no_secret(described):
+    log, packages = described
+    kinds = [event["event"] for event in event_log.read(log)]
+    assert kinds[:5] == ["begin", "stage", "stage", "run_start", "machine"]
+    (start,), (machine,) = events(log, "run_start"), events(log, "machine")
+    said = machine["software"]
     assert (said["tensorflow"], said["keras"]) == (tf.__version__, keras.__version__)
     assert said["kernel"] == os.uname().release
     cuda = tf.sysconfig.get_build_info()["is_cuda_build"]
     assert said["tensorflow_build"]["is_cuda_build"] is cuda
-    (kept,) = (one / "packages").iterdir()
+    (kept,) = packages.iterdir()
     assert kept.stem == said["packages_sha256"] == hashlib.sha256(kept.read_bytes()).hexdigest()
     assert f"numpy=={metadata.version('numpy')}" in kept.read_text().splitlines()
-
-
-def test_the_affinity_is_that_of_the_training_process(one):
-    said, (start,) = machine(one / "train.jsonl"), events(one / "train.jsonl", "run_start")
-    assert said["present"]["cpus"] == start["cores"]
-    assert said["limits"]["cpus"] == len(start["cores"])
-
-
-def test_the_shape_of_synthetic_items_is_that_of_the_model(one):
-    (start,) = events(one / "train.jsonl", "run_start")
-    assert start["item_shape"] == [32, 32, 1]
-
-
-def test_settings_are_recorded_and_no_secret_is(one):
-    text = (one / "train.jsonl").read_text()
-    assert PLANTED not in text
-    variables = machine(one / "train.jsonl")["variables"]
-    assert variables["NCCL_DEBUG"] == "WARN"
-    assert variables["XLA_FLAGS"] == "--xla_dump_to=https://(hidden)@host/x"
-
-
-def test_gathering_takes_less_than_a_second_and_the_head_of_the_log_stays_as_it_is(one):
-    kinds = [event["event"] for event in event_log.read(one / "train.jsonl")]
-    assert kinds[:5] == ["begin", "stage", "stage", "run_start", "machine"]
-    assert machine(one / "train.jsonl")["gathered_s"] < 1
-    assert progress.describe(one / "train.jsonl").startswith("step 3/3, ")
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("how", TWO_DEVICES, ids=lambda how: "-".join(how.values()))
-def test_two_devices_have_the_fingerprint_of_one(how, one, tmp_path):
-    finished = train(tmp_path / "train.jsonl", devices_per_node=2, **how, **STEPS)
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    logs = event_log.rank_paths(tmp_path / "train.jsonl")
-    found = fingerprints.provenance([events(log, "machine") for log in logs])
-    assert [rank["rank"] for rank in found["ranks"]] == list(range(len(logs)))
-    assert {rank["host"] for rank in found["ranks"]} == {platform.node()}
-    alone = fingerprints.provenance([events(one / "train.jsonl", "machine")])
-    assert fingerprints.columns(found) == fingerprints.columns(alone)
-    if how.get("launcher") == "mpirun":
-        assert found["libraries"]["mpi"].startswith("Open MPI")
+    assert machine["present"]["cpus"] == start["cores"]
+    assert machine["limits"]["cpus"] == len(start["cores"])
+    assert start["item_shape"] == [32, 32, 1]  # of synthetic items, the model's
+    assert PLANTED not in log.read_text()
+    assert machine["variables"]["NCCL_DEBUG"] == "WARN"
+    assert machine["variables"]["XLA_FLAGS"] == "--xla_dump_to=https://(hidden)@host/x"
+    assert progress.describe(log).startswith("step 3/3, ")

@@ -1,184 +1,42 @@
-"""Models are the published ones."""
+"""Models are the published ones, and normalise as Keras does."""
 
 import ast
-import collections
 import math
 import re
 import subprocess
 import sys
-from pathlib import Path
+import types
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from dlbench.common import own_code, plugins
+from dlbench.common import plugins
+from dlbench.study.runs import Run
+from dlbench.trainer.keras import building, flops
 from dlbench.trainer.keras.layers import normalisation
 from support.trainers.published_models import PARAMETERS
 from support.trainers.unmade_weights import unmade_weights
 
-APPLICATIONS = {
-    "vgg16": keras.applications.VGG16,
-    "vgg19": keras.applications.VGG19,
-    "inception_v3": keras.applications.InceptionV3,
-    "resnet50": keras.applications.ResNet50,
-    "resnet101": keras.applications.ResNet101,
-    "resnet152": keras.applications.ResNet152,
-}
-SMALL = ("lenet5", "cnn12", "resnet20", "resnet56", "unet", "lstm_ptb", "gpt_tiny", "vit_tiny")
-TRAINED = ("resnet20", "unet", "lstm_ptb", "alexnet")
 
-
-def without_weights(build, *args, **kwargs):
-    with unmade_weights():
-        return build(*args, **kwargs)
-
-
-def built(name, *args):
-    return without_weights(plugins.load("keras/models", name).build, *args)
-
-
-def size(variables):
-    return sum(math.prod(v.shape) for v in variables)
-
-
-def logits_shape(module, item_shape, classes):
-    return {
-        "classification": (classes,),
-        "segmentation": (*item_shape[:2], 1),
-        "language": (*item_shape, classes),
-        "masked_language": (*item_shape, classes),
-    }[module.TASK]
-
-
-def test_every_model_is_checked():
+@pytest.mark.ci
+def test_each_model_has_the_parameters_of_its_publication_the_form_of_its_task_and_known_work():
     assert set(plugins.names("keras/models")) == set(PARAMETERS)
-
-
-@pytest.mark.parametrize("name", PARAMETERS)
-def test_parameters_are_as_published(name):
-    assert size(built(name).trainable_variables) == PARAMETERS[name]
-
-
-@pytest.mark.parametrize("name", PARAMETERS)
-def test_every_model_states_its_task_its_source_and_its_parameters(name):
-    constants = plugins.constants("keras/models", name)
-    assert constants["TASK"] in plugins.names("tasks")
-    assert {"INPUT_SHAPE", "CLASSES"} <= set(constants)
-    docstring = ast.get_docstring(plugins.parse_file(plugins.path("keras/models", name)))
-    assert re.search(r"\(\d{4}\)|PRACE", docstring), "no publication"
-    stated = re.findall(r"\d{1,3}(?: \d{3})+", " ".join(docstring.split()))
-    assert f"{PARAMETERS[name]:,}".replace(",", " ") in stated
-
-
-@pytest.mark.parametrize("name", APPLICATIONS)
-def test_parameters_are_those_of_keras_applications(name):
-    theirs = without_weights(APPLICATIONS[name], weights=None)
-    # Their ResNets have biases in convolutions, which the normalisation after them cancels.
-    biases = [
-        variable
-        for layer in theirs.layers
-        if name.startswith("resnet") and isinstance(layer, keras.layers.Conv2D)
-        for variable in layer.trainable_variables
-        if variable.name == "bias"
-    ]
-    ours = built(name)
-    assert size(ours.trainable_variables) == size(theirs.trainable_variables) - size(biases)
-    moments = [v for v in ours.non_trainable_variables if "moving" in v.name]
-    assert size(moments) == size(theirs.non_trainable_variables)
-
-
-def test_every_module_of_googlenet_has_the_maps_of_table_1():
-    joined = [x for x in built("googlenet").layers if isinstance(x, keras.layers.Concatenate)]
-    maps = [layer.output.shape[-1] for layer in joined]
-    assert maps == [256, 480, 512, 512, 512, 528, 832, 832, 1024]
-
-
-def test_unet_with_the_maps_of_the_paper_has_the_parameters_of_its_figure_1(monkeypatch):
-    unet = plugins.load("keras/models", "unet")
-    monkeypatch.setattr(unet, "MAPS", (64, 128, 256, 512, 1024))
-    down = [(1, 64), (64, 128), (128, 256), (256, 512), (512, 1024)]
-    two_convolutions = [(i, o) for i, o in down] + [(o, i) for i, o in down[1:]]
-    wanted = sum(9 * i * o + o + 9 * o * o + o for i, o in two_convolutions)
-    wanted += sum(4 * o * i + i for i, o in down[1:]) + 64 + 1
-    assert size(without_weights(unet.build).trainable_variables) == wanted == 31_030_593
-
-
-@pytest.mark.parametrize(
-    ("name", "kernels"),
-    [("resnet50", {7: 1, 1: 3 + 3}), ("resnet50_v1_5", {7: 1, 1: 3, 3: 3})],
-)
-def test_resnet50_strides_in_a_1x1_convolution_and_v1_5_in_a_3x3(name, kernels):
-    convolutions = [x for x in built(name).layers if isinstance(x, keras.layers.Conv2D)]
-    strided = [x.kernel_size[0] for x in convolutions if x.strides == (2, 2)]
-    assert collections.Counter(strided) == kernels  # each of the three projections has 1x1
-
-
-@pytest.mark.parametrize("name", PARAMETERS)
-def test_logits_have_the_shape_of_their_task(name):
-    module = plugins.load("keras/models", name)
-    assert built(name).output_shape == (
-        None,
-        *logits_shape(module, module.INPUT_SHAPE, module.CLASSES),
-    )
-    if module.TASK == "classification":
-        shape = (*module.INPUT_SHAPE[:2], 1)
-        assert built(name, shape, 7).output_shape == (None, 7)
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_logits_are_finite_float32(name):
-    module = plugins.load("keras/models", name)
-    shape, classes = {
-        "classification": ((*module.INPUT_SHAPE[:2], 1), 7),
-        "segmentation": ((64, 96, 1), 1),
-        "language": ((5,), 30),
-    }[module.TASK]
-    inputs, _ = plugins.load("tasks", module.TASK).synthetic(
-        np.random.default_rng(1), 2, shape, classes
-    )
-    logits = module.build(shape, classes)(inputs)
-    assert logits.shape == (2, *logits_shape(module, shape, classes))
-    assert logits.dtype == "float32"
-    assert np.isfinite(logits).all()
-
-
-@pytest.mark.parametrize("name", TRAINED)
-def test_every_weight_has_a_part_in_a_finite_loss(name):
-    module = plugins.load("keras/models", name)
-    task = plugins.load("tasks", module.TASK)
-    losses = plugins.load("tensorflow/losses", module.TASK)
-    keras.utils.set_random_seed(1)
-    random = np.random.default_rng(1)
-    inputs, targets = task.synthetic(random, 2, module.INPUT_SHAPE, module.CLASSES)
-    model = module.build()
-    with tf.GradientTape() as tape:
-        loss = losses.loss(targets, model(losses.scaled(inputs), training=True))
-    assert np.isfinite(loss)
-    gradients = tape.gradient(loss, [v.value for v in model.trainable_variables])
-    for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
-        assert gradient is not None, variable.path
-        gradient = tf.convert_to_tensor(gradient)
-        assert np.isfinite(gradient).all() and np.any(gradient), variable.path
-
-
-def test_a_change_of_shared_layers_redoes_the_models_that_have_them_only():
-    def files(name):
-        executed = own_code.executed_files("train.py", plugins.path("keras/models", name))
-        return {Path(path).name for path in executed}
-
-    assert {"resnet_imagenet.py", "convolution.py", "normalisation.py"} <= files("resnet50")
-    assert "resnet_cifar.py" not in files("resnet50")
-    assert "normalisation.py" not in files("unet")
-
-
-def test_no_model_or_layer_imports_tensorflow_until_it_is_called():
-    for folder in ("models", "layers"):
-        for path in (plugins.LIBRARY / "trainer/keras" / folder).rglob("*.py"):
-            for node in plugins.parse_file(path).body:
-                if isinstance(node, ast.Import | ast.ImportFrom):
-                    assert "tensorflow" not in ast.unparse(node), path
+    for name, parameters in PARAMETERS.items():
+        native = plugins.load("keras/models", name)
+        source = types.SimpleNamespace(item_shape=native.INPUT_SHAPE, classes=native.CLASSES)
+        spec = Run(model=name, dataset="synthetic", batch_per_device=1, steps=1)
+        with unmade_weights():
+            task = plugins.load("tasks", native.TASK)
+            model = building.build_model(spec, native, task, source)
+        assert sum(math.prod(v.shape) for v in model.trainable_variables) == parameters, name
+        docstring = ast.get_docstring(plugins.parse_file(plugins.path("keras/models", name)))
+        assert re.search(r"\(\d{4}\)|PRACE", docstring), f"no publication of {name}"
+        assert f"{parameters:,}".replace(",", " ") in " ".join(docstring.split()), name
+        counted = flops.count(model, native.INPUT_SHAPE)
+        assert counted.unknown == [], name
+        assert counted.forward_per_item > counted.values_per_item > math.prod(native.INPUT_SHAPE)
 
 
 # Batch normalisation.
@@ -216,34 +74,29 @@ def inputs(shape=SHAPE):
     return np.random.default_rng(1).normal(3, 2, shape).astype(np.float32)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
-    ("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 2e-2), ("float16", 2e-3)]
+    ("dtype", "settings", "function", "shape"),
+    [
+        ("float32", {}, None, SHAPE),
+        ("float32", {"center": False, "epsilon": 1e-5}, None, SHAPE),
+        ("bfloat16", {}, None, SHAPE),
+        ("float16", {"scale": False}, None, SHAPE),
+        ("float32", {}, tf.function, SHAPE),
+        ("float32", {}, tf.function(jit_compile=True), SHAPE),
+        ("float32", {}, None, (1, 1, 1, 8)),
+        ("float32", {}, None, (16, 8)),
+    ],
+    ids=["float32", "centre", "bfloat16", "float16", "graph", "xla", "one value", "vectors"],
 )
-@pytest.mark.parametrize("settings", [{}, {"scale": False}, {"center": False, "epsilon": 1e-5}])
-def test_fused_normalisation_equals_that_of_keras(dtype, tolerance, settings):
-    ours = normalised(normalisation.BatchNormalization, inputs(), dtype, **settings)
-    theirs = normalised(keras.layers.BatchNormalization, inputs(), dtype, **settings)
+def test_fused_normalisation_equals_that_of_keras(dtype, settings, function, shape):
+    tolerance = {"float32": 1e-5, "bfloat16": 2e-2, "float16": 2e-3}[dtype]
+    ours, theirs = (
+        normalised(kind, inputs(shape), dtype, function or (lambda f: f), **settings)
+        for kind in (normalisation.BatchNormalization, keras.layers.BatchNormalization)
+    )
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance * 3)
-
-
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_fused_normalisation_equals_that_of_keras_when_compiled(jit_compile):
-    def function(step):
-        return tf.function(step, jit_compile=jit_compile)
-
-    ours = normalised(normalisation.BatchNormalization, inputs(), function=function)
-    theirs = normalised(keras.layers.BatchNormalization, inputs(), function=function)
-    for one, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=3e-5)
-
-
-@pytest.mark.parametrize("shape", [(1, 1, 1, 8), (16, 8)])
-def test_normalisation_of_one_value_a_map_and_of_vectors_equals_that_of_keras(shape):
-    ours = normalised(normalisation.BatchNormalization, inputs(shape))
-    theirs = normalised(keras.layers.BatchNormalization, inputs(shape))
-    for one, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=3e-5)
 
 
 def test_fused_moments_are_as_exact_as_running_sums_in_float32():
@@ -297,6 +150,7 @@ def test_the_first_gradient_of_a_normalised_model_is_within_one_percent_of_that_
     assert 0 < distance(gradients["float32"], gradients["float64"]) < 0.01
 
 
+@pytest.mark.ci
 def test_models_normalise_with_one_operation():
     model = plugins.load("keras/models", "resnet20").build()
     step = tf.function(lambda x: model(x, training=True))

@@ -4,7 +4,7 @@ Trainable parameters: what publications print is in the docstrings, to the digit
 numbers are those of
 - LeCun et al. 1998 as in later practice (lenet5), Keras's CIFAR-10 example (cnn12);
 - tf_cnn_benchmarks' layers, counted by hand (alexnet, overfeat, googlenet);
-- torchvision (vgg11, resnets for ImageNet) and keras.applications (tests/trainer/test_models.py);
+- torchvision (vgg11, resnets for ImageNet) and keras.applications;
 - Hugging Face's GPT2LMHeadModel and BertForMaskedLM, torchvision's vit_b_16 (gpt2_small, bert_base,
   vit_b16): numbers that these publish;
 - the layers in the publication, counted by hand (the others).
