@@ -1,5 +1,6 @@
 """verify_archive: changes in archives are reported, and harmful archives are refused unread."""
 
+import argparse
 import io
 import json
 import os
@@ -15,6 +16,7 @@ import pytest
 
 from dlbench.archive import verify_archive
 from dlbench.archive.verify_archive import Refused
+from dlbench.command.archives.verify import add_limit
 from dlbench.records import run_record
 from support.archives import made_archives
 from support.archives.made_archives import ARCHIVE, REPOSITORY
@@ -293,6 +295,9 @@ def test_the_program_needs_no_package_and_ends_with_1_and_a_list(sound, tmp_path
     assert "data/notes/a.txt: changed: its SHA-256 is not the one in manifest" in finished.stderr
     assert "1 problem(s)" in finished.stderr
     assert verify(sound, "--limit-gb", "1e-9").returncode == 2
+    parser = argparse.ArgumentParser()
+    add_limit(parser)
+    assert parser.parse_args([]).limit_gb == verify_archive.DEFAULT_LIMIT_BYTES / 10**9 == 100
     found = json.loads(verify(bad, "--json").stdout)
     assert found["runs"] == 0 and "data/notes/a.txt: changed" in found["problems"][0]
     assert "no such file" in verify(tmp_path / "none").stderr.lower()

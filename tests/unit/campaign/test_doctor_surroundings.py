@@ -69,6 +69,9 @@ def test_marks_of_half_written_files_are_taken_from_runs_that_stand(here):
     (snakemake_files.INCOMPLETE / base64.urlsafe_b64encode(name.encode()).decode()).write_text("{}")
     assert only().where == name
     mended()
+    # Other files there name nothing.
+    (snakemake_files.INCOMPLETE / "cmVz.dWx0").write_text("{}")
+    assert [name for _, name in snakemake_files.marks()] == [None]
 
 
 def test_the_file_of_a_session_that_was_killed_as_it_started_is_moved_aside(here):

@@ -60,6 +60,7 @@ def test_frameworks_have_their_strategies_and_are_compared():
     speedup = written["matrix"][0]
     others = {entry["framework"]: entry["strategy"] for entry in speedup["include"]}
     assert (speedup["framework"], speedup["strategy"]) == ("tensorflow", "mirrored")
+    assert (speedup["batch_per_device"], speedup["devices_per_node"]) == (32, [1, 2, 4])
     assert others == {"jax": "sharded", "pytorch": "ddp"}
     assert written["compare"] == [{"field": "framework", "base": "tensorflow"}]
 

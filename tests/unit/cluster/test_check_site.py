@@ -12,6 +12,7 @@ from dlbench.cluster import check_site, node_check, profiles
 from dlbench.cluster.remarks import Remark
 from dlbench.common import tools
 from support.machines.paths import REPOSITORY
+from support.programs import in_process
 from support.studies.site_facts import CONFIG
 
 BLOCK = {"name": "block", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8,
@@ -91,6 +92,12 @@ def test_programs_get_all_remarks_as_json(place, capsys):
     ]
     assert not check_site.print_remarks("slrm", [], False, 20, as_json=True)
     assert json.loads(capsys.readouterr().out)["to_fix"] == 1
+
+
+def test_the_command_needs_a_profile(place):
+    finished = in_process.dlbench("check-site")
+    assert finished.returncode == 2
+    assert "the following arguments are required: --profile" in finished.stderr
 
 
 def test_a_site_that_is_in_order_has_nothing_to_fix(place, capsys):

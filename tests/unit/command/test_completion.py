@@ -35,6 +35,17 @@ def test_bash_completes_commands_and_options():
     assert done.stdout.splitlines() == ["status", "--jobs --json"]
 
 
+def test_files_and_folders_are_completed_where_they_are_expected():
+    pytest.importorskip("shtab")
+    found = re.findall(
+        r"^_shtab_dlbench_(\S+)_COMPGEN=_shtab_compgen_(\w+)$", completion("bash").stdout, re.M
+    )
+    kinds = dict(found)
+    assert (kinds["status___configfile"], kinds["verify_pos_0"]) == ("files", "files")
+    assert kinds["verify_dataset_pos_0"] == "dirs"
+    assert not {"status___json", "status___study", "rederive___own_code"} & kinds.keys()
+
+
 def needs(shell):
     return pytest.mark.skipif(not shutil.which(shell), reason=f"{shell} is not installed")
 

@@ -63,6 +63,15 @@ def test_text_is_as_wide_as_it_may_be(width):
     assert max(map(len, lines)) <= width
 
 
+def test_what_one_side_has_only_is_named_with_how_the_nearest_differs():
+    other = measured([1], batch_per_device=64, xla=True)
+    found = compared([measured([1]), other], [measured([1])])
+    *_, only = comparison_page.comparison_page(found).sections
+    assert (only.heading, only.table.headings[2]) == ("Only in A (1)", "nearest in B differs in")
+    ((name, runs, differs),) = only.table.rows
+    assert (runs, differs) == ("1", "batch_per_device 64 / 8; xla true / false"), name
+
+
 def test_columns_become_narrower_as_long_as_no_word_is_broken_then_words_are():
     table = [["name", "meaning"], ["x" * 20 + " y", "some words " * 8]]
     assert page_text._widths(table, 80) == [22, 56]

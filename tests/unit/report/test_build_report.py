@@ -228,7 +228,9 @@ def test_dates_are_those_of_the_runs(tmp_path):
     at = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
     rows = made_tables.study(devices=1)
     rows = [row | {"started_at": at, "ended_at": at.replace(day=2)} for row in rows]
-    assert dict(made(tmp_path, rows).facts)["Dates"] == "2026-03-01 to 2026-03-02 (UTC)"
+    facts = dict(made(tmp_path, rows).facts)
+    assert facts["Dates"] == "2026-03-01 to 2026-03-02 (UTC)"
+    assert "Sessions" not in facts and facts["Scale"] == "1 GPU on 1 node"
 
 
 def test_whatever_is_in_the_tables_is_text_in_the_page(tmp_path):

@@ -80,6 +80,9 @@ def test_every_link_leads_to_a_file_and_a_place_that_are_there(history, tmp_path
             if parts.fragment and parts.path != "compare.html":
                 assert parts.fragment in made_pages[parts.path].names, link
     assert linked == set(files) - {build_site.FILES}
+    assert {name for name in files if name.startswith("condition-")} <= {
+        *made_pages["index.html"].links
+    }
 
 
 def test_every_number_leads_to_its_session_and_the_digest_of_its_archive(history, tmp_path):

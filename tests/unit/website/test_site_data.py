@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dlbench.history import dataset
-from dlbench.website import site_data
+from dlbench.website import page_cells, site_data
 from support.history import made_histories as made
 
 A, B = made.fields(batch_per_device=8), made.fields(batch_per_device=16)
@@ -55,6 +55,9 @@ def test_the_level_of_one_session_has_the_interval_of_its_runs(history):
     (series,) = site_data.read(history, {}).machines[0].series
     assert series.level.value == pytest.approx(110) and series.level.runs == 3
     assert series.level.low < 110 < series.level.high
+    ends = page_cells.number(series.level.low), page_cells.number(series.level.high)
+    assert page_cells.value(series.level, "items/s") == f"110 items/s ({ends[0]} to {ends[1]})"
+    assert page_cells.value(None) == page_cells.NONE
 
 
 def test_a_condition_of_which_no_run_completed_is_there_without_a_level(history):
