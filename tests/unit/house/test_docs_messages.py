@@ -5,7 +5,6 @@ import functools
 import re
 from pathlib import Path
 
-import pytest
 from snakemake import exceptions
 
 from support.machines.paths import REPOSITORY
@@ -43,12 +42,5 @@ def messages():
     return [message for row in rows for message in re.findall(r"`([^`]+)`", row)]
 
 
-@pytest.mark.parametrize("message", messages())
-def test_every_message_that_is_explained_is_still_printed(message):
-    assert len(message) > 12
-    assert occurs(message)
-
-
-def test_a_message_that_nobody_prints_would_be_noticed():
-    assert not occurs("the ... is on fire")
-    assert len(messages()) > 35
+def test_every_message_that_is_explained_is_still_printed():
+    assert [message for message in messages() if not occurs(message)] == []

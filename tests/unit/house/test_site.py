@@ -1,7 +1,6 @@
-"""The documentation site: it is built without a warning, reads offline, and finds dead links."""
+"""The documentation site: it has no dead link and no page that is not listed, and reads offline."""
 
 import re
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -12,34 +11,18 @@ import dlbench
 from support.machines.paths import REPOSITORY
 from support.results import chromium
 
-VERSION = "workflow_scripts/dlbench/__init__.py"
-BUILD = ("-M", "html", ".", "{output}", "-c", "docs", "-W")
+pytestmark = pytest.mark.ci
 # What browsers load of a page by itself.
 LOADED = {"link": "href", "script": "src", "img": "src", "iframe": "src", "source": "src"}
 
 
-def build(project, output):
-    command = [part.format(output=output) for part in BUILD]
-    return subprocess.run(
-        [sys.executable, "-m", "sphinx", *command],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
+    """The site, built with warnings as errors: a dead link or a page that is not listed is one."""
     output = tmp_path_factory.mktemp("site")
-    finished = build(REPOSITORY, output)
-    assert finished.returncode == 0, finished.stderr
+    command = [sys.executable, "-m", "sphinx", "-M", "html", ".", output, "-c", "docs", "-W"]
+    subprocess.run(command, cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL)
     return output / "html"
-
-
-def test_the_command_that_contributors_type_is_the_one_that_is_tested():
-    command = "uv run --group docs sphinx-build " + " ".join(BUILD).format(output="site")
-    assert command in (REPOSITORY / "CONTRIBUTING.md").read_text()
 
 
 def test_every_page_is_there_with_the_version_and_in_the_navigation(site):
@@ -52,7 +35,6 @@ def test_every_page_is_there_with_the_version_and_in_the_navigation(site):
         made = site / "docs" / f"{page.stem}.html"
         assert f"dlbench {dlbench.__version__}</title>" in made.read_text()
         assert page.stem == "README" or f'href="{made.name}"' in sidebar, page
-    assert len(pages) > 30
     assert "url=docs/README.html" in (site / "index.html").read_text()
 
 
@@ -75,6 +57,7 @@ def test_no_page_asks_another_host_for_anything(site):
         assert not re.search(r"url\(\s*['\"]?(https?:)?//|@import", style.read_text()), style
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not chromium.installed(), reason="no Chromium on the path")
 def test_it_is_searched_offline_from_files_and_fits_a_phone(site):
     with chromium.browser() as open_page:
@@ -94,22 +77,3 @@ def test_it_is_searched_offline_from_files_and_fits_a_phone(site):
         )
         assert any(address.startswith("docs/methodology.html") for address in found)
         assert (page.complaints, {r.split("/")[0] for r in page.requests}) == ([], {"file:"})
-
-
-def test_each_dead_link_fails_the_site_with_its_page_and_line(tmp_path):
-    docs = tmp_path / "docs"
-    for name in ("docs/conf.py", "docs/site.css", "pyproject.toml", VERSION):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(REPOSITORY / name, tmp_path / name)
-    dead = ["gone.md", "other.md#nowhere", "#missing", "../gone.yaml"]
-    lines = ["# Page", "[that](../pyproject.toml)", *(f"[it]({link})" for link in dead)]
-    (docs / "README.md").write_text("# Pages\n\n## How to\n\n[Page](page.md), [Other](other.md)\n")
-    (docs / "other.md").write_text("# Other\n")
-    (docs / "page.md").write_text("\n\n".join([*lines, "![it](gone.png)"]))
-    finished = build(tmp_path, tmp_path / "site")
-    assert finished.returncode != 0
-    warnings = "\n".join(line for line in finished.stderr.splitlines() if "WARNING" in line)
-    for number, link in enumerate([*dead, "gone.png"], start=2):  # a paragraph each
-        named = link.rpartition("#")[2]
-        assert re.search(rf"docs/page\.md:{2 * number + 1}: WARNING: .*{named}", warnings), warnings
-    assert len(warnings.splitlines()) == len(dead) + 1
