@@ -244,18 +244,9 @@ def fate(module, text, folder):
 
 def first_failure(folder, tests, left_out):
     """The name of the first test that fails, or `time limit`; None if all pass."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-xq",
-        "-rfE",
-        "-m",
-        "not slow",
-        "--doctest-modules",
-        *tests,
-    ]
-    command += ["-p", "no:cacheprovider", f"--basetemp={folder}-files"]  # of several at once
+    command = [*alone(), sys.executable, "-m", "pytest", "-xq", "-rfE", "--doctest-modules", *tests]
+    # Several run at once, each with a folder of its own.
+    command += ["-m", "not slow", "-p", "no:cacheprovider", f"--basetemp={folder}-files"]
     command += [f"--deselect={test}" for test in left_out]
     environment = os.environ | {"PYTHONPATH": str(folder / PACKAGE.parent)}
     with tempfile.TemporaryFile("w+", errors="replace") as said:
@@ -271,6 +262,20 @@ def first_failure(folder, tests, left_out):
         text = said.read()
     found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", text, re.MULTILINE)
     return None if code in (0, 5) else found[1] if found else text[-200:]  # 5: all are slow
+
+
+@functools.cache
+def alone():
+    """The command that starts tests where they see no processes but their own; [] if there is none.
+
+    The library ends processes: a change in what it looks for would end all of this user.
+    """
+    new = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    for way in (new, [*new, "--user", "--map-current-user"]) if shutil.which("unshare") else ():
+        command = [*way, "sh", "-c", '"$@"; exit $?', "-"]  # the first process there is no test
+        if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
+            return command
+    return []
 
 
 def copied(folder):
@@ -289,6 +294,8 @@ def main(arguments=None):
     parser.add_argument("--jobs", type=int, default=2, metavar="N")
     parser.add_argument("--only", default="", metavar="FILE:FUNCTION", help="or how it begins")
     flags = parser.parse_args(arguments)
+    if not alone():
+        sys.exit("unshare cannot hide processes here, and some functions, changed, would end them")
     os.chdir(REPOSITORY)
     with tempfile.TemporaryDirectory(prefix="mutations-") as temporary:
         folders = queue.SimpleQueue()

@@ -2,6 +2,10 @@
 
 import ast
 import re
+import subprocess
+import sys
+
+import pytest
 
 from tests import mutations
 
@@ -110,6 +114,17 @@ def test_tests_named_after_a_module_come_before_those_that_import_it(tmp_path):
     assert near == ["test_jobs.py", "test_planning_batches.py"]
 
 
+hidden = pytest.mark.skipif(not mutations.alone(), reason="this kernel hides no processes from us")
+
+
+@hidden
+def test_tests_of_changed_code_see_no_other_process_that_it_could_end():
+    program = "import glob; print(len(glob.glob('/proc/[0-9]*')))"
+    command = [*mutations.alone(), sys.executable, "-c", program]
+    assert int(subprocess.check_output(command)) == 2  # the shell and the program
+
+
+@hidden
 def test_a_change_is_caught_if_a_test_fails_for_it_alone(tmp_path):
     module, tests = tmp_path / mutations.PACKAGE / "room/one.py", tmp_path / "tests/unit/room"
     module.parent.mkdir(parents=True)
