@@ -39,18 +39,16 @@ class MadeLog:
     def timed(self, event, **fields):
         return self.write(event, t_s=self._clock, **fields)
 
-    def begin(
-        self, start=1.0, imports=2.0, data=0.25, build=0.5, stream=0.125, trace=0.5, page_cache=0.0
-    ):
-        self.spend("start", start).dated("begin")
-        self.spend("imports", imports).dated("stage", name="imports")
+    def begin(self, trace=0.5, page_cache=0.0):
+        self.spend("start", 1.0).dated("begin")
+        self.spend("imports", 2.0).dated("stage", name="imports")
         if page_cache:
             self.write("page_cache", asked="cold", spent_s=page_cache, kept_before=0.5, kept=0.0)
             self.spend("other", page_cache).dated("stage", name="other")
-        self.spend("data", data).dated("stage", name="data")
-        self.spend("build", build).dated("run_start", spec=RUN.values())
+        self.spend("data", 0.25).dated("stage", name="data")
+        self.spend("build", 0.5).dated("run_start", spec=RUN.values())
         self._clock = 0.0
-        self.spend("data", stream)
+        self.spend("data", 0.125)
         self.spend("compile", trace).timed("compile", trace_s=trace)
         return self
 
@@ -61,16 +59,9 @@ class MadeLog:
             first = more if number == 0 else 0.0
             self.spend("compile", first).spend(part, time * window)
             self._step += window
-            self.timed(
-                "step",
-                step=self._step,
-                step_time_s=time + first / window,
-                loss=1.0,
-                learning_rate=0.1,
-                warm_up=number < warm_up,
-                epoch=1,
-                **({"window_steps": window, "losses": [1.0] * window} if window > 1 else {}),
-            )
+            fields = {"window_steps": window, "losses": [1.0] * window} if window > 1 else {}
+            fields |= {"step_time_s": time + first / window, "warm_up": number < warm_up}
+            self.timed("step", step=self._step, loss=1.0, learning_rate=0.1, epoch=1, **fields)
         return self
 
     def evaluate(self, seconds, barrier=0.0):
@@ -94,16 +85,9 @@ class MadeLog:
             self.dated(event, **fields)
         return self.dated("resume", step=self._step, t_s=at)
 
-    def end(self, shutdown=0.5, calibration=0.0, profile=0.0, status="ok"):
-        done_s = self._clock
-        self.spend("shutdown", shutdown)
-        self.dated(
-            "run_end",
-            status=status,
-            message="",
-            t_s=done_s,
-            weights_sha256=["0"],
-        )
+    def end(self, calibration=0.0, profile=0.0, status="ok"):
+        fields = {"status": status, "message": "", "t_s": self._clock, "weights_sha256": ["0"]}
+        self.spend("shutdown", 0.5).dated("run_end", **fields)
         if profile:
             self.spend("profile", profile)
             self.write("profile", spent_s=profile, unknown="made")
@@ -160,8 +144,7 @@ def test_copies_that_wait_for_each_other_are_told_from_steps(tmp_path):
 
 
 def test_dropping_a_dataset_from_memory_is_no_part_of_imports_nor_of_opening_it(tmp_path):
-    made = MadeLog().begin(imports=2.0, data=0.25, build=0.5, page_cache=40.0).steps([0.25] * 4)
-    check(made.end(), tmp_path)
+    check(MadeLog().begin(page_cache=40.0).steps([0.25] * 4).end(), tmp_path)
     found = parse_run.content(RUN, parse_run.rank_logs(tmp_path / "train.jsonl"))["summary"]
     assert found["import_s"] == pytest.approx(2.0 + 0.25 + 0.5)
     assert found["page_cache_share"] == 0.0
@@ -177,11 +160,7 @@ def test_a_window_of_steps_counts_whole(tmp_path):
     check(MadeLog().begin().steps([0.25] * 4, more=2.0, window=8).end(), tmp_path)
 
 
-def test_calibrating_is_no_part_of_shutting_down(tmp_path):
-    check(MadeLog().begin().steps([0.25] * 4).end(calibration=5.0), tmp_path)
-
-
-def test_tracing_further_steps_is_no_part_of_shutting_down_and_no_step(tmp_path):
+def test_calibrating_and_tracing_further_steps_are_no_part_of_shutting_down_and_no_steps(tmp_path):
     made = MadeLog().begin().steps([0.25] * 4).end(profile=3.0, calibration=5.0)
     parts_s = check(made, tmp_path)["account_s"]
     assert (parts_s["profile"], parts_s["steps"]) == (3.0, pytest.approx(0.75))

@@ -39,6 +39,7 @@ def test_the_logs_of_runs_that_ended_well_tell_what_others_will_take(study):
         "combination, for 2 runs from runs of the same model, dataset and strategy), at most 3 "
         "node-hours by time_limit_s"
     )
+    assert costs.describe_forecast([], found, 900) == "cost: no run to train"
 
 
 def test_the_most_alike_tell_and_of_several_their_mean(study):
@@ -52,8 +53,7 @@ def test_the_most_alike_tell_and_of_several_their_mean(study):
 
 def test_a_run_on_several_nodes_costs_that_of_each(study):
     run = dataclasses.replace(study.runs[0], nodes=4)
-    found = costs.Estimates([run], lambda _: 900.0)
-    forecast = costs.describe_forecast([run], found, 1800)
+    forecast = costs.describe_forecast([run], costs.Estimates([run], lambda _: 900.0), 1800)
     assert "about 1 node-hours (estimated for 1 run from runs of the same combination)" in forecast
     assert "at most 2 node-hours" in forecast
 
@@ -66,13 +66,8 @@ def test_a_run_that_was_stopped_takes_no_less_than_it_had_taken_by_then(study):
     found = costs.estimates(study.runs)
     assert found.of(again) == (25, "same combination")
     assert found.of(other) == (9, "same model, dataset and strategy")
-    assert costs.describe_forecast([again], found, 60).startswith(
-        "cost: 1 run to train, about 0.00694 "
-    )
-
-
-def test_no_run_to_train_costs_nothing(study):
-    assert costs.describe_forecast([], costs.estimates(study.runs), 900) == "cost: no run to train"
+    forecast = costs.describe_forecast([again], found, 60)
+    assert forecast.startswith("cost: 1 run to train, about 0.00694 ")
 
 
 @pytest.mark.parametrize("status", ["failed", "oom", "timeout"])
@@ -93,14 +88,12 @@ def test_a_run_that_was_interrupted_for_long_is_estimated_as_in_one_piece(study)
     run = study.runs[0]
     write(run, steps=10)
     resume(run, lines_kept=9, seconds=10, at=100_000)
-    assert costs.full_duration_s(run_record.folder(run.id) / "train.jsonl") == pytest.approx(
-        2 + 3 + 8
-    )
+    log = run_record.folder(run.id) / "train.jsonl"
+    assert costs.full_duration_s(log) == pytest.approx(2 + 3 + 8)
 
 
 def test_an_end_without_a_time_of_its_own_is_told_by_the_dates(study):
-    run = study.runs[0]
-    path = write(run)
+    path = write(study.runs[0])
     log = event_log.EventLog(path)
     log.write("run_end", status="ok", message="", t_utc="2026-01-01T00:00:30.000000Z")
     log.close()
@@ -109,43 +102,35 @@ def test_an_end_without_a_time_of_its_own_is_told_by_the_dates(study):
 
 def test_what_a_run_that_goes_on_has_used_lasts_until_now():
     past = "2026-01-01T00:00:00.000000Z"
-    recent = datetime.now(timezone.utc) - timedelta(seconds=50)
-    recent = recent.strftime(event_fields.UTC_FORMAT)
+    now = datetime.now(timezone.utc)
+    recent, ahead = (
+        (now + timedelta(seconds=seconds)).strftime(event_fields.UTC_FORMAT)
+        for seconds in (-50, 3600)
+    )
     found = costs.until_now({past: 7.0, recent: 9.0})
     assert found == {past: 7.0, recent: pytest.approx(50, abs=5)}
     # The clock may have been set back since.
-    ahead = (datetime.now(timezone.utc) + timedelta(hours=1)).strftime(event_fields.UTC_FORMAT)
     assert costs.until_now({ahead: 9.0}) == {ahead: 9.0}
     assert costs.until_now({}) == {}
 
 
 def test_no_log_is_read_before_an_estimate_is_asked_for_and_then_those_alike_only(study):
-    one, _, other, _ = alike(study)
-    finish(one, 60)
-    finish(other, 90)
     asked = []
-
-    def seconds_of(run):
-        asked.append(run.id)
-        return 60.0
-
-    found = costs.Estimates(study.runs, seconds_of)
+    found = costs.Estimates(study.runs, lambda run: asked.append(run.id) or 60.0)
     assert not asked
-    found.of(one)
-    found.of(one)
-    assert len(asked) == 2
-    assert {run.id for run in alike(study)[:2]} == set(asked)
+    one, again, *_ = alike(study)
+    assert found.of(one) == found.of(one) == (60.0, "same combination")
+    assert sorted(asked) == sorted([one.id, again.id])
 
 
 def test_of_a_long_log_only_the_ends_are_read(study):
+    def bytes_read():
+        """By all system calls of this process so far."""
+        return int(re.search(r"rchar: (\d+)", Path("/proc/self/io").read_text())[1])
+
     log = write(study.runs[0], 60, steps=100)
     *lines, last = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join([*lines, lines[-1] * 50_000, last]))
     before = bytes_read()
     assert costs.full_duration_s(log) == 60
     assert bytes_read() - before < log.stat().st_size / 20
-
-
-def bytes_read():
-    """By all system calls of this process so far."""
-    return int(re.search(r"rchar: (\d+)", Path("/proc/self/io").read_text())[1])

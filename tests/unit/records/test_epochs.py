@@ -21,11 +21,8 @@ def log(*steps, records=40, resumes=()):
 PLAIN = [(1, 9.0, 0), (1, 0.5, 0), (2, 0.5, 0), (2, 0.5, 0), (3, 0.5, 0), (3, 0.5, 0)]
 
 
-def test_measured_epochs_are_counted_over_their_time():
+def test_measured_epochs_are_counted_over_their_time_with_pauses_but_without_evaluations():
     assert epochs.images_per_second(RUN, [[log(*PLAIN)]]) == pytest.approx(40.0)
-
-
-def test_evaluations_between_epochs_are_left_out_and_pauses_within_them_count():
     evaluated = [*PLAIN[:4], (3, 0.5, 7.0), PLAIN[5]]
     assert epochs.images_per_second(RUN, [[log(*evaluated)]]) == pytest.approx(40.0)
     paused = [*PLAIN[:5], (3, 0.5, 2.0)]
@@ -45,11 +42,7 @@ def test_of_copies_it_is_the_mean():
     assert epochs.images_per_second(RUN, [[log(*PLAIN)], [log(*twice)]]) == pytest.approx(30.0)
 
 
-@pytest.mark.parametrize(
-    "found",
-    [log(*PLAIN, records=None), log(*PLAIN, resumes=["once"]), log(), log(*PLAIN[:2])],
-    ids=["no records", "resumed", "no step", "warm-up only"],
-)
-def test_what_has_no_whole_measured_epochs_has_no_such_number(found):
-    assert epochs.images_per_second(RUN, [[found]]) is None
+def test_what_has_no_whole_measured_epochs_has_no_such_number():
+    others = log(*PLAIN, records=None), log(*PLAIN, resumes=["once"]), log(), log(*PLAIN[:2])
+    assert [epochs.images_per_second(RUN, [[one]]) for one in others] == [None] * 4
     assert epochs.images_per_second(SimpleNamespace(epochs=None), [[log(*PLAIN)]]) is None

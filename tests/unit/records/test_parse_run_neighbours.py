@@ -12,18 +12,10 @@ def beside(folder, others, status="ok", times=(9.0, 0.5, 0.5, 0.5), share=0.05):
     """The record of a run beside neighbours, by the event that its supervisor writes."""
     write(folder, times, status=status, message="" if status == "ok" else "what a pity")
     log = EventLog(folder / "train.jsonl")
-    log.write(
-        "neighbours",
-        span_s=3.0,
-        host="here",
-        others_cpu_cores=others,
-        cores=2,
-        device_cores=1,
-        resolution_cpu_cores=0.01,
-        waited_for_quiet_s=1.5,
-        share=share,
-        unknown={"cpu_clock_mhz": "no such file"},
-    )
+    cores = {"cores": 2, "device_cores": 1, "resolution_cpu_cores": 0.01}
+    fields = {"span_s": 3.0, "host": "here", "waited_for_quiet_s": 1.5, "share": share, **cores}
+    unknown = {"cpu_clock_mhz": "no such file"}
+    log.write("neighbours", others_cpu_cores=others, unknown=unknown, **fields)
     log.close()
     return parsed(folder)
 

@@ -6,14 +6,12 @@ import pytest
 
 from support.runs.ended_runs import ONE, finish
 
-
-@pytest.mark.parametrize("release", ["0.1.0+sha256.0123456789ab", None])
-def test_the_release_of_a_wheel_is_kept(place, release):
-    record = json.loads((finish(ONE, launch={"release": release}) / "run.json").read_text())
-    assert record["provenance"]["release"] == release
+RELEASE = "0.1.0+sha256.0123456789ab"
 
 
-@pytest.mark.parametrize("release", [{"version": "0.1.0"}, 1, ["0.1.0"]])
-def test_what_is_no_release_is_left_out(place, release):
-    record = json.loads((finish(ONE, launch={"release": release}) / "run.json").read_text())
-    assert record["provenance"]["release"] is None
+@pytest.mark.parametrize(
+    ("given", "kept"), [(RELEASE, RELEASE), (None, None), (1, None), ([RELEASE], None)]
+)
+def test_the_release_of_a_wheel_is_kept_and_what_is_none_left_out(place, given, kept):
+    record = json.loads((finish(ONE, launch={"release": given}) / "run.json").read_text())
+    assert record["provenance"]["release"] == kept
