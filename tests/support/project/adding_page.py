@@ -29,11 +29,6 @@ def changes():
     return {heading: match[1] for heading, match in found if match}
 
 
-def changed_files(patch):
-    """The files that a patch changes."""
-    return re.findall(r"^\+\+\+ b/(.+)$", patch, re.MULTILINE)
-
-
 def change(folder, patch):
     subprocess.run(
         ["git", "apply", "--unidiff-zero", "-"], cwd=folder, input=patch, text=True, check=True

@@ -4,7 +4,6 @@ Training with them is tested in tests/workflow/test_adding.py.
 """
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -13,21 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from dlbench.common import files, plugins
+from dlbench.common import files
 from support.machines.paths import REPOSITORY
 from support.project import adding_page
 from support.project.adding_page import evaluate, start
 from support.results import made_tables
 
-NAMES = {
-    "keras/models": "mlp",
-    "datasets": "stripes",
-    "tensorflow/strategies": "mirrored_one",
-    "launchers": "nice",
-    "runtimes": "bubblewrap",
-    "importers": "our_script",
-    "figures": "resident_set",
-}
+pytestmark = pytest.mark.ci
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +32,6 @@ def project(tmp_path_factory):
     shutil.copy(REPOSITORY / "config.yaml", folder)
     adding_page.write(folder)
     return folder
-
-
-def test_the_page_has_a_file_for_each_thing_and_each_is_new():
-    there = adding_page.files()
-    assert len(there) == len(NAMES) + 6  # two datasets more, patterns, a site, two of a study
-    for kind, name in NAMES.items():
-        ours = plugins.folder_of(kind).relative_to(REPOSITORY)
-        topic = {"importers": "training", "figures": "use"}.get(kind, "")
-        folder = "my_models" if kind == "keras/models" else ours / topic
-        assert f"{folder}/{name}.py" in there
-    assert not [name for name in there if (REPOSITORY / name).exists()]
 
 
 def test_runs_of_the_added_things_are_planned(project):
@@ -275,24 +255,3 @@ print(json.dumps([len(study.runs), [[r["metric"], r["value"], r["base"]] for r i
     runs, numbers = evaluate(project, code)
     assert runs == 9
     assert numbers == [["images_per_second", 352.0, None], ["speedup", 3.7, "one"]]
-
-
-def test_files_of_the_page_are_formatted_as_ours_are(project):
-    found = [project / name for name in adding_page.files() if name.endswith(".py")]
-    for command in (["check"], ["format", "--check"]):
-        finished = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "ruff",
-                *command,
-                "--config",
-                REPOSITORY / "pyproject.toml",
-                *found,
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=os.environ | {"NO_COLOR": "1"},
-        )
-        assert finished.returncode == 0, finished.stdout

@@ -9,6 +9,8 @@ from support.machines.paths import REPOSITORY
 from support.project import adding_page
 from support.project.adding_page import evaluate, start
 
+pytestmark = pytest.mark.ci
+
 
 @pytest.fixture(scope="module")
 def changed(tmp_path_factory):
@@ -23,29 +25,9 @@ def changed(tmp_path_factory):
     for patch in adding_page.changes().values():
         adding_page.change(folder, patch)
     start(folder, "workflow_scripts/write_reference_pages.py")
-    return folder
-
-
-def test_a_field_and_a_column_take_at_most_three_files_beside_generated_ones(changed):
-    patches = adding_page.changes()
-    assert list(patches) == ["A field", "A column"]
-    files = {heading: adding_page.changed_files(patch) for heading, patch in patches.items()}
-    assert all(0 < len(names) <= 3 for names in files.values()), files
-    differing = {
-        path.relative_to(changed).as_posix()
-        for folder in ("workflow_scripts", "docs")
-        for path in (changed / folder).rglob("*.*")
-        if "__pycache__" not in path.parts
-        and path.is_file()
-        and path.read_bytes() != (REPOSITORY / path.relative_to(changed)).read_bytes()
-    }
-    assert differing - set().union(*files.values()) == {
-        "docs/config.md",
-        "docs/tables.md",
-        "workflow_scripts/dlbench/study/config.schema.json",
-    }
     for page, word in (("config", "learning_rate_floor"), ("tables", "cores_asked")):
-        assert f"| `{word}` |" in (changed / f"docs/{page}.md").read_text()
+        assert f"| `{word}` |" in (folder / f"docs/{page}.md").read_text()
+    return folder
 
 
 ADDED_FIELD = """

@@ -16,7 +16,10 @@ from support.history import made_histories
 from support.results import chromium, made_tables
 from support.runs.made_runs import campaign, measured
 
-pytestmark = pytest.mark.skipif(not chromium.installed(), reason="there is no Chromium here")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not chromium.installed(), reason="there is no Chromium here"),
+]
 EVILS = (
     "</script><script>document.title='broken'</script>",
     "<img src=x onerror=\"document.title='broken'\">",

@@ -24,6 +24,7 @@ def test_the_page_shows_every_figure():
         assert f"| `{name}` | " in page and f"![](figures/{name}.png) |" in page, name
 
 
+@pytest.mark.ci
 @pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", [name for name in NAMES if name != page_figures.MEASURED])
 def test_a_picture_is_what_its_figure_draws(name, tmp_path, monkeypatch):
@@ -36,6 +37,7 @@ def test_a_picture_is_what_its_figure_draws(name, tmp_path, monkeypatch):
     assert drawn.shape == shown.shape and np.abs(drawn - shown).mean() < 0.1, again
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not chromium.installed(), reason="there is no Chromium here")
 def test_the_picture_of_a_report_is_drawn_by_its_program(tmp_path):
     text = page_report.draw(tmp_path / "report.png")

@@ -52,14 +52,6 @@ def test_the_runs_of_a_program_are_planned_and_its_commands_filled_in(name, plan
     assert len(started) == len(first)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_a_program_has_a_page_and_a_row_in_the_table_of_all(name):
-    page = (PROGRAMS / name / "README.md").read_text(encoding="utf-8")
-    assert len(page.splitlines()) <= 20
-    index = (PROGRAMS / "README.md").read_text(encoding="utf-8")
-    assert f"| [{name}]({name}/README.md) |" in index
-
-
 @pytest.mark.parametrize("name", RECIPES)
 def test_recipes_divide_models_in_all_ways_and_vary_recomputation_and_formats(name, planned):
     study = planned(name)
