@@ -7,13 +7,9 @@ from dlbench.drawing import styles
 
 def saved_figures(monkeypatch):
     """Collect the figures that are saved from now on, laid out but not written, in a list."""
-    figures = []
-
-    def save(figure, stem):
-        figure.draw_without_rendering()
-        figures.append(figure)
-
-    monkeypatch.setattr(styles, "save", save)
+    figures, save = [], styles.save
+    monkeypatch.setattr(styles, "FORMATS", ())
+    monkeypatch.setattr(styles, "save", lambda *saved: save(*saved) or figures.append(saved[0]))
     return figures
 
 

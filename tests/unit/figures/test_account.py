@@ -1,23 +1,16 @@
 """The bars of where the wall time went."""
 
+import functools
+
 import pytest
 
-from dlbench.common import plugins
 from support.results import made_tables
-from support.results.drawn_figures import saved_figures
 
 
 @pytest.fixture
-def drawn(tmp_path, monkeypatch):
+def drawn(draw):
     """A function that draws the figure of some runs."""
-    figures = saved_figures(monkeypatch)
-
-    def draw(rows):
-        tables = made_tables.write(tmp_path, rows, steps_each=0)
-        plugins.load("figures", "account").draw(tables, tmp_path / "account")
-        return figures[-1]
-
-    return draw
+    return functools.partial(draw, "account")
 
 
 def bars(figure):

@@ -3,8 +3,7 @@
 import pytest
 
 from dlbench.analysis import estimates
-from dlbench.common import plugins
-from dlbench.drawing import energies, styles
+from dlbench.drawing import energies
 from dlbench.figures.use import energy_throughput
 from support.results import made_tables
 from support.results.drawn_figures import has
@@ -79,9 +78,6 @@ def test_the_front_has_what_nothing_beats_in_both():
     assert energy_throughput.pareto([]) == []
 
 
-def test_energy_that_nobody_measured_is_a_message(tmp_path, monkeypatch):
-    messages = []
-    monkeypatch.setattr(styles, "draw_message", lambda stem, text: messages.append(text))
-    tables = made_tables.write(tmp_path, made_tables.study(), steps_each=0)
-    plugins.load("figures", "energy_throughput").draw(tables, tmp_path / "energy")
-    assert messages == [energies.NO_ENERGY]
+def test_energy_that_nobody_measured_is_a_message(draw):
+    (axes,) = draw("energy_throughput", made_tables.study()).axes
+    assert texts(axes) == energies.NO_ENERGY

@@ -1,6 +1,5 @@
 """All figures: drawn from every edge case, the same bytes again, and numbers of the tables."""
 
-import warnings
 import xml.etree.ElementTree as ElementTree
 
 import matplotlib.pyplot as plt
@@ -13,43 +12,47 @@ from dlbench.common import plugins
 from dlbench.drawing import styles
 from dlbench.figures.steps import step_times, utilisation
 from support.results import made_tables
-from support.results.drawn_figures import has, saved_figures, texts
+from support.results.drawn_figures import has, texts
 
 NAMES = plugins.names("figures")
 IN_ALL_FORMATS = "scaling"
+# Of the cases that differ most; the others are slow.
+LEVELS = dict.fromkeys(("nothing", "one run for epochs", "all failed"), pytest.mark.quick)
+LEVELS |= dict.fromkeys(("one run", "some failed", "huge numbers", "40 series"), pytest.mark.ci)
 
 
-@pytest.mark.one_in(9)
-@pytest.mark.parametrize("case", made_tables.CASES)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=LEVELS.get(case, pytest.mark.slow)) for case in made_tables.CASES],
+)
 @pytest.mark.parametrize("name", NAMES)
-def test_every_figure_is_drawn_from_every_edge_case_without_a_warning(
-    name, case, made, tmp_path, monkeypatch
-):
-    """And a logarithmic axis says that it is one, and no other does."""
-    kept, save = [], styles.save
-    monkeypatch.setattr(styles, "FORMATS", ())  # laid out and drawn, and not written
-    monkeypatch.setattr(styles, "save", lambda *texts: kept.append(texts) or save(*texts))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        plugins.load("figures", name).draw(made(case), tmp_path / name)
-    ((drawn, stem),) = kept
-    assert stem == tmp_path / name
+def test_every_figure_is_drawn_from_every_edge_case_without_a_warning(name, case, drawn):
+    """And of nothing it says so; a logarithmic axis says that it is one, and no other does."""
+    axes = drawn(name, case)
     assert not plt.get_fignums()
-    for axis in [axis for axes in drawn.axes for axis in (axes.xaxis, axes.yaxis)]:
+    if case == "nothing":
+        assert texts(axes[0]) and not axes[0].get_title(loc="left")
+    for axis in [axis for one in axes for axis in (one.xaxis, one.yaxis)]:
         label = axis.get_label_text().strip()
         assert not label or label.endswith(" (log)") == (axis.get_scale() == "log"), label
 
 
-@pytest.mark.one_in(5)
-@pytest.mark.parametrize("name", sorted(NAMES, key=lambda name: name != IN_ALL_FORMATS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        IN_ALL_FORMATS,
+        *(pytest.param(n, marks=pytest.mark.slow) for n in NAMES if n != IN_ALL_FORMATS),
+    ],
+)
 def test_the_same_tables_give_the_same_bytes(name, made, tmp_path, monkeypatch):
     """An SVG has all that is drawn; that other formats add nothing, one figure shows for all."""
     if name != IN_ALL_FORMATS:
         monkeypatch.setattr(styles, "FORMATS", ("svg",))
     monkeypatch.setitem(styles.STYLE, "savefig.dpi", 40)
+    case = "published" if name == IN_ALL_FORMATS else "some failed"
     found = []
     for folder in ("a", "b"):
-        plugins.load("figures", name).draw(made("some failed"), tmp_path / folder / name)
+        plugins.load("figures", name).draw(made(case), tmp_path / folder / name)
         files = [tmp_path / folder / f"{name}.{suffix}" for suffix in styles.FORMATS]
         found.append([file.read_bytes() for file in files])
     assert found[0] == found[1]
@@ -103,24 +106,21 @@ def test_throughput_by_batch_size_is_that_of_the_runs_table(mode, drawn, made):
 
 
 def test_time_per_image_is_the_inverse_of_the_throughput(drawn, made):
-    runs = made("12 series").runs
+    runs = made("one device count").runs
     runs = runs[runs["epochs"].isna()]
-    times, relative = drawn("time_per_batch", "12 series")
-    some = runs[(runs["devices"] == 4) & ~runs["xla"] & (runs["precision"] == "float32")]
-    base = some[some["batch_per_device"] == 32]["images_per_second"]
-    for batch, repeats in some.groupby("batch_per_device"):
-        rate = estimates.mean(repeats["images_per_second"]).value
-        assert has(times, 4 / rate)
-        if batch != 32:
-            assert has(relative, estimates.ratio(base, repeats["images_per_second"]).value)
+    times, relative = drawn("time_per_batch", "one device count")
+    small, large = (runs[runs["batch_per_device"] == n]["images_per_second"] for n in (16, 64))
+    assert has(times, 4 / estimates.mean(small).value)
+    assert has(times, 4 / estimates.mean(large).value)
+    assert has(relative, estimates.ratio(small, large).value)
 
 
 def test_accuracy_and_training_time_are_those_of_the_runs_table(drawn, made):
-    runs = made("12 series").runs
+    runs = made("one device count").runs
     runs = runs[runs["epochs"].notna()]
-    (axes,) = drawn("accuracy", "12 series")
+    (axes,) = drawn("accuracy", "one device count")
     assert all(has(axes, value) for value in runs["top1"])
-    (axes,) = drawn("training_time", "12 series")
+    (axes,) = drawn("training_time", "one device count")
     for _, repeats in runs.groupby(["optimizer", "learning_rate", "devices"], observed=True):
         assert has(axes, estimates.mean(repeats["duration_s"]).value)
 
@@ -157,8 +157,8 @@ def test_real_and_synthetic_items_are_drawn_in_pairs_with_their_ratio(drawn, mad
 
 
 def test_step_times_show_the_medians_of_the_table_and_every_stall(drawn, made):
-    kept = made("12 series")
-    (axes,) = drawn("step_times", "12 series")
+    kept, stalls = made("one device count"), 0
+    (axes,) = drawn("step_times", "one device count")
     runs = kept.runs[kept.runs["epochs"].notna()]
     for _, run in runs.iterrows():
         assert has(axes, run["step_time_median_s"], along="x")
@@ -167,6 +167,8 @@ def test_step_times_show_the_medians_of_the_table_and_every_stall(drawn, made):
         long = steps[~steps["warm_up"]]["step_time_s"]
         for stall in long[long > 2 * run["step_time_median_s"]]:
             assert has(axes, stall, along="x")
+            stalls += 1
+    assert stalls
 
 
 def test_steps_are_those_of_the_slowest_rank_and_copies_stand_alone():
@@ -200,13 +202,9 @@ def test_utilisation_of_cpu_devices_is_of_the_cores_of_the_process():
     assert utilisation.utilisation(samples, run)["mean"].tolist() == [75, 50]
 
 
-def test_utilisation_is_drawn_over_the_whole_run_in_minutes_where_it_has_many(
-    tmp_path, monkeypatch
-):
-    kept = saved_figures(monkeypatch)
-    tables = made_tables.write(tmp_path, made_tables.study(repeats=1, duration_s=600.0))
-    utilisation.draw(tables, tmp_path / "utilisation")
-    (axes,) = kept[0].axes
+def test_utilisation_is_drawn_over_the_whole_run_in_minutes_where_it_has_many(draw):
+    rows = made_tables.study(repeats=1, duration_s=600.0)
+    (axes,) = draw("utilisation", rows, steps_each=100).axes
     assert axes.get_xlabel() == "time since the start of the run, min"
     assert axes.get_xlim() == (0, 10) and max(axes.lines[-1].get_xdata()) == 10
 

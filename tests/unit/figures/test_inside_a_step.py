@@ -2,26 +2,22 @@
 
 import pytest
 
-from dlbench.common import plugins
 from support.results import made_explanations, made_tables
-from support.results.drawn_figures import saved_figures, texts
+from support.results.drawn_figures import texts
 
 OWN = made_explanations.runs(50.0, **made_explanations.TWO)
 PARTS = {"input": 5.0, "exchange": 10.0, "sharing": 1.0, "waits": -1.0, "computation": 35.0}
 
 
 @pytest.fixture
-def drawn(tmp_path, monkeypatch):
+def drawn(draw, tmp_path):
     """A function that draws the figure of one condition and returns the figure."""
-    figures = saved_figures(monkeypatch)
 
-    def draw(explained, runs=OWN):
-        tables = made_tables.write(tmp_path, runs, steps_each=0)
+    def drawn(explained, runs=OWN):
         made_explanations.write(tmp_path, explained)
-        plugins.load("figures", "inside_a_step").draw(tables, tmp_path / "inside_a_step")
-        return figures[-1]
+        return draw("inside_a_step", runs)
 
-    return draw
+    return drawn
 
 
 def explained(**changes):

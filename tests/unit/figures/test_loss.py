@@ -3,23 +3,21 @@
 import numpy as np
 import pytest
 
-from dlbench.drawing import series, styles
+from dlbench.analysis.frames import Tables
+from dlbench.drawing import series
 from dlbench.figures.learning import loss
 from support.results import made_tables
 
 
 @pytest.fixture
-def drawn(tmp_path, monkeypatch):
+def drawn(draw, tmp_path):
     """A function that draws rows of the runs table; returns the tables and the axes."""
-    kept = []
-    monkeypatch.setattr(styles, "save", lambda figure, stem: kept.append(figure))
 
-    def draw(rows):
-        made = made_tables.write(tmp_path, rows)
-        loss.draw(made, tmp_path / "loss")
-        return made, kept[-1].axes
+    def drawn(rows):
+        axes = draw("loss", rows, steps_each=100).axes
+        return Tables(tmp_path, tmp_path / "runs"), axes
 
-    return draw
+    return drawn
 
 
 def test_the_longest_run_of_a_series_is_drawn_and_how_many_are_not(drawn):

@@ -1,9 +1,8 @@
 """The figure of memory: which quantity an axis has, along what, and what there is."""
 
-from dlbench.common import plugins
-from dlbench.drawing import styles
+from dlbench.figures.use import memory
 from support.results import made_tables
-from support.results.drawn_figures import crosses, has
+from support.results.drawn_figures import crosses, has, texts
 
 CPU = {"model": "lenet5", "device_model": "a CPU", "device_kind": "cpu"}
 TEXT = {"model": "gpt_tiny", "dataset": "bytes"}
@@ -12,8 +11,8 @@ TEXT = {"model": "gpt_tiny", "dataset": "bytes"}
 def test_on_gpus_it_is_what_the_framework_allocated_on_a_device(panels):
     rows = made_tables.study(repeats=1, batch_per_device=[16, 64])
     (axes,) = panels("memory", rows)
-    assert axes.get_ylabel() == "allocated on a device, GiB"
-    assert axes.get_xlabel() == "batch per device"
+    assert axes.get_ylabel() == "allocated on a device, GiB (log)"
+    assert axes.get_xlabel() == "batch per device (log)"
     for row in rows:
         assert has(axes, row["peak_allocated_bytes_per_device"])
 
@@ -21,7 +20,7 @@ def test_on_gpus_it_is_what_the_framework_allocated_on_a_device(panels):
 def test_on_cpus_it_is_the_resident_set_of_a_process(panels):
     rows = made_tables.study(repeats=1, batch_per_device=[16, 64], **CPU)
     (axes,) = panels("memory", rows)
-    assert axes.get_ylabel() == "resident set of a process, GiB"
+    assert axes.get_ylabel() == "resident set of a process, GiB (log)"
     assert all(has(axes, row["peak_memory_bytes"]) for row in rows)
 
 
@@ -29,14 +28,14 @@ def test_where_the_framework_does_not_count_it_is_what_nvml_saw(panels):
     rows = made_tables.study(repeats=1, batch_per_device=[16, 64])
     rows = [row | {"peak_allocated_bytes_per_device": None} for row in rows]
     (axes,) = panels("memory", rows)
-    assert axes.get_ylabel() == "in use on a GPU, GiB"
+    assert axes.get_ylabel() == "in use on a GPU, GiB (log)"
     assert all(has(axes, row["peak_used_bytes_per_device"]) for row in rows)
 
 
 def test_a_model_of_text_has_a_panel_along_the_length_of_its_sequences(panels):
     rows = made_tables.study(repeats=1, item_shape=["128", "256", "512"], **TEXT)
     (axes,) = panels("memory", rows)
-    assert axes.get_xlabel() == "sequence length, tokens"
+    assert axes.get_xlabel() == "sequence length, tokens (log)"
     assert all(has(axes, length, along="x") for length in (128, 256, 512))
 
 
@@ -49,8 +48,8 @@ def test_a_name_has_one_colour_along_batch_and_length(panels):
     )
     batch, length = panels("memory", rows)
     assert (batch.get_xlabel(), length.get_xlabel()) == (
-        "batch per device",
-        "sequence length, tokens",
+        "batch per device (log)",
+        "sequence length, tokens (log)",
     )
     entries = batch.figure.legends[0]
     names = [text.get_text() for text in entries.get_texts()]
@@ -77,11 +76,8 @@ def test_a_batch_that_did_not_fit_is_a_cross(panels):
     assert crosses(axes) == [256]
 
 
-def test_runs_whose_memory_is_not_known_are_said_not_drawn(tmp_path, monkeypatch):
-    messages = []
-    monkeypatch.setattr(styles, "draw_message", lambda stem, text: messages.append(text))
+def test_runs_whose_memory_is_not_known_are_said_not_drawn(draw):
     paper = {"timing_source": "published", "site": "paper"}
     rows = made_tables.study(repeats=1, batch_per_device=[16, 64], **paper)
-    tables = made_tables.write(tmp_path, rows, steps_each=0)
-    plugins.load("figures", "memory").draw(tables, tmp_path / "memory")
-    assert messages == [plugins.load("figures", "memory").EMPTY_MESSAGE]
+    (axes,) = draw("memory", rows).axes
+    assert texts(axes) == [memory.EMPTY_MESSAGE]

@@ -35,12 +35,12 @@ def test_each_metric_has_a_panel_with_the_mean_of_each_condition(panels):
     ("units", "message"),
     [((), "the programs of the runs name no metrics"), (("GB/s", "MB/s"), "unit is 'GB/s' in")],
 )
-def test_without_a_metric_in_which_runs_agree_the_figure_says_so(drawn_message, units, message):
+def test_without_a_metric_in_which_runs_agree_the_figure_says_so(draw, units, message):
     rows = made_tables.study(devices=[1, 2], model="resnet50", repeats=1)
     for row, unit in zip(rows, units, strict=False):
         metric = {"name": "busbw", "value": 1.0, "unit": unit, "better": ""}
         row["metrics"] = [{"run_id": row["run_id"], **metric}]
-    assert message in drawn_message(rows)
+    assert message in texts(draw("metrics", rows).axes[0])
 
 
 def test_conditions_of_several_models_have_their_names(panels):
@@ -51,18 +51,3 @@ def test_conditions_of_several_models_have_their_names(panels):
     (axes,) = panels("metrics", rows)
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert len(names) == 2 and any("vgg16" in name for name in names)
-
-
-@pytest.fixture
-def drawn_message(tmp_path, monkeypatch):
-    from dlbench.common import plugins
-    from support.results.drawn_figures import saved_figures
-
-    figures = saved_figures(monkeypatch)
-
-    def draw(rows):
-        tables = made_tables.write(tmp_path, rows, steps_each=0)
-        plugins.load("figures", "metrics").draw(tables, tmp_path / "metrics")
-        return texts(figures[-1].axes[0])
-
-    return draw

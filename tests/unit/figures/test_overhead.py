@@ -14,6 +14,7 @@ from dlbench.figures.comparisons import overhead
 from dlbench.report import report_figures
 from dlbench.tables import parquet_files, table_columns
 from support.machines.paths import REPOSITORY
+from support.results.drawn_figures import saved_figures, texts
 
 ROW = {
     "study": "test",
@@ -81,17 +82,12 @@ def lacking(verdict, **changes):
 @pytest.fixture
 def drawn(tmp_path, monkeypatch):
     """A function that draws rows and returns the axes of differences and of start-up."""
-    kept = []
-    save = styles.save
-    monkeypatch.setattr(
-        styles, "save", lambda figure, stem: (kept.append(figure), save(figure, stem))
-    )
+    kept = saved_figures(monkeypatch)
 
     def draw(*rows):
         parquet_files.write(tmp_path / "c", list(rows), table_columns.COMPARISONS)
         table = parquet_files.read(tmp_path / "c", table_columns.COMPARISONS).to_pandas()
         overhead.draw(type("Tables", (), {"comparisons": table}), tmp_path / "overhead")
-        assert (tmp_path / "overhead.png").stat().st_size > 1000
         return kept[-1].axes
 
     return draw
@@ -100,10 +96,6 @@ def drawn(tmp_path, monkeypatch):
 def lines(axes, gid):
     """(x in percent, y) of the drawn lines of one kind."""
     return [(list(x.get_xdata()), list(x.get_ydata())) for x in axes.lines if x.get_gid() == gid]
-
-
-def texts(axes):
-    return [text.get_text() for text in axes.texts if text.get_text()]
 
 
 def test_what_is_drawn_is_what_the_table_says(drawn):
@@ -255,14 +247,13 @@ def shown_ticks(axes):
     return [(*label.get_window_extent().intervalx, label.get_text()) for label in seen]
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("percent", [0.3, 15, 250, 970, 1040, 12_000, 2_500_000])
+@pytest.mark.parametrize("percent", [0.3, 15, 970, 1040, 2_500_000])
 def test_ticks_stay_apart_however_wide_the_intervals_are(drawn, percent):
     wide = found(1 + percent / 100, 0.9, "undecided", repeats_needed=1000, **START_UP)
     ticks = shown_ticks(drawn(wide)[0])
     assert len(ticks) >= 2
-    for (_, end, _), (begin, _, texts) in itertools.pairwise(ticks):
-        assert begin - end > 3, texts
+    for (_, end, _), (begin, _, word) in itertools.pairwise(ticks):
+        assert begin - end > 3, word
 
 
 def test_intervals_of_two_runs_do_not_take_the_scale_from_those_of_many(drawn):
@@ -292,38 +283,40 @@ def test_rows_of_several_lengths_of_sequences_are_named_by_them(drawn):
     assert any("batch 64, 64 tokens, float32" in word for word in texts(axes))
 
 
-@pytest.mark.one_in(3)
+NOTHING = "no conditions to compare \u00b7 "
+
+
 @pytest.mark.parametrize(
-    "rows",
+    ("rows", "words"),
     [
-        [],
-        [lacking("no base")],
-        [lacking("no runs")],
-        [lacking("no runs", n_a=3, n_b=0, images_per_second_b=None)],
-        [found(1.1, 0, "faster")],
-        [found(1.3, 0.35, "undecided", **START_UP), found(0.7, 0.1, "slower")],
-        [found(1.0001, 0.0005, "equivalent", **(START_UP | {"start_a_s": None}))],
-        [found(1.1, float("nan"), "too few runs", n_a=1, repeats_needed=3)],
-        [found(1, 0.01, "equivalent", base_flags="framework_version, device_model")],
-        [found(1, 0.01, "equivalent", devices=n) for n in range(1, 25)],
-    ],
-    ids=[
-        "nothing",
-        "no base",
-        "no runs",
-        "no base runs",
-        "no scatter",
-        "wide",
-        "tiny",
-        "one run",
-        "flags",
-        "many",
+        ([], {NOTHING + "see `compare` in the config"}),
+        ([lacking("no base")], {NOTHING + "without a base: 1"}),
+        ([lacking("no runs")], {"no runs", "of this condition"}),
+        (
+            [lacking("no runs", n_a=3, n_b=0, images_per_second_b=None)],
+            {"no runs", "of the base"},
+        ),
+        ([found(1.1, 0, "faster")], {"+10.00 %", "faster", "not recorded"}),
+        (
+            [found(1.3, 0.35, "undecided"), found(0.7, 0.1, "slower")],
+            {"+30.0 %", "\u221230.0 %"},
+        ),
+        (
+            [found(1.0001, 0.0005, "equivalent", **(START_UP | {"start_a_s": None}))],
+            {"+0.01 %", "? + 3.0 + 0.80 s"},
+        ),
+        (
+            [found(1.1, float("nan"), "too few runs", n_a=1, repeats_needed=3)],
+            {"+10.0 %", "too few runs", "3 repeats needed"},
+        ),
+        (
+            [found(1, 0.01, "equivalent", base_flags="framework_version, device_model")],
+            {"differs in framework_version and device_model"},
+        ),
     ],
 )
-def test_every_table_gives_a_figure(drawn, rows):
-    axes = drawn(*rows)
-    if not rows or rows[0]["verdict"] == "no base":
-        assert texts(axes[0])[0].startswith("no conditions to compare")
+def test_what_a_row_lacks_is_said(drawn, rows, words):
+    assert words <= {word for axes in drawn(*rows) for word in texts(axes)}
 
 
 @pytest.mark.parametrize(
@@ -340,21 +333,16 @@ def test_differences_are_written_with_their_sign_and_the_digits_they_have(ratio,
     assert overhead._difference(pd.Series(found(ratio, half, ""))) == text
 
 
-def test_the_same_table_gives_the_same_bytes(drawn, tmp_path):
-    row = found(1.002, 0.003, "equivalent", **START_UP)
-    drawn(row)
-    first = [(tmp_path / f"overhead.{suffix}").read_bytes() for suffix in styles.FORMATS]
-    drawn(row)
-    assert first == [(tmp_path / f"overhead.{suffix}").read_bytes() for suffix in styles.FORMATS]
-
-
 def seen(image, colour):
     """The share of a picture that has a colour."""
     counts = {c: n for n, c in image.convert("RGB").getcolors(1 << 24)}
     return counts.get(ImageColor.getrgb(colour), 0) / (image.width * image.height)
 
 
-def test_the_zone_of_equivalence_is_seen_also_where_a_picture_has_few_colours(drawn, tmp_path):
+def test_the_zone_of_equivalence_is_seen_also_where_a_picture_has_few_colours(
+    drawn, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(styles, "FORMATS", ("png",))
     with Image.open(REPOSITORY / "docs/figures/overhead.png") as image:
         assert seen(image, overhead.ZONE) > 0.03
     drawn(found(1.002, 0.003, "equivalent"))

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from dlbench.common import plugins
 from support.results import made_tables
-from support.results.drawn_figures import has, saved_figures, texts
+from support.results.drawn_figures import has, texts
 
 
 def test_published_numbers_are_hollow(drawn):
@@ -29,19 +28,15 @@ def test_published_numbers_lie_beside_the_same_from_own_runs(drawn, made):
     } <= shown
 
 
-def test_points_are_named_by_their_devices_and_by_nodes_where_these_differ(
-    drawn, tmp_path, monkeypatch
-):
+def test_points_are_named_by_their_devices_and_by_nodes_where_these_differ(drawn, draw):
     ours, _ = drawn("published", "published")
     labels = [label.get_text() for label in ours.get_yticklabels()]
     assert labels[:4] == ["batch 16", "1 GPU", "4 GPUs", "16 GPUs"]
-    kept = saved_figures(monkeypatch)
     rows = [
         made_tables.run(devices, nodes=nodes, timing_source="published", device_model="K80")
         for devices, nodes in ((1, 1), (4, 1), (8, 2))
     ]
-    plugins.load("figures", "published").draw(made_tables.write(tmp_path, rows), tmp_path / "p")
-    labels = [label.get_text() for label in kept[0].axes[0].get_yticklabels()]
+    labels = [label.get_text() for label in draw("published", rows).axes[0].get_yticklabels()]
     assert labels == ["1 GPU on 1 node", "4 GPUs on 1 node", "8 GPUs on 2 nodes"]
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from dlbench.analysis.frames import Tables
-from dlbench.common import plugins
 from dlbench.drawing import line_charts, series, styles
 from dlbench.tables import parquet_files, table_columns
 from support.results import made_tables
@@ -18,6 +18,7 @@ def test_failures_are_crosses_with_their_number_and_reason(drawn):
         assert "4 of 6 runs\nout of\nmemory" in texts(axes)
 
 
+@pytest.mark.ci
 def test_what_is_not_drawn_is_counted_in_a_note(drawn):
     axes = drawn("time_per_batch", "40 series")[0]
     title = axes.figure.legends[0].get_title().get_text()
@@ -100,18 +101,15 @@ def half_filled(axes):
     return [float(np.atleast_1d(line.get_xdata())[0]) for line in lines]
 
 
-def test_what_was_measured_apart_has_half_filled_markers(tmp_path, monkeypatch):
+def test_what_was_measured_apart_has_half_filled_markers(draw):
     rows = made_tables.study(devices=[1, 2, 4]) + made_tables.study(dataset="imagenet")
     rows += made_tables.study(strategy="single", batch_per_device=[16, 64])
     for row in rows:
         later = row["devices"] == 4 or row["dataset"] == "imagenet" or row["strategy"] == "single"
         row["session"] = "B" if later and row["batch_per_device"] == 64 else "A"
-    kept = {}
-    monkeypatch.setattr(styles, "save", lambda figure, stem: kept.update({stem.name: figure}))
 
     def drawn(name, rows=rows):
-        plugins.load("figures", name).draw(made_tables.write(tmp_path, rows), tmp_path / name)
-        return kept[name].axes
+        return draw(name, rows).axes
 
     throughput, efficiency = drawn("scaling")
     for axes in (throughput, efficiency):

@@ -6,15 +6,13 @@ from dlbench.figures.steps import step_times
 from support.results import drawn_figures, made_tables
 
 
-def figure_texts(tmp_path, monkeypatch, **changes):
-    figures = drawn_figures.saved_figures(monkeypatch)
+def figure_texts(draw, **changes):
     rows = [row | changes for row in made_tables.study(repeats=2, strategy="single")]
-    step_times.draw(made_tables.write(tmp_path, rows), tmp_path / "step_times")
-    return drawn_figures.texts(figures[0].axes[0])
+    return drawn_figures.texts(draw("step_times", rows, steps_each=100).axes[0])
 
 
-def test_the_share_that_stalled_steps_took_is_said_to_be_one_of_the_time(tmp_path, monkeypatch):
-    shown = figure_texts(tmp_path, monkeypatch)
+def test_the_share_that_stalled_steps_took_is_said_to_be_one_of_the_time(draw):
+    shown = figure_texts(draw)
     (label,) = [text for text in shown if "stalled" in text and "line:" not in text]
     assert re.search(r"\d+ of \d+ steps stalled: [\d.]+ % of the time lost$", label)
 
@@ -26,5 +24,5 @@ def test_where_no_step_stalled_there_is_no_share():
     )
 
 
-def test_a_row_says_how_many_of_its_runs_are_unstable(tmp_path, monkeypatch):
-    assert "2 of 2 unstable" in figure_texts(tmp_path, monkeypatch, status="unstable")
+def test_a_row_says_how_many_of_its_runs_are_unstable(draw):
+    assert "2 of 2 unstable" in figure_texts(draw, status="unstable")

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from dlbench.common import plugins
 from dlbench.drawing import styles
 from support.results import made_tables
-from support.results.drawn_figures import has
+from support.results.drawn_figures import has, texts
 
 CPU = {"model": "lenet5", "device_model": "a CPU", "device_kind": "cpu"}
 BOTH = {"attainable_tflops": 0.05, "attainable_gb_per_s": 1.0}
@@ -43,10 +42,7 @@ def test_a_stated_peak_is_a_dashed_roof_and_its_share_is_the_mfu(panels):
     assert "MFU: " in subtitle(axes)
 
 
-def test_runs_of_which_nothing_is_known_are_said_not_drawn(tmp_path, monkeypatch):
-    messages = []
-    monkeypatch.setattr(styles, "draw_message", lambda stem, text: messages.append(text))
+def test_runs_of_which_nothing_is_known_are_said_not_drawn(draw):
     rows = made_tables.failing(made_tables.study(), lambda row: True)
-    tables = made_tables.write(tmp_path, rows, steps_each=0)
-    plugins.load("figures", "utilisation_of_peak").draw(tables, tmp_path / "roofline")
-    assert messages == ["of no run is known what its model computes"]
+    (axes,) = draw("utilisation_of_peak", rows).axes
+    assert texts(axes) == ["of no run is known what its model computes"]
