@@ -110,10 +110,7 @@ def conditions():
         for model, steps in MODELS.items()
         for devices, parts_ms in steps.items()
         for row in runs(
-            sum(parts_ms.values()),
-            model=model,
-            dataset="imagenet",
-            **TWO | {"devices": devices},
+            sum(parts_ms.values()), model=model, dataset="imagenet", **TWO | {"devices": devices}
         )
     ]
 

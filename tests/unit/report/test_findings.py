@@ -105,10 +105,7 @@ def test_a_series_from_eight_devices_on_goes_less_far_than_one_from_a_single_dev
 
 def test_a_speedup_whose_base_differs_is_left_out_and_said():
     (finding,) = found(
-        speedups=[
-            speedup(8, 1.4, 1.3, 1.5, base_mismatch="strategy"),
-            speedup(4, 0.8, 0.79, 0.81),
-        ]
+        speedups=[speedup(8, 1.4, 1.3, 1.5, base_mismatch="strategy"), speedup(4, 0.8, 0.79, 0.81)]
     )
     assert finding.headline.startswith("4 GPUs keep 80 %")
     assert "1 point is left out: point and base differ in strategy." in finding.text

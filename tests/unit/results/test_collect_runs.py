@@ -38,8 +38,7 @@ def collected(made, name, schema):
 
 
 @pytest.mark.parametrize(
-    ("top1", "gate"),
-    [(0.95, "reached"), (0.85, "missed: top1 0.85, expected at least 0.9")],
+    ("top1", "gate"), [(0.95, "reached"), (0.85, "missed: top1 0.85, expected at least 0.9")]
 )
 def test_the_gate_stands_in_the_tables_and_changes_no_status(folder, capsys, top1, gate):
     made = study(LEARNS, PLAIN)
@@ -307,9 +306,7 @@ def test_a_run_without_a_record_stops_the_collection():
 
 def test_conditions_are_compared_in_a_table_of_their_own():
     made = study(
-        PLAIN | {"xla": [False, True]},
-        repeats=3,
-        compare=[{"field": "xla", "base": False}],
+        PLAIN | {"xla": [False, True]}, repeats=3, compare=[{"field": "xla", "base": False}]
     )
     for run in made.runs:
         finished(run, **({"status": "oom", "message": ""} if run.repeat == 3 else {}))

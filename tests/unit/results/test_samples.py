@@ -52,9 +52,7 @@ def test_each_gpu_of_a_sample_is_a_row_of_its_own():
     assert process == filled(run_id=run.id, rank=0, **PROCESS)
     whose = {"run_id": run.id, "rank": 0, "t_s": 0.5}
     assert first == filled(**GPU | whose | {"gpu": "0", "throttle_reasons": ""})
-    assert second == filled(
-        **other | whose | {"throttle_reasons": "sw_power_cap+hw_slowdown"},
-    )
+    assert second == filled(**other | whose | {"throttle_reasons": "sw_power_cap+hw_slowdown"})
 
 
 def test_reasons_that_could_not_be_read_are_absent_and_not_empty():
