@@ -39,6 +39,7 @@ ELSEWHERE = re.compile(r".*/(tensorflow|keras|jax|pytorch)/|results/export_tenso
 MIN_LINES = 4  # of a function, without its docstring
 MAX_FILES = 12  # of tests that a developer would run after a change
 LIMIT_S = 600  # of these tests: a change that makes them wait for ever is noticed
+NO_END, NO_REPORT = "they do not end", "they ended without a report"
 OPERATORS = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt},
     **{ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.In: ast.NotIn, ast.NotIn: ast.In},
@@ -233,17 +234,17 @@ def fate(module, text, folder):
         path.write_bytes(before)
         if not failed:
             break
-        again = tests if failed == "time limit" else [failed]
-        if not first_failure(folder, again, left_out):
+        of_all = failed in (NO_END, NO_REPORT)
+        if not first_failure(folder, tests if of_all else [failed], left_out):
             return "caught", failed
-        if failed == "time limit" or failed in left_out:
+        if of_all or failed in left_out:
             return "not counted", failed
         left_out.append(failed)
     return "survived", ", ".join(test.name for test in tests)
 
 
 def first_failure(folder, tests, left_out):
-    """The name of the first test that fails, or `time limit`; None if all pass."""
+    """The name of the first test that fails, or why there is none; None if all pass."""
     command = [*alone(), sys.executable, "-m", "pytest", "-xq", "-rfE", "--doctest-modules", *tests]
     # Several run at once, each with a folder of its own.
     command += ["-m", "not slow", "-p", "no:cacheprovider", f"--basetemp={folder}-files"]
@@ -257,11 +258,11 @@ def first_failure(folder, tests, left_out):
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            return "time limit"
+            return NO_END
         said.seek(0)
         text = said.read()
     found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", text, re.MULTILINE)
-    return None if code in (0, 5) else found[1] if found else text[-200:]  # 5: all are slow
+    return None if code in (0, 5) else found[1] if found else NO_REPORT  # 5: all are slow
 
 
 @functools.cache
