@@ -10,8 +10,7 @@ import pytest
 import tensorflow as tf
 
 from dlbench.common import plugins
-from dlbench.trainer.tensorflow.pipelines import Data
-from support.trainers.training_runs import SERVERS, events, train
+from support.trainers.training_runs import events, train
 
 SEED, STEPS, RATE, MOMENTUM = 3, 6, 0.05, 0.9
 SETTINGS = {
@@ -20,9 +19,9 @@ SETTINGS = {
 }  # fmt: skip
 
 
-def trained(log, data=None, **fields):
+def trained(log, **fields):
     """Losses of a run of the trainer."""
-    finished = train(log, data, flags=["--sample-every-s", "0"], **SETTINGS | fields)
+    finished = train(log, flags=["--sample-every-s", "0"], **SETTINGS | fields)
     assert finished.returncode == 0, finished.stderr
     return [step["loss"] for step in events(log, "step")]
 
@@ -56,8 +55,8 @@ def of_classes(logits, labels):
     return tf.reduce_mean(tf.reduce_logsumexp(logits, axis=-1) - chosen)
 
 
-def convolved(x, kernel, bias, padding="SAME"):
-    return tf.nn.conv2d(x, kernel, 1, padding) + bias
+def convolved(x, kernel, bias):
+    return tf.nn.conv2d(x, kernel, 1, "SAME") + bias
 
 
 def u_net(weights, images, masks):
@@ -99,20 +98,6 @@ def lstm(weights, words, following):
     return of_classes(tf.stack(sequence, axis=1) @ out + bias, following)
 
 
-def lenet5(weights, images, labels):
-    """LeCun et al. 1998, figure 2, with plain pooling and a dense output."""
-    left = iter(weights)
-    x = tf.cast(images, tf.float64) / 127.5 - 1
-    for _ in range(2):
-        x = tf.tanh(convolved(x, next(left), next(left), "VALID"))
-        x = tf.nn.avg_pool2d(x, 2, 2, "VALID")
-    x = tf.tanh(convolved(x, next(left), next(left), "VALID"))
-    x = tf.reshape(x, (len(x), -1))
-    x = tf.tanh(x @ next(left) + next(left))
-    return of_classes(x @ next(left) + next(left), labels)
-
-
-@pytest.mark.slow
 def test_a_u_net_trains_as_an_independent_program_does(tmp_path):
     random = np.random.default_rng(SEED)
     images = random.normal(size=(2, 128, 128, 1)).astype(np.float32).astype(np.float64)
@@ -121,25 +106,9 @@ def test_a_u_net_trains_as_an_independent_program_does(tmp_path):
     assert losses == pytest.approx(computed("unet", u_net, [(images, masks)] * STEPS), rel=1e-5)
 
 
+@pytest.mark.ci
 def test_an_lstm_trains_as_an_independent_program_does(tmp_path):
     words = np.random.default_rng(SEED).integers(0, 10_000, (4, 21), np.int32)
     losses = trained(tmp_path / "log", model="lstm_ptb", batch_per_device=4)
     wanted = computed("lstm_ptb", lstm, [(words[:, :-1], words[:, 1:])] * STEPS)
     assert losses == pytest.approx(wanted, rel=1e-5)
-
-
-@pytest.mark.slow
-def test_two_workers_that_average_on_a_server_train_as_an_independent_program_does(
-    digits, tmp_path
-):
-    shares = [
-        Data(digits, (32, 32, 1)).training_batches(8, SEED, rank, 2, 0).take(STEPS)
-        for rank in range(2)
-    ]
-    batches = [
-        [np.concatenate(parts) for parts in zip(*both, strict=True)]
-        for both in zip(*(share.as_numpy_iterator() for share in shares), strict=True)
-    ]
-    averaged = {"devices_per_node": 2, **SERVERS, "strategy_options": "update=averaged"}
-    losses = trained(tmp_path / "log", digits, dataset="digits", batch_per_device=8, **averaged)
-    assert losses == pytest.approx(computed("lenet5", lenet5, batches), rel=1e-5)

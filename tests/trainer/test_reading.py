@@ -246,6 +246,23 @@ def test_threads_and_batches_ahead_of_a_pipeline_change_no_item(numbered, photog
             assert_equal(other, usual)
 
 
+def test_batches_are_made_ahead_of_the_steps_that_need_them(numbered, monkeypatch):
+    made, make = [], DatasetReader._augmented
+
+    def counted(*arguments):
+        made.append(arguments)
+        return make(*arguments)
+
+    monkeypatch.setattr(DatasetReader, "_augmented", counted)
+    next(DatasetReader(numbered).training_batches(4, SEED))
+    assert len(made) == 1
+    batches = DatasetReader(numbered, workers=1, prefetch=3).training_batches(4, SEED)
+    next(batches)
+    wait_until(lambda: len(made) > 3)
+    ahead = Data(numbered).training_batches(4, SEED)  # with options around it
+    assert "Prefetch" in type(ahead._input_dataset).__name__
+
+
 @pytest.fixture
 def grained():
     """Batches that Grain's workers have made; none of these is left."""

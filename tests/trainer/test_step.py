@@ -13,6 +13,8 @@ from dlbench.study.runs import Run
 from dlbench.trainer.tensorflow.step import Step
 from dlbench.trainer.tensorflow.strategies import Base
 
+pytestmark = pytest.mark.ci
+
 
 def test_a_step_that_is_called_runs_no_more_operations_than_the_function_that_it_compiles():
     model = plugins.load("keras/models", "lenet5").build()
@@ -33,7 +35,7 @@ def test_a_step_that_is_called_runs_no_more_operations_than_the_function_that_it
     assert operations(lambda: one(1, 1)) == operations(step)
 
 
-@pytest.mark.parametrize(("recompute", "parts"), [(False, 1), (True, 1), (True, 2)])
+@pytest.mark.parametrize(("recompute", "parts"), [(False, 1), (True, 2)])
 def test_no_weight_changes_before_the_step_has_read_it_for_the_last_time(recompute, parts):
     spec = Run(
         model="gpt_tiny", dataset="synthetic", batch_per_device=2, recompute=recompute,

@@ -43,15 +43,9 @@ def write(
     log = EventLog(event_log.rank_path(folder / "train.jsonl", rank))
     log.write("launch", t_utc=date(begun_s - 5), command=[])
     if started:
-        log.write(
-            "run_start",
-            t_utc=date(begun_s),
-            spec=run.values(),
-            total_steps=len(times),
-            devices=["CPU:0"],
-            host="node1",
-            versions={"tensorflow": "2.18.1"},
-        )
+        what = {"devices": ["CPU:0"], "host": "node1", "versions": {"tensorflow": "2.18.1"}}
+        spec, steps = run.values(), len(times)
+        log.write("run_start", t_utc=date(begun_s), spec=spec, total_steps=steps, **what)
     for event in samples:
         log.write("sample", **event)
     for event in evals:
@@ -61,14 +55,9 @@ def write(
         t_s += time
         log.step(index, t_s, time, loss, 0.01 * index, index <= 1, 1)
     if status:
-        message = "" if status == "ok" else "no | luck"
+        end = {"t_s": t_s, "status": status, "weights_sha256": ["0"]}
         log.write(
-            "run_end",
-            t_utc=date(begun_s + t_s),
-            t_s=t_s,
-            status=status,
-            message=message,
-            weights_sha256=["0"],
+            "run_end", t_utc=date(begun_s + t_s), message="no | luck" * (status != "ok"), **end
         )
     log.close()
     return folder
@@ -99,29 +88,31 @@ def text(board):
     return tensor_util.make_ndarray(event.tensor_proto).item().decode()
 
 
-def test_steps_have_the_numbers_and_dates_of_the_log(tmp_path):
-    board = exported(write(tmp_path / "run"), tmp_path / "board")
+@pytest.mark.ci
+def test_a_run_has_the_numbers_and_dates_of_its_log_its_fields_and_its_throughput(tmp_path):
+    parse_run.parse(RUN, write(tmp_path / "run") / "train.jsonl", tmp_path / "run/run.json")
+    board = exported(tmp_path / "run", tmp_path / "board")
     assert scalars(board, "train/loss") == [(1, 0.5, 2.5), (2, 0.75, 2.0), (3, 1.0, 1.5)]
     assert scalars(board, "train/step_time_s") == [(1, 0.5, 0.5), (2, 0.75, 0.25), (3, 1.0, 0.25)]
     assert [value for _, _, value in scalars(board, "train/items_per_second")] == [16, 32, 32]
     rates = [value for _, _, value in scalars(board, "train/learning_rate")]
     assert rates == pytest.approx([0.01, 0.02, 0.03])
+    assert scalars(board, "summary/images_per_second") == [(3, 1.0, 32.0)]
+    content = board.SummaryMetadata(SESSION_START_INFO_TAG).plugin_data.content
+    session = HParamsPluginData.FromString(content).session_start_info
+    assert session.hparams["model"].string_value == "lenet5"
+    assert session.hparams["global_batch"].number_value == 8
+    assert (session.group_name, session.start_time_secs) == ("run", START_S)
 
 
 def test_over_two_ranks_the_loss_is_the_mean_and_the_times_are_those_of_the_slowest(tmp_path):
     write(tmp_path / "run", TWO)
-    write(tmp_path / "run", TWO, rank=1, times=(0.25, 0.5, 0.5), losses=(1.5, 1.0, 0.5))
+    # What one rank alone has finished is left out.
+    write(tmp_path / "run", TWO, 1, times=(0.25, 0.5), losses=(1.5, 1.0), status=None)
     board = exported(tmp_path / "run", tmp_path / "board")
-    assert scalars(board, "train/loss") == [(1, 0.5, 2.0), (2, 0.75, 1.5), (3, 1.0, 1.0)]
-    assert [value for _, _, value in scalars(board, "train/step_time_s")] == [0.25, 0.5, 0.5]
-    assert [value for _, _, value in scalars(board, "train/items_per_second")] == [64, 32, 32]
-
-
-def test_steps_that_only_one_rank_finished_are_left_out(tmp_path):
-    write(tmp_path / "run", TWO)
-    write(tmp_path / "run", TWO, rank=1, times=(0.5,), losses=(1.5,), status=None)
-    board = exported(tmp_path / "run", tmp_path / "board")
-    assert scalars(board, "train/loss") == [(1, 0.5, 2.0)]
+    assert scalars(board, "train/loss") == [(1, 0.5, 2.0), (2, 0.75, 1.5)]
+    assert [value for _, _, value in scalars(board, "train/step_time_s")] == [0.5, 0.5]
+    assert [value for _, _, value in scalars(board, "train/items_per_second")] == [32, 32]
 
 
 def test_every_number_of_an_evaluation_is_there_infinite_ones_too(tmp_path):
@@ -170,18 +161,6 @@ def test_the_steps_after_a_resumption_have_the_dates_of_the_second_start(tmp_pat
     assert "| status | unfinished: the log has no end |" in text(board)
 
 
-def test_the_hparams_page_has_the_values_of_the_run_and_the_throughput_of_its_record(tmp_path):
-    parse_run.parse(RUN, write(tmp_path / "run") / "train.jsonl", tmp_path / "run/run.json")
-    board = exported(tmp_path / "run", tmp_path / "board")
-    assert scalars(board, "summary/images_per_second") == [(3, 1.0, 32.0)]
-    content = board.SummaryMetadata(SESSION_START_INFO_TAG).plugin_data.content
-    session = HParamsPluginData.FromString(content).session_start_info
-    assert session.hparams["model"].string_value == "lenet5"
-    assert session.hparams["global_batch"].number_value == 8
-    assert session.group_name == "run"
-    assert session.start_time_secs == START_S
-
-
 def test_a_record_of_another_log_is_named_and_left_out(tmp_path, capsys):
     parse_run.parse(RUN, write(tmp_path / "run") / "train.jsonl", tmp_path / "run/run.json")
     with open(tmp_path / "run/train.jsonl", "a") as log:
@@ -207,20 +186,14 @@ def test_a_run_that_did_not_start_is_left_out_and_named(tmp_path, capsys):
     assert "skipped: left out, it did not start (skipped: no | luck)" in capsys.readouterr().err
 
 
-def test_exporting_again_replaces_the_export_with_the_same_scalars(tmp_path):
-    samples = [{"t_s": 0.25, "cpu_percent": 50.0}]
-    folder = write(tmp_path / "run", samples=samples)
+def test_exporting_again_replaces_the_export_and_one_that_fails_leaves_it(tmp_path, monkeypatch):
+    folder = write(tmp_path / "run", samples=[{"t_s": 0.25, "cpu_percent": 50.0}])
     boards = [exported(folder, tmp_path / "board") for _ in range(2)]
     tags = boards[0].Tags()["scalars"]
     assert len(tags) == 5
     for tag in tags:
         assert boards[0].Scalars(tag) == boards[1].Scalars(tag)
     assert len(list((tmp_path / "board/run").iterdir())) == 1
-
-
-def test_an_export_that_fails_leaves_the_old_one_as_it_was(tmp_path, monkeypatch):
-    folder = write(tmp_path / "run")
-    before = exported(folder, tmp_path / "board").Scalars("train/loss")
 
     def broken(*_):
         yield export_tensorboard._scalars(START_S, 1, {"train/loss": 9.0})
@@ -230,46 +203,18 @@ def test_an_export_that_fails_leaves_the_old_one_as_it_was(tmp_path, monkeypatch
     with pytest.raises(OSError, match="no space left"):
         export_tensorboard.export([folder], tmp_path / "board")
     assert [path.name for path in (tmp_path / "board").iterdir()] == ["run"]
-    assert read(tmp_path / "board/run").Scalars("train/loss") == before
+    losses = read(tmp_path / "board/run").Scalars("train/loss")
+    assert losses == boards[0].Scalars("train/loss")
 
 
-def test_two_runs_of_one_name_are_refused(tmp_path):
+def test_two_runs_of_one_name_a_damaged_log_and_one_of_no_run_are_refused(tmp_path):
     folders = [write(tmp_path / study / "run") for study in ("a", "b")]
     with pytest.raises(Error, match="two runs of one name"):
         export_tensorboard.export(folders, tmp_path / "board")
-
-
-def test_a_damaged_log_is_named_with_its_line(tmp_path):
-    folder = write(tmp_path / "run")
-    with open(folder / "train.jsonl", "a") as log:
+    with open(folders[0] / "train.jsonl", "a") as log:
         log.write("{}\n")
     with pytest.raises(LogError, match=r"run/train\.jsonl, line 7: not an event"):
-        export_tensorboard.export([folder], tmp_path / "board")
-
-
-@pytest.mark.parametrize("name", ["empty", "absent"])
-def test_a_folder_that_is_no_run_ends_the_program_with_one_clear_line(tmp_path, name):
-    (tmp_path / "empty").mkdir()
-    finished = subprocess.run(
-        [
-            sys.executable,
-            REPOSITORY / "workflow_scripts/export_tensorboard.py",
-            write(tmp_path / "run"),
-            tmp_path / name,
-            "--output",
-            tmp_path / "board",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode != 0
-    assert f"{name}: expected the folder of a run, found no train.jsonl" in finished.stderr
-    assert "Traceback" not in finished.stderr
-    assert not (tmp_path / "board").exists()
-
-
-def test_a_log_whose_start_names_no_run_is_refused(tmp_path):
+        export_tensorboard.export(folders[:1], tmp_path / "board")
     log = EventLog(tmp_path / "run/train.jsonl")
     log.write("run_start", t_utc=date(START_S), spec={"model": "lenet5"})
     log.close()
@@ -277,6 +222,22 @@ def test_a_log_whose_start_names_no_run_is_refused(tmp_path):
         export_tensorboard.export([tmp_path / "run"], tmp_path / "board")
 
 
+def program(folder, *arguments):
+    command = [sys.executable, REPOSITORY / "workflow_scripts/export_tensorboard.py", *arguments]
+    how = {"cwd": folder, "capture_output": True, "text": True}
+    return subprocess.run([*command, "--output", "board"], **how)
+
+
+def test_a_folder_that_is_no_run_ends_the_program_with_one_clear_line(tmp_path):
+    (tmp_path / "empty").mkdir()
+    finished = program(tmp_path, write(tmp_path / "run"), "empty")
+    assert finished.returncode != 0
+    assert "empty: expected the folder of a run, found no train.jsonl" in finished.stderr
+    assert "Traceback" not in finished.stderr
+    assert not (tmp_path / "board").exists()
+
+
+@pytest.mark.ci
 def test_of_a_table_the_runs_that_were_trained_here_are_exported(tmp_path):
     write(tmp_path / "results/runs/lenet5-r1")
     ids = [
@@ -289,20 +250,7 @@ def test_of_a_table_the_runs_that_were_trained_here_are_exported(tmp_path):
     ]
     quoted = ['"' + name.replace('"', '""') + '"' for name in ids]
     (tmp_path / "runs.csv").write_text("\n".join(["run_id,study", *(f"{q},s" for q in quoted)]))
-    finished = subprocess.run(
-        [
-            sys.executable,
-            REPOSITORY / "workflow_scripts/export_tensorboard.py",
-            "--table",
-            "runs.csv",
-            "--output",
-            "board",
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    finished = program(tmp_path, "--table", "runs.csv")
     assert finished.returncode == 0, finished.stderr
     assert [path.name for path in (tmp_path / "board").iterdir()] == ["lenet5-r1"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["board", "results", "runs.csv"]
