@@ -1,6 +1,9 @@
 """How far a run is, by the beginning and the end of its log."""
 
 import json
+import os
+import re
+import time
 
 import pytest
 
@@ -72,3 +75,16 @@ def test_what_a_run_took_counts_from_its_launch_whatever_is_logged_before_it_sta
     end = {"event": "run_end", "status": "ok", "message": "", "t_utc": AT.format(9), "t_s": 2.5}
     add(log, end | {"weights_sha256": ["0"]})
     assert costs.full_duration_s(log) == 6 + 2.5
+
+
+def test_of_a_program_of_others_it_is_told_how_much_it_has_written_and_when(tmp_path):
+    assert progress.describe_output(tmp_path) == "it has printed nothing yet"
+    now = time.time()
+    for name, size, ago_s in (("out.txt", 1500, 40), ("a/log", 500, 90), (".tmp", 9000, 5)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x" * size)
+        os.utime(tmp_path / name, (now - ago_s, now - ago_s))
+    said = re.fullmatch(
+        r"it has written 2 kB, the last (\d+) s ago", progress.describe_output(tmp_path)
+    )
+    assert 40 <= int(said[1]) < 80
