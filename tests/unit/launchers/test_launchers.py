@@ -12,7 +12,7 @@ from dlbench.study.runs import Run
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
 ENVIRONMENT = Path("envs/train/.venv")
-PYTHON = str(ENVIRONMENT / "bin" / "python")
+PYTHON = f"{ENVIRONMENT}/bin/python"
 TRAINER = [PYTHON, "workflow_scripts/train.py", "--log", "it's here"]
 
 
@@ -32,124 +32,68 @@ def here(monkeypatch):
     monkeypatch.chdir(Path(__file__).parents[3])
 
 
-def test_without_a_launcher_the_trainer_is_started_as_it_is():
-    assert command("none") == TRAINER
-
-
 @pytest.mark.parametrize(
     ("changes", "jobs"),
     [
-        ({"strategy": "multiworker"}, "worker=1"),
         ({"strategy": "multiworker", "devices_per_node": 4}, "worker=4"),
         ({"strategy": "parameter_server", "devices_per_node": 2}, "chief=1,worker=2,ps=1"),
-        (
-            {
-                "strategy": "parameter_server",
-                "devices_per_node": 2,
-                "strategy_options": "servers=3,update=barrier",
-            },
-            "chief=1,worker=2,ps=3",
-        ),
+        ({"strategy": "parameter_server", "strategy_options": "servers=3,update=barrier"},
+         "chief=1,worker=1,ps=3"),
     ],
-)
+)  # fmt: skip
 def test_local_starts_the_jobs_of_the_strategy_on_this_machine(here, changes, jobs):
-    assert command("local", **changes) == [
-        sys.executable,
-        "workflow_scripts/start_processes.py",
-        "--jobs",
-        jobs,
-        "--",
-        *TRAINER,
-    ]
+    words = [sys.executable, "workflow_scripts/start_processes.py", "--jobs", jobs, "--", *TRAINER]
+    assert command("local", **changes) == words
 
 
 @pytest.mark.parametrize(
     ("changes", "nodes", "tasks", "distribution"),
     [
         ({"strategy": "horovod"}, 1, 1, "block,NoPack"),
-        ({"strategy": "horovod", "devices_per_node": 4}, 1, 4, "block,NoPack"),
-        ({"strategy": "horovod", "devices_per_node": 4, "nodes": 2}, 2, 8, "block,NoPack"),
         ({"strategy": "multiworker", "devices_per_node": 2, "nodes": 3}, 3, 6, "block,NoPack"),
         ({"strategy": "mirrored", "devices_per_node": 4}, 1, 1, "block,NoPack"),
-        ({"strategy": "parameter_server", "devices_per_node": 2}, 1, 4, "cyclic"),
         ({"strategy": "parameter_server", "devices_per_node": 2, "nodes": 3}, 3, 8, "cyclic"),
-        (
-            {"strategy": "parameter_server", "nodes": 2, "strategy_options": "servers=2"},
-            2,
-            5,
-            "cyclic",
-        ),
+        ({"strategy": "parameter_server", "nodes": 2, "strategy_options": "servers=2"}, 2, 5,
+         "cyclic"),
     ],
-)
+)  # fmt: skip
 def test_srun_starts_one_task_per_process_on_all_nodes(changes, nodes, tasks, distribution):
-    assert command("srun", **changes) == [
-        "srun",
-        f"--nodes={nodes}",
-        f"--ntasks={tasks}",
-        f"--distribution={distribution}",
-        "--cpu-bind=none",
-        "--kill-on-bad-exit=1",
-        "--overlap",
-        *TRAINER,
-    ]
+    words = f"srun --nodes={nodes} --ntasks={tasks} --distribution={distribution} --cpu-bind=none"
+    words += " --kill-on-bad-exit=1 --overlap"
+    assert command("srun", **changes) == [*words.split(), *TRAINER]
+
+
+ONE_WORD = f"exec {PYTHON} workflow_scripts/train.py --log 'it'\"'\"'s here'"
 
 
 def test_horovodrun_gets_the_trainer_as_one_word_that_survives_the_shell():
-    assert command("horovodrun", strategy="horovod", devices_per_node=2) == [
-        "envs/train/.venv/bin/python3",
-        "-m",
-        "horovod.runner.launch",
-        "--gloo",
-        "-np",
-        "2",
-        "-H",
-        "localhost:2",
-        "sh",
-        "-c",
-        f"exec {PYTHON} workflow_scripts/train.py --log 'it'\"'\"'s here'",
-    ]
+    words = "envs/train/.venv/bin/python3 -m horovod.runner.launch --gloo -np 2 -H localhost:2"
+    found = command("horovodrun", strategy="horovod", devices_per_node=2)
+    assert found == [*words.split(), "sh", "-c", ONE_WORD]
 
 
 def test_torchrun_is_a_module_of_the_environment_or_a_program_of_the_path():
     changes = {"framework": "pytorch", "strategy": "ddp", "devices_per_node": 2}
-    arguments = command("torchrun", **changes)
-    assert arguments[:3] == [
-        "env",
-        "PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1",
-        "PET_SHUTDOWN_TIMEOUT=600",
-    ]
-    flags = ["--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2", "--no-python"]
-    one_word = ["sh", "-c", f"exec {PYTHON} workflow_scripts/train.py --log 'it'\"'\"'s here'"]
-    module = ["envs/train/.venv/bin/python3", "-m", "torch.distributed.run"]
-    assert arguments[3:] == [*module, *flags, *one_word]
+    signals = "env PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
+    module = "envs/train/.venv/bin/python3 -m torch.distributed.run"
+    flags = "--standalone --local-addr=127.0.0.1 --nproc-per-node=2 --no-python sh -c"
+    words = [*f"{signals} PET_SHUTDOWN_TIMEOUT=600 {module} {flags}".split(), ONE_WORD]
+    assert command("torchrun", **changes) == words
     run = dataclasses.replace(RUN, launcher="torchrun", **changes)
     outside = plugins.load("launchers", "torchrun").command(run, TRAINER, None)
-    assert outside[3:] == ["torchrun", *flags, *one_word]
+    assert outside == [*words[:3], "torchrun", *words[6:]]
 
 
-def test_a_run_without_horovod_has_the_mpirun_of_the_path():
-    arguments = command("mpirun", framework="pytorch", strategy="ddp", devices_per_node=2)
-    assert "mpirun" in arguments and not [word for word in arguments if "OPAL_PREFIX" in word]
-
-
-def test_mpirun_is_that_of_the_environment_and_so_are_its_libraries():
-    assert command("mpirun", strategy="horovod", devices_per_node=2) == [
-        "env",
-        "OMPI_ALLOW_RUN_AS_ROOT=1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-        "OPAL_PREFIX=envs/train/.venv",
-        "LD_LIBRARY_PATH=envs/train/.venv/lib",
-        "envs/train/.venv/bin/mpirun",
-        "-np",
-        "2",
-        "--bind-to",
-        "none",
-        "-x",
-        "OPAL_PREFIX",
-        "-x",
-        "LD_LIBRARY_PATH",
-        *TRAINER,
-    ]
+def test_mpirun_is_that_of_the_environment_with_its_libraries_or_that_of_the_path():
+    folder = "envs/train/.venv"
+    words = "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+    words += f"OPAL_PREFIX={folder} LD_LIBRARY_PATH={folder}/lib {folder}/bin/mpirun "
+    words += "-np 2 --bind-to none -x OPAL_PREFIX -x LD_LIBRARY_PATH"
+    found = command("mpirun", strategy="horovod", devices_per_node=2)
+    assert found == [*words.split(), *TRAINER]
+    # A run without Horovod has that of the path.
+    found = command("mpirun", framework="pytorch", strategy="ddp", devices_per_node=2)
+    assert "mpirun" in found and not [word for word in found if "OPAL_PREFIX" in word]
 
 
 def test_mpirun_starts_as_many_processes_on_each_of_several_nodes():
@@ -169,18 +113,19 @@ def job(tmp_path, monkeypatch, program):
     for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"):
         monkeypatch.delenv(name, raising=False)
     program("ompi_info", listing("simulator", "slurm"))
+    for name in ("cat", "sh"):  # where nothing else is on the path
+        (tmp_path / name).symlink_to(f"/bin/{name}")
     nodes = tmp_path / "nodes"
 
     def make(scheduler, hosts=("n1", "n2")):
-        nodes.write_text("".join(f"{host} 2\n" for host in hosts))
+        lines = [f"{host}\n" * 2 if scheduler == "pbs" else f"{host} 2\n" for host in hosts]
+        nodes.write_text("".join(lines))
         variables = {
             "pbs": {"PBS_JOBID": "7", "PBS_NODEFILE": str(nodes)},
             "lsf": {"LSB_JOBID": "7", "LSB_MCPU_HOSTS": " ".join(f"{h} 2" for h in hosts)},
             "sge": {"JOB_ID": "7", "PE_HOSTFILE": str(nodes)},
             "slurm": {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": ",".join(hosts)},
         }
-        if scheduler == "pbs":
-            nodes.write_text("".join(f"{host}\n" * 2 for host in hosts))
         for name, value in variables[scheduler].items():
             monkeypatch.setenv(name, value)
 
@@ -212,8 +157,6 @@ def test_an_mpirun_that_does_not_know_the_scheduler_is_told_nodes_and_how_to_sta
     for name in programs:
         program(name)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin" if "ssh" in programs else str(tmp_path))
-    for name in ("cat", "sh"):
-        (tmp_path / name).symlink_to(f"/bin/{name}")
     assert across_nodes() == ["--host", "n1:1,n2:1", "--mca", "plm_rsh_agent", shell, *PLACED]
 
 
@@ -243,7 +186,7 @@ def test_outside_of_a_job_and_on_one_node_nothing_is_said_of_nodes(job):
 
 
 def test_nodes_that_mpirun_cannot_reach_or_that_are_not_there_are_refused_with_the_reason(
-    job, program, monkeypatch, tmp_path
+    job, monkeypatch, tmp_path
 ):
     job("pbs", hosts=["n1"])
     with pytest.raises(Error, match=r"needs 2 nodes, and its job of PBS has 1 \(n1\)"):
@@ -251,60 +194,47 @@ def test_nodes_that_mpirun_cannot_reach_or_that_are_not_there_are_refused_with_t
     job("lsf")
     monkeypatch.delenv("PBS_JOBID")
     monkeypatch.setenv("PATH", str(tmp_path))
-    for name in ("cat", "sh"):
-        (tmp_path / name).symlink_to(f"/bin/{name}")
     with pytest.raises(Error, match=r"on n2: it was not built for LSF .* and blaunch or ssh is"):
         across_nodes()
 
 
-@pytest.mark.parametrize("launcher", ["local", "horovodrun"])
-def test_launchers_of_one_machine_say_so(launcher):
-    strategy = "multiworker" if launcher == "local" else "horovod"
-    assert unsupported(launcher, strategy=strategy, devices_per_node=2) is None
-    assert unsupported(launcher, strategy=strategy, nodes=2) == (
-        f"launcher {launcher} starts processes on this machine only, not on 2 nodes"
-    )
-
-
-@pytest.mark.parametrize("strategy", plugins.names("tensorflow/strategies"))
-def test_srun_starts_whatever_there_is(strategy):
-    assert unsupported("srun", strategy=strategy, devices_per_node=4, nodes=8) is None
-
-
 @pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({}, None),
-        ({"strategy": "mirrored", "devices_per_node": 4}, None),
-        (
-            {"strategy": "horovod", "devices_per_node": 2},
-            "strategy horovod needs a launcher such as horovodrun, found none",
-        ),
-        (
-            {"strategy": "multiworker", "devices_per_node": 2, "nodes": 2},
-            "strategy multiworker needs a launcher such as local, found none",
-        ),
-    ],
+    ("launcher", "strategy"), [("local", "multiworker"), ("horovodrun", "horovod")]
 )
-def test_several_processes_need_a_launcher(changes, reason):
-    assert unsupported("none", **changes) == reason
+def test_launchers_of_one_machine_say_so(launcher, strategy):
+    assert unsupported(launcher, strategy=strategy, devices_per_node=2) is None
+    message = f"launcher {launcher} starts processes on this machine only, not on 2 nodes"
+    assert unsupported(launcher, strategy=strategy, nodes=2) == message
 
 
-@pytest.mark.parametrize("launcher", plugins.names("launchers"))
-def test_making_a_command_changes_nothing(here, launcher):
-    trainer = list(TRAINER)
-    run = dataclasses.replace(RUN, strategy="multiworker", launcher=launcher)
-    plugins.load("launchers", launcher).command(run, trainer, ENVIRONMENT)
-    assert trainer == TRAINER
+def test_srun_starts_whatever_there_is():
+    for strategy in plugins.names("tensorflow/strategies"):
+        assert unsupported("srun", strategy=strategy, devices_per_node=4, nodes=8) is None
+
+
+def test_several_processes_need_a_launcher_and_one_is_started_as_it_is():
+    assert command("none") == TRAINER
+    assert unsupported("none") is None
+    assert unsupported("none", strategy="mirrored", devices_per_node=4) is None
+    reason = "strategy horovod needs a launcher such as horovodrun, found none"
+    assert unsupported("none", strategy="horovod", devices_per_node=2) == reason
+    reason = "strategy multiworker needs a launcher such as local, found none"
+    assert unsupported("none", strategy="multiworker", nodes=2) == reason
+
+
+def test_making_a_command_changes_nothing(here):
+    for launcher in plugins.names("launchers"):
+        trainer = list(TRAINER)
+        run = dataclasses.replace(RUN, strategy="multiworker", launcher=launcher)
+        plugins.load("launchers", launcher).command(run, trainer, ENVIRONMENT)
+        assert trainer == TRAINER, launcher
 
 
 def test_torchrun_starts_any_framework_of_another_program_on_several_nodes_by_srun(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "77")
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
-    run = dataclasses.replace(
-        RUN, launcher="torchrun", trainer="theirs", framework="any", strategy="ddp", nodes=2,
-        devices_per_node=4,
-    )  # fmt: skip
+    theirs = {"trainer": "theirs", "framework": "any", "strategy": "ddp", "launcher": "torchrun"}
+    run = dataclasses.replace(RUN, **theirs, nodes=2, devices_per_node=4)
     torchrun = plugins.load("launchers", "torchrun")
     assert torchrun.unsupported(run) is None
     words = torchrun.command(run, ["train"], None)

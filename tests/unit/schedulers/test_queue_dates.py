@@ -9,20 +9,16 @@ from dlbench.log import event_fields
 
 ASKED = {
     "slurm": ("squeue", "2026-11-21T01:00:00|2026-11-21T01:30:05"),
-    "pbs": (
-        "qstat",
-        "Job Id: 7\n    qtime = Sat Nov 21 01:00:00 2026\n    stime = Sat Nov 21 01:30:05 2026\n",
-    ),
+    "pbs": ("qstat", "Job Id: 7\n    qtime = Sat Nov 21 01:00:00 2026\n"
+            "    stime = Sat Nov 21 01:30:05 2026\n"),
     "sge": (
         "qstat",
         "<?xml version='1.0'?><detailed_job_info><JB_submission_time>1795222800"
         "</JB_submission_time><JAT_start_time>1795224605</JAT_start_time></detailed_job_info>",
     ),
-}
-UTC = {
-    "submitted_at": "2026-11-21T01:00:00.000000Z",
-    "started_at": "2026-11-21T01:30:05.000000Z",
-}
+}  # fmt: skip
+AT = "2026-11-21T{}.000000Z"
+UTC = {"submitted_at": AT.format("01:00:00"), "started_at": AT.format("01:30:05")}
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +42,7 @@ def test_dates_are_in_the_time_zone_of_the_machine(program, monkeypatch):
     program(*ASKED["slurm"])
     monkeypatch.setenv("TZ", "CET-1")
     time.tzset()
-    assert schedulers.queue_dates("slurm", "7")["submitted_at"] == "2026-11-21T00:00:00.000000Z"
+    assert schedulers.queue_dates("slurm", "7")["submitted_at"] == AT.format("00:00:00")
 
 
 def test_milliseconds_of_univas_grid_engine_are_dates_too(program):
@@ -69,8 +65,6 @@ def test_milliseconds_of_univas_grid_engine_are_dates_too(program):
 def test_where_a_scheduler_says_nothing_useful_a_run_has_no_queue(program, name, text):
     program(ASKED.get(name, ("bjobs",))[0], text)
     assert schedulers.queue_dates(name, "7") == {}
-
-
-def test_a_scheduler_that_fails_keeps_no_run_from_being_trained(program):
+    # One that fails keeps no run from being trained.
     program("squeue", script="#!/bin/sh\necho slurm_load_jobs error >&2\nexit 1\n")
     assert schedulers.queue_dates("slurm", "7") == {}

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from dlbench import Error, schedulers
-from dlbench.common import plugins
-from dlbench.schedulers import JobState, slurm
+from dlbench.schedulers import JobState, lsf, pbs, sge, slurm
 
 
 def test_slurms_partitions_are_read_with_their_limits(program):
@@ -48,10 +47,14 @@ def test_a_job_that_slurm_still_shows_counts_as_it_stands_now(program):
     }
 
 
-def test_nothing_is_known_of_jobs_where_the_scheduler_does_not_answer(program):
-    for name in ("sacct", "squeue"):
-        program(name, script="#!/bin/sh\necho slurm_load_jobs error >&2\nexit 1\n")
-    assert slurm.job_states({"7"}) == {}
+@pytest.mark.parametrize(
+    ("scheduler", "programs"),
+    [(slurm, ["sacct", "squeue"]), (pbs, ["qstat"]), (lsf, ["bjobs", "bhist"])],
+)
+def test_nothing_is_known_of_jobs_where_the_scheduler_does_not_answer(scheduler, programs, program):
+    for each in programs:
+        program(each, script="#!/bin/sh\necho cannot connect to server >&2\nexit 1\n")
+    assert scheduler.job_states({"7", "8"}) == {}
 
 
 def test_a_scheduler_that_does_not_answer_is_named_with_what_it_says(program, monkeypatch):
@@ -64,43 +67,45 @@ def test_a_scheduler_that_does_not_answer_is_named_with_what_it_says(program, mo
         slurm.queues()
 
 
-@pytest.mark.parametrize("name", plugins.names("schedulers"))
-def test_every_scheduler_defines_what_is_asked_of_it(name):
-    module = plugins.load("schedulers", name)
-    assert isinstance(module.JOB_ID, str) and isinstance(module.QUEUE, str)
-    assert all(
-        callable(getattr(module, asked))
-        for asked in ("queues", "job_states", "hosts", "submission")
-    )
-    assert module.job_states(set()) == {} and module.hosts({}) == []
+@pytest.mark.parametrize(
+    ("scheduler", "variables"),
+    [
+        (lsf, {"LSB_MCPU_HOSTS": "n1 4 n2 4"}),
+        (lsf, {"LSB_HOSTS": "n1 n1 n2 n2"}),
+        (lsf, {"LSB_DJOB_HOSTFILE": "n1\nn1\nn2\nn2\n"}),  # of a large job
+        (pbs, {"PBS_NODEFILE": "n1\nn1\nn2\nn2\n"}),
+        (sge, {"PE_HOSTFILE": "n1 8 all.q@n1 UNDEFINED\nn2 8 all.q@n2 UNDEFINED\n"}),
+        (slurm, {"SLURM_JOB_NODELIST": "n[1-2]"}),
+    ],
+)
+def test_the_nodes_of_a_job_are_in_its_variables_or_a_file(scheduler, variables, tmp_path):
+    ((variable, text),) = variables.items()
+    if text.endswith("\n"):
+        (tmp_path / "nodes").write_text(text)
+        text = str(tmp_path / "nodes")
+    assert scheduler.hosts({variable: text}) == ["n1", "n2"]
+    assert scheduler.hosts({}) == [] and scheduler.job_states(set()) == {}
+    # A job of Grid Engine on one node has no file.
+    assert sge.hosts({"JOB_ID": "7", "HOSTNAME": "n3"}) == ["n3"]
 
 
-def test_the_job_around_this_process_is_known_by_its_variable():
-    assert schedulers.job({"SLURM_JOB_ID": "17"}) == ("slurm", "17")
-    assert schedulers.job({}) is None
+def test_a_job_is_of_the_scheduler_with_the_longest_variable():
+    found = [{"SLURM_JOB_ID": "17"}, {"JOB_ID": "7"}, {"JOB_ID": "7", "SLURM_JOB_ID": "8"}, {}]
+    jobs = [("slurm", "17"), ("sge", "7"), ("slurm", "8"), None]
+    assert [schedulers.job(variables) for variables in found] == jobs
 
 
 def test_slurm_is_asked_for_gpus_by_node_and_for_the_node_of_a_run():
     request = schedulers.JobRequest(
-        name="run",
-        nodes=2,
-        tasks_per_node=4,
-        cores_per_node=8,
-        memory_mb=4000,
-        minutes=10,
-        gpus_per_node=4,
-        gpu_request="gpu:a100",
-        exclusive=True,
-        extra=("--hint=nomt",),
+        name="run", nodes=2, tasks_per_node=4, cores_per_node=8, memory_mb=4000, minutes=10,
+        gpus_per_node=4, gpu_request="gpu:a100", exclusive=True, extra=("--hint=nomt",),
         resources={"slurm_partition": "gpu", "node": "n3", "mem_mb": 4000},
-    )
+    )  # fmt: skip
     command = slurm.submission(request, "logs")
     assert command[:4] == ["sbatch", "--parsable", "--job-name=run", "--output=logs/%j.log"]
-    wanted = {
-        "--time=10", "--nodes=2", "--ntasks-per-node=4", "--cpus-per-task=2", "--mem=4000",
-        "--exclusive", "--gpus-per-node=a100:4", "--nodelist=n3", "--partition=gpu", "--hint=nomt",
-    }  # fmt: skip
-    assert wanted <= set(command)
+    wanted = "--time=10 --nodes=2 --ntasks-per-node=4 --cpus-per-task=2 --mem=4000 --exclusive "
+    wanted += "--gpus-per-node=a100:4 --nodelist=n3 --partition=gpu --hint=nomt"
+    assert set(wanted.split()) <= set(command)
 
 
 def test_slurm_gives_the_id_of_a_job_after_any_greeting_and_before_its_cluster():
@@ -111,10 +116,8 @@ def test_accounting_is_asked_for_jobs_only_that_the_queue_has_forgotten(program,
     program("squeue", "7|RUNNING")
     arguments = tmp_path / "arguments"
     program("sacct", script=f'#!/bin/sh\necho "$*" >{arguments}\necho "8|CANCELLED by 0"\n')
-    assert {job: fate.status for job, fate in slurm.job_states({"7", "8"}).items()} == {
-        "7": "running",
-        "8": "interrupted",
-    }
+    found = {job: fate.status for job, fate in slurm.job_states({"7", "8"}).items()}
+    assert found == {"7": "running", "8": "interrupted"}
     assert arguments.read_text().endswith("--jobs 8\n")
 
 
@@ -125,9 +128,8 @@ def test_runs_of_one_job_take_turns_and_those_of_others_do_not_wait(tmp_path, mo
     program += f"schedulers.take_turn({str(tmp_path)!r}); print('has it', flush=True)"
     command = [sys.executable, "-c", program]
     with schedulers.take_turn(str(tmp_path)):
-        other = subprocess.run(
-            command, env=os.environ | {"SLURM_JOB_ID": "8"}, check=True, capture_output=True
-        )
+        environment = os.environ | {"SLURM_JOB_ID": "8"}
+        other = subprocess.run(command, env=environment, check=True, capture_output=True)
         assert b"has it" in other.stdout
         waiting = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert waiting.stdout.readline() == "asks\n"
@@ -136,9 +138,3 @@ def test_runs_of_one_job_take_turns_and_those_of_others_do_not_wait(tmp_path, mo
     assert waiting.wait(10) == 0 and waiting.stdout.read() == "has it\n"
     monkeypatch.delenv("SLURM_JOB_ID")
     assert schedulers.take_turn(str(tmp_path)) is None
-
-
-def test_a_job_is_of_the_scheduler_with_the_longest_variable():
-    grid_engine, slurm_too = {"JOB_ID": "7"}, {"JOB_ID": "7", "SLURM_JOB_ID": "8"}
-    jobs = [schedulers.job(variables) for variables in (grid_engine, slurm_too, {})]
-    assert jobs == [("sge", "7"), ("slurm", "8"), None]

@@ -10,39 +10,15 @@ from dlbench.cluster import cluster_job, jobs
 from dlbench.schedulers import JobState, Queue, sge
 
 ASKED = cluster_job.JobRequest(
-    name="smk.train",
-    nodes=1,
-    tasks_per_node=2,
-    cores_per_node=8,
-    memory_mb=16000,
-    minutes=90,
-    gpus_per_node=2,
-    gpu_request="gpu",
-    exclusive=True,
-    extra=("-l", "fast=1"),
+    name="smk.train", nodes=1, tasks_per_node=2, cores_per_node=8, memory_mb=16000, minutes=90,
+    gpus_per_node=2, gpu_request="gpu", exclusive=True, extra=("-l", "fast=1"),
     resources={"pe": "smp"},
-)
-QSTAT = """<?xml version='1.0'?>
+)  # fmt: skip
+JOB = "<job_list><JB_job_number>{}</JB_job_number><state>{}</state></job_list>"
+QSTAT = f"""<?xml version='1.0'?>
 <job_info  xmlns:xsd="http://arc.liv.ac.uk/repos/darcs/sge/source/dist/util/resources/qstat.xsd">
-  <queue_info>
-    <job_list state="running">
-      <JB_job_number>2</JB_job_number>
-      <JB_name>smk.train</JB_name>
-      <state>r</state>
-    </job_list>
-  </queue_info>
-  <job_info>
-    <job_list state="pending">
-      <JB_job_number>3</JB_job_number>
-      <JB_name>smk.train</JB_name>
-      <state>qw</state>
-    </job_list>
-    <job_list state="pending">
-      <JB_job_number>4</JB_job_number>
-      <JB_name>smk.train</JB_name>
-      <state>Eqw</state>
-    </job_list>
-  </job_info>
+  <queue_info>{JOB.format(2, "r")}</queue_info>
+  <job_info>{JOB.format(3, "qw")}{JOB.format(4, "Eqw")}</job_info>
 </job_info>"""
 QHOST = """<?xml version='1.0'?>
 <qhost>
@@ -95,12 +71,9 @@ category     {category}"""
 
 def test_queues_are_read_over_their_nodes(program):
     program("qhost", QHOST)
-    program(
-        "qconf",
-        script="#!/bin/sh\ncase $2 in\n"
-        "all.q) echo 'h_rt    24:00:00,[n1=48:00:00], \\'; echo '        [n2=1:0:0]';;\n"
-        "*) echo 'h_rt   INFINITY';;\nesac\n",
-    )
+    limits = "all.q) echo 'h_rt    24:00:00,[n1=48:00:00], \\'; echo '        [n2=1:0:0]';;\n"
+    limits += "*) echo 'h_rt   INFINITY';;\n"
+    program("qconf", script=f"#!/bin/sh\ncase $2 in\n{limits}esac\n")
     found = sge.queues()
     one = found["all.q"]
     assert (one.count(), one.maximum("cores"), one.maximum("memory_mb")) == (2, 16, 24064)
@@ -112,11 +85,8 @@ def test_queues_are_read_over_their_nodes(program):
 def test_a_job_in_the_queue_runs_unless_it_is_in_an_error_state(program):
     program("qstat", QSTAT)
     program("qacct", script="#!/bin/sh\necho error: job id 9 not found >&2\nexit 1\n")
-    assert sge.job_states({"2", "3", "4", "9"}) == {
-        "2": JobState("r", "running"),
-        "3": JobState("qw", "running"),
-        "4": JobState("Eqw", "failed"),
-    }
+    states = {"2": JobState("r", "running"), "3": JobState("qw", "running")}
+    assert sge.job_states({"2", "3", "4", "9"}) == states | {"4": JobState("Eqw", "failed")}
 
 
 @pytest.mark.parametrize(
@@ -154,17 +124,8 @@ def test_only_the_users_own_jobs_are_asked_for(program, tmp_path):
 
 
 def test_a_job_is_submitted_with_what_it_asks_for():
-    assert sge.submission(ASKED, "logs") == [
-        "qsub", "-terse", "-cwd", "-V",
-        "-S", "/bin/sh",
-        "-r", "n",
-        "-j", "y",
-        "-o", "logs",
-        "-N", "smk.train",
-        "-pe", "smp", "8",
-        "-l", "h_rt=5400,gpu=2",
-        "-l", "fast=1",
-    ]  # fmt: skip
+    words = "qsub -terse -cwd -V -S /bin/sh -r n -j y -o logs -N smk.train -pe smp 8 "
+    assert sge.submission(ASKED, "logs") == f"{words}-l h_rt=5400,gpu=2 -l fast=1".split()
 
 
 def test_a_sites_names_are_used_where_it_gives_them(program):
@@ -173,16 +134,11 @@ def test_a_sites_names_are_used_where_it_gives_them(program):
         "memory_complex": "mem_free", "exclusive_complex": "excl", "node": "n3",
     }  # fmt: skip
     program("qconf", complexes(gpu="YES"))
-    asked = replace(ASKED, resources=given, nodes=2, gpu_request="gpu:a100", extra=())
-    asked = replace(asked, gpus_per_node=8)
-    command = sge.submission(asked, "logs")
-    assert command[command.index("smk.train") + 1 :] == [
-        "-q", "gpu.q",
-        "-P", "p",
-        "-A", "a",
-        "-pe", "mpi-8", "16",
-        "-l", "h_rt=5400,hostname=n3,mem_free=2000M,gpu=1,gpu_type=a100,excl=true",
-    ]  # fmt: skip
+    asked = replace(ASKED, resources=given, nodes=2, gpus_per_node=8, gpu_request="gpu:a100")
+    command = sge.submission(replace(asked, extra=()), "logs")
+    words = "-q gpu.q -P p -A a -pe mpi-8 16 -l h_rt=5400,hostname=n3,mem_free=2000M,gpu=1,"
+    words += "gpu_type=a100,excl=true"
+    assert command[command.index("smk.train") + 1 :] == words.split()
 
 
 def test_several_nodes_that_are_named_are_alternatives_for_the_hosts_of_a_job():
@@ -192,15 +148,9 @@ def test_several_nodes_that_are_named_are_alternatives_for_the_hosts_of_a_job():
 
 @pytest.mark.parametrize(
     ("how", "slots", "gpus", "asked"),
-    [
-        ("YES", 2, 2, "gpu=1"),
-        ("YES", 2, 4, "gpu=2"),
-        ("YES", 1, 4, "gpu=4"),
-        ("JOB", 8, 2, "gpu=2"),
-        ("HOST", 8, 2, "gpu=2"),
-        ("NO", 8, 2, "gpu=2"),
-    ],
-)
+    [("YES", 2, 4, "gpu=2"), ("YES", 1, 4, "gpu=4"), ("JOB", 8, 2, "gpu=2"),
+     ("HOST", 8, 2, "gpu=2"), ("NO", 8, 2, "gpu=2")],
+)  # fmt: skip
 def test_gpus_are_asked_for_as_they_are_counted(how, slots, gpus, asked, program):
     program("qconf", complexes(gpu=how))
     command = sge.submission(replace(ASKED, cores_per_node=slots, gpus_per_node=gpus), "logs")
@@ -220,9 +170,8 @@ def test_memory_is_asked_for_as_it_is_counted(how, memory, program):
 def test_gpus_that_cannot_be_asked_for_are_told_before_anything_is_submitted(program):
     job = jobs.Job(1, 1, 4, 1000, 2, 60, False, "gpu", "")
     program("qconf", complexes(gpu="YES"))
-    (found,) = sge.unsupported_jobs(
-        [job, replace(job, gpus_per_node=0), replace(job, cores_per_task=2)]
-    )
+    fitting = replace(job, gpus_per_node=0), replace(job, cores_per_task=2)
+    (found,) = sge.unsupported_jobs([job, *fitting])
     assert found[1] is job
     assert "2 GPUs and 4 slots a node, and Grid Engine counts gpu by slot" in found[0]
     with pytest.raises(Error, match="counts gpu by slot"):
@@ -242,10 +191,3 @@ def test_several_slots_need_the_name_of_a_parallel_environment():
         sge.submission(replace(ASKED, resources={}), "logs")
     serial = replace(ASKED, resources={}, cores_per_node=1)
     assert "-pe" not in sge.submission(serial, "logs")
-
-
-def test_the_nodes_of_a_job_are_in_its_host_file(tmp_path):
-    file = tmp_path / "pe_hostfile"
-    file.write_text("n1 8 all.q@n1 UNDEFINED\nn2 8 all.q@n2 UNDEFINED\n")
-    assert sge.hosts({"PE_HOSTFILE": str(file)}) == ["n1", "n2"]
-    assert sge.hosts({"JOB_ID": "7", "HOSTNAME": "n3"}) == ["n3"]
