@@ -41,13 +41,6 @@ def only(**how):
     return finding
 
 
-def mended(**how):
-    """Repair the folder and check that it is healthy."""
-    tried = doctor.repair(doctor.examine(**how))
-    assert tried and not any(problem for _, problem in tried)
-    assert [f.line() for f in doctor.examine(**how)] == []
-
-
 def old(path):
     """Set the modification time of a file to an hour ago."""
     then = time.time() - 3600
