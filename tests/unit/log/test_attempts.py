@@ -31,6 +31,17 @@ def aside(log):
     return log.with_name("train.attempt1.jsonl")
 
 
+def end(log, status="ok"):
+    written = event_log.EventLog(log)
+    written.write("run_end", t_utc=event_log.utc_now(), status=status, message="")
+    attempts.unlink_open_log(log)
+
+
+def answers_of_slurm(program, state):
+    program("sacct", f"17|{state}")
+    program("squeue")
+
+
 def test_the_log_of_a_killed_job_is_moved_aside_though_snakemake_removed_it(log):
     content = log.read_bytes()
     log.unlink()
@@ -38,25 +49,20 @@ def test_the_log_of_a_killed_job_is_moved_aside_though_snakemake_removed_it(log)
     assert aside(log).read_bytes() == content and not log.with_name(attempts.OPEN).exists()
 
 
-def test_the_log_of_a_killed_run_that_is_still_there_is_moved_aside_once(log):
+def test_a_log_that_is_still_there_is_moved_aside_once_unless_it_came_to_its_end(log):
+    content = log.read_bytes()
     attempts.rescue(log)
     attempts.rescue(log)
     assert [path.name for path in log.parent.iterdir()] == [aside(log).name]
-
-
-def test_a_log_that_came_to_its_end_stays_where_it_is(log):
-    written = event_log.EventLog(log)
-    written.write("run_end", t_utc=event_log.utc_now(), status="ok", message="")
-    attempts.unlink_open_log(log)
+    log.write_bytes(content)
+    end(log)
     attempts.rescue(log)
-    assert [path.name for path in log.parent.iterdir()] == [log.name]
+    assert sorted(path.name for path in log.parent.iterdir()) == [aside(log).name, log.name]
 
 
 @pytest.mark.parametrize(("status", "aside"), [("ok", 1), ("failed", 1), ("skipped", 0)])
 def test_what_an_ended_attempt_measured_is_moved_aside(log, status, aside):
-    written = event_log.EventLog(log)
-    written.write("run_end", t_utc=event_log.utc_now(), status=status, message="")
-    attempts.unlink_open_log(log)
+    end(log, status)
     attempts.put_measured_aside(log)
     assert len(attempts.kept_logs(log.parent)) == aside == (not log.exists())
 
@@ -67,8 +73,7 @@ def test_what_an_ended_attempt_measured_is_moved_aside(log, status, aside):
 )
 def test_what_would_repeat_itself_becomes_a_result(log, program, state, status):
     attempts.rescue(log)
-    program("sacct", f"17|{state}")
-    program("squeue")
+    answers_of_slurm(program, state)
     said = fates.EarlierAttempts(log.parent, None).verdict()
     assert (said and said[0]) == status
     assert said is None or ("job 17" in said[1] and state in said[1])
@@ -85,8 +90,7 @@ def test_a_job_that_ran_out_of_time_before_the_first_step_measured_nothing(
     attempts.unlink_open_log(log)
     attempts.link_open_log(write(RUN, job={"scheduler": "slurm", "id": "17"}, steps=0))
     attempts.rescue(log)
-    program("sacct", f"17|{state}")
-    program("squeue")
+    answers_of_slurm(program, state)
     earlier = fates.EarlierAttempts(log.parent, None)
     message = f"its job 17 was ended: {state} ({earlier.describe()}){end}"
     assert earlier.verdict() == (status, message, status == "failed")
@@ -117,11 +121,9 @@ def test_a_run_that_another_process_trains_is_left_to_it(tmp_path):
     log = tmp_path / "runs/run/train.jsonl"
     holds = "import sys; from pathlib import Path; from dlbench.log import attempts\n"
     holds += "with attempts.lock(Path(sys.argv[1])): print('held', flush=True); input()"
-    command = [sys.executable, "-c", holds, log]
-    where = {"PYTHONPATH": str(Path(attempts.__file__).parents[2])}
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | where
-    ) as other:
+    environment = os.environ | {"PYTHONPATH": str(Path(attempts.__file__).parents[2])}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": environment}
+    with subprocess.Popen([sys.executable, "-c", holds, log], **pipes) as other:
         assert other.stdout.readline() == b"held\n"
         refused = pytest.raises(Error, match="run is being trained by another process")
         with refused, attempts.lock(log):

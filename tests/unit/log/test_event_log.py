@@ -1,5 +1,6 @@
 """event_log: lines that survive kills and name their damage."""
 
+import json
 import math
 import resource
 
@@ -25,31 +26,15 @@ def written(path):
     return path
 
 
-def test_events_come_back_as_they_were_written(path):
+def test_events_come_back_as_they_were_written_and_are_json_for_anyone(path):
     start, first, second, end = event_log.read(written(path))
     assert (start["event"], start["spec"]) == ("run_start", {"model": "lenet5"})
-    assert first == {
-        "event": "step",
-        "step": 1,
-        "t_s": 0.5,
-        "step_time_s": 0.25,
-        "loss": 2.3,
-        "learning_rate": 0.01,
-        "warm_up": True,
-        "epoch": 1,
-    }
+    fields = {"step": 1, "t_s": 0.5, "step_time_s": 0.25, "loss": 2.3, "learning_rate": 0.01}
+    assert first == {"event": "step", **fields, "warm_up": True, "epoch": 1}
     assert math.isnan(second["loss"])
     assert end["status"] == event_log.last_run_end(path)["status"] == "failed"
-
-
-def test_every_line_is_json_for_anyone(path):
-    import json
-
-    def refuse(word):
-        raise AssertionError(f"{word} is not JSON")
-
-    for line in written(path).read_text().splitlines():
-        json.loads(line, parse_constant=refuse)
+    for line in path.read_text().splitlines():
+        json.loads(line, parse_constant=pytest.fail)
 
 
 @pytest.mark.parametrize("cut", [1, 10, 60])
@@ -100,23 +85,21 @@ def test_logs_kept_aside_are_numbered_and_never_overwritten(path):
     for attempt in (1, 2):
         EventLog(path).write("launch", attempt=attempt)
         EventLog(event_log.rank_path(path, 1)).close()
+        path.with_name(event_log.TRACE).write_text(str(attempt))
         event_log.keep_aside(path)
-    assert sorted(found.name for found in path.parent.iterdir()) == [
-        "train.attempt1.jsonl",
-        "train.attempt1.rank1.jsonl",
-        "train.attempt2.jsonl",
-        "train.attempt2.rank1.jsonl",
-    ]
+        assert not path.with_name(event_log.TRACE).exists()
+    names = ["trace.attempt{}.json.gz", "train.attempt{}.jsonl", "train.attempt{}.rank1.jsonl"]
+    kept = sorted(name.format(attempt) for name in names for attempt in (1, 2))
+    assert sorted(found.name for found in path.parent.iterdir()) == kept
     assert '"attempt": 1' in (path.parent / "train.attempt1.jsonl").read_text()
+    # The trace of a profile stays with the log that names it.
+    assert (path.parent / "trace.attempt2.json.gz").read_text() == "2"
 
 
 def test_dates_are_utc_and_their_distance_is_seconds():
     assert event_log.utc_now().endswith("Z")
     start, end = "2026-01-01T23:59:59.500000Z", "2026-01-02T00:00:01.000000Z"
     assert event_log.seconds_between(start, end) == 1.5
-
-
-# Going on from a checkpoint.
 
 
 def earlier(path, steps=2):
@@ -136,27 +119,17 @@ def kinds(path):
     return [event["event"] for event in event_log.read(path)]
 
 
-def test_a_resumed_log_goes_on_after_the_earlier_one(path):
-    before = earlier(path)
-    log = EventLog(path)
-    log.resume(before, 1.25, step=2, host="here")
-    assert path.read_bytes().startswith(before)
-    resume = list(event_log.read(path))[-1]
-    assert {key: resume[key] for key in ("event", "step", "t_s", "host")} == {
-        "event": "resume",
-        "step": 2,
-        "t_s": 1.25,
-        "host": "here",
-    }
-    assert event_log.seconds_between(resume["t_utc"], event_log.utc_now()) < 60
-
-
-def test_how_the_run_was_started_this_time_comes_after_the_earlier_log(path):
+def test_a_resumed_log_goes_on_after_the_earlier_one_and_how_it_was_started_this_time(path):
     before = earlier(path)
     log = EventLog(path)
     log.write("launch", command=["second"])
-    log.resume(before, 1.0, step=2)
-    log.step(3, 1.5, 0.5, 2.0, 0.01, False, 1)
+    log.resume(before, 1000.0, step=2, host="here")
+    assert 1000.0 <= log.now() < 1060.0
+    assert path.read_bytes().startswith(before)
+    resume = list(event_log.read(path))[-1]
+    assert event_log.seconds_between(resume.pop("t_utc"), event_log.utc_now()) < 60
+    assert resume == {"event": "resume", "step": 2, "t_s": 1000.0, "host": "here"}
+    log.step(3, 1000.5, 0.5, 2.0, 0.01, False, 1)
     assert kinds(path) == ["launch", "run_start", "step", "step", "launch", "resume", "step"]
     launches = [event["command"] for event in event_log.read(path) if event["event"] == "launch"]
     assert launches == [["first"], ["second"]]
@@ -188,12 +161,6 @@ def test_who_has_the_log_open_sees_it_and_may_write_on(path):
     assert event_log.last_run_end(path)["status"] == "failed"
 
 
-def test_the_clock_goes_on_from_the_checkpoint(path):
-    log = EventLog(path)
-    log.resume(earlier(path.with_name("other")), 1000.0, step=2)
-    assert 1000.0 <= log.now() < 1060.0
-
-
 def test_a_log_longer_than_one_write_comes_back_whole(path):
     before = earlier(path, steps=30_000)
     log = EventLog(path)
@@ -203,19 +170,14 @@ def test_a_log_longer_than_one_write_comes_back_whole(path):
     assert kinds(path)[-1] == "resume"
 
 
-def test_the_content_of_a_log_is_what_was_written_so_far(path):
+def test_the_content_of_a_log_is_what_was_written_so_far_and_times_can_be_shifted(path):
     log = EventLog(path)
     assert log.content() == b""
-    log.write("launch", command=[])
-    assert log.content() == path.read_bytes() == b'{"event": "launch", "command": []}\n'
-
-
-def test_times_of_a_kind_of_events_can_be_shifted(path):
-    log = EventLog(path)
     for event, t_s in (("sample", 1.0), ("output", 1.5), ("sample", 2.0)):
         log.write(event, t_s=t_s)
     log.shift("sample", -1.5)
     log.write("sample", t_s=3.0)
+    assert log.content() == path.read_bytes()
     assert log.content().decode().splitlines() == [
         '{"event": "sample", "t_s": -0.5}',
         '{"event": "output", "t_s": 1.5}',
@@ -224,21 +186,10 @@ def test_times_of_a_kind_of_events_can_be_shifted(path):
     ]
 
 
-def test_an_end_by_a_signal_is_no_result(tmp_path):
-    log = event_log.EventLog(tmp_path / "train.jsonl")
+def test_an_end_by_a_signal_is_no_result(path):
+    log = EventLog(path)
     date = event_log.utc_now()
     log.write("run_end", t_utc=date, status="failed", message=event_log.STOPPED_BY_SIGNAL)
-    assert event_log.last_run_end(tmp_path / "train.jsonl")
-    assert event_log.final_run_end(tmp_path / "train.jsonl") is None
+    assert event_log.last_run_end(path) and event_log.final_run_end(path) is None
     log.write("run_end", t_utc=date, status="ok", message="")
-    assert event_log.final_run_end(tmp_path / "train.jsonl")["status"] == "ok"
-
-
-def test_the_trace_of_a_profile_is_kept_aside_with_the_log_that_names_it(path):
-    for attempt in (1, 2):
-        EventLog(path).close()
-        path.with_name(event_log.TRACE).write_text(str(attempt))
-        event_log.keep_aside(path)
-    assert (path.parent / "trace.attempt1.json.gz").read_text() == "1"
-    assert (path.parent / "trace.attempt2.json.gz").read_text() == "2"
-    assert not path.with_name(event_log.TRACE).exists()
+    assert event_log.final_run_end(path)["status"] == "ok"

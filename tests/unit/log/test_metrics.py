@@ -22,15 +22,10 @@ def test_a_metric_is_a_name_a_finite_number_a_unit_and_a_direction():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"name": "bus bandwidth"},
-            "metric 'bus bandwidth': expected a name of at most 80 letters",
-        ),
-        ({"name": "2nd"}, "metric '2nd': expected a name"),
+        ({"name": "2nd"}, "metric '2nd': expected a name of at most 80 letters"),
         ({"value": float("nan")}, "metric busbw_gb_per_s: expected a finite number .* found nan"),
         ({"value": 1e31}, "found 1e\\+31"),
         ({"value": True}, "found True"),
-        ({"value": "230"}, "found '230'"),
         ({"unit": None}, "metric busbw_gb_per_s: expected its unit as text, found None"),
         ({"better": "more"}, 'expected better as "higher", "lower" or "", not \'more\''),
         ({"rank": 1}, "expected name, value, unit, better, found name, value, unit, better, rank"),
@@ -39,9 +34,6 @@ def test_a_metric_is_a_name_a_finite_number_a_unit_and_a_direction():
 def test_what_is_no_metric_is_refused_with_its_name(changes, message):
     with pytest.raises(Error, match=message):
         metrics.check([BANDWIDTH | changes])
-
-
-def test_a_metric_twice_in_one_run_is_refused():
     with pytest.raises(Error, match="metric busbw_gb_per_s twice in one run: expected one value"):
         metrics.check([BANDWIDTH, BANDWIDTH | {"value": 1}])
 

@@ -20,19 +20,13 @@ def times(events):
 
 
 def test_what_is_done_within_an_operation_is_no_time_of_its_own():
-    events = [
-        done("outer", 0, 100),
-        done("inner", 10, 40),
-        done("innermost", 20, 5),
-        done("inner", 60, 20),
-        done("next", 100, 30),
-    ]
-    assert times(events) == {
-        "outer": (1, 40.0),
-        "inner": (2, 55.0),
-        "innermost": (1, 5.0),
-        "next": (1, 30.0),
-    }
+    inner = done("inner", 10, 40), done("innermost", 20, 5), done("inner", 60, 20)
+    found = times([done("outer", 0, 100), *inner, done("next", 100, 30)])
+    own = {"outer": (1, 40.0), "inner": (2, 55.0), "innermost": (1, 5.0), "next": (1, 30.0)}
+    assert found == own
+    # What outlasts the operation it began in takes no more than the rest of that.
+    late = [done("first", 0, 10), done("late", 8, 10)]
+    assert times(late) == {"first": (1, 8.0), "late": (1, 10.0)}
 
 
 def test_tracks_run_beside_each_other_and_share_all_time():
@@ -41,21 +35,11 @@ def test_tracks_run_beside_each_other_and_share_all_time():
     assert [one["share"] for one in operations.summarise(events)] == [0.75, 0.25]
 
 
-def test_what_outlasts_the_operation_it_began_in_takes_no_more_than_the_rest_of_that():
-    assert times([done("first", 0, 10), done("late", 8, 10)]) == {
-        "first": (1, 8.0),
-        "late": (1, 10.0),
-    }
-
-
 def test_where_a_device_did_anything_operations_are_those_of_devices():
     events = [done("aten::conv2d", 0, 100), done("gemm", 10, 20, "kernel", tid=7)]
     events.append(done("Memcpy HtoD", 30, 20, "gpu_memcpy", tid=7))
-    found = operations.summarise(events)
-    assert [(one["operation"], one["place"]) for one in found] == [
-        ("Memcpy HtoD", "device"),
-        ("gemm", "device"),
-    ]
+    found = [(one["operation"], one["place"]) for one in operations.summarise(events)]
+    assert found == [("Memcpy HtoD", "device"), ("gemm", "device")]
     assert operations.summarise(events[:1])[0]["place"] == "host"
 
 
@@ -71,11 +55,9 @@ def test_operations_of_a_kind_count_together_where_events_say_their_kind():
 
 
 def test_the_operations_that_took_most_are_told_with_their_share_of_all():
-    events = [done(f"op{n}", 1000 * n, 1 + n) for n in range(3 * operations.MOST)]
-    found = operations.summarise(events)
-    assert [one["operation"] for one in found] == [
-        f"op{n}" for n in range(3 * operations.MOST - 1, 2 * operations.MOST - 1, -1)
-    ]
+    most = operations.MOST
+    found = operations.summarise([done(f"op{n}", 1000 * n, 1 + n) for n in range(3 * most)])
+    assert [one["operation"] for one in found] == [f"op{3 * most - n}" for n in range(1, most + 1)]
     assert sum(one["share"] for one in found) < 1
 
 
