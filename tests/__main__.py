@@ -112,16 +112,24 @@ def main(arguments):
     make = ENVIRONMENTS._replace(command=(*MAKE, level))
     results = run([suites[0], make, *suites[1:]], [f"--level={level}", *options])
     print_results(results, minutes)
-    faults = [f"{result.name} failed" for result in results if result.code]
-    missing = {suite.name for suite in suites} - {result.name for result in results}
-    faults += [f"{name} did not run, since its environment is missing" for name in sorted(missing)]
-    faults += [
-        f"{name} took {cpu_s / 60:.1f} of {minutes[name]:.1f} CPU-minutes in tests/budget.toml"
-        for name, _, _, _, cpu_s, *_ in results
-        if cpu_s / 60 > minutes.get(name, float("inf")) and not options
-    ]
+    faults = faults_of(results, suites, {} if options else minutes)
     print(summary(level, results, faults, (time.monotonic() - started) / 60), flush=True)
     sys.exit(1 if faults else 0)
+
+
+def faults_of(results, suites, minutes):
+    """What failed, did not run, or took more CPU-minutes than it may: {suite: minutes}."""
+    missing = {suite.name for suite in suites} - {result.name for result in results}
+    return [
+        *(f"{result.name} failed" for result in results if result.code),
+        *(f"{name} did not run, since its environment is missing" for name in sorted(missing)),
+        *(
+            f"{result.name} took {result.cpu_s / 60:.1f} of {minutes[result.name]:.1f} CPU-minutes "
+            "in tests/budget.toml"
+            for result in results
+            if result.cpu_s / 60 > minutes.get(result.name, float("inf"))
+        ),
+    ]
 
 
 def parsed(arguments):
@@ -178,6 +186,8 @@ def run(suites, options):
                     running[process.pid] = suite, process, place, log, time.monotonic()
                     continue
                 pid, status, used = os.wait4(-1, 0)
+                if pid not in running:
+                    continue
                 suite, process, place, log, started = running.pop(pid)
                 process.returncode = code = os.waitstatus_to_exitcode(status)
                 times = started - began, time.monotonic() - started, used.ru_utime + used.ru_stime

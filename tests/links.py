@@ -13,11 +13,22 @@ REPOSITORY = Path(__file__).parents[1]
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "sphinx", "-Q", "-b", "linkcheck", "-c", "docs", ".", folder]
+    with tempfile.TemporaryDirectory() as place:
+        command = [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-Q",
+            "-b",
+            "linkcheck",
+            "-c",
+            "docs",
+            ".",
+            place,
+        ]
         with contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run(command, cwd=REPOSITORY, check=False, timeout=600)
-        found = Path(folder, "output.txt")
+        found = Path(place, "output.txt")
         print("links to other servers that do not answer, or were not asked in ten minutes:")
         print(*sorted(set(found.read_text().splitlines() if found.is_file() else [])), sep="\n")
 
