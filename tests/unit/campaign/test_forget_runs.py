@@ -48,26 +48,19 @@ def forgotten(runs):
         (["--status", "failed", "--message", "no memory"], []),
         (["--status", "ok"], [0]),
         (["--configfile", "part.yaml"], [1]),
-        (["--dry-run"], []),
+        (["--status", "oom", "--dry-run"], []),
     ],
     ids=lambda value: " ".join(map(str, value)),
 )
 def test_results_are_forgotten_by_status_message_and_study(failed, arguments, expected):
-    finished = dlbench("forget", *arguments)
+    is_done = "--dry-run" not in arguments
+    finished = dlbench("forget", *arguments, "--json")
     assert finished.returncode == 0, finished.stderr
     assert forgotten(failed) == expected
-    named = finished.stdout.splitlines()[:-1]
-    if arguments != ["--dry-run"]:
-        assert named == sorted(failed[index].id for index in expected)
-
-
-def test_programs_get_what_is_forgotten_as_json(failed):
-    expected = {"runs": sorted(run.id for run in failed[1:3]), "searches": []}
-    for options, is_done in ((["--dry-run"], False), ([], True)):
-        finished = dlbench("forget", "--status", "oom", "--json", *options)
-        said = json.loads(finished.stdout)
-        said["runs"].sort()
-        assert said == expected | {"forgotten": is_done}
+    said = json.loads(finished.stdout)
+    assert (said["forgotten"], said["searches"]) == (is_done, [])
+    named = sorted(failed[index].id for index in (expected if is_done else [1, 2]))
+    assert sorted(said["runs"]) == named
 
 
 def test_a_search_for_a_largest_batch_is_forgotten_by_its_name_or_because_it_failed(failed):
@@ -88,19 +81,10 @@ def test_a_search_for_a_largest_batch_is_forgotten_by_its_name_or_because_it_fai
     assert (kept.is_file(), lost.is_file()) == (True, False)
     left = sorted(path.name for path in (lost.parent / "b1").iterdir())
     assert left == ["train.attempt1.jsonl"]
-    assert dlbench("forget", "max-kept", failed[0].id).returncode == 0
+    assert dlbench("forget", "max-kept", failed[0].id).returncode == 0  # whatever its status
     assert (kept.is_file(), forgotten(failed)) == (False, [0])
     asked = dlbench("retry", "max-kept", "--configfile", "part.yaml")
     assert "no run 'max-kept' in the study 'part'" in asked.stderr
-
-
-def test_a_run_that_is_named_is_forgotten_whatever_its_status(failed):
-    assert dlbench("forget", failed[0].id).returncode == 0
-    assert forgotten(failed) == [0]
-    assert (
-        "expected either runs or --message"
-        in dlbench("forget", failed[1].id, "--message", "x").stderr
-    )
 
 
 def test_trying_again_forgets_the_failures_of_the_study_and_starts_snakemake(failed):
@@ -116,68 +100,44 @@ def test_trying_again_forgets_the_failures_of_the_study_and_starts_snakemake(fai
     assert forgotten(failed) == [1]
 
 
-def test_the_study_that_snakemake_is_given_counts(failed):
+def test_the_study_that_snakemake_is_given_counts_and_a_dry_run_says_what_would_be_tried(failed):
+    assert dlbench("retry", "--dry-run").stdout.endswith("\nwould forget 3 runs\n")
+    finished = dlbench("retry", "--status", "timeout")
+    assert (finished.returncode, finished.became) == (0, None)
+    assert finished.stdout == "no run of the study 'test' to try again: nothing is started\n"
+    assert forgotten(failed) == []
     words = ["figures", "--configfile", "part.yaml", "--cores", "4"]
     became = dlbench("retry", "--", *words).became
     assert became[2:] == ["snakemake", "--snakefile", str(SNAKEFILE), *words]
     assert forgotten(failed) == [1]
 
 
-def test_without_anything_to_try_again_nothing_is_started(failed):
-    finished = dlbench("retry", "--status", "timeout")
-    assert finished.returncode == 0
-    assert finished.stdout == "no run of the study 'test' to try again: nothing is started\n"
-    assert finished.became is None
-    assert forgotten(failed) == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_a_mistake_is_named_before_anything_is_forgotten(failed):
+    part = ["--configfile", "part.yaml"]
+    for arguments, message in (
         (["--", "-n"], "expected --dry-run before --, which forgets nothing; found it after --"),
-        (["--configfile", "part.yaml", "--", "--configfile", "part.yaml"], "expected once"),
+        ([*part, "--", *part], "expected once"),
         (["lenet5-no-such-run"], "no run 'lenet5-no-such-run' in the study 'test'"),
-        (
-            ["--configfile", "absent.yaml"],
-            "--configfile absent.yaml: there is no such file. All words after",
-        ),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_a_mistake_is_named_before_anything_is_forgotten(failed, arguments, message):
-    finished = dlbench("retry", *arguments)
-    assert finished.returncode != 0
-    assert message in finished.stderr
-    assert finished.became is None
+        ([failed[3].id, *part], "in the study 'part'"),
+        ([failed[1].id, "--message", "x"], "expected either runs or --message"),
+        (["--configfile", "absent.yaml"], "absent.yaml: there is no such file. All words after"),
+    ):
+        finished = dlbench("retry", *arguments)
+        assert finished.returncode != 0 and finished.became is None
+        assert message in finished.stderr
     assert forgotten(failed) == []
 
 
-def test_a_run_of_another_study_is_not_tried_again(failed):
-    finished = dlbench("retry", failed[3].id, "--configfile", "part.yaml")
-    assert "in the study 'part'" in finished.stderr
-    assert forgotten(failed) == []
-
-
-def test_a_dry_run_only_says_what_would_be_tried_again(failed):
-    finished = dlbench("retry", "--dry-run")
-    assert finished.stdout.splitlines()[-1] == "would forget 3 runs"
-    assert forgotten(failed) == []
-
-
-def test_nothing_is_forgotten_while_the_folder_is_locked(failed):
-    Path(".snakemake/locks").mkdir(parents=True)
-    Path(".snakemake/locks/0.input.lock").touch()
-    finished = dlbench("retry")
-    assert finished.returncode == 2
-    assert "this folder is locked, and no Snakemake is at work in it" in finished.stderr
-    assert forgotten(failed) == []
-
-
-def test_nothing_is_forgotten_while_snakemake_is_at_work_wherever_its_locks_are(failed):
+def test_nothing_is_forgotten_while_snakemake_is_at_work_or_has_locked_the_folder(failed):
     command = [sys.executable, "-c", "input()", "snakemake"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as at_work:
         finished = dlbench("retry")
         at_work.communicate("\n")
     assert finished.returncode == 2
     assert f"Snakemake is at work in this folder (process {at_work.pid})" in finished.stderr
+    Path(".snakemake/locks").mkdir(parents=True)
+    Path(".snakemake/locks/0.input.lock").touch()
+    finished = dlbench("retry")
+    assert finished.returncode == 2
+    assert "this folder is locked, and no Snakemake is at work in it" in finished.stderr
     assert forgotten(failed) == []

@@ -42,11 +42,16 @@ def test_snakemake_finds_it():
     assert plugin.log_handler is LogHandler and plugin.cli_prefix == "logger-dlbench"
 
 
-def test_a_campaign_has_our_lines(handler):
-    emit = handler()
+def test_a_campaign_has_our_lines_unless_other_ones_are_asked_for(handler, monkeypatch):
+    emit, quiet = handler(), handler(quiet={Quietness.ALL})
     assert emit("Building DAG of jobs...") == ""
-    assert emit("17 jobs", event="run_info") == ""
+    assert emit("17 jobs", event="run_info") == quiet("17 jobs", event="run_info") == ""
     assert emit("Trying to restart job 3.") == "Trying to restart job 3.\n"
+    assert quiet("Trying to restart job 3.") == ""
+    of_snakemake = handler("snakemake")
+    assert of_snakemake("Job stats: 17", event="run_info") == "Job stats: 17\n"
+    monkeypatch.delitem(sys.modules, "dlbench.plan.planning")  # another workflow
+    assert handler()("Job stats: 17", event="run_info") == "Job stats: 17\n"
 
 
 @pytest.mark.parametrize(
@@ -57,22 +62,6 @@ def test_a_dry_run_and_a_verbose_one_are_snakemakes_own(handler, flags):
     assert emit("Building DAG of jobs...") == ""
     assert emit("Job stats: 17", event="run_info") == "Building DAG of jobs...\nJob stats: 17\n"
     assert emit("Select jobs to execute...") == "Select jobs to execute...\n"
-
-
-def test_it_can_be_switched_to_what_snakemake_prints(handler):
-    emit = handler("snakemake")
-    assert emit("Job stats: 17", event="run_info") == "Job stats: 17\n"
-
-
-def test_quiet_all_prints_nothing(handler):
-    emit = handler(quiet={Quietness.ALL})
-    assert emit("17 jobs", event="run_info") == emit("Trying to restart job 3.") == ""
-
-
-def test_a_workflow_that_is_not_dlbench_has_snakemakes_lines(handler, monkeypatch):
-    monkeypatch.delitem(sys.modules, "dlbench.plan.planning")
-    emit = handler()
-    assert emit("Job stats: 17", event="run_info") == "Job stats: 17\n"
 
 
 def test_what_comes_before_the_workflow_is_not_lost_if_that_never_starts(handler, capfd):

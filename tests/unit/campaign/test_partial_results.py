@@ -57,6 +57,9 @@ def test_what_is_done_is_in_tables_and_figures_and_nothing_else_changes(going):
         for suffix in ("svg", "png", "pdf"):
             assert Path(f"now/figures/{name}.{suffix}").stat().st_size > 0
     assert not [path for path in Path("now").rglob("*") if path.is_symlink()]
+    finish(going.runs[3], 60)
+    partial_results.write(dataclasses.replace(going, figures=()), "now")
+    assert parquet_files.read("now/tables/runs.parquet", table_columns.RUNS).num_rows == 3
 
 
 def test_the_other_programs_work_beside_a_campaign_too(going):
@@ -74,39 +77,26 @@ def test_the_other_programs_work_beside_a_campaign_too(going):
     assert tree("results", ".snakemake") == before
 
 
-def test_asked_for_again_it_has_what_is_new(going):
-    going = dataclasses.replace(going, figures=())
-    partial_results.write(going, "now")
-    finish(going.runs[3], 60)
-    partial_results.write(going, "now")
-    assert parquet_files.read("now/tables/runs.parquet", table_columns.RUNS).num_rows == 3
-
-
-def test_a_run_whose_record_goes_meanwhile_is_left_out(going, monkeypatch):
+def test_runs_whose_records_go_meanwhile_are_left_out_and_after_three_tries_it_is_an_error(
+    going, monkeypatch
+):
     collect, seen = collect_runs.collect, []
+    going = dataclasses.replace(going, figures=())
 
     def disturbed(study, *arguments, **folders):
         seen.append(len(study.runs))
         if len(seen) == 1:
             os.truncate(Path("results/runs") / going.runs[0].id / "train.jsonl", 10)
+        if len(seen) > 2:
+            raise FileNotFoundError("run.json")
         return collect(study, *arguments, **folders)
 
     monkeypatch.setattr(collect_runs, "collect", disturbed)
-    partial_results.write(dataclasses.replace(going, figures=()), "now")
+    partial_results.write(going, "now")
     assert seen == [2, 1]
-
-
-def test_records_that_go_whenever_they_are_read_are_an_error_after_three_tries(going, monkeypatch):
-    seen = []
-
-    def gone(study, *arguments, **folders):
-        seen.append(len(study.runs))
-        raise FileNotFoundError("run.json")
-
-    monkeypatch.setattr(collect_runs, "collect", gone)
     with pytest.raises(FileNotFoundError):
         partial_results.write(going, "now")
-    assert seen == [2, 2, 2]
+    assert seen == [2, 1, 1, 1, 1]
 
 
 def test_it_is_refused_among_the_results_and_before_the_first_run_is_done(study):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -41,6 +42,9 @@ def test_before_a_campaign_all_is_pending_and_its_cost_is_unknown(study):
     assert (cost["left_node_hours"], cost["left_s"], cost["done_at"]) == (None, None, None)
     assert "left  unknown: no run of this study is completed yet" in shown(study)
     assert not Path("results").exists()
+    # A failure says nothing of how long others will take.
+    finish(study.runs[0], 60, "failed", "no")
+    assert status.report(study)["cost"]["estimates"]["unknown"] == 3
 
 
 def test_runs_that_are_done_or_failed_are_counted_by_how_they_ended(study):
@@ -69,43 +73,27 @@ def test_what_is_left_is_estimated_from_the_runs_that_are_most_like_it(study):
     cost = status.report(study)["cost"]
     assert cost["left_s"] == 180
     assert cost["left_node_hours"] == pytest.approx(180 / 3600)
-    assert cost["estimates"] == {
-        "their own steps": 0,
-        "same combination": 1,
-        "same model, dataset and strategy": 2,
-        "all runs": 0,
-        "unknown": 0,
-    }
     assert (
         "estimated for 1 run from runs of the same combination, for 2 runs from runs of the same "
         "model, dataset and strategy"
     ) in " ".join(shown(study).split())
 
 
-def test_failures_say_nothing_of_how_long_others_will_take(study):
-    finish(study.runs[0], 60, "failed", "no")
-    assert status.report(study)["cost"]["estimates"]["unknown"] == 3
-
-
 def test_a_running_run_says_how_far_it_is_and_its_steps_what_is_left(study):
     run = study.runs[0]
     write(run)
-    (going,) = status.report(study)["running"]
+    found = status.report(study)
+    (going,) = found["running"]
     assert (going["run_id"], going["step"], going["total_steps"]) == (run.id, 2, 100)
     assert going["images_per_second"] == 2 * run.batch_per_device
     assert going["left_s"] == pytest.approx(49)
     assert going["elapsed_s"] > 60
-    assert numbers(study) == {"running": 1, "pending": 3}
-    assert "step 2/100" in shown(study)
-
-
-def test_the_first_run_tells_while_it_is_running_what_the_others_will_take(study):
-    write(study.runs[0])
-    found = status.report(study)
-    (going,) = found["running"]
+    # What it will take in all, the others will take, too.
     whole_s = going["elapsed_s"] + going["left_s"]
     assert found["cost"]["left_s"] == pytest.approx(going["left_s"] + 3 * whole_s)
     assert found["cost"]["estimates"]["unknown"] == 0
+    assert numbers(study) == {"running": 1, "pending": 3}
+    assert "step 2/100" in shown(study)
 
 
 def test_a_run_that_has_not_begun_its_steps_is_estimated_from_others(study):
@@ -119,12 +107,15 @@ def test_a_run_that_has_not_begun_its_steps_is_estimated_from_others(study):
 
 def test_a_quiet_log_of_another_machine_is_running_as_long_as_it_may_be_quiet(study):
     run = study.runs[0]
-    write(run)
+    log = write(run, steps=10)
     quiet(run, 60)
     assert numbers(study)["running"] == 1
     quiet(run, 101)
     assert numbers(study) == {"interrupted": 1, "pending": 3}
     assert "interrupted  its log stops without an end" in shown(study)
+    assert status.report(study)["cost"]["used_node_hours"] == pytest.approx(7 / 3600)
+    event_log.rank_path(log, 1).write_text("")  # another rank is alive
+    assert numbers(study)["running"] == 1
 
 
 def test_a_quiet_log_of_this_machine_is_running_only_if_its_supervisor_is(study):
@@ -148,39 +139,21 @@ def test_a_quiet_log_of_this_machine_is_running_only_if_its_supervisor_is(study)
         standing._logs_of_processes.cache_clear()
 
 
-def test_the_log_of_another_rank_that_is_written_is_a_sign_of_life(study):
-    run = study.runs[0]
-    log = write(run)
-    quiet(run, 1000)
-    event_log.rank_path(log, 1).write_text("")
-    assert numbers(study)["running"] == 1
-
-
-def test_several_at_a_time_take_their_share_of_the_time(study):
+def test_several_at_a_time_take_their_share_of_the_time_and_one_run_its_own(study):
+    assert status.report(study)["cost"]["at_a_time"] == 1
     for run in study.runs[:2]:
         finish(run, 600)
     assert "sequentially 20 min" in shown(study)
     cost = status.report(study, at_a_time=2)["cost"]
     assert (cost["at_a_time"], cost["left_s"], cost["left_wall_s"]) == (2, 1200, 600)
-    assert ends_in(cost) == pytest.approx(600, abs=5)
+    ends_in_s = event_log.seconds_between(event_log.utc_now(), cost["done_at"])
+    assert ends_in_s == pytest.approx(600, abs=5)
+    assert status.report(study, at_a_time=100)["cost"]["left_wall_s"] == 600
     message = "\n".join(status_text.lines(status.report(study, at_a_time=2)))
     assert "left  about 0.333 node-hours; 2 at a time 10 min, until" in message
-
-
-def ends_in(cost):
-    return event_log.seconds_between(event_log.utc_now(), cost["done_at"])
-
-
-def test_no_number_of_jobs_makes_one_run_shorter(study):
-    finish(study.runs[0], 600)
-    assert status.report(study, at_a_time=100)["cost"]["left_wall_s"] == 600
-
-
-def test_as_many_at_a_time_as_are_running_are_assumed(study):
-    assert status.report(study)["cost"]["at_a_time"] == 1
-    for run in study.runs[:3]:
+    for run in study.runs[2:]:
         write(run)
-    assert status.report(study)["cost"]["at_a_time"] == 3
+    assert status.report(study)["cost"]["at_a_time"] == 2  # as many as are running
 
 
 def test_a_run_that_did_not_learn_what_it_must_is_named_and_still_done(study):
@@ -202,13 +175,6 @@ def test_a_run_that_did_not_learn_what_it_must_is_named_and_still_done(study):
     assert rows[0]["message"] == "missed: top1 0.81, expected at least 0.95"
     assert (rows[0]["state"], rows[1]["message"]) == ("ok", "")
     assert "1  missed gate  missed: top1 0.81" in shown(gated)
-
-
-def test_an_interrupted_run_has_cost_what_its_log_shows(study):
-    run = study.runs[0]
-    write(run, steps=10)
-    quiet(run, 1000)
-    assert status.report(study)["cost"]["used_node_hours"] == pytest.approx(7 / 3600)
 
 
 def test_attempts_that_were_kept_aside_count_as_used(study):
@@ -241,13 +207,8 @@ def test_a_run_that_went_on_from_a_checkpoint_counts_each_part_once(study):
 
 
 def test_node_hours_are_those_of_all_nodes(study):
-    block = SETTINGS["matrix"][0] | {
-        "strategy": "multiworker",
-        "nodes": 2,
-        "launcher": "srun",
-        "repeats": 1,
-        "batch_per_device": 8,
-    }
+    block = SETTINGS["matrix"][0] | {"strategy": "multiworker", "nodes": 2, "launcher": "srun"}
+    block |= {"repeats": 1, "batch_per_device": 8}
     two_nodes = config.study(SETTINGS | {"matrix": [block]})
     finish(two_nodes.runs[0], 60)
     cost = status.report(two_nodes)["cost"]
@@ -267,13 +228,6 @@ def test_other_code_makes_a_run_stale_and_it_keeps_its_cost(study):
     assert status.report(study)["cost"]["used_node_hours"] == pytest.approx(90 / 3600)
 
 
-def test_a_run_whose_log_stands_without_its_record_is_unread_and_costs_nothing_more(study):
-    for run in study.runs:
-        write(run, 60)
-    assert numbers(study) == {"unread": 4}
-    assert "left" not in shown(study)
-
-
 def test_a_damaged_record_is_unread_where_its_log_stands_and_stale_where_it_does_not(study):
     one, two, *_ = study.runs
     for run in (one, two):
@@ -283,6 +237,11 @@ def test_a_damaged_record_is_unread_where_its_log_stands_and_stale_where_it_does
     assert numbers(study) == {"unread": 1, "stale": 1, "pending": 2}
     (reason,) = status.report(study)["reasons"]
     assert reason["message"].startswith("run.json: not a whole record")
+    shutil.rmtree("results/runs")
+    for run in study.runs:
+        write(run, 60)  # without a record
+    assert numbers(study) == {"unread": 4}
+    assert "left" not in shown(study)  # reading costs nothing
 
 
 def test_what_this_machine_cannot_do_is_skipped_before_and_after_it_is_recorded(study):
@@ -390,10 +349,3 @@ def test_the_keys_of_the_json_stay(study):
         "run_id", "label", "state", "message", "duration_s", "node_hours",
     ]  # fmt: skip
     assert status.report(study)["runs"] is None
-
-
-def test_the_states_of_all_runs_add_up(study):
-    finish(study.runs[0], 60)
-    write(study.runs[1])
-    counts = status.report(study)["combinations"]
-    assert sum(counts[state] for state in standing.STATES) == counts["total"] == 4
