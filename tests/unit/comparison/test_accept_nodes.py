@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dlbench import Error
 from dlbench.common import host_lists
 from dlbench.comparison import accept_nodes, bounds, node_results
 from dlbench.tables import parquet_files
@@ -25,10 +24,8 @@ TOGETHER = {
 
 
 def product(node, value=100.0):
-    return {"measure": "matrix_product", "unit": "TFLOP/s", "nodes": 1, "host": node} | {
-        "node": node,
-        "value": value,
-    }
+    row = {"measure": "matrix_product", "unit": "TFLOP/s", "nodes": 1, "host": node}
+    return row | {"node": node, "value": value}
 
 
 def exchange(group, value=40.0):
@@ -50,8 +47,8 @@ def accepted(wanted, rows, expected=()):
 
 def test_nodes_that_pass_alone_are_measured_in_pairs_next(wanted):
     rows = [product(f"n{n}", 80.0 if n == 3 else 100.0) for n in range(1, 6)]
-    found = accepted(wanted, rows)
-    assert (found.good, found.bad) == (("n1", "n2", "n4", "n5"), ("n3",))
+    found = accepted(wanted, rows, ["n1", "n3.cluster.org", "n6"])
+    assert (found.good, found.bad, found.unknown) == (("n1", "n2", "n4", "n5"), ("n3",), ("n6",))
     assert found.step.groups == (("n1", "n2"), ("n4", "n5"))
     assert not found.all_passed
 
@@ -92,63 +89,30 @@ def test_a_pair_that_fails_is_bisected_and_the_bad_node_leaves_the_list(wanted):
     assert found.step.groups == (("n1", "n2", "n3", "n5", "n6"),)
 
 
-def test_all_together_that_fails_is_halved_to_the_smallest_that_does(wanted):
-    rows = [product(f"n{n}") for n in range(1, 5)] + [exchange("n[1-2]"), exchange("n[3-4]")]
-    found = accepted(wanted, [*rows, exchange("n[1-4]", 9.0)])
-    assert found.step.together == (("n1", "n2", "n3", "n4"),) and not found.all_passed
-    text = str(accept_nodes.page(found, Path("results")))
-    assert "n[1-4] fails together, while each of its nodes passes with others" in text
-
-
-def test_a_node_that_is_expected_and_was_not_measured_is_not_known(wanted):
-    found = accepted(wanted, [product("n1"), product("n2")], ["n1", "n2", "n3.cluster.org"])
-    assert (found.good, found.unknown, found.all_passed) == (("n1", "n2"), ("n3",), False)
-
-
-@pytest.fixture
-def start(tmp_path, monkeypatch):
-    """`dlbench accept-nodes` in a folder with bounds."""
+def test_the_program_writes_both_lists_and_says_the_next_groups_also_as_json(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("b.yaml").write_text(yaml.safe_dump({"references": [ALONE, TOGETHER]}))
-    return lambda *arguments: dlbench("accept-nodes", "--bounds", "b.yaml", *arguments)
 
+    def start(*arguments, code):
+        finished = dlbench("accept-nodes", "--bounds", "b.yaml", *arguments)
+        assert finished.returncode == code, finished.stderr
+        return finished
 
-def test_the_program_writes_both_lists_and_prints_the_next_groups(start, tmp_path):
+    assert "expected runs or baselines of named nodes" in start(code=2).stderr
+    table = Path("results/tables/baselines.parquet")
+    parquet_files.write(table, [product("n1"), product("n2")], BASELINES)
+    start(code=0)
+    assert Path("results/nodes.fail").read_text() == "\n"
     rows = [product(f"n{n}", 80.0 if n == 3 else 100.0) for n in range(1, 6)]
-    parquet_files.write(tmp_path / "results/tables/baselines.parquet", rows, BASELINES)
-    finished = start("--nodes", "n[1-5]")
-    assert finished.returncode == 1, finished.stderr
-    assert (tmp_path / "results/nodes.pass").read_text() == "n[1-2,4-5]\n"
-    assert (tmp_path / "results/nodes.fail").read_text() == "n3\n"
-    assert 'extra: "--exclude=n3"' in finished.stdout
-    assert finished.stdout.endswith('\nnodes: 2\nnode: ["n[1-2]", "n[4-5]"]\n')
-    assert "n3: matrix_product: expected at least 95 TFLOP/s, found 80" in " ".join(
-        finished.stdout.split()
-    )
-
-
-def test_programs_get_nodes_ranking_and_next_groups_as_json(start, tmp_path):
-    rows = [product(f"n{n}", 80.0 if n == 3 else 100.0) for n in range(1, 6)]
-    parquet_files.write(tmp_path / "results/tables/baselines.parquet", rows, BASELINES)
-    finished = start("--nodes", "n[1-6]", "--json")
-    assert finished.returncode == 1, finished.stderr
-    said = json.loads(finished.stdout)
+    parquet_files.write(table, rows, BASELINES)
+    printed = start("--nodes", "n[1-5]", code=1).stdout
+    assert Path("results/nodes.pass").read_text() == "n[1-2,4-5]\n"
+    assert Path("results/nodes.fail").read_text() == "n3\n"
+    assert 'extra: "--exclude=n3"' in printed
+    assert printed.endswith('\nnodes: 2\nnode: ["n[1-2]", "n[4-5]"]\n')
+    assert "n3: matrix_product: expected at least 95 TFLOP/s, found 80" in " ".join(printed.split())
+    said = json.loads(start("--nodes", "n[1-6]", "--json", code=1).stdout)
     assert (said["passed"], said["failed"]) == (["n1", "n2", "n4", "n5"], ["n3"])
     assert (said["unknown"], said["next"]) == (["n6"], [["n1", "n2"], ["n4", "n5"]])
     (slow,) = (each for each in said["ranking"] if each["nodes"] == ["n3"])
     assert (slow["passed"], round(slow["ratio"], 9)) == (False, 0.8)
-    assert (tmp_path / "results/nodes.fail").read_text() == "n3\n"
-
-
-def test_the_program_says_that_all_passed_and_what_it_cannot_read(start, tmp_path):
-    finished = start()
-    assert finished.returncode == 2 and "expected runs or baselines of named" in finished.stderr
-    rows = [product("n1"), product("n2")]
-    parquet_files.write(tmp_path / "results/tables/baselines.parquet", rows, BASELINES)
-    assert start().returncode == 0
-    assert (tmp_path / "results/nodes.fail").read_text() == "\n"
-
-
-def test_results_without_names_of_nodes_are_none(tmp_path):
-    with pytest.raises(Error, match="expected runs or baselines of named nodes"):
-        accept_nodes.read(tmp_path)

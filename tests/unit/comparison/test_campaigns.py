@@ -41,16 +41,12 @@ def test_disturbed_runs_are_known_from_records_and_from_tables(tmp_path, monkeyp
     for reason in (None, "others used 0.98 of 2 cores"):
         content["summary"]["disturbed"] = reason
         place.write_text(json.dumps({**content, "record_sha256": run_record.digest(content)}))
-        (found,) = campaigns.read(tmp_path / "results").runs
-        assert found.disturbed == bool(reason)
         rows = [{"run_id": run.id, "status": "unstable", **run.values(), "disturbed": reason}]
-        for name in ("runs.parquet", "runs.json"):
-            if name.endswith("json"):
-                (tmp_path / name).write_text(json.dumps(rows))
-            else:
-                parquet_files.write(tmp_path / name, rows, table_columns.RUNS)
+        (tmp_path / "runs.json").write_text(json.dumps(rows))
+        parquet_files.write(tmp_path / "runs.parquet", rows, table_columns.RUNS)
+        for name in ("results", "runs.parquet", "runs.json"):
             (found,) = campaigns.read(tmp_path / name).runs
-            assert found.disturbed == bool(reason)
+            assert found.disturbed == bool(reason), name
 
 
 def test_the_throughput_of_texts_is_known_in_tokens_from_records_too(tmp_path, monkeypatch):

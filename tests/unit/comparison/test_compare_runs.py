@@ -9,7 +9,6 @@ import pytest
 
 from dlbench import Error
 from dlbench.comparison import campaigns, comparison_page
-from dlbench.comparison.campaigns import Measured
 from dlbench.pages import page_text
 from dlbench.records import run_record
 from dlbench.tables import parquet_files, table_columns
@@ -61,28 +60,20 @@ def test_all_combinations_are_one_family():
     assert {pair.verdict for pair in both.pairs} == {"undecided"}
 
 
-def test_slower_by_more_than_the_margin_is_more_than_slower():
-    def only(steps):
-        return compared([measured(A_RATES)], [measured(rates(steps))], margin=0.1).pairs[0]
-
+def test_faster_or_slower_by_more_than_the_margin_is_said():
     # The margin is one step; beyond it a difference is shown from t = 2.776445 on, which is
     # 2.776445 x 0.0778204 / 0.0953102 = 2.26695 steps.
-    assert (only(-3.26).verdict, only(-3.26).beyond_margin) == ("slower", False)
-    assert (only(-3.27).verdict, only(-3.27).beyond_margin) == ("slower", True)
-    assert not only(9).beyond_margin
-
-
-def test_faster_by_more_than_the_margin_is_said_as_slower_is():
-    def only(steps):
-        return compared([measured(A_RATES)], [measured(rates(steps))], margin=0.1)
-
-    (just, more, less) = (only(steps).pairs[0] for steps in (3.26, 3.27, -3.27))
-    assert [pair.verdict for pair in (just, more, less)] == ["faster", "faster", "slower"]
-    assert [pair.better_beyond_margin for pair in (just, more, less)] == [False, True, False]
-    texts = [page_text.text(comparison_page.comparison_page(only(s))) for s in (3.26, 3.27, -3.27)]
-    for text, words in zip(texts, ("faster", "faster: by more", "slower: by more"), strict=True):
-        assert words in " ".join(text.split())
-    assert "by more" not in texts[0]
+    for steps, verdict, is_beyond in (
+        (3.26, "faster", False), (3.27, "faster", True),
+        (-3.26, "slower", False), (-3.27, "slower", True),
+    ):  # fmt: skip
+        found = compared([measured(A_RATES)], [measured(rates(steps))], margin=0.1)
+        (pair,) = found.pairs
+        assert pair.verdict == verdict
+        assert pair.better_beyond_margin == (is_beyond and steps > 0)
+        assert pair.beyond_margin == (is_beyond and steps < 0)
+        text = " ".join(page_text.text(comparison_page.comparison_page(found)).split())
+        assert (f"{verdict}: by more" in text) == is_beyond
 
 
 def test_of_a_time_less_is_faster():
@@ -131,21 +122,18 @@ def test_few_runs_give_a_ratio_and_no_verdict(a, b, reason):
     assert math.isnan(pair.compared.ci95_low) == (min(len(a), len(b)) == 1)
 
 
-def test_seed_and_repeat_do_not_tell_combinations_apart():
-    found = compared([measured(A_RATES, seed=1)], [measured(A_RATES, seed=2)])
+def test_seed_repeat_and_facts_do_not_tell_combinations_apart_and_are_said_to_differ():
+    found = compared(
+        [measured(A_RATES, seed=1, facts={"site": "here", "git_commit": "a", "keras": "3"})],
+        [measured(A_RATES, seed=2, facts={"site": "there", "host": "n1", "keras": "3"})],
+    )
     assert found.pairs[0].compared.ratio == pytest.approx(1)
-    assert found.differs["seed"] == (["1"], ["2"])
+    assert found.differs == {
+        "seed": (["1"], ["2"]), "site": (["here"], ["there"]), "git_commit": (["a"], []),
+    }  # fmt: skip
     for name in ("seed", "repeat"):
         with pytest.raises(Error, match=f"{name}: repeats differ in it"):
             compared([measured([1])], [measured([1])], on=[name])
-
-
-def test_what_differs_between_the_sides_is_said_once():
-    found = compared(
-        [measured(A_RATES, facts={"site": "here", "git_commit": "a", "keras": "3"})],
-        [measured(A_RATES, facts={"site": "there", "host": "n1", "keras": "3"})],
-    )
-    assert found.differs == {"site": (["here"], ["there"]), "git_commit": (["a"], [])}
 
 
 def test_failures_are_named_on_their_side_and_are_a_regression_where_all_failed():
@@ -197,6 +185,9 @@ def test_what_one_side_has_only_is_listed_with_its_nearest_partner():
     assert listed[("A", "lenet5", 64)] == {"batch_per_device": (64, 32), "xla": (True, False)}
     assert listed[("B", "lenet5", 32)] == {"batch_per_device": (32, 8)}
     assert listed[("B", "vgg11", 8)] == {"model": ("vgg11", "lenet5")}
+    of_a, _ = comparison_page.comparison_page(found).sections[-2:]
+    assert (of_a.heading, of_a.table.headings[2]) == ("Only in A (1)", "nearest in B differs in")
+    assert of_a.table.rows[0][1:] == ["1", "batch_per_device 64 / 32; xla true / false"]
 
 
 def test_fields_can_be_ignored_where_that_mixes_no_conditions():
@@ -215,13 +206,7 @@ def test_fields_can_be_ignored_where_that_mixes_no_conditions():
 def test_what_one_side_does_not_say_is_not_joined_on():
     known = measured(A_RATES, augment=False)
     unknown = [
-        Measured(
-            run.run_id,
-            {n: v for n, v in run.fields.items() if n != "augment"},
-            "ok",
-            run.numbers,
-            {},
-        )
+        dataclasses.replace(run, fields={n: v for n, v in run.fields.items() if n != "augment"})
         for run in known
     ]
     found = compared([known], [unknown])
@@ -245,31 +230,26 @@ def test_bad_questions_are_refused(options, message):
         compared([measured([1])], [measured([1])], **options)
 
 
-@pytest.mark.parametrize("value", [math.nan, 0.0, -1.0, math.inf])
-def test_a_number_that_has_no_logarithm_is_refused_with_its_run(value):
-    with pytest.raises(Error, match=r"lenet5-.*: images_per_second is .*; ratios need"):
-        compared([measured([1])], [measured([value])])
+def test_numbers_without_a_logarithm_or_of_different_units_are_refused():
+    for value in (math.nan, 0.0, -1.0, math.inf):
+        with pytest.raises(Error, match=r"lenet5-.*: images_per_second is .*; ratios need"):
+            compared([measured([1])], [measured([value])])
+    sides = [[*named(A_RATES)], [*named(A_RATES, unit="MB/s")]]
+    with pytest.raises(Error, match=r"metric busbw: unit is 'GB/s' in .* are not compared"):
+        compared(sides[:1], sides[1:], metric_name="busbw")
 
 
 def results(place, rates_by_batch, **facts):
     """A folder of results in which runs of some batch sizes are done."""
     for batch, values in rates_by_batch.items():
         for run in measured(values, batch_per_device=batch):
-            spec = {
-                n: v
-                for n, v in run.fields.items()
-                if n in ("model", "dataset", "steps", "batch_per_device", "repeat")
-            }
+            names = ("model", "dataset", "steps", "batch_per_device", "repeat")
             content = {
-                "run_id": run.run_id,
-                "spec": spec,
-                "status": "ok",
-                "message": "",
-                "made_from": {"code": "c" * 64},
-                "log_sha256": "0" * 64,
-                "summary": run.numbers,
+                "run_id": run.run_id, "spec": {name: run.fields[name] for name in names},
+                "status": "ok", "message": "", "made_from": {"code": "c" * 64},
+                "log_sha256": "0" * 64, "summary": run.numbers,
                 "provenance": {"versions": {"tensorflow": "2.18.1"}, **facts},
-            }
+            }  # fmt: skip
             (place / "runs" / run.run_id).mkdir(parents=True)
             run_record.write(place / "runs" / run.run_id / "run.json", content, [])
     return place
@@ -354,12 +334,6 @@ def test_a_metric_that_programs_name_is_compared_in_its_direction(better, verdic
     assert (pair.verdict, found.metric.unit) == (verdict, "GB/s")
     assert pair.compared.p_difference == pytest.approx(0.025721, abs=1e-6)
     assert f"1 {verdict}" in page_text.text(comparison_page.comparison_page(found, None))
-
-
-def test_numbers_of_different_units_are_not_compared():
-    sides = [[*named(A_RATES)], [*named(A_RATES, unit="MB/s")]]
-    with pytest.raises(Error, match=r"metric busbw: unit is 'GB/s' in .* are not compared"):
-        compared(sides[:1], sides[1:], metric_name="busbw")
 
 
 def test_metrics_of_a_table_are_read_from_the_one_beside_it(tmp_path):
