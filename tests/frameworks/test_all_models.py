@@ -33,7 +33,6 @@ def test_every_strategy_is_tried(framework):
     assert tried == set(plugins.names(f"{framework}/strategies"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("framework", "strategy"), HOW)
 def test_every_model_is_trained_a_step(framework, strategy, python, tmp_path):
     how = {"framework": framework, "strategy": strategy, **HOW[framework, strategy]}

@@ -1,12 +1,10 @@
-"""The kernel of attention that a run records is that of its steps."""
+"""The kernel of attention that a run records is that of its steps; test_text.py has runs."""
 
 import subprocess
 
 import pytest
 
 from support.machines.paths import REPOSITORY
-from support.trainers.framework_runs import JAX, PYTORCH
-from support.trainers.training_runs import events
 
 # The autograd node of a call that is computed names the kernel that ran.
 OF_PYTORCH = """
@@ -78,27 +76,6 @@ assert of("mixed_bfloat16") == of("mixed_bfloat16", learns=False) == "cudnn"
 assert of("float32") == "xla"  # which cuDNN's kernel does not take
 assert of("mixed_bfloat16", width=28, heads=2) == "xla"  # 14 numbers of each head
 """
-MINE = """
-from torch import nn
-
-TASK = "classification"
-INPUT_SHAPE = (32, 32, 1)
-CLASSES = 10
-
-
-class Mine(nn.Module):
-    def __init__(self, classes):
-        super().__init__()
-        self.dense = nn.Linear(32, classes)
-
-    def forward(self, images):
-        x = self.dense(images)
-        return nn.functional.scaled_dot_product_attention(x, x, x, scale=1.0).mean((1, 2))
-
-
-def build(input_shape, classes):
-    return Mine(classes)
-"""
 
 
 @pytest.mark.parametrize(
@@ -109,33 +86,3 @@ def test_the_kernel_is_that_of_a_call_with_the_runs_batch_and_dtype(python, fram
         [python(framework), "-c", program], cwd=REPOSITORY, capture_output=True, text=True
     )
     assert finished.returncode == 0, finished.stderr
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize(
-    ("framework", "fields", "attention"),
-    [
-        (PYTORCH, {"model": "vit_tiny"}, "scaled_dot_product_attention: flash_attention"),
-        (PYTORCH, {"model": "lenet5"}, None),
-        (
-            JAX,
-            {"model": "gpt_tiny", "recompute": True, "mode": "forward", "sequence_length": 8},
-            "keras.ops.dot_product_attention: xla",
-        ),
-    ],
-)
-def test_a_run_records_the_call_and_its_kernel(python, tmp_path, framework, fields, attention):
-    log = tmp_path / "train.jsonl"
-    fields = {"dataset": "synthetic", "batch_per_device": 2, "steps": 1, **fields}
-    framework.trained(log, python(framework.name), **fields)
-    assert events(log, "run_start")[0]["attention"] == attention
-
-
-def test_the_kernel_of_a_model_of_ones_own_is_recorded_too(python, tmp_path):
-    (tmp_path / "mine.py").write_text(MINE)
-    log = tmp_path / "train.jsonl"
-    flags = ["--model-folder", str(tmp_path)]
-    fields = {"model": "mine", "dataset": "synthetic", "batch_per_device": 4, "steps": 1}
-    PYTORCH.trained(log, python("pytorch"), flags=flags, **fields)
-    recorded = events(log, "run_start")[0]["attention"]
-    assert recorded == "scaled_dot_product_attention: flash_attention"

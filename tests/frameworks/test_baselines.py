@@ -25,8 +25,6 @@ TWO = {
     | {"strategy": "fsdp"},
 }
 
-
-QUICK = {"ddp"}
 # What the libraries have not, and a word of the reason that the row gives.
 LACKING = {
     "horovod": {"sendrecv": "Horovod has no"},
@@ -50,9 +48,7 @@ def measured(folder, python, *flags, **fields):
     return json.loads(output.read_text())
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in TWO]
-)
+@pytest.mark.parametrize("name", TWO)
 def test_each_collective_of_the_library_is_measured_over_two_devices(tmp_path, python, name):
     fields = {**TWO[name], "devices_per_node": 2}
     found = measured(tmp_path, python, "--model", "lenet5", **fields)
@@ -74,7 +70,6 @@ def test_each_collective_of_the_library_is_measured_over_two_devices(tmp_path, p
     assert len(found["hardware_sha256"]) == 64
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("framework", ["tensorflow", "jax", "pytorch"])
 def test_one_device_is_measured_with_the_reader_of_its_framework(
     tmp_path, python, digits, framework
@@ -113,18 +108,3 @@ made.kernels().from_host(1000)(2)
             [python(framework), "-c", words], capture_output=True, text=True, check=False
         )
         assert finished.returncode == 0, finished.stderr
-
-
-def test_processes_that_miss_their_launcher_say_so(tmp_path, python):
-    run = Run(
-        model="lenet5", dataset="synthetic", batch_per_device=1, steps=1, devices_per_node=2,
-        strategy="multiworker", launcher="local",
-    )  # fmt: skip
-    words = [python("tensorflow"), PROGRAM, "--output", tmp_path / "x.json", "--model", "lenet5"]
-    words += ["--spec", json.dumps(dataclasses.asdict(run))]
-    finished = subprocess.run(
-        list(map(str, words)), capture_output=True, text=True, check=False, timeout=120
-    )
-    assert finished.returncode == 1 and "Traceback" not in finished.stderr
-    assert "neither TF_CONFIG nor Slurm" in finished.stderr
-    assert not (tmp_path / "x.json").exists()

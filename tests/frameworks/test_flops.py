@@ -7,13 +7,10 @@ import pytest
 
 from dlbench.trainer import model_flops
 from support.machines.paths import REPOSITORY
-from support.trainers import framework_runs
-from support.trainers.counted_flops import LITTLE_PADDED
 from support.trainers.framework_runs import PYTORCH
 from support.trainers.published_models import PARAMETERS
 from support.trainers.training_runs import events
 
-PROGRAM = REPOSITORY / "tests/support/trainers/counted_flops.py"
 MODEL = '''
 """Attention and a product of its own, as users write them."""
 
@@ -45,61 +42,35 @@ def build(input_shape=INPUT_SHAPE, classes=CLASSES):
 '''
 
 
-@pytest.fixture(scope="module")
-def counted(python):
-    """A function that gives what a framework counts of all models."""
-    found = {}
-
-    def of(framework):
-        if framework not in found:
-            command = [python(framework), PROGRAM, framework, *PARAMETERS]
-            finished = subprocess.run(
-                list(map(str, command)), cwd=REPOSITORY, capture_output=True, text=True, check=False
-            )
-            assert finished.returncode == 0, finished.stderr
-            found[framework] = json.loads(finished.stdout)
-        return found[framework]
-
-    return of
+PROGRAM = REPOSITORY / "tests/support/trainers/counted_flops.py"
 
 
-@pytest.mark.parametrize("framework", ["tensorflow", "pytorch"])
-def test_the_blocks_of_a_transformer_that_recomputes_count_once_more(python, framework):
-    names = ("gpt_tiny", "gpt_tiny:recompute")
+def counted(python, framework, *names):
     command = [python(framework), PROGRAM, framework, *names]
     finished = subprocess.run(
-        list(map(str, command)), cwd=REPOSITORY, capture_output=True, text=True, check=False
+        list(map(str, command)), cwd=REPOSITORY, capture_output=True, text=True
     )
     assert finished.returncode == 0, finished.stderr
-    plain, recomputing = (json.loads(finished.stdout)[name] for name in names)
+    return json.loads(finished.stdout)
+
+
+def test_a_model_does_the_same_work_under_pytorch_as_keras_and_pytorchs_counter_say(python):
+    keras, pytorch = (counted(python, name, *PARAMETERS) for name in ("tensorflow", "pytorch"))
+    for name, theirs in keras.items():
+        ours = pytorch[name]
+        assert (ours["unknown"], theirs["unknown"]) == ([], [])
+        assert ours["forward_per_item"] == theirs["forward_per_item"], name
+        # Where PyTorch pads in an operation of its own, the zeros are values that it reads.
+        assert ours["values_per_item"] == pytest.approx(theirs["values_per_item"], rel=0.02), name
+        assert ours["forward_per_item"] == pytest.approx(ours["theirs"], rel=0.05), name
+
+
+def test_the_blocks_of_a_transformer_that_recomputes_count_once_more(python):
+    plain, recomputing = counted(python, "pytorch", "gpt_tiny", "gpt_tiny:recompute").values()
     logits = 2 * 128 * 128 * 256
     assert plain["recomputed_per_item"] == 0
     assert recomputing["recomputed_per_item"] == plain["forward_per_item"] - logits
     assert recomputing["forward_per_item"] == plain["forward_per_item"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("framework", ["jax", "pytorch"])
-def test_a_model_does_the_same_work_in_every_framework(counted, framework):
-    for name, ours in counted("tensorflow").items():
-        theirs = counted(framework)[name]
-        assert (ours["unknown"], theirs["unknown"]) == ([], [])
-        assert theirs["forward_per_item"] == ours["forward_per_item"], name
-        # Where PyTorch pads in an operation of its own, the zeros are values that it reads.
-        assert theirs["values_per_item"] == pytest.approx(ours["values_per_item"], rel=0.02), name
-
-
-@pytest.mark.slow
-def test_pytorchs_own_counter_says_the_same(counted):
-    for name, model in counted("pytorch").items():
-        assert model["forward_per_item"] == pytest.approx(model["theirs"], rel=0.05), name
-
-
-@pytest.mark.slow
-def test_xlas_own_analysis_says_the_same_where_little_is_padded(counted):
-    for name in LITTLE_PADDED:
-        model = counted("jax")[name]
-        assert model["forward_per_item"] == pytest.approx(model["theirs"], rel=0.05), name
 
 
 def of_own_model(tmp_path, python, hidden):
@@ -110,6 +81,7 @@ def of_own_model(tmp_path, python, hidden):
     return events(tmp_path / "train.jsonl", "run_start")[0]
 
 
+@pytest.mark.ci
 def test_a_model_of_the_users_own_is_counted_without_a_line_of_theirs(tmp_path, python):
     start = of_own_model(tmp_path, python, "None")
     projections = 4 * 6 * 8 * 8
@@ -129,11 +101,3 @@ def test_what_has_no_rule_is_named_and_the_work_is_not_known(tmp_path, python, h
     start = of_own_model(tmp_path, python, hidden)
     assert start["forward_flops_per_item"] is None
     assert any(named in reason for reason in start["flops_unknown"])
-
-
-def test_jax_logs_what_its_model_does(tmp_path, python):
-    flags = framework_runs.small_model(framework_runs.JAX, tmp_path)
-    log = tmp_path / "train.jsonl"
-    framework_runs.JAX.trained(log, python("jax"), model="small_model", steps=1, flags=flags)
-    start = events(log, "run_start")[0]
-    assert start["forward_flops_per_item"] == 2 * 14**2 * (4 * 25 + 4 * 10)

@@ -75,7 +75,7 @@ SCORED = ("pytorch", "train", "lightning", "huggingface")
 
 @pytest.mark.parametrize(
     "environment",
-    [pytest.param(name, marks=pytest.mark.slow if name in METRICS else ()) for name in PROGRAMS],
+    [pytest.param(name, marks=() if name in METRICS else pytest.mark.ci) for name in PROGRAMS],
 )
 def test_a_program_logs_each_step_its_loss_and_its_evaluation(environment, tmp_path):
     python = REPOSITORY / "envs" / environment / ".venv/bin/python"

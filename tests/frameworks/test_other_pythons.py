@@ -26,7 +26,6 @@ def other():
     pytest.skip(f"this machine has no Python of version {', '.join(PACKAGES)}")
 
 
-@pytest.mark.slow
 def test_a_python_with_jax_keras_and_numpy_alone_trains_and_learns(other, digits, tmp_path):
     version, path = other
     python = tmp_path / "environment/bin/python"

@@ -19,18 +19,11 @@ from support.trainers.parity_steps import CASES
 PROGRAM = REPOSITORY / "tests/support/trainers/parity_steps.py"
 OTHERS = [name for name in engine.names() if name != engine.DEFAULT]
 NARROW, WIDE = ([n for n, c in CASES.items() if c.precision == p] for p in ("float32", "float64"))
-QUICK = {
-    CASES[name].name
-    for name in (
-        "lenet5-sgd-float32",
-        "lstm_ptb-sgd-float32-schedule",
-        "lenet5-adamw-float64-decay",
-    )
-}
+CI = ("lenet5-sgd-float32", "lstm_ptb-sgd-float32-schedule", "lenet5-adamw-float64-decay")
 
 
-def quick_or_slow(cases):
-    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in cases]
+def levels(cases):
+    return [pytest.param(name, marks=pytest.mark.ci if name in CI else ()) for name in cases]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +33,7 @@ def results(python, tmp_path_factory):
 
     def of(framework, case):
         of_precision = NARROW if case in NARROW else WIDE
-        cases = [name for name in of_precision if (name in QUICK) == (case in QUICK)]
+        cases = [name for name in of_precision if (name in CI) == (case in CI)]
         for name in (engine.DEFAULT, framework):  # the first one gives the weights
             if (name, *cases) not in trained:
                 command = [python(name), PROGRAM, name, folder, *cases]
@@ -60,7 +53,7 @@ def distance(ours, theirs, names):
 
 
 @pytest.mark.parametrize("framework", OTHERS)
-@pytest.mark.parametrize("case", quick_or_slow(NARROW))
+@pytest.mark.parametrize("case", levels(NARROW))
 def test_losses_and_weights_agree_from_the_same_start(results, framework, case):
     (ours, weights), (theirs, their_weights) = results(framework, case), results("tensorflow", case)
     assert len(set(ours)) > 1  # it learns
@@ -69,7 +62,7 @@ def test_losses_and_weights_agree_from_the_same_start(results, framework, case):
 
 
 @pytest.mark.parametrize("framework", OTHERS)
-@pytest.mark.parametrize("case", quick_or_slow(WIDE))
+@pytest.mark.parametrize("case", levels(WIDE))
 def test_in_float64_each_weight_agrees_to_many_digits(results, framework, case):
     (ours, weights), (theirs, their_weights) = results(framework, case), results("tensorflow", case)
     np.testing.assert_allclose(ours, theirs, rtol=1e-10)

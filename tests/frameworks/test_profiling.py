@@ -14,13 +14,11 @@ SHORT = {"steps": 4, "warmup_steps": 2, "profile": True}
 CONVOLUTION = {"jax": "onv", "pytorch": "convolution"}
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", framework_runs.ALL)
-@pytest.mark.parametrize("length", [1, 4], ids=["steps", "window"])
-def test_the_trace_and_its_operations_are_in_the_format_of_all(tmp_path, python, name, length):
+def test_the_trace_and_its_operations_are_in_the_format_of_all(tmp_path, python, name):
     framework, log = framework_runs.ALL[name], tmp_path / "train.jsonl"
     found = framework.trained(
-        log, python(name), model="lenet5", steps_per_sync=length, batch_per_device=32, **SHORT
+        log, python(name), model="lenet5", steps_per_sync=4, batch_per_device=32, **SHORT
     )
     assert [event["event"] for event in found[-2:]] == ["run_end", "profile"]
     (event,) = events(log, "profile")
@@ -32,13 +30,3 @@ def test_the_trace_and_its_operations_are_in_the_format_of_all(tmp_path, python,
     done = [e for e in content["traceEvents"] if e["ph"] == "X"]
     assert {"pid", "tid", "ts", "dur", "name"} <= set.intersection(*map(set, done))
     assert any(e.get("cat") == "cpu_op" for e in done)
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("name", framework_runs.ALL)
-def test_processes_take_the_steps_together_and_the_first_one_traces_them(tmp_path, python, name):
-    framework, log = framework_runs.ALL[name], tmp_path / "train.jsonl"
-    framework.trained(log, python(name), **framework.two_processes, **SHORT)
-    found = [events(path, "profile") for path in event_log.rank_paths(log)]
-    assert [len(each) for each in found] == [1, 0]
-    assert found[0][0]["steps"] == 5 and found[0][0]["operations"]

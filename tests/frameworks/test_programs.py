@@ -9,7 +9,6 @@ from dlbench.study import trainer_environments
 from support.campaigns.campaign import Campaign
 from support.machines.paths import REPOSITORY
 
-pytestmark = pytest.mark.slow  # whole programs of others, in environments of their own
 SHAPE = {"layers": 1, "width": 32, "heads": 2}
 LENGTH = 16
 LIVE = ("huggingface", "lightning", "litgpt")
@@ -52,9 +51,6 @@ def test_a_program_trains_and_its_numbers_are_read(runs, name):
     assert row["timing_source"] == TIMES[name]
     assert int(row["steps"]) == STEPS and int(row["batch_per_device"]) == BATCH
     assert row["item_shape"] == str(LENGTH)
-    assert float(row["tokens_per_second"]) == pytest.approx(
-        LENGTH * float(row["images_per_second"])
-    )
     rate, step_time_s = float(row["images_per_second"]), float(row["step_time_mean_s"])
     assert float(row["tokens_per_second"]) == pytest.approx(LENGTH * rate)
     assert rate * step_time_s == pytest.approx(BATCH, rel=0.02)

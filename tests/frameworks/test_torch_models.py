@@ -47,6 +47,7 @@ def both(python, tmp_path_factory):
     return of
 
 
+@pytest.mark.ci
 def test_both_have_the_same_models_with_the_same_tasks_items_and_classes():
     assert plugins.names("pytorch/models") == plugins.names("keras/models")
     for name in PARAMETERS:
@@ -55,11 +56,11 @@ def test_both_have_the_same_models_with_the_same_tasks_items_and_classes():
             assert pytorch[constant] == keras[constant], (name, constant)
 
 
+@pytest.mark.ci
 def test_models_of_pytorch_have_the_published_number_of_parameters(python):
     assert json.loads(started(python("pytorch"), "-c", COUNTED)) == PARAMETERS
 
 
-@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", SMALL_ITEMS)
 def test_the_same_weights_and_items_give_the_same_logits(both, name):
     _, (keras, pytorch) = both(name)
@@ -69,24 +70,20 @@ def test_the_same_weights_and_items_give_the_same_logits(both, name):
 
 
 @pytest.mark.parametrize("name", SMALL_ITEMS)
-def test_layers_that_learn_in_their_own_way_have_the_same_settings(both, name):
-    (keras, pytorch), _ = both(name)
+def test_layers_have_the_same_settings_and_weights_that_begin_alike(both, name):
+    (keras, pytorch), arrays = both(name)
     assert pytorch["trained"] == keras["trained"]
     assert pytorch["dropout"] == keras["dropout"]
     np.testing.assert_allclose(pytorch["moments"], keras["moments"], rtol=1e-12)
-
-
-@pytest.mark.parametrize("name", SMALL_ITEMS)
-def test_weights_begin_alike(both, name):
-    facts, arrays = both(name)
     vectors, ours = ({n: a for n, a in each.items() if n != "logits"} for each in arrays)
     assert ours.keys() == vectors.keys()
     for path, array in vectors.items():  # zeros and ones
         np.testing.assert_array_equal(ours[path], array, err_msg=path)
-    keras, pytorch = (each["beginning"] for each in facts)
-    assert pytorch.keys() == keras.keys()
-    for path, spread in keras.items():
+    assert pytorch["beginning"].keys() == keras["beginning"].keys()
+    for path, spread in keras["beginning"].items():
         if spread:
             # The largest of some thousand numbers of a normal distribution scatters by a tenth.
-            for found, wanted, most in zip(pytorch[path], spread, (0.1, 0.25), strict=True):
+            for found, wanted, most in zip(
+                pytorch["beginning"][path], spread, (0.1, 0.25), strict=True
+            ):
                 assert found == pytest.approx(wanted, rel=most), path

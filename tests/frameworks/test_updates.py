@@ -52,18 +52,21 @@ def moved(found):
     return np.linalg.norm(parts)
 
 
+@pytest.mark.ci
 def test_a_batch_in_parts_gives_the_losses_and_weights_of_the_whole(found):
     np.testing.assert_allclose(found["parts"]["losses"], found["plain"]["losses"], rtol=1e-5)
     for name, array in weights(found["plain"], "after/").items():
         np.testing.assert_allclose(found["parts"][name], array, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.ci
 def test_gradients_are_shortened_to_the_norm_where_they_are_longer(found):
     steps = len(found["clipped"]["losses"])
     assert 0.9 * steps * RATE * NORM < moved(found["clipped"]) <= 1.001 * steps * RATE * NORM
     assert moved(found["unclipped"]) > 2 * steps * RATE * NORM
 
 
+@pytest.mark.ci
 def test_adamw_shrinks_weights_with_two_axes_or_more_by_rate_times_decay_and_no_others(found):
     adamw = found["adamw"]
     steps = len(adamw["losses"])
@@ -76,6 +79,7 @@ def test_adamw_shrinks_weights_with_two_axes_or_more_by_rate_times_decay_and_no_
         assert moved_by.max() < 2 * steps * RATE, name
 
 
+@pytest.mark.ci
 def test_the_learning_rate_rises_and_falls_as_the_schedule_says(found):
     run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=6, warmup_steps=0,
               **SCHEDULE)  # fmt: skip
@@ -85,6 +89,7 @@ def test_the_learning_rate_rises_and_falls_as_the_schedule_says(found):
     assert found["schedule"]["rates"][-1] < found["schedule"]["rates"][1]
 
 
+@pytest.mark.ci
 def test_in_bfloat16_weights_and_what_adamw_remembers_of_them_are_float32(found):
     assert found["bfloat16"]["types"].tolist() == ["float32"]
     assert np.isfinite(found["bfloat16"]["losses"]).all()

@@ -10,6 +10,7 @@ from dlbench import Error
 from dlbench.common import plugins
 from dlbench.study.runs import Run
 from dlbench.trainer.keras import building
+from dlbench.trainer.keras.layers import transformer
 from support.trainers.training_runs import events, train
 
 DIGITS = types.SimpleNamespace(item_shape=(32, 32, 1), classes=10)
@@ -75,6 +76,11 @@ def test_a_model_may_be_of_a_class_of_its_own_or_leave_sizes_open():
         return keras.Model(inputs, layers.Dense(classes)(pooled))
 
     assert built(open_sizes)
+
+
+def test_heads_that_do_not_divide_the_width_are_named():
+    with pytest.raises(ValueError, match="the heads must divide the width: 128 in 3 parts"):
+        transformer.Attention(3, causal=True).build((None, 5, 3 * 128))
 
 
 def test_what_is_wrong_with_a_model_is_the_runs_message_shortened_and_plain(tmp_path):

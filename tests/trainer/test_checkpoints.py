@@ -80,6 +80,11 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(how, stop, images, whole, tm
     if stop != signal.SIGKILL:
         assert "with a checkpoint after step" in said
         assert not events(log, "run_end")
+    if stop == signal.SIGTERM:
+        other = Run(**FIELDS | {"batch_per_device": 5})
+        refused = ended(command(other, tmp_path, images), other)
+        assert refused.returncode == 1
+        assert "a checkpoint of another run (batch_per_device: 4 there, 5 here)" in refused.stderr
     (folder / "stop").unlink(missing_ok=True)
     if not how:  # The workflow has deleted the log meanwhile.
         log.write_text('{"event": "launch", "command": []}\n')
@@ -97,3 +102,19 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(how, stop, images, whole, tm
         at = kinds.index("launch")
         assert kinds[at : at + 5] == ["launch", "begin", "stage", "stage", "resume"]
         assert kinds[:4] == ["begin", "stage", "stage", "run_start"]
+
+
+@pytest.mark.ci
+def test_without_checkpoints_a_signal_ends_the_run_at_once(tmp_path):
+    run, log = (
+        Run(**FIELDS | {"dataset": "synthetic", "epochs": None, "steps": 10**6}),
+        tmp_path / "log",
+    )
+    start = command_of(
+        run, [sys.executable, TRAIN, *run.flags(), "--log", log], Path(sys.executable)
+    )
+    code, said = stopped(start, run, log, 1, signal.SIGTERM)
+    assert code == 1
+    assert "Traceback" not in said
+    (end,) = events(log, "run_end")
+    assert (end["status"], end["message"]) == ("failed", event_log.STOPPED_BY_SIGNAL)

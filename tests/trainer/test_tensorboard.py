@@ -108,11 +108,12 @@ def test_a_run_has_the_numbers_and_dates_of_its_log_its_fields_and_its_throughpu
 def test_over_two_ranks_the_loss_is_the_mean_and_the_times_are_those_of_the_slowest(tmp_path):
     write(tmp_path / "run", TWO)
     # What one rank alone has finished is left out.
-    write(tmp_path / "run", TWO, 1, times=(0.25, 0.5), losses=(1.5, 1.0), status=None)
+    write(tmp_path / "run", TWO, 1, times=(0.25, 0.75), losses=(1.5, 1.0), status=None)
     board = exported(tmp_path / "run", tmp_path / "board")
     assert scalars(board, "train/loss") == [(1, 0.5, 2.0), (2, 0.75, 1.5)]
-    assert [value for _, _, value in scalars(board, "train/step_time_s")] == [0.5, 0.5]
-    assert [value for _, _, value in scalars(board, "train/items_per_second")] == [32, 32]
+    assert [value for _, _, value in scalars(board, "train/step_time_s")] == [0.25, 0.75]
+    rates = [value for _, _, value in scalars(board, "train/items_per_second")]
+    assert rates == pytest.approx([64, 16 / 0.75])
 
 
 def test_every_number_of_an_evaluation_is_there_infinite_ones_too(tmp_path):
