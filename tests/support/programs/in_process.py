@@ -50,6 +50,7 @@ def _finished(main):
     with (
         contextlib.redirect_stdout(output),
         contextlib.redirect_stderr(errors),
+        mock.patch.dict(os.environ),  # what it changes there ends with it
         mock.patch.object(os, "execv", side_effect=lambda _, words: _replace(words)),
     ):
         try:

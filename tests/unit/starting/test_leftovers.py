@@ -50,7 +50,7 @@ def start(tmp_path, monkeypatch):
         deadline = time.monotonic() + 60
         while not (trainer := trainer_of(log)):
             assert time.monotonic() < deadline and supervisor.poll() is None
-            time.sleep(0.02)
+            time.sleep(0.1)
         return supervisor, trainer, log
 
     yield one
@@ -90,6 +90,7 @@ def test_the_trainer_of_a_killed_supervisor_is_ended_and_no_other(start, capfd):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.ci
 def test_what_an_attempt_leaves_that_came_to_its_end_is_let_be(start):
     supervisor, trainer, log = start("ended")  # as a service that others use by now
     kill(supervisor)
@@ -101,6 +102,7 @@ def test_what_an_attempt_leaves_that_came_to_its_end_is_let_be(start):
     assert trainer_of(log) is None
 
 
+@pytest.mark.ci
 def test_what_another_node_supervises_is_let_be(start, monkeypatch):
     supervisor, trainer, log = start("remote")
     kill(supervisor)
@@ -111,6 +113,7 @@ def test_what_another_node_supervises_is_let_be(start, monkeypatch):
     leftovers.end()
 
 
+@pytest.mark.ci
 def test_beside_what_cannot_be_ended_nothing_is_started(start, monkeypatch):
     supervisor, trainer, _ = start("stuck")
     kill(supervisor)

@@ -24,6 +24,7 @@ from dlbench.records import disturbances
 from dlbench.starting import neighbours, supervisor
 from support.trainers.watched_runs import END, PYTHON, WRITES
 
+pytestmark = pytest.mark.ci
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
 SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 1}
 TICK_S = node_use.TICK_S
@@ -194,6 +195,7 @@ def test_threads_children_and_what_they_started_are_the_runs_own():
     assert at_end > least
 
 
+@pytest.mark.quick
 def test_a_neighbour_is_not_of_the_tree_though_it_is_of_the_same_user():
     sleeper = subprocess.Popen([*PYTHON, "import time; time.sleep(60)"])
     beside = subprocess.Popen([*PYTHON, SPINS])
@@ -261,7 +263,13 @@ def test_where_one_run_waited_in_vain_the_next_of_the_session_only_looks(tmp_pat
     assert asked == [neighbours.LOOK_S, 60.0]  # it was quiet again
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        *(pytest.param(n, marks=pytest.mark.slow) for n in (signal.SIGINT, signal.SIGUSR1)),
+    ],
+)
 def test_a_signal_ends_the_waiting_at_once_and_leaves_nothing(tmp_path, busy, number):
     line = start_run(tmp_path, 0, "--others-share=0.05", "--wait-for-quiet-s=600")
     waiting = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
@@ -281,6 +289,7 @@ def test_a_run_that_never_judges_never_waits(tmp_path, busy):
     assert finished.returncode == 0 and "quiet" not in finished.stderr
 
 
+@pytest.mark.quick
 def test_what_passed_before_is_the_first_look_at_others():
     watch = neighbours.Watch({}, share=1e6)
     time.sleep(neighbours.FIRST_LOOK_S)

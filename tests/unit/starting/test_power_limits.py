@@ -18,7 +18,10 @@ from dlbench.log import event_fields, event_log
 from dlbench.starting import leftovers, power_limits, supervisor
 from dlbench.starting.power_limits import Limits, Refused
 from support.machines.nvidia_smi import NvidiaSmi
-from support.trainers.watched_runs import DATE, watched
+from support.programs import in_process
+from support.trainers.watched_runs import DATE, PYTHON, watched
+
+pytestmark = pytest.mark.usefixtures("impatient")
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
 LOG = Path("results/runs/x/train.jsonl")
@@ -260,17 +263,14 @@ def test_a_supervised_run_says_what_its_limit_was(gpus, tmp_path):
     assert events["neighbours"]["power_limit_changed"] is None
 
 
-def command(folder, python, *flags, **changes):
-    words = [sys.executable, PROGRAM, "--log", folder / "train.jsonl"]
-    words += ["--messages", folder / "messages", f"--spec={json.dumps(SPEC | changes)}", *flags]
-    return [*words, "--", sys.executable, "-c", python]
+def arguments(folder, python, *flags, **changes):
+    words = ["--log", folder / "train.jsonl", "--messages", folder / "messages"]
+    return [*words, f"--spec={json.dumps(SPEC | changes)}", *flags, "--", *PYTHON, python]
 
 
 def start(folder, python, *flags, **changes):
     folder.mkdir(exist_ok=True)
-    return subprocess.run(
-        command(folder, python, *flags, **changes), capture_output=True, text=True, check=False
-    )
+    return in_process.program("start_run.py", *arguments(folder, python, *flags, **changes))
 
 
 def record(folder):
@@ -309,7 +309,9 @@ def test_a_run_whose_limit_is_refused_is_recorded_once_and_never_started(gpus, t
 WAITS = "import time; open('began', 'w'); time.sleep(60)"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_an_interrupted_run_restores_the_limit(gpus, tmp_path, number):
     process = begun(tmp_path / "run")
     assert gpus.limits == [200, 300]
@@ -331,9 +333,8 @@ def test_after_a_kill_the_next_start_restores_the_limit_before_it_trains(gpus, t
 def begun(folder):
     """A run of 200 W whose trainer is at work."""
     folder.mkdir()
-    process = subprocess.Popen(
-        command(folder, WAITS, power_limit_w=200), stderr=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, PROGRAM, *arguments(folder, WAITS, power_limit_w=200)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 30
     while not Path("began").exists():
         assert time.monotonic() < deadline and process.poll() is None

@@ -48,6 +48,7 @@ def ended(meter):
     return meter._process.poll() is not None
 
 
+@pytest.mark.ci
 def test_energy_is_the_power_from_run_start_to_its_end_over_time(tmp_path):
     reported = metered(
         tmp_path,
@@ -83,7 +84,10 @@ def test_a_meter_that_ends_or_prints_something_else_is_a_reason(tmp_path, code, 
     assert "abc" not in reported["node_energy_unknown"]
 
 
-def test_a_meter_that_hangs_is_a_reason_and_ends_with_the_run_with_its_children(tmp_path):
+def test_a_meter_that_hangs_is_a_reason_and_ends_with_the_run_with_its_children(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(power_meter, "GRACE_S", 0.1)
     child = tmp_path / "child"
     reported = metered(
         tmp_path,

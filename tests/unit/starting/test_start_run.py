@@ -1,4 +1,4 @@
-"""start_run.py and dlbench.supervisor, with real processes."""
+"""start_run.py and dlbench.supervisor, with real trainers."""
 
 import json
 import os
@@ -16,21 +16,27 @@ from dlbench.study.runs import Run
 from support.machines.node_names import NAME
 from support.machines.node_names import node as node
 from support.machines.processes import alive
-from support.trainers.watched_runs import DATE
+from support.programs import in_process
+from support.trainers.watched_runs import DATE, PYTHON
+
+pytestmark = pytest.mark.usefixtures("impatient")
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
 SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 3}
 SLEEPS = "import time; time.sleep(60)"
 
 
-def command(folder, python, *flags):
+def arguments(folder, python, *flags):
     own = ["--log", folder / "train.jsonl", "--messages", folder / "messages", "--position=1/2"]
-    own += [f"--spec={json.dumps(SPEC)}", *flags]
-    return [sys.executable, PROGRAM, *own, "--", sys.executable, "-c", python]
+    return [*own, f"--spec={json.dumps(SPEC)}", *flags, "--", *PYTHON, python]
+
+
+def command(folder, python, *flags):
+    return [sys.executable, PROGRAM, *arguments(folder, python, *flags)]
 
 
 def start(folder, python, *flags):
-    return subprocess.run(command(folder, python, *flags), capture_output=True, text=True)
+    return in_process.program("start_run.py", *arguments(folder, python, *flags))
 
 
 def record(folder):
@@ -44,8 +50,9 @@ def outcome(folder):
 def test_a_trainer_that_writes_its_end_is_believed(tmp_path):
     log = tmp_path / "train.jsonl"
     end = f'{{"event": "run_end", "status": "oom", "message": "full", "t_utc": "{DATE}"}}'
-    trainer = f"open({str(log)!r}, 'a').write({end!r} + chr(10)); exit(1)"
-    finished = start(tmp_path, trainer, '--made-from={"code": "abc"}')
+    trainer = f"import sys; open({str(log)!r}, 'a').write({end!r} + chr(10)); sys.exit(1)"
+    line = command(tmp_path, trainer, '--made-from={"code": "abc"}')
+    finished = subprocess.run(line, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
     assert outcome(tmp_path) == ("oom", "full")
     assert record(tmp_path)["made_from"] == {"code": "abc"}
@@ -54,15 +61,15 @@ def test_a_trainer_that_writes_its_end_is_believed(tmp_path):
 
 
 def test_the_trainer_gets_the_flags_of_the_run_where_its_command_says_so(tmp_path):
-    line = [*command(tmp_path, "import sys; print(sys.argv[1:])"), "{flags}", "--data", "a b"]
-    assert subprocess.run(line, capture_output=True, check=False).returncode == 0
+    line = [*arguments(tmp_path, "import sys; print(sys.argv[1:])"), "{flags}", "--data", "a b"]
+    assert in_process.program("start_run.py", *line).returncode == 0
     assert str([*Run(**SPEC).flags(), "--data", "a b"]) in (tmp_path / "messages").read_text()
 
 
 @pytest.mark.parametrize("asked", ["auto", "host"])
 def test_processes_of_one_node_have_a_network_of_their_own_unless_it_is_not_wanted(tmp_path, asked):
     spec = SPEC | {"strategy": "multiworker", "launcher": "local", "devices_per_node": 2}
-    tell = "import os; exit(os.readlink('/proc/self/ns/net'))"
+    tell = "import os, sys; sys.exit(os.readlink('/proc/self/ns/net'))"
     start(tmp_path, tell, f"--spec={json.dumps(spec)}", f"--network={asked}")
     own = asked == "auto" and start_unreachable.possible()
     assert record(tmp_path)["provenance"]["network"] == ("loopback" if own else "host")
@@ -70,6 +77,7 @@ def test_processes_of_one_node_have_a_network_of_their_own_unless_it_is_not_want
     assert (ours in (tmp_path / "messages").read_text()) != own
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("asked", ["auto", "host"])
 def test_servers_that_listen_by_name_need_an_address_behind_it(tmp_path, node, asked):
     spec = SPEC | {"strategy": "horovod", "launcher": "horovodrun", "devices_per_node": 2}
@@ -117,7 +125,7 @@ def test_the_time_limit_ends_the_trainer_with_all_its_processes(tmp_path):
     child = tmp_path / "child"
     trainer = (
         "import subprocess, sys, time;"
-        f"p = subprocess.Popen([sys.executable, '-c', {SLEEPS!r}]);"
+        "p = subprocess.Popen(['sleep', '60']);"
         f"open({str(child)!r}, 'w').write(str(p.pid)); time.sleep(60)"
     )
     assert start(tmp_path, trainer, "--time-limit-s=1").returncode == 0
@@ -127,7 +135,9 @@ def test_the_time_limit_ends_the_trainer_with_all_its_processes(tmp_path):
     assert not alive(int(child.read_text()))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.ci)]
+)
 def test_an_interrupted_run_is_no_result(tmp_path, number):
     supervisor = subprocess.Popen(command(tmp_path, SLEEPS), stderr=subprocess.PIPE, text=True)
     wait_for(tmp_path / "messages")
@@ -156,6 +166,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("killed_at_once", [False, True])
 def test_the_trainer_ends_when_the_workflow_is_gone(killed_at_once, tmp_path):
     pid = tmp_path / "pid"
@@ -189,7 +200,7 @@ def test_what_was_refused_before_is_in_the_record_and_told_no_longer(tmp_path):
     output = {"by": "Slurm", "message": "Invalid account", "times": 2, "t_utc": "2026"}
     note = tmp_path / "refused.json"
     note.write_text(json.dumps(output))
-    start(tmp_path, "exit(3)")
+    start(tmp_path, "raise SystemExit(3)")
     assert record(tmp_path)["provenance"]["refused"] == output
     assert not note.exists()
 
@@ -249,8 +260,7 @@ def contained(tmp_path, monkeypatch):
     def run(python, *flags, form=FORM, **changes):
         (tmp_path / "form.json").write_text(json.dumps(form))
         spec = json.dumps(SPEC | CONTAINED | changes)
-        arguments = command(tmp_path, python, "--form=form.json", f"--spec={spec}", *flags)
-        return subprocess.run(arguments, capture_output=True, text=True)
+        return start(tmp_path, python, "--form=form.json", f"--spec={spec}", *flags)
 
     return run
 
@@ -260,7 +270,7 @@ def ends(folder, status):
     end = f'{{"event": "run_end", "status": "{status}", "message": "told", "t_utc": "{DATE}"}}'
     return (
         f"import sys; open({str(folder / 'words')!r}, 'w').write(' '.join(sys.argv));"
-        f"open({str(folder / 'train.jsonl')!r}, 'a').write({end!r} + chr(10)); exit(1)"
+        f"open({str(folder / 'train.jsonl')!r}, 'a').write({end!r} + chr(10)); sys.exit(1)"
     )
 
 
@@ -330,8 +340,8 @@ def test_a_container_that_may_be_left_is_removed(tmp_path, contained):
     podman.chmod(0o755)
     form = FORM | {"options": {}}
     changes = {"runtime": "podman", "runtime_options": ""}
-    contained("pass", "--time-limit-s=1", form=form, **changes)
-    assert outcome(tmp_path)[1].startswith("stopped at time_limit_s, 1 s")
+    contained("pass", "--time-limit-s=0.3", form=form, **changes)
+    assert outcome(tmp_path)[1].startswith("stopped at time_limit_s, 0.3 s")
     assert (tmp_path / "removed").read_text() == "rm --force c1\n"
 
 
@@ -367,11 +377,14 @@ def test_what_starts_a_run_inside_needs_numpy_and_what_python_310_has():
 
 def test_a_planned_second_attempt_is_made_in_the_same_process_where_that_is_wanted(tmp_path):
     marker = tmp_path / "tried"
-    dies_once = f"import os; t = {str(marker)!r}; d = os.path.exists(t); open(t, 'w'); exit(not d)"
+    dies_once = (
+        f"import os, sys; t = {str(marker)!r}; d = os.path.exists(t); open(t, 'w'); sys.exit(not d)"
+    )
     flags = ("--attempts=2", "--attempt", "1")
     assert start(tmp_path, dies_once, *flags).returncode == 1
     marker.unlink()
-    finished = start(tmp_path, dies_once, *flags, "--repeat-here")
+    line = command(tmp_path, dies_once, *flags, "--repeat-here")
+    finished = subprocess.run(line, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
     assert finished.stderr.count(": starts") == 2
     assert finished.stderr.count("; it is tried again") == 1

@@ -2,16 +2,16 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from dlbench.study.runs import Run
-from support.trainers.watched_runs import DATE
+from support.programs import in_process
+from support.trainers.watched_runs import DATE, PYTHON
 
-PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
+pytestmark = pytest.mark.usefixtures("impatient")
+
 SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 3}
 
 
@@ -35,8 +35,7 @@ def jobs(tmp_path, monkeypatch):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)
         words = [f"--log={log}", f"--messages={messages}", f"--spec={json.dumps(SPEC)}", *flags]
-        command = [sys.executable, PROGRAM, *words, "--", sys.executable, "-c", python]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return in_process.program("start_run.py", *words, "--", *PYTHON, python)
 
     job.log, job.messages = log, messages
     return job
@@ -45,7 +44,8 @@ def jobs(tmp_path, monkeypatch):
 def trains(log, number):
     """A trainer that ends out of memory, and says which it is."""
     end = f'{{"event": "run_end", "status": "oom", "message": "{number}", "t_utc": "{DATE}"}}'
-    return f"print('trainer {number}'); open({str(log)!r}, 'a').write({end!r} + chr(10)); exit(1)"
+    writes = f"open({str(log)!r}, 'a').write({end!r} + chr(10))"
+    return f"print('trainer {number}'); {writes}; raise SystemExit(1)"
 
 
 @pytest.mark.parametrize("attempt", [1, 2, 3])

@@ -12,6 +12,7 @@ import pytest
 from dlbench.log import event_log
 from dlbench.starting import supervisor, trainer_processes
 from support.machines.processes import alive
+from support.programs import in_process
 from support.runs.made_runs import date
 from support.trainers.watched_runs import DATE, END, WRITES, ends, watched
 
@@ -45,15 +46,15 @@ def test_a_trainer_that_ignores_the_request_to_stop_is_killed(tmp_path):
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         f"open({str(ready)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
     )
-    assert supervisor.supervise(watched(tmp_path, ignores, time_limit_s=3.0))
+    assert supervisor.supervise(watched(tmp_path, ignores, time_limit_s=1.0))
     assert not alive(int(ready.read_text()))
     (end,) = ends(tmp_path / "runs/run/train.jsonl")
-    message = "stopped at time_limit_s, 3 s; no step yet; last lines: no message"
+    message = "stopped at time_limit_s, 1 s; no step yet; last lines: no message"
     assert (end["status"], end["message"]) == ("failed", message)
 
 
 def test_a_trainer_that_hangs_after_its_end_is_a_timeout(tmp_path):
-    run = watched(tmp_path, END + "time.sleep(60)", time_limit_s=3.0)
+    run = watched(tmp_path, END + "time.sleep(60)", time_limit_s=1.0)
     assert supervisor.supervise(run)
     assert [end["status"] for end in ends(run.log)] == ["ok", "timeout"]
     assert event_log.last_run_end(run.log)["status"] == "timeout"
@@ -133,20 +134,27 @@ def supervise_rank(folder, begins, launcher_ends="", **limits):
     return int(pid.read_text())
 
 
-@pytest.mark.parametrize("launcher_ends", ["", "time.sleep(60)"], ids=["by itself", "is ended"])
-@pytest.mark.parametrize("deaf", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"])
+DEAF = "\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)"
+# As mpirun starts its ranks, and as horovodrun does.
+GROUP, SESSION = "os.setpgid(0, 0)", "os.setsid()"
+
+
 @pytest.mark.parametrize(
-    # As mpirun starts its ranks, and as horovodrun does.
-    "apart",
-    ["os.setpgid(0, 0)", "os.setsid()"],
-    ids=["process group", "session"],
+    ("begins", "launcher_ends"),
+    [
+        (SESSION, ""),
+        (GROUP + DEAF, ""),
+        pytest.param(GROUP, "time.sleep(60)", marks=pytest.mark.ci),
+        pytest.param(SESSION + DEAF, "time.sleep(60)", marks=pytest.mark.ci),
+    ],
 )
-def test_a_rank_that_its_launcher_left_behind_is_ended(tmp_path, apart, deaf, launcher_ends):
-    rank = supervise_rank(tmp_path, f"{apart}\n{deaf}", launcher_ends, time_limit_s=2)
-    assert not alive(rank)
+def test_a_rank_that_its_launcher_left_behind_is_ended(tmp_path, begins, launcher_ends):
+    assert not alive(supervise_rank(tmp_path, begins, launcher_ends, time_limit_s=2))
 
 
-def test_a_rank_that_is_long_in_giving_back_its_memory_is_waited_for(tmp_path):
+@pytest.mark.ci
+def test_a_rank_that_is_long_in_giving_back_its_memory_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(trainer_processes, "GRACE_S", 20.0)
     assert not alive(supervise_rank(tmp_path, "os.setsid()\nmemory = b'1' * (1 << 30)"))
 
 
@@ -248,21 +256,15 @@ def test_what_earlier_attempts_measured_stays(end, aside, tmp_path):
 
 
 def test_a_trainer_that_does_not_exist_is_a_failure_that_names_it(tmp_path):
-    finished = subprocess.run(
-        [
-            sys.executable,
-            PROGRAM,
-            "--log",
-            tmp_path / "train.jsonl",
-            "--messages",
-            tmp_path / "messages",
-            f"--spec={json.dumps(SPEC)}",
-            "--",
-            tmp_path / "absent",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+    finished = in_process.program(
+        "start_run.py",
+        "--log",
+        tmp_path / "train.jsonl",
+        "--messages",
+        tmp_path / "messages",
+        f"--spec={json.dumps(SPEC)}",
+        "--",
+        tmp_path / "absent",
     )
     assert finished.returncode == 0, finished.stderr
     record = json.loads((tmp_path / "run.json").read_text())

@@ -17,11 +17,11 @@ STEPS = (
 
 
 def test_a_timeout_after_a_step_is_a_result_at_the_first_attempt_and_says_how_far_it_was(tmp_path):
-    run = watched(tmp_path, STEPS + "time.sleep(60)", time_limit_s=2, last_attempt=False)
+    run = watched(tmp_path, STEPS + "time.sleep(60)", time_limit_s=1, last_attempt=False)
     assert supervisor.supervise(run)
     end = event_log.last_run_end(run.log)
-    assert (end["status"], end["time_limit_s"]) == ("timeout", 2)
-    assert end["message"].startswith("stopped at time_limit_s, 2 s; step 2/3, loss 2")
+    assert (end["status"], end["time_limit_s"]) == ("timeout", 1)
+    assert end["message"].startswith("stopped at time_limit_s, 1 s; step 2/3, loss 2")
     assert "before_first_step" not in end
 
 
@@ -31,13 +31,14 @@ SPEAKS = "print('rank 1 waits', flush=True)\nprint('for rank 0', flush=True)\n"
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"time_limit_s": 3}, "stopped at time_limit_s, 3 s"),
-        ({"hang_limit_s": 3}, "hung: no step for 3 s"),
+        ({"time_limit_s": 1}, "stopped at time_limit_s, 1 s"),
+        ({"hang_limit_s": 1}, "hung: no step for 1 s"),
     ],
 )
 def test_what_ends_before_its_first_step_is_tried_again_and_then_failed(tmp_path, limits, message):
     sleeps = SPEAKS + "time.sleep(60)"
-    assert not supervisor.supervise(watched(tmp_path, sleeps, last_attempt=False, **limits))
+    soon = dict.fromkeys(limits, 0.2)
+    assert not supervisor.supervise(watched(tmp_path, sleeps, last_attempt=False, **soon))
     (tmp_path / "messages").write_text("of the first attempt\n")
     run = watched(tmp_path, sleeps, **limits)
     assert supervisor.supervise(run)

@@ -30,6 +30,7 @@ def test_a_trainer_that_takes_no_step_is_ended_as_hung_even_where_it_is_sampled(
     assert end["message"] == "hung: no step for 0.5 s; no step yet; last lines: no message"
 
 
+@pytest.mark.ci
 def test_a_trainer_that_takes_steps_does_not_hang_however_long_it_takes(tmp_path):
     run = watched(tmp_path, STEPS + END, hang_limit_s=1.0)
     assert supervisor.supervise(run)
@@ -58,6 +59,7 @@ def copies(folder, first, second, **changes):
     return watched(folder, first + COPY.format(log=log) + second, copies=2, **changes)
 
 
+@pytest.mark.ci
 def test_a_copy_that_goes_on_after_another_has_ended_is_no_hang(tmp_path):
     run = copies(tmp_path, END, STEPS + END, hang_limit_s=1.0)
     assert supervisor.supervise(run)
