@@ -273,7 +273,8 @@ def alone():
     """
     new = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
     for way in (new, [*new, "--user", "--map-current-user"]) if shutil.which("unshare") else ():
-        command = [*way, "sh", "-c", '"$@"; exit $?', "-"]  # the first process there is no test
+        # The first process there is no test, and no file gets larger than 1 GiB.
+        command = [*way, "sh", "-c", 'ulimit -f 2097152; "$@"; exit $?', "-"]
         if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
             return command
     return []
