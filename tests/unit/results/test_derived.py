@@ -21,41 +21,23 @@ def test_energy_per_image_is_over_all_items_of_all_steps():
         "host_energy_per_image_j": None,
         "node_energy_per_image_j": 5.0,
     }
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"energy_j": None},
-        {},
-        {"energy_j": 5.0, "resumes": 1},
-        {"energy_j": 5.0, "burn_in_steps": 0, "steps_measured": 0},
-    ],
-)
-def test_energy_of_a_part_or_of_no_step_is_no_energy_per_image(change):
-    assert set(derived.energies_per_image_j(RUN, SUMMARY | change).values()) == {None}
-
-
-@pytest.mark.parametrize("clock", [100.0, 94.5, 105.5])
-def test_a_clock_within_five_percent_and_a_batch_agrees(clock):
-    assert derived.epochs_check(RUN, SUMMARY | {"epochs_images_per_second": clock}) == "agrees"
-    assert derived.disagreement("agrees") == ""
+    # Of a part or of no step it is not known.
+    no_step = {"energy_j": 5.0, "burn_in_steps": 0, "steps_measured": 0}
+    for change in ({"energy_j": None}, {}, {"energy_j": 5.0, "resumes": 1}, no_step):
+        assert set(derived.energies_per_image_j(RUN, SUMMARY | change).values()) == {None}
 
 
 @pytest.mark.parametrize(("clock", "shown"), [(80.0, "-20.0 %"), (125.0, "+25.0 %")])
-def test_a_clock_that_differs_is_named(clock, shown):
+def test_a_clock_that_differs_by_more_than_five_percent_and_a_batch_is_named(clock, shown):
     found = derived.epochs_check(RUN, SUMMARY | {"epochs_images_per_second": clock})
     assert found == (
         f"{shown}: epochs x images / time is {clock:.4g} items/s, the steps say 100; "
         "expected at most 6.11 % apart"
     )
     assert derived.disagreement(found) == f"throughput by the clock differs by {found}"
-
-
-@pytest.mark.parametrize("change", [{}, {"epochs_images_per_second": None}])
-def test_without_epochs_there_is_nothing_to_check(change):
-    assert derived.epochs_check(RUN, SUMMARY | change) is None
-    assert derived.disagreement(None) == ""
+    for other, expected in ((100.0, "agrees"), (94.5, "agrees"), (105.5, "agrees"), (None, None)):
+        found = derived.epochs_check(RUN, SUMMARY | {"epochs_images_per_second": other})
+        assert (found, derived.disagreement(found)) == (expected, "")
 
 
 def test_the_training_time_is_that_of_the_slowest_rank_and_nothing_before_the_first_step():
@@ -90,9 +72,6 @@ def test_time_to_accuracy_ends_at_the_first_evaluation_with_all_scores(must_reac
 )
 def test_a_score_that_is_never_reached_or_not_asked_for_has_no_time(must_reach):
     assert derived.reached_at(must_reach, EVALS) is None
-
-
-def test_scores_that_are_no_numbers_reach_nothing():
     assert derived.reached_at({"top1": 0.1}, [{"top1": math.nan}, {"top1": None}]) is None
 
 
@@ -138,29 +117,19 @@ def test_a_failed_run_is_no_partner_and_has_none_though_it_has_a_throughput():
     assert made[0]["synthetic_runs"] == 1
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"batch_per_device": 16},
-        {"strategy": "mirrored"},
-        {"precision": "bfloat16"},
-        {"xla": True},
-        {"devices_per_node": 2},
-        {"runtime": "apptainer"},
-        {"optimizer": "adam"},
+def test_what_does_other_work_in_a_step_or_reads_items_of_another_shape_is_no_partner():
+    for change in (
+        {"batch_per_device": 16}, {"strategy": "mirrored"}, {"precision": "bfloat16"},
+        {"xla": True}, {"devices_per_node": 2}, {"runtime": "apptainer"}, {"optimizer": "adam"},
         {"mode": "forward"},
-    ],
-)
-def test_what_changes_the_work_of_a_step_is_no_partner(change):
-    found = with_ratios(("digits", 80.0, {"steps": 9}), ("synthetic", 50.0, {"steps": 9} | change))
-    assert found[0] == (None, None)
-
-
-@pytest.mark.parametrize("shapes", [("32x32x3", "227x227x3"), ("32x32x3", None), (None, None)])
-def test_synthetic_items_of_another_or_an_unknown_shape_are_no_partner(shapes):
+    ):  # fmt: skip
+        cases = ("digits", 80.0, {"steps": 9}), ("synthetic", 50.0, {"steps": 9} | change)
+        assert with_ratios(*cases)[0] == (None, None), change
     # KIT's AlexNet reads CIFAR-10, and made-up images like those of ImageNet.
-    real, synthetic = ({"steps": 500, "item_shape": shape} for shape in shapes)
-    assert with_ratios(("cifar10", 5258.0, real), ("synthetic", 632.0, synthetic))[0] == (None,) * 2
+    for shapes in (("32x32x3", "227x227x3"), ("32x32x3", None), (None, None)):
+        real, synthetic = ({"steps": 500, "item_shape": shape} for shape in shapes)
+        cases = ("cifar10", 5258.0, real), ("synthetic", 632.0, synthetic)
+        assert with_ratios(*cases)[0] == (None, None), shapes
 
 
 def test_of_synthetic_runs_of_several_lengths_those_of_the_runs_own_are_the_partner():
@@ -187,19 +156,14 @@ def test_a_run_that_failed_early_has_the_shape_of_others_of_its_model_and_datase
     assert [row["item_shape"] for row in made] == ["32x32x1", "32x32x1", None]
 
 
-def test_throughput_of_texts_is_in_tokens_too():
-    shapes = ["128", "32x32x1", None, "128"]
-    rates = [10.0, 10.0, 10.0, None]
-    rows = [
+def test_throughput_of_texts_is_in_tokens_too_and_what_a_log_of_others_states_stays():
+    shapes, rates = ["128", "32x32x1", None, "128"], [10.0, 10.0, 10.0, None]
+    made = [
         {"item_shape": shape, "images_per_second": rate}
         for shape, rate in zip(shapes, rates, strict=True)
     ]
-    derived.add_tokens(rows)
-    assert [row.get("item") for row in rows] == ["sequence", "image", None, "sequence"]
-    assert [row.get("tokens_per_second") for row in rows] == [1280.0, None, None, None]
-
-
-def test_tokens_that_a_log_of_others_states_stay_where_the_shape_is_unknown():
-    row = {"item_shape": None, "images_per_second": 10.0, "tokens_per_second": 5120.0}
-    derived.add_tokens([row])
-    assert row["tokens_per_second"] == 5120.0
+    made.append({"item_shape": None, "images_per_second": 10.0, "tokens_per_second": 5120.0})
+    derived.add_tokens(made)
+    assert [row.get("item") for row in made] == ["sequence", "image", None, "sequence", None]
+    tokens = [row.get("tokens_per_second") for row in made]
+    assert tokens == [1280.0, None, None, None, 5120.0]

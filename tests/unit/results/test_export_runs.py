@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pandas
@@ -34,14 +35,20 @@ def half(study):
 
 
 def test_what_is_there_is_exported_while_other_runs_are_missing(half, capsys):
+    ok, oom, *_ = half.runs
     export_runs.export(half, "now/runs.parquet", STATUSES)
     found = parquet_files.read("now/runs.parquet", table_columns.RUNS).to_pylist()
-    assert {row["run_id"]: row["status"] for row in found} == {
-        half.runs[0].id: "ok",
-        half.runs[1].id: "oom",
-    }
+    assert {row["run_id"]: row["status"] for row in found} == {ok.id: "ok", oom.id: "oom"}
     message = "now/runs.parquet: 2 of 4 runs, 2 without a valid result\n"
     assert capsys.readouterr().err == message
+    with pytest.raises(Error, match=r"runs\.xlsx: expected a name that ends in \.csv, "):
+        export_runs.export(half, "runs.xlsx", STATUSES)
+    shutil.rmtree("results")
+    for suffix in export_runs.WRITERS:
+        export_runs.export(half, f"runs{suffix}", STATUSES)
+    assert json.loads(Path("runs.json").read_text()) == []
+    assert parquet_files.read("runs.parquet", table_columns.RUNS).num_rows == 0
+    assert len(Path("runs.csv").read_text().splitlines()) == 1
 
 
 def test_of_a_finished_study_it_is_the_table_that_the_workflow_makes(study):
@@ -50,7 +57,9 @@ def test_of_a_finished_study_it_is_the_table_that_the_workflow_makes(study):
     collect_runs.collect(study, "cpu", "tables")
     export_runs.export(study, "runs.csv", STATUSES)
     export_runs.export(study, "runs.parquet", STATUSES)
-    assert Path("runs.csv").read_bytes() == Path("tables/runs.csv").read_bytes()
+    export_runs.export_coverage(study, "coverage.csv")
+    for name in ("runs.csv", "coverage.csv"):
+        assert Path(name).read_bytes() == Path("tables", name).read_bytes()
     made = parquet_files.read("tables/runs.parquet", table_columns.RUNS)
     assert parquet_files.read("runs.parquet", table_columns.RUNS).equals(made)
 
@@ -73,19 +82,6 @@ def test_json_is_one_object_a_run_with_the_columns_of_the_table(half):
     assert math.isclose(
         pandas.read_json("runs.json")["images_per_second"].max(), ok["batch_per_device"] / 0.5
     )
-
-
-def test_before_the_first_run_the_table_is_there_without_rows(study):
-    for suffix in export_runs.WRITERS:
-        export_runs.export(study, f"runs{suffix}", STATUSES)
-    assert json.loads(Path("runs.json").read_text()) == []
-    assert parquet_files.read("runs.parquet", table_columns.RUNS).num_rows == 0
-    assert len(Path("runs.csv").read_text().splitlines()) == 1
-
-
-def test_another_kind_of_file_is_refused_before_anything_is_read(half):
-    with pytest.raises(Error, match=r"runs\.xlsx: expected a name that ends in \.csv, "):
-        export_runs.export(half, "runs.xlsx", STATUSES)
 
 
 def test_an_export_that_cannot_be_written_leaves_the_one_before(half, monkeypatch):
@@ -112,28 +108,15 @@ def test_coverage_says_how_every_combination_stands_also_the_stale_and_the_exclu
     found = parquet_files.read("coverage.parquet", table_columns.COVERAGE).to_pylist()
     standing_of = {run.id: row for run in made.runs for row in found if row["run_id"] == run.id}
     assert len(found) == len(standing_of) + 1 == 5
-    states = {
-        half.runs[0].id: ("ok", ""),
-        half.runs[1].id: ("oom", "no memory"),
-        half.runs[2].id: (
-            "stale",
-            "code and data and environment changed since it was trained: envs/train/uv.lock",
-        ),
-        half.runs[3].id: ("running", ""),
-    }
+    ok, oom, stale, going = (run.id for run in half.runs)
+    reason = "code and data and environment changed since it was trained: envs/train/uv.lock"
+    states = {ok: ("ok", ""), oom: ("oom", "no memory"), stale: ("stale", reason)}
+    states |= {going: ("running", "")}
     for run_id, row in standing_of.items():
         assert (row["status"], row["reason"]) == states.get(run_id, ("pending", ""))
     assert found[-1]["run_id"] is None
     assert (found[-1]["status"], found[-1]["reason"]) == ("excluded", "block block: too big")
     assert capsys.readouterr().err == "coverage.parquet: 5 combinations\n"
-
-
-def test_coverage_of_a_finished_study_is_the_table_that_the_workflow_makes(study):
-    for run in study.runs:
-        finish(run, 60)
-    collect_runs.collect(study, "cpu", "tables")
-    export_runs.export_coverage(study, "coverage.csv")
-    assert Path("coverage.csv").read_bytes() == Path("tables/coverage.csv").read_bytes()
 
 
 def test_the_command_takes_the_study_the_table_and_the_file(half):

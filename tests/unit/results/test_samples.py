@@ -9,16 +9,10 @@ from support.runs.collected_runs import PLAIN, PROCESS, finished, study
 from support.runs.collected_runs import folder as folder
 
 GPU = {
-    "gpu": 0,
-    "utilisation_percent": 97,
-    "memory_used_bytes": 4 << 30,
-    "power_w": 305.5,
-    "temperature_c": 61,
-    "clock_sm_mhz": 1980,
-    "clock_memory_mhz": 2619,
-    "throttle_reasons": [],
+    "gpu": 0, "utilisation_percent": 97, "memory_used_bytes": 4 << 30, "power_w": 305.5,
+    "temperature_c": 61, "clock_sm_mhz": 1980, "clock_memory_mhz": 2619, "throttle_reasons": [],
     "energy_j": 152.5,
-}
+}  # fmt: skip
 
 
 def samples_of(made):
@@ -31,37 +25,21 @@ def filled(**values):
     return dict.fromkeys(run_columns.SAMPLES.names) | values
 
 
-def test_a_sample_of_a_process_is_one_row():
-    made = study(PLAIN)
-    run = made.runs[0]
-    later = {"t_s": 1.5, "cpu_percent": None, "memory_bytes": 5}
-    finished(run, samples=[PROCESS, later])
-    assert samples_of(made) == [
-        filled(run_id=run.id, rank=0, **PROCESS),
-        filled(run_id=run.id, rank=0, t_s=1.5, memory_bytes=5),
-    ]
-
-
-def test_each_gpu_of_a_sample_is_a_row_of_its_own():
+def test_a_process_and_each_of_its_gpus_is_a_row_of_its_own():
     made = study(PLAIN)
     run = made.runs[0]
     reasons = ["sw_power_cap", "hw_slowdown"]
     other = GPU | {"gpu": "GPU-5d1b", "throttle_reasons": reasons, "power_w": None}
-    finished(run, samples=[PROCESS | {"gpus": [GPU, other]}])
-    process, first, second = samples_of(made)
+    unread = dict.fromkeys(GPU) | {"gpu": 1}  # its reasons are absent, and not empty
+    later = {"t_s": 1.5, "cpu_percent": None, "memory_bytes": 5}
+    finished(run, samples=[PROCESS | {"gpus": [GPU, other, unread]}, later])
+    process, first, second, third, plain = samples_of(made)
     assert process == filled(run_id=run.id, rank=0, **PROCESS)
+    assert plain == filled(run_id=run.id, rank=0, t_s=1.5, memory_bytes=5)
+    assert third == filled(run_id=run.id, rank=0, t_s=0.5, gpu="1")
     whose = {"run_id": run.id, "rank": 0, "t_s": 0.5}
     assert first == filled(**GPU | whose | {"gpu": "0", "throttle_reasons": ""})
     assert second == filled(**other | whose | {"throttle_reasons": "sw_power_cap+hw_slowdown"})
-
-
-def test_reasons_that_could_not_be_read_are_absent_and_not_empty():
-    made = study(PLAIN)
-    gpu = dict.fromkeys(GPU) | {"gpu": 1}
-    finished(made.runs[0], samples=[PROCESS | {"gpus": [gpu]}])
-    row = samples_of(made)[1]
-    assert row["gpu"] == "1"
-    assert row["throttle_reasons"] is None
 
 
 def test_every_rank_has_samples_of_its_own():
@@ -87,14 +65,8 @@ def test_tables_that_are_there_are_kept_until_the_log_is_another_one():
     before = (place / "samples.parquet").stat().st_mtime_ns
     assert len(samples_of(made)) == 1
     assert (place / "samples.parquet").stat().st_mtime_ns == before
+    (place / "samples.parquet").unlink()
+    assert len(samples_of(made)) == 1
     (place / "train.jsonl").unlink()
     finished(made.runs[0], samples=[PROCESS, PROCESS])
     assert len(samples_of(made)) == 2
-
-
-def test_a_table_of_samples_that_was_deleted_is_made_again():
-    made = study(PLAIN)
-    place = finished(made.runs[0], samples=[PROCESS])
-    samples_of(made)
-    (place / "samples.parquet").unlink()
-    assert len(samples_of(made)) == 1
