@@ -25,3 +25,7 @@ def described(kind, path, content):
         {field.name: repr(getattr(run, field.name)) for field in dataclasses.fields(run)}
         for run in runs
     ]
+
+
+def notes(run):
+    return "\n".join(run.notes)

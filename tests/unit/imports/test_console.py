@@ -6,7 +6,7 @@ from dlbench.imports import console
 from dlbench.imports.log_file import LogError
 from support.logs import rewritten_logs
 from support.logs.log_samples import KINDS, horovod_synthetic, tf_cnn_benchmarks
-from support.logs.reading_logs import described, read
+from support.logs.reading_logs import described, notes, read
 from support.logs.rewritten_logs import DATES, RANKS, after, lines_of_progress_bars, of_ranks
 from support.logs.trainer_samples import imagenet_line, megatron, pytorch_imagenet
 
@@ -14,15 +14,6 @@ PRINTED = (  # kinds that are printed, and not written to a file of their own
     *("composer", "convnet_benchmarks", "dlbs", "horovod_synthetic", "megatron", "mlperf"),
     *("mxnet", "pytorch_imagenet", "tf_cnn_benchmarks", "torchtitan"),
 )
-
-
-@pytest.fixture
-def log(tmp_path):
-    return tmp_path / "log"
-
-
-def notes(run):
-    return "\n".join(run.notes)
 
 
 @pytest.mark.parametrize("prefix", DATES + RANKS)
@@ -84,9 +75,7 @@ def test_of_ranks_that_differ_the_slower_one_counts_and_the_difference_is_noted(
 def test_arguments_that_one_rank_prints_are_those_of_the_rank_that_prints_iterations(log):
     lines = megatron(0.5, 20).splitlines(keepends=True)
     (run,) = read(
-        "megatron",
-        log,
-        "".join(f"{7 if 'elapsed' in line else 0}: {line}" for line in lines),
+        "megatron", log, "".join(f"{7 if 'elapsed' in line else 0}: {line}" for line in lines)
     )
     assert (run.columns["devices"], run.columns["item_shape"]) == (1, "128")
 

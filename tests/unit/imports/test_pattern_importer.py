@@ -11,11 +11,6 @@ from support.logs.trainer_samples import deepspeed, hf_console, maxtext, megatro
 STEP = r"step (?P<step>\d+) loss (?P<loss>\S+) took (?P<step_time_ms>\S+) ms"
 
 
-@pytest.fixture
-def log(tmp_path):
-    return tmp_path / "log"
-
-
 def lines(time_ms=125, steps=5, loss=8):
     return "".join(
         f"step {step} loss {loss - step / 100} took {time_ms} ms\n" for step in range(1, steps + 1)

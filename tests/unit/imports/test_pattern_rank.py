@@ -10,11 +10,6 @@ from dlbench.imports.log_file import LogError, LogFile
 STEP = r"step (?P<step>\S+) loss (?P<loss>\S+) took (?P<step_time_ms>\S+) ms"
 
 
-@pytest.fixture
-def log(tmp_path):
-    return tmp_path / "log"
-
-
 def read(log, content, **patterns):
     log.write_text(content)
     (run,) = kinds.of_config({"step": STEP} | patterns, 1).read(LogFile(log))

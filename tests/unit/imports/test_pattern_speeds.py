@@ -8,11 +8,6 @@ from dlbench.imports.log_file import LogFile
 TIME = r"^(?P<step>\d+) (?P<step_time_ms>\S+)"
 
 
-@pytest.fixture
-def log(tmp_path):
-    return tmp_path / "log"
-
-
 def row(log, content, processes=1, fields=(), **patterns):
     """The row of a run, completed with fields of the run."""
     log.write_text(content)

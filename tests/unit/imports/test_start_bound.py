@@ -113,10 +113,7 @@ def test_a_program_that_is_not_there_is_named(started):
 def test_the_place_of_a_process_is_what_its_launcher_says():
     assert start_bound.place_of(
         of(launcher="srun"), {"SLURM_PROCID": "3", "SLURM_LOCALID": "1"}
-    ) == (
-        3,
-        1,
-    )
+    ) == (3, 1)
     assert start_bound.place_of(RUN, {}) is None  # another MPI than ours
     task = {"cluster": {}, "task": {"type": "ps", "index": 0}}
     assert start_bound.place_of(of(launcher="local"), {"TF_CONFIG": json.dumps(task)}) is None

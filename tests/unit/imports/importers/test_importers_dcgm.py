@@ -3,18 +3,9 @@
 import pytest
 
 from dlbench.imports.log_file import LogError
-from support.logs.reading_logs import read
+from support.logs.reading_logs import notes, read
 
 HEADER = "#Entity         GPUTL   FBUSD   POWER     TOTEC\nID              %   MB   W   mJ\n"
-
-
-@pytest.fixture
-def log(tmp_path):
-    return tmp_path / "log"
-
-
-def notes(run):
-    return "\n".join(run.notes)
 
 
 def dated(*seconds_and_lines):

@@ -7,18 +7,8 @@ import pytest
 
 from dlbench.imports import import_logs
 from dlbench.imports.log_file import LogError
-from support.logs.reading_logs import read
+from support.logs.reading_logs import notes, read
 from support.logs.trainer_samples import hf_state, imagenet_line
-
-
-@pytest.fixture
-def log(tmp_path):
-    return tmp_path / "log"
-
-
-def notes(run):
-    return "\n".join(run.notes)
-
 
 # PyTorch's imagenet example
 

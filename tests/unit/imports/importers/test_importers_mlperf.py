@@ -20,16 +20,7 @@ from support.logs.mlperf_lines import (
     stated,
     success,
 )
-from support.logs.reading_logs import read
-
-
-@pytest.fixture
-def log(tmp_path):
-    return tmp_path / "log"
-
-
-def notes(run):
-    return "\n".join(run.notes)
+from support.logs.reading_logs import notes, read
 
 
 def test_the_rate_of_mlperf_is_the_items_of_its_epochs_over_their_time(log):
@@ -255,10 +246,7 @@ def test_a_score_that_is_no_share_is_left_out_and_said(log, score):
 
 @pytest.mark.parametrize(
     ("end", "message"),
-    [
-        ("", "the log has no run_stop"),
-        (SOON.replace("success", "aborted"), "run_stop: aborted"),
-    ],
+    [("", "the log has no run_stop"), (SOON.replace("success", "aborted"), "run_stop: aborted")],
 )
 def test_a_run_of_mlperf_that_did_not_reach_its_target_failed(log, end, message):
     (run,) = read("mlperf", log, BEGIN + epochs((0, 10_000)) + end)

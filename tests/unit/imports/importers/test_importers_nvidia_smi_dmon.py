@@ -22,11 +22,6 @@ TIMED = """#Time        gpu   pwr    sm    fb
 """
 
 
-@pytest.fixture
-def log(tmp_path):
-    return tmp_path / "log"
-
-
 def test_samples_with_times_have_our_units_and_energy_by_the_trapezoid_rule(log):
     (run,) = read("nvidia_smi_dmon", log, TIMED)
     assert run.samples == [

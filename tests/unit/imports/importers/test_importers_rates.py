@@ -7,20 +7,11 @@ import pytest
 
 from dlbench.imports.log_file import LogError
 from support.logs import log_samples
-from support.logs.reading_logs import read
+from support.logs.reading_logs import notes, read
 
 HEADER = "Model: resnet50\nBatch size: 32\nNumber of GPUs: 4\nRunning warmup...\n"
 ITERATIONS = "Iter #0: 100.0 img/sec per GPU\nIter #1: 50.0 img/sec per GPU\n"
 TOTAL = "Img/sec per GPU: 75.0 +-49.0\nTotal img/sec on 4 GPU(s): 300.0 +-196.0\n"
-
-
-@pytest.fixture
-def log(tmp_path):
-    return tmp_path / "log.txt"
-
-
-def notes(run):
-    return "\n".join(run.notes)
 
 
 # Horovod's synthetic benchmark

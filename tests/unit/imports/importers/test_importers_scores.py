@@ -10,17 +10,7 @@ from dlbench.common import tfrecord
 from dlbench.imports.log_file import LogError
 from support.logs import event_files
 from support.logs.event_files import event, event_file, scalar, tensor, text
-from support.logs.reading_logs import read
-
-
-@pytest.fixture
-def log(tmp_path):
-    return tmp_path / "log"
-
-
-def notes(run):
-    return "\n".join(run.notes)
-
+from support.logs.reading_logs import notes, read
 
 # Keras' CSVLogger
 

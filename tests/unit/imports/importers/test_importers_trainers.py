@@ -7,17 +7,8 @@ import pytest
 from dlbench.imports import merging, table_rows
 from dlbench.imports.log_file import LogError
 from support.logs import trainer_samples
-from support.logs.reading_logs import read
+from support.logs.reading_logs import notes, read
 from support.logs.trainer_samples import megatron_line, titan_lines, titan_step
-
-
-@pytest.fixture
-def log(tmp_path):
-    return tmp_path / "log.txt"
-
-
-def notes(run):
-    return "\n".join(run.notes)
 
 
 def row(imported, **fields):

@@ -7,17 +7,7 @@ import pytest
 
 from dlbench.imports.log_file import LogError
 from support.logs.log_samples import horovod_timeline
-from support.logs.reading_logs import read
-
-
-@pytest.fixture
-def log(tmp_path):
-    return tmp_path / "log"
-
-
-def notes(run):
-    return "\n".join(run.notes)
-
+from support.logs.reading_logs import notes, read
 
 # nvidia-smi
 

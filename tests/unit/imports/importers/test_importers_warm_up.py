@@ -7,20 +7,11 @@ import pytest
 from dlbench.imports import import_logs
 from support.logs.event_files import event, event_file, scalar
 from support.logs.log_samples import GLOBAL_BATCH, tf_cnn_banner, tf_cnn_metric_log
-from support.logs.reading_logs import read
+from support.logs.reading_logs import notes, read
 from support.logs.trainer_samples import composer_block, imagenet_line, megatron_line
 
 HEADER = "Model: resnet50\nBatch size: 32\nNumber of GPUs: 4\nRunning warmup...\n"
 TIMES_S = (8.0, *[0.5] * 39)  # of steps
-
-
-@pytest.fixture
-def log(tmp_path):
-    return tmp_path / "log"
-
-
-def notes(run):
-    return "\n".join(run.notes)
 
 
 def row(log, content):

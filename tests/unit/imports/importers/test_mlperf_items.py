@@ -14,16 +14,7 @@ from support.logs.mlperf_lines import (
     stated,
     success,
 )
-from support.logs.reading_logs import read
-
-
-@pytest.fixture
-def log(tmp_path):
-    return tmp_path / "log"
-
-
-def notes(run):
-    return "\n".join(run.notes)
+from support.logs.reading_logs import notes, read
 
 
 def test_batches_of_a_loader_are_counted_where_the_rules_name_the_items_of_an_epoch(log):
