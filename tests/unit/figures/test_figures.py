@@ -78,6 +78,9 @@ def test_drift_is_what_sentinels_are_over_their_condition_as_its_table_has_it(dr
     same = pd.concat([base, repeated[repeated["devices"] == 1]])["images_per_second"]
     assert len(same) == 9
     first, second, others = drawn("drift", "sessions")
+    assert [text.rstrip() for text in texts(first) if text.startswith("throughput")] == [
+        "throughput over its condition's mean"
+    ]
     assert has(first, 100 * (one["images_per_second"] / np.exp(np.log(same).mean()) - 1))
     pairs = shown.drift[shown.drift["devices_per_node"] == 1]
     ratio = pairs[pairs["earlier_session"] == min(runs["session"])].iloc[0]["ratio"]

@@ -19,6 +19,7 @@ def kernel(tmp_path):
 def test_where_numbers_are_not_told_all_processes_are_listed(kernel):
     own = node_use.ProcessTree(kernel.root / "proc", US, {})
     kernel.process(20, US, own_s=1.0)
+    kernel.process(30, 1, own_s=7.0)  # of somebody else: without a mark none is ours by it
     kernel.write("proc/loadavg", "0 0 0 0/0 0\n")
     assert own.sample()[0] == pytest.approx(1)
 
