@@ -28,6 +28,7 @@ def test_the_page_is_one_file_without_scripts_whatever_the_names_are():
     markdown = page_text.markdown(comparison_page.comparison_page(found))
     assert r"a\|b \*c\*" in markdown
     assert r"\<script\>" in markdown
+    assert "| combination | A | B | B / A | 95 % interval | verdict |\n| --- | ---: |" in markdown
 
 
 def test_campaigns_that_share_no_session_are_said_to_be_measured_apart_and_checked_all_the_same():
