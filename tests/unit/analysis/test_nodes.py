@@ -66,6 +66,7 @@ def test_a_slow_node_is_named_and_comes_first():
     assert slow["scatter"] == pytest.approx(0.01, rel=0.3)
 
 
+@pytest.mark.ci
 def test_of_a_thousand_fair_studies_at_most_one_in_twenty_names_a_node():
     chance = np.random.default_rng(2)
     # Of a scatter beside which the margin is small: else none is named at all.
@@ -75,6 +76,7 @@ def test_of_a_thousand_fair_studies_at_most_one_in_twenty_names_a_node():
     assert wrong <= 50
 
 
+@pytest.mark.ci
 def test_a_node_that_is_slower_by_the_margin_and_no_more_is_named_in_at_most_one_of_twenty():
     chance = np.random.default_rng(3)
     at_margin, hosts = {"n00": -math.log1p(STUDY.equivalence_margin)}, NODES[:2]

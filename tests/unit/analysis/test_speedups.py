@@ -2,14 +2,12 @@
 
 import math
 
-import pandas as pd
 import pytest
 from scipy import stats
 
 from dlbench.analysis import base_flags, estimates, scaling_series, speedups
 from dlbench.figures.scaling import scaling
 from dlbench.tables import parquet_files, table_columns
-from support.results.made_reports import speedups_of
 from support.results.made_scaling import runs
 
 
@@ -286,24 +284,6 @@ def test_speedups_agree_with_scipys_welch_interval():
 
 
 # The figure.
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        runs((1, 64, {}), (2, 64, {}), (2, 32, {})),
-        runs((1, 64, {}), (2, 64, {}), (1, 64, {"xla": True}), (2, 64, {"xla": True})),
-        runs((2, 64, {})),
-        runs((1, 64, {"status": "oom"}), (2, 64, {"status": "failed"})),
-    ],
-    ids=["both", "xla", "no base", "failed"],
-)
-def test_every_table_gives_a_figure(rows, tmp_path):
-    frames = {"runs": pd.DataFrame(rows), "baselines": pd.DataFrame()}
-    frames["speedups"] = pd.DataFrame(speedups_of(rows))
-    scaling.draw(type("Tables", (), frames), tmp_path / "scaling")
-    assert (tmp_path / "scaling.png").stat().st_size > 1000
-    assert "scaling" in scaling.CAPTION
 
 
 def panel(rows, kind):

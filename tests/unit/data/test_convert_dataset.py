@@ -84,6 +84,7 @@ def test_what_an_earlier_conversion_finished_is_kept(source, converted):
         assert (converted / name).stat().st_mtime_ns == mtime_ns
 
 
+@pytest.mark.ci
 def test_a_killed_conversion_leaves_whole_shards_only_and_goes_on(tmp_path):
     command = [
         sys.executable,
@@ -119,6 +120,7 @@ def kill_at_work(process, folder):
     process.send_signal(signal.SIGKILL)
 
 
+@pytest.mark.ci
 def test_the_workers_of_a_killed_conversion_end_with_it(tmp_path):
     """Else a rule's pipe would stay open, and its workflow wait forever."""
     folder = tmp_path / "blends"

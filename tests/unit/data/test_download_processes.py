@@ -73,6 +73,7 @@ def test_a_part_of_which_the_version_is_not_known_is_not_continued(server, path,
     assert path.read_bytes() == CONTENT
 
 
+@pytest.mark.ci
 def test_of_two_processes_one_fetches_and_the_other_waits(server, path):
     server.pause_s = 0.005
     children = [start(server.url(), path) for _ in range(2)]

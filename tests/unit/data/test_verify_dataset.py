@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import shutil
 
 import pytest
 
@@ -9,11 +10,17 @@ from dlbench.common import tfrecord
 from dlbench.data import convert_dataset, fetch_dataset, verify_dataset
 
 
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("converted")
+    fetch_dataset.fetch("digits", folder / "source")
+    convert_dataset.convert("digits", folder / "source", folder / "digits")
+    return folder / "digits"
+
+
 @pytest.fixture
-def converted(tmp_path):
-    fetch_dataset.fetch("digits", tmp_path / "source")
-    convert_dataset.convert("digits", tmp_path / "source", tmp_path / "digits")
-    return tmp_path / "digits"
+def converted(digits, tmp_path):
+    return shutil.copytree(digits, tmp_path / "digits")
 
 
 @pytest.mark.parametrize(
