@@ -36,6 +36,7 @@ def test_no_sample_of_a_log_contradicts_itself(tmp_path, kind):
         assert row.get("contradicts") is None
 
 
+@pytest.mark.ci
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", TEXTS)
 @settings(max_examples=60, deadline=5000, suppress_health_check=list(HealthCheck))

@@ -16,6 +16,7 @@ from dlbench.tables import parquet_files, run_columns, table_columns
 from support.logs import log_samples
 from support.logs.log_samples import KINDS, tf_cnn_benchmarks
 from support.machines.paths import REPOSITORY
+from support.programs import in_process
 
 LOG = tf_cnn_benchmarks(0.125, 20)
 
@@ -322,8 +323,7 @@ def test_an_import_is_called_by_its_name_or_its_folder(tmp_path):
 
 
 def program(*arguments):
-    command = [sys.executable, REPOSITORY / "workflow_scripts/dlbench", "import", *arguments]
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    return in_process.dlbench("import", *arguments)
 
 
 def test_the_steps_of_a_long_log_are_written_piece_by_piece(tmp_path, monkeypatch):

@@ -1,8 +1,6 @@
 """import_logs: unreadable files are listed, all others are imported, and --kind chooses."""
 
 import random
-import subprocess
-import sys
 
 import pytest
 
@@ -13,7 +11,7 @@ from dlbench.imports.log_file import LogFile
 from dlbench.tables import parquet_files, run_columns, table_columns
 from support.logs.event_files import event, event_file, scalar
 from support.logs.log_samples import KINDS, mxnet, tf_cnn_benchmarks
-from support.machines.paths import REPOSITORY
+from support.programs import in_process
 
 MIXED = mxnet(0.125, 20) + KINDS["mlperf"](0.25, 20)  # as MLPerf's submissions with MXNet print
 OUTPUT = "x" * 60 + "\n"
@@ -169,5 +167,4 @@ def test_other_files_in_folders_of_these_names_are_runs_of_their_own(tmp_path):
 
 
 def program(*arguments):
-    command = [sys.executable, REPOSITORY / "workflow_scripts/dlbench", "import", *arguments]
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    return in_process.dlbench("import", *arguments)
