@@ -227,6 +227,7 @@ def test_a_log_in_which_steps_are_missing_is_refused(place):
         import_logs.import_paths([logged])
 
 
+@pytest.mark.ci
 def test_the_log_of_a_killed_program_is_imported_up_to_there(place):
     code = f"{LOOP.replace('0.002', '0.11')}import os\nos.kill(os.getpid(), 9)"
     with pytest.raises(Error, match="ended with exit code -9"):

@@ -14,7 +14,7 @@ from support.logs.trainer_samples import hf_state, imagenet_line
 
 
 def epoch(number, *lines, batches=30):
-    return "".join(f"{imagenet_line(number, *(n, batches, t, m))}\n" for n, t, m in lines)
+    return "".join(f"{imagenet_line(number, n, batches, t, m)}\n" for n, t, m in lines)
 
 
 def test_means_since_an_epoch_began_become_windows_of_batches(log):
@@ -31,11 +31,9 @@ def test_means_since_an_epoch_began_become_windows_of_batches(log):
 
 def cut(first, *times, batches=500):
     """Lines of every batch from the fifth on, numbered from `first`."""
-    times, lines = [9.0, *times], []
-    for done in range(5, len(times) + 1):
-        mean = sum(times[:done]) / done
-        lines.append(imagenet_line(0, done - 1 + first, batches, times[done - 1], mean))
-    return "".join(f"{line}\n" for line in lines)
+    times = [9.0, *times]
+    lines = ((n - 1 + first, times[n - 1], sum(times[:n]) / n) for n in range(5, len(times) + 1))
+    return epoch(0, *lines, batches=batches)
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -46,26 +44,21 @@ def test_the_means_of_a_log_that_was_cut_show_where_counting_began(log, first):
     assert np.nansum(took) == pytest.approx(9 + 10 * 0.2 + 30 + 3 * 0.2 + 4, abs=0.02)
     stall = [time for time, steps in zip(took, run.steps.window_steps, strict=True) if time > 29]
     assert stall == [pytest.approx(30.4, abs=0.02)]
-    assert "the log begins at batch 5 of its epoch: the warm-up is in the first window" in notes(
-        run
-    )
-    assert "unknown" not in notes(run)
+    began = "the log begins at batch 5 of its epoch: the warm-up is in the first window"
+    assert began in notes(run) and "unknown" not in notes(run)
     assert not any(run.steps.warm_up)
 
 
-def test_where_the_means_fit_both_ways_to_count_that_is_noted(log):
-    lines = [imagenet_line(0, n, 500, 0.2, 0.2) for n in (10, 20, 30)]
-    (run,) = read("pytorch_imagenet", log, "".join(f"{line}\n" for line in lines))
-    assert list(run.steps.step) == [10, 20, 30]
-    assert "whether batches are counted from 0 or from 1 is unknown" in notes(run)
-
-
-@pytest.mark.parametrize(("numbers", "steps"), [((0, 10), [1, 11]), ((11, 500), [11, 500])])
-def test_a_batch_0_or_the_last_one_says_where_counting_began(log, numbers, steps):
-    lines = [imagenet_line(0, n, 500, 0.2, 0.2) for n in numbers]
-    (run,) = read("pytorch_imagenet", log, "".join(f"{line}\n" for line in lines))
+@pytest.mark.parametrize(
+    ("numbers", "steps", "known"),
+    [((0, 10), [1, 11], True), ((11, 500), [11, 500], True), ((10, 20, 30), [10, 20, 30], False)],
+)
+def test_a_batch_0_or_the_last_one_says_where_counting_began(log, numbers, steps, known):
+    content = epoch(0, *((n, 0.2, 0.2) for n in numbers), batches=500)
+    (run,) = read("pytorch_imagenet", log, content)
     assert list(run.steps.step) == steps
-    assert "unknown" not in notes(run)
+    unknown = "whether batches are counted from 0 or from 1 is unknown"  # the means fit both ways
+    assert (unknown in notes(run)) is not known
 
 
 def test_windows_that_the_last_digit_leaves_in_doubt_are_joined(log):
@@ -82,13 +75,7 @@ def test_windows_that_the_last_digit_leaves_in_doubt_are_joined(log):
 def test_batches_of_old_versions_count_from_zero(log):
     # As NNCF's tutorial prints them; and the steps of the second epoch go on.
     old = "Epoch: [{}][{}/3]\tTime {} ({})\tData 1.0 (1.0)\tLoss 5.6 (5.7)\tPrec@1 0.0 (0.5)\n"
-    rows = [
-        (0, 0, 9.0, 9.0),
-        (0, 1, 1.0, 5.0),
-        (0, 2, 1.0, 11 / 3),
-        (1, 0, 3.0, 3.0),
-        (1, 2, 1, 5 / 3),
-    ]
+    rows = [(0, 0, 9, 9), (0, 1, 1, 5), (0, 2, 1, 11 / 3), (1, 0, 3, 3), (1, 2, 1, 5 / 3)]
     content = "".join(old.format(e, n, t, round(m, 3)) for e, n, t, m in rows)
     (run,) = read("pytorch_imagenet", log, content + " * Prec@1 10.000 Prec@5 20.000\n")
     assert list(run.steps.step) == [1, 2, 3, 4, 6]
@@ -105,14 +92,10 @@ def test_of_lines_of_several_processes_the_slower_one_counts(log):
     assert run.status == "ok"
 
 
-def test_a_log_that_ends_within_an_epoch_is_a_failed_run(log):
-    (run,) = read("pytorch_imagenet", log, epoch(0, (1, 5, 5), (11, 1, 1.4)))
-    assert (run.status, run.message) == ("failed", "the log ends at batch 11 of 30 of epoch 1")
-
-
 def test_an_epoch_before_the_last_one_begins_another_run(log):
     part = epoch(0, (1, 5, 5), (11, 1, 1)) + epoch(1, (1, 5, 5), (11, 1, 1))
-    assert len(read("pytorch_imagenet", log, part + part)) == 2
+    first, _ = read("pytorch_imagenet", log, part + part)
+    assert (first.status, first.message) == ("failed", "the log ends at batch 11 of 30 of epoch 2")
 
 
 def test_a_line_of_a_derived_program_is_read(log):
@@ -135,15 +118,9 @@ END = {"step": 100, "train_runtime": 60.0, "train_samples_per_second": 160.0, "t
 # Of yuanhuanghuang/quality, baselines/lrqa: a loss and an evaluation of step 50.
 LRQA = [
     {"epoch": 0.32, "learning_rate": 7.911392405063292e-06, "loss": 1.387, "step": 50},
-    {
-        "epoch": 0.32,
-        "eval_accuracy": 0.25503355264663696,
-        "eval_loss": 1.3863019943237305,
-        "eval_runtime": 92.0138,
-        "eval_samples_per_second": 22.671,
-        "eval_steps_per_second": 1.424,
-        "step": 50,
-    },
+    {"epoch": 0.32, "step": 50, "eval_accuracy": 0.25503355264663696}
+    | {"eval_loss": 1.3863019943237305, "eval_runtime": 92.0138}
+    | {"eval_samples_per_second": 22.671, "eval_steps_per_second": 1.424},
 ]
 
 
@@ -181,14 +158,10 @@ def test_evaluations_of_several_sets_have_their_names_and_are_taken_off_too(log)
 
 
 def test_the_scores_of_a_run_are_those_of_the_set_that_has_no_other_name(log):
-    entries = [
-        {"step": 100, "eval_loss": 1.5, "eval_accuracy": 0.5, "eval_runtime": 1.0},
-        {"step": 100, "eval_hard_loss": 2.5, "eval_hard_accuracy": 0.1, "eval_hard_runtime": 1.0},
-        END,
-    ]
-    log.write_text(hf_state(entries, 100, 100))
-    (row,) = import_logs.import_paths([log]).rows
-    assert row["top1"] == 0.5
+    plain = {"step": 100, "eval_loss": 1.5, "eval_accuracy": 0.5, "eval_runtime": 1.0}
+    hard = {name.replace("eval", "eval_hard"): value / 2 for name, value in plain.items()}
+    log.write_text(hf_state([plain, hard | {"step": 100}, END], 100, 100))
+    assert import_logs.import_paths([log]).rows[0]["top1"] == 0.5
 
 
 def test_of_a_training_that_was_stopped_early_the_items_of_its_steps_count(log):
@@ -202,34 +175,25 @@ def test_losses_and_scores_of_hugging_faces_history_are_rows(log):
     (run,) = read("hf_trainer", log, hf_state(LRQA, 50, 3140))
     assert list(run.steps.step) == [50]
     assert list(run.steps.window_steps) == [0]
-    assert run.evals == [
-        {
-            "split": "validation",
-            "step": 50,
-            "epoch": 1,
-            "loss": 1.3863019943237305,
-            "top1": 0.25503355264663696,
-        }
-    ]
+    scores = {"loss": 1.3863019943237305, "top1": 0.25503355264663696}
+    assert run.evals == [{"split": "validation", "step": 50, "epoch": 1} | scores]
     assert (run.status, run.message) == ("failed", "the state of a checkpoint at step 50 of 3140")
-
-
-def test_scores_that_are_no_accuracy_are_named(log):
     entries = [{"step": 5, "epoch": 0.5, "eval_f1": 0.5, "eval_accuracy": 55.0}, END]
     (run,) = read("hf_trainer", log, hf_state(entries, 100, 100))
-    assert run.evals == []
-    assert "left out: eval_f1" in notes(run)
+    assert run.evals == [] and "left out: eval_f1" in notes(run)  # no share, and no accuracy
 
 
-@pytest.mark.parametrize("cut", [300, -20])
-def test_a_trainer_state_that_was_cut_is_refused_and_says_so(log, cut):
-    with pytest.raises(LogError, match="was the file cut short"):
-        read("hf_trainer", log, hf_state(LRQA, 50, 3140)[:cut])
-
-
-def test_a_trainer_state_of_an_untrained_model_is_refused(log):
-    with pytest.raises(LogError, match="training had not begun"):
-        read("hf_trainer", log, hf_state([], 0, 3140))
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (hf_state(LRQA, 50, 3140)[:300], "was the file cut short"),
+        (hf_state(LRQA, 50, 3140)[:-20], "was the file cut short"),
+        (hf_state([], 0, 3140), "training had not begun"),
+    ],
+)
+def test_a_trainer_state_that_was_cut_or_has_no_training_is_refused(log, content, message):
+    with pytest.raises(LogError, match=message):
+        read("hf_trainer", log, content)
 
 
 # Lightning's CSVLogger
@@ -282,21 +246,18 @@ def test_times_that_litgpt_writes_become_windows(log):
 
 
 def test_a_row_of_training_before_the_last_one_begins_another_run(log):
-    content = "epoch,step,loss\n0,9,2.0\n0,19,1.5\n0,9,2.0\n"
-    one, two = read("lightning_csv", log, content)
+    one, two = read("lightning_csv", log, "epoch,step,loss\n0,9,2.0\n0,19,nan\n0,9,2.0\n")
     assert (one.lines, two.lines) == ((1, 3), (4, 4))
+    assert math.isnan(one.steps.loss[1])
 
 
-def test_a_row_with_other_cells_is_refused_with_its_line(log):
-    with pytest.raises(LogError, match="line 3: expected 3 values, found '0,19'"):
-        read("lightning_csv", log, "epoch,step,loss\n0,9,2.0\n0,19\n0,29,1.0\n")
-
-
-def test_a_loss_that_is_no_number_any_more_is_kept_as_such(log):
-    (run,) = read("lightning_csv", log, "epoch,step,loss\n0,9,nan\n")
-    assert math.isnan(run.steps.loss[0])
-
-
-def test_a_file_without_a_row_is_refused(log):
-    with pytest.raises(LogError, match="no loss, no score and no time"):
-        read("lightning_csv", log, "epoch,step,loss\n")
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("0,9,2.0\n0,19\n0,29,1.0\n", "line 3: expected 3 values, found '0,19'"),
+        ("", "no loss, no score and no time"),
+    ],
+)
+def test_a_csv_file_without_whole_rows_is_refused(log, rows, message):
+    with pytest.raises(LogError, match=message):
+        read("lightning_csv", log, f"epoch,step,loss\n{rows}")
