@@ -21,17 +21,15 @@ TWO = ("horovod/gpu:0", "horovod/gpu:1")
 
 
 def read(tmp_path, text, importer=importers_tf_cnn_benchmarks):
-    path = tmp_path / "log"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert importer.recognise(LogFile(path))
-    return list(importer.read(LogFile(path)))
+    (tmp_path / "log").write_text(text)
+    assert importer.recognise(LogFile(tmp_path / "log"))
+    return list(importer.read(LogFile(tmp_path / "log")))
 
 
 def row(tmp_path, text, fields=None):
     """The one row of the runs table of a log."""
-    path = tmp_path / "log"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    (found,) = import_logs.import_paths([path], fields).rows
+    (tmp_path / "log").write_text(text)
+    (found,) = import_logs.import_paths([tmp_path / "log"], fields).rows
     return found
 
 
@@ -60,30 +58,16 @@ def test_the_total_is_the_throughput_and_the_banner_says_what_was_run(tmp_path):
     assert found["images_per_second"] == 99.5
     assert found["timing_source"] == "tf_cnn_benchmarks"
     expected = {
-        "model": "resnet50",
-        "dataset": "synthetic",
-        "mode": "train",
-        "global_batch": 64,
-        "batch_per_device": 64,
-        "devices": 1,
-        "nodes": 1,
-        "steps": 20,
-        "optimizer": "sgd",
-        "strategy": "parameter_server",
-        "framework_version": "1.10",
-        "device_kind": "gpu",
-        "status": "ok",
-        "final_loss": 7.25,
-        "steps_measured": 20,
-    }
+        "model": "resnet50", "dataset": "synthetic", "mode": "train", "global_batch": 64,
+        "batch_per_device": 64, "devices": 1, "nodes": 1, "steps": 20, "optimizer": "sgd",
+        "strategy": "parameter_server", "framework_version": "1.10", "device_kind": "gpu",
+        "status": "ok", "final_loss": 7.25, "steps_measured": 20,
+    }  # fmt: skip
     assert {name: found[name] for name in expected} == expected
     assert "step_time_sd_s" not in found
-
-
-def test_the_standard_error_and_the_jitter_are_told_as_what_they_are(tmp_path):
-    notes = row(tmp_path, tf_cnn_banner(steps=20) + LINES + END)["notes"]
-    assert f"standard deviation {2 * math.sqrt(20):.3g} items/s" in notes
-    assert "1.4826 x median absolute deviation 1.1" in notes
+    # The standard error and the jitter are told as what they are.
+    assert f"standard deviation {2 * math.sqrt(20):.3g} items/s" in found["notes"]
+    assert "1.4826 x median absolute deviation 1.1" in found["notes"]
 
 
 def test_a_batch_is_of_all_devices_and_the_visible_ones_are_not_used(tmp_path):
@@ -160,12 +144,9 @@ def test_a_log_that_another_run_was_appended_to_has_two(tmp_path):
 
 
 def test_steps_that_go_back_without_a_reason_are_refused(tmp_path):
+    later = "30\timages/sec: 1.0 +/- 0.0 (jitter = 0.0)\t1.0\n"
     with pytest.raises(LogError, match="steps go back"):
-        read(
-            tmp_path,
-            tf_cnn_banner(steps=50) + LINES + "30\timages/sec: 1.0 +/- 0.0 (jitter = "
-            "0.0)\t1.0\n" + LINES + END,
-        )
+        read(tmp_path, tf_cnn_banner(steps=50) + LINES + later + LINES + END)
 
 
 def test_a_run_out_of_memory_is_that_and_damaged_lines_are_counted(tmp_path):
@@ -196,26 +177,19 @@ def test_one_decimal_says_little_of_a_window_late_in_a_run():
     steps.step.extend(range(10, 2001, 10))
     _tf_cnn.without_times(steps)
     joined = _tf_cnn.add_times(steps, rates, 64, half_digit=0.05)
-    ends = [w for w in steps.window_steps if w]
+    ends = {n: w for n, w in enumerate(steps.window_steps) if w}
+    windows = list(ends.values())
     assert joined == 200 - len(ends) > 100
-    assert ends[0] == 10 < ends[-1]
-    assert sum(ends) == 2000
-    assert {t for t, w in zip(steps.step_time_s, steps.window_steps, strict=True) if w} == {
-        64 / 47.3
-    }
+    assert windows[0] == 10 < windows[-1] and sum(windows) == 2000
+    assert {steps.step_time_s[n] for n in ends} == {64 / 47.3}
 
 
 def events(*values):
+    """Lines of a metric log, a second apart, of (name, step, value)."""
+    rest = {"unit": None, "extras": [{"name": "loss", "value": "nan"}]}
     return "".join(
         json.dumps(
-            {
-                "name": name,
-                "value": value,
-                "timestamp": date(at),
-                "unit": None,
-                "global_step": step,
-                "extras": [{"name": "loss", "value": "nan"}],
-            }
+            {"name": name, "value": value, "timestamp": date(at), "global_step": step} | rest
         )
         + "\n"
         for at, (name, step, value) in enumerate(values)
@@ -247,15 +221,9 @@ def test_a_metric_log_without_a_batch_has_a_throughput_and_no_times(tmp_path):
 def test_logs_of_one_folder_are_one_run_with_the_most_exact_numbers(tmp_path):
     (tmp_path / "out.txt").write_text(tf_cnn_banner(steps=20) + LINES + END)
     (tmp_path / "benchmark.log").write_text(tf_cnn_benchmark_log(1, 20))
-    (tmp_path / "metric.log").write_text(
-        events(
-            (RATE, 1, 40),
-            (RATE, 10, 80),
-            (RATE, 20, 110.5),
-            (TOTAL, 20, 99.4976),
-            ("eval_top_1_accuracy", 30, 0.5),
-        )
-    )
+    lines = [(RATE, 1, 40), (RATE, 10, 80), (RATE, 20, 110.5), (TOTAL, 20, 99.4976)]
+    text = events(*lines, ("eval_top_1_accuracy", 30, 0.5))
+    (tmp_path / "metric.log").write_text(text)
     (found,) = import_logs.import_paths([tmp_path]).rows
     assert found["images_per_second"] == 99.4976
     assert found["framework_version"] == "1.10.0"
@@ -279,11 +247,6 @@ def test_a_list_of_parameters_alone_is_no_result(tmp_path):
     made = import_logs.import_paths([tmp_path])
     assert made.rows == []
     assert "no log" in made.left_out[0][1]
-
-
-def test_a_log_of_windows_of_one_step_has_their_scatter(tmp_path):
-    found = row(tmp_path, tf_cnn_benchmarks(0.125, 20))
-    assert (found["step_time_mean_s"], found["step_time_sd_s"]) == (0.125, 0)
 
 
 @pytest.mark.parametrize("spaces", [" ", "      "])

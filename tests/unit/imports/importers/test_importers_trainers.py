@@ -37,19 +37,17 @@ def test_todays_line_of_megatron_is_read_as_its_own_repository_has_it(log):
         "load_balancing_loss: 1.013377E+00 | loss scale: 1.0 | grad norm: 1.300 | num zeros: 0.0 | "
         "number of skipped iterations:   0 | number of nan iterations:   0 |\n"
     )
-    (run,) = read(
-        "megatron",
-        log,
-        " [2024-04-06 03:02:12] iteration       71/     100 | consumed samples:         9088 | "
-        "elapsed time per iteration (ms): 5361.6 | throughput per GPU (TFLOP/s/GPU): 243.6 "
-        + rest.format("1.818812E+00")
-        + " [2024-04-06 03:02:18] iteration       72/     100 | consumed samples:         9216 | "
-        "elapsed time per iteration (ms): 5470.7 | throughput per GPU (TFLOP/s/GPU): 238.7 "
-        + rest.format("1.820313E+00")
-        + " [2024-04-06 03:02:24] iteration       73/     100 | consumed samples:         9344 | "
-        "elapsed time per iteration (ms): 5829.9 | throughput per GPU (TFLOP/s/GPU): 224.0 "
-        + rest.format("1.798953E+00"),
+    content = "".join(
+        f" [2024-04-06 03:02:{second}] iteration       {n}/     100 | consumed samples:         "
+        f"{128 * n} | elapsed time per iteration (ms): {time_ms} | throughput per GPU "
+        f"(TFLOP/s/GPU): {tflops} {rest.format(loss)}"
+        for second, n, time_ms, tflops, loss in (
+            (12, 71, 5361.6, 243.6, "1.818812E+00"),
+            (18, 72, 5470.7, 238.7, "1.820313E+00"),
+            (24, 73, 5829.9, "224.0", "1.798953E+00"),
+        )
     )
+    (run,) = read("megatron", log, content)
     assert run.columns["global_batch"] == 128
     assert list(run.steps.step_time_s) == pytest.approx([5.3616, 5.4707, 5.8299])
     assert list(run.steps.loss) == [1.818812, 1.820313, 1.798953]
@@ -65,14 +63,12 @@ def test_the_old_line_of_megatron_is_read_too(log):
         "scale: 1.0 | grad norm: 0.231 | number of skipped iterations:   0 | number of nan "
         "iterations:   0 |\n"
     )
-    (run,) = read(
-        "megatron",
-        log,
-        " iteration      122/  250000 | consumed samples:       124928 | elapsed time per "
-        f"iteration (ms): 86545.2 {rest}"
-        " iteration      123/  250000 | consumed samples:       125952 | elapsed time per "
-        f"iteration (ms): 87871.6 {rest}",
+    content = "".join(
+        f" iteration      {n}/  250000 | consumed samples:       {1024 * n} | elapsed time per "
+        f"iteration (ms): {time_ms} {rest}"
+        for n, time_ms in ((122, 86545.2), (123, 87871.6))
     )
+    (run,) = read("megatron", log, content)
     assert list(run.steps.step) == [122, 123]
     assert run.columns["global_batch"] == 1024
     assert list(run.steps.warm_up) == [1, 1]
@@ -91,9 +87,7 @@ def test_without_a_line_for_the_first_iteration_the_first_window_is_the_warm_up(
     (run,) = read("megatron", log, megatron((10, 1800), (20, 1000), (30, 500)))
     assert list(run.steps.window_steps) == [10, 10, 10]
     assert row(run)["step_time_mean_s"] == 0.75
-
-
-def test_a_line_of_megatron_that_is_missing_does_not_stretch_the_next_window(log):
+    # A line that is missing does not stretch the next window.
     (run,) = read("megatron", log, megatron((10, 900), (20, 1000), (30, 1000), (60, 400)))
     assert list(run.steps.window_steps) == [10, 10, 10, 10]
 
@@ -102,15 +96,8 @@ def test_arguments_of_megatron_become_columns(log):
     output = arguments(world_size=16, seq_length=4096, train_iters=100, lr=0.1, seed=1234)
     (run,) = read("megatron", log, output + megatron((10, 900), (20, 1000), (100, 1000)))
     found = row(run)
-    assert {
-        "devices": 16,
-        "item_shape": "4096",
-        "item": "sequence",
-        "batch_per_device": 4,
-        "steps": 100,
-        "seed": 1234,
-        "status": "ok",
-    }.items() <= found.items()
+    items = {"devices": 16, "item_shape": "4096", "item": "sequence", "batch_per_device": 4}
+    assert (items | {"steps": 100, "seed": 1234, "status": "ok"}).items() <= found.items()
     assert found["tokens_per_second"] == 64 * 4096
 
 
@@ -124,10 +111,9 @@ def test_batches_of_megatron_that_grow_give_the_items_of_all_windows_over_their_
 
 
 def test_iterations_that_begin_anew_and_arguments_begin_another_run_of_megatron(log):
-    part = megatron((10, 900), (20, 1000))
-    slower = megatron((10, 1900), (20, 2000))
+    part, slower = megatron((10, 900), (20, 1000)), megatron((10, 1900), (20, 2000))
     content = arguments(world_size=8) + part + slower + arguments(world_size=4) + part
-    runs = list(read("megatron", log, content))
+    runs = read("megatron", log, content)
     assert [run.columns["devices"] for run in runs] == [8, 8, 4]
 
 
@@ -154,21 +140,28 @@ def test_a_log_of_megatron_is_known_by_its_arguments_if_these_are_long(log):
     assert "tensor_model_parallel_size 2" in notes(run)
 
 
-def test_a_log_of_megatron_without_a_time_is_refused(log):
-    content = megatron((10, 900)).replace("900.0000", "nan")
-    with pytest.raises(LogError, match="no iteration with a time"):
-        read("megatron", log, content)
+@pytest.mark.parametrize(
+    ("kind", "content", "message"),
+    [
+        ("megatron", megatron((10, 900)).replace("900.0000", "nan"), "no iteration with a time"),
+        ("composer", "[metric][batch=0]: time/batch: 0 \n", "no loss and no throughput"),
+    ],
+)
+def test_a_log_without_a_number_of_a_step_is_refused(log, kind, content, message):
+    with pytest.raises(LogError, match=message):
+        read(kind, log, content)
 
 
 # torchtitan
 
-EIGHT_RANKS = (  # pytorch/torchtitan#2389
-    "[titan] 2026-02-24 19:46:17,508 - root - INFO - step:  4  loss:  7.62585  grad_norm: 26.6250  "
-    "memory: 66.91GiB(37.51%)  tps: 10,050  tflops: 314.71  mfu: 13.99%\n"
-    "[titan] 2026-02-24 19:46:17,508 - root - INFO - step:  4  loss:  7.62585  grad_norm: 26.6250  "
-    "memory: 66.91GiB(37.51%)  tps: 10,049  tflops: 314.68  mfu: 13.99%\n"
-    "[titan] 2026-02-24 19:46:19,145 - root - INFO - step:  5  loss:  7.07623  grad_norm: 46.5000  "
-    "memory: 66.91GiB(37.51%)  tps: 10,007  tflops: 313.36  mfu: 13.93%\n"
+EIGHT_RANKS = "".join(  # pytorch/torchtitan#2389
+    f"[titan] 2026-02-24 19:46:{second} - root - INFO - step:  {step}  loss:  {loss}  grad_norm: "
+    f"26.6250  memory: 66.91GiB(37.51%)  tps: {tps}  tflops: 314.71  mfu: 13.99%\n"
+    for second, step, loss, tps in (
+        ("17,508", 4, "7.62585", "10,050"),
+        ("17,508", 4, "7.62585", "10,049"),
+        ("19,145", 5, "7.07623", "10,007"),
+    )
 )
 
 
@@ -215,15 +208,9 @@ def test_the_clock_of_torchtitan_begins_anew_after_a_validation(log):
 
 
 def test_colours_and_lines_of_other_ranks_do_not_disturb_torchtitans_steps(log):
-    coloured = (
-        titan((1, 10), (2, 20)).replace("step:", "\x1b[31mstep:").replace("loss:", "\x1b[32mloss:")
-    )
-    other = titan_lines(titan_step(1, 7), rank="[rank3]:")
-    (run,) = read(
-        "torchtitan",
-        log,
-        coloured[: coloured.index("\n") + 1] + other + coloured.partition("\n")[2],
-    )
+    content = titan((1, 10)) + titan_lines(titan_step(1, 7), rank="[rank3]:") + titan((2, 20))
+    coloured = content.replace("step:", "\x1b[31mstep:").replace("loss:", "\x1b[32mloss:")
+    (run,) = read("torchtitan", log, coloured)
     assert list(run.steps.step) == [1, 2]
     assert "of another rank" in notes(run)
 
@@ -240,9 +227,8 @@ def test_todays_settings_of_torchtitan_count_tokens(log):
 
 
 def test_steps_of_torchtitan_that_begin_anew_begin_another_run(log):
-    one, two = read("torchtitan", log, titan((1, 10), (2, 20)) + titan((1, 10), (2, 20)))
-    assert one.lines == (1, 2)
-    assert two.lines == (3, 4)
+    runs = read("torchtitan", log, titan((1, 10), (2, 20)) + titan((1, 10), (2, 20)))
+    assert [run.lines for run in runs] == [(1, 2), (3, 4)]
 
 
 def test_without_devices_torchtitans_rate_is_that_of_a_device_and_no_throughput(log):
@@ -323,9 +309,8 @@ SHEARING = """[batch=366/48000]:
 
 def test_batch_tokens_and_devices_follow_from_composers_metrics(log):
     (run,) = read("composer", log, SHEARING)
-    assert run.columns["global_batch"] == 256
-    assert run.columns["item_shape"] == "4096"
-    assert run.columns["devices"] == 16
+    names = ("global_batch", "item_shape", "devices")
+    assert [run.columns[name] for name in names] == [256, "4096", 16]
     assert (list(run.steps.step), list(run.steps.loss)) == ([366], [10.375])
     assert row(run)["images_per_second"] == pytest.approx(2.733)
     assert "which may overlap" in notes(run)
@@ -384,8 +369,3 @@ def test_evaluations_on_composers_console_belong_to_the_batch_before_them(log):
     )
     (run,) = read("composer", log, content)
     assert run.evals == [{"split": "validation", "step": 2, "loss": 2.5, "perplexity": 12.1825}]
-
-
-def test_a_log_of_composer_with_settings_alone_is_refused(log):
-    with pytest.raises(LogError, match="no loss and no throughput"):
-        read("composer", log, "[metric][batch=0]: time/batch: 0 \n")

@@ -27,9 +27,8 @@ def row(tmp_path, text):
 
 def worker(total="48.05", batch="32 global", sync="True", devices="['/job:worker/task:4/cpu:0']"):
     banner = tf_cnn_banner(batch=32, per=32, steps=100).replace("32 global", batch)
-    banner = banner.replace("['/gpu:0']", devices).replace(
-        "=====\n", f"=====\nSync:        {sync}\n"
-    )
+    banner = banner.replace("['/gpu:0']", devices)
+    banner = banner.replace("=====\n", f"=====\nSync:        {sync}\n")
     lines = "".join(
         f"{step}\timages/sec: {rate} +/- 0.0 (jitter = 0.3)\t7.000\n"
         for step, rate in ((1, 5.9), (10, 6.0), (50, 5.9), (100, 6.0))
@@ -89,10 +88,8 @@ def test_workers_that_print_into_one_log_are_one_run_of_the_slowest(tmp_path):
 
 def test_a_list_of_all_workers_devices_is_of_all_workers(tmp_path):
     devices = str([f"job:worker/replica:0/task{n}/gpu:0" for n in range(8)])
-    text = worker(batch="256 global", devices=devices).replace(
-        "SingleSess:  False", "SingleSess:  True"
-    )
-    found = row(tmp_path, text)
+    text = worker(batch="256 global", devices=devices)
+    found = row(tmp_path, text.replace("SingleSess:  False", "SingleSess:  True"))
     assert (found["devices"], found["global_batch"], found["batch_per_device"]) == (8, 256, 32)
     assert "nodes" not in found
     assert found["step_time_mean_s"] == pytest.approx(256 / 6)
