@@ -87,35 +87,29 @@ def test_the_programs_of_the_archive_derive_everything_and_it_is_compared(small,
         "1 records say what their logs do\n"
     )
     assert (tmp_path / "again" / REPORT).read_bytes() == content(small, REPORT)
-
-
-def test_it_must_be_said_whether_to_derive_or_to_list(small):
-    assert "one of the arguments --output --list is required" in rederived(small, code=2)
-
-
-def test_a_program_that_fails_is_named_with_what_it_said(small, tmp_path):
-    fails = {"workflow_scripts/collect_runs.py": b"raise SystemExit('no table today')"}
-    made_archives.changed(small, tmp_path / "x.zip", fails)
-    output = rederived(tmp_path / "x.zip", "--output", tmp_path / "again", code=2)
-    assert output == "error: collect_runs.py of the archive failed:\nno table today\n"
-
-
-def test_a_record_that_says_otherwise_than_its_log_is_named(small, tmp_path):
-    def change(record):
-        record["provenance"]["device_model"] = "another"
-
-    name = with_record(small, tmp_path / "x.zip", change)
-    output = rederived(tmp_path / "x.zip", "--output", tmp_path / "again", code=1)
-    assert f"{name}: provenance.device_model: 'another', by its logs None" in output
-
-
-def test_programs_get_the_outcome_as_json(small, tmp_path):
-    made_archives.changed(small, tmp_path / "x.zip", {FIGURE: b"another"})
-    arguments = tmp_path / "x.zip", "--output", tmp_path / "again", "--json"
-    said = json.loads(rederived(*arguments, code=1))
-    assert said["differing"] == [FIGURE]
+    # A record that says otherwise than its log is named, also as JSON.
+    x, output = tmp_path / "x.zip", ("--output", tmp_path / "more")
+    name = with_record(small, x, lambda record: record["provenance"].update(device_model="another"))
+    made_archives.changed(x, x, {FIGURE: b"another"})
+    said = json.loads(rederived(x, *output, "--json", code=1))
     assert (said["tables"], said["figures"], said["run_tables"]) == (1, 2, 1)
-    assert said["records"] == {"same": 1, "differing": [], "of_other_versions": 0}
+    assert said["differing"] == [FIGURE]
+    (line,) = said["records"]["differing"]
+    assert line == f"{name}: provenance.device_model: 'another', by its logs None"
+
+
+def test_an_archive_of_others_and_one_whose_program_fails_are_named_with_the_reason(
+    small, tmp_path
+):
+    fails = {"workflow_scripts/collect_runs.py": b"raise SystemExit('no table today')"}
+    for changes, words in (
+        (fails, "error: collect_runs.py of the archive failed:\nno table today\n"),
+        *(({"archive.json": about}, "archive.json") for about in (None, b"[]", b"{}", b"no")),
+    ):
+        path = made_archives.changed(small, tmp_path / "x.zip", changes)
+        output = rederived(path, "--output", tmp_path / "again", code=2)
+        assert words in output and "Traceback" not in output
+    assert "one of the arguments --output --list is required" in rederived(small, code=2)
 
 
 def test_what_differs_is_named_with_the_versions_that_differ(small, tmp_path):
@@ -152,13 +146,6 @@ def test_packages_that_are_missing_are_named_before_anything_is_unpacked(small, 
     assert finished.returncode == 2
     assert "error: this Python has no numpy, pip: start it with `" in finished.stderr
     assert not (tmp_path / "again").exists()
-
-
-def test_an_archive_of_another_program_is_refused(small, tmp_path):
-    for about in (None, b"[]", b"{}", b"no"):
-        path = made_archives.changed(small, tmp_path / "x.zip", {"archive.json": about})
-        output = rederived(path, "--output", tmp_path / "again", code=2)
-        assert "archive.json" in output and "Traceback" not in output
 
 
 @pytest.mark.ci
@@ -215,14 +202,3 @@ def test_the_list_of_an_archive_of_others_neither_fails_nor_speaks_to_the_termin
     assert "\x1b" not in output and "\\x1b[2J" in output
     for values in ({"nodes": "many"}, {"learning_rate": []}, {"unknown": 1}):
         assert "not a record of this version of dlbench" in listed(2, **values)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ((), "one of the arguments --output --list is required"),
-        (("--list", "--output", "x"), "argument --output: not allowed with argument --list"),
-    ],
-)
-def test_either_a_folder_or_the_list_is_asked_for(options, message):
-    assert message in rederived("none.zip", *options, code=2)

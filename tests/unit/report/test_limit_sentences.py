@@ -36,7 +36,7 @@ def sentence_text(*args, **changes):
 
 
 def test_resolved_parts_are_named_with_their_shares_the_largest_first():
-    sentence, _ = series_sentence(halves_ms={"sharing": 0.3})
+    sentence, found = series_sentence(halves_ms={"sharing": 0.3})
     assert sentence.subject == "resnet50, synthetic, batch 64, weak scaling"
     assert sentence.sentence == (
         "2 CPU devices: efficiency 0.80 (0.78 to 0.82) relative to single; "
@@ -50,6 +50,11 @@ def test_resolved_parts_are_named_with_their_shares_the_largest_first():
     ]
     assert sentence.evidence == "shown"
     assert sentence.tables == ("speedups", "explanations")
+    # A condition that ends no series has the sentence of its step.
+    (step,) = (one for one in found.sentences if not one.subject.endswith("scaling"))
+    assert step.subject == BASE[0]["run_id"]
+    assert step.sentence == "10 % of a step is waiting for input."
+    assert step.details.startswith("Of 40 ms: computation 87.5 %")
 
 
 @pytest.mark.parametrize(
@@ -81,29 +86,17 @@ def test_what_remains_is_called_not_resolved_only_if_it_is_shown_to_be_there():
     assert found.endswith("0.16 not resolved.")
 
 
-def test_a_part_that_may_be_nothing_is_not_named():
+def test_parts_that_may_be_nothing_are_not_named():
     found = sentence_text(halves_ms={"input": 7.0})
     assert "input" not in found and "0.14 exposed exchange" in found
-
-
-def test_where_no_part_is_resolved_the_sentence_says_so():
     sentence, _ = series_sentence(halves_ms=dict.fromkeys(PARTS, 50.0))
     assert sentence.sentence == f"{BEGIN}the probes do not resolve what costs it."
     assert sentence.evidence == "open"
-
-
-def test_probes_that_lose_more_than_the_runs_name_no_part():
     found = sentence_text(PARTS | {"exchange": 30.0, "computation": 12.9})
-    assert found.startswith(BEGIN + "its probes lose more (0.6")
-    assert "exchange" not in found
-
-
-def test_where_no_loss_is_shown_nothing_is_named():
-    own = runs(40.1, scatter=0.02, **TWO)
-    sentence, _ = series_sentence(own=own)
-    assert sentence.sentence.endswith("no loss is shown.")
-    assert "exchange" not in sentence.sentence and sentence.evidence == "open"
-    assert sentence.rows == []
+    assert found.startswith(BEGIN + "its probes lose more (0.6") and "exchange" not in found
+    sentence, _ = series_sentence(own=runs(40.1, scatter=0.02, **TWO))
+    assert sentence.sentence.endswith("no loss is shown.") and "exchange" not in sentence.sentence
+    assert (sentence.evidence, sentence.rows) == ("open", [])
 
 
 @pytest.mark.parametrize(
@@ -128,23 +121,15 @@ def test_a_series_that_nothing_explains_is_counted_and_one_run_is_not():
     assert (found.sentences, found.unexplained) == ([], 0)
 
 
-def test_a_condition_that_ends_no_series_has_the_sentence_of_its_step():
-    _, found = series_sentence()
-    (step,) = (one for one in found.sentences if not one.subject.endswith("scaling"))
-    assert step.subject == BASE[0]["run_id"]
-    assert step.sentence == "10 % of a step is waiting for input."
-    assert step.details.startswith("Of 40 ms: computation 87.5 %")
-
-
 def test_fewer_items_at_once_are_named_in_strong_scaling_only():
     base, own = runs(40.0, **TWO | {"devices": 1}), runs(25.0, batch=32, **TWO)
-    explained = made_explanations.rows(
-        own[0]["run_id"],
-        {"exchange": 2.0, "computation": 23.0},
-        halves_ms={explanations.COMPUTATION: 0.2},
-    ) + made_explanations.rows(
-        base[0]["run_id"], {"computation": 40.0}, halves_ms={explanations.COMPUTATION: 0.2}
-    )
+    halves_ms = {explanations.COMPUTATION: 0.2}
+    explained = [
+        row
+        for run, parts in ((own[0], {"exchange": 2.0, "computation": 23.0}),
+                           (base[0], {"computation": 40.0}))
+        for row in made_explanations.rows(run["run_id"], parts, halves_ms=halves_ms)
+    ]  # fmt: skip
     found = sentences([*base, *own], explained, [])
     (strong,) = (one for one in found.sentences if one.subject.endswith("strong scaling"))
     assert "lost: 0.12 computing fewer items at once, 0.08 exposed exchange" in strong.sentence

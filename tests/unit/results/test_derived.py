@@ -134,8 +134,8 @@ def test_what_does_other_work_in_a_step_or_reads_items_of_another_shape_is_no_pa
 
 def test_of_synthetic_runs_of_several_lengths_those_of_the_runs_own_are_the_partner():
     cases = [
-        ("digits", 80.0, {"steps": 500}),
-        ("digits", 80.0, {"epochs": 5}),
+        ("theirs", 80.0, {"steps": 500}),  # not known, so taken for a real one
+        ("theirs", 80.0, {"epochs": 5}),
         ("synthetic", 40.0, {"steps": 500}),
         ("synthetic", 160.0, {"steps": 50}),
     ]
