@@ -2,13 +2,12 @@
 
 import argparse
 import re
-import subprocess
-import sys
 
 import pytest
 
 from dlbench.common import flag_types
 from support.machines.paths import REPOSITORY
+from support.programs import in_process
 
 PROGRAMS = REPOSITORY / "workflow_scripts"
 
@@ -19,18 +18,13 @@ def test_a_real_number_is_finite_and_above_its_bound(text):
         flag_types.real(above=0)(text)
 
 
-def test_a_real_number_may_be_its_least():
-    assert flag_types.real(0)("0") == 0
-    assert flag_types.real(0)("1e-3") == 0.001
-    with pytest.raises(argparse.ArgumentTypeError, match=r"expected a number of at least 0"):
-        flag_types.real(0)("-0.1")
-
-
-def test_a_real_number_may_be_its_most():
-    assert flag_types.real(0, maximum=1)("1") == 1
-    expected = "expected a number of at least 0 and at most 1, found '1.1'"
-    with pytest.raises(argparse.ArgumentTypeError, match=expected):
-        flag_types.real(0, maximum=1)("1.1")
+def test_a_real_number_may_be_its_least_or_its_most():
+    share = flag_types.real(0, maximum=1)
+    assert [share("0"), share("1e-3"), share("1")] == [0, 0.001, 1]
+    expected = "expected a number of at least 0 and at most 1, found '{}'"
+    for text in ("-0.1", "1.1"):
+        with pytest.raises(argparse.ArgumentTypeError, match=expected.format(text)):
+            share(text)
 
 
 @pytest.mark.parametrize("text", ["1.5", "10.0", "nan", "", "-1", "0", "9" * 23, "²", "ten"])
@@ -54,16 +48,13 @@ def test_no_program_takes_a_number_that_may_be_infinite():
 @pytest.mark.parametrize(
     ("words", "option"),
     [
-        (["dlbench", "status", "--watch", "nan"], "--watch"),
-        (["dlbench", "check-site", "--timeout", "inf"], "--timeout"),
-        (["dlbench", "compare", "a", "b", "--margin", "nan"], "--margin"),
-        (["dlbench", "verify", "a.zip", "--limit-gb", "nan"], "--limit-gb"),
-        (["convert_dataset.py", "digits", "--workers", "0"], "--workers"),
+        (["status", "--watch", "nan"], "--watch"),
+        (["check-site", "--timeout", "inf"], "--timeout"),
+        (["compare", "a", "b", "--margin", "nan"], "--margin"),
+        (["verify", "a.zip", "--limit-gb", "nan"], "--limit-gb"),
     ],
 )
 def test_a_program_names_the_option_and_what_it_expects(words, option):
-    done = subprocess.run(
-        [sys.executable, PROGRAMS / words[0], *words[1:]], capture_output=True, text=True
-    )
+    done = in_process.dlbench(*words)
     assert done.returncode == 2
     assert f"argument {option}: expected a" in done.stderr.splitlines()[-1]

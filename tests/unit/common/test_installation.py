@@ -16,6 +16,12 @@ def recorded(text):
     return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
 
 
+def commit_all(folder):
+    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "theirs"]):
+        subprocess.run(["git", "-C", folder, *author, *words], check=True)
+
+
 @pytest.fixture
 def wheel(tmp_path, monkeypatch):
     """The folder in which pip has installed a small wheel, in somebody's repository."""
@@ -26,9 +32,7 @@ def wheel(tmp_path, monkeypatch):
     for path, text in [*FILES.items(), (metadata / "RECORD", "".join(lines))]:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
-    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "theirs"]):
-        subprocess.run(["git", "-C", tmp_path, *author, *words], check=True)
+    commit_all(tmp_path)
     monkeypatch.setattr(own_code, "PROJECT", folder / "dlbench_workflow")
     own_code.wheel_metadata.cache_clear()
     installation._release.cache_clear()
@@ -64,17 +68,28 @@ def test_the_commit_of_a_repository_around_a_wheel_is_not_that_of_dlbench(wheel)
 def test_a_clone_is_no_release_and_has_its_commit(tmp_path, monkeypatch):
     (tmp_path / "workflow_scripts").mkdir()
     (tmp_path / "workflow_scripts/file").touch()
-    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "ours"]):
-        subprocess.run(["git", "-C", tmp_path, *author, *words], check=True)
+    commit_all(tmp_path)
     monkeypatch.setattr(own_code, "PROGRAMS", tmp_path / "workflow_scripts")
     state = own_code.git_state(own_code.PROGRAMS)
     monkeypatch.setattr(own_code, "git_state", lambda: state)
     assert installation.release() is None and not installation.is_wheel()
     assert installation.version() == f"{__version__} (commit {state['git_commit'][:12]})"
-
-
-def test_without_git_the_version_stands_alone(monkeypatch):
+    # Without git the version stands alone.
     unknown = {"git_commit": None, "git_dirty": None}
     monkeypatch.setattr(own_code, "git_state", lambda: unknown)
     assert installation.version() == __version__
+
+
+def test_a_site_that_names_its_queue_in_a_profile_changes_no_code(tmp_path, monkeypatch):
+    monkeypatch.setattr(own_code, "PROGRAMS", tmp_path / "workflow_scripts")
+    own_code.PROGRAMS.mkdir()
+    files = [tmp_path / name for name in ("profiles/slurm/config.yaml", "rules/train.smk")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.touch()
+    commit_all(tmp_path)
+    dirty = [own_code.git_state(own_code.PROGRAMS)["git_dirty"]]
+    for file in files:
+        file.write_text("ours")
+        dirty.append(own_code.git_state(own_code.PROGRAMS)["git_dirty"])
+    assert dirty == [False, False, True]

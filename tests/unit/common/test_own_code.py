@@ -1,6 +1,5 @@
 """own_code: paths of the project's files from its own folder and others; missing packages."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,18 +15,14 @@ def as_it_is(monkeypatch):
     monkeypatch.setattr(own_code, "in_project_folder", in_project_folder)
 
 
-def test_at_home_our_files_have_their_names_there(as_it_is, monkeypatch):
+def test_our_files_have_their_names_at_home_and_their_absolute_paths_elsewhere(
+    as_it_is, tmp_path, monkeypatch
+):
     monkeypatch.chdir(REPOSITORY)
     assert own_code.project_path("envs/train") == Path("envs/train")
-
-
-def test_elsewhere_they_have_their_absolute_paths(as_it_is, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert own_code.project_path("envs/train") == REPOSITORY / "envs/train"
-
-
-def test_home_is_home_by_a_link_too(as_it_is, tmp_path, monkeypatch):
-    (tmp_path / "link").symlink_to(REPOSITORY)
+    (tmp_path / "link").symlink_to(REPOSITORY)  # home is home by a link too
     monkeypatch.chdir(tmp_path / "link")
     assert own_code.in_project_folder()
 
@@ -60,25 +55,6 @@ def test_packages_that_this_python_lacks_are_named(tmp_path, monkeypatch):
     (tmp_path / "pyproject.toml").write_text(f"[project]\ndependencies = {lines}\n")
     monkeypatch.setattr(own_code, "PROJECT", tmp_path)
     assert own_code.missing_packages() == ["no-such-package", "nor.this"]
-
-
-@pytest.mark.parametrize(
-    ("name", "dirty"), [("profiles/slurm/config.yaml", False), ("rules/train.smk", True)]
-)
-def test_a_site_that_names_its_queue_in_a_profile_changes_no_code(
-    name, dirty, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(own_code, "PROGRAMS", tmp_path / "workflow_scripts")
-    own_code.PROGRAMS.mkdir()
-    file = tmp_path / name
-    file.parent.mkdir(parents=True)
-    file.write_text("as released")
-    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "release"]):
-        author = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        subprocess.run(["git", "-C", tmp_path, *author, *words], check=True)
-    assert own_code.git_state(own_code.PROGRAMS)["git_dirty"] is False
-    file.write_text("ours")
-    assert own_code.git_state(own_code.PROGRAMS)["git_dirty"] is dirty
 
 
 def test_the_looks_of_rooms_are_their_templates_styles_and_scripts():

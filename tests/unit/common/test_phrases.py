@@ -14,10 +14,7 @@ from dlbench.common import phrases
         (["4 steps", "3 steps"], "3 or 4 steps"),
         (["4 steps", "3 steps", "5 steps"], "3 to 5 steps"),
         (["3.0 s", "4 s"], "3.0 to 4 s"),
-        (
-            ["x and 3 more files", "x and 7 more files"],
-            "x and 3 to 7 more files, depending on the run",
-        ),
+        (["3 more files", "7 more files"], "3 to 7 more files, depending on the run"),
         (["x and 3 more files"] * 2, "x and 3 more files"),
         (["bound to 10.0.0.1", "bound to 10.0.0.2"], "bound to \u2026"),
         (["no number"], "no number"),

@@ -16,26 +16,20 @@ def at_once(monkeypatch):
 
 
 def test_short_work_says_nothing(capsys):
-    made = Progress("photos: reading", 2)
-    made.add()
-    made.add()
+    Progress("photos: reading", 2).add()
     assert capsys.readouterr().err == ""
 
 
 def test_without_a_terminal_there_are_lines_with_what_is_done_of_how_many(at_once, capsys):
-    made = Progress("photos: reading", 3)
+    made = Progress("photos", 3)
     for _ in range(3):
         made.add()
     lines = capsys.readouterr().err.splitlines()
-    assert [line.rpartition(", ")[0] for line in lines] == [
-        f"photos: reading: {count} of 3" for count in (1, 2, 3)
-    ]
-    assert lines[-1] == "photos: reading: 3 of 3, 0 s left"
-
-
-def test_bytes_decide_when_it_ends(at_once, capsys):
-    made = Progress("shards", 2, size_bytes=100)
-    made.add(0, size_bytes=100)
+    counts = [line.rpartition(", ")[0] for line in lines]
+    assert counts == ["photos: 1 of 3", "photos: 2 of 3", "photos: 3 of 3"]
+    assert lines[-1] == "photos: 3 of 3, 0 s left"
+    # Bytes decide when it ends.
+    Progress("shards", 2, size_bytes=100).add(0, size_bytes=100)
     assert capsys.readouterr().err == "shards: 0 of 2, 0 s left\n"
 
 

@@ -1,8 +1,7 @@
-"""tfrecord: read back by a reader of the test; by TensorFlow's in tests/trainer."""
+"""tfrecord: what is written has the bytes of the format and comes back, or its damage is named."""
 
 import contextlib
 import io
-import struct
 
 import google_crc32c
 import hypothesis
@@ -10,105 +9,85 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.common import tfrecord
+from dlbench.common import protobuf, tfrecord
 from dlbench.common.tfrecord import example, record
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
-FEATURES = st.dictionaries(st.text(max_size=20), st.one_of(st.binary(max_size=300), INT64))
-
-
-def masked_crc(data):
-    crc = google_crc32c.value(data)
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+# Also of the sizes from which values are not copied.
+SIZES = st.sampled_from([4095, 4096, 4097, 20_000])
+BYTES = st.binary(max_size=300) | st.builds(bytes, SIZES)
+FEATURES = st.dictionaries(st.text(max_size=20), BYTES | INT64, max_size=8)
 
 
 def payloads(data):
-    """The payloads of a file of records, their checksums verified."""
-    position = 0
-    while position < len(data):
-        header = data[position : position + 8]
-        (length,) = struct.unpack("<Q", header)
-        (crc,) = struct.unpack_from("<I", data, position + 8)
-        assert crc == masked_crc(header)
-        payload = data[position + 12 : position + 12 + length]
-        (crc,) = struct.unpack_from("<I", data, position + 12 + length)
-        assert crc == masked_crc(payload)
-        yield payload
-        position += 16 + length
-
-
-def varint(data, position):
-    value = shift = 0
-    while True:
-        byte = data[position]
-        value |= (byte & 0x7F) << shift
-        shift, position = shift + 7, position + 1
-        if byte < 0x80:
-            return value, position
-
-
-def fields(data):
-    """(number, content) of the length-delimited and integer fields of a protobuf message."""
-    position = 0
-    while position < len(data):
-        key, position = varint(data, position)
-        size, position = varint(data, position)
-        if key & 7 == 0:
-            yield key >> 3, size
-        else:
-            yield key >> 3, data[position : position + size]
-            position += size
+    return [payload for _, payload in tfrecord.payloads(io.BytesIO(data), "shard")]
 
 
 def decoded(payload):
-    (_, features) = next(fields(payload), (1, b""))
+    """The features of an example, by the reader of any message."""
     found = {}
-    for _, entry in fields(features):
-        parts = dict(fields(entry))
-        ((kind, values),) = fields(parts[2])
-        ((_, value),) = fields(values)
-        if kind == 3:
-            value, _ = varint(value, 0)
-            value -= (value >> 63) << 64
-        found[parts[1].decode()] = value
+    for _, entries in protobuf.fields(payload):
+        for _, entry in protobuf.fields(entries):
+            parts = dict(protobuf.fields(entry))
+            ((kind, values),) = protobuf.fields(parts[2])
+            ((_, value),) = protobuf.fields(values)
+            if kind == 3:
+                value, _ = protobuf.read_varint(value, 0)
+                value -= (value >> 63) << 64
+            found[parts[1].decode()] = value
     return found
 
 
 @given(st.lists(st.binary(max_size=500), max_size=5))
 def test_records_come_back_whole_and_in_order(contents):
-    assert list(payloads(b"".join(map(record, contents)))) == contents
+    assert payloads(b"".join(map(record, contents))) == contents
 
 
 @given(FEATURES)
-def test_examples_come_back_with_their_values(features):
+def test_examples_come_back_with_their_values_and_are_framed_in_pieces(features):
     assert decoded(example(features)) == features
-
-
-@given(FEATURES)
-def test_the_pieces_of_a_framed_example_are_its_bytes(features):
-    assert b"".join(tfrecord.framed_example(features)) == record(example(features))
-
-
-def test_names_are_sorted_so_that_equal_examples_have_equal_bytes():
-    assert example({"b": 1, "a": b"x"}) == example({"a": b"x", "b": 1})
-    assert example({"label": 3}) == bytes.fromhex("0a100a0e0a056c6162656c12051a030a0103")
-
-
-@pytest.mark.parametrize("value", [1.5, None, [1.5], [b"x"]])
-def test_a_value_of_another_type_is_refused(value):
-    with pytest.raises(TypeError, match="feature 'x': expected bytes, str, int or a list of ints"):
-        example({"x": value})
-
-
-@given(FEATURES)
-def test_examples_are_parsed_as_they_were_written(features):
     parsed = tfrecord.parse_example(example(features))
     assert parsed == {name: [value] for name, value in features.items()}
+    assert b"".join(tfrecord.framed_example(features)) == record(example(features))
 
 
 @given(st.lists(INT64, max_size=30))
 def test_lists_of_ints_are_kept_in_order(numbers):
     assert tfrecord.parse_example(example({"tokens": numbers})) == {"tokens": numbers}
+
+
+def test_records_have_the_bytes_that_the_format_says():
+    """The checksum of 123456789 is 0xe3069283, the check value of CRC-32C."""
+    assert google_crc32c.value(b"123456789") == 0xE3069283
+    assert record(b"") == bytes.fromhex("000000000000000029039807d8ea82a2")
+    head, end = bytes.fromhex("090000000000000037f97139"), bytes.fromhex("e5b08ac7")
+    assert record(b"123456789") == head + b"123456789" + end
+    assert record(bytes(300))[:8] == bytes.fromhex("2c01000000000000")
+
+
+@pytest.mark.parametrize(
+    ("features", "written"),
+    [
+        ({}, "0a00"),
+        ({"x": b"\xff"}, "0a0c0a0a0a017812050a030a01ff"),
+        ({"x": -1}, "0a150a130a0178120e1a0c0a0a" + "ff" * 9 + "01"),
+        ({"x": 300}, "0a0d0a0b0a017812061a040a02ac02"),
+        ({"label": 3}, "0a100a0e0a056c6162656c12051a030a0103"),
+        ({"x": "\u00e9"}, "0a0d0a0b0a017812060a040a02c3a9"),
+    ],
+)
+def test_examples_have_the_bytes_that_the_format_says(features, written):
+    assert example(features) == bytes.fromhex(written)
+    assert example({"b": 1, "a": b"x"}) == example({"a": b"x", "b": 1})  # names are sorted
+
+
+WRONG = [1.5, None, [1.5], [b"x"], True, [True], [1, 2.5], (1, 2), bytearray(b"x"), {"a": 1}]
+
+
+@pytest.mark.parametrize("value", WRONG, ids=repr)
+def test_a_value_that_is_no_bytes_or_ints_is_refused(value):
+    with pytest.raises(TypeError, match="feature 'x': expected bytes, str, int or a list of ints"):
+        example({"x": value})
 
 
 @given(st.binary(max_size=60))
@@ -128,15 +107,11 @@ def test_an_example_with_some_bytes_changed_never_crashes(features, place, put):
         tfrecord.parse_example(payload[:place] + put + payload[place + len(put) :])
 
 
-def test_what_is_no_example_is_named_by_its_place():
-    with pytest.raises(tfrecord.RecordError, match=r"train-0, record 3: not a tf\.train\.Example"):
-        tfrecord.parse_example(b"\xff" * 11, "train-0, record 3")
-
-
-@given(st.lists(st.binary(max_size=500), max_size=5))
-def test_our_reader_gives_what_the_other_one_gives(contents):
-    framed = b"".join(map(record, contents))
-    assert [payload for _, payload in tfrecord.payloads(io.BytesIO(framed), "x")] == contents
+def test_examples_of_other_writers_are_parsed():
+    unpacked = "0a0b0a090a017812041a020805"  # older writers: numbers one by one
+    floats = "0a0f0a0d0a0178120812060a040000803f"  # none of ours: left out
+    assert tfrecord.parse_example(bytes.fromhex(unpacked)) == {"x": [5]}
+    assert tfrecord.parse_example(bytes.fromhex(floats)) == {"x": []}
 
 
 def test_records_are_counted_without_reading_them(tmp_path):
@@ -148,60 +123,25 @@ def test_records_are_counted_without_reading_them(tmp_path):
         tfrecord.count_records(path)
 
 
-def test_records_have_the_bytes_that_the_format_says():
-    """The checksum of 123456789 is 0xe3069283, the check value of CRC-32C."""
-    assert google_crc32c.value(b"123456789") == 0xE3069283
-    assert record(b"") == bytes.fromhex("000000000000000029039807d8ea82a2")
-    assert record(b"123456789") == (
-        bytes.fromhex("090000000000000037f97139") + b"123456789" + bytes.fromhex("e5b08ac7")
-    )
-
-
-def test_examples_have_the_bytes_that_the_format_says():
-    assert example({}) == bytes.fromhex("0a00")
-    assert example({"x": b"\xff"}) == bytes.fromhex("0a0c0a0a0a017812050a030a01ff")
-    assert example({"x": -1}) == bytes.fromhex("0a150a130a0178120e1a0c0a0a" + "ff" * 9 + "01")
-    assert example({"x": 300}) == bytes.fromhex("0a0d0a0b0a017812061a040a02ac02")
-    assert example({"x": "\u00e9"}) == example({"x": "\u00e9".encode()})
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from([0, 1, 4095, 4096, 4097, 20_000]), st.integers(0, 255)),
-        max_size=5,
-    )
-)
-def test_large_values_are_framed_as_small_ones_are(sizes):
-    features = {f"{n}": bytes([byte]) * size for n, (size, byte) in enumerate(sizes)}
-    framed = b"".join(tfrecord.framed_example(features))
-    assert framed == record(example(features))
-    assert [decoded(payload) for payload in payloads(framed)] == [features]
-
-
 @given(st.binary(max_size=60), st.data())
 def test_any_flipped_bit_is_noticed(content, data):
     framed = bytearray(record(content) + record(b"next"))
     position = data.draw(st.integers(0, len(framed) - 1))
     framed[position] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(tfrecord.RecordError, match="the checksum of its"):
-        list(tfrecord.payloads(io.BytesIO(framed), "shard"))
+        payloads(framed)
 
 
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=3), st.data())
 def test_any_cut_is_noticed_unless_it_is_between_records(contents, data):
     framed = [record(content) for content in contents]
-    ends = {sum(map(len, framed[:number])) for number in range(len(framed) + 1)}
-    cut = data.draw(st.integers(0, sum(map(len, framed))))
-    reader = tfrecord.payloads(io.BytesIO(b"".join(framed)[:cut]), "shard")
+    ends = [sum(map(len, framed[:number])) for number in range(len(framed) + 1)]
+    cut = data.draw(st.integers(0, ends[-1]))
     if cut in ends:
-        assert [payload for _, payload in reader] == contents[: len(list(ends_before(ends, cut)))]
+        assert payloads(b"".join(framed)[:cut]) == contents[: ends.index(cut)]
     else:
         with pytest.raises(tfrecord.RecordError, match="cut off"):
-            list(reader)
-
-
-def ends_before(ends, cut):
-    return (end for end in ends if 0 < end <= cut)
+            payloads(b"".join(framed)[:cut])
 
 
 def test_a_damaged_record_is_named_with_its_place_after_those_before_it():
@@ -211,16 +151,5 @@ def test_a_damaged_record_is_named_with_its_place_after_those_before_it():
     assert next(reader) == (0, b"whole")
     with pytest.raises(tfrecord.RecordError, match="shard-7: record at byte 21: the checksum of"):
         next(reader)
-
-
-def test_examples_of_other_writers_are_parsed():
-    unpacked = "0a0b0a090a017812041a020805"  # older writers: numbers one by one
-    floats = "0a0f0a0d0a0178120812060a040000803f"  # none of ours: left out
-    assert tfrecord.parse_example(bytes.fromhex(unpacked)) == {"x": [5]}
-    assert tfrecord.parse_example(bytes.fromhex(floats)) == {"x": []}
-
-
-@pytest.mark.parametrize("value", [True, [True], [1, 2.5], (1, 2), bytearray(b"x"), {"a": 1}])
-def test_what_only_resembles_bytes_or_ints_is_refused(value):
-    with pytest.raises(TypeError, match="feature 'x': expected"):
-        example({"x": value})
+    with pytest.raises(tfrecord.RecordError, match=r"train-0, record 3: not a tf\.train\.Example"):
+        tfrecord.parse_example(b"\xff" * 11, "train-0, record 3")

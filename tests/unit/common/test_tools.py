@@ -12,22 +12,18 @@ pytestmark = pytest.mark.usefixtures("place")
 
 
 def test_what_a_failed_command_said_is_in_the_error(capfd):
-    program("tool", "echo one; echo two >&2; echo; echo three; exit 4")
+    program("tool", "echo one; echo two >&2; echo; printf '\\377\\n'; exit 4")
     with pytest.raises(Error) as error:
         tools.run(["tool", "a"])
-    assert str(error.value) == "tool failed (exit code 4): one | two | three"
-    shown = capfd.readouterr().err
-    assert shown == "+ tool a\none\ntwo\n\nthree\n"
+    assert str(error.value) == "tool failed (exit code 4): one | two | \ufffd"  # no text
+    assert capfd.readouterr().err == "+ tool a\none\ntwo\n\n\ufffd\n"
 
 
 @pytest.mark.parametrize(
     ("said", "hint"),
     [
         ("write /x: no space left on device", "a disk is full; APPTAINER_TMPDIR"),
-        (
-            "mkdir cache: Permission denied",
-            "a folder may not be there or not be writable: APPT",
-        ),
+        ("mkdir cache: Permission denied", "a folder may not be there or not be writable: APPT"),
         ("exec /bin/sh: exec format error", "the image is for another kind of processor"),
         ("unauthorized: authentication required", "the registry wants a login, or the name is mi"),
     ],
@@ -48,22 +44,13 @@ def test_the_first_line_about_an_error_is_the_reason_and_not_what_comes_last():
     created 0 fifos
     created 2 hardlinks"""
     program("tool", f"cat << END\n{said}\nEND\nexit 2")
-    with pytest.raises(Error) as error:
+    with pytest.raises(Error, match=r" 2\): set_attributes: failed .*, because Invalid argument$"):
         tools.run(["tool"])
-    assert str(error.value) == (
-        "tool failed (exit code 2): set_attributes: failed to change uid and gids on /etc/gshadow, "
-        "because Invalid argument"
-    )
 
 
 def test_a_command_that_is_not_there_is_named():
     with pytest.raises(Error, match="no-such-tool is not on the path of this machine"):
         tools.run(["no-such-tool", "x"])
-
-
-def test_bytes_that_are_no_text_do_not_hurt():
-    program("tool", "printf '\\377\\n'")
-    assert tools.run(["tool"]) == "\ufffd"
 
 
 # uv: the README's commands put it into a folder that is not on the path.
@@ -72,15 +59,15 @@ def test_bytes_that_are_no_text_do_not_hurt():
 def executable(path):
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).touch(0o755)
+    return str(Path(path).absolute())
 
 
 def test_the_uv_that_runs_us_is_taken_before_others(monkeypatch):
-    executable("there/uv")
-    executable("bin/uv")
-    monkeypatch.setenv("UV", str(Path("there/uv").absolute()))
-    assert tools.find_uv() == str(Path("there/uv").absolute())
+    theirs, on_path = executable("there/uv"), executable("bin/uv")
+    monkeypatch.setenv("UV", theirs)
+    assert tools.find_uv() == theirs
     monkeypatch.setenv("UV", "/no/longer/there")
-    assert tools.find_uv() == str(Path("bin/uv").absolute())
+    assert tools.find_uv() == on_path
 
 
 def test_without_one_on_the_path_it_is_that_of_the_readme(monkeypatch):
@@ -89,13 +76,11 @@ def test_without_one_on_the_path_it_is_that_of_the_readme(monkeypatch):
     with pytest.raises(Error, match="uv is not found: the first command"):
         tools.find_uv()
     assert tools.uv_command("sync") == "uv sync"
-    executable(".uv/bin/uv")
-    assert tools.find_uv() == str(Path(".uv/bin/uv").absolute())
+    assert executable(".uv/bin/uv") == tools.find_uv()
 
 
 def test_people_are_told_the_command_that_works_where_they_are(monkeypatch, tmp_path):
-    executable("a b/uv")
-    monkeypatch.setenv("UV", str(Path("a b/uv").absolute()))
+    monkeypatch.setenv("UV", executable("a b/uv"))
     assert tools.uv_command("sync --extra slurm") == "'a b/uv' sync --extra slurm"
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -131,7 +116,5 @@ def test_an_installed_dlbench_has_a_uv_beside_its_python(monkeypatch, tmp_path):
     monkeypatch.setattr(tools, "OUR_UV", Path(".uv/bin/uv").absolute())
     with pytest.raises(Error, match="v/bin/python -m pip install uv` installs it"):
         tools.find_uv()
-    executable("bin/uv")
-    assert tools.find_uv() == str(Path("bin/uv").absolute())
-    executable("v/bin/uv")
-    assert tools.find_uv() == f"{tmp_path}/v/bin/uv"
+    assert executable("bin/uv") == tools.find_uv()
+    assert executable("v/bin/uv") == tools.find_uv()

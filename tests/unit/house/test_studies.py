@@ -51,6 +51,8 @@ def numbers(name):
 def test_every_study_can_be_run(name, read):
     study = read(name)
     assert study.name == name
+    for field in {entry["field"] for entry in study.compare}:
+        assert len({getattr(run, field) for run in study.runs}) > 1, field
     assert study.runs
 
 

@@ -87,8 +87,7 @@ def test_a_job_that_ran_out_of_time_before_the_first_step_measured_nothing(
     log, program, state, status, end
 ):
     log.unlink()
-    attempts.unlink_open_log(log)
-    attempts.link_open_log(write(RUN, job={"scheduler": "slurm", "id": "17"}, steps=0))
+    write(RUN, job={"scheduler": "slurm", "id": "17"}, steps=0)
     attempts.rescue(log)
     answers_of_slurm(program, state)
     earlier = fates.EarlierAttempts(log.parent, None)

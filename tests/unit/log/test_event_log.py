@@ -67,8 +67,7 @@ def test_any_other_damage_is_named_with_its_line(path, line):
 
 
 def test_a_log_without_an_end_has_none(path):
-    log = EventLog(path)
-    log.start()
+    EventLog(path).start()
     assert event_log.last_run_end(path) is None
     assert event_log.last_run_end(path.with_name("absent.jsonl")) is None
 
@@ -178,12 +177,8 @@ def test_the_content_of_a_log_is_what_was_written_so_far_and_times_can_be_shifte
     log.shift("sample", -1.5)
     log.write("sample", t_s=3.0)
     assert log.content() == path.read_bytes()
-    assert log.content().decode().splitlines() == [
-        '{"event": "sample", "t_s": -0.5}',
-        '{"event": "output", "t_s": 1.5}',
-        '{"event": "sample", "t_s": 0.5}',
-        '{"event": "sample", "t_s": 3.0}',
-    ]
+    found = [tuple(event.values()) for event in map(json.loads, log.content().splitlines())]
+    assert found == [("sample", -0.5), ("output", 1.5), ("sample", 0.5), ("sample", 3.0)]
 
 
 def test_an_end_by_a_signal_is_no_result(path):

@@ -186,17 +186,11 @@ def test_of_a_clock_that_was_set_meanwhile_nothing_is_said(tmp_path):
 
 
 SECONDS = st.integers(0, 4000).map(lambda ms: ms / 1000)
-ACTIVITIES = st.lists(
-    st.one_of(
-        st.tuples(st.just("evaluate"), SECONDS, SECONDS),
-        st.tuples(st.just("checkpoint"), SECONDS, SECONDS),
-        st.tuples(st.just("steps"), st.just([0.25]), st.just(0)),
-    ),
-    max_size=12,
-)
+TIMED = st.tuples(st.sampled_from(["evaluate", "checkpoint"]), SECONDS, SECONDS)
+ACTIVITIES = st.lists(TIMED | st.just(("steps", [0.25], 0)), max_size=12)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(ACTIVITIES, SECONDS, SECONDS)
 def test_the_parts_of_any_run_add_up_to_its_wall_time(tmp_path_factory, activities, more, lost):
     made = MadeLog().begin().steps([0.25] * 3, more=more)

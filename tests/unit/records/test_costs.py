@@ -70,11 +70,11 @@ def test_a_run_that_was_stopped_takes_no_less_than_it_had_taken_by_then(study):
     assert forecast.startswith("cost: 1 run to train, about 0.00694 ")
 
 
-@pytest.mark.parametrize("status", ["failed", "oom", "timeout"])
-def test_failures_and_unfinished_logs_tell_nothing(study, status):
-    one, again, *_ = alike(study)
-    write(one, 60, status)
-    write(again)
+def test_failures_and_unfinished_logs_tell_nothing(study):
+    one, again, other, fourth = alike(study)
+    for run, status in ((one, "failed"), (again, "oom"), (other, "timeout")):
+        write(run, 60, status)
+    write(fourth)
     assert costs.estimates(study.runs).of(one) == (None, "unknown")
 
 

@@ -33,12 +33,6 @@ def test_the_peak_is_that_of_the_device_that_took_most_over_all_ranks(tmp_path):
     assert (summary["peak_memory_bytes"], summary["device_memory_unknown"]) == (100, None)
 
 
-def test_what_a_framework_takes_of_a_gpu_at_most_is_the_limit(tmp_path):
-    write(tmp_path, [0.5] * 3, 0, **counted([5], device_memory_limit_bytes=60 * GIB))
-    described(tmp_path, hardware=GPUS)
-    assert parsed(tmp_path)["summary"]["memory_limit_bytes"] == 60 * GIB
-
-
 def test_one_rank_that_does_not_count_leaves_the_peak_unknown_with_its_reason(tmp_path):
     write(tmp_path, [0.5] * 3, 0, **counted([5], [8], peak_memory_bytes=100))
     write(tmp_path, [0.5] * 3, 1, **counted(None, device_memory_unknown="no allocator"))
@@ -60,19 +54,20 @@ def test_what_nvml_saw_in_use_is_the_most_of_any_sample_on_any_gpu(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("machine", "limit"),
+    ("machine", "taken", "limit"),
     [
-        ({}, 16 * GIB),
-        ({"limit": 4 * GIB}, 4 * GIB),
-        ({"limit": None}, 16 * GIB),
-        ({"hardware": GPUS}, 80 * GIB),
-        ({"hardware": {"gpus": "lost"}, "total": None}, None),
-        ({"limit": 10**400, "total": -5}, None),
+        ({}, None, 16 * GIB),
+        ({"limit": 4 * GIB}, None, 4 * GIB),
+        ({"limit": None}, None, 16 * GIB),
+        ({"hardware": GPUS}, None, 80 * GIB),
+        ({"hardware": GPUS}, 60 * GIB, 60 * GIB),
+        ({"hardware": {"gpus": "lost"}, "total": None}, None, None),
+        ({"limit": 10**400, "total": -5}, None, None),
     ],
-    ids=["of the node", "of its group", "a group unseen", "of a GPU", "nothing", "no counts"],
+    ids=["node", "group", "a group unseen", "GPU", "part of a GPU", "nothing", "no counts"],
 )
-def test_there_is_as_much_memory_as_gpu_or_node_and_group_have(tmp_path, machine, limit):
-    write(tmp_path, [0.5] * 3)
+def test_there_is_as_much_memory_as_gpu_or_node_and_group_have(tmp_path, machine, taken, limit):
+    write(tmp_path, [0.5] * 3, device_memory_limit_bytes=taken)
     described(tmp_path, **machine)
     assert parsed(tmp_path)["summary"]["memory_limit_bytes"] == limit
 

@@ -28,7 +28,6 @@ MAXIMUM LIMITS:
 QUEUE: idle
   -- Running only if the machine is idle and very lightly loaded.
 
-PARAMETERS/STATISTICS
 PRIO NICE STATUS          MAX JL/U JL/P JL/H NJOBS  PEND   RUN SSUSP USUSP  RSV PJOBS
  20   20  Closed:Active     -    -    -    -     0     0     0     0     0    0     0
 """
@@ -88,9 +87,6 @@ def test_a_job_asks_for_slots_by_node_and_for_memory_by_slot():
     assert "-q gpu " in asked and " -x -m n3 n5 " in asked and " -W 90 " in asked
     by_job = dataclasses.replace(REQUEST, resources={"lsf_memory": "job"})
     assert "rusage[mem=64000]" in lsf.submission(by_job, "logs")
-
-
-def test_an_answer_without_a_job_is_named():
     assert lsf.job_id("Job <7> is submitted to queue <gpu>.\n") == "7"
     with pytest.raises(Error, match="bsub names no job: Over quota"):
         lsf.job_id("Over quota\n")

@@ -106,9 +106,7 @@ def test_slurm_is_asked_for_gpus_by_node_and_for_the_node_of_a_run():
     wanted = "--time=10 --nodes=2 --ntasks-per-node=4 --cpus-per-task=2 --mem=4000 --exclusive "
     wanted += "--gpus-per-node=a100:4 --nodelist=n3 --partition=gpu --hint=nomt"
     assert set(wanted.split()) <= set(command)
-
-
-def test_slurm_gives_the_id_of_a_job_after_any_greeting_and_before_its_cluster():
+    # Its answer has the id of the job after any greeting and before its cluster.
     assert slurm.job_id("welcome to our site\n17;here\n") == "17"
 
 

@@ -20,26 +20,19 @@ QSTAT = f"""<?xml version='1.0'?>
   <queue_info>{JOB.format(2, "r")}</queue_info>
   <job_info>{JOB.format(3, "qw")}{JOB.format(4, "Eqw")}</job_info>
 </job_info>"""
-QHOST = """<?xml version='1.0'?>
+QUEUE = """   <queue name='{0}'>
+     <queuevalue qname='{0}' name='slots'>{1}</queuevalue>
+     <queuevalue qname='{0}' name='state_string'>{2}</queuevalue>
+   </queue>"""
+QHOST = f"""<?xml version='1.0'?>
 <qhost>
  <host name='global'><hostvalue name='mem_total'>-</hostvalue></host>
  <host name='n1'>
-   <hostvalue name='mem_total'>23.5G</hostvalue>
-   <queue name='all.q'>
-     <queuevalue qname='all.q' name='slots'>8</queuevalue>
-     <queuevalue qname='all.q' name='state_string'></queuevalue>
-   </queue>
+   <hostvalue name='mem_total'>23.5G</hostvalue>{QUEUE.format("all.q", 8, "")}
  </host>
  <host name='n2'>
-   <hostvalue name='mem_total'>512.0M</hostvalue>
-   <queue name='all.q'>
-     <queuevalue qname='all.q' name='slots'>16</queuevalue>
-     <queuevalue qname='all.q' name='state_string'>au</queuevalue>
-   </queue>
-   <queue name='old.q'>
-     <queuevalue qname='old.q' name='slots'>16</queuevalue>
-     <queuevalue qname='old.q' name='state_string'>d</queuevalue>
-   </queue>
+   <hostvalue name='mem_total'>512.0M</hostvalue>{QUEUE.format("all.q", 16, "au")}
+{QUEUE.format("old.q", 16, "d")}
  </host>
 </qhost>"""
 

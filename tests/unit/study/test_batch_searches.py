@@ -62,22 +62,15 @@ def test_as_long_as_nothing_is_found_a_study_has_the_search_and_no_run():
     assert left_out.reason == batch_searches.NOT_YET
 
 
-def test_all_repeats_have_the_batch_that_was_found_and_are_known_by_it():
+def test_all_repeats_have_the_batch_that_was_found_which_is_trained_once_where_it_is_asked_for():
     (search_id,) = study(WIDEST).searches
     write_found(search_id)
-    made = study(WIDEST | {"repeats": 3})
-    assert [run.batch_per_device for run in made.runs] == [48] * 3
-    assert made.with_found_batch == {run.id for run in made.runs}
-    assert made.search_results == {search_id: SearchResult(48, "49 is too many")}
-
-
-def test_a_batch_that_is_asked_for_by_its_number_too_is_trained_once():
-    (search_id,) = study(WIDEST).searches
-    write_found(search_id)
-    for batches in ([48, "max", 8], ["max", 48, 8]):
-        made = study(WIDEST | {"batch_per_device": batches})
-        assert sorted(run.batch_per_device for run in made.runs) == [8, 48]
-        assert len(made.with_found_batch) == 1
+    for batches in (["max", 8], [48, "max", 8], ["max", 48, 8]):
+        made = study(WIDEST | {"batch_per_device": batches, "repeats": 2})
+        assert sorted(run.batch_per_device for run in made.runs) == [8, 8, 48, 48]
+        of_search = {run.id for run in made.runs if run.batch_per_device == 48}
+        assert made.with_found_batch == of_search
+        assert made.search_results == {search_id: SearchResult(48, "49 is too many")}
 
 
 def test_where_no_batch_fits_the_combination_is_excluded_with_the_reason():

@@ -7,10 +7,10 @@ from dlbench.study import contradictions
 ROW = {"images_per_second": 64.0, "global_batch": 32, "step_time_mean_s": 0.5}
 
 
-@pytest.mark.parametrize("factor", [0.981, 1.0, 1.019])
-def test_numbers_within_two_per_cent_agree(factor):
-    row = ROW | {"images_per_second": 64.0 * factor}
-    assert contradictions.marked(row) == row
+def test_numbers_within_two_per_cent_agree():
+    for factor in (0.981, 1.0, 1.019):
+        row = ROW | {"images_per_second": 64.0 * factor}
+        assert contradictions.marked(row) == row
 
 
 @pytest.mark.parametrize("name", ROW)
@@ -53,11 +53,8 @@ def test_a_row_that_contradicts_itself_has_its_numbers_but_not_for_means_and_com
     nothing = dict.fromkeys(["images_per_second", "step_time_mean_s", "mfu"])
     assert contradictions.withheld(row) == row | nothing
     assert contradictions.withheld(ROW) == ROW
-
-
-def test_what_an_importer_has_found_is_kept():
-    row = ROW | {"contradicts": "two totals"}
-    assert contradictions.marked(row) == row
+    found = ROW | {"contradicts": "two totals"}  # by an importer
+    assert contradictions.marked(found) == found
 
 
 def test_steps_may_not_take_longer_than_the_program_did():

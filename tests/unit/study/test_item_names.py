@@ -19,12 +19,9 @@ def test_a_line_of_tokens_is_a_sequence_and_anything_wider_an_image():
     assert item_names.name("28x28") == item_names.name([32, 32, 3]) == "image"
 
 
-def test_runs_on_texts_are_told_in_tokens_whatever_their_length():
+def test_runs_on_texts_are_told_in_tokens_and_beside_images_in_items():
     assert item_names.unit(["20"]) == ("tokens", 20, "sequence")
     assert item_names.unit(["20", "128"]) == ("tokens", 128, "sequence")
     assert item_names.unit(["20", "128"], one_factor=True) == ("sequences", 1, "sequence")
-
-
-def test_texts_beside_images_are_told_in_items():
     assert item_names.unit(["20", "32x32x1"]) == item_names.ITEMS
     assert item_names.unit(["32x32x1", None]) == item_names.IMAGES

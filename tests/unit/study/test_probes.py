@@ -109,8 +109,8 @@ def test_another_program_leaves_parts_out_one_after_another_by_its_parameters():
 
 def test_a_run_without_the_part_has_no_probe_for_it():
     both = {"items": ["real", "synthetic"], "backend": "nccl"}
-    block = THEIRS | {"parameters": both, "explain": {"input": {"items": "synthetic"}}}
-    explained = study(block, trainers=TRAINERS)
+    explain = {"parameters": both, "explain": {"input": {"items": "synthetic"}}}
+    explained = study(THEIRS | explain, trainers=TRAINERS)
     asked = [run for run in explained.without_probes if run.id in explained.explained]
     assert {run.trainer_parameters for run in asked} == {"backend=nccl items=real"}
     assert len(asked) == 2

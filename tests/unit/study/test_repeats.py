@@ -35,9 +35,8 @@ def finish(run, images_per_second=100.0, status="ok", **metrics):
     parse_run.parse(run, log, place)
     record = run_record.read(place)
     record["summary"]["images_per_second"], record["status"] = images_per_second, status
-    record["summary"]["metrics"] = [
-        {"name": name, "value": value, "unit": "", "better": ""} for name, value in metrics.items()
-    ]
+    named = [{"name": n, "value": value, "unit": "", "better": ""} for n, value in metrics.items()]
+    record["summary"]["metrics"] = named
     record.pop("files"), record.pop("record_version"), record.pop("parser_version")
     run_record.write(place, record, [log])
 

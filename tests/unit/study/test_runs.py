@@ -79,7 +79,9 @@ def test_a_sentinel_is_a_run_of_its_own_and_a_repeat_of_the_same_combination():
     again = dataclasses.replace(LENET, repeat=3, sentinel=2)
     assert again.id.startswith("lenet5-digits-b64-single-1x1-s2-r3-")
     assert is_sentinel(again.id) and not is_sentinel(LENET.id)
-    assert again.combination == LENET.combination
+    assert again.combination == LENET.combination is LENET
+    for change in ({"repeat": 2}, {"profile": True}):
+        assert dataclasses.replace(LENET, **change).combination == LENET
     assert again.label() == "lenet5 digits batch 64, single on 1 device, sentinel 2, repeat 3"
     assert again.flags()[-4:] == ["--repeat", "3", "--sentinel", "2"]
 
@@ -101,12 +103,6 @@ def test_a_run_takes_less_memory_than_its_fields_would():
     finally:
         tracemalloc.stop()
     assert each < 660, f"{each:.0f} bytes a run and its id: does it keep what its class has?"
-
-
-def test_a_run_is_its_own_combination_unless_it_repeats_one():
-    assert LENET.combination is LENET
-    for change in ({"repeat": 2}, {"sentinel": 1}, {"profile": True}):
-        assert dataclasses.replace(LENET, **change).combination == LENET
 
 
 def test_the_flags_of_a_run_stand_in_a_command_where_it_says_so():

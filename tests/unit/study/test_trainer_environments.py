@@ -220,38 +220,25 @@ def another_user():
             place.chmod(0o755)
 
 
-def test_an_environment_below_the_home_of_somebody_else_is_named_and_ends_nothing(
-    another_user, monkeypatch
-):
+def test_what_belongs_to_somebody_else_is_named_and_left_alone(another_user, monkeypatch):
     folder, become = another_user
-    python = folder / "envs/train/.venv/bin/python"
-    home = folder / "home"
-    for place in (python.parent, home):
+    python, home = folder / "envs/train/.venv/bin/python", folder / "home"
+    stamp = folder / "results/environments/train.json"
+    for place in (python.parent, home, stamp.parent):
         place.mkdir(parents=True)
     (home / "python").write_text("#!/bin/sh\n")
     python.symlink_to(home / "python")
-    stamp = folder / "results/environments/train.json"
-    stamp.parent.mkdir(parents=True)
     stamp.write_text("{}")
     monkeypatch.chdir(folder)
+    planning.check_folders(writes=True)
     assert trainer_environments.is_installed("train")
     home.chmod(0o000 if os.geteuid() else 0o700)
+    folder.chmod(0o555 if os.geteuid() else 0o755)
     become()
     reason = skipping.skip_reason(RUN, DEVICES, made_studies.study())
     assert f"the Python of envs/train is {home}/python, which this user may not reach" in reason
     assert not trainer_environments.is_installed("train")
     assert not trainer_environments.has_package("horovod", "train")
     assert planning._missing_environments([RUN]) == set()  # nothing is made again over the other's
-
-
-def test_where_the_folder_is_somebody_elses_a_start_says_so_and_what_goes_without(
-    another_user, monkeypatch
-):
-    folder, become = another_user
-    monkeypatch.chdir(folder)
-    planning.check_folders(writes=True)
-    (folder / "results").mkdir()
-    folder.chmod(0o555 if os.geteuid() else 0o755)
-    become()
     with pytest.raises(Error, match=rf"{folder} is not writable for this user.*dlbench status"):
         planning.check_folders(writes=False)

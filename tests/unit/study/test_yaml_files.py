@@ -78,7 +78,5 @@ def test_a_number_that_yaml_reads_as_text_is_hinted_at_as_it_reads_numbers(read,
     hint = f"; YAML reads {text} as text: write {proposed}"
     assert yaml_files.hint(text, "number") == yaml_files.hint(text, "integer") == hint
     assert read(f"a: [{text}, {proposed}]".encode()) == {"a": [text, float(text)]}
-
-
-def test_values_that_yaml_read_as_they_were_meant_have_no_hint():
+    # What YAML read as it was meant has no hint.
     assert yaml_files.hint("ten", "integer") == yaml_files.hint(5, "string") == ""

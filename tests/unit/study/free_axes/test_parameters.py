@@ -162,11 +162,11 @@ def test_a_combination_may_be_excluded_by_what_follows_or_because_nothing_does()
 def test_a_parameter_can_be_compared():
     entry = {"field": "parameters.tensor_parallel", "base": 1}
     assert study(ASKED, trainers=trainers(), compare=[entry]).compare == (entry,)
-    for wrong, message in (
-        ({"base": 3}, "no run has the parameters.tensor_parallel 3; there are: 1, 2, 4"),
-        ({"field": "parameters.tensor_paralel"}, "did you mean 'parameters.tensor_parallel'?"),
-    ):
-        assert message in refused(ASKED, trainers=trainers(), compare=[entry | wrong])
+    message = refused(ASKED, trainers=trainers(), compare=[entry | {"base": 3}])
+    assert "no run has the parameters.tensor_parallel 3; there are: 1, 2, 4" in message
+    wrong = entry | {"field": "parameters.tensor_paralel"}
+    message = refused(ASKED, trainers=trainers(), compare=[wrong])
+    assert "did you mean 'parameters.tensor_parallel'?" in message
 
 
 @pytest.mark.parametrize("text", ["'\"><svg", "{{7*7}} $(x)", "'<b>=1'"])
