@@ -50,9 +50,7 @@ def test_it_writes_a_study_and_says_what_to_type(capsys):
     written = yaml.safe_load(Path("my_study.yaml").read_text())
     assert (written["study"], written["matrix"][0]["model"]) == ("my_study", "lenet5")
     assert not Path("site.yaml").exists()
-
-
-def test_in_a_folder_the_study_is_config_yaml_and_has_the_name_of_the_folder():
+    # In a folder the study is config.yaml, and has the name of the folder.
     assert init("studies/ours", "--framework", "pytorch", "jax", "--model", "cnn12") == 0
     written = yaml.safe_load(Path("studies/ours/config.yaml").read_text())
     assert written["study"] == "ours"
@@ -73,12 +71,14 @@ def test_a_file_that_is_there_stays_as_it_is(capsys):
 def test_bad_flags_are_refused_and_nothing_is_written(capsys):
     assert "did you mean 'lenet5'?" in refused(capsys, "--model", "lenet")
     assert "there are: " in refused(capsys, "--dataset", "digit")
-    assert "--nodes 2: runs on several nodes are written for Slurm" in refused(
-        capsys, "--nodes", "2"
-    )
+    refusal = refused(capsys, "--nodes", "2")
+    assert "--nodes 2: runs on several nodes are written for Slurm" in refusal
     assert "has the programs of no scheduler" in refused(capsys, "--partition", "gpu")
     assert "expected a terminal" in refused(capsys, "--ask")
     assert "study" in refused(capsys, "--name", "a/b")
+    assert "expected a folder with a folder of pictures" in refused(capsys, "--data", "nowhere")
+    Path("empty").mkdir()
+    assert "empty" in refused(capsys, "--data", "empty")
 
 
 def test_a_folder_of_pictures_is_a_dataset_of_the_study(tmp_path, capsys):
@@ -122,13 +122,8 @@ def test_arrays_and_shards_are_datasets_of_the_study(tmp_path, capsys):
     assert written["data"] == {"images": {"birds": {"webdataset": str(shards)}}}
 
 
-def test_data_that_are_no_pictures_are_refused(tmp_path, capsys):
-    assert "expected a folder with a folder of pictures" in refused(capsys, "--data", "nowhere")
-    (tmp_path / "empty").mkdir()
-    assert "empty" in refused(capsys, "--data", str(tmp_path / "empty"))
-
-
 def test_with_a_scheduler_it_writes_a_site_and_has_it_checked_first(slurm, capsys):
+    assert "did you mean 'cpu'?" in refused(capsys, "--partition", "cpus")
     assert init("--framework", "pytorch", "--nodes", "2") == 0
     printed = capsys.readouterr().out
     assert "site.yaml: of gpu: 2 nodes of 16 cores, 64000 MiB, 4 GPUs" in printed
@@ -149,11 +144,6 @@ def test_a_site_that_is_there_is_kept_and_describes_the_devices(slurm, capsys):
     written = yaml.safe_load(Path("my_study.yaml").read_text())
     assert written["matrix"][0]["devices_per_node"] == [1, 2, 4]
     assert Path("site.yaml").read_text().startswith("site: {device: cpu")
-
-
-def test_a_queue_that_is_misspelt_is_refused(slurm, capsys):
-    assert "did you mean 'cpu'?" in refused(capsys, "--partition", "cpus")
-    assert not Path("site.yaml").exists()
 
 
 def test_a_scheduler_that_does_not_answer_leaves_this_machine(slurm, place, capsys):
@@ -183,29 +173,21 @@ def test_answers_take_the_place_of_flags(monkeypatch, capsys):
     assert (written["study"], block["framework"], block["model"]) == ("asked", "jax", "cnn12")
 
 
-@pytest.fixture
-def wheel(monkeypatch):
-    """dlbench was installed from a wheel, and the working folder is empty."""
+def test_an_installed_dlbench_writes_a_config_and_copies_the_profile_which_a_site_changes(
+    monkeypatch, place, slurm, capsys
+):
     monkeypatch.setattr(installation, "is_wheel", lambda: True)
     monkeypatch.setattr(own_code, "in_project_folder", lambda: False)
     Path("config.yaml").unlink()
-
-
-def test_an_installed_dlbench_writes_the_config_that_is_read_by_itself(wheel, capsys):
     assert init("--framework", "jax") == 0
-    captured = capsys.readouterr().out
-    assert captured.startswith("config.yaml: ")
-    assert captured.endswith(f"snakemake --snakefile {own_code.PROJECT}/Snakefile\n")
+    printed = capsys.readouterr().out
+    assert "\nconfig.yaml: " in printed
     assert "config.yaml is there already" in refused(capsys)
-
-
-def test_an_installed_dlbench_copies_the_profile_which_a_site_changes(wheel, slurm, capsys):
-    assert init("--framework", "jax") == 0
     names = {path.name for path in Path("profiles/slurm").iterdir()}
     assert names == {"config.yaml", "jobscript.sh"}
-    check, start = capsys.readouterr().out.splitlines()[-2:]
+    check, start = printed.splitlines()[-2:]
     assert check.endswith("dlbench check-site --profile profiles/slurm")
-    assert start.endswith(f"{own_code.PROJECT}/Snakefile --profile profiles/slurm")
+    assert start.endswith(f"--snakefile {own_code.PROJECT}/Snakefile --profile profiles/slurm")
     Path("profiles/slurm/config.yaml").write_text("mine: true\n")
     assert init("other.yaml", "--framework", "jax") == 0
     assert Path("profiles/slurm/config.yaml").read_text() == "mine: true\n"

@@ -57,26 +57,14 @@ def test_the_own_config_is_the_plain_workflow(folder):
     assert finished.became == [sys.executable, "-m", "snakemake", "-c1", "-n"]
 
 
-def test_a_study_is_a_file_a_folder_or_a_name(folder):
-    assert study_files.study_file("mine/config.yaml") == "mine/config.yaml"
-    assert study_files.study_file("mine") == "mine/config.yaml"
-
-
-def test_a_study_of_dlbench_is_found_by_its_name(monkeypatch):
-    monkeypatch.chdir(REPOSITORY)
-    assert study_files.study_file("overhead") == "studies/overhead/config.yaml"
-
-
-def test_a_study_that_is_none_gets_the_nearest_name(monkeypatch):
-    monkeypatch.chdir(REPOSITORY)
-    with pytest.raises(Error, match=r"no study 'overhaed'.*did you mean 'overhead'"):
-        study_files.study_file("overhaed")
-
-
-def test_the_option_of_other_commands_names_a_study_as_run_does(monkeypatch):
+def test_a_study_is_a_file_a_folder_or_a_name_also_for_other_commands(folder, monkeypatch):
+    for named in ("mine/config.yaml", "mine"):
+        assert study_files.study_file(named) == "mine/config.yaml"
     monkeypatch.chdir(REPOSITORY)
     parser = argparse.ArgumentParser()
     study_files.add_configfile(parser)
     assert parser.parse_args([]).configfile == []
     named = parser.parse_args(["--configfile", "overhead", "config.yaml"])
     assert named.configfile == ["studies/overhead/config.yaml", "config.yaml"]
+    with pytest.raises(Error, match=r"no study 'overhaed'.*did you mean 'overhead'"):
+        study_files.study_file("overhaed")

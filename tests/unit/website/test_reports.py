@@ -7,7 +7,6 @@ from html.parser import HTMLParser
 import pytest
 
 from dlbench.archive import bag
-from dlbench.common.files import sha256
 from dlbench.history import add_campaign, sources
 from dlbench.website import build_site, reports
 from support.history import made_campaigns as made
@@ -50,15 +49,11 @@ def archive(results, name="a.zip"):
 
 def site(place, output="site"):
     """The website of the history with one source, after it was added. Returns (pages, notes)."""
-    add(place)
+    receipt = add_campaign.add(sources.Source(str(place)), sources.HISTORY)
+    assert not receipt["refused"], receipt
     built = build_site.build(sources.HISTORY, {}, place.parent / output, places_of_reports=[place])
     pages = {p.name: p for p in (place.parent / output).glob("*.html")}
     return pages, built.notes
-
-
-def add(place):
-    receipt = add_campaign.add(sources.Source(str(place)), sources.HISTORY)
-    assert not receipt["refused"], receipt
 
 
 def report_in(pages):
@@ -90,23 +85,18 @@ def test_the_study_leads_to_the_report_which_is_the_text_of_a_sandbox(results, s
     assert with_policy == [report_in(pages)]
 
 
-def test_a_source_that_is_not_as_it_was_measured_shows_no_report(results):
+def test_a_source_that_is_not_as_it_was_measured_shows_no_report(results, tmp_path):
     place = archive(results)
-    add(place)
-    digest = sha256(place)
+    site(place)
     (results / "report.html").write_text("another")
-    assert sha256(archive(results)) != digest
-    built = build_site.build(sources.HISTORY, {}, results / "site", places_of_reports=[place])
-    assert report_in({p.name: p for p in (results / "site").iterdir()}) is None
-    assert not built.notes
-
-
-def test_a_results_folder_of_other_runs_shows_no_report(results, tmp_path):
-    add(results)
+    archive(results)
     other = made.add_session(tmp_path / "other" / "results", 0, {8: [100.0, 102.0]})
     (other / "report.html").write_text("another")
-    build_site.build(sources.HISTORY, {}, tmp_path / "site", places_of_reports=[other])
-    assert report_in({p.name: p for p in (tmp_path / "site").iterdir()}) is None
+    output = tmp_path / "site"
+    for changed in (place, other):
+        built = build_site.build(sources.HISTORY, {}, output, places_of_reports=[changed])
+        assert report_in({p.name: p for p in output.iterdir()}) is None
+        assert not built.notes
 
 
 @pytest.mark.parametrize("content", [b"x" * (reports.MAX_BYTES + 1), b"\xff\xfe<"])

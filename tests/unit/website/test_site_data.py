@@ -58,27 +58,20 @@ def test_the_level_of_one_session_has_the_interval_of_its_runs(history):
     ends = page_cells.number(series.level.low), page_cells.number(series.level.high)
     assert page_cells.value(series.level, "items/s") == f"110 items/s ({ends[0]} to {ends[1]})"
     assert page_cells.value(None) == page_cells.NONE
-
-
-def test_a_condition_of_which_no_run_completed_is_there_without_a_level(history):
-    made.add(history, 0, {A: [100.0], B: []})
-    first, second = site_data.read(history, {}).machines[0].series
+    made.add(history / "other", 0, {A: [100.0], B: []})  # of B no run completed
+    first, second = site_data.read(history / "other", {}).machines[0].series
     assert math.isnan(first.level.low) and first.measured
     assert second.level_points == [] and second.points[0].failed == 3
 
 
-def test_one_name_with_other_data_is_two_conditions_with_pages_of_their_own(history):
-    made.add(history, 0, {A: [100.0]}, meaning='{"data":"aa"}')
+def test_conditions_are_told_apart_by_their_data_and_sorted_by_numbers_in_their_names(history):
+    sizes = {made.fields(batch_per_device=n): [1.0] for n in (128, 16, 8)}
+    made.add(history, 0, sizes, meaning='{"data":"aa"}')
     made.add(history, 1, {A: [200.0]}, meaning='{"data":"bb"}')
     conditions = site_data.read(history, {}).conditions
-    assert [one.meaning["data"] for one in conditions] == ["aa", "bb"]
+    found = [(one.fields["batch_per_device"], one.meaning["data"]) for one in conditions]
+    assert found == [(8, "aa"), (8, "bb"), (16, "aa"), (128, "aa")]
     assert conditions[0].address != conditions[1].address
-
-
-def test_numbers_in_names_are_sorted_by_their_size(history):
-    made.add(history, 0, {made.fields(batch_per_device=n): [1.0] for n in (128, 16, 8)})
-    sizes = [one.fields["batch_per_device"] for one in site_data.read(history, {}).conditions]
-    assert sizes == [8, 16, 128]
 
 
 def test_equal_machines_of_two_sites_are_two_and_those_the_config_joins_are_one(history):
