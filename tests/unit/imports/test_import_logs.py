@@ -32,23 +32,11 @@ def one(*paths, **options):
     return row
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        lambda text: text,
-        lambda text: text.replace(b"\n", b"\r\n"),
-        lambda text: b"\xef\xbb\xbf" + text,
-        lambda text: b"\xff\xfe\x80 caf\xe9\n" + text,
-        lambda text: gzip.compress(text),
-    ],
-    ids=["as it is", "CRLF", "BOM", "not UTF-8", "gzip"],
-)
+@pytest.mark.parametrize("changed", [gzip.compress, lambda log: b"\xff\xfe\x80 caf\xe9\n" + log])
 def test_a_log_is_read_however_it_was_stored(tmp_path, changed):
     row = one(write(tmp_path / "log", changed(LOG.encode())))
-    assert row["images_per_second"] == 512
-    assert row["step_time_mean_s"] == 0.125
-    assert row["steps_measured"] == 20
-    assert row["model"] == "resnet50"
+    assert (row["images_per_second"], row["step_time_mean_s"]) == (512, 0.125)
+    assert (row["steps_measured"], row["model"]) == (20, "resnet50")
 
 
 def test_a_log_by_another_name_or_packed_is_the_same_run(tmp_path):
@@ -87,10 +75,8 @@ def test_a_file_that_no_importer_knows_is_named_and_is_an_error_alone(tmp_path):
     write(tmp_path / "empty", "")
     write(tmp_path / "log")
     made = import_logs.import_paths([tmp_path])
-    assert dict(made.left_out) == {
-        "notes.txt": finding.UNKNOWN,
-        "empty": "empty, or damaged from its beginning",
-    }
+    empty = "empty, or damaged from its beginning"
+    assert dict(made.left_out) == {"notes.txt": finding.UNKNOWN, "empty": empty}
     assert made.summary().endswith("1 run of 3 files")
     with pytest.raises(Error, match=r"notes\.txt: no importer knows it"):
         import_logs.import_paths([tmp_path / "notes.txt"])
@@ -132,32 +118,27 @@ def test_links_that_lead_out_of_a_folder_are_named_and_not_read_unless_they_are_
 
 
 def test_several_logs_of_a_kind_in_one_folder_are_several_runs(tmp_path):
-    write(tmp_path / "a.log", tf_cnn_benchmarks(0.5, 5))
+    write(tmp_path / "a.log", tf_cnn_benchmarks(0.3, 20))
     write(tmp_path / "b.log", tf_cnn_benchmarks(0.125, 5))
-    write(tmp_path / "metric.log", log_samples.tf_cnn_metric_log(0.5, 5))
+    write(tmp_path / "metric.log", log_samples.tf_cnn_metric_log(0.3, 20))
     made = import_logs.import_paths([tmp_path])
     assert len(made.rows) == 3
     assert all("which logs of its folder go with it is unknown" in r["notes"] for r in made.rows)
-
-
-def test_files_that_are_named_beside_one_another_are_one_run_too(tmp_path):
-    log = write(tmp_path / "log", tf_cnn_benchmarks(0.3, 20))
-    metric = write(tmp_path / "metric.log", log_samples.tf_cnn_metric_log(0.3, 20))
-    assert one(metric, log)["timing_source"] == "tf_cnn_metric_log"
+    # But two that are named beside one another are one run.
+    both = one(tmp_path / "metric.log", tmp_path / "a.log")
+    assert both["timing_source"] == "tf_cnn_metric_log"
 
 
 def test_what_ran_beside_a_run_joins_it_and_no_other(tmp_path):
     gpus = KINDS["nvidia_smi"](0.125, 20)
+    folders = [tmp_path / name for name in ("one", "two", "none")]
+    for folder in folders:
+        write(folder / "gpus.csv", gpus)
     write(tmp_path / "one" / "log")
-    write(tmp_path / "one" / "gpus.csv", gpus)
     write(tmp_path / "two" / "a.log", tf_cnn_benchmarks(0.5, 5))
     write(tmp_path / "two" / "b.log", tf_cnn_benchmarks(0.5, 6))
-    write(tmp_path / "two" / "gpus.csv", gpus)
-    write(tmp_path / "none" / "gpus.csv", gpus)
     outputs = {"samples": tmp_path / "samples.parquet"}
-    made = import_logs.import_paths(
-        [tmp_path / name for name in ("one", "two", "none")], outputs=outputs
-    )
+    made = import_logs.import_paths(folders, outputs=outputs)
     first = made.rows[0]
     assert "gpus.csv" in first["source"]
     assert first["log_sha256"] == one(tmp_path / "one" / "log")["log_sha256"]
@@ -178,8 +159,10 @@ def test_fields_say_what_the_log_does_not(tmp_path):
 def test_a_field_that_the_log_says_otherwise_is_refused_naming_both(tmp_path):
     path = write(tmp_path / "log")
     assert one(path, fields={"devices": 1, "model": "resnet50"})["devices"] == 1
+    outputs = {name: tmp_path / f"{name}.parquet" for name in ("runs", "steps")}
     with pytest.raises(Error, match=r"devices is 2 by --fields, 1 by the log \(log:1-"):
-        import_logs.import_paths([path], {"devices": 2})
+        import_logs.import_paths([path], {"devices": 2}, outputs=outputs)
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]  # nothing was written
 
 
 @pytest.mark.parametrize(
@@ -190,8 +173,6 @@ def test_a_field_that_the_log_says_otherwise_is_refused_naming_both(tmp_path):
         ({"devices": "four"}, "devices: expected a value of type int32, found 'four'"),
         ({"devices": 1.5}, "devices: expected"),
         ({"site": 3}, "site: expected"),
-        ({"xla": "maybe"}, "xla: expected"),
-        ({"started_at": "soon"}, "started_at: expected"),
         ([], "expected a JSON object"),
     ],
 )
@@ -210,18 +191,13 @@ def test_fields_are_taken_from_paths(tmp_path):
     assert made.rows == []
     assert "model is lenet5 by --path-fields, resnet50 by the log" in made.left_out[0][1]
 
-
-@pytest.mark.parametrize(
-    ("pattern", "message"),
-    [
+    for pattern, message in (
         ("{modell}", "did you mean 'model'"),
         ("{model}/{model}", "model occurs twice"),
         ("{model", "a brace lacks its partner"),
-    ],
-)
-def test_patterns_of_paths_that_cannot_be_used_are_refused(tmp_path, pattern, message):
-    with pytest.raises(Error, match=message):
-        import_logs.import_paths([write(tmp_path / "a" / "log").parents[1]], path_fields=pattern)
+    ):
+        with pytest.raises(Error, match=message):
+            import_logs.import_paths([again], path_fields=pattern)
 
 
 def test_tables_have_a_row_group_for_each_run_and_our_schemas(tmp_path):
@@ -230,25 +206,13 @@ def test_tables_have_a_row_group_for_each_run_and_our_schemas(tmp_path):
     outputs = {name: tmp_path / f"{name}.parquet" for name in ("runs", "steps", "evals", "samples")}
     made = import_logs.import_paths([tmp_path / "logs"], name="far", outputs=outputs)
     ids = [row["run_id"] for row in made.rows]
-    assert parquet_files.read(outputs["runs"], table_columns.RUNS)["run_id"].to_pylist() == ids
-    assert set(parquet_files.read(outputs["runs"], table_columns.RUNS)["study"].to_pylist()) == {
-        "far"
-    }
+    runs = parquet_files.read(outputs["runs"], table_columns.RUNS).to_pylist()
+    assert [(row["run_id"], row["study"]) for row in runs] == [(ids[0], "far"), (ids[1], "far")]
     assert pq.ParquetFile(outputs["steps"]).num_row_groups == 2
     steps = parquet_files.read(outputs["steps"], run_columns.STEPS, ids[1])
     assert steps["step"].to_pylist() == list(range(1, 21))
     assert sum(steps["window_steps"].drop_null().to_pylist()) == 20
     assert len(parquet_files.read(outputs["samples"], run_columns.SAMPLES)) == 0
-
-
-def test_nothing_is_written_where_a_file_is_refused(tmp_path):
-    output = tmp_path / "runs.parquet"
-    steps = tmp_path / "steps.parquet"
-    with pytest.raises(Error):
-        import_logs.import_paths(
-            [write(tmp_path / "log")], {"devices": 2}, outputs={"runs": output, "steps": steps}
-        )
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["log"]
 
 
 def test_a_table_of_ours_passes_through_and_its_runs_are_not_taken_twice(tmp_path):
@@ -305,21 +269,18 @@ def test_the_program_says_why_nothing_can_be_imported_and_writes_no_table(tmp_pa
 
 
 def test_the_program_lists_every_kind_with_what_it_is():
-    listed = program("--list").stdout.splitlines()
-    assert [line.split()[0] for line in listed] == [
-        *kinds.names(),
-        *plugins.names("baseline_importers"),
-    ]
-    assert all(len(line.split()) > 2 for line in listed)
+    listed = [line.split() for line in program("--list").stdout.splitlines()]
+    names = [*kinds.names(), *plugins.names("baseline_importers")]
+    assert [words[0] for words in listed] == names
+    assert all(len(words) > 2 for words in listed)
 
 
 def test_an_import_is_called_by_its_name_or_its_folder(tmp_path):
     log, table = write(tmp_path / "kit" / "log.txt"), tmp_path / "runs.parquet"
     for arguments, name in (([log.parent], "kit"), ([log], "log"), ([log, "--name=far"], "far")):
         assert program(*arguments, "--output", table).returncode == 0
-        assert [
-            row["study"] for row in parquet_files.read(table, table_columns.RUNS).to_pylist()
-        ] == [name]
+        runs = parquet_files.read(table, table_columns.RUNS)
+        assert runs["study"].to_pylist() == [name]
 
 
 def program(*arguments):
@@ -344,17 +305,9 @@ def test_importing_a_log_as_a_program_loads_neither_pandas_nor_scipy(tmp_path):
         "atexit.register(lambda: print(*sys.modules));"
         "runpy.run_path(sys.argv[0], run_name='__main__')"
     )
-    command = [
-        sys.executable,
-        "-c",
-        code,
-        program.parent,
-        program,
-        "import",
-        write(tmp_path / "log"),
-    ]
-    tables = [f"--output={tmp_path}/runs.parquet", f"--steps={tmp_path}/steps.parquet"]
-    done = subprocess.run([*command, *tables], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", code, program.parent, program, "import"]
+    command += [write(tmp_path / "log"), f"--output={tmp_path}/runs", f"--steps={tmp_path}/steps"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     loaded = done.stdout.split()
     assert "pyarrow.parquet" in loaded
     assert not {"pandas", "scipy", "snakemake", "jinja2", "pyarrow.compute"} & set(loaded)

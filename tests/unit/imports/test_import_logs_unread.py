@@ -20,11 +20,8 @@ OUTPUT = "x" * 60 + "\n"
 @pytest.fixture
 def logs(tmp_path):
     """A folder with a log that two importers know, between two that one knows."""
-    for name, content in (
-        ("a", tf_cnn_benchmarks(0.5, 5)),
-        ("m", MIXED),
-        ("z", tf_cnn_benchmarks(0.25, 5)),
-    ):
+    both = (tf_cnn_benchmarks(time_s, 5) for time_s in (0.5, 0.25))
+    for name, content in zip("azm", (*both, MIXED), strict=True):
         (tmp_path / "logs" / name).mkdir(parents=True)
         (tmp_path / "logs" / name / "log").write_text(content)
     return tmp_path / "logs"
@@ -64,15 +61,22 @@ def test_a_log_that_begins_with_other_text_is_known_if_its_program_prints_it(tmp
     assert finding.choose_importer(candidate)[1] == found
 
 
-def test_a_log_is_looked_for_as_far_as_a_stated_limit(logs, monkeypatch):
+def test_a_log_is_looked_for_as_far_as_a_stated_limit_unless_its_kind_is_asked_for(
+    logs, monkeypatch
+):
     monkeypatch.setattr(finding, "SEARCHED_BYTES", 2**20)
     for name, lines in (("near", 15_000), ("far", 40_000)):
-        (logs / name).mkdir()
-        (logs / name / "log").write_text(OUTPUT * lines + tf_cnn_benchmarks(0.125, 5))
+        (logs / name).write_text(OUTPUT * lines + tf_cnn_benchmarks(0.125, 5))
     made = import_logs.import_paths([logs])
-    assert ("far/log", finding.UNKNOWN) in made.left_out
-    assert len(made.rows) == 3
-    assert "first 64 MiB" in finding.UNKNOWN
+    assert len(made.rows) == 3 and ("far", finding.UNKNOWN) in made.left_out
+    with pytest.raises(Error, match="by its first 64 MiB"):
+        import_logs.import_paths([logs / "far"])
+    (row,) = import_logs.import_paths([logs / "far"], kind="tf_cnn_benchmarks").rows
+    assert row["images_per_second"] == 512
+    (logs / "README").write_text("hello\n")
+    made = import_logs.import_paths([logs], kind="tf_cnn_benchmarks")
+    assert (len(made.rows), made.unread) == (4, ["m/log"])
+    assert ("README", finding.UNKNOWN) in made.left_out
 
 
 def test_what_is_no_text_is_not_searched(tmp_path, monkeypatch):
@@ -82,33 +86,10 @@ def test_what_is_no_text_is_not_searched(tmp_path, monkeypatch):
     assert finding.choose_importer(candidate)[1:] == (None, finding.UNKNOWN)
 
 
-def test_a_log_that_begins_too_late_is_read_as_the_kind_that_is_asked_for(logs, monkeypatch):
-    monkeypatch.setattr(finding, "SEARCHED_BYTES", 2**16)
-    path = logs / "late"
-    path.write_text(OUTPUT * 20_000 + tf_cnn_benchmarks(0.125, 5))
-    assert ("late", finding.UNKNOWN) in import_logs.import_paths([logs]).left_out
-    with pytest.raises(Error, match="by its first 64 MiB"):
-        import_logs.import_paths([path])
-    (row,) = import_logs.import_paths([path], kind="tf_cnn_benchmarks").rows
-    assert row["images_per_second"] == 512
-    (logs / "README").write_text("hello\n")
-    made = import_logs.import_paths([logs], kind="tf_cnn_benchmarks")
-    assert (len(made.rows), made.unread) == (3, ["m/log"])
-    assert ("README", finding.UNKNOWN) in made.left_out
-
-
-def test_a_kind_that_is_none_is_refused_with_the_nearest_one(logs):
-    with pytest.raises(Error, match=r"no importer mlpref.*mlperf"):
-        import_logs.import_paths([logs], kind="mlpref")
-
-
 def test_an_importer_that_fails_is_about_its_log_alone(logs, tmp_path):
     (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "mine.py").write_text(
-        "FAMILY = None\n"
-        "def recognise(log):\n    return log.head.startswith(b'mine')\n"
-        "def read(log):\n    yield {}['rate']\n"
-    )
+    code = "FAMILY = None\ndef recognise(log): return log.head.startswith(b'mine')\n"
+    (tmp_path / "own" / "mine.py").write_text(f"{code}def read(log): yield {{}}['rate']\n")
     (logs / "a" / "mine").write_text("mine\n")
     plugins.add_user_folder("importers", tmp_path / "own")
     try:
@@ -117,6 +98,8 @@ def test_an_importer_that_fails_is_about_its_log_alone(logs, tmp_path):
         plugins.add_user_folder("importers")
     assert len(made.rows) == 3
     assert made.left_out == [("a/mine", "the importer mine failed: KeyError: 'rate'")]
+    with pytest.raises(Error, match=r"no importer mlpref.*mlperf"):
+        import_logs.import_paths([logs], kind="mlpref")
 
 
 def test_a_run_that_is_not_as_was_said_is_named_and_the_others_are_imported(logs):
@@ -140,30 +123,24 @@ def test_the_exit_code_says_that_a_log_could_not_be_read(logs, tmp_path):
 
 
 def test_what_keras_writes_into_train_and_validation_is_one_run(tmp_path):
-    for folder, name, values in (
-        ("train", "epoch_loss", (2.0, 1.0)),
-        ("validation", "epoch_loss", (2.5, 1.5)),
-    ):
+    for folder, losses in (("train", (2.0, 1.0)), ("validation", (2.5, 1.5))):
         place = tmp_path / "logs" / "fit" / folder
         place.mkdir(parents=True)
-        events = (event(5.0 + n, n, scalar(name, value)) for n, value in enumerate(values))
+        events = (event(5.0 + n, n, scalar("epoch_loss", x)) for n, x in enumerate(losses))
         (place / "events.out.tfevents.1.host.v2").write_bytes(event_file(*events))
-    made = import_logs.import_paths([tmp_path / "logs"])
+    made = import_logs.import_paths([tmp_path / "logs"], outputs={"evals": tmp_path / "evals"})
     (row,) = made.rows
     assert row["final_loss"] == 1.0
     assert "train/events" in row["source"] and "validation/events" in row["source"]
     assert "is taken" not in row["notes"]
-    run = import_logs.import_paths([tmp_path / "logs"], outputs={"evals": tmp_path / "evals"})
     evals = parquet_files.read(tmp_path / "evals", run_columns.EVALS).to_pylist()
     assert [(e["epoch"], e["loss"]) for e in evals] == [(1, 2.5), (2, 1.5)]
-    assert run.left_out == []
-
-
-def test_other_files_in_folders_of_these_names_are_runs_of_their_own(tmp_path):
+    assert made.left_out == []
+    # Other files in folders of these names are runs of their own.
     for folder, time_s in (("train", 0.5), ("validation", 0.25)):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "log").write_text(tf_cnn_benchmarks(time_s, 5))
-    assert len(import_logs.import_paths([tmp_path]).rows) == 2
+    assert len(import_logs.import_paths([tmp_path / f for f in ("train", "validation")]).rows) == 2
 
 
 def program(*arguments):
