@@ -5,19 +5,13 @@ import types
 
 import pytest
 
-from dlbench.common import plugins
 from dlbench.study.runs import Run
 from dlbench.trainer import engine
 
 RUN = Run(
-    model="gpt_tiny",
-    dataset="bytes",
-    batch_per_device=8,
-    steps=5,
-    framework="pytorch",
-    environment="pytorch",
-    compile=True,
-)
+    model="gpt_tiny", dataset="bytes", batch_per_device=8, steps=5,
+    framework="pytorch", environment="pytorch", compile=True,
+)  # fmt: skip
 GRAPHS = {"compile_mode": "cuda_graphs"}
 TWO = {"devices_per_node": 2, "launcher": "torchrun"}
 
@@ -50,7 +44,6 @@ def test_the_default_way_to_compile_changes_no_run():
     [
         {},
         {"compile": False},
-        {"compile_mode": "blocks"},
         {"compile_mode": "blocks", "recompute": True, "accumulate_steps": 2, "warmup_steps": 0},
         {"compile_mode": "blocks", "strategy": "fsdp", "deterministic": True, **TWO},
         {"compile_mode": "blocks", "model": "vit_tiny", "dataset": "digits", "mode": "forward"},
@@ -70,9 +63,7 @@ def test_what_can_be_combined_is_trained(fields):
         ({"compile": False, "compile_mode": "blocks"}, "does not compile: say compile: true"),
         ({"compile": False, **GRAPHS}, "compile_mode cuda_graphs says how compile: true compiles"),
         ({"compile_mode": "blocks", "model": "resnet20"}, "as gpt2_small; resnet20 has none"),
-        ({"compile_mode": "blocks", "model": "inception_v3"}, "inception_v3 has none"),
         ({**GRAPHS, "strategy": "ddp", **TWO}, "does not work with strategy ddp, whose exchange"),
-        ({**GRAPHS, "strategy": "fsdp", **TWO}, "choose strategy single"),
         ({**GRAPHS, "accumulate_steps": 2}, "overwrite the gradients of the part before it"),
         ({**GRAPHS, "deterministic": True}, "does not work with deterministic"),
         ({**GRAPHS, "warmup_steps": 1}, "needs warmup_steps 2 or more"),
@@ -82,20 +73,8 @@ def test_what_cannot_be_combined_is_refused_with_the_reason(fields, words):
     assert words in reasons(**fields)
 
 
-@pytest.mark.parametrize("framework", ["tensorflow", "jax"])
-def test_other_frameworks_have_no_way_to_compile(framework):
-    own = {"framework": framework, "environment": "train", "compile": False}
-    assert "compile_mode is a field of framework pytorch" in reasons(**own, **GRAPHS)
-    assert reasons(**own) is None
-
-
-@pytest.mark.parametrize(("said", "refused"), [(True, False), (False, True)])
-def test_a_model_file_says_whether_it_has_blocks(monkeypatch, said, refused):
-    known = plugins.constants("pytorch/models", "lenet5") | {"BLOCKS": said}
-
-    def constants(kind, name, real=plugins.constants):
-        return known if (kind, name) == ("pytorch/models", "lenet5") else real(kind, name)
-
-    monkeypatch.setattr(plugins, "constants", constants)
-    fields = {"model": "lenet5", "dataset": "synthetic", "compile_mode": "blocks"}
-    assert bool(reasons(**fields)) == refused
+def test_other_frameworks_have_no_way_to_compile():
+    for framework in ("tensorflow", "jax"):
+        own = {"framework": framework, "environment": "train", "compile": False}
+        assert "compile_mode is a field of framework pytorch" in reasons(**own, **GRAPHS)
+        assert reasons(**own) is None

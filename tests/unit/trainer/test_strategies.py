@@ -19,13 +19,6 @@ from support.machines import topologies
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
 NAMES = plugins.names("tensorflow/strategies")
-SHARDED = plugins.load("jax/strategies", "sharded").Strategy
-OF_ALL_FRAMEWORKS = [
-    (kind, name)
-    for framework in engine.names()
-    for kind in [engine.plugin_kind(framework, "strategies")]
-    for name in plugins.names(kind)
-]
 
 
 def load(name):
@@ -42,54 +35,47 @@ HOROVOD, SERVERS, MULTIWORKER = map(load, ("horovod", "parameter_server", "multi
 # What they say of themselves.
 
 
-def test_there_is_a_file_for_each_strategy():
-    assert NAMES == ["horovod", "mirrored", "multiworker", "parameter_server", "single"]
+@pytest.mark.parametrize(
+    ("name", "changes", "jobs"),
+    [
+        ("single", {}, {"worker": 1}),
+        ("mirrored", {"devices_per_node": 4}, {"worker": 1}),
+        ("horovod", {"devices_per_node": 2, "nodes": 3}, {"worker": 6}),
+        ("multiworker", {"devices_per_node": 2, "nodes": 3}, {"worker": 6}),
+        (
+            "parameter_server",
+            {"devices_per_node": 2, "nodes": 3},
+            {"chief": 1, "worker": 6, "ps": 1},
+        ),
+        (
+            "parameter_server",
+            {"devices_per_node": 4, "strategy_options": "servers=3"},
+            {"chief": 1, "worker": 4, "ps": 3},
+        ),
+    ],
+)
+def test_a_strategy_says_its_processes_and_the_first_of_them_writes_the_log(name, changes, jobs):
+    asked = run(strategy=name, **changes)
+    assert list(load(name).jobs(asked).items()) == list(jobs.items())
+    assert load(name).processes_per_node(asked) == jobs["worker"] // asked.nodes
+    assert load(name).unsupported(asked) is None
 
 
 @pytest.mark.parametrize(
-    ("name", "jobs"),
+    ("framework", "name", "text", "processes"),
     [
-        ("single", {"worker": 1}),
-        ("mirrored", {"worker": 1}),
-        ("horovod", {"worker": 4}),
-        ("multiworker", {"worker": 4}),
-        ("parameter_server", {"chief": 1, "worker": 4, "ps": 1}),
+        ("jax", "sharded", "", 3),
+        ("jax", "sharded", "processes=device", 6),
+        ("pytorch", "ddp", "", 6),
+        ("pytorch", "fsdp", "", 6),
     ],
 )
-def test_processes_on_one_node_with_four_devices(name, jobs):
-    devices = 1 if name == "single" else 4
-    assert load(name).jobs(run(devices_per_node=devices)) == jobs
-
-
-def test_sharded_has_a_process_for_each_node_or_for_each_device():
-    wide = run(framework="jax", strategy="sharded", devices_per_node=2, nodes=3)
-    assert SHARDED.jobs(wide) == {"worker": 3}
-    each = dataclasses.replace(wide, strategy_options="processes=device")
-    assert SHARDED.jobs(each) == {"worker": 6}
-
-
-@pytest.mark.parametrize("name", ["ddp", "fsdp"])
-def test_strategies_of_pytorch_have_a_process_for_each_device(name):
-    wide = run(framework="pytorch", strategy=name, devices_per_node=2, nodes=3)
-    assert engine.strategy_of(wide).jobs(wide) == {"worker": 6}
-
-
-@pytest.mark.parametrize("name", ["horovod", "multiworker", "parameter_server"])
-def test_processes_on_three_nodes_with_two_devices_each(name):
-    wide = run(devices_per_node=2, nodes=3)
-    assert load(name).processes_per_node(wide) == 2
-    assert load(name).jobs(wide)["worker"] == 6
-    assert load(name).unsupported(wide) is None
-
-
-@pytest.mark.parametrize(("given", "found"), [("", 1), ("servers=3", 3)])
-def test_there_are_as_many_parameter_servers_as_the_option_says(given, found):
-    assert SERVERS.jobs(run(strategy_options=given))["ps"] == found
-
-
-def test_the_log_is_written_by_the_first_process():
-    assert next(iter(SERVERS.jobs(RUN))) == "chief"
-    assert {next(iter(load(n).jobs(RUN))) for n in NAMES if n != "parameter_server"} == {"worker"}
+def test_other_frameworks_have_a_process_for_each_node_or_for_each_device(
+    framework, name, text, processes
+):
+    wide = run(framework=framework, strategy=name, devices_per_node=2, nodes=3)
+    wide = dataclasses.replace(wide, strategy_options=text)
+    assert engine.strategy_of(wide).jobs(wide) == {"worker": processes}
 
 
 @pytest.mark.parametrize(
@@ -108,27 +94,23 @@ def test_what_a_strategy_cannot_do_is_said(name, changes, reason):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_one_device_is_supported_by_all_with_a_launcher_that_exists(name):
-    strategy = load(name)
-    assert strategy.unsupported(RUN) is None
-    assert strategy.processes_per_node(RUN) == 1
-    assert strategy.launcher in plugins.names("launchers")
-    launcher = plugins.load("launchers", strategy.launcher)
+    assert load(name).unsupported(RUN) is None
+    assert load(name).processes_per_node(RUN) == 1
+    launcher = plugins.load("launchers", load(name).launcher)
     assert launcher.unsupported(run(strategy=name)) is None
 
 
-@pytest.mark.parametrize(("kind", "name"), OF_ALL_FRAMEWORKS)
-def test_every_option_is_described_in_the_docstring(kind, name):
-    module = plugins.load(kind, name)
-    for option in module.Strategy.OPTIONS:
-        assert f"\n    {option} " in module.__doc__
-
-
-@pytest.mark.parametrize(("kind", "name"), OF_ALL_FRAMEWORKS)
-def test_no_framework_is_imported_by_the_file_itself(kind, name):
-    top = ast.parse(plugins.path(kind, name).read_bytes()).body
-    imported = {a.name for node in top if isinstance(node, ast.Import) for a in node.names}
-    imported |= {node.module for node in top if isinstance(node, ast.ImportFrom)}
-    assert not imported & {*engine.names(), "torch", "keras", "horovod.tensorflow"}
+def test_every_option_is_described_in_the_docstring_of_a_file_that_imports_no_framework():
+    for framework in engine.names():
+        kind = engine.plugin_kind(framework, "strategies")
+        for name in plugins.names(kind):
+            module = plugins.load(kind, name)
+            for option in module.Strategy.OPTIONS:
+                assert f"\n    {option} " in module.__doc__
+            top = ast.parse(plugins.path(kind, name).read_bytes()).body
+            imported = {a.name for node in top if isinstance(node, ast.Import) for a in node.names}
+            imported |= {node.module for node in top if isinstance(node, ast.ImportFrom)}
+            assert not imported & {*engine.names(), "torch", "keras", "horovod.tensorflow"}
 
 
 # The cores of a process.
@@ -188,17 +170,8 @@ cases = st.sampled_from(NAMES).flatmap(
 )
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_defaults_need_no_words(name):
-    strategy = load(name)
-    assert text_of(strategy, {}) == ""
-    assert text_of(strategy, defaults(strategy)) == ""
-    assert parsed_from(strategy, "") == defaults(strategy)
-    assert strategy.parse_options(RUN) == defaults(strategy)
-
-
 @given(cases)
-def test_options_come_back_from_their_text(case):
+def test_options_come_back_from_their_text_and_defaults_need_none(case):
     strategy, given = case
     text = text_of(strategy, given)
     parsed = parsed_from(strategy, text)
@@ -208,88 +181,65 @@ def test_options_come_back_from_their_text(case):
     # One text a meaning: whatever is given in other words or another order.
     assert text_of(strategy, parsed) == text
     assert text_of(strategy, dict(reversed(given.items()))) == text
+    assert text_of(strategy, defaults(strategy)) == text_of(strategy, {}) == ""
+    assert strategy.parse_options(run(strategy_options=text)) == parsed
 
 
-def test_numbers_of_either_kind_mean_the_same():
+def test_options_are_written_by_name_and_numbers_of_either_kind_mean_the_same():
+    chosen = {"timeline": True, "gradient_groups": 1, "compression": "fp16"}
+    assert text_of(HOROVOD, chosen) == "compression=fp16,timeline=True"
     for cycle in (2, 2.0):
         assert text_of(HOROVOD, {"cycle_time_ms": cycle}) == "cycle_time_ms=2.0"
     for pack in (64, 64.0):
         assert text_of(MULTIWORKER, {"pack_mib": pack}) == "pack_mib=64"
 
 
-def test_options_are_written_by_name_those_of_the_default_left_out():
-    given = {"timeline": True, "gradient_groups": 1, "compression": "fp16"}
-    assert text_of(HOROVOD, given) == "compression=fp16,timeline=True"
-
-
 @pytest.mark.parametrize(
     ("strategy", "name", "message"),
     [
-        (HOROVOD, "cycle_time", "horovod has no option 'cycle_time' (did you mean 'cycle_time_ms'"),
         (HOROVOD, "zzz", "horovod has no option 'zzz'; there are: compression, cycle_time_ms, f"),
         (SERVERS, "server", "parameter_server has no option 'server' (did you mean 'servers'?)"),
-        (load("mirrored"), "servers", "mirrored has no option 'servers'; there are: none"),
         (load("single"), "", "single has no option ''; there are: none"),
     ],
 )
 def test_an_option_that_a_strategy_lacks_is_named_with_the_nearest(strategy, name, message):
-    for make in (
-        lambda: text_of(strategy, {name: 1}),
-        lambda: parsed_from(strategy, f"{name}=1"),
-    ):
+    for make, chosen in ((text_of, {name: 1}), (parsed_from, f"{name}=1")):
         with pytest.raises(Error) as error:
-            make()
+            make(strategy, chosen)
         assert f"strategy {message}" in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("strategy", "name", "value", "expected"),
+    ("name", "value", "expected"),
     [
-        (HOROVOD, "compression", "fp8", "one of none, fp16"),
-        (HOROVOD, "compression", True, "one of none, fp16"),
-        (HOROVOD, "timeline", 1, "true or false"),
-        (HOROVOD, "timeline", "True", "true or false"),
-        (HOROVOD, "gradient_groups", -1, "a whole number of at least 0"),
-        (HOROVOD, "gradient_groups", 1.5, "a whole number of at least 0"),
-        (HOROVOD, "gradient_groups", True, "a whole number of at least 0"),
-        (HOROVOD, "gradient_groups", "1", "a whole number of at least 0"),
-        (HOROVOD, "cycle_time_ms", -0.5, "a number of at least 0"),
-        (HOROVOD, "cycle_time_ms", float("nan"), "a number of at least 0"),
-        (HOROVOD, "cycle_time_ms", "fast", "a number of at least 0"),
-        (HOROVOD, "cycle_time_ms", False, "a number of at least 0"),
-        (SERVERS, "update", "synchronous", "one of asynchronous, barrier, averaged"),
-        (MULTIWORKER, "communication", "NCCL", "one of auto, ring, nccl"),
+        ("compression", True, "one of none, fp16"),
+        ("timeline", 1, "true or false"),
+        ("gradient_groups", -1, "a whole number of at least 0"),
+        ("gradient_groups", 1.5, "a whole number of at least 0"),
+        ("gradient_groups", True, "a whole number of at least 0"),
+        ("gradient_groups", "1", "a whole number of at least 0"),
+        ("cycle_time_ms", -0.5, "a number of at least 0"),
+        ("cycle_time_ms", float("nan"), "a number of at least 0"),
     ],
 )
-def test_a_value_that_an_option_cannot_have_is_shown(strategy, name, value, expected):
+def test_a_value_that_an_option_cannot_have_is_shown(name, value, expected):
     with pytest.raises(Error) as error:
-        text_of(strategy, {name: value})
+        text_of(HOROVOD, {name: value})
     assert str(error.value) == f"strategy option {name}: expected {expected}, found {value!r}"
 
 
 @pytest.mark.parametrize(
-    ("strategy", "text", "message"),
+    ("text", "message"),
     [
-        (HOROVOD, "compression=fp8", "compression: expected one of none, fp16, found 'fp8'"),
-        (HOROVOD, "timeline=yes", "timeline: expected true or false, found 'yes'"),
-        (HOROVOD, "timeline", "timeline: expected true or false, found ''"),
-        (HOROVOD, "gradient_groups=1.5", "gradient_groups: expected a whole number of at least 0,"),
-        (HOROVOD, "gradient_groups=", "gradient_groups: expected a whole number"),
-        (HOROVOD, "cycle_time_ms=-1", "cycle_time_ms: expected a number of at least 0, found -1.0"),
-        (SERVERS, "update=barrier,servers=x", "servers: expected a whole number of at least 0"),
+        ("timeline", "timeline: expected true or false, found ''"),
+        ("gradient_groups=", "gradient_groups: expected a whole number of at least 0, found ''"),
+        ("timeline=true,cycle_time_ms=-1", "expected a number of at least 0, found -1.0"),
     ],
 )
-def test_a_text_with_a_value_that_cannot_be_is_refused(strategy, text, message):
+def test_a_text_with_a_value_that_cannot_be_is_refused(text, message):
     with pytest.raises(Error) as error:
-        parsed_from(strategy, text)
-    assert f"strategy option {message}" in str(error.value)
-
-
-def test_several_options_are_read_from_one_text():
-    assert SERVERS.parse_options(run(strategy_options="servers=2,update=averaged")) == {
-        "update": "averaged",
-        "servers": 2,
-    }
+        parsed_from(HOROVOD, text)
+    assert message in str(error.value)
 
 
 # The GPUs and cores of a process whose devices are GPUs.

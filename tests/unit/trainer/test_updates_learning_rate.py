@@ -103,11 +103,8 @@ def test_a_cosine_begins_at_the_full_rate_and_is_at_half_of_it_halfway(rate, war
 def test_only_rates_that_change_are_set_anew():
     assert not learning_rate_changes(spec())
     warming = spec(warmup=3)
-    assert [learning_rate_changes(warming, step) for step in (None, 3, 4)] == [
-        True,
-        True,
-        False,
-    ]
+    changes = [learning_rate_changes(warming, step) for step in (None, 3, 4)]
+    assert changes == [True, True, False]
     assert learning_rate_changes(spec(decay="cosine"), 10)
 
 
