@@ -52,15 +52,7 @@ def write(folder, *found):
 
 def _file(changes, machine, rows):
     conditions = CONDITIONS | changes
-    versions = {
-        conditions["framework"]: {"jax": "0.10", "pytorch": "2.15"}.get(
-            conditions["framework"], "2.18"
-        )
-    }
-    return {
-        "conditions": conditions,
-        **MACHINE,
-        "versions": versions,
-        **dict(machine),
-        "rows": rows,
-    }
+    framework = conditions["framework"]
+    versions = {framework: {"jax": "0.10", "pytorch": "2.15"}.get(framework, "2.18")}
+    about = {"conditions": conditions, **MACHINE, "versions": versions}
+    return about | dict(machine) | {"rows": rows}

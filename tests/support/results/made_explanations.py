@@ -31,18 +31,10 @@ def rows(run_id, parts_ms, combination="", halves_ms=None, notes=None, runs=3):
         note = (notes or {}).get(name) or (
             explanations.INCLUDES_ZERO if half_ms >= value_ms else None
         )
-        made.append(
-            row
-            | {
-                "study": "made",
-                "step_time_s": value_ms / 1e3,
-                "step_time_ci95_low": (value_ms - half_ms) / 1e3,
-                "step_time_ci95_high": (value_ms + half_ms) / 1e3,
-                "share": value_ms / whole_ms,
-                "told_apart": note is None,
-                "note": note,
-            }
-        )
+        ends = (value_ms - half_ms) / 1e3, (value_ms + half_ms) / 1e3
+        row |= {"study": "made", "step_time_s": value_ms / 1e3, "share": value_ms / whole_ms}
+        row |= {"step_time_ci95_low": ends[0], "step_time_ci95_high": ends[1]}
+        made.append(row | {"told_apart": note is None, "note": note})
     return made
 
 
@@ -75,32 +67,14 @@ MODELS = {  # milliseconds of a step by devices
     },
     "alexnet": {
         1: {"input": 15.0, "copies": 3.0, "waits": 0.9, "computation": 24.0},
-        2: {
-            "input": 21.0,
-            "copies": 5.0,
-            "exchange": 17.0,
-            "sharing": 0.6,
-            "waits": 0.9,
-            "computation": 24.0,
-        },
-        4: {
-            "input": 30.0,
-            "copies": 7.0,
-            "exchange": 29.0,
-            "sharing": 1.0,
-            "waits": 1.5,
-            "computation": 24.0,
-        },
+        2: {"input": 21.0, "copies": 5.0, "exchange": 17.0, "sharing": 0.6, "waits": 0.9,
+            "computation": 24.0},
+        4: {"input": 30.0, "copies": 7.0, "exchange": 29.0, "sharing": 1.0, "waits": 1.5,
+            "computation": 24.0},
     },
-}
-HALVES_MS = {
-    "input": 2.2,
-    "copies": 0.9,
-    "exchange": 2.6,
-    "sharing": 1.6,
-    "waits": 0.7,
-    "computation": 1.2,
-}
+}  # fmt: skip
+HALVES_MS = {"input": 2.2, "copies": 0.9, "exchange": 2.6, "sharing": 1.6, "waits": 0.7}
+HALVES_MS |= {"computation": 1.2}
 
 
 def conditions():

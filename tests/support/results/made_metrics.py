@@ -7,24 +7,16 @@ from support.results import made_tables
 
 def with_metrics(rows, **metrics):
     """Rows whose programs name metrics: {name: (value of a row, unit, better)}, 1 % of scatter."""
-    chance = np.random.default_rng(7)
-    return [
-        row
-        | {
-            "metrics": [
-                {
-                    "run_id": row["run_id"],
-                    "name": name,
-                    "value": float(value(row) * chance.normal(1, 0.01)),
-                    "unit": unit,
-                    "better": better,
-                }
-                for name, (value, unit, better) in metrics.items()
-                if row["status"] in ("ok", "unstable")
-            ]
-        }
-        for row in rows
-    ]
+    chance, made = np.random.default_rng(7), []
+    for row in rows:
+        named = []
+        for name, (value, unit, better) in metrics.items():
+            if row["status"] in ("ok", "unstable"):
+                number = float(value(row) * chance.normal(1, 0.01))
+                one = {"run_id": row["run_id"], "name": name, "value": number}
+                named.append(one | {"unit": unit, "better": better})
+        made.append(row | {"metrics": named})
+    return made
 
 
 def named_metrics():

@@ -15,17 +15,9 @@ def steps(row, count=100):
         chance.normal(0, 0.15, count)
     )
     return [
-        {
-            "run_id": row["run_id"],
-            "rank": 0,
-            "step": i + 1,
-            "epoch": 1 + i * 20 // count,
-            "t_s": float(t),
-            "step_time_s": float(s),
-            "loss": float(loss[i]),
-            "learning_rate": 0.01,
-            "warm_up": i < 10,
-        }
+        {"run_id": row["run_id"], "rank": 0, "step": i + 1, "epoch": 1 + i * 20 // count}
+        | {"t_s": float(t), "step_time_s": float(s), "loss": float(loss[i])}
+        | {"learning_rate": 0.01, "warm_up": i < 10}
         for i, (t, s) in enumerate(zip(np.cumsum(times), times, strict=True))
     ]
 
@@ -41,16 +33,10 @@ def samples(row, count=60):
         made.append(process)
         if row["device_kind"] == "gpu":
             waits = chance.random() < 0.1 or t_s < 0.1 * row["duration_s"]
-            made += [
-                {
-                    **process,
-                    "cpu_percent": None,
-                    "gpu": str(gpu),
-                    "power_w": 250.0,
-                    "utilisation_percent": float((20 if waits else 93) + chance.normal(0, 2)),
-                }
-                for gpu in range(row["devices"])
-            ]
+            for gpu in range(row["devices"]):
+                percent = float((20 if waits else 93) + chance.normal(0, 2))
+                of_gpu = {"gpu": str(gpu), "power_w": 250.0, "utilisation_percent": percent}
+                made.append(process | {"cpu_percent": None} | of_gpu)
     return made
 
 
@@ -61,16 +47,10 @@ def evals(row):
     chance = np.random.default_rng(int(row["run_id"][5:], 16))
     log = steps(row)
     return [
-        {
-            "run_id": row["run_id"],
-            "epoch": epoch,
-            "step": 5 * epoch,
-            "split": "validation",
-            "t_s": log[max(0, 5 * epoch - 1)]["t_s"],
-            "loss": (0.25 + 2 * 0.75**epoch) * float(np.exp(chance.normal(0, 0.08))),
-            "top1": row["top1"] - 0.8 * 0.7**epoch,
-            "examples": 360,
-        }
+        {"run_id": row["run_id"], "epoch": epoch, "step": 5 * epoch, "split": "validation"}
+        | {"t_s": log[max(0, 5 * epoch - 1)]["t_s"], "examples": 360}
+        | {"loss": (0.25 + 2 * 0.75**epoch) * float(np.exp(chance.normal(0, 0.08)))}
+        | {"top1": row["top1"] - 0.8 * 0.7**epoch}
         for epoch in range(0, 21, 2)
     ]
 
@@ -78,17 +58,11 @@ def evals(row):
 def account(row, step_s, steps):
     """Seconds of each part of a run, most of them the same for all."""
     measured_s = step_s * row["steps_measured"]
-    return {
-        "start": 0.4,
-        "imports": 3.0,
-        "data": 0.5 if row["dataset"] == "synthetic" else 2.0,
-        "build": 1.2,
-        "compile": 4.0,
-        "warm_up": step_s * (steps - row["steps_measured"]),
-        "steps": measured_s,
-        "evaluation": 0.12 * measured_s if row.get("epochs") else 0.0,
-        "shutdown": 0.6,
-    }
+    data_s = 0.5 if row["dataset"] == "synthetic" else 2.0
+    before = {"start": 0.4, "imports": 3.0, "data": data_s, "build": 1.2, "compile": 4.0}
+    trained = {"warm_up": step_s * (steps - row["steps_measured"]), "steps": measured_s}
+    evaluation = 0.12 * measured_s if row.get("epochs") else 0.0
+    return before | trained | {"evaluation": evaluation, "shutdown": 0.6}
 
 
 def accounts(rows):

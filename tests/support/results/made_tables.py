@@ -68,25 +68,17 @@ def _measured(row, scale):
     step_s = devices * batch / rate
     steps = row["steps_measured"] + row["burn_in_steps"]
     account = made_run_tables.account(row, step_s, steps)
+    wall_s = sum(account.values())
+    of_mean = {"mean": 1, "sd": 0.02, "median": 0.985, "p95": 1.06, "mad": 0.01}
     return (
         row
         | made_use.of_device(row, rate)
-        | {"wall_s": sum(account.values())}
-        | {"goodput": (account["steps"] + account["warm_up"]) / sum(account.values())}
+        | {"wall_s": wall_s, "goodput": (account["steps"] + account["warm_up"]) / wall_s}
         | made_use.of_memory(row)
-        | {
-            "images_per_second": rate,
-            "step_time_mean_s": step_s,
-            "step_time_sd_s": 0.02 * step_s,
-            "step_time_median_s": 0.985 * step_s,
-            "step_time_p95_s": 1.06 * step_s,
-            "step_time_mad_s": 0.01 * step_s,
-            "duration_s": steps * step_s + 4,
-            "final_loss": 0.4,
-            "start_s": 0.4,
-            "import_s": 3.0,
-            "first_batch_s": 4.0,
-        }
+        | {"images_per_second": rate}
+        | {f"step_time_{name}_s": factor * step_s for name, factor in of_mean.items()}
+        | {"duration_s": steps * step_s + 4, "final_loss": 0.4}
+        | {"start_s": 0.4, "import_s": 3.0, "first_batch_s": 4.0}
     )
 
 
@@ -124,17 +116,11 @@ def with_energy(rows, watts=250.0):
 
 def failing(rows, chosen, status="oom"):
     """The rows with chosen runs failed."""
-    summary = [name for name in table_columns.RUNS.names if name.startswith("step_time")]
+    lacking = {name for name in table_columns.RUNS.names if name.startswith("step_time")}
+    lacking |= {*SUMMARY, *made_use.USE, *made_use.MEMORY, "top1", "top5", *ENERGY}
+    end = {"status": status, "message": "it failed", "steps_measured": 0}
     return [
-        {
-            k: v
-            for k, v in row.items()
-            if k
-            not in (*summary, *SUMMARY, *made_use.USE, *made_use.MEMORY, "top1", "top5", *ENERGY)
-        }
-        | {"status": status, "message": "it failed", "steps_measured": 0}
-        if chosen(row)
-        else row
+        {k: v for k, v in row.items() if k not in lacking} | end if chosen(row) else row
         for row in rows
     ]
 
@@ -151,21 +137,17 @@ def usual():
         precision=["float32", "float16"],
         strategy="single",
     )
-    batches = failing(
-        batches,
-        lambda r: (
-            r["batch_per_device"] == 256
-            and r["model"] == "vgg16"
-            and (r["precision"] == "float32" or r["repeat"] == 1)
-        ),
-    )
-    rows = scaling + real + partner + batches + learning(devices=[1, 2, 4])
+
+    def is_large(row):
+        of_vgg = row["batch_per_device"] == 256 and row["model"] == "vgg16"
+        return of_vgg and (row["precision"] == "float32" or row["repeat"] == 1)
+
+    def is_mixed(row):
+        return row["strategy"] == "horovod" and row["devices"] == 16
+
+    rows = scaling + real + partner + failing(batches, is_large) + learning(devices=[1, 2, 4])
     containers = study(runtime=["apptainer", "udocker"], repeats=5) + study(repeats=5)[3:]
-    return with_energy(failing(rows + containers[:-2], _mixed, "timeout"))
-
-
-def _mixed(row):
-    return row["strategy"] == "horovod" and row["devices"] == 16
+    return with_energy(failing(rows + containers[:-2], is_mixed, "timeout"))
 
 
 def sessions(lengths=(6, 2, 3), factors=(1.0, 0.96, 1.05), devices=(1, 2)):
@@ -317,20 +299,13 @@ def _published(folder, rows):
 
 def _coverage(rows):
     made = [
-        {
-            "run_id": row["run_id"],
-            "status": row["status"],
-            "reason": row.get("message", ""),
-            "combination": f"{row['model']} {row['dataset']}, {row['devices']} devices",
-        }
+        {"run_id": row["run_id"], "status": row["status"], "reason": row.get("message", "")}
+        | {"combination": f"{row['model']} {row['dataset']}, {row['devices']} devices"}
         for row in rows
     ]
     left_out = {"model": "vgg16", "dataset": "imagenet", "batch_per_device": 512, "steps": 100}
-    excluded = {
-        "combination": json.dumps(left_out),
-        "status": "excluded",
-        "reason": "vgg16: a batch of 512 does not fit",
-    }
+    excluded = {"combination": json.dumps(left_out), "status": "excluded"}
+    excluded["reason"] = "vgg16: a batch of 512 does not fit"
     return [*made, excluded] if made else []
 
 
@@ -345,34 +320,19 @@ def _comparisons(rows):
     base = sides.pop("bare", [])
     sides = sides if base else {}
     own = [row["images_per_second"] for row in base]
-    judged = equivalence.adjust(
-        [
-            equivalence.compare([row["images_per_second"] for row in runs], own, 0.01)
-            for runs in sides.values()
-        ]
-    )
+    rates = ([row["images_per_second"] for row in runs] for runs in sides.values())
+    judged = equivalence.adjust([equivalence.compare(rate, own, 0.01) for rate in rates])
     return [_compared(*one, base, found) for one, found in zip(sides.items(), judged, strict=True)]
 
 
 def _compared(name, a, b, found):
-    rates = [[row["images_per_second"] for row in side] for side in (a, b)]
     numbers = {k: v for k, v in vars(found).items() if k != "metric" and not np.isnan(v)}
-    return (
-        {k: v for k, v in a[0].items() if k in table_columns.COMPARISONS.names}
-        | numbers
-        | {
-            "field": "runtime",
-            "condition": name,
-            "base": "bare",
-            "verdict": found.verdict,
-            "repeats_needed": found.repeats_needed,
-            "base_flags": "",
-            "images_per_second_a": estimates.mean(rates[0]).value,
-            "images_per_second_b": estimates.mean(rates[1]).value,
-            **{
-                f"{phase}_{side}_s": rows[0][f"{phase}_s"]
-                for side, rows in (("a", a), ("b", b))
-                for phase in ("start", "import", "first_batch")
-            },
-        }
-    )
+    judged = {"verdict": found.verdict, "repeats_needed": found.repeats_needed, "base_flags": ""}
+    made = {k: v for k, v in a[0].items() if k in table_columns.COMPARISONS.names} | numbers
+    made |= judged | {"field": "runtime", "condition": name, "base": "bare"}
+    for side, rows in (("a", a), ("b", b)):
+        rates = [row["images_per_second"] for row in rows]
+        made[f"images_per_second_{side}"] = estimates.mean(rates).value
+        for phase in ("start", "import", "first_batch"):
+            made[f"{phase}_{side}_s"] = rows[0][f"{phase}_s"]
+    return made

@@ -25,11 +25,8 @@ def of_device(row, rate):
     if not flops or row["timing_source"] != "dlbench":
         return {}
     achieved = flops * rate / row["devices"] / 1e12
-    use = {
-        "model_flops_per_item": flops,
-        "arithmetic_intensity": 60 * row["batch_per_device"] / (row["batch_per_device"] + 25),
-        "achieved_tflops_per_device": achieved,
-    }
+    use = {"model_flops_per_item": flops, "achieved_tflops_per_device": achieved}
+    use["arithmetic_intensity"] = 60 * row["batch_per_device"] / (row["batch_per_device"] + 25)
     if row["model"] == "lenet5":
         measured = {"attainable_tflops": 0.062, "attainable_gb_per_s": 9.5}
         return use | measured | {"mfu_of_attainable": achieved / 0.062}
