@@ -48,18 +48,10 @@ class Engine(engine.Engine):
         self.records, self.losses, self.calls = records, losses or {}, []
         self.weight = Weight()
         self.strategy = types.SimpleNamespace(
-            rank=0,
-            size=1,
-            local_rank=0,
-            devices=["CPU:0"],
-            cores=[0],
-            packages=(),
+            rank=0, size=1, local_rank=0, devices=["CPU:0"], cores=[0], packages=(), binding=None,
             gather=lambda values: np.asarray([values], np.float64),
-            settings=dict,
-            gpus=tuple,
-            supports_windows=True,
-            binding=None,
-        )
+            settings=dict, gpus=tuple, supports_windows=True,
+        )  # fmt: skip
 
     def build(self):
         self.calls.append("build")
@@ -134,12 +126,6 @@ def test_held_out_items_are_scored_before_training_and_after_each_epoch(tmp_path
     assert [e["warm_up"] for e in log if e["event"] == "step"] == [True] * 3 + [False] * 2
 
 
-def test_a_loss_that_is_not_a_number_is_the_last_one(tmp_path):
-    end, log = trained(Engine(losses={2: float("nan")}), tmp_path / "train.jsonl")
-    assert end["status"] == "failed"
-    assert [e["step"] for e in log if e["event"] == "step"] == [1, 2]
-
-
 def test_windows_have_the_losses_of_all_their_steps_and_end_where_epochs_do(tmp_path):
     run = spec(**EPOCHS | {"epochs": 3}, steps_per_sync=4)
     _, log = trained(Engine(records=22), tmp_path / "train.jsonl", run)
@@ -154,9 +140,12 @@ def test_windows_have_the_losses_of_all_their_steps_and_end_where_epochs_do(tmp_
     assert next(e for e in log if e["event"] == "windows")["steps_per_sync"] == 4
 
 
-def test_a_loss_within_a_window_that_is_not_a_number_is_named_by_its_step(tmp_path):
+def test_a_loss_that_is_not_a_number_ends_the_run_and_is_named_by_its_step(tmp_path):
+    end, log = trained(Engine(losses={2: float("nan")}), tmp_path / "single.jsonl")
+    assert end["status"] == "failed"
+    assert [e["step"] for e in log if e["event"] == "step"] == [1, 2]
     engine = Engine(losses={4: float("inf"), 5: float("nan")})
-    end, log = trained(engine, tmp_path / "train.jsonl", spec(steps=30, steps_per_sync=8))
+    end, log = trained(engine, tmp_path / "window.jsonl", spec(steps=30, steps_per_sync=8))
     assert end["message"] == "the loss is not a number from step 4 on"
     losses = [e["losses"] for e in log if e.get("window_steps")]
     assert losses[0][1:3] == [2.0**-3, float("inf")]
@@ -170,32 +159,27 @@ def test_the_learning_rates_of_a_window_are_logged_where_they_differ(tmp_path):
     assert "learning_rates" not in windows[1]
 
 
-def test_ranks_meet_for_checkpoints_after_whole_windows(tmp_path):
-    path, stops = tmp_path / "train.jsonl", iter(["", "SIGTERM"])
-    how = {
-        "folder": tmp_path / "checkpoint",
-        "every_s": 1e9,
-        "stop_reason": lambda: next(stops, ""),
-    }
+def stopped(path, run):
+    """The last step of a run that is stopped soon, and how to go on with it."""
+    stops = iter(["", "SIGTERM"])
+    how = {"folder": path.parent / "checkpoint", "every_s": 1e9}
+    how["stop_reason"] = lambda: next(stops, "")
     with pytest.raises(checkpoints.Stopped) as stopped:
-        trained(Engine(), path, spec(steps=10**6, steps_per_sync=7), checkpointing=how)
-    step = int(str(stopped.value).split()[-1])
+        trained(Engine(), path, run, checkpointing=how)
+    return int(str(stopped.value).split()[-1]), how
+
+
+def test_ranks_meet_for_checkpoints_after_whole_windows(tmp_path):
+    path = tmp_path / "train.jsonl"
+    step, _ = stopped(path, spec(steps=10**6, steps_per_sync=7))
     steps = [e for e in event_log.read(path) if e["event"] == "step"]
     assert steps[-1]["step"] == step
     assert {e["window_steps"] for e in steps[1:]} == {7}
 
 
 def test_a_stopped_run_goes_on_with_the_variables_of_its_engine(tmp_path):
-    path, stops = tmp_path / "train.jsonl", iter(["", "SIGTERM"])
-    how = {
-        "folder": tmp_path / "checkpoint",
-        "every_s": 1e9,
-        "stop_reason": lambda: next(stops, ""),
-    }
-    long = spec(steps=10**6)
-    with pytest.raises(checkpoints.Stopped) as stopped:
-        trained(Engine(), path, long, checkpointing=how)
-    step = int(str(stopped.value).split()[-1])
+    path, long = tmp_path / "train.jsonl", spec(steps=10**6)
+    step, how = stopped(path, long)
     again = Engine(losses={step + 3: float("inf")})
     _, log = trained(again, path, long, checkpointing=how)
     assert ("begin", step) in again.calls

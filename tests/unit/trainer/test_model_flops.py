@@ -6,18 +6,13 @@ from dlbench.trainer import model_flops
 from dlbench.trainer.model_flops import Tally
 
 
-def test_a_multiply_add_is_two_operations():
-    tally = Tally()
+def test_a_multiply_add_is_two_operations_and_counts_as_often_as_its_part_is_done():
+    tally, whole = Tally(), Tally()
     tally.add(multiply_adds=12, values=7)
     tally.add(multiply_adds=1, values=2, times=3)
     assert tally.total() == (30, 13, [], 0)
-
-
-def test_what_is_done_for_each_part_of_a_sequence_counts_as_often():
-    cell, whole = Tally(), Tally()
-    cell.add(multiply_adds=5, values=3)
-    whole.include(cell, times=20)
-    assert whole.total() == (200, 60, [], 0)
+    whole.include(tally, times=20)
+    assert whole.total() == (600, 260, [], 0)
 
 
 def test_of_a_model_with_a_layer_without_a_rule_nothing_is_known():

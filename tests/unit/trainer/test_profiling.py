@@ -62,16 +62,17 @@ def test_further_steps_are_traced_and_the_trace_lies_beside_the_log(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"train.jsonl", "trace.json.gz"}
 
 
-def test_where_windows_may_have_several_steps_they_are_one_window(tmp_path):
+@pytest.mark.parametrize(
+    ("fields", "taken"),
+    [
+        ({"steps_per_sync": 10}, [(18, 22)]),  # one window
+        ({"steps": 2, "warmup_steps": 1}, [(1, 1), (2, 2), (3, 3)]),  # as many as the run has
+    ],
+)
+def test_long_windows_and_short_runs_have_as_many_steps_traced(tmp_path, fields, taken):
     made = Engine()
-    assert profiled(tmp_path, made, spec(steps_per_sync=10))
-    assert made.taken == [(18, 22)]
-
-
-def test_a_run_of_fewer_steps_has_as_many_traced(tmp_path):
-    made = Engine()
-    assert profiled(tmp_path, made, spec(steps=2, warmup_steps=1))["steps"] == 3
-    assert made.taken == [(1, 1), (2, 2), (3, 3)]
+    assert profiled(tmp_path, made, spec(**fields))["steps"] == taken[-1][1] - taken[0][0] + 1
+    assert made.taken == taken
 
 
 def test_other_processes_take_the_steps_and_write_nothing(tmp_path):
@@ -104,17 +105,14 @@ def test_a_step_that_fails_ends_no_process(tmp_path, rank):
     assert event is None if rank else event["unknown"].startswith("ZeroDivisionError")
 
 
-def test_where_the_trace_cannot_be_written_the_reason_is_told(tmp_path):
-    (tmp_path / event_log.TRACE).mkdir()
-    assert "IsADirectoryError" in profiled(tmp_path, Engine())["unknown"]
-    assert not list(tmp_path.glob("*.part"))
-
-
-def test_a_framework_without_a_profiler_says_so(tmp_path):
+def test_without_a_profiler_or_a_place_for_the_trace_the_reason_is_told(tmp_path):
     class Plain(Engine):
         profile = engine.Engine.profile
 
     assert "has no profiler" in profiled(tmp_path, Plain())["unknown"]
+    (tmp_path / "other" / event_log.TRACE).mkdir(parents=True)
+    assert "IsADirectoryError" in profiled(tmp_path / "other", Engine())["unknown"]
+    assert not list(tmp_path.rglob("*.part"))
 
 
 def test_where_the_first_process_computes_nothing_a_run_has_no_profile():
@@ -122,10 +120,6 @@ def test_where_the_first_process_computes_nothing_a_run_has_no_profile():
               strategy="parameter_server", launcher="local")  # fmt: skip
     reason = skipping.cannot_run(run, Devices("cpu", 4, 4, 1))
     assert reason.startswith("strategy parameter_server has no profile")
-
-
-def named(events, kind):
-    return {e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == kind}
 
 
 def complete(events):
@@ -157,7 +151,8 @@ def test_of_a_device_its_streams_are_kept_and_not_what_sums_them_up():
         Track("/host:CPU", "empty", []),
     ]
     events = profiling.chrome(tracks)
-    assert named(events, "thread_name") == {"Stream #14(Compute)"}
+    names = {e["args"]["name"] for e in events if (e["ph"], e["name"]) == ("M", "thread_name")}
+    assert names == {"Stream #14(Compute)"}
     assert [event["cat"] for event in complete(events)] == ["kernel", "gpu_memcpy"]
     assert complete(events)[0]["args"]["operation"] == "loop_add_fusion"
 
