@@ -15,8 +15,7 @@ from support.logs.trainer_samples import GLOBAL_BATCH, titan_lines, titan_step
 
 STEPS, STEP_TIME_S = 12, 0.125
 FIELDS = {"global_batch": GLOBAL_BATCH}
-WITH_STEP_TIMES = sorted(set(KINDS) - NO_STEP_TIMES)
-TEXTS = [kind for kind in WITH_STEP_TIMES if kind != "tensorboard"]  # its numbers have checksums
+TEXTS = sorted(set(KINDS) - NO_STEP_TIMES - {"tensorboard"})  # its numbers have checksums
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 FACTORS = (0.001, 0.1, 0.5, 0.9, 1.1, 2, 3, 8, 72, 2048)
 
@@ -57,8 +56,7 @@ def test_a_falsified_number_never_has_a_rate_that_is_not_its_batch_over_its_time
             assert rate * time_s / batch == pytest.approx(1, rel=allowed + 1e-6), number
 
 
-TOTAL = "total images/sec: {:.2f}"
-AVERAGE = '"average_examples_per_sec", "value": {}'
+TOTAL, AVERAGE = "total images/sec: {:.2f}", '"average_examples_per_sec", "value": {}'
 MEGATRON = "global batch size: {:5d} | lm loss: 7.994"
 
 
@@ -129,11 +127,10 @@ def test_the_summary_of_an_import_counts_runs_that_contradict_themselves(tmp_pat
         (tmp_path / name).write_text(content.replace("sec: 512.00", f"sec: {total}"))
     found = import_logs.import_paths([tmp_path])
     assert "2 runs of 2 files; numbers of 1 run contradict one another" in found.summary()
-
-
-def test_what_the_user_says_of_a_log_is_compared_too(tmp_path):
-    content = KINDS["torchtitan"](STEP_TIME_S, STEPS)
-    (row,) = rows(tmp_path / "log", content, {"images_per_second": 64.0})
+    # What the user says of a log is compared, too.
+    (row,) = rows(
+        tmp_path / "log", KINDS["torchtitan"](STEP_TIME_S, STEPS), {"images_per_second": 64.0}
+    )
     assert "8 times as much" in row["contradicts"]
 
 

@@ -1,7 +1,6 @@
 """programs/logger/dlbench_log.py: the logger of one file, as programs of others use it."""
 
 import ast
-import json
 import os
 import signal
 import subprocess
@@ -27,21 +26,19 @@ def start(folder, code, python=sys.executable, **variables):
     """Run a program that may use the logger. Returns what it printed on stderr."""
     kept = {name: value for name, value in os.environ.items() if "RANK" not in name}
     environ = kept | {"PYTHONPATH": str(LOGGER.parent)} | variables
-    finished = subprocess.run(
-        [python, "-c", f"import dlbench_log, os, sys, time\n{code}"],
-        cwd=folder,
-        env=environ,
-        capture_output=True,
-        text=True,
-    )
+    command = [python, "-c", f"import dlbench_log, os, sys, time\n{code}"]
+    finished = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
     return finished.stderr
 
 
 def events(folder, name="train.jsonl", kind=None):
-    """The events of a log, each of which passes the checks of dlbench's own."""
+    """The events of a log, each of which passes the checks of dlbench's own and is found by it."""
     lines = (folder / name).read_bytes().splitlines()
     found = [event_fields.parse_event(line) for line in lines]
+    for line, event in zip(lines, found, strict=True):
+        assert line.startswith(b'{"event": "%s", ' % event["event"].encode())
+        assert event["event"] != "step" or b'"warm_up": ' in line
     return [event for event in found if kind in (None, event["event"])]
 
 
@@ -125,6 +122,7 @@ def test_a_loss_may_come_after_its_step_as_anything_that_float_takes(tmp_path):
     code = """
 from fractions import Fraction
 log = dlbench_log.Log("train.jsonl")
+log.evaluation(top1=0.1)
 for loss in (Fraction(1, 2), float("nan"), 3):
     with log.step():
         pass
@@ -133,6 +131,7 @@ for loss in (Fraction(1, 2), float("nan"), 3):
     assert start(tmp_path, code) == ""
     losses = [str(step["loss"]) for step in events(tmp_path, kind="step")]
     assert losses == ["0.5", "nan", "3.0"]
+    assert events(tmp_path, kind="eval")[0]["step"] == 0  # before any step
 
 
 @pytest.mark.parametrize(
@@ -140,8 +139,6 @@ for loss in (Fraction(1, 2), float("nan"), 3):
     [
         ("with log.step(), log.step(): pass", "a step inside a step: only the outer one counts"),
         ("with log.step(): log.loss('high')", "loss: expected a number, found 'high'"),
-        ("with log.step(): log.loss(None)", "loss: expected a number, found None"),
-        ("with log.step(): log.loss([1, 2])", "loss: expected a number, found [1, 2]"),
         ("log.evaluation(); log.loss(0.5)", "a loss outside of steps is left out"),
         ("log.window(0)", "window: expected a number of steps, found 0"),
         ("log.metric('a b', 1)", "expected a name of letters, digits and _, found 'a b'"),
@@ -161,11 +158,6 @@ def test_what_is_wrong_is_printed_once_noted_and_ends_no_training(tmp_path, line
     if "close" not in line:
         assert remark in events(tmp_path, kind="remark")[0]["message"]
     assert len(events(tmp_path, kind="step")) >= 4
-
-
-def test_an_evaluation_before_any_step_is_that_of_step_0(tmp_path):
-    assert start(tmp_path, "log = dlbench_log.Log('train.jsonl')\nlog.evaluation(top1=0.1)") == ""
-    assert events(tmp_path, kind="eval")[0]["step"] == 0
 
 
 @pytest.mark.parametrize("path", ["file/train.jsonl", "/proc/no/train.jsonl", "folder"])
@@ -258,10 +250,3 @@ def test_an_exception_that_ends_the_program_is_the_end_of_its_log(tmp_path):
     (end,) = events(tmp_path, kind="run_end")
     assert (end["status"], end["message"]) == ("failed", "RuntimeError: no such batch")
     assert len(events(tmp_path, kind="step")) == 4  # the step that failed is none
-
-
-def test_lines_are_those_that_dlbench_searches_for(tmp_path):
-    start(tmp_path, LOOP)
-    for line in (tmp_path / "train.jsonl").read_text().splitlines():
-        assert line.startswith(f'{{"event": "{json.loads(line)["event"]}", ')
-        assert json.loads(line)["event"] != "step" or '"warm_up": false' in line

@@ -46,10 +46,8 @@ def rows(tmp_path):
 
 def test_tables_are_found_behind_much_output_of_the_library(rows):
     before = "node1:12:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] via P2P/IPC\n" * 5000
-    assert [row["size_bytes"] for row in rows(before + RANKS + TITLE + DSTACK, site="far")] == [
-        524288,
-        1048576,
-    ]
+    small, large = rows(before + RANKS + TITLE + DSTACK, site="far")
+    assert (small["size_bytes"], large["size_bytes"]) == (524288, 1048576)
     assert len(rows(before + OSU + OSU_ROWS, **FAR)) >= 2
 
 
@@ -74,9 +72,8 @@ def test_another_collective_is_named_by_the_log_and_has_the_printed_bandwidth(ro
 def test_sizes_that_are_measured_again_are_rounds_and_wrong_values_are_left_out(rows):
     again = DSTACK.replace("583.4", "483.4")
     wrong = DSTACK.replace("1.77      0", "1.77      3")
-    only = DSTACK.splitlines(keepends=True)[1]
-    (row,) = rows(RANKS + TITLE + only + again.splitlines(keepends=True)[1]
-                  + wrong.splitlines(keepends=True)[0], site="far")  # fmt: skip
+    (_, first), (_, second), (bad, _) = (t.splitlines(True) for t in (DSTACK, again, wrong))
+    (row,) = rows(RANKS + TITLE + first + second + bad, site="far")
     assert row["rounds"] == 2
     assert (row["time_low_s"], row["time_high_s"]) == pytest.approx((483.4e-6, 583.4e-6))
     assert "1 sizes with wrong values left out" in row["source"]
@@ -141,9 +138,7 @@ def test_the_user_may_name_the_collective_of_a_table(rows):
         rows(RACK, measure=8, **fields)
 
 
-@pytest.mark.parametrize(
-    "name", ["all_reduce_perf_mpi", "/opt/build/all_reduce_perf", "all_reduce"]
-)
+@pytest.mark.parametrize("name", ["/opt/build/all_reduce_perf_mpi", "all_reduce"])
 def test_the_name_of_a_program_has_endings_and_a_folder(rows, name):
     first, _ = rows(f"# Collective test starting: {name}\n" + RANKS + TITLE + DSTACK, site="far")
     assert first["measure"] == "all_reduce"
@@ -159,12 +154,13 @@ def test_tables_of_2018_to_2022_have_an_error_for_their_wrong_values(rows):
 
 def test_ranks_that_are_missing_show_in_the_factor_of_an_all_reduce(rows):
     named = "# Collective test starting: all_reduce_perf\n" + RANKS + RACK
-    with pytest.raises(
-        Error, match=r"1.972, which is that of 7\d; an all-reduce of 2 ranks has 1:"
-    ):
+    with pytest.raises(Error, match=r"1.972, .* of 7\d; an all-reduce of 2 ranks has 1:"):
         rows(named, site="far")
     (row,) = rows(named, site="far", nodes=18, devices_per_node=4)
     assert row["devices"] == 72
+    # Two programs that print into one log are refused.
+    with pytest.raises(Error, match="rank 0 is listed twice"):
+        rows(RANKS + RANKS.replace("Pid 2002", "Pid 2003") + TITLE + DSTACK, site="far")
 
 
 @pytest.mark.parametrize("both", [False, True])
@@ -181,12 +177,6 @@ def test_processes_that_all_print_are_told_apart_by_what_launchers_write(rows, l
     content += of(1, TITLE, first, second) if both else ""  # which counts once
     small, large = rows(content, site="far")
     assert (small["devices"], large["time_s"]) == (2, pytest.approx(583.4e-6))
-
-
-def test_two_programs_that_print_into_one_log_are_refused(rows):
-    other = RANKS.replace("Pid 2002", "Pid 2003")
-    with pytest.raises(Error, match="rank 0 is listed twice"):
-        rows(RANKS + other + TITLE + DSTACK, site="far")
 
 
 @pytest.mark.parametrize(

@@ -18,14 +18,9 @@ from dlbench.study.runs import Run
 from support.machines.paths import REPOSITORY
 
 RUN = Run(
-    model="mine",
-    dataset="points",
-    batch_per_device=8,
-    steps=10,
-    warmup_steps=2,
-    trainer="theirs",
+    model="mine", dataset="points", batch_per_device=8, steps=10, warmup_steps=2, trainer="theirs",
     framework="python",
-)
+)  # fmt: skip
 LOOP = """
 for number in range(10):
     with log.step():
@@ -41,6 +36,8 @@ if "RANK" not in os.environ:
     ranks = [subprocess.Popen(command, env=environ) for environ in environs]
     sys.exit(max(rank.wait() for rank in ranks))
 rank = int(os.environ["RANK"])
+import dlbench_log, time
+log = dlbench_log.Log()
 """
 
 
@@ -96,9 +93,9 @@ def test_the_tokens_of_an_item_are_those_that_the_run_asks_for(place):
 
 
 def test_the_slower_of_two_ranks_counts(place):
-    code = f"{TWO_RANKS}import dlbench_log, time\nlog = dlbench_log.Log()\n{LOOP}"
-    (place / "ranks.py").write_text(code.replace("0.002", "0.002 + 0.01 * rank"))
-    record = train(place, (place / "ranks.py").read_text())
+    code = f"{TWO_RANKS}{LOOP}".replace("0.002", "0.002 + 0.01 * rank")
+    (place / "ranks.py").write_text(code)
+    record = train(place, code)
     assert (place / "run/train.rank1.jsonl").is_file()
     assert record["summary"]["step_time_mean_s"] >= 0.012
     assert record["status"] in ("ok", "unstable"), record["message"]
@@ -108,7 +105,7 @@ def test_the_slower_of_two_ranks_counts(place):
 
 
 def test_what_two_ranks_used_counts_once_since_it_was_sampled_from_outside(place):
-    code = f"{TWO_RANKS}import dlbench_log, time\nlog = dlbench_log.Log()\n{LOOP}"
+    code = f"{TWO_RANKS}{LOOP}"
     (place / "ranks.py").write_text(code)
     summary = train(place, code, watching=Watching(sample_every_s=0.1))["summary"]
     (end,) = [e for e in event_log.read(place / "run/train.jsonl") if e["event"] == "run_end"]
@@ -135,8 +132,7 @@ def test_copies_have_logs_and_steps_of_their_own(place):
 
 
 def test_of_ranks_that_log_different_windows_rank_0_counts_and_the_notes_say_so(place):
-    code = f"{TWO_RANKS}import dlbench_log, time\nlog = dlbench_log.Log()\n"
-    code += f"log.window(1 + rank)\n{LOOP}"
+    code = f"{TWO_RANKS}log.window(1 + rank)\n{LOOP}"
     (place / "ranks.py").write_text(code)
     record = train(place, code)
     assert record["summary"]["steps_measured"] == 8
@@ -166,22 +162,19 @@ def test_metrics_and_parts_of_a_step_are_metrics_of_the_run(place):
     assert (wait["unit"], wait["better"]) == ("s", "lower") and 0 < wait["value"] < 0.002
 
 
-def test_a_program_that_states_another_batch_fails_the_run(place):
-    record = train(place, LOOP, stated="global_batch=16")
-    assert record["status"] == "failed"
-    assert "global_batch is 8 by the run, 16 by the log" in record["message"]
-
-
-def test_a_run_whose_steps_are_all_warm_up_says_so(place):
-    record = train(place, LOOP, dataclasses.replace(RUN, warmup_steps=10))
-    assert record["status"] == "failed"
-    assert "all 10 steps that it logged are warm-up (warmup_steps: 10)" in record["message"]
-
-
-def test_a_program_that_states_nonsense_fails_the_run_with_its_reason(place):
-    record = train(place, LOOP, stated="total_steps='many'")
-    assert record["status"] == "failed"
-    assert "expected total_steps to be a count, found 'many'" in record["message"]
+@pytest.mark.parametrize(
+    ("warmup_steps", "stated", "message"),
+    [
+        (2, "global_batch=16", "global_batch is 8 by the run, 16 by the log"),
+        (10, "", "all 10 steps that it logged are warm-up (warmup_steps: 10)"),
+        (2, "total_steps='many'", "expected total_steps to be a count, found 'many'"),
+    ],
+)
+def test_a_program_whose_log_is_not_of_the_run_fails_it_with_the_reason(
+    place, warmup_steps, stated, message
+):
+    record = train(place, LOOP, dataclasses.replace(RUN, warmup_steps=warmup_steps), stated)
+    assert record["status"] == "failed" and message in record["message"]
 
 
 LINES = [
@@ -192,25 +185,14 @@ LINES = [
 ]
 
 
-def relay(place):
-    """A Relay of a log with LINES and a part of another one, which are copied."""
+def test_the_progress_of_a_run_is_seen_while_it_trains_unless_its_log_is_begun_anew(place):
     source, log = place / "logged.jsonl", place / "run/train.jsonl"
-    source.write_text("\n".join(map(json.dumps, [*LINES, {}]))[:-1])
+    source.write_text("\n".join(map(json.dumps, [*LINES, {}]))[:-1])  # a part of the last one
     made = logged_events.Relay(RUN, source, log, event_log.EventLog(log))
-    made.copy()
-    return made
-
-
-def test_the_progress_of_a_run_is_seen_while_it_trains(place):
-    made, log = relay(place), place / "run/train.jsonl"
-    assert not made.trouble
-    assert progress.describe(log).startswith("step 1/9, loss nan, 8 ")
-    made.copy()
-    assert progress.latest(log).step == 1
-
-
-def test_a_log_that_is_begun_anew_is_not_mixed_with_the_first(place):
-    made = relay(place)
+    for _ in range(2):
+        made.copy()
+        assert not made.trouble
+        assert progress.describe(log).startswith("step 1/9, loss nan, 8 ")
     (place / "logged.jsonl").rename(place / "logged.attempt1.jsonl")
     (place / "logged.jsonl").write_text(json.dumps(LINES[0]))
     made.copy()
@@ -241,9 +223,8 @@ def test_a_log_written_without_dlbench_is_imported_with_what_it_states(place, mo
     monkeypatch.syspath_prepend(REPOSITORY / "programs/logger")
     import dlbench_log
 
-    log = dlbench_log.Log(
-        "mine.jsonl", warmup_steps=1, global_batch=32, model="mine", framework="numpy"
-    )
+    stated = {"global_batch": 32, "model": "mine", "framework": "numpy"}
+    log = dlbench_log.Log("mine.jsonl", warmup_steps=1, **stated)
     for _ in range(5):
         with log.step():
             time.sleep(0.001)
