@@ -17,8 +17,9 @@ from support.results.drawn_figures import has, texts
 NAMES = plugins.names("figures")
 IN_ALL_FORMATS = "scaling"
 # Of the cases that differ most; the others are slow.
-LEVELS = dict.fromkeys(("nothing", "one run for epochs", "all failed"), pytest.mark.quick)
-LEVELS |= dict.fromkeys(("one run", "some failed", "huge numbers", "40 series"), pytest.mark.ci)
+LEVELS = dict.fromkeys(("nothing", "one run for epochs"), pytest.mark.quick)
+MORE = ("one run", "all failed", "some failed", "huge numbers", "40 series")
+LEVELS |= dict.fromkeys(MORE, pytest.mark.ci)
 
 
 @pytest.mark.parametrize(

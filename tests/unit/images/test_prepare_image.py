@@ -262,6 +262,7 @@ def test_a_run_knows_its_form_before_it_is_made():
 
 
 @pytest.mark.skipif(not shutil.which("apptainer"), reason="apptainer is not installed")
+@pytest.mark.ci
 def test_a_sif_gets_the_marker_and_is_otherwise_as_it_was(monkeypatch):
     monkeypatch.setenv("PATH", os.environ["PATH"] + os.pathsep + "/usr/bin:/bin:/usr/sbin:/sbin")
     tools.run(["apptainer", "build", "x.sif", runnable_root()])
@@ -283,6 +284,7 @@ def test_a_sif_gets_the_marker_and_is_otherwise_as_it_was(monkeypatch):
 
 
 @pytest.mark.skipif(not shutil.which("apptainer"), reason="apptainer is not installed")
+@pytest.mark.ci
 def test_a_sif_that_cannot_be_run_is_an_error_and_not_one_that_sets_nothing(monkeypatch):
     monkeypatch.setenv("PATH", os.environ["PATH"] + os.pathsep + "/usr/bin:/bin:/usr/sbin:/sbin")
     tools.run(["apptainer", "build", "x.sif", runnable_root()])

@@ -33,6 +33,7 @@ rule a:
 """
 
 
+@pytest.mark.ci
 def test_the_installed_snakemake_has_every_attribute_that_is_read(tmp_path):
     of_others = {"executor_settings.submit_cmd"}  # of cluster-generic
     text = SNAKEFILE.format(names=sorted(READ.keys() - of_others), of_rules=sorted(OF_RULES))
