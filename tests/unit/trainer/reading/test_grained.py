@@ -57,9 +57,8 @@ def test_a_batch_by_its_number_is_the_one_that_our_own_reader_comes_to(
     images, cache, rank, size, first_step, batch
 ):
     order = (batch, 3, rank, size, first_step)
-    expected = list(
-        itertools.islice(DatasetReader(images, cache=cache).training_batches(*order), 24)
-    )
+    batches = DatasetReader(images, cache=cache).training_batches(*order)
+    expected = list(itertools.islice(batches, 24))
     mine = pickle.loads(pickle.dumps(GrainReader(images, cache=cache)))  # as workers get it
     for number in (0, 1, 23, 5, 22, 6):
         found = mine.batch_at(number, order)
@@ -84,13 +83,17 @@ def test_windows_of_a_text_and_their_masks_are_the_same(tmp_path):
 
 
 def test_only_the_records_of_a_batch_are_read(images, monkeypatch):
-    read, payload_at = [], records.payload_at
-    monkeypatch.setattr(
-        records, "payload_at", lambda *words: read.append(words) or payload_at(*words)
-    )
+    read, real = [], records.payload_at
+    monkeypatch.setattr(records, "payload_at", lambda *words: read.append(words) or real(*words))
     data = GrainReader(images, cache="none")
     data.batch_at(3, (8, 1, 0, 1, 0))
     assert len(read) == 8
+
+
+def read_epochs(folder):
+    data = GrainReader(folder, cache="none")
+    for number in range(11):
+        data.batch_at(number, (8, 1, 0, 1, 0))
 
 
 def test_a_damaged_record_is_named_with_its_shard_and_place(images):
@@ -99,19 +102,15 @@ def test_a_damaged_record_is_named_with_its_shard_and_place(images):
     place = int(records.places(path, 30)[12])
     content[place + 20] ^= 1
     path.write_bytes(content)
-    data = GrainReader(images, cache="none")
     with pytest.raises(tfrecord.RecordError, match=f"00002-of-00005 from byte {place} on: .*sum"):
-        for number in range(11):
-            data.batch_at(number, (8, 1, 0, 1, 0))
+        read_epochs(images)
 
 
 def test_a_shard_that_is_cut_off_is_named(images):
     path = images / "train-00004-of-00005"
     path.write_bytes(path.read_bytes()[:-100])
-    data = GrainReader(images, cache="none")
     with pytest.raises(tfrecord.CutOffError, match="train-00004-of-00005: expected 25 records"):
-        for number in range(11):
-            data.batch_at(number, (8, 1, 0, 1, 0))
+        read_epochs(images)
 
 
 def test_without_grain_it_is_said_what_installs_it(images, monkeypatch):

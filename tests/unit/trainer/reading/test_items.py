@@ -75,10 +75,7 @@ def test_synthetic_items_are_scaled_once_and_the_same_in_every_step():
     assert (synthetic.item_shape, synthetic.classes) == ((2, 2, 1), 3)
     assert (synthetic.records, synthetic.content_sha256) == (None, None)
     assert not list(synthetic.held_out(8))
-
-
-def test_synthetic_items_differ_from_process_to_process():
-    assert some(source(rank=0).batches(0), 1) != some(source(rank=1).batches(0), 1)
+    assert some(source(rank=1).batches(0), 1) != [first]
 
 
 @pytest.mark.parametrize(("probe", "placed"), [("synthetic", 2), ("copied", 6)])
@@ -123,30 +120,21 @@ def test_held_out_items_come_once_and_are_not_spread(tmp_path):
     assert np.concatenate([targets for _, targets in batches]).tolist() == list(range(RECORDS))
 
 
-def test_data_of_another_kind_than_the_model_learns_is_refused(tmp_path):
+def test_data_without_a_folder_or_of_another_kind_than_the_model_learns_is_refused(tmp_path):
     folder = numbered(tmp_path, kind="mask")
-    with pytest.raises(
-        Error, match="lenet5 learns classification and needs data of the kind image"
-    ):
+    with pytest.raises(Error, match="learns classification and needs data of the kind image"):
         source("digits", folder)
-
-
-def test_a_stored_dataset_needs_a_folder():
     with pytest.raises(Error, match="digits is not synthetic: --data must name its folder"):
         source("digits")
 
 
 @pytest.mark.parametrize("cache", ["memory", "none"])
-def test_threads_and_batches_ahead_change_no_item(tmp_path, cache):
+def test_threads_processes_and_batches_ahead_change_no_item(tmp_path, cache):
     folder, plain = numbered(tmp_path), {"cache": cache}
     usual = some(source("digits", folder, 1, **plain).batches(2), 12)
     for fields in ({"input_workers": 3, "prefetch": 5}, {"prefetch": 1}, {"input_workers": 2}):
         assert some(source("digits", folder, 1, **plain, **fields).batches(2), 12) == usual
-
-
-@pytest.mark.parametrize("cache", ["memory", "none"])
-def test_processes_that_each_make_some_batches_make_them_all(tmp_path, cache):
-    data = stored.DatasetReader(numbered(tmp_path), cache=cache)
+    data = stored.DatasetReader(folder, cache=cache)
     order = (8, 1, 1, 2, 3)  # batch, seed, rank, size, first step
     parts = [data.batches_of_worker(3, number, order) for number in range(3)]
     for whole, own in zip(some(data.training_batches(*order), 12), itertools.cycle(parts)):

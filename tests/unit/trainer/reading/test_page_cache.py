@@ -24,11 +24,6 @@ def dataset(tmp_path):
     return tmp_path
 
 
-def test_what_was_just_written_is_in_memory(dataset):
-    with open(dataset / "train", "rb") as file:
-        assert page_cache.cached_share(file.fileno()) == pytest.approx(1.0, abs=0.05)
-
-
 def test_a_cold_dataset_is_out_of_memory_and_a_warm_one_in_it(dataset):
     try:
         cold = page_cache.prepare(dataset, "cold")
