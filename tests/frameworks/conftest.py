@@ -4,16 +4,15 @@ import pytest
 
 from dlbench.study import trainer_environments
 from dlbench.trainer import engine
-from dlbench.trainer.reading import inputs
 from support.campaigns.temporary_folder import temporary_folder as temporary_folder
 from support.machines.paths import REPOSITORY
 from support.trainers import framework_runs
-from support.trainers.training_runs import convert_digits
+from support.trainers.training_runs import convert
 
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory):
-    return convert_digits(tmp_path_factory.mktemp("digits"))
+    return convert("digits", tmp_path_factory.mktemp("digits"))
 
 
 @pytest.fixture(scope="session")
@@ -25,22 +24,6 @@ def python():
         if not path.exists():
             pytest.skip(f"{path} is not there; dlbench environment makes it")
         return path
-
-    return of
-
-
-@pytest.fixture(scope="session")
-def having(python):
-    """A function that skips a test where a reader's packages are not in a framework's Python."""
-
-    def of(reader, framework):
-        packages = inputs.PACKAGES.get(reader, ())
-        installed = python(framework).parents[1]
-        for package in packages:
-            if not list(installed.glob(f"lib/python3*/site-packages/{package}/__init__.py")):
-                environment = engine.environment(framework)
-                make = f"dlbench environment envs/{environment} --extra {package}"
-                pytest.skip(f"{package} is not installed: workflow_scripts/{make}")
 
     return of
 

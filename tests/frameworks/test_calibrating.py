@@ -9,7 +9,7 @@ from support.trainers import framework_runs
 from support.trainers.framework_runs import JAX, PYTORCH, Framework
 from support.trainers.training_runs import events
 
-TENSORFLOW = Framework({"framework": "tensorflow"}, {}, {"tensorflow"}, "small_model.py", "")
+TENSORFLOW = Framework({"framework": "tensorflow"}, {}, {"tensorflow"})
 
 
 @pytest.mark.parametrize(

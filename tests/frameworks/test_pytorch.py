@@ -300,8 +300,7 @@ import sys, time
 sys.path.insert(0, "workflow_scripts")
 from dlbench.trainer import cluster, engine, flags
 cluster.RENDEZVOUS_TIMEOUT_S = float(sys.argv[1])
-cluster.EXCHANGE_TIMEOUT_S = float(sys.argv[2]) or cluster.EXCHANGE_TIMEOUT_S
-spec = flags.parse(None, [*sys.argv[3:], "--log", "none"])[0]
+spec = flags.parse(None, [*sys.argv[2:], "--log", "none"])[0]
 strategy = engine.strategy_of(spec)(spec, "cpu")
 time.sleep(3 * strategy.rank)
 print("all there", strategy.gather([strategy.rank]).ravel().tolist(), strategy.settings())
@@ -309,21 +308,17 @@ strategy.leave()
 """
 
 
-def ranks_of(torch, meeting_s, exchange_s, started=(0, 1)):
+def ranks_of(torch, meeting_s, started=(0, 1)):
     """The messages of two ranks, of which the second calls a collective 3 s after the first."""
-    words = [meeting_s, exchange_s, *dataclasses.replace(RUN, **TORCHRUN).flags()]
+    words = [meeting_s, *dataclasses.replace(RUN, **TORCHRUN).flags()]
     return ranks.outputs(torch, LATE, words, started)
 
 
 def test_a_rank_waits_for_another_as_long_as_a_run_may_take(torch):
-    said = ranks_of(torch, 60, 0)
+    said = ranks_of(torch, 60)
     assert ["all there [0.0, 1.0]" in one for one in said] == [True, True], said
     assert "'timeout_s': 604800" in said[0]
 
 
-def test_the_time_after_which_an_exchange_ends_is_that_of_the_process_group(torch):
-    assert "Timed out waiting 1000ms" in ranks_of(torch, 60, 1)[0]
-
-
 def test_a_rank_that_finds_no_other_says_so_after_the_time_for_meeting(torch):
-    assert "rank 0 of 2: the rendezvous at 127.0.0.1:" in ranks_of(torch, 1, 0, [0])[0]
+    assert "rank 0 of 2: the rendezvous at 127.0.0.1:" in ranks_of(torch, 1, [0])[0]

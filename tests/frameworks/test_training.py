@@ -1,5 +1,6 @@
 """Each framework trains what TensorFlow trains, and logs it as TensorFlow does."""
 
+import gzip
 import json
 import math
 import signal
@@ -154,6 +155,14 @@ def test_two_processes_train_as_one_with_their_batch(framework, own, digits, one
     caches = [event for path in paths for event in events(path, "page_cache")]
     assert [event["kept"] for event in caches if "kept" in event] == [1]  # one reads for both
     assert [len(events(path, "profile")) for path in paths] == [1, 0]
+    profile, called = events(log, "profile")[0], {"jax": "onv", "pytorch": "convolution"}
+    assert profile["steps"] == 5
+    assert any(called[framework.name] in one["operation"] for one in profile["operations"])
+    assert {one["place"] for one in profile["operations"]} == {"host"}
+    content = json.loads(gzip.decompress(log.with_name(event_log.TRACE).read_bytes()))
+    done = [event for event in content["traceEvents"] if event["ph"] == "X"]
+    assert {"pid", "tid", "ts", "dur", "name"} <= set.intersection(*map(set, done))
+    assert any(event.get("cat") == "cpu_op" for event in done)
     assert mean_losses(log) == pytest.approx(losses(one_device), rel=1e-4)
     if framework is JAX:  # every process logs the mean over all devices
         assert losses(paths[0]) == losses(paths[1])
@@ -161,10 +170,21 @@ def test_two_processes_train_as_one_with_their_batch(framework, own, digits, one
     assert len(set(digests(log))) == 1
 
 
-def test_grain_gives_a_run_the_items_of_our_own_reader(
-    framework, own, having, digits, one_device, tmp_path
+def test_two_devices_clip_their_mean_gradient_once_all_parts_are_computed(
+    framework, own, digits, tmp_path
 ):
-    having("grain", framework.name)
+    fields = {**ON_DIGITS, "steps": 8, "clip_norm": 0.25}
+    one, two = tmp_path / "one" / "train.jsonl", tmp_path / "two" / "train.jsonl"
+    framework.trained(one, own, digits, **{**fields, "batch_per_device": 64})
+    framework.trained(two, own, digits, **fields, **framework.two_processes, accumulate_steps=2)
+    assert mean_losses(two) == pytest.approx(losses(one), rel=1e-4)
+
+
+def test_grain_gives_a_run_the_items_of_our_own_reader(
+    framework, own, digits, one_device, tmp_path
+):
+    if not list(own.parents[1].glob("lib/python3*/site-packages/grain")):
+        pytest.skip(f"grain is missing: dlbench environment envs/{framework.name} --extra grain")
     log = tmp_path / "train.jsonl"
     fields = {**ON_DIGITS, "evaluate": "yes", "input": "grain", **framework.two_processes}
     framework.trained(log, own, digits, steps=20, **fields)

@@ -25,16 +25,13 @@ def logs(digits, tmp_path_factory):
     return found
 
 
-def test_each_log_names_the_releases_that_its_environment_has_locked(logs):
+def test_each_release_is_the_locked_one_and_both_take_the_same_steps_up_to_rounding(logs):
     for name, log in logs.items():
         project = trainer_environments.read_pyproject(REPOSITORY / "envs" / name)["project"]
         (start,) = events(log, "run_start")
         locked = next(each for each in project["dependencies"] if each.startswith("tensorflow"))
         assert start["versions"]["tensorflow"] == locked.partition("==")[2]
         assert start["spec"]["environment"] == name
-
-
-def test_both_releases_take_the_same_steps_up_to_rounding(logs):
     old, new = (losses(log) for log in logs.values())
     assert len(set(old)) == len(old) > FIELDS["steps"]  # warm-up steps are logged, too
     assert new == pytest.approx(old, rel=1e-4)

@@ -3,12 +3,12 @@
 import pytest
 
 from support.campaigns.temporary_folder import temporary_folder as temporary_folder
-from support.trainers.training_runs import LEARNING, convert_digits, train
+from support.trainers.training_runs import LEARNING, convert, train
 
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory):
-    return convert_digits(tmp_path_factory.mktemp("digits"))
+    return convert("digits", tmp_path_factory.mktemp("digits"))
 
 
 @pytest.fixture(scope="session")

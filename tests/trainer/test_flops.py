@@ -30,16 +30,6 @@ def of(*made, shape=(6, 8), dtype="float32"):
     return flops.count(keras.Model(inputs, x), shape)
 
 
-def test_alexnet_is_the_sum_of_its_layers():
-    convolutions = (
-        55**2 * 64 * 11**2 * 3
-        + 27**2 * 192 * 5**2 * 64
-        + 13**2 * (384 * 192 + 384 * 384 + 256 * 384) * 3**2
-    )
-    dense = 6 * 6 * 256 * 4096 + 4096 * 4096 + 4096 * 1000
-    assert multiply_adds("alexnet") == convolutions + dense
-
-
 @pytest.mark.parametrize(
     ("name", "published"),
     # As torchvision prints them ("GFLOPS", which are multiply-adds), and the two papers' 3.8e9 and
@@ -47,19 +37,11 @@ def test_alexnet_is_the_sum_of_its_layers():
     [
         ("resnet50_v1_5", 4.09e9),
         ("resnet50", 3.86e9),
-        ("vgg11", 7.61e9),
         ("vgg16", 15.47e9),
-        ("vgg19", 19.63e9),
     ],
 )
 def test_networks_for_imagenet_do_the_published_work(name, published):
     assert multiply_adds(name) == pytest.approx(published, rel=0.002)
-
-
-def test_a_recurrent_network_does_four_gates_at_each_word():
-    words, units, classes = 20, 200, 10_000
-    cells = 2 * 4 * units * (units + units)
-    assert multiply_adds("lstm_ptb") == words * (cells + units * classes)
 
 
 def test_the_blocks_of_a_transformer_that_recomputes_count_once_more():

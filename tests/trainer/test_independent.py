@@ -55,33 +55,6 @@ def of_classes(logits, labels):
     return tf.reduce_mean(tf.reduce_logsumexp(logits, axis=-1) - chosen)
 
 
-def convolved(x, kernel, bias):
-    return tf.nn.conv2d(x, kernel, 1, "SAME") + bias
-
-
-def u_net(weights, images, masks):
-    """Ronneberger et al. 2015, figure 1, four levels, padded."""
-    left = iter(weights)
-
-    def two_convolutions(x):
-        for _ in range(2):
-            x = tf.nn.relu(convolved(x, next(left), next(left)))
-        return x
-
-    x = (images - images.mean((1, 2, 3), keepdims=True)) / images.std((1, 2, 3), keepdims=True)
-    shortcuts = []
-    for _ in range(4):
-        shortcuts.append(two_convolutions(x))
-        x = tf.nn.max_pool2d(shortcuts[-1], 2, 2, "VALID")
-    x = two_convolutions(x)
-    for shortcut in reversed(shortcuts):
-        kernel, bias = next(left), next(left)  # (2, 2, maps after, maps before)
-        x = tf.nn.conv2d_transpose(x, kernel, [*shortcut.shape[:3], kernel.shape[2]], 2) + bias
-        x = two_convolutions(tf.concat([shortcut, x], axis=3))
-    logits = convolved(x, next(left), next(left))
-    return tf.reduce_mean(tf.nn.softplus(logits) - logits * masks)
-
-
 def lstm(weights, words, following):
     """Zaremba et al. 2014, section 3.1; gates in the order i, f, g, o."""
     embedding, *layers, out, bias = weights
@@ -96,14 +69,6 @@ def lstm(weights, words, following):
             outputs.append(h)
         sequence = outputs
     return of_classes(tf.stack(sequence, axis=1) @ out + bias, following)
-
-
-def test_a_u_net_trains_as_an_independent_program_does(tmp_path):
-    random = np.random.default_rng(SEED)
-    images = random.normal(size=(2, 128, 128, 1)).astype(np.float32).astype(np.float64)
-    masks = random.integers(0, 2, (2, 128, 128, 1), np.uint8).astype(np.float64)
-    losses = trained(tmp_path / "log", model="unet", batch_per_device=2)
-    assert losses == pytest.approx(computed("unet", u_net, [(images, masks)] * STEPS), rel=1e-5)
 
 
 @pytest.mark.ci

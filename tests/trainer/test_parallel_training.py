@@ -1,5 +1,7 @@
 """A real trainer on two devices, with each strategy and launcher."""
 
+import gzip
+import json
 import shlex
 import subprocess
 import sys
@@ -8,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlbench.common import plugins
 from dlbench.log import event_log
 from dlbench.machine import fingerprints
 from dlbench.study.runs import Run
-from support.trainers.framework_runs import digests, losses, mean_losses
+from support.trainers.framework_runs import command_of, digests, losses, mean_losses
 from support.trainers.training_runs import LEARNING, SERVERS, TRAIN, TWO_DEVICES, events, train
 
 MIRRORED, HOROVOD, MPIRUN, MULTIWORKER = TWO_DEVICES
@@ -50,7 +51,12 @@ def test_two_devices_train_as_one_process_with_twice_the_batch(how, one_process,
         assert max(event.get("window_steps", 1) for event in events(log, "step")) == 5
         traced = [len(events(path, "profile")) for path in logs]
         assert traced == [1, 0][: len(logs)]
-        assert events(log, "profile")[0]["operations"]
+        (profile,) = events(log, "profile")
+        assert (profile["steps"], {one["place"] for one in profile["operations"]}) == (5, {"host"})
+        assert any("onv" in one["operation"] for one in profile["operations"])
+        content = json.loads(gzip.decompress(log.with_name(event_log.TRACE).read_bytes()))
+        done = [event for event in content["traceEvents"] if event["ph"] == "X"]
+        assert len(done) > 50 and all(event["ts"] >= 0 and event["dur"] >= 0 for event in done)
     # All ranks describe the machine of one process.
     found = fingerprints.provenance([events(path, "machine") for path in logs])
     assert [rank["rank"] for rank in found["ranks"]] == list(range(len(logs)))
@@ -141,9 +147,7 @@ def test_ranks_that_were_started_for_different_runs_refuse_to_train(how, tmp_pat
         'case "$OMPI_COMM_WORLD_RANK$HOROVOD_RANK$TF_CONFIG" in 1|*\'"index": 1\'*) '
         f"set -- --seed 7;; esac; exec {shlex.join(trainer)} $@"
     )
-    command = plugins.load("launchers", run.launcher).command(
-        run, ["sh", "-c", script], Path(sys.executable).parents[1]
-    )
+    command = command_of(run, ["sh", "-c", script], Path(sys.executable))
     finished = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert finished.returncode != 0
     messages = [events(path, "run_end")[0]["message"] for path in event_log.rank_paths(log)]
@@ -160,15 +164,8 @@ def test_ranks_that_mpirun_started_but_that_do_not_find_one_another_are_explaine
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     monkeypatch.setenv("OPAL_PREFIX", str(Path(sys.executable).parents[1]))
     log = tmp_path / "train.jsonl"
-    run = Run(
-        model="lenet5",
-        dataset="synthetic",
-        batch_per_device=8,
-        steps=1,
-        strategy="horovod",
-        launcher="mpirun",
-        devices_per_node=2,
-    )
+    fields = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 1}
+    run = Run(**fields, **MPIRUN, devices_per_node=2)
     trainer = [sys.executable, str(TRAIN), *run.flags(), "--log", str(log)]
     finished = subprocess.run(trainer, capture_output=True, text=True, check=False, timeout=120)
     assert finished.returncode == 1

@@ -313,35 +313,26 @@ def test_a_worker_that_was_killed_ends_the_run_and_says_so(numbered, grained):
             next(batches)
 
 
-def test_signals_for_the_trainer_do_not_end_workers_and_its_end_does(numbered, grained, tmp_path):
+def test_signals_for_the_trainer_do_not_end_workers_and_its_end_does(numbered, tmp_path):
     """A launcher sends them to all processes of a run, of which the trainer alone has to do."""
-    pids = tmp_path / "pids"
-    code = f"""
+    pytest.importorskip("grain")
+    program = tmp_path / "reading.py"
+    program.write_text(f"""
 import multiprocessing, sys
-from pathlib import Path
 from dlbench.trainer.reading.grained import GrainReader
 if __name__ == "__main__":
     batches = GrainReader({str(numbered)!r}, workers=2).training_batches(4, 1)
     for _ in range(4):  # both have begun
         next(batches)
-    workers = " ".join(str(each.pid) for each in multiprocessing.active_children())
-    Path({str(pids)!r}).write_text(workers)
+    print(*(each.pid for each in multiprocessing.active_children()), flush=True)
     for line in sys.stdin:
         print(len(next(batches)[1]), flush=True)
-"""
-    program = tmp_path / "reading.py"
-    program.write_text(code)
+""")
     library = Path(__file__).parents[2] / "workflow_scripts"
-    process = subprocess.Popen(
-        [sys.executable, program],
-        env=os.environ | {"PYTHONPATH": str(library)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        wait_until(pids.is_file)
-        workers = [int(pid) for pid in pids.read_text().split()]
+    how = {"env": os.environ | {"PYTHONPATH": str(library)}, "text": True}
+    how |= {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, program], **how) as process:
+        workers = [int(pid) for pid in process.stdout.readline().split()]
         assert len(workers) == 2
         for pid in workers:
             for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):

@@ -27,18 +27,8 @@ START_S = 1_800_000_000.25  # since 1970
 GPU = {"gpu": 0, "utilisation_percent": 50, "power_w": 251.5, "throttle_reasons": ["sw_power_cap"]}
 
 
-def write(
-    folder,
-    run=RUN,
-    rank=0,
-    times=(0.5, 0.25, 0.25),
-    losses=(2.5, 2.0, 1.5),
-    samples=(),
-    evals=(),
-    status="ok",
-    begun_s=START_S,
-    started=True,
-):
+def write(folder, run=RUN, rank=0, times=(0.5, 0.25, 0.25), losses=(2.5, 2.0, 1.5), samples=(),
+          evals=(), status="ok", begun_s=START_S, started=True):  # fmt: skip
     """A log with a step after each of `times`; those of the events are seconds since the start."""
     log = EventLog(event_log.rank_path(folder / "train.jsonl", rank))
     log.write("launch", t_utc=date(begun_s - 5), command=[])

@@ -22,15 +22,11 @@ class Framework(NamedTuple):
         fields: of each of its runs.
         two_processes: further fields of a run in which each of two devices has a process.
         versions: what a log names beside Python and NumPy.
-        small_model: a file that defines `small_model`.
-        several: its strategies for several devices, as a message lists them.
     """
 
     fields: dict[str, Any]
     two_processes: dict[str, Any]
     versions: set[str]
-    small_model: str
-    several: str
 
     @property
     def name(self):
@@ -59,22 +55,19 @@ JAX = Framework(
         "devices_per_node": 2,
     },
     versions={"jax", "jaxlib", "keras"},
-    small_model="small_model.py",
-    several="sharded",
 )
 PYTORCH = Framework(
     fields={"framework": "pytorch", "environment": "pytorch"},
     two_processes={"strategy": "ddp", "launcher": "local", "devices_per_node": 2},
     versions={"pytorch"},
-    small_model="small_torch_model.py",
-    several="ddp, fsdp",
 )
 ALL = {framework.name: framework for framework in (JAX, PYTORCH)}
 
 
 def small_model(framework, folder):
     """Flags that name a folder with the model `small_model` of a framework."""
-    source = REPOSITORY / "tests/support/trainers" / framework.small_model
+    name = "small_torch_model" if framework.name == "pytorch" else "small_model"
+    source = REPOSITORY / f"tests/support/trainers/{name}.py"
     (folder / "small_model.py").write_text(source.read_text())
     return ["--model-folder", str(folder)]
 

@@ -6,7 +6,6 @@ its weights, and its settings. PyTorch reads these, gives its module the same ra
 writes the same to pytorch-MODEL.npz and pytorch-MODEL.json, by Keras's names.
 """
 
-import gc
 import json
 import math
 import sys
@@ -25,49 +24,11 @@ BATCH = 2
 OF_WORDS = ("language", "masked_language")
 CLASSES = 7
 MANY = 2000  # numbers, whose deviation says how they are spread
-# Of a weight that has more, so many numbers are drawn, and then repeated: models have hundreds of
-# millions. No axis has this length or a part of it.
-DRAWN = 1_000_003
 
 
 def main(framework, folder, *names):
-    folder = Path(folder)
-    {"tensorflow": draw_less_of_keras, "pytorch": draw_less_of_torch}[framework]()
     for name in names:
-        {"tensorflow": keras_model, "pytorch": torch_model}[framework](folder, name)
-
-
-def draw_less_of_keras():
-    """Have a large weight begin with repeated numbers."""
-    import keras
-
-    drawing = sys.modules["keras.src.initializers.random_initializers"].random
-    draw = drawing.truncated_normal
-
-    def drawn(shape, *how, **named):
-        size = math.prod(shape)
-        if size <= DRAWN:
-            return draw(shape, *how, **named)
-        numbers = draw((DRAWN,), *how, **named)
-        return keras.ops.reshape(keras.ops.tile(numbers, -(-size // DRAWN))[:size], shape)
-
-    drawing.truncated_normal = drawn
-    gc.freeze()  # clear_session looks through the rest only
-
-
-def draw_less_of_torch():
-    import torch
-
-    draw = torch.nn.init.trunc_normal_
-
-    def drawn(weight, **how):
-        first, *others = weight.data.view(-1).split(DRAWN)
-        draw(first, **how)
-        for other in others:
-            other.copy_(first[: len(other)])
-        return weight
-
-    torch.nn.init.trunc_normal_ = drawn
+        {"tensorflow": keras_model, "pytorch": torch_model}[framework](Path(folder), name)
 
 
 def loaded(folder, name):
@@ -169,8 +130,7 @@ def random_weight(path, shape):
     if role in ("gamma", "moving_variance"):
         return random.uniform(0.5, 1.5, shape).astype("f4")
     fan_in = math.prod(shape[:-1]) if role.endswith("kernel") else 100
-    numbers = random.standard_normal(min(math.prod(shape), DRAWN), "f4")
-    return np.resize(numbers * np.float32(math.sqrt(2 / fan_in)), shape)
+    return random.standard_normal(shape, "f4") * np.float32(math.sqrt(2 / fan_in))
 
 
 def random_items(native, name):

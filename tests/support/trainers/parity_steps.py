@@ -1,9 +1,10 @@
 """Train models for some steps from given weights: python parity_steps.py FRAMEWORK FOLDER CASE...
 
-The cases are all of float32 or all of float64, for that sets up the framework. FOLDER has a folder
-for each, by its name. There weights.npz has the weights at the start, by the names that
-Keras gives them; the framework that comes first, one that has Keras, writes its own there. The
-losses go to FRAMEWORK.json, the weights at the end to FRAMEWORK.npz.
+The cases are all of float64 or none is, for that sets up the framework. FOLDER has a folder for
+each, by its name. There weights.npz has the weights at the start, by the names that Keras gives
+them; the framework that comes first, one that has Keras, writes its own there. Losses, learning
+rates and the dtypes of all arrays in a checkpoint go to FRAMEWORK.json, the weights at the end to
+FRAMEWORK.npz.
 """
 
 import json
@@ -23,6 +24,7 @@ STEPS = 20
 BATCH = 4
 RATE = 1 / 128  # the same number in float32 and float64
 OPTIMIZERS = ("sgd", "momentum")
+NORM, DECAY = 1 / 16, 64.0
 
 
 class Case(NamedTuple):
@@ -60,16 +62,26 @@ CASES = {
         # Whose rates float32 has exactly; those of a cosine it has not.
         Case("lenet5", "sgd", RATE, "float64", "parts", "--accumulate-steps 2 --clip-norm 0.125"),
         Case("lenet5", "adamw", RATE / 8, "float64", "decay", "--weight-decay 0.25"),
+        Case("unet", "sgd", RATE),
+        # How updates are made.
+        Case("lenet5", "sgd", RATE, word="parts", flags="--accumulate-steps 4"),
+        Case("lenet5", "sgd", RATE / 8, word="clipped", flags=f"--clip-norm {NORM}"),
+        Case("lenet5", "sgd", RATE / 8, word="unclipped", flags="--clip-norm 1e9"),
+        # Which has biases that begin with ones.
+        Case("lstm_ptb", "adamw", RATE / 8, word="decay", flags=f"--weight-decay {DECAY}"),
         Case(
-            "lstm_ptb",
-            "sgd",
-            64 * RATE,
-            word="schedule",
-            flags="--accumulate-steps 2 --clip-norm 0.125 --learning-rate-warmup-steps 5 "
-            "--learning-rate-decay cosine",
+            "lenet5",
+            "adamw",
+            RATE / 8,
+            "bfloat16",
+            "parts",
+            "--weight-decay 0.01 --accumulate-steps 2",
         ),
+        Case("lstm_ptb", "sgd", 64 * RATE, word="schedule",
+             flags="--accumulate-steps 2 --clip-norm 0.125 --learning-rate-warmup-steps 5 "
+             "--learning-rate-decay cosine"),
     )
-}
+}  # fmt: skip
 
 
 def main(framework, folder, *names):
@@ -104,8 +116,12 @@ def train(framework, spec, strategy, loss, place):
         np.savez(start, **{name: variable.numpy() for name, variable in weights.items()})
     made.begin(0)
     made.trace()
-    losses = [made.step(number, number) for number in range(1, STEPS + 1)]
-    (place / f"{framework}.json").write_text(json.dumps(losses))
+    found = {"losses": [], "rates": []}
+    for number in range(1, STEPS + 1):
+        found["losses"].append(made.step(number, number))
+        found["rates"].append(float(made.learning_rate))
+    found["types"] = sorted({str(v.numpy().dtype) for v in variables.values() if len(v.shape)})
+    (place / f"{framework}.json").write_text(json.dumps(found))
     end = {name: variable.numpy() for name, variable in weights.items()}
     np.savez(place / f"{framework}.npz", **end)
 

@@ -72,10 +72,6 @@ def how_forked(command, run):
     }
 
 
-def convert_digits(folder):
-    return convert("digits", folder)
-
-
 def convert(dataset, folder):
     """A converted dataset, made in the workflow's environment."""
     python = REPOSITORY / ".venv" / "bin" / "python"
