@@ -4,6 +4,7 @@ import pytest
 
 from dlbench.imports import import_logs, kinds
 from dlbench.imports.log_file import LogError, LogFile
+from support.logs.reading_logs import notes
 from support.logs.reading_logs import read as read_kind
 from support.logs.rewritten_logs import of_ranks
 from support.logs.trainer_samples import deepspeed, hf_console, maxtext, megatron, nanogpt
@@ -34,9 +35,8 @@ def refused(log, content, **patterns):
 def test_of_ranks_that_wait_for_one_another_the_slowest_counts(log):
     run = read(log, of_ranks(lines(125).encode(), lines(130, loss=7).encode()))
     assert set(run.steps.step_time_s) == {0.130}
-    assert "rank 1, the slowest, is taken; their times differ by 4.0%, losses by up to 1" in str(
-        run.notes
-    )
+    differ = "rank 1, the slowest, is taken; their times differ by 4.0%, losses by up to 1"
+    assert differ in notes(run)
 
 
 def test_ranks_that_disagree_are_refused_and_one_can_be_chosen(log):
@@ -50,13 +50,9 @@ def test_ranks_that_disagree_are_refused_and_one_can_be_chosen(log):
 def test_what_one_rank_alone_prints_is_of_the_run_of_all(log):
     others = "[rank1]:batch 64\n[rank1]:bandwidth 4.5 GB/s\n[rank1]:final: 500 items/s\n"
     content = of_ranks(lines(130).encode(), lines(125).encode()) + others.encode()
-    run = read(
-        log,
-        content,
-        settings=r"batch (?P<global_batch>\d+)",
-        metrics={"bandwidth": r"bandwidth (\S+)"},
-        rate=r"final: (?P<items_per_second>\S+)",
-    )
+    settings, rate = r"batch (?P<global_batch>\d+)", r"final: (?P<items_per_second>\S+)"
+    metrics = {"bandwidth": r"bandwidth (\S+)"}
+    run = read(log, content, settings=settings, metrics=metrics, rate=rate)
     assert set(run.steps.step_time_s) == {0.130}
     assert (run.columns["global_batch"], run.columns["images_per_second"]) == (64, 500)
     assert [metric["value"] for metric in run.metrics] == [4.5]
@@ -79,9 +75,7 @@ def test_a_line_that_the_pattern_of_failures_matches_fails_the_run_and_is_quoted
     run = read(log, lines() + "NCCL error in ring.cc: peer is gone\n", failed="NCCL error|CUDA")
     assert run.status == "failed" and len(run.steps) == 5
     assert run.message.startswith("line 6: 'NCCL error in ring.cc: peer is gone'")
-
-
-def test_a_failure_before_the_first_step_is_told_too(log):
+    # A failure before the first step is told, too.
     log.write_text("starting\nCUDA error: no device\n")
     (run,) = kinds.of_config({"step": STEP, "failed": "CUDA error"}, 1).read(LogFile(log))
     assert (run.status, len(run.steps)) == ("failed", 0) and "line 2: 'CUDA error" in run.message
@@ -90,14 +84,11 @@ def test_a_failure_before_the_first_step_is_told_too(log):
 def test_a_pattern_that_matches_nothing_is_refused_with_the_five_lines_that_came_nearest(log):
     noise = "".join(f"loading shard {name}\n" for name in "abcdefgh")
     said = refused(log, noise + lines().replace("took", "in") + "a loss of time\n")
-    assert (
-        "no number in a line that step matches; nearest: line 9: 'step 1 loss 7.99 in 125" in said
-    )
+    nearest = "nearest: line 9: 'step 1 loss 7.99 in 125"
+    assert f"no number in a line that step matches; {nearest}" in said
     assert said.count("line ") == 6 and "a loss of time" in said  # "a line that"
     assert "the log is empty" in refused(log, "")
-
-
-def test_a_pattern_beside_others_that_matches_nothing_is_noted_with_near_lines(log):
+    # One beside others is noted.
     run = read(log, lines() + "bandwidth: 4.5\n", metrics={"bw": r"Bandwidth = (\S+)"})
     assert not run.metrics
     (note,) = run.notes
@@ -105,12 +96,8 @@ def test_a_pattern_beside_others_that_matches_nothing_is_noted_with_near_lines(l
     assert "'bandwidth: 4.5'" in note
 
 
-def test_the_last_line_of_a_program_that_ended_counts_even_without_a_newline(log):
-    assert len(read(log, lines().rstrip("\n")).steps) == 5
-
-
 def test_bytes_of_a_log_that_are_searched_at_once_end_at_no_boundary_of_them(log, monkeypatch):
-    content = lines(steps=40_000)
+    content = lines(steps=40_000).rstrip("\n")  # a last line counts without its newline, too
     whole = read(log, content)
     monkeypatch.setattr("dlbench.imports.pattern_reading.pattern_importer.BATCH_BYTES", 1)
     assert read(log, content).steps == whole.steps and len(whole.steps) == 40_000
@@ -197,12 +184,8 @@ MAXTEXT = {
 
 @pytest.mark.parametrize("year", MAXTEXT)
 def test_steps_of_maxtext_have_the_loss_that_is_minimised(log, year):
-    lines = [
-        f"completed step: {step}, seconds: 0.{step + 25:03}, {MAXTEXT[year]}\n".format(
-            loss=f"6.10{step}"
-        )
-        for step in range(8)
-    ]
+    lines = [f"completed step: {step}, seconds: 0.{step + 25:03}, " for step in range(8)]
+    lines = [f"{line}{MAXTEXT[year]}\n".format(loss=f"6.10{n}") for n, line in enumerate(lines)]
     lines.insert(4, "completed profiler activation/deactivation step: 4, loss: 9\n")
     (run,) = read_kind("maxtext", log, "".join(lines))
     assert list(run.steps.step) == list(range(1, 9))

@@ -25,9 +25,7 @@ def test_steps_that_count_from_0_are_counted_from_1(log):
     run = read(log, step(0) + step(1) + step(2))
     assert list(run.steps.step) == [1, 2, 3]
     assert "steps count from 0 in the log, from 1 here" in run.notes
-
-
-def test_lines_without_numbers_of_steps_are_numbered(log):
+    # Lines without numbers of steps are numbered.
     run = read(log, "took 5 ms\n" * 3, step=r"took (?P<step_time_ms>\S+)")
     assert list(run.steps.step) == [1, 2, 3] and list(run.steps.warm_up) == [1, 0, 0]
 
@@ -40,9 +38,6 @@ def test_warm_up_is_the_first_line_or_what_is_said(log, warm_up, expected):
     entry = {} if warm_up is None else {"warm_up": warm_up}
     run = read(log, "".join(map(step, range(1, 5))), **entry)
     assert list(run.steps.warm_up) == expected
-
-
-def test_a_run_of_warm_up_alone_measures_nothing_and_says_so(log):
     assert "all lines of steps are warm-up: nothing is measured" in read(log, step(1)).notes
 
 
@@ -56,12 +51,6 @@ def test_what_is_no_number_is_left_out_with_its_line(log):
     assert math.isnan(run.steps.loss[-1])
 
 
-def test_learning_rates_are_columns_of_steps(log):
-    pattern = r"(?P<step>\d+) lr (?P<learning_rate>\S+) (?P<step_time_s>\S+)"
-    run = read(log, "1 lr 0.5 1\n2 lr 0.25 1\n", step=pattern)
-    assert list(run.steps.more["learning_rate"]) == [0.5, 0.25]
-
-
 def test_evaluations_have_scores_as_shares(log):
     pattern = r"eval (?P<epoch>\d+): (?P<loss>\S+) top1 (?P<top1_percent>\S+)%"
     run = read(log, step(1) + step(2) + "eval 1: 2.5 top1 75%\neval 2: 2.0 top1 900%\n",
@@ -73,11 +62,13 @@ def test_evaluations_have_scores_as_shares(log):
     assert "line 4 left out: top1 of an evaluation: '900'" in run.notes
 
 
-def test_settings_are_the_first_that_the_log_states(log):
-    content = "batch 1,024\nitems of 3x4\nbatch 2\n"
+def test_settings_are_the_first_that_the_log_states_and_learning_rates_columns_of_steps(log):
+    content = "batch 1,024\nitems of 3x4\nbatch 2\n1 lr 0.5 1\n2 lr 0.25 1\n"
     patterns = [r"batch (?P<global_batch>\S+)", r"items of (?P<item_shape>\S+)"]
-    run = read(log, content + step(1) + step(2), settings=patterns)
+    steps = r"(?P<step>\d+) lr (?P<learning_rate>\S+) (?P<step_time_s>\S+)"
+    run = read(log, content, settings=patterns, step=steps)
     assert (run.columns["global_batch"], run.columns["item_shape"]) == (1024, "3x4")
+    assert list(run.steps.more["learning_rate"]) == [0.5, 0.25]
 
 
 def test_of_several_lines_with_a_metric_the_last_counts(log):

