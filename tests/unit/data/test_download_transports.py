@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from dlbench.common import plugins
 from dlbench.data.download import DownloadError, fetch_file
 from dlbench.data.transports import TransportError
 from support.machines.downloads import CONTENT, interrupt
@@ -26,11 +25,6 @@ def mirror(tmp_path):
     mirror.parent.mkdir()
     mirror.write_bytes(CONTENT * 3)
     return mirror
-
-
-@pytest.mark.parametrize("name", plugins.names("transports"))
-def test_every_transport_can_open_a_url(name):
-    assert callable(plugins.load("transports", name).open)
 
 
 def assert_continued(urls, path, replace):

@@ -50,9 +50,8 @@ def test_without_names_of_classes_their_numbers_are_their_names(tmp_path):
 @pytest.mark.parametrize(
     "names",
     [
-        ("data/train-00000-of-00001.parquet", "data/test-00000-of-00001.parquet"),
-        ("train/0000.parquet", "validation/0000.parquet"),
-        ("train.parquet", "val.parquet"),
+        ("data/train-0-of-1.parquet", "data/test-0-of-1.parquet"),
+        ("train/0.parquet", "val/0.parquet"),
     ],
 )
 def test_names_of_files_or_of_their_folders_say_the_split(tmp_path, names):
@@ -93,13 +92,9 @@ def test_labels_and_columns_that_are_none_are_refused(tmp_path, changes, message
     assert message in refused(write(tmp_path / "a.parquet", **given))
 
 
-def test_columns_of_other_names_are_listed_and_can_be_named(tmp_path):
-    path = write(tmp_path / "a.parquet", [0, 1])
-    message = refused(path, columns=["img", "label"])
+def test_columns_of_other_names_and_pictures_that_are_paths_only_are_refused(tmp_path):
+    message = refused(write(tmp_path / "a.parquet", [0, 1]), columns=["img", "label"])
     assert "found no img; there are: image, label (`columns` names others)" in message
-
-
-def test_pictures_that_are_paths_only_are_refused(tmp_path):
     path = write(tmp_path / "a.parquet", [0], pictures=[{"bytes": None, "path": "/x.jpg"}])
     with pytest.raises(IndexingError, match="row 0: expected the picture's content, found none"):
         parquet.index({"parquet": str(path)}, tmp_path)

@@ -49,16 +49,9 @@ def test_shards_that_are_held_out_are_named(tmp_path):
     assert splits["validation"][0] == ("val/0.tar:0.jpg", 0)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "names"),
-    [
-        ("a.tar", ["a.tar"]),
-        ("{08..10}", ["08", "09", "10"]),
-        ("{a,b}-{0..1}", ["a-0", "a-1", "b-0", "b-1"]),
-    ],
-)
-def test_braces_mean_each_name(pattern, names):
-    assert list(webdataset.expanded(pattern)) == names
+def test_braces_mean_each_name():
+    assert list(webdataset.expanded("{08..10}.tar")) == ["08.tar", "09.tar", "10.tar"]
+    assert list(webdataset.expanded("{a,b}-{0..1}")) == ["a-0", "a-1", "b-0", "b-1"]
 
 
 def test_shards_that_do_not_exist_are_counted_and_the_first_named(tmp_path, monkeypatch):
@@ -79,7 +72,6 @@ def test_shards_that_do_not_exist_are_counted_and_the_first_named(tmp_path, monk
         ({"4.json": b"1"}, "expected a class, as in 0001.cls beside 0001.jpg,"),
         ({"3.png": b""}, "expected one picture and one class in a sample, found 3.jpg and 3.png"),
         ({"3.cls": b"0.5"}, "3.cls: expected a class, which is a whole number or a name, found"),
-        ({"3.cls": b""}, "3.cls: expected a class"),
         ({"3.cls": b"x" * 2000}, "3.cls: expected a class"),
     ],
 )
@@ -94,15 +86,12 @@ def test_a_tar_that_is_cut_short_is_refused(tmp_path, kept):
     assert "expected a complete tar file that is not compressed" in refused(path)
 
 
-def test_a_tar_that_is_cut_between_two_members_is_refused(tmp_path):
+def test_a_file_that_is_no_plain_tar_or_ends_between_two_members_is_refused(tmp_path):
     path = shard(tmp_path / "a.tar", **SAMPLES)
     with tarfile.open(path) as archive:
         end = archive.getmembers()[4].offset
     path.write_bytes(path.read_bytes()[:end])
     assert "its end is missing" in refused(path)
-
-
-def test_a_file_that_is_no_plain_tar_is_refused(tmp_path):
     (tmp_path / "a.tar").write_text("no tar")
     assert "expected a complete tar file" in refused(tmp_path / "a.tar")
     with tarfile.open(tmp_path / "b.tar", "w:gz") as archive:
