@@ -46,13 +46,9 @@ class Contexts(HTTPAdapter):
     """Answers requests with our copies."""
 
     def send(self, request, **_):
-        response = HTTPResponse(
-            io.BytesIO(contexts()[request.url]),
-            {"Content-Type": "application/ld+json"},
-            status=200,
-            preload_content=False,
-            request_url=request.url,
-        )
+        content, kind = contexts()[request.url], {"Content-Type": "application/ld+json"}
+        options = {"status": 200, "preload_content": False, "request_url": request.url}
+        response = HTTPResponse(io.BytesIO(content), kind, **options)
         return self.build_response(request, response)
 
 
@@ -91,13 +87,9 @@ def main(folder):
 
 def valid(crate, profile, cache):
     """Whether a crate keeps all that a profile requires; prints what it does not keep."""
-    settings = ValidationSettings(
-        rocrate_uri=crate,
-        profile_identifier=profile,
-        requirement_severity=Severity.REQUIRED,
-        offline=True,
-        cache_path=cache,
-    )
+    what = {"rocrate_uri": crate, "profile_identifier": profile, "cache_path": cache}
+    required = Severity.REQUIRED
+    settings = ValidationSettings(requirement_severity=required, offline=True, **what)
     result = services.validate(settings)
     for issue in result.get_issues():
         print(f"{issue.severity.name}: {issue.check.identifier}: {issue.message}")

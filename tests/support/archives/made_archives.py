@@ -61,16 +61,10 @@ def settings(elsewhere):
     shutil.copy(REPOSITORY / "studies/inovex_cpu/references.csv", elsewhere / "published")
     theirs = {"command": ["python3", "{folder}"], "log": "auto",
               "files": [str(elsewhere / "theirs.py")]}  # fmt: skip
+    own = BLOCK | {"model": ["lenet5", "mine"], "dataset": ["synthetic", "digits"]}
+    own |= {"exclude": [{"model": "mine", "dataset": "digits", "reason": "the same"}]}
     return made_runs.SETTINGS | {
-        "matrix": [
-            BLOCK
-            | {
-                "model": ["lenet5", "mine"],
-                "dataset": ["synthetic", "digits"],
-                "exclude": [{"model": "mine", "dataset": "digits", "reason": "the same"}],
-            },
-            BLOCK | {"name": "others", "trainer": "theirs", "repeats": 1},
-        ],
+        "matrix": [own, BLOCK | {"name": "others", "trainer": "theirs", "repeats": 1}],
         "site": made_runs.SETTINGS["site"] | {"device": "auto", "cores_per_node": "auto"},
         "model_folder": str(elsewhere / "models"),
         "trainers": {"theirs": theirs},
@@ -117,14 +111,8 @@ def derive(content):
     for entry in content["imports"]:
         into = f"results/imports/{entry['name']}"
         tables = (f"--{name}={into}/{name}.parquet" for name in table_names.OF_IMPORT)
-        program(
-            "dlbench",
-            "import",
-            entry["path"],
-            f"--name={entry['name']}",
-            f"--output={into}/runs.parquet",
-            *tables,
-        )
+        output = f"--name={entry['name']}", f"--output={into}/runs.parquet"
+        program("dlbench", "import", entry["path"], *output, *tables)
     program("collect_runs.py")
     for name in content["figures"]:
         program("draw_figure.py", name)

@@ -19,33 +19,21 @@ from support.studies.site_facts import UNDISTURBED
 REPOSITORY = Path(__file__).parents[3]
 # What each start of Snakemake imports.
 IMPORTED = (
-    "snakemake.cli",
-    "snakemake.profiles",
-    "snakemake.report.html_reporter",
-    "snakemake.storage",
-    "jsonschema",
-    "smart_open",
+    "snakemake.cli", "snakemake.profiles", "snakemake.report.html_reporter", "snakemake.storage",
+    "jsonschema", "smart_open",
     "pandas",  # its persistence, once a job has params
-)
+)  # fmt: skip
 TRAINED = ("ok", "unstable")  # so few steps may well stall on a busy machine
+BLOCK = {
+    "name": "quick", "model": ["lenet5", "cnn12"], "dataset": ["synthetic", "digits"],
+    "batch_per_device": 4, "warmup_steps": 1, "steps": 3,
+    "exclude": [{"model": "cnn12", "dataset": "digits"}],
+}  # fmt: skip
 STUDY = {
     **UNDISTURBED,
-    "study": "test",
-    "repeats": 1,
-    "sentinels": "none",
-    "matrix": [
-        {
-            "name": "quick",
-            "model": ["lenet5", "cnn12"],
-            "dataset": ["synthetic", "digits"],
-            "batch_per_device": 4,
-            "warmup_steps": 1,
-            "steps": 3,
-            "exclude": [{"model": "cnn12", "dataset": "digits"}],
-        }
-    ],
+    "study": "test", "repeats": 1, "sentinels": "none", "matrix": [BLOCK],
     "figures": ["scaling", "loss"],
-}
+}  # fmt: skip
 
 
 class Campaign:
@@ -67,14 +55,9 @@ class Campaign:
     @classmethod
     def cloned(cls, folder):
         """A copy of the tracked files, as in a clone, with the environments of the trainers."""
-        listed = subprocess.run(
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.split("\0")
-        for name in filter(None, listed):
+        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        listed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+        for name in filter(None, listed.stdout.split("\0")):
             if not name.startswith("tests/") and (REPOSITORY / name).is_file():
                 target = folder / name
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -107,14 +90,14 @@ class Campaign:
         (self.folder / "config.yaml").write_text(yaml.safe_dump(config))
 
     def matrix(self, **changes):
-        self.configure(matrix=[STUDY["matrix"][0] | changes])
+        self.configure(matrix=[BLOCK | changes])
 
     def configure_sleeping(self, **changes):
         """A study of one block, whose runs take steps of a tenth of a second and no core."""
         models = self.folder / "sleeping"
         models.mkdir(exist_ok=True)
         shutil.copy(REPOSITORY / "tests/support/trainers/sleeping_model.py", models)
-        block = STUDY["matrix"][0] | {"name": "long", "model": "sleeping_model"} | changes
+        block = BLOCK | {"name": "long", "model": "sleeping_model"} | changes
         block |= {"dataset": "synthetic", "exclude": []}
         self.configure(matrix=[block], model_folder=models.name, figures=[])
 
@@ -127,14 +110,8 @@ class Campaign:
 
     def snakemake(self, *arguments, timeout=600):
         """Run Snakemake to its end. Returns the finished process; `stdout` also has its stderr."""
-        return forked.run(
-            self.command(*arguments),
-            IMPORTED,
-            cwd=self.folder,
-            env=self.environment(),
-            timeout=timeout,
-            together=True,
-        )
+        options = {"cwd": self.folder, "env": self.environment(), "timeout": timeout}
+        return forked.run(self.command(*arguments), IMPORTED, together=True, **options)
 
     def succeed(self, *arguments, timeout=600):
         finished = self.snakemake(*arguments, timeout=timeout)
@@ -158,13 +135,9 @@ class Campaign:
 
     def dlbench(self, *arguments, code=0):
         """What a command of dlbench prints, errors included; it must end with that exit code."""
-        finished = forked.run(
-            [sys.executable, "workflow_scripts/dlbench", *map(str, arguments)],
-            forked.OF_TABLES,
-            cwd=self.folder,
-            env=self.environment(),
-            together=True,
-        )
+        command = [sys.executable, "workflow_scripts/dlbench", *map(str, arguments)]
+        options = {"cwd": self.folder, "env": self.environment(), "together": True}
+        finished = forked.run(command, forked.OF_TABLES, **options)
         assert finished.returncode == code, finished.stdout
         return finished.stdout
 

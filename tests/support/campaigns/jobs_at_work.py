@@ -18,14 +18,9 @@ class Running:
 
 
 def start(campaign, *options):
-    return subprocess.Popen(
-        campaign.command("--profile", "slurm", *options),
-        cwd=campaign.folder,
-        text=True,
-        env=campaign.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
+    command = campaign.command("--profile", "slurm", *options)
+    joined = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.Popen(command, cwd=campaign.folder, env=campaign.environment(), **joined)
 
 
 def running_jobs(campaign, number):

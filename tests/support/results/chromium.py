@@ -38,14 +38,9 @@ def browser():
             os.dup2(to_browser[0], 3)
             os.dup2(from_browser[1], 4)
 
-        process = subprocess.Popen(
-            [installed(), *FLAGS, f"--user-data-dir={profile}", "about:blank"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            close_fds=False,
-            preexec_fn=descriptors,
-        )
+        command = [installed(), *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+        silent = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        process = subprocess.Popen(command, close_fds=False, preexec_fn=descriptors, **silent)
         os.close(to_browser[0])
         os.close(from_browser[1])
         connection = _Connection(to_browser[1], from_browser[0])
@@ -119,13 +114,8 @@ class Page:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.send(f"{domain}.enable")
-        self.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=2 if phone else 1,
-            mobile=phone,
-        )
+        size = {"width": width, "height": height, "deviceScaleFactor": 2 if phone else 1}
+        self.send("Emulation.setDeviceMetricsOverride", mobile=phone, **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
         self.send("Page.navigate", url=path.resolve().as_uri())
@@ -149,12 +139,9 @@ class Page:
 
     def run(self, body):
         """The value that the body of an asynchronous function returns, run in the page."""
-        answer = self.send(
-            "Runtime.evaluate",
-            expression=f"(async () => {{ {body} }})()",
-            awaitPromise=True,
-            returnByValue=True,
-        )
+        options = {"awaitPromise": True, "returnByValue": True}
+        expression = f"(async () => {{ {body} }})()"
+        answer = self.send("Runtime.evaluate", expression=expression, **options)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
@@ -182,11 +169,6 @@ class Page:
         return [e for e in self._connection.events if e.get("sessionId") == self._session]
 
     def pdf(self):
-        made = self.send(
-            "Page.printToPDF",
-            printBackground=True,
-            preferCSSPageSize=True,
-            paperWidth=8.27,
-            paperHeight=11.69,
-        )
+        options = {"printBackground": True, "preferCSSPageSize": True}
+        made = self.send("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, **options)
         return base64.b64decode(made["data"])

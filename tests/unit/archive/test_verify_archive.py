@@ -225,14 +225,10 @@ def test_a_falsified_record_is_found_by_its_logs(tmp_path):
 
 
 def test_nothing_is_unpacked_over_what_is_there(sound, tmp_path):
-    (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "mine").write_text("kept")
-    with (
-        verify_archive.open_bag(sound) as bag,
-        pytest.raises(Refused, match="expected a new or an empty folder"),
-    ):
-        verify_archive.unpack(bag, tmp_path / "there", lambda name: True)
-    assert os.listdir(tmp_path / "there") == ["mine"]
+    refusal = pytest.raises(Refused, match="expected a new or an empty folder")
+    with verify_archive.open_bag(sound) as bag, refusal:
+        verify_archive.unpack(bag, tmp_path, lambda name: True)
+    assert os.listdir(tmp_path) == ["sound.zip"]
 
 
 def verify(path, *options):

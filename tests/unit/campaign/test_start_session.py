@@ -1,20 +1,13 @@
 """start_session: what is done once before the first run of a session."""
 
-import pytest
-
 from dlbench.campaign import start_session
 from dlbench.plan import planning
 from dlbench.records import run_record, sessions
 from support.runs.made_runs import SETTINGS
 
 
-@pytest.fixture
-def plan(study):
-    return planning.make_plan(SETTINGS)
-
-
-def test_the_session_is_the_current_one_and_a_damaged_log_is_put_aside(plan, capsys):
-    run_id = plan.study.runs[0].id
+def test_the_session_is_the_current_one_and_a_damaged_log_is_put_aside(study, capsys):
+    run_id = study.runs[0].id
     log = run_record.folder(run_id) / "train.jsonl"
     log.parent.mkdir(parents=True)
     log.write_text("no log\n")

@@ -33,15 +33,8 @@ def test_a_search_is_named_before_it_began_while_it_goes_on_and_when_it_is_done(
     write_found(search_id)
     (one,) = status.report(study(WIDEST))["largest_batches"]
     assert one == {
-        "search": search_id,
-        "label": search.label(),
-        "state": "found",
-        "batch_per_device": 48,
-        "reason": "49 is too many",
-        "tries": 2,
-    }
-    assert "           49 is too many" in lines(study(WIDEST))
-
-
-def test_a_study_that_asks_for_none_says_nothing_of_them():
+        "search": search_id, "label": search.label(), "state": "found", "batch_per_device": 48,
+        "reason": "49 is too many", "tries": 2,
+    }  # fmt: skip
     assert not any("largest batch" in line for line in lines(study()))
+    assert "           49 is too many" in lines(study(WIDEST))

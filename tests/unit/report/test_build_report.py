@@ -181,13 +181,9 @@ def test_combinations_are_called_by_what_tells_them_apart(tmp_path):
 
 
 def test_coverage_is_grouped_until_it_can_be_taken_in(tmp_path):
-    rows = made_tables.study(
-        devices=[1, 2, 4, 8, 16],
-        batch_per_device=[16, 32, 64],
-        xla=[False, True],
-        precision=["float32", "float16"],
-        repeats=2,
-    )
+    sizes = {"devices": [1, 2, 4, 8, 16], "batch_per_device": [16, 32, 64]}
+    switches = {"xla": [False, True], "precision": ["float32", "float16"]}
+    rows = made_tables.study(**sizes, **switches, repeats=2)
     found = made(tmp_path, rows)
     assert 1 < len(found.groups) <= build_report.MAX_GROUPS
     assert sum(sum(counts.values()) for _, counts in found.groups) == len(rows)
@@ -195,9 +191,8 @@ def test_coverage_is_grouped_until_it_can_be_taken_in(tmp_path):
 
 def test_dates_are_those_of_the_runs(tmp_path):
     at = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
-    rows = made_tables.study(devices=1)
-    rows = [row | {"started_at": at, "ended_at": at.replace(day=2)} for row in rows]
-    facts = dict(made(tmp_path, rows).facts)
+    dates = {"started_at": at, "ended_at": at.replace(day=2)}
+    facts = dict(made(tmp_path, [made_tables.run() | dates]).facts)
     assert facts["Dates"] == "2026-03-01 to 2026-03-02 (UTC)"
     assert "Sessions" not in facts and facts["Scale"] == "1 GPU on 1 node"
 

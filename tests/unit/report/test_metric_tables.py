@@ -6,10 +6,6 @@ from support.results import made_tables
 from support.results.made_reports import column, made
 
 
-def test_a_study_without_metrics_has_no_table_of_them(tmp_path):
-    assert "metrics" not in [table.name for table in made(tmp_path, made_tables.usual()).tables]
-
-
 def test_the_table_has_means_intervals_and_runs_by_condition(tmp_path):
     rows = [
         made_tables.run(repeat=repeat, devices=devices)
@@ -21,14 +17,16 @@ def test_the_table_has_means_intervals_and_runs_by_condition(tmp_path):
         value = values[row["devices"]][row["repeat"] - 1]
         metric = {"name": "busbw", "value": value, "unit": "GB/s", "better": "higher"}
         row["metrics"] = [{"run_id": row["run_id"], **metric}]
+    none = made(tmp_path, [row | {"metrics": []} for row in rows])
+    assert "metrics" not in [table.name for table in none.tables]
     found = made(tmp_path, rows)
     assert column(found, "metric", "metrics").values == ["busbw", "busbw"]
     assert column(found, "mean", "metrics").values == [110, 50]
     assert column(found, "runs", "metrics").values == [3, 1]
     # The logarithms lie ln 1.1 apart: error 0.0953102 / sqrt(3), t of 2 degrees 4.302653.
-    (low, high), none = column(found, "95 % interval", "metrics").values
+    (low, high), unknown = column(found, "95 % interval", "metrics").values
     assert (low, high) == pytest.approx((110 / 1.267142, 110 * 1.267142), rel=1e-5)
-    assert none is None
+    assert unknown is None
 
 
 def test_metrics_in_which_runs_do_not_agree_are_named(tmp_path):

@@ -32,6 +32,7 @@ def test_a_slow_node_is_named_with_its_evidence():
     assert found.text.startswith(f"n2: {found.number} ({found.interval}) in 6 runs, p = ")
     assert "middle half of the 11 others" in found.text and "margin of 1 %" in found.text
     assert (found.evidence, found.kind, found.tables) == ("shown", "bad", ("nodes",))
+    assert node_findings.findings(rows()) == node_findings.findings([]) == []
 
 
 def test_it_is_said_where_others_disturbed_all_runs_of_a_slow_node():
@@ -54,8 +55,3 @@ def test_several_slow_nodes_are_one_finding_and_of_many_the_first_are_named():
 def test_nodes_of_several_sites_are_named_with_their_site():
     found = node_findings.findings([*rows(2), *rows(3, site="there")])
     assert [one.headline.partition(":")[0] for one in found] == ["here", "there"]
-
-
-def test_where_no_node_is_shown_to_be_slower_nothing_is_said():
-    assert node_findings.findings(rows()) == []
-    assert node_findings.findings([]) == []

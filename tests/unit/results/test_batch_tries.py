@@ -30,10 +30,3 @@ def test_tries_are_rows_of_their_own_table_and_runs_say_that_their_batch_was_fou
     common = {"search": search_id, "model": "lenet5", "found_batch_per_device": 48, "host": "n1"}
     assert all(row.items() >= (common | {"node_memory_bytes": 1000}).items() for row in tries)
     assert tries[0]["peak_memory_bytes"] == 200 and tries[0]["share_of_memory"] == 0.2
-
-
-def test_without_a_search_the_table_of_tries_is_there_and_has_no_row(folder):
-    made = study(PLAIN)
-    finished(made.runs[0])
-    collect_runs.collect(made, "cpu", "tables")
-    assert read("tries").num_rows == 0

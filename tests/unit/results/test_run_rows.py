@@ -27,18 +27,12 @@ def test_settings_of_a_row_are_those_of_the_record(tmp_path):
     assert [row[name] for name in known] == [getattr(parsed_runs.RUN, name) for name in known]
     assert (row["run_id"], row["devices"], row["global_batch"]) == (parsed_runs.RUN.id, 1, 32)
     assert (row["study"], row["site"], row["device_kind"]) == ("s", "here", "cpu")
-
-
-def test_what_other_settings_make_of_a_run_follows_from_its_record(tmp_path):
-    two = record_of(tmp_path / "run", devices_per_node=2, seed=7)
-    row = run_rows.row(two, STUDY, "cpu", tmp_path)
+    # What other settings make of a run follows from its record.
+    row = run_rows.row(record_of(tmp_path / "2", devices_per_node=2, seed=7), STUDY, "", tmp_path)
     assert (row["devices"], row["global_batch"], row["seed"]) == (2, 64, 7)
     assert row["run_id"] != parsed_runs.RUN.id
-
-
-def test_a_record_of_no_run_is_refused(tmp_path):
     with pytest.raises(TypeError, match="colour"):
-        run_rows.row(record_of(tmp_path / "run", colour="red"), STUDY, "cpu", tmp_path)
+        run_rows.row(record_of(tmp_path / "no", colour="red"), STUDY, "cpu", tmp_path)
 
 
 @pytest.mark.parametrize(("status", "judged"), [("failed", True), ("skipped", False)])

@@ -50,15 +50,7 @@ def test_every_rank_has_samples_of_its_own():
     assert [(row["rank"], row["t_s"]) for row in rows] == [(0, 0.5), (0, 1.0), (1, 0.5), (1, 1.0)]
 
 
-def test_a_run_that_was_not_sampled_has_an_empty_table():
-    made = study(PLAIN)
-    finished(made.runs[0])
-    assert samples_of(made) == []
-    made_from = pq.read_schema(run_record.folder(made.runs[0].id) / "samples.parquet").metadata
-    assert b"log_sha256" in made_from
-
-
-def test_tables_that_are_there_are_kept_until_the_log_is_another_one():
+def test_a_table_that_is_there_is_kept_until_it_is_deleted_or_the_log_is_another_one():
     made = study(PLAIN)
     place = finished(made.runs[0], samples=[PROCESS])
     assert len(samples_of(made)) == 1
@@ -70,3 +62,7 @@ def test_tables_that_are_there_are_kept_until_the_log_is_another_one():
     (place / "train.jsonl").unlink()
     finished(made.runs[0], samples=[PROCESS, PROCESS])
     assert len(samples_of(made)) == 2
+    (place / "train.jsonl").unlink()
+    finished(made.runs[0])
+    assert samples_of(made) == []
+    assert b"log_sha256" in pq.read_schema(place / "samples.parquet").metadata
