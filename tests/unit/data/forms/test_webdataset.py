@@ -60,7 +60,8 @@ def test_shards_that_do_not_exist_are_counted_and_the_first_named(tmp_path, monk
     assert f"9 of 10 shards do not exist: {tmp_path}/0.tar, {tmp_path}/2.tar, " in message
     assert "there is no such file" in refused(tmp_path / "b*.tar")
     monkeypatch.setattr(webdataset, "MAX_SHARDS", 10)
-    assert "more than 10 shards" in refused("{0..999999999}.tar")
+    for last in (10, 999999999):
+        assert "more than 10 shards" in refused(f"{{0..{last}}}.tar")
     assert "more than" not in refused("{0..9}.tar")
 
 
