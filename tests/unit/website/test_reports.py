@@ -85,18 +85,23 @@ def test_the_study_leads_to_the_report_which_is_the_text_of_a_sandbox(results, s
     assert with_policy == [report_in(pages)]
 
 
-def test_a_source_that_is_not_as_it_was_measured_shows_no_report(results, tmp_path):
+def without_report(place, output):
+    built = build_site.build(sources.HISTORY, {}, output, places_of_reports=[place])
+    return not built.notes and report_in({p.name: p for p in output.iterdir()}) is None
+
+
+def test_an_archive_that_is_not_as_it_was_measured_shows_no_report(results, tmp_path):
     place = archive(results)
-    site(place)
+    assert report_in(site(place)[0])
     (results / "report.html").write_text("another")
-    archive(results)
+    assert without_report(archive(results), tmp_path / "site")
+
+
+def test_a_results_folder_of_other_runs_shows_no_report(results, tmp_path):
+    assert report_in(site(results)[0])
     other = made.add_session(tmp_path / "other" / "results", 0, {8: [100.0, 102.0]})
     (other / "report.html").write_text("another")
-    output = tmp_path / "site"
-    for changed in (place, other):
-        built = build_site.build(sources.HISTORY, {}, output, places_of_reports=[changed])
-        assert report_in({p.name: p for p in output.iterdir()}) is None
-        assert not built.notes
+    assert without_report(other, tmp_path / "site")
 
 
 @pytest.mark.parametrize("content", [b"x" * (reports.MAX_BYTES + 1), b"\xff\xfe<"])
