@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dlbench.log import event_log
-from dlbench.records import run_record
+from dlbench.records import parse_run, run_record
 from dlbench.study import config
 from support.studies.site_facts import SITE, UNDISTURBED
 
@@ -38,4 +38,10 @@ def finish(run, made_from):
         "run_end", t_s=0.5, t_utc=event_log.utc_now(), status="ok", message="", weights_sha256=["0"]
     )
     log.close()
-    return run_record.folder(run.id) / "train.jsonl"
+
+
+def finish_and_read(run, made_from):
+    """The log of a run that was trained, and its record."""
+    finish(run, made_from)
+    folder = run_record.folder(run.id)
+    parse_run.parse(run, folder / "train.jsonl", folder / "run.json")

@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,11 @@ from dlbench.records import parse_run, run_record, staleness
 from dlbench.records.judgement import State
 from dlbench.study import config, trainer_environments
 from dlbench.trainer.reading import manifest
-from support.studies.planned_runs import STUDY, finish
+from support.studies.planned_runs import STUDY, finish, finish_and_read
 from support.studies.site_facts import SITE
 
 
-def test_a_study_of_which_nothing_remains_is_refused_with_the_reasons(tmp_path, monkeypatch):
-    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
-    monkeypatch.chdir(tmp_path)
+def test_a_study_of_which_nothing_remains_is_refused_with_the_reasons(folder):
     block = STUDY["matrix"][0] | {"strategy": "mirrored", "devices_per_node": 4}
     with pytest.raises(Error) as error:
         planning.make_plan(STUDY | {"matrix": [block]})
@@ -37,8 +36,7 @@ def test_a_study_whose_results_are_here_is_planned_though_no_run_can_be_done(pla
     block = STUDY["matrix"][0] | {"strategy": "mirrored", "devices_per_node": [1, 4]}
     for run in config.study(STUDY | {"matrix": [block]}).runs:
         if run.devices == 4:
-            log = finish(run, staleness.made_from(run))
-            parse_run.parse(run, log, log.with_name("run.json"))
+            finish_and_read(run, staleness.made_from(run))
     block["devices_per_node"] = 4
     there = planning.make_plan(STUDY | {"matrix": [block]})
     assert len(there.skipped) == len(there.runs) > 0 and there.pending == {}
@@ -81,27 +79,21 @@ def test_the_jobs_of_a_plan_ask_the_scheduler_for_what_its_runs_need(plan, progr
         submitting.Submitting(plan).check_cluster("slurm", lambda rule, name: None)
     jobs = submitting.Submitting(cluster)
     jobs.check_cluster("slurm", lambda rule, name: None)
-    asked = {
-        name: resource(_Wildcards(cluster.to_train[0].id), 1)
-        for name, resource in jobs.resources.items()
-    }
+    first = types.SimpleNamespace(run_id=cluster.to_train[0].id)  # as Snakemake's wildcards
+    asked = {name: resource(first, 1) for name, resource in jobs.resources.items()}
     assert asked["runtime"] == 1 + 5 and asked["exclusive"] == 1
     assert asked["nodes"] == 1 and asked["mem_mb"] == 5000
-    again = jobs.resources["mem_mb"](_Wildcards(cluster.to_train[0].id), 2)
+    again = jobs.resources["mem_mb"](first, 2)
     assert again == 8000  # of the node, less than twice as much for the device
     with pytest.raises(Error, match="the scheduler has no partition"):
         jobs.check_cluster("slurm", lambda rule, name: "gpu" if name == "slurm_partition" else None)
 
 
-class _Wildcards:
-    def __init__(self, run_id):
-        self.run_id = run_id
-
-
-def test_priorities_follow_the_seeded_order(plan):
+def test_priorities_follow_the_order_which_is_another_one_with_another_seed(plan):
     priorities = [plan.priority(run.id) for run in plan.study.runs]
-    assert priorities == sorted(priorities, reverse=True)
-    assert min(priorities) == 1
+    assert priorities == list(range(len(plan.runs), 0, -1))
+    other = planning.make_plan(STUDY | {"seed": 2})
+    assert [other.priority(run.id) for run in plan.study.runs] != priorities
 
 
 def test_the_command_of_a_run_survives_the_shell(plan):
@@ -120,10 +112,7 @@ def test_the_command_of_a_run_survives_the_shell(plan):
 
 def test_what_others_may_use_is_told_to_each_run_and_changes_none(plan):
     done = plan.study.runs[0]
-    finish(done, staleness.made_from(done))
-    parse_run.parse(
-        done, run_record.folder(done.id) / "train.jsonl", run_record.folder(done.id) / "run.json"
-    )
+    finish_and_read(done, staleness.made_from(done))
     judged = planning.make_plan(STUDY | {"others_share": 0.1, "wait_for_quiet_s": 30})
     assert done.id not in judged.pending and judged.runs.keys() == plan.runs.keys()
     arguments = run_command.start_run_arguments(judged, done.id)
@@ -132,16 +121,10 @@ def test_what_others_may_use_is_told_to_each_run_and_changes_none(plan):
     assert not any(word.startswith(("--others-share", "--power-meter")) for word in never)
 
 
-def test_a_power_meter_is_named_to_each_run_and_changes_none(plan):
-    metered = planning.make_plan(STUDY | {"site": STUDY["site"] | {"power_meter": "watts 'a b'"}})
-    assert metered.runs.keys() == plan.runs.keys()
-    arguments = run_command.start_run_arguments(metered, plan.study.runs[0].id)
-    assert "--power-meter=watts 'a b'" in arguments
-
-
 def test_no_secret_of_a_command_is_in_what_rules_keep(plan):
     site = STUDY["site"] | {"power_meter": "ipmitool -P pl4nted sdr"}
     metered = planning.make_plan(STUDY | {"site": site})
+    assert metered.runs.keys() == plan.runs.keys()
     run_id = plan.study.runs[0].id
     arguments = run_command.start_run_arguments(metered, run_id)
     assert "--power-meter=ipmitool -P (hidden-0) sdr" in arguments
@@ -154,13 +137,8 @@ def test_no_secret_of_a_command_is_in_what_rules_keep(plan):
 
 
 def test_runs_are_counted_in_the_order_in_which_they_are_done(plan):
-    positions = [
-        word
-        for run in plan.study.runs
-        for word in run_command.start_run_arguments(plan, run.id, 1)
-        if word.startswith("--position=")
-    ]
-    assert positions == [f"--position={number}/8" for number in range(1, 9)]
+    for number, run in enumerate(plan.study.runs, 1):
+        assert f"--position={number}/8" in run_command.start_run_arguments(plan, run.id, 1)
 
 
 def test_data_is_needed_by_the_runs_that_read_it_only(plan):
@@ -184,13 +162,10 @@ def test_a_skipped_run_needs_nothing_and_its_reason_survives_the_shell(alone):
 def test_runs_of_a_block_that_says_where_installed_wait_for_their_environment_or_are_skipped(alone):
     (Path("envs") / "jax").mkdir()
     Path("envs/jax/uv.lock").touch()
+    named = {5: {}, 6: {"where_installed": False}, 7: {"where_installed": True}}
     blocks = [
         STUDY["matrix"][0] | {"name": str(steps), "framework": "jax", "steps": steps, **extra}
-        for steps, extra in (
-            (5, {}),
-            (6, {"where_installed": False}),
-            (7, {"where_installed": True}),
-        )
+        for steps, extra in named.items()
     ]
     study = STUDY | {"matrix": blocks}
     plan = planning.make_plan(study)
@@ -216,29 +191,17 @@ def test_flags_of_fetching_survive_the_shell(alone):
 
 def test_finished_runs_are_left_and_the_others_sorted_by_what_they_need(plan):
     current, unread, stale, *missing = plan.study.runs
-    for run in (current, unread):
-        finish(run, staleness.made_from(run))
-    parse_run.parse(
-        current,
-        run_record.folder(current.id) / "train.jsonl",
-        run_record.folder(current.id) / "run.json",
-    )
+    finish_and_read(current, staleness.made_from(current))
+    finish(unread, staleness.made_from(unread))
     finish(stale, {"code": "another"})
     again = planning.make_plan(STUDY)
     states = {run_id: state.value for run_id, (state, _) in again.pending.items()}
-    assert states == {
-        unread.id: "unread",
-        stale.id: "stale",
-        **{run.id: "missing" for run in missing},
-    }
+    others = {run.id: "missing" for run in missing}
+    assert states == {unread.id: "unread", stale.id: "stale"} | others
     assert again.remade == set()
-    assert [run.id for run in again.study.runs if re.fullmatch(again.unread_pattern, run.id)] == [
-        unread.id
-    ]
+    assert [id for id in again.runs if re.fullmatch(again.unread_pattern, id)] == [unread.id]
     assert again.inputs_of_trained(current.id) == again.training_inputs(current.id)
-    arguments = run_command.start_run_arguments(again, unread.id, 1)
-    first, *_ = [w for w in arguments if "--position" in w]
-    assert first == "--position=2/8"
+    assert "--position=2/8" in run_command.start_run_arguments(again, unread.id, 1)
 
 
 def test_runs_that_the_command_line_asks_for_count_as_runs_to_be_trained(plan):
@@ -259,10 +222,8 @@ def test_it_says_how_many_runs_are_to_be_done_and_why(plan):
     plan.record_code_digests()
     data = staleness.data_code("digits")
     kept = {path.name.partition(".")[0] for path in own_code.SAVED_DIGESTS.iterdir()}
-    assert kept == {
-        own_code.digest(data),
-        *(staleness.made_from(r)["code"] for r in plan.runs.values()),
-    }
+    codes = {staleness.made_from(run)["code"] for run in plan.runs.values()}
+    assert kept == {own_code.digest(data)} | codes
     first, second, *_ = plan.study.runs
     finish(first, staleness.made_from(first))
     finish(second, staleness.made_from(second) | {"environment": "another"})
@@ -282,10 +243,8 @@ def test_it_says_how_many_runs_are_to_be_done_and_why(plan):
 def test_an_environment_that_was_copied_without_its_python_is_made_again(tmp_path, monkeypatch):
     lock = trainer_environments.ENVIRONMENTS.resolve() / "train" / "uv.lock"
     monkeypatch.chdir(tmp_path)
-    python, listed = (
-        trainer_environments.trainer_python("train"),
-        Path("results/environments/train.json"),
-    )
+    python = trainer_environments.trainer_python("train")
+    listed = Path("results/environments/train.json")
     for path in (python, listed):
         path.parent.mkdir(parents=True)
     shutil.copy(lock, "envs/train")
@@ -312,17 +271,8 @@ def test_what_this_machine_cannot_do_is_to_be_skipped_and_what_is_read_again_is_
     mixed = planning.make_plan(STUDY | {"matrix": [block]})
     to_skip = {run_id for run_id in mixed.runs if re.fullmatch(mixed.skip_pattern, run_id)}
     assert to_skip == set(mixed.skipped) and 0 < len(to_skip) < len(mixed.runs)
-    unread = dict.fromkeys(mixed.pending, (State.UNREAD, ""))
-    assert not any(
-        re.fullmatch(dataclasses.replace(mixed, pending=unread).skip_pattern, one)
-        for one in to_skip
-    )
-
-
-def test_where_nothing_is_unread_or_adopted_the_patterns_match_no_run(plan):
-    for run_id in (*plan.runs, ""):
-        assert not re.fullmatch(plan.unread_pattern, run_id)
-        assert not re.fullmatch(plan.adoptable_pattern, run_id)
+    unread = dataclasses.replace(mixed, pending=dict.fromkeys(mixed.pending, (State.UNREAD, "")))
+    assert not any(re.fullmatch(unread.skip_pattern, one) for one in to_skip)
 
 
 def test_a_pattern_of_many_runs_matches_them_alone_and_is_not_a_list_of_all_to_try(plan):
@@ -331,13 +281,9 @@ def test_a_pattern_of_many_runs_matches_them_alone_and_is_not_a_list_of_all_to_t
     pattern = dataclasses.replace(plan, pending=unread).unread_pattern
     assert [run_id for run_id in ids if re.fullmatch(pattern, run_id)] == ids[::2]
     assert len(pattern) < sum(map(len, unread))
-
-
-def test_the_order_of_priorities_is_another_one_with_another_seed(plan):
-    other = planning.make_plan(STUDY | {"seed": 2})
-    assert {run_id: plan.priority(run_id) for run_id in plan.runs} != {
-        run_id: other.priority(run_id) for run_id in other.runs
-    }
+    for run_id in (*plan.runs, ""):  # where nothing is unread or adopted
+        assert not re.fullmatch(plan.unread_pattern, run_id)
+        assert not re.fullmatch(plan.adoptable_pattern, run_id)
 
 
 @pytest.mark.parametrize(

@@ -6,25 +6,17 @@ from dlbench import Error
 from dlbench.cluster import jobs, submitting
 from dlbench.plan import planning, run_command
 from dlbench.starting import find_batch
-from dlbench.study import runs, trainer_environments
+from dlbench.study import runs
 from support.studies.found_batches import write_found
 from support.studies.planned_runs import STUDY
 from support.studies.site_facts import SITE
 
-WIDEST = {
-    "name": "widest",
-    "model": "lenet5",
-    "dataset": "digits",
-    "batch_per_device": "max",
-    "steps": 5,
-}
+WIDEST = {"name": "widest", "model": "lenet5", "dataset": "digits", "batch_per_device": "max",
+          "steps": 5}  # fmt: skip
 TOO_MANY = {"strategy": "mirrored", "devices_per_node": 4}
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def planned(*blocks, **site):
@@ -80,7 +72,6 @@ def test_the_job_of_a_search_asks_for_what_a_run_does_and_its_tries_stay_within_
     plan = planned(WIDEST, memory_mb_per_node=3000, cores_per_node=2)
     (search_id,) = plan.searches
     cluster = submitting.Submitting(plan)
-
     run = plan.searches[search_id][0].run
     resources = cluster.resources_like(lambda wildcards: run)
     asked = {name: resource(None, 1) for name, resource in resources.items()}
@@ -88,7 +79,7 @@ def test_the_job_of_a_search_asks_for_what_a_run_does_and_its_tries_stay_within_
     assert cluster.memory_mb(search_id) == 3000 - jobs.WORKFLOW_MB
 
 
-def test_what_does_not_say_what_was_found_is_made_again(folder):
+def test_what_does_not_say_what_was_found_is_made_again():
     (search_id,) = planned(WIDEST).searches
     path = write_found(search_id, reason="")
     assert str(path) in planned(WIDEST).remade

@@ -10,25 +10,22 @@ from dlbench import Error
 from dlbench.data import stores
 from dlbench.images import make_image, trainer_image
 from dlbench.plan import planning, run_command
-from dlbench.records import parse_run, staleness
-from dlbench.study import trainer_environments
+from dlbench.records import staleness
 from support.images.image_files import Blobs, tar
-from support.studies.planned_runs import STUDY, finish
+from support.studies.planned_runs import STUDY, finish_and_read
 
 PROGRAMS = ("apptainer", "podman", "udocker", "ch-run")
 
 
 @pytest.fixture
-def contained(tmp_path, monkeypatch):
+def contained(folder, monkeypatch):
     """A function that plans a study in containers, on a machine with some of the programs."""
-    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
-    (tmp_path / "bin").mkdir()
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.chdir(tmp_path)
+    (folder / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(folder / "bin"))
 
     def make(settings=None, there=PROGRAMS, **changes):
         for name in PROGRAMS:
-            program = tmp_path / "bin" / name
+            program = folder / "bin" / name
             program.unlink(missing_ok=True)
             if name in there:
                 program.write_text("#!/bin/sh\n")
@@ -47,10 +44,8 @@ def by_runtime(plan):
 
 
 def test_all_environments_and_images_in_all_forms_are_listed_once(contained):
-    plan = contained(
-        runtime=["bare", "apptainer", "podman", "udocker"],
-        batch_per_device=[8, 16],
-    )
+    runtimes = ["bare", "apptainer", "podman", "udocker"]
+    plan = contained(runtime=runtimes, batch_per_device=[8, 16])
     assert plan.environments == [
         "results/environments/train.json",
         "results/images/train/apptainer.json",
@@ -105,11 +100,8 @@ def test_a_run_in_a_container_is_told_its_form_and_binds(contained):
 def test_the_directive_enters_the_images_of_pending_apptainer_runs_only(contained):
     plan = contained(runtime=["bare", "podman", "apptainer"])
     images = {runtime: plan.directive_image(run.id) for runtime, run in by_runtime(plan).items()}
-    assert images == {
-        "bare": None,
-        "podman": None,
-        "apptainer": "results/images/train/apptainer/image.sif",
-    }
+    sif = "results/images/train/apptainer/image.sif"
+    assert images == {"bare": None, "podman": None, "apptainer": sif}
     commanded = contained(runtime="apptainer", runtime_options={"start": "command"})
     assert [commanded.directive_image(run_id) for run_id in commanded.runs] == [None]
     packed = contained(runtime="apptainer", copies_per_node=2)
@@ -119,8 +111,7 @@ def test_the_directive_enters_the_images_of_pending_apptainer_runs_only(containe
 def test_a_finished_run_needs_no_image(contained):
     plan = contained(runtime=["bare", "apptainer"])
     run = by_runtime(plan)["apptainer"]
-    log = finish(run, staleness.made_from(run, image_settings=plan.study.images))
-    parse_run.parse(run, log, log.with_name("run.json"))
+    finish_and_read(run, staleness.made_from(run, image_settings=plan.study.images))
     again = contained(runtime=["bare", "apptainer"])
     assert run.id not in again.pending
     assert again.directive_image(run.id) is None
@@ -136,11 +127,15 @@ def test_an_image_that_was_removed_skips_its_runs_alone(contained, tmp_path):
     plan = contained(images, runtime=["bare", "apptainer"])
     assert list(plan.skipped) == [apptainer.id] and "found nothing" in plan.skipped[apptainer.id]
     assert plan.environments == ["results/environments/train.json"]
-    with pytest.raises(Error, match=r"nothing remains.*\n.*image\.sif: expected a SIF file"):
+    with pytest.raises(
+        Error, match=r"nothing remains.*\n.*image\.sif: expected a SIF file, a root"
+    ):
         contained(images, runtime="apptainer")
+    # A run that cannot be done here needs none.
+    elsewhere = contained(images, runtime=["bare", "docker"], there=[])
+    assert list(elsewhere.skipped) == [by_runtime(elsewhere)["docker"].id]
     # What is finished needs it no more: tables and figures are made of it.
-    log = finish(apptainer, staleness.made_from(apptainer, image_settings=images))
-    parse_run.parse(apptainer, log, log.with_name("run.json"))
+    finish_and_read(apptainer, staleness.made_from(apptainer, image_settings=images))
     assert contained(images, runtime="apptainer").pending == {}
 
 
@@ -180,19 +175,8 @@ def test_without_its_program_a_runtime_is_skipped_and_its_image_not_made(contain
         "this machine",
         runs["docker"].id: "runtime docker: docker is not on the path of this machine",
     }
-    assert plan.environments == [
-        "results/environments/train.json",
-        "results/images/train/podman.json",
-    ]
+    assert plan.environments[1:] == ["results/images/train/podman.json"]
     assert plan.directive_image(runs["apptainer"].id) is None
-
-
-def test_an_image_that_is_not_there_is_named_before_anything_is_done(contained):
-    with pytest.raises(Error, match=r"images: source lost\.sif: expected a SIF file, a root"):
-        contained({"train": {"source": "lost.sif"}}, runtime="apptainer")
-    # A run that cannot be done here needs none.
-    plan = contained({"train": {"source": "lost.sif"}}, runtime=["bare", "docker"], there=[])
-    assert list(plan.skipped) == [by_runtime(plan)["docker"].id]
 
 
 def archive(content):
@@ -213,15 +197,13 @@ def test_another_image_is_made_again_and_its_runs_with_it(contained):
     make_image.make("mine", settings, trainer_image.image_path("mine"))
     mine, train = sorted(planned().study.runs, key=lambda run: run.environment)
     for run in (mine, train):
-        log = finish(run, staleness.made_from(run, image_settings=MINE))
-        parse_run.parse(run, log, log.with_name("run.json"))
+        finish_and_read(run, staleness.made_from(run, image_settings=MINE))
     assert planned().pending == {}
     assert planned().remade == frozenset()
     archive(b"two")
     again = planned()
-    assert {run_id: state.value for run_id, (state, _) in again.pending.items()} == {
-        mine.id: "stale"
-    }
+    states = {run_id: state.value for run_id, (state, _) in again.pending.items()}
+    assert states == {mine.id: "stale"}
     assert again.remade == {"results/images/mine/image.json"}
 
 
@@ -251,12 +233,11 @@ def test_an_image_of_another_study_is_not_replaced_by_one_of_the_same_name(conta
     for searched in ({}, widest):
         with pytest.raises(Error) as error:
             contained(other, runtime="podman", environment="mine", **searched)
-        assert "images: the name mine is taken: study 'theirs' made an image" in str(error.value)
-    assert (
-        "images: the name mine is taken: study 'theirs' made an image of this name from mine.tar, "
-        "this study from other.tar. Give yours another name, under images and as environment in "
-        "the matrix; or delete results/images/mine, if that study is over"
-    ) in str(error.value)
+        assert (
+            "images: the name mine is taken: study 'theirs' made an image of this name from "
+            "mine.tar, this study from other.tar. Give yours another name, under images and as "
+            "environment in the matrix; or delete results/images/mine, if that study is over"
+        ) in str(error.value)
     # The same image serves both, and a study may change its own.
     assert contained(MINE, runtime="podman", environment="mine").remade == frozenset()
     made = json.loads(Path(name).read_text())
@@ -292,11 +273,8 @@ def test_an_image_is_no_environment_of_bare_metal(contained):
     with pytest.raises(Error) as error:
         contained(MINE, runtime=["bare", "podman"], environment="mine")
     assert "environment: no folder envs/mine (did you mean" in str(error.value)
-    with pytest.raises(Error) as error:
+    with pytest.raises(Error, match=r"no folder envs/min and no such image .*mean 'mine'\?"):
         contained(MINE, runtime="podman", environment="min")
-    assert "no folder envs/min and no such image under images (did you mean 'mine'?)" in str(
-        error.value
-    )
 
 
 def test_exports_are_made_in_an_environment_that_is_installed(contained):
@@ -305,15 +283,7 @@ def test_exports_are_made_in_an_environment_that_is_installed(contained):
     assert plan.export_environment == "results/environments/train.json"
 
 
-def test_an_option_that_a_runtime_lacks_is_named_with_the_nearest(contained):
-    with pytest.raises(Error) as error:
+def test_an_option_that_a_runtime_lacks_is_named_with_its_block(contained):
+    words = r"matrix\[0\] \(block\)\.runtime_options: runtime udocker has no option 'execmod'"
+    with pytest.raises(Error, match=words):
         contained(runtime="udocker", runtime_options={"execmod": "P1"})
-    assert (
-        "matrix[0] (block).runtime_options: runtime udocker has no option 'execmod' "
-        "(did you mean 'execmode'?)"
-    ) in str(error.value)
-    with pytest.raises(Error) as error:
-        contained(runtime="udocker", runtime_options={"execmode": "P3"})
-    assert "execmode: expected one of P1, P2, F1, F2, F3, F4, R1, S1, found 'P3'" in str(
-        error.value
-    )

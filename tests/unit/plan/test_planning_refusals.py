@@ -10,19 +10,10 @@ from dlbench.plan import planning
 from support.studies.planned_runs import STUDY
 
 
-def test_a_config_with_mistakes_is_refused_with_all_of_them():
-    with pytest.raises(Error) as error:
-        planning.make_plan(STUDY | {"repeats": 0, "seeed": 1})
-    assert "unknown key 'seeed' (did you mean 'seed'?)" in str(error.value)
-    assert "repeats: expected a whole number from 1 to 10000, or a mapping" in str(error.value)
-
-
 def test_an_unknown_run_is_named_with_the_nearest(plan):
     known = next(iter(plan.runs))
-    with pytest.raises(Error) as error:
+    with pytest.raises(Error, match=f"no run .*did you mean .*{known}"):
         plan.spec_json(known[:-1])
-    assert "no run" in str(error.value)
-    assert "did you mean" in str(error.value)
 
 
 @pytest.mark.parametrize("key", ["manual_dir", "store"])
@@ -51,11 +42,7 @@ def test_a_file_of_published_numbers_that_cannot_be_read_is_named(alone):
 
 @pytest.mark.parametrize(
     ("free_files", "free_blocks", "message"),
-    [
-        (3, 10_000, "3 more files can be made"),
-        (1000, 0, "0 bytes are free"),
-        (0, 0, "0 more files can be made"),
-    ],
+    [(3, 10_000, "3 more files can be made"), (1000, 0, "0 bytes are free")],
 )
 def test_a_start_on_a_full_disk_says_so_before_anything_is_written(
     tmp_path, monkeypatch, free_files, free_blocks, message
