@@ -244,7 +244,7 @@ def test_a_page_is_refused_by_its_type_unless_it_is_wanted(server, path):
 @pytest.mark.parametrize(("content", "what"), [(HTML, "HTML page"), (POINTER, "git-LFS pointer")])
 def test_a_page_or_pointer_is_refused_by_its_first_bytes(server, path, content, what, drop_after):
     server.content, server.drop_after = content, drop_after
-    with pytest.raises(DownloadError, match=f": an? {what}, not the file|sends an? {what}"):
+    with pytest.raises(DownloadError, match=f"an? {what}, not the file"):
         fetch_file([server.url()], path)
     assert not path.exists()
 

@@ -50,8 +50,6 @@ BAD = {
     "empty": (b"", "expected a JPEG, found nothing: it is empty"),
     "HTML": (b"\n<!DOCTYPE html><html>404</html>", "found a web page"),
     "PNG": (encoded(kind="PNG"), "found a PNG"),
-    "half a PNG": (encoded(kind="PNG")[:300], "found a PNG"),
-    "16-bit PNG": (encoded(GREY_16, "PNG"), "found a PNG"),
     "GIF": (encoded(kind="GIF"), "found a GIF"),
     "WebP": (encoded(kind="WEBP"), "found a WebP"),
     "BMP": (encoded(kind="BMP"), "found a BMP"),
@@ -60,11 +58,9 @@ BAD = {
     "git-LFS": (b"version https://git-lfs.github.com/spec/v1\n", "found a git-LFS pointer"),
     "text": (b"hello", "found what begins with 68656c6c"),
     "half": (encoded()[: len(encoded()) // 2], "this JPEG has no end: it is cut off"),
-    "half progressive": (encoded(progressive=True)[:-400], "this JPEG has no end"),
     "all but its end": (encoded()[:-2], "this JPEG has no end"),
     "half with a thumbnail": (THUMBNAIL + encoded()[2:-900], "this JPEG has no end"),
     "its header": (encoded()[:100], "no frame in this JPEG"),
-    "two bytes": (b"\xff\xd8", "no frame in this JPEG"),
     "nothing in it": (b"\xff\xd8\xff\xd9", "no frame in this JPEG"),
     "bomb": (with_frame(5, struct.pack(">HH", 50_000, 50_000)), "found 50000 x 50000: its header"),
     "no height": (with_frame(5, bytes(2)), "found 80 x 0: its header"),
@@ -85,13 +81,10 @@ def test_what_is_no_whole_jpeg_is_refused_with_its_name_and_what_it_is(name, how
 
 
 @pytest.mark.parametrize("how", pictures.CHECKS)
-@pytest.mark.parametrize("name", GOOD)
-def test_every_kind_of_jpeg_that_trainers_read_is_taken(name, how):
-    pictures.check(GOOD[name], how, "cat.JPEG")
-
-
-def test_without_a_check_nothing_is_looked_at():
-    pictures.check(b"", "none", "cat.JPEG")
+def test_every_kind_of_jpeg_that_trainers_read_is_taken(how):
+    for name, content in GOOD.items():
+        pictures.check(content, how, name)
+    pictures.check(b"", "none", "cat.JPEG")  # which looks at nothing
 
 
 def test_pixels_that_do_not_decode_are_found_by_decoding_alone():
@@ -103,18 +96,16 @@ def test_pixels_that_do_not_decode_are_found_by_decoding_alone():
         pictures.check(bytes(content), "decode", "cat.JPEG")
 
 
+# Of 50 000 pixels each way by its header, whose checksum is then wrong.
+PNG_BOMB = encoded(kind="PNG")[:16] + struct.pack(">II", 50_000, 50_000) + encoded(kind="PNG")[24:]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (encoded(kind="PNG")[:300], "does not decode"),
         (BAD["bomb"][0], "found 50000 x 50000"),
-        (
-            # The same in the header of a PNG, whose checksum is then wrong.
-            encoded(kind="PNG")[:16]
-            + struct.pack(">II", 50_000, 50_000)
-            + encoded(kind="PNG")[24:],
-            "does not decode as an image: it is a PNG",
-        ),
+        (PNG_BOMB, "does not decode as an image: it is a PNG"),
         (b"\x89PNG\r\n\x1a\n" + bytes(30), "does not decode"),
         (b"", "found nothing"),
         (encoded(kind="GIF"), "found a GIF"),
@@ -195,12 +186,9 @@ def mine(tmp_path, monkeypatch):
     plugins.add_user_folder("datasets")
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_a_bad_picture_ends_the_conversion_with_the_name_of_its_file(mine, tmp_path, name):
-    content, message = BAD[name]
-    with pytest.raises(PictureError, match=r"source/1\.JPEG") as error:
-        mine([encoded(), content, encoded()])
-    assert message in str(error.value)
+def test_a_bad_picture_ends_the_conversion_with_the_name_of_its_file(mine, tmp_path):
+    with pytest.raises(PictureError, match=r"source/1\.JPEG: expected a JPEG, found a GIF"):
+        mine([encoded(), encoded(kind="GIF"), encoded()])
     assert not (tmp_path / "out/manifest.json").exists()
 
 
