@@ -23,10 +23,8 @@ NAMES = ["tensorflow-multiworker-1x2-cc13cc9e86", "tensorflow-device-float32-dc1
 
 
 @pytest.fixture
-def plan_of(tmp_path, monkeypatch):
+def plan_of(folder):
     """A function that plans a study of some blocks, on a site with so many nodes."""
-    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
-    monkeypatch.chdir(tmp_path)
 
     def plan(*blocks, **changes):
         named = [BLOCK | {"name": f"block{n}"} | block for n, block in enumerate(blocks)]
@@ -66,23 +64,15 @@ def test_a_device_is_measured_in_each_precision_and_reads_each_stored_dataset(pl
         assert (one.run.strategy, one.run.devices) == ("single", 1)
 
 
-def test_servers_and_copies_have_no_all_reduce_to_be_measured(plan_of):
+def test_without_an_all_reduce_or_enough_devices_there_is_nothing_to_be_measured(plan_of):
     servers = {"strategy": "parameter_server", "devices_per_node": 2}
-    assert exchanges(plan_of(servers, {"copies_per_node": 2})) == []
-
-
-def test_what_this_machine_cannot_do_is_not_measured(plan_of):
     too_many = TWO | {"devices_per_node": 4}
-    assert exchanges(plan_of({}, too_many)) == []
+    assert exchanges(plan_of(servers, {"copies_per_node": 2}, too_many)) == []
 
 
 def test_the_names_of_baselines_stay_and_a_further_repeat_changes_none(plan_of):
-    plan = plan_of(TWO, repeats=1)
-    names = list(baselines.of_plan(plan))
-    assert list(baselines.of_plan(plan_of(TWO, repeats=3))) == names
-    assert sorted(name.rpartition("-")[0] for name in names) == [
-        "tensorflow-device-float32", "tensorflow-multiworker-1x2",
-    ]  # fmt: skip
+    for repeats in (1, 3):
+        assert list(baselines.of_plan(plan_of(TWO, repeats=repeats))) == NAMES
 
 
 def test_they_are_kept_for_the_machine_or_on_a_cluster_for_the_site(plan_of):
@@ -100,10 +90,8 @@ def test_devices_are_measured_on_each_named_node_and_exchanges_on_the_nodes_of_e
     assert sorted(names) == ["n1", "n2"] and len(set(names.values())) == 2
     pairs = {"strategy": "multiworker", "launcher": "srun", "nodes": 2, "dataset": "synthetic"}
     plan = plan_of(pairs | {"node": ["n[1-2]", "n[2-3]"]}, site=site)
-    assert [(one.run.node, one.run.nodes) for one in exchanges(plan)] == [
-        ("n[1-2]", 2),
-        ("n[2-3]", 2),
-    ]
+    pairs = [(one.run.node, one.run.nodes) for one in exchanges(plan)]
+    assert pairs == [("n[1-2]", 2), ("n[2-3]", 2)]
     # Each node once, although n2 is in two pairs.
     assert sorted(one.run.node for one in devices(plan)) == ["n1", "n2", "n3"]
     assert {one.run.nodes for one in devices(plan)} == {1}
@@ -119,40 +107,26 @@ def test_the_baselines_of_a_plan_are_found_once_and_those_of_another_plan_anew(p
     assert list(baselines.of_plan(plan)) == list(known)
 
 
-def test_baselines_without_named_nodes_have_the_names_of_before(plan_of):
-    assert list(baselines.of_plan(plan_of(TWO))) == NAMES
-
-
-def test_the_command_is_that_of_the_trainers_environment_with_all_fields_of_a_run(plan_of):
+def test_the_command_is_that_of_the_trainers_environment_with_all_fields_of_a_run_and_its_data(
+    plan_of,
+):
     plan = plan_of(TWO)
     (one,) = exchanges(plan)
-    command_line = shlex.split(baselines.arguments(plan, one.name, "results/baselines/m/x.json"))
-    ours, command = (
-        command_line[: command_line.index("--")],
-        command_line[command_line.index("--") + 1 :],
-    )
+    words = shlex.split(baselines.arguments(plan, one.name, "results/baselines/m/x.json"))
+    ours, command = words[: words.index("--")], words[words.index("--") + 1 :]
     assert f"--time-limit-s={plan.study.time_limit_s}" in ours and "--device=cpu" in ours
-    assert command[:2] == [
-        str(trainer_environments.trainer_python("train")), "workflow_scripts/measure_baselines.py",
-    ]  # fmt: skip
+    python = str(trainer_environments.trainer_python("train"))
+    assert command[:2] == [python, "workflow_scripts/measure_baselines.py"]
     spec = json.loads(command[2].removeprefix("--spec="))
     assert (spec["strategy"], spec["steps"], spec["threads_per_device"]) == ("multiworker", 1, 1)
     assert "--model=lenet5" in command and "--output=results/baselines/m/x.json" in command
     (device,) = devices(plan)
-    command_line = shlex.split(baselines.arguments(plan, device.name, "x.json"))
-    (read,) = (
-        json.loads(w.removeprefix("--read=")) for w in command_line if w.startswith("--read=")
-    )
+    words = shlex.split(baselines.arguments(plan, device.name, "x.json"))
+    (read,) = (json.loads(w.removeprefix("--read=")) for w in words if w.startswith("--read="))
     assert (read["dataset"], read["folder"]) == ("digits", "results/data/digits")
-
-
-def test_it_needs_the_environment_and_the_datasets_it_reads(plan_of):
-    plan = plan_of(TWO)
-    stamp = "results/environments/train.json"
-    assert baselines.inputs(plan, exchanges(plan)[0].name) == [stamp]
-    assert baselines.inputs(plan, devices(plan)[0].name) == [
-        stamp, "results/data/digits/manifest.json",
-    ]  # fmt: skip
+    stamp, data = "results/environments/train.json", "results/data/digits/manifest.json"
+    assert baselines.inputs(plan, one.name) == [stamp]
+    assert baselines.inputs(plan, device.name) == [stamp, data]
 
 
 def test_on_a_cluster_its_job_is_that_of_such_a_run_with_all_of_the_time(
@@ -185,11 +159,8 @@ def test_figures_ask_for_the_table_only_where_one_has_no_other(plan_of, tmp_path
     Path(baselines.TABLE).parent.mkdir(parents=True)
     Path(baselines.TABLE).write_bytes(b"made")
     assert baselines.digest_if_beside("scaling", ("scaling",)) == baselines.digest() != ""
-    assert (
-        baselines.digest_if_beside("scaling", both)
-        == baselines.digest_if_beside("loss", both)
-        == ""
-    )
+    assert baselines.digest_if_beside("scaling", both) == ""
+    assert baselines.digest_if_beside("loss", both) == ""
 
 
 def test_every_strategy_with_an_exchange_is_one_of_its_framework():

@@ -11,8 +11,8 @@ from dlbench.campaign import doctor_runs, start_session
 from dlbench.plan import planning, run_command, sentinels
 from dlbench.records import run_record, sessions, staleness
 from dlbench.results import collect_runs
-from dlbench.study import config, config_schema, trainer_environments
-from dlbench.study.runs import Run, is_sentinel
+from dlbench.study import config, config_schema
+from dlbench.study.runs import is_sentinel
 from dlbench.tables import parquet_files, table_columns
 from support.runs.made_runs import SETTINGS, finish
 
@@ -38,10 +38,7 @@ def batch(*sizes):
     return lambda run: run.batch_per_device in sizes
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 MANY = list(range(9, 21))  # of twelve new conditions, a fifth of whose time is enough for another
@@ -87,10 +84,8 @@ def test_bases_of_comparisons_come_first_then_bases_of_speedups_then_the_shortes
     (first,) = {r.combination for r in chosen(two, batch(16), lambda r: 9.0 / r.devices).runs}
     assert (first.devices, first.batch_per_device) == (1, 8)
     three = study({"batch_per_device": [8, 9, 16]}, sentinels=1)
-    (first,) = {
-        r.combination for r in chosen(three, batch(16), lambda r: 99 - r.batch_per_device).runs
-    }
-    assert first.batch_per_device == 9
+    found = chosen(three, batch(16), lambda r: 99 - r.batch_per_device)
+    assert {run.batch_per_device for run in found.runs} == {9}
 
 
 def test_how_many_conditions_or_which_may_be_said_and_take_the_time_that_they_take():
@@ -104,19 +99,16 @@ def test_how_many_conditions_or_which_may_be_said_and_take_the_time_that_they_ta
         "no sentinels: `sentinels` means no condition that has 1 finished repeat or more and none "
         "to be trained"
     )
-    with pytest.raises(
-        config_schema.ConfigError, match=r"sentinels\[0\]: no run of this study has batch"
-    ):
+    words = r"sentinels\[0\]: no run of this study has batch"
+    with pytest.raises(config_schema.ConfigError, match=words):
         study(sizes, sentinels=[{"batch_per_device": 7}])
 
 
 def test_auto_repeats_no_condition_that_is_too_seldom_finished_to_judge_drift():
     assert sentinels.MIN_REPEATS == equivalence.MIN_RUNS
     made = study({"batch_per_device": [8, *MANY]}, repeats=2)
-    assert (
-        "compared with no condition that has 3 finished repeats or more"
-        in chosen(made, batch(*MANY)).message
-    )
+    words = "compared with no condition that has 3 finished repeats or more"
+    assert words in chosen(made, batch(*MANY)).message
     asked = study({"batch_per_device": [8, *MANY]}, repeats=2, sentinels=1)
     assert len(chosen(asked, batch(*MANY)).runs) == 2
 
@@ -125,9 +117,8 @@ def test_nothing_is_repeated_where_nothing_is_trained_or_finished_or_wanted():
     made = study({"batch_per_device": [8, *MANY]})
     assert chosen(made, lambda run: False) == sentinels.Chosen()
     assert chosen(made, lambda run: True) == sentinels.Chosen()
-    assert chosen(study({"batch_per_device": [8, *MANY]}, sentinels="none"), batch(*MANY)) == (
-        sentinels.Chosen()
-    )
+    none = study({"batch_per_device": [8, *MANY]}, sentinels="none")
+    assert chosen(none, batch(*MANY)) == sentinels.Chosen()
 
 
 def test_further_repeats_share_a_session_with_what_they_are_compared_with():
@@ -165,24 +156,15 @@ def test_sentinels_are_spread_over_the_session():
     assert [index // 13 for index, run in enumerate(ordered) if run.sentinel][1] in (3, 4)
 
 
-def test_each_session_has_sentinels_of_its_own(tmp_path):
+def test_each_session_has_sentinels_of_its_own():
     made = study({"batch_per_device": [8, *MANY]})
-    (run_record.RESULTS / "runs" / "lenet5-synthetic-b8-single-1x1-s3-r1-0123456789").mkdir(
-        parents=True
-    )
+    run_record.folder("lenet5-synthetic-b8-single-1x1-s3-r1-0123456789").mkdir(parents=True)
     assert {run.sentinel for run in chosen(made, batch(*MANY)).runs} == {4}
 
 
-def planned(settings, **chooses):
-    return planning.make_plan(settings, **chooses)
-
-
 def settings(*sizes, **changes):
-    return (
-        SETTINGS
-        | {"matrix": [BLOCK | {"batch_per_device": list(sizes)}], "sentinels": 1}
-        | (changes)
-    )
+    block = BLOCK | {"batch_per_device": list(sizes)}
+    return SETTINGS | {"matrix": [block], "sentinels": 1} | changes
 
 
 def finish_all(made):
@@ -192,10 +174,13 @@ def finish_all(made):
 
 def test_a_start_plans_its_sentinels_and_its_jobs_plan_the_same(monkeypatch):
     finish_all(config.study(settings(8)))
+    # A finished study plans none.
+    plan = planning.make_plan(settings(8), choose_sentinels=sentinels.choose)
+    assert plan.to_train == [] and set(plan.runs) == {run.id for run in plan.study.runs}
     reads = Counter()
     read = run_record.read
     monkeypatch.setattr(run_record, "read", lambda path: reads.update([path]) or read(path))
-    plan = planned(settings(8, 16), choose_sentinels=sentinels.choose)
+    plan = planning.make_plan(settings(8, 16), choose_sentinels=sentinels.choose)
     assert max(reads.values()) == 1  # a record is read once, by what plans
     own = [run for run in plan.to_train if run.sentinel]
     assert len(plan.to_train) == 4 and len(own) == 2
@@ -208,19 +193,13 @@ def test_a_start_plans_its_sentinels_and_its_jobs_plan_the_same(monkeypatch):
     assert [plan.runs_after(run.id) for run in plan.to_train] == [3, 2, 1, 0]
     assert not sessions.sentinels()
     start_session.start(plan, sessions.new())
-    assert sorted(
-        planned(settings(8, 16), choose_sentinels=sentinels.sentinels_of_session).runs
-    ) == sorted(plan.runs)
+    of_session = {"choose_sentinels": sentinels.sentinels_of_session}
+    assert planning.make_plan(settings(8, 16), **of_session).runs.keys() == plan.runs.keys()
     finish(own[0], 10, made_from=staleness.made_from(own[0]))
-    later = planned(settings(8, 16), choose_sentinels=sentinels.sentinels_of_session)
+    later = planning.make_plan(settings(8, 16), **of_session)
     assert own[0].id not in later.pending and own[1].id in later.pending
-    assert not planned(settings(8, 16)).sentinels.runs  # as pods and check_site plan
-
-
-def test_a_finished_study_plans_none():
-    finish_all(config.study(settings(8, 16)))
-    plan = planned(settings(8, 16), choose_sentinels=sentinels.choose)
-    assert plan.to_train == [] and set(plan.runs) == {run.id for run in plan.study.runs}
+    # As pods and check_site plan.
+    assert not planning.make_plan(settings(8, 16)).sentinels.runs
 
 
 def repeated(made, **changes):
@@ -243,10 +222,9 @@ def test_the_table_of_sentinels_has_the_finished_ones_of_the_studys_conditions(c
     started = run_record.folder(dataclasses.replace(made.runs[0], sentinel=4).id)
     started.mkdir()
     collect_runs.collect(made, "cpu", "tables")
-    rows = parquet_files.read("tables/sentinels.parquet", table_columns.SENTINELS)
+    rows = read("sentinels")
     assert rows["run_id"].to_pylist() == [good.id] and rows["sentinel"].to_pylist() == [1]
-    runs = parquet_files.read("tables/runs.parquet", table_columns.RUNS)
-    assert not any(map(is_sentinel, runs["run_id"].to_pylist()))
+    assert not any(map(is_sentinel, read("runs")["run_id"].to_pylist()))
     output = capsys.readouterr().err
     assert "sentinel 2, repeat" in output and "changed since it was trained" in output
     assert "sentinel 3, repeat" in output and "bytes, found" in output
@@ -317,4 +295,3 @@ def test_failed_sentinels_are_not_forgotten_with_failed_runs():
     for run in (made.runs[0], failed):
         finish(run, 10, status="failed", made_from=staleness.made_from(run))
     assert run_record.ids_with_status(["failed"]) == [made.runs[0].id]
-    assert isinstance(failed, Run)
