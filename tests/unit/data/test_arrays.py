@@ -34,10 +34,9 @@ def test_numbers_that_are_not_finite_are_refused_with_their_record(wrong):
         as_bytes(numbers, 0, 1)
 
 
-@pytest.mark.parametrize("wrong", [np.nan, np.inf])
-def test_values_of_any_source_that_are_not_finite_stop_a_conversion(tmp_path, monkeypatch, wrong):
+def test_values_of_any_source_that_are_not_finite_stop_a_conversion(tmp_path, monkeypatch):
     images = np.ones((4, 2, 2, 1), np.float32)
-    images[3, 1, 1, 0] = wrong
+    images[3, 1, 1, 0] = np.nan
     dataset = types.SimpleNamespace(
         TITLE="", LICENCE="", CITATION="", KIND="image", FILES={}, SPLITS={"train": 4},
         SHARDS={"train": 1}, open=lambda folder: ArraySource({"train": (images, np.zeros(4))}),
@@ -49,5 +48,5 @@ def test_values_of_any_source_that_are_not_finite_stop_a_conversion(tmp_path, mo
         convert_dataset.convert("x", tmp_path, tmp_path / "out", workers=1)
     images[3] = 1
     convert_dataset.convert("x", tmp_path, tmp_path / "out", workers=1)
-    images[3] = wrong
+    images[3] = np.nan
     convert_dataset.convert("x", tmp_path, tmp_path / "unchecked", workers=1, check="none")

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from dlbench.data import download
+from dlbench.data.checksums import WrongFile, check_file
 from dlbench.data.download import DownloadError, fetch_file
 from support.machines.downloads import CONTENT, MD5, SHA256, Server, files_beside, interrupt
 
@@ -305,3 +306,35 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_read(server, path):
     with pytest.raises(DownloadError, match=r"needs \d+ bytes in .*, where \d+ are free"):
         fetch_file([server.url()], path, max_bytes=server.announced_bytes)
     assert files_beside(path) == []
+
+
+# Files that were put there by hand
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "cause"),
+    [
+        ("data.bin", HTML, "HTML page"),
+        ("data.bin", POINTER, "git-LFS pointer"),
+        ("data.bin", b"", "an empty file"),
+        ("data.bin", CONTENT[:-1], "cut short"),
+        ("data.tar.gz", CONTENT, "not compressed"),
+    ],
+)
+def test_a_file_put_there_by_hand_is_checked_and_its_mistake_named(tmp_path, name, content, cause):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(WrongFile, match=cause):
+        check_file(tmp_path / name, size_bytes=len(CONTENT), sha256="0" * 64)
+    assert (tmp_path / name).read_bytes() == content
+
+
+def test_a_published_file_is_known_by_either_digest(tmp_path):
+    (tmp_path / "data.bin").write_bytes(CONTENT)
+    expected = {"bytes": len(CONTENT), "sha256": SHA256}
+    assert check_file(tmp_path / "data.bin", sha256=SHA256) == expected
+    assert check_file(tmp_path / "data.bin", md5=MD5) == expected
+    # Both of another file are said if both are published.
+    (tmp_path / "data.bin").write_bytes(CONTENT[::-1])
+    said = f"md5 {MD5}, found bytes .* sha256 .*, md5 .*: its length is right"
+    with pytest.raises(WrongFile, match=said):
+        check_file(tmp_path / "data.bin", size_bytes=len(CONTENT), sha256=SHA256, md5=MD5)

@@ -12,7 +12,7 @@ from dlbench.data.download import DownloadError
 from dlbench.data.fetch_dataset import FetchError
 
 
-def test_files_staged_by_hand_are_used_where_they_lie(tmp_path):
+def test_files_staged_by_hand_are_used_where_they_lie_if_they_are_the_published_ones(tmp_path):
     fetch_dataset.fetch("digits", tmp_path / "first")
     staged = tmp_path / "manual" / "digits"
     staged.mkdir(parents=True)
@@ -20,9 +20,6 @@ def test_files_staged_by_hand_are_used_where_they_lie(tmp_path):
     found = fetch_dataset.fetch("digits", tmp_path / "second", manual_dir=tmp_path / "manual")
     assert (tmp_path / "second" / "digits.csv.gz").resolve() == staged / "digits.csv.gz"
     assert found["digits.csv.gz"]["sha256"] == digits.FILES["digits.csv.gz"]["sha256"]
-
-
-def test_a_staged_file_that_is_another_one_is_named(tmp_path):
     (tmp_path / "digits.csv.gz").write_bytes(b"something else")
     with pytest.raises(FetchError, match=r"published digits\.csv\.gz: expected bytes 57523"):
         fetch_dataset.fetch("digits", tmp_path / "source", manual_dir=tmp_path)

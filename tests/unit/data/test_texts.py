@@ -1,10 +1,8 @@
 """texts: sequences of tokens in pieces, and the generated text."""
 
-import collections
-import itertools
+import hashlib
 import json
 import math
-import re
 
 import numpy as np
 import pytest
@@ -35,9 +33,6 @@ def test_pieces_are_put_together_again_to_the_text(converted):
         assert len(row) == generated.TOKENS[split]
     reader = json.loads((converted / "manifest.json").read_text())["reader"]
     assert reader == generated.READER
-
-
-def test_a_text_without_one_of_its_pieces_is_no_text(converted):
     with pytest.raises(Error, match="pieces of its text are missing"):
         reading_text.load("bytes", paths(converted, "train")[1:], "uint8")
 
@@ -52,28 +47,16 @@ def test_windows_of_any_length_follow_one_another_and_share_one_token():
     assert reading_text.count(5, 5) == 0
 
 
-def test_the_generated_text_is_the_same_everywhere_and_agrees_in_number():
-    text = generated.texts()["train"].decode("ascii")
-    assert text == generated.texts()["train"].decode("ascii")
-    for several, one in ((r"Some|Many|All", "s"), (r"Every|An?", "")):
-        found = re.findall(rf"\b(?:{several}) (?:\w+ )??({'|'.join(generated.NOUNS)})(s?) (?!that)"
-                           rf"({'|'.join(generated.VERBS)})(s?) ", text)  # fmt: skip
-        assert len(found) > 100
-        assert {(noun[1], noun[3]) for noun in found} == {(one, "" if one else "s")}
+def test_the_generated_text_is_the_same_everywhere():
+    digests = {split: hashlib.sha256(text).hexdigest() for split, text in generated.texts().items()}
+    assert digests == {
+        "train": "204f1f6e7fe8502abe3acd188b27fcea9e3a6d96d74e78689641f0fb4df05df5",
+        "validation": "f89e357090c066f307be65d1ff990362b78ae2de3128a883f2994f32f5074683",
+    }
 
 
-def test_its_entropy_is_that_of_its_letters_and_more_can_be_learned():
-    held_out = generated.texts()["validation"]
-    entropy = texts.unigram_entropy(held_out)
-    assert 2.5 < entropy < 3.2
-    pairs = collections.Counter(itertools.pairwise(held_out))
-    firsts = collections.Counter(held_out[:-1])
-    total = sum(pairs.values())
-    given_one = -sum(n / total * math.log(n / firsts[a]) for (a, _), n in pairs.items())
-    assert given_one < 0.75 * entropy
-
-
-def test_entropy_of_one_letter_is_zero():
+def test_entropy_is_that_of_single_letters():
+    assert texts.unigram_entropy(b"abab") == pytest.approx(math.log(2))
     assert texts.unigram_entropy(b"aaaa") == 0
 
 
@@ -139,10 +122,7 @@ def test_a_study_reads_several_texts_each_from_its_folder_and_names_the_one_that
     names = ["text_books", "text_letters"]
     given = {"folders": {name: str(folder) for name, folder in folders.items()}}
     found = adopted(names, **given)
-    assert {name: store.folder for name, store in found.items()} == {
-        "text_books": folders["books"],
-        "text_letters": folders["letters"],
-    }
+    assert [found[name].folder for name in names] == [*folders.values()]
     assert len({store.digest for store in found.values()}) == 2
     adopt_dataset.adopt("text_books", folders["books"], tmp_path / "converted" / "manifest.json")
     assert json.loads((tmp_path / "converted/manifest.json").read_text())["dataset"] == "text_books"
