@@ -10,8 +10,7 @@ from dlbench.study.runs import FIELDS, Run
 from dlbench.tables import parquet_files, table_columns
 
 BASE = (100, 110, 121)  # whose logarithms lie ln 1.1 apart
-# test_compare_runs.py has by hand: a ratio of 1.1 ** (2 sqrt(2)) has p = 0.025721.
-SHOWN = 1.1 ** (2 * math.sqrt(2))
+SHOWN = 1.1 ** (2 * math.sqrt(2))  # a ratio of which p is 0.025721
 ENTRY = {"field": "runtime", "base": "bare", "metric": "busbw"}
 
 
@@ -73,35 +72,26 @@ def test_the_verdict_is_said_in_the_metrics_direction(better, factor, verdict):
     assert throughput == []  # nobody asked for it
 
 
-def test_p_is_that_of_throughputs_with_these_values():
-    (row,), _ = compared(*pair(SHOWN))
-    assert row["p_difference"] == pytest.approx(0.025721, abs=1e-6)
-
-
 def test_runs_need_no_throughput_to_be_compared_by_a_metric():
     base, others = pair(SHOWN)
     bare = [(run, row | {"images_per_second": None}, value) for run, row, value in base]
     (row,), _ = compared(bare, others)
     assert (row["n_a"], row["n_b"], row["verdict"]) == (3, 3, "better")
+    assert row["p_difference"] == pytest.approx(0.025721, abs=1e-6)
 
 
-def test_values_without_logarithms_have_no_ratio_and_the_run_is_named():
+def test_values_without_logarithms_units_that_differ_and_unknown_metrics_are_not_compared():
     base = [*repeats((0, 1, 2))]
-    (row,), _ = compared(base, pair(1)[1])
-    assert row["verdict"] == comparisons.NO_RATIO and "ratio" not in row
-    assert row["base_flags"] == f"busbw is 0 in {base[0][0].id}"
-
-
-def test_units_that_differ_are_not_compared():
-    (row,), _ = compared(*pair(1), units=("GB/s", "MB/s"))
-    assert row["verdict"] == comparisons.UNITS_DIFFER and "ratio" not in row
-    assert row["base_flags"].startswith("unit is 'GB/s' in")
-
-
-def test_a_metric_that_no_run_names_has_no_runs_and_those_that_there_are_are_named():
-    (row,), _ = compared(*pair(1), entries=[ENTRY | {"metric": "latency"}])
-    assert row["verdict"] == comparisons.NO_RUNS
-    assert row["base_flags"] == "no run has it; metrics of runs: busbw"
+    others = pair(1)[1]
+    unknown = {"entries": [ENTRY | {"metric": "latency"}]}
+    for groups, changes, verdict, flags in (
+        ((base, others), {}, comparisons.NO_RATIO, f"busbw is 0 in {base[0][0].id}"),
+        (pair(1), {"units": ("GB/s", "MB/s")}, comparisons.UNITS_DIFFER, "unit is 'GB/s' in"),
+        (pair(1), unknown, comparisons.NO_RUNS, "no run has it; metrics of runs: busbw"),
+    ):
+        (row,), _ = compared(*groups, **changes)
+        assert row["verdict"] == verdict and "ratio" not in row
+        assert row["base_flags"].startswith(flags)
 
 
 def test_a_column_of_the_runs_table_is_a_metric_too():
