@@ -21,13 +21,8 @@ def trained(campaign, folder, tmp_path_factory):
 
 
 def configure(campaign, folder):
-    two = {"strategy": "horovod", "devices_per_node": 2}
-    include = [
-        {"runtime_options": {"start": "command"}},
-        {**two, "launcher": "horovodrun"},
-        {**two, "launcher": "mpirun"},
-        {"copies_per_node": 2},
-    ]
+    two = {"strategy": "horovod", "devices_per_node": 2, "launcher": "mpirun"}
+    include = [two, {"copies_per_node": 2}]
     block = {**BLOCK, "runtime": ["bare", "apptainer"]}
     more = [{"runtime": "apptainer", **entry} for entry in include]
     images = {"train": {"source": str(folder)}}
@@ -50,8 +45,6 @@ def test_runs_enter_their_image_by_directive_or_by_command(trained):
     expected = [
         ("bare", None, 1, None),
         ("apptainer", None, 1, "directive"),
-        ("apptainer", None, 1, "command"),
-        ("apptainer", "horovodrun", 1, "directive"),
         ("apptainer", "mpirun", 1, "directive"),
         ("apptainer", None, 2, "command"),
     ]

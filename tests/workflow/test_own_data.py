@@ -66,7 +66,8 @@ def test_runs_of_own_arrays_and_files_and_of_all_that_docs_add_are_trained_and_d
     gate = {"must_reach": {"top1": 0.9}}
     fresh.configure(
         matrix=[
-            added | {"name": "added", "model": "mlp", "dataset": "stripes"},
+            added
+            | {"name": "added", "model": "mlp", "dataset": "stripes", "batch_per_device": [8, 16]},
             own | {"name": "table", "model": "mlp", "dataset": "readings"} | gate,
             own | {"name": "photographs", "model": "cnn12", "dataset": "photos"},
             own | {"name": "file", "model": "lenet5", "dataset": "bars"},
