@@ -120,17 +120,11 @@ def test_its_authors_are_those_of_the_citation():
     (author,) = graph()["./"]["author"]
     assert graph()[author["@id"]]["name"] == "The dlbench authors"
     person = {"given-names": "Ada", "name-particle": "de", "family-names": "Lovelace"}
-    assert crate.author(2, person) == {
-        "@id": "#author-2",
-        "@type": "Person",
-        "name": "Ada de Lovelace",
-    }
+    expected = {"@id": "#author-2", "@type": "Person", "name": "Ada de Lovelace"}
+    assert crate.author(2, person) == expected
     place = {"name": "A centre", "website": "https://example.org"}
-    assert crate.author(1, place) == {
-        "@id": "https://example.org",
-        "@type": "Organization",
-        "name": "A centre",
-    }
+    expected = {"@id": "https://example.org", "@type": "Organization", "name": "A centre"}
+    assert crate.author(1, place) == expected
 
 
 def test_images_are_named_by_their_digests_and_a_run_takes_less_than_two_kilobytes():

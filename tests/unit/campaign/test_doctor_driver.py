@@ -29,9 +29,6 @@ def test_an_environment_whose_cuda_is_too_new_for_the_driver_is_a_finding(here, 
     assert "580.65.06 or newer, and there is 535.104.05" in found.line()
     assert "environment: pytorch-cuda12" in found.repair
     assert found.repair_action is None
-
-
-def test_a_driver_that_fits_or_does_not_answer_is_no_finding(here, smi):
     smi.set_driver("580.95.05")
     assert doctor.examine() == []
     smi.break_down()

@@ -1,9 +1,6 @@
 """The list of commands, and the files that have them."""
 
-import ast
 from pathlib import Path
-
-import pytest
 
 from dlbench.command import commands
 
@@ -18,11 +15,3 @@ def test_every_file_of_a_command_is_listed_and_every_command_has_its_file():
     }
     assert {commands.module_name(name) for name in commands.names()} == files
     assert set(commands.GROUPS) == set(commands.TITLES)
-
-
-@pytest.mark.parametrize("name", commands.names())
-def test_a_command_has_two_functions(name):
-    path = FOLDER.parents[1] / (commands.module_name(name).replace(".", "/") + ".py")
-    module = ast.parse(path.read_text())
-    functions = {node.name for node in module.body if isinstance(node, ast.FunctionDef)}
-    assert {"add_arguments", "run"} <= functions

@@ -78,10 +78,8 @@ def test_faster_or_slower_by_more_than_the_margin_is_said():
 
 def test_of_a_time_less_is_faster():
     def only(steps, **options):
-        found = compared(
-            [measured(A_RATES)], [measured(rates(steps))], metric_name="step_time_mean_s", **options
-        )
-        return found.pairs[0]
+        sides = [measured(A_RATES)], [measured(rates(steps))]
+        return compared(*sides, metric_name="step_time_mean_s", **options).pairs[0]
 
     assert only(3).compared.ratio == pytest.approx(1.1**-3)
     assert (only(3).verdict, only(-3).verdict) == ("faster", "slower")
@@ -89,15 +87,13 @@ def test_of_a_time_less_is_faster():
 
 
 def test_verdicts_within_a_margin_and_the_order_of_rows():
-    tight = [1000, 1000.1, 1000.2]
-    found = compared(
-        [measured(tight, batch_per_device=b) for b in (8, 16, 32)] + [measured([9], xla=True)],
-        [
-            measured([s * r for r in tight], batch_per_device=b)
-            for b, s in ((8, 1.001), (16, 0.9), (32, 1.05))
-        ]
-        + [measured([18], xla=True)],
-    )
+    def side(last, *factors):
+        batches = zip((8, 16, 32), factors, strict=True)
+        tight = 1000, 1000.1, 1000.2
+        made = [measured([f * rate for rate in tight], batch_per_device=b) for b, f in batches]
+        return [*made, measured([last], xla=True)]
+
+    found = compared(side(9, 1, 1, 1), side(18, 1.001, 0.9, 1.05))
     assert [(p.values["batch_per_device"], p.verdict) for p in found.pairs] == [
         (16, "slower"),
         (32, "faster"),
@@ -106,20 +102,17 @@ def test_verdicts_within_a_margin_and_the_order_of_rows():
     ]
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "reason"),
-    [
+def test_few_runs_give_a_ratio_and_no_verdict():
+    for a, b, reason in (
         ([100], [110], "one run a side"),
         ([100, 101, 102], [110], "one run in B"),
         ([100], [110, 111], "one run in A"),
         ([100, 101], [110, 111, 112], "fewer than 3 runs a side"),
-    ],
-)
-def test_few_runs_give_a_ratio_and_no_verdict(a, b, reason):
-    (pair,) = compared([measured(a)], [measured(b)]).pairs
-    assert (pair.verdict, pair.reason) == ("undecided", reason)
-    assert pair.compared.ratio > 1
-    assert math.isnan(pair.compared.ci95_low) == (min(len(a), len(b)) == 1)
+    ):
+        (pair,) = compared([measured(a)], [measured(b)]).pairs
+        assert (pair.verdict, pair.reason) == ("undecided", reason)
+        assert pair.compared.ratio > 1
+        assert math.isnan(pair.compared.ci95_low) == (min(len(a), len(b)) == 1)
 
 
 def test_seed_repeat_and_facts_do_not_tell_combinations_apart_and_are_said_to_differ():
@@ -137,13 +130,9 @@ def test_seed_repeat_and_facts_do_not_tell_combinations_apart_and_are_said_to_di
 
 
 def test_failures_are_named_on_their_side_and_are_a_regression_where_all_failed():
-    found = compared(
-        [measured(A_RATES), measured(A_RATES, xla=True)],
-        [
-            measured([None] * 3, "oom"),
-            [*measured([1, 2], xla=True), *measured([None], "failed", xla=True)],
-        ],
-    )
+    partly = [*measured([1, 2], xla=True), *measured([None], "failed", xla=True)]
+    sides = [measured(A_RATES), measured(A_RATES, xla=True)], [measured([None] * 3, "oom"), partly]
+    found = compared(*sides)
     some, none = found.pairs
     assert (some.b.failed, len(some.b.values)) == ({"failed": 1}, 2)
     assert (none.verdict, none.reason, none.b.failed) == ("failed", "in B", {"oom": 3})
@@ -337,10 +326,8 @@ def test_a_metric_that_programs_name_is_compared_in_its_direction(better, verdic
 
 
 def test_metrics_of_a_table_are_read_from_the_one_beside_it(tmp_path):
-    runs = [
-        {"run_id": "a", "status": "ok", "model": "lenet5", "images_per_second": 5.0},
-        {"run_id": "b", "status": "ok", "model": "lenet5"},
-    ]
+    run = {"status": "ok", "model": "lenet5"}
+    runs = [run | {"run_id": "a", "images_per_second": 5.0}, run | {"run_id": "b"}]
     metrics = [{"run_id": "b", "name": "busbw", "value": 7.0, "unit": "GB/s", "better": "higher"}]
     parquet_files.write(tmp_path / "runs.parquet", runs, table_columns.RUNS)
     parquet_files.write(tmp_path / "metrics.parquet", metrics, table_columns.METRICS)

@@ -55,14 +55,9 @@ def test_the_gate_stands_in_the_tables_and_changes_no_status(folder, capsys, top
         reasons = {row["run_id"]: row["reason"] for row in csv.DictReader(file)}
     assert reasons == {learns.id: shown, plain.id: ""}
     assert capsys.readouterr().err == ("" if reached else f"{learns.label()}: {gate}\n")
-
-
-def test_the_gate_is_judged_anew_without_training_again():
-    (run,) = study(LEARNS).runs
-    finished(run, top1=0.5)
-    for bound, gate in ((0.4, "reached"), (0.6, "missed: top1 0.5, expected at least 0.6")):
-        made = study(LEARNS | {"must_reach": {"top1": bound}})
-        assert collected(made, "runs", table_columns.RUNS)[0]["learning_gate"] == gate
+    made = study(LEARNS | {"must_reach": {"top1": 0.8}}, PLAIN)  # judged anew without training
+    gates = [row["learning_gate"] for row in collected(made, "runs", table_columns.RUNS)]
+    assert sorted(gates, key=str) == [None, "reached"]
 
 
 def test_why_a_run_failed_comes_before_what_it_missed_and_it_has_no_time_to_its_score():
@@ -156,17 +151,11 @@ def test_the_tables_of_a_study_have_all_runs_and_what_was_left_out():
 def test_duckdb_pandas_and_polars_read_every_table_and_the_tables_of_a_run():
     made = study(LEARNS, PLAIN | {"strategy": "mirrored", "devices_per_node": [1, 2]})
     for run in made.runs:
-        finished(
-            run,
-            [PROCESS],
-            top1=0.95 if run.epochs else None,
-            start={"devices": ["CPU"] * run.devices},
-        )
+        top1, start = 0.95 if run.epochs else None, {"devices": ["CPU"] * run.devices}
+        finished(run, [PROCESS], top1=top1, start=start)
     collect_runs.collect(made, "cpu", "tables")
-    paths = [
-        *Path("tables").glob("*.parquet"),
-        *run_record.folder(made.runs[0].id).glob("*.parquet"),
-    ]
+    place = run_record.folder(made.runs[0].id)
+    paths = [*Path("tables").glob("*.parquet"), *place.glob("*.parquet")]
     assert len(paths) == len(table_columns.STUDY_TABLES) + 3
     for path in paths:
         ours = pq.read_table(path)
@@ -185,10 +174,8 @@ def test_duckdb_pandas_and_polars_read_every_table_and_the_tables_of_a_run():
         (count,) = duckdb.sql(f"select count(*) from '{path}'").fetchall()[0]
         assert count == ours.num_rows == polars.read_parquet(path).height
     for path in Path("tables").glob("*.csv"):
-        assert (
-            list(pandas.read_csv(path).columns)
-            == pq.read_schema(path.with_suffix(".parquet")).names
-        )
+        names = pq.read_schema(path.with_suffix(".parquet")).names
+        assert list(pandas.read_csv(path).columns) == names
     csv = {path.stem for path in Path("tables").glob("*.csv")}
     assert csv == table_columns.STUDY_TABLES.keys() - {"evals"}
 
@@ -224,13 +211,9 @@ def test_the_table_of_evaluations_is_that_of_the_runs(monkeypatch):
         finished(run, top1=0.5 + 0.1 * run.repeat)
     collect_runs.collect(made, "cpu", "tables")
     evals = parquet_files.read("tables/evals.parquet", run_columns.EVALS).to_pylist()
-    own = [
-        row
-        for run in sorted(made.runs, key=lambda run: run.id)
-        for row in run_tables.run_table(run_record.folder(run.id), "evals").to_pylist()
-    ]
-    assert evals == own
-    assert len(own) == 3
+    places = sorted(run_record.folder(run.id) for run in made.runs)
+    own = [row for place in places for row in run_tables.run_table(place, "evals").to_pylist()]
+    assert evals == own and len(own) == 3
 
 
 def test_copies_are_one_row_with_the_spread_between_them():
