@@ -1,4 +1,4 @@
-"""Digits that are converted once, for tests that read or damage them."""
+"""What several tests of data share: digits that are converted once, and where a file is fetched."""
 
 import shutil
 
@@ -26,3 +26,9 @@ def digits_once(source, tmp_path_factory):
 def converted(digits_once, tmp_path):
     """A folder with the shards of the digits, as a copy."""
     return shutil.copytree(digits_once, tmp_path / "digits")
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Where a file is fetched to."""
+    return tmp_path / "source" / "data.bin"

@@ -14,11 +14,6 @@ pytestmark = pytest.mark.usefixtures("short_waits")
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "source" / "data.bin"
-
-
-@pytest.fixture
 def mirror(tmp_path):
     """A file of this machine that takes more than one read."""
     mirror = tmp_path / "mirror" / "data.bin"

@@ -2,7 +2,6 @@
 
 import ast
 import os
-import signal
 import subprocess
 import sys
 
@@ -182,14 +181,6 @@ def test_without_a_path_nothing_is_logged_and_that_is_said(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_variables_of_dlbench_name_the_file_and_the_warm_up(tmp_path):
-    named = {"DLBENCH_LOG": str(tmp_path / "here.jsonl"), "DLBENCH_WARMUP_STEPS": "3"}
-    start(tmp_path, LOOP, **named)
-    steps = events(tmp_path, "here.jsonl", "step")
-    assert [step["warm_up"] for step in steps] == [True, True, True, False]
-    assert not (tmp_path / "train.jsonl").exists()
-
-
 @pytest.mark.parametrize(
     "variables",
     [
@@ -232,15 +223,6 @@ with log.step(): pass
     start(tmp_path, code)
     assert [step["step"] for step in events(tmp_path, kind="step")] == [1, 2, 3, 4, 5]
     assert len(events(tmp_path, kind="run_end")) == 1 and not events(tmp_path, kind="eval")
-
-
-def test_a_killed_program_leaves_a_log_that_is_readable_up_to_there(tmp_path):
-    loop = LOOP.replace("log.loss", "time.sleep(0.11); log.loss")
-    code = f"{loop}with log.step():\n    os.kill(os.getpid(), {int(signal.SIGKILL)})"
-    with pytest.raises(AssertionError):
-        start(tmp_path, code)
-    assert [step["step"] for step in events(tmp_path, kind="step")] == [1, 2, 3, 4]
-    assert not events(tmp_path, kind="run_end")
 
 
 def test_an_exception_that_ends_the_program_is_the_end_of_its_log(tmp_path):

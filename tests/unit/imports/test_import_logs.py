@@ -200,7 +200,11 @@ def test_fields_are_taken_from_paths(tmp_path):
             import_logs.import_paths([again], path_fields=pattern)
 
 
-def test_tables_have_a_row_group_for_each_run_and_our_schemas(tmp_path):
+@pytest.mark.parametrize(("at_once", "groups"), [(1000, [5, 20]), (8, [5, 8, 8, 4])])
+def test_tables_have_a_row_group_for_each_run_or_piece_and_our_schemas(
+    tmp_path, monkeypatch, at_once, groups
+):
+    monkeypatch.setattr(table_rows, "ROWS_AT_ONCE", at_once)
     write(tmp_path / "logs" / "a" / "log", tf_cnn_benchmarks(0.5, 5))
     write(tmp_path / "logs" / "b" / "log", tf_cnn_benchmarks(0.125, 20))
     outputs = {name: tmp_path / f"{name}.parquet" for name in ("runs", "steps", "evals", "samples")}
@@ -208,7 +212,8 @@ def test_tables_have_a_row_group_for_each_run_and_our_schemas(tmp_path):
     ids = [row["run_id"] for row in made.rows]
     runs = parquet_files.read(outputs["runs"], table_columns.RUNS).to_pylist()
     assert [(row["run_id"], row["study"]) for row in runs] == [(ids[0], "far"), (ids[1], "far")]
-    assert pq.ParquetFile(outputs["steps"]).num_row_groups == 2
+    found = pq.read_metadata(outputs["steps"])
+    assert [found.row_group(n).num_rows for n in range(found.num_row_groups)] == groups
     steps = parquet_files.read(outputs["steps"], run_columns.STEPS, ids[1])
     assert steps["step"].to_pylist() == list(range(1, 21))
     assert sum(steps["window_steps"].drop_null().to_pylist()) == 20
@@ -285,17 +290,6 @@ def test_an_import_is_called_by_its_name_or_its_folder(tmp_path):
 
 def program(*arguments):
     return in_process.dlbench("import", *arguments)
-
-
-def test_the_steps_of_a_long_log_are_written_piece_by_piece(tmp_path, monkeypatch):
-    log, steps = write(tmp_path / "log"), tmp_path / "steps.parquet"
-    import_logs.import_paths([log], outputs={"steps": steps})
-    whole = pq.read_table(steps)
-    monkeypatch.setattr(table_rows, "ROWS_AT_ONCE", 8)
-    import_logs.import_paths([log], outputs={"steps": steps})
-    assert pq.read_table(steps).equals(whole)
-    groups = pq.read_metadata(steps)
-    assert [groups.row_group(n).num_rows for n in range(groups.num_row_groups)] == [8, 8, 4]
 
 
 def test_importing_a_log_as_a_program_loads_neither_pandas_nor_scipy(tmp_path):

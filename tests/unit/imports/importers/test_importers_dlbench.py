@@ -9,14 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from dlbench import Error
-from dlbench.imports import import_logs
+from dlbench.analysis import run_tables
+from dlbench.imports import import_logs, own_results
 from dlbench.log import event_log
 from dlbench.log.event_log import EventLog
 from dlbench.records import parse_run, run_record
 from dlbench.study.runs import Run
 from dlbench.tables import parquet_files, run_columns
 from dlbench.tables.metric_columns import METRICS
-from support.runs import made_runs
+from support.runs import made_runs, parsed_runs
 
 SUMMED_UP = (
     *("images_per_second", "steps_measured", "burn_in_steps", "step_time_mean_s"),
@@ -129,3 +130,46 @@ def test_metrics_of_a_log_are_rows_of_the_import(tmp_path):
     (row,) = import_logs.import_paths([logs], outputs=outputs).rows
     found = parquet_files.read(outputs["metrics"], METRICS).to_pylist()
     assert found == [{"run_id": row["run_id"], **metric}]
+
+
+# Folders of results, also of an earlier version
+
+
+def parsed(results):
+    """(the folder, the record) of a run in a folder of results."""
+    folder = results / "runs" / parsed_runs.RUN.id
+    folder.mkdir(parents=True)
+    parsed_runs.write(folder, [0.5] * 4)
+    return folder, parsed_runs.parsed(folder)
+
+
+def test_evaluations_of_an_earlier_version_are_imported_without_the_columns_they_lack(tmp_path):
+    folder, record = parsed(tmp_path)
+    schema = run_columns.EVALS
+    for name in ("score", "score_name"):
+        schema = schema.remove(schema.get_field_index(name))
+    rows = [{"run_id": parsed_runs.RUN.id, "epoch": 1, "split": "validation", "top1": 0.5}]
+    digest = {"log_sha256": record["log_sha256"]}
+    parquet_files.write(folder / "evals.parquet", rows, schema, **digest)
+    ((_, tables, why_not),) = own_results.read_folder(tmp_path)
+    assert why_not == ""
+    (found,) = tables["evals"].to_pylist()
+    assert (found["top1"], found["score"], found["score_name"]) == (0.5, None, None)
+
+
+def test_a_damaged_table_of_a_run_is_made_from_its_log_and_the_folder_stays_as_it_is(tmp_path):
+    folder, record = parsed(tmp_path)
+    run_tables.ensure_run_tables(parsed_runs.RUN.id, record["log_sha256"], results=tmp_path)
+    ((_, whole, _),) = own_results.read_folder(tmp_path)
+    path = folder / "steps.parquet"
+    content = path.read_bytes()
+    damaged = content[:300] + bytes([content[300] ^ 4]) + content[301:]
+    path.write_bytes(damaged)
+    ((row, tables, why_not),) = own_results.read_folder(tmp_path)
+    assert (row["run_id"], why_not) == (parsed_runs.RUN.id, "")
+    assert tables["steps"].equals(whole["steps"])
+    assert path.read_bytes() == damaged
+    with open(folder / "train.jsonl", "a") as log:
+        log.write("x")
+    ((row, _, why_not),) = own_results.read_folder(tmp_path)
+    assert row == {} and "train.jsonl" in why_not

@@ -8,7 +8,7 @@ from dlbench.imports import import_logs
 from support.logs.event_files import event, event_file, scalar
 from support.logs.log_samples import GLOBAL_BATCH, tf_cnn_banner, tf_cnn_metric_log
 from support.logs.reading_logs import notes, read
-from support.logs.trainer_samples import composer_block, imagenet_line, megatron_line
+from support.logs.trainer_samples import composer_block
 
 HEADER = "Model: resnet50\nBatch size: 32\nNumber of GPUs: 4\nRunning warmup...\n"
 TIMES_S = (8.0, *[0.5] * 39)  # of steps
@@ -73,14 +73,7 @@ def metric_log():
     return "".join(f"{json.dumps(line)}\n" for line in changed)
 
 
-def dlbs():
-    times_ms = [1000 * time_s for time_s in TIMES_S]
-    values = {"exp.id": "a", "exp.effective_batch": GLOBAL_BATCH, "exp.replica_batch": GLOBAL_BATCH}
-    values |= {"results.time": 1000 * means()[-1], "results.time_data": times_ms}
-    return "".join(f"__{key}__={json.dumps(value)}\n" for key, value in values.items())
-
-
-@pytest.mark.parametrize("content", [tf_cnn_benchmarks, metric_log, dlbs])
+@pytest.mark.parametrize("content", [tf_cnn_benchmarks, metric_log])
 def test_where_the_warm_up_is_not_printed_the_first_step_counts_as_in_the_printed_rate(
     log, content
 ):
@@ -88,24 +81,6 @@ def test_where_the_warm_up_is_not_printed_the_first_step_counts_as_in_the_printe
     assert found["images_per_second"] == pytest.approx(GLOBAL_BATCH / means()[-1], rel=0.001)
     assert found["step_time_mean_s"] == pytest.approx(means()[-1], rel=0.001)
     assert found["steps_measured"] == len(TIMES_S)
-
-
-def megatron():
-    return "".join(
-        megatron_line(n, len(TIMES_S), 1000 * time_s) for n, time_s in enumerate(TIMES_S, 1)
-    )
-
-
-def pytorch_imagenet():
-    lines = enumerate(zip(TIMES_S, means(), strict=True), 1)
-    return "".join(f"{imagenet_line(0, n, len(TIMES_S), *times)}\n" for n, times in lines)
-
-
-def lightning_csv():
-    rows = "".join(
-        f"0,{n - 1},7.0,{n * mean},{n},{n * GLOBAL_BATCH}\n" for n, mean in enumerate(means(), 1)
-    )
-    return f"epoch,step,train_loss,train/time,train/batches,train/samples\n{rows}"
 
 
 def mxnet():
@@ -132,9 +107,7 @@ def tensorboard():
     return event_file(*(event(5.0 + n, n, loss, rate) for n, rate in enumerate(rates)))
 
 
-@pytest.mark.parametrize(
-    "content", [megatron, pytorch_imagenet, lightning_csv, mxnet, composer, tensorboard]
-)
+@pytest.mark.parametrize("content", [mxnet, composer, tensorboard])
 def test_where_the_first_step_is_printed_and_compiles_it_is_warm_up(log, content):
     found = row(log, content())
     assert found["images_per_second"] == pytest.approx(GLOBAL_BATCH / 0.5, rel=0.002)
