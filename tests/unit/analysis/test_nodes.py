@@ -21,24 +21,20 @@ def row(rate, host, batch=8, **changes):
     run = dataclasses.replace(RUN, batch_per_device=batch)
     return {
         **{name: getattr(run, name) for name in FIELDS},
-        "status": "ok",
-        "images_per_second": rate,
-        "timing_source": "dlbench",
-        "host": host,
-        "site": "here",
-        "device_kind": "cpu",
-        "device_model": "Xeon",
-        "session": "first",
-    } | changes
+        "status": "ok", "images_per_second": rate, "timing_source": "dlbench", "host": host,
+        "site": "here", "device_kind": "cpu", "device_model": "Xeon", "session": "first",
+    } | changes  # fmt: skip
 
 
 def study(chance, effects=None, repeats=4, scatter=0.01, batches=(8, 16, 32), hosts=NODES):
     """Runs of some conditions on all nodes, each of which is faster by its effect."""
     effects = effects or {}
+
+    def rate(host, batch):
+        return 1000 / batch * math.exp(effects.get(host, 0.0) + chance.normal(0, scatter))
+
     return [
-        row(
-            1000 / batch * math.exp(effects.get(host, 0.0) + chance.normal(0, scatter)), host, batch
-        )
+        row(rate(host, batch), host, batch)
         for batch in batches
         for host in hosts
         for _ in range(repeats)
@@ -53,13 +49,15 @@ def named(rows):
     return {node for node, verdict in verdicts(rows).items() if verdict == nodes.SLOWER}
 
 
-def test_a_slow_node_is_named_and_comes_first():
+def test_slow_nodes_are_named_the_slowest_first_in_a_table_that_keeps_its_numbers(tmp_path):
     chance = np.random.default_rng(1)
-    found = nodes.rows(STUDY, study(chance, {"n03": -0.04}))
-    assert [one["node"] for one in found if one["verdict"] == nodes.SLOWER] == ["n03"]
+    found = nodes.rows(STUDY, study(chance, {"n03": -0.06, "n06": -0.04}))
+    assert [one["node"] for one in found if one["verdict"] == nodes.SLOWER] == ["n03", "n06"]
+    parquet_files.write(tmp_path / "nodes.parquet", found, table_columns.NODES)
+    assert parquet_files.read(tmp_path / "nodes.parquet", table_columns.NODES).to_pylist() == found
     slow = found[0]
     assert (slow["node"], slow["runs"]) == ("n03", 12)
-    assert slow["ratio"] == pytest.approx(math.exp(-0.04), abs=0.01)
+    assert slow["ratio"] == pytest.approx(math.exp(-0.06), abs=0.01)
     assert slow["ratio_ci95_low"] < slow["ratio"] < slow["ratio_ci95_high"] < 0.99
     assert slow["p_slower"] < 0.05 and slow["p_differ"] < 1e-6
     assert slow["scatter_ci95_low"] < slow["scatter"] < slow["scatter_ci95_high"]
@@ -90,11 +88,6 @@ def test_one_fast_node_does_not_make_the_others_look_slow(hosts):
     found = nodes.rows(STUDY, study(chance, {"n01": 0.3}, hosts=hosts))
     assert {one["verdict"] for one in found} == {nodes.NOT_SHOWN}
     assert found[-1]["node"] == "n01"
-
-
-def test_two_slow_nodes_of_eight_are_both_named():
-    chance = np.random.default_rng(5)
-    assert named(study(chance, {"n01": -0.05, "n06": -0.06})) == {"n01", "n06"}
 
 
 def test_a_node_three_per_cent_slower_is_named_in_most_studies_of_eight_nodes_and_five_runs():
@@ -206,9 +199,3 @@ def test_nodes_whose_repeats_are_equal_to_the_last_digit_have_finite_numbers():
     expected = np.log(np.arange(100, 108)).std(ddof=1)
     assert one.node_sd.value == pytest.approx(expected, rel=1e-3)
     assert all(math.isfinite(ratio.low) for ratio in one.ratios)
-
-
-def test_the_table_keeps_its_numbers(tmp_path):
-    found = nodes.rows(STUDY, study(np.random.default_rng(14)))
-    parquet_files.write(tmp_path / "nodes.parquet", found, table_columns.NODES)
-    assert parquet_files.read(tmp_path / "nodes.parquet", table_columns.NODES).to_pylist() == found

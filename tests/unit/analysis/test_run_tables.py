@@ -1,11 +1,12 @@
 """run_tables: a run's own tables are made where one is missing, or of another log or version."""
 
+import json
 import shutil
 
 import pytest
 
 from dlbench.analysis import run_tables
-from dlbench.common.files import read_json, sha256, write_json
+from dlbench.common.files import read_json, sha256
 from dlbench.records import run_record
 from dlbench.tables import parquet_files, table_names
 from support.runs.made_runs import finish
@@ -67,11 +68,14 @@ def test_tables_of_an_earlier_version_are_made_again(tables, monkeypatch):
     assert not tables.are_made_again()
 
 
-@pytest.mark.parametrize("stamp", ["", "[]", "{}", '{"log_sha256": "a"}'])
-def test_tables_without_a_whole_stamp_are_made_again(tables, stamp):
-    (tables.place / run_tables.STAMP).write_text(stamp)
-    assert tables.are_made_again()
-    (tables.place / run_tables.STAMP).unlink()
+def test_tables_without_a_whole_stamp_are_made_again(tables):
+    path = tables.place / run_tables.STAMP
+    stamp = read_json(path)
+    del stamp["digest"]  # as versions of before wrote it
+    for text in ("", "[]", '{"log_sha256": "a"}', json.dumps(stamp)):
+        path.write_text(text)
+        assert tables.are_made_again()
+    path.unlink()
     assert tables.are_made_again()
 
 
@@ -104,10 +108,3 @@ def test_a_damaged_table_is_not_made_from_a_damaged_log_or_record(tables, damage
     log.write_text(log.read_text().replace("0.5", "0.4"))
     with pytest.raises(parquet_files.TableError, match=f"steps.parquet .*{damaged}: "):
         run_tables.run_table(tables.place, "steps")
-
-
-def test_tables_of_versions_without_digests_are_made_again(tables):
-    stamp = read_json(tables.place / run_tables.STAMP)
-    del stamp["digest"]
-    write_json(tables.place / run_tables.STAMP, stamp)
-    assert tables.are_made_again()
