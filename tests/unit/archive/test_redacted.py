@@ -72,13 +72,8 @@ def test_secrets_in_what_digests_name_stay_and_are_named(tmp_path):
     assert left == ["trainers/theirs/theirs.py", "own/mine.py", "results/report.html"]
     lines = write_archive.ArchiveSummary(1, 4, counts, left).describe_secrets()
     assert lines[0].startswith("  a secret stays in trainers/theirs/theirs.py, since results")
-
-
-def test_of_many_files_the_first_are_named():
     written = write_archive.ArchiveSummary(1, 40, {f"{n}.log": 1 for n in range(13)}, ["x"] * 12)
     lines = written.describe_secrets()
-    assert lines[9:11] == [
-        "  1 secret hidden in 9.log",
-        "  and in 3 more: archive.json has them all",
-    ]
+    assert lines[9:11] == ["  1 secret hidden in 9.log",
+                           "  and in 3 more: archive.json has them all"]  # fmt: skip
     assert lines[-2] == "  and in 2 more" and "Only secrets whose name" in lines[-1]

@@ -37,12 +37,9 @@ def handler(study, capfd):
     planning._plan_by_settings.clear()
 
 
-def test_snakemake_finds_it():
+def test_a_campaign_has_our_lines_unless_other_ones_are_asked_for(handler, monkeypatch):
     plugin = LoggerPluginRegistry().get_plugin("dlbench")
     assert plugin.log_handler is LogHandler and plugin.cli_prefix == "logger-dlbench"
-
-
-def test_a_campaign_has_our_lines_unless_other_ones_are_asked_for(handler, monkeypatch):
     emit, quiet = handler(), handler(quiet={Quietness.ALL})
     assert emit("Building DAG of jobs...") == ""
     assert emit("17 jobs", event="run_info") == quiet("17 jobs", event="run_info") == ""
@@ -54,14 +51,12 @@ def test_a_campaign_has_our_lines_unless_other_ones_are_asked_for(handler, monke
     assert handler()("Job stats: 17", event="run_info") == "Job stats: 17\n"
 
 
-@pytest.mark.parametrize(
-    "flags", [{"dryrun": True, "quiet": None}, {"verbose": True, "quiet": None}]
-)
-def test_a_dry_run_and_a_verbose_one_are_snakemakes_own(handler, flags):
-    emit = handler(**flags)
-    assert emit("Building DAG of jobs...") == ""
-    assert emit("Job stats: 17", event="run_info") == "Building DAG of jobs...\nJob stats: 17\n"
-    assert emit("Select jobs to execute...") == "Select jobs to execute...\n"
+def test_a_dry_run_and_a_verbose_one_are_snakemakes_own(handler):
+    for flags in ({"dryrun": True}, {"verbose": True}):
+        emit = handler(quiet=None, **flags)
+        assert emit("Building DAG of jobs...") == ""
+        assert emit("Job stats: 17", event="run_info") == "Building DAG of jobs...\nJob stats: 17\n"
+        assert emit("Select jobs to execute...") == "Select jobs to execute...\n"
 
 
 def test_what_comes_before_the_workflow_is_not_lost_if_that_never_starts(handler, capfd):

@@ -89,13 +89,6 @@ def test_nothing_is_complained_about_and_nothing_asked_for(page, path):
     assert page.requests == [path.as_uri()]
 
 
-def test_a_hostile_name_is_shown_and_does_nothing(page):
-    search(page, "example.invalid", "coverage")
-    assert EVIL in texts(page, "combination", "coverage")
-    assert page.run("return document.title") == "made: report"
-    assert page.run("return document.querySelectorAll('img[src^=http]').length") == 0
-
-
 def test_the_policy_stops_a_script_that_gets_in_all_the_same(page):
     page.run("""
     const script = document.createElement('script');
@@ -135,7 +128,6 @@ def test_a_heading_sorts_numbers_up_then_down_then_as_it_was(page):
 
 
 def test_rows_without_a_value_come_last_either_way(page):
-    search(page, "resnet50")
     filter_column(page, "batch per device", ">= 128")
     for _ in range(2):
         press_heading(page, "images per second")

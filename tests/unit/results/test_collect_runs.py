@@ -2,7 +2,6 @@
 
 import csv
 import json
-import random
 import shutil
 from pathlib import Path
 
@@ -305,17 +304,3 @@ def test_an_import_of_before_is_read_and_its_contradictions_are_found():
     assert rows["true"]["images_per_second_per_device"] == 16
     speedups = collected(made, "speedups", table_columns.SPEEDUPS)
     assert [row["runs"] for row in speedups if row["timing_source"] == "mxnet"] == [1]
-
-
-def test_flipped_bits_in_the_tables_of_a_run_change_no_table_of_the_study(folder):
-    made = study(LEARNS)
-    place = finished(made.runs[0], top1=0.95)
-    rows = collected(made, "runs", table_columns.RUNS)
-    assert rows[0]["time_to_accuracy_s"] == 1.2
-    whole = {name: (place / f"{name}.parquet").read_bytes() for name in ("steps", "evals")}
-    chance = random.Random(38)
-    for name, content in [*whole.items()] * 3:
-        damaged = bytearray(content)
-        damaged[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
-        (place / f"{name}.parquet").write_bytes(damaged)
-        assert collected(made, "runs", table_columns.RUNS) == rows

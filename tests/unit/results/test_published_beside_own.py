@@ -109,23 +109,20 @@ def test_a_number_that_is_there_twice_is_refused_and_the_shape_of_items_may_be_m
     assert point.settings["dataset"] == ONE["dataset"]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
+def test_what_is_no_such_file_is_refused(tmp_path):
+    path, header = tmp_path / "references.csv", ",".join(COLUMNS).encode()
+    with pytest.raises(Error, match="cannot be read"):
+        published_numbers.read(path)
+    for content, message in (
         (b"", "line 1: expected the columns point,"),
         (b"point,metrics\n", "without site, .* and with metrics"),
-        (",".join(COLUMNS).encode() + b"\na,b\n", "line 2: expected 29 cells, found 2"),
+        (header + b"\na,b\n", "line 2: expected 29 cells, found 2"),
         (b"\xff\xfe", "cannot be read as UTF-8"),
-        (",".join(COLUMNS).encode() + b'\n"a', "line 2: no CSV"),
-    ],
-)
-def test_what_is_no_such_file_is_refused(content, message, tmp_path):
-    path = tmp_path / "references.csv"
-    path.write_bytes(content)
-    with pytest.raises(Error, match=message):
-        published_numbers.read(path)
-    with pytest.raises(Error, match="cannot be read"):
-        published_numbers.read(tmp_path / "missing.csv")
+        (header + b'\n"a', "line 2: no CSV"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(Error, match=message):
+            published_numbers.read(path)
 
 
 def test_a_point_with_a_number_of_runs_is_a_row_of_the_runs_table(study):
