@@ -46,9 +46,7 @@ def tf_cnn_banner(
     per=None,
     variables="parameter_server",
 ):
-    header = (
-        "" if mode == "evaluation" else "Running warm up\nDone warm up\nStep\tImg/sec\ttotal_loss\n"
-    )
+    header = "Running warm up\nDone warm up\nStep\tImg/sec\ttotal_loss\n"
     return f"""TensorFlow:  1.10
 Model:       resnet50
 Dataset:     imagenet (synthetic)
@@ -66,62 +64,45 @@ Variables:   {variables}
 ==========
 Generating {mode} model
 Initializing graph
-{header}"""
+{"" if mode == "evaluation" else header}"""
 
 
 def tf_cnn_metric_log(step_time_s, steps):
     rate = GLOBAL_BATCH / step_time_s
     events = [
-        (
-            "current_examples_per_sec",
-            rate,
-            step,
-            [{"name": "loss", "value": f"{8 - step / 1000:.3f}"}],
-        )
+        ("current_examples_per_sec", step, [{"name": "loss", "value": f"{8 - step / 1000:.3f}"}])
         for step in range(1, steps + 1)
     ]
-    events.append(("average_examples_per_sec", rate, steps, []))
-    return "".join(
-        json.dumps(
-            {
-                "name": name,
-                "value": value,
-                "unit": None,
-                "global_step": step,
-                "timestamp": date(step * step_time_s),
-                "extras": extras,
-            }
-        )
-        + "\n"
-        for name, value, step, extras in events
-    )
+    return json_lines(
+        {"name": name, "value": rate, "unit": None, "global_step": step,
+         "timestamp": date(step * step_time_s), "extras": extras}
+        for name, step, extras in [*events, ("average_examples_per_sec", steps, [])]
+    )  # fmt: skip
+
+
+def json_lines(values):
+    return "".join(f"{json.dumps(value)}\n" for value in values)
 
 
 def tf_cnn_benchmark_log(step_time_s, steps, mode="training"):
-    return (
-        json.dumps(
-            {
-                "model_name": "resnet50",
-                "dataset": {"name": "imagenet (synthetic)"},
-                "run_date": date(0),
-                "test_id": None,
-                "machine_config": {"gpu_info": {"model": "Tesla K80", "count": 4}},
-                "tensorflow_version": {"version": "1.10.0", "git_hash": "v1.10.0-0-g656e7a2b34"},
-                "run_parameters": [
-                    {"name": "batch_size", "long_value": GLOBAL_BATCH},
-                    {"name": "batch_size_per_device", "float_value": float(GLOBAL_BATCH)},
-                    {"name": "dataset", "string_value": "imagenet (synthetic)"},
-                    {"name": "devices", "string_value": "['/gpu:0']"},
-                    {"name": "mode", "string_value": mode},
-                    {"name": "model", "string_value": "resnet50"},
-                    {"name": "num_batches", "long_value": steps},
-                    {"name": "optimizer", "string_value": "sgd"},
-                    {"name": "single_sess", "bool_value": "False"},
-                ],
-            }
-        )
-        + "\n"
-    )
+    parameters = [
+        {"name": "batch_size", "long_value": GLOBAL_BATCH},
+        {"name": "batch_size_per_device", "float_value": float(GLOBAL_BATCH)},
+        {"name": "dataset", "string_value": "imagenet (synthetic)"},
+        {"name": "devices", "string_value": "['/gpu:0']"},
+        {"name": "mode", "string_value": mode},
+        {"name": "model", "string_value": "resnet50"},
+        {"name": "num_batches", "long_value": steps},
+        {"name": "optimizer", "string_value": "sgd"},
+        {"name": "single_sess", "bool_value": "False"},
+    ]
+    log = {
+        "model_name": "resnet50", "dataset": {"name": "imagenet (synthetic)"}, "run_date": date(0),
+        "test_id": None, "machine_config": {"gpu_info": {"model": "Tesla K80", "count": 4}},
+        "tensorflow_version": {"version": "1.10.0", "git_hash": "v1.10.0-0-g656e7a2b34"},
+        "run_parameters": parameters,
+    }  # fmt: skip
+    return json_lines([log])
 
 
 def tf_cnn_eval_log(step_time_s, steps):
@@ -130,43 +111,23 @@ def tf_cnn_eval_log(step_time_s, steps):
 
 def dlbench(step_time_s, steps):
     """Our own training log of one rank, the first step warm-up."""
+    ended_s = (steps + 1) * step_time_s
+    spec = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": GLOBAL_BATCH,
+            "steps": steps, "warmup_steps": 1}  # fmt: skip
     events = [
         {"event": "launch", "t_utc": date(-3), "made_from": {}},
         {"event": "begin", "t_utc": date(-2)},
-        {
-            "event": "run_start",
-            "log_version": 1,
-            "t_utc": date(0),
-            "spec": {"model": "lenet5", "dataset": "synthetic", "batch_per_device": GLOBAL_BATCH,
-                     "steps": steps, "warmup_steps": 1},
-            "versions": {"tensorflow": "2.18.1"},
-            "devices": ["CPU:0"],
-            "total_steps": steps + 1,
-            "host": "far",
-        },
+        {"event": "run_start", "log_version": 1, "t_utc": date(0), "spec": spec, "host": "far",
+         "versions": {"tensorflow": "2.18.1"}, "devices": ["CPU:0"], "total_steps": steps + 1},
         *(
-            {
-                "event": "step",
-                "step": step,
-                "t_s": step * step_time_s,
-                "step_time_s": step_time_s,
-                "loss": 8 - step / 1000,
-                "learning_rate": 0.01,
-                "warm_up": step == 1,
-                "epoch": 1,
-            }
+            {"event": "step", "step": step, "t_s": step * step_time_s, "step_time_s": step_time_s,
+             "loss": 8 - step / 1000, "learning_rate": 0.01, "warm_up": step == 1, "epoch": 1}
             for step in range(1, steps + 2)
         ),
-        {
-            "event": "run_end",
-            "t_s": (steps + 1) * step_time_s,
-            "t_utc": date((steps + 1) * step_time_s),
-            "status": "ok",
-            "message": "",
-            "weights_sha256": ["0"],
-        },
+        {"event": "run_end", "t_s": ended_s, "t_utc": date(ended_s), "status": "ok", "message": "",
+         "weights_sha256": ["0"]},
     ]  # fmt: skip
-    return "".join(json.dumps(event) + "\n" for event in events)
+    return json_lines(events)
 
 
 def horovod_synthetic(step_time_s, steps):
@@ -209,9 +170,7 @@ def mlperf(step_time_s, steps):
         (spent_ms + 500, "POINT_IN_TIME", "eval_accuracy", 0.759, {"epoch_num": 1}),
         (spent_ms + 500, "INTERVAL_END", "run_stop", None, {"status": "success"}),
     ]
-    return "".join(
-        mllog(time_ms, kind, key, value, metadata) for time_ms, kind, key, value, metadata in events
-    )
+    return "".join(mllog(*event) for event in events)
 
 
 def mllog(time_ms, kind, key, value, metadata, namespace=""):
@@ -236,18 +195,12 @@ def tensorboard(step_time_s, steps):
     """As our export writes it."""
     started = BEGAN.timestamp()
     settings = f"| | |\n| --- | --- |\n| model | lenet5 |\n| global_batch | {GLOBAL_BATCH} |\n"
+    time = scalar("train/step_time_s", step_time_s)
+    rate = scalar("train/items_per_second", GLOBAL_BATCH / step_time_s)
+    losses = ((step, scalar("train/loss", 8 - step / 1000)) for step in range(1, steps + 1))
     return event_file(
         event(started, 0, text("run", settings)),
-        *(
-            event(
-                started + step * step_time_s,
-                step,
-                scalar("train/loss", 8 - step / 1000),
-                scalar("train/step_time_s", step_time_s),
-                scalar("train/items_per_second", GLOBAL_BATCH / step_time_s),
-            )
-            for step in range(1, steps + 1)
-        ),
+        *(event(started + step * step_time_s, step, loss, time, rate) for step, loss in losses),
     )
 
 
@@ -312,18 +265,12 @@ def nvidia_smi_dmon(step_time_s, steps):
 
 def dlbs(step_time_s, steps):
     values = {
-        "exp.id": "8d4a",
-        "exp.framework": "mxnet",
-        "exp.model": "resnet50",
-        "exp.phase": "training",
-        "exp.replica_batch": GLOBAL_BATCH,
-        "exp.effective_batch": GLOBAL_BATCH,
-        "exp.num_batches": steps,
-        "exp.num_warmup_batches": 1,
-        "results.time": 1000 * step_time_s,
-        "results.throughput": int(GLOBAL_BATCH / step_time_s),
+        "exp.id": "8d4a", "exp.framework": "mxnet", "exp.model": "resnet50",
+        "exp.phase": "training", "exp.replica_batch": GLOBAL_BATCH,
+        "exp.effective_batch": GLOBAL_BATCH, "exp.num_batches": steps, "exp.num_warmup_batches": 1,
+        "results.time": 1000 * step_time_s, "results.throughput": int(GLOBAL_BATCH / step_time_s),
         "results.time_data": [1000 * step_time_s] * steps,
-    }
+    }  # fmt: skip
     return "".join(f"__{key}__={json.dumps(value)}\n" for key, value in values.items())
 
 
@@ -348,23 +295,12 @@ def date(seconds):
     return (BEGAN + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+SAMPLES = (
+    *(convnet_benchmarks, dcgm_dmon, dlbench, dlbs, horovod_synthetic, horovod_timeline),
+    *(keras_csvlogger, mlperf, mxnet, nvidia_smi, nvidia_smi_dmon, snakemake_benchmark),
+    *(tensorboard, tf_cnn_benchmark_log, tf_cnn_benchmarks, tf_cnn_eval_log, tf_cnn_metric_log),
+)
 KINDS = {
-    "convnet_benchmarks": convnet_benchmarks,
-    "dcgm_dmon": dcgm_dmon,
-    "dlbench": dlbench,
-    "dlbs": dlbs,
-    "horovod_synthetic": horovod_synthetic,
-    "horovod_timeline": horovod_timeline,
-    "keras_csvlogger": keras_csvlogger,
-    "mlperf": mlperf,
-    "mxnet": mxnet,
-    "nvidia_smi": nvidia_smi,
-    "nvidia_smi_dmon": nvidia_smi_dmon,
-    "snakemake_benchmark": snakemake_benchmark,
-    "tensorboard": tensorboard,
-    "tf_cnn_benchmark_log": tf_cnn_benchmark_log,
-    "tf_cnn_benchmarks": tf_cnn_benchmarks,
-    "tf_cnn_eval_log": tf_cnn_eval_log,
-    "tf_cnn_metric_log": tf_cnn_metric_log,
+    **{sample.__name__: sample for sample in SAMPLES},
     **TRAINERS,
 }

@@ -31,32 +31,20 @@ SUCCESS, SOON = success(60_000), success(12_000)
 
 def stated(benchmark, batch, samples, *more):
     """What a run of MLPerf says of itself before it starts."""
-    return lines(
-        (0, POINT, "submission_benchmark", benchmark, {}),
-        (0, POINT, "global_batch_size", batch, {}),
-        (0, POINT, "train_samples", samples, {}),
-        *((0, POINT, key, value, {}) for key, value in more),
-        (0, START, "run_start", None, {}),
-    )
+    said = [("submission_benchmark", benchmark), ("global_batch_size", batch)]
+    said += [("train_samples", samples), *more]
+    points = ((0, POINT, key, value, {}) for key, value in said)
+    return lines(*points, (0, START, "run_start", None, {}))
 
 
 def blocks(*bounds_ms, epoch_count):
-    return lines(
-        *(
-            event
-            for number, (started, ended) in enumerate(bounds_ms)
-            for event in (
-                (
-                    started,
-                    START,
-                    "block_start",
-                    None,
-                    {"first_epoch_num": number * epoch_count, "epoch_count": epoch_count},
-                ),
-                (ended, END, "block_stop", None, {"first_epoch_num": number * epoch_count}),
-            )
-        )
-    )
+    found = ""
+    for number, (started, ended) in enumerate(bounds_ms):
+        first = {"first_epoch_num": number * epoch_count}
+        more = first | {"epoch_count": epoch_count}
+        found += lines((started, START, "block_start", None, more))
+        found += lines((ended, END, "block_stop", None, first))
+    return found
 
 
 def evaluation(start_ms, ended_ms, epoch):

@@ -88,32 +88,22 @@ def hf_trainer(step_time_s, steps):
         for step in range(1, steps + 1)
     ]
     history.append({"epoch": 1.0, "eval_loss": 8.5, "eval_accuracy": 0.25, "step": steps})
-    history.append(
-        {
-            "epoch": 1.0,
-            "step": steps,
-            "total_flos": 8704467062400.0,
-            "train_loss": 8.0,
-            "train_runtime": steps * step_time_s,
-            "train_samples_per_second": GLOBAL_BATCH / step_time_s,
-            "train_steps_per_second": round(1 / step_time_s, 3),
-        }
-    )
+    speed = {
+        "train_runtime": steps * step_time_s,
+        "train_samples_per_second": GLOBAL_BATCH / step_time_s,
+        "train_steps_per_second": round(1 / step_time_s, 3),
+    }
+    history.append({"epoch": 1.0, "step": steps, "total_flos": 8704467062400.0} | speed)
+    history[-1]["train_loss"] = 8.0
     return hf_state(history, steps, steps)
 
 
 def hf_state(history, step, total, **more):
     state = {
-        "best_metric": None,
-        "epoch": 1.0,
-        "global_step": step,
-        "is_world_process_zero": True,
-        "log_history": history,
-        "max_steps": total,
-        "num_train_epochs": 1,
-        "train_batch_size": 8,
+        "best_metric": None, "epoch": 1.0, "global_step": step, "is_world_process_zero": True,
+        "log_history": history, "max_steps": total, "num_train_epochs": 1, "train_batch_size": 8,
         **more,
-    }
+    }  # fmt: skip
     return json.dumps(state, indent=2)
 
 
@@ -134,20 +124,16 @@ def composer(step_time_s, steps):
     """As the console has it, every batch printed; rolling means of two batches."""
     lines = []
     for done in range(1, steps + 1):
-        rates = []
+        metrics = {
+            "time/batch": done - 1,
+            "time/sample": (done - 1) * GLOBAL_BATCH,
+            "time/token": (done - 1) * GLOBAL_BATCH * SEQUENCE,
+            "loss/train/total": 8 - done / 1000,
+        }
         if done > 2:
-            rate = GLOBAL_BATCH / step_time_s
-            rates = [("throughput/samples_per_sec", rate)]
-            rates.append(("throughput/device/samples_per_sec", rate))
-        lines += composer_block(
-            done,
-            steps,
-            ("time/batch", done - 1),
-            ("time/sample", (done - 1) * GLOBAL_BATCH),
-            ("time/token", (done - 1) * GLOBAL_BATCH * SEQUENCE),
-            ("loss/train/total", 8 - done / 1000),
-            *rates,
-        )
+            for rate in ("samples_per_sec", "device/samples_per_sec"):
+                metrics[f"throughput/{rate}"] = GLOBAL_BATCH / step_time_s
+        lines += composer_block(done, steps, *metrics.items())
     return "".join(lines)
 
 
@@ -212,14 +198,9 @@ def hf_console(step_time_s, steps):
 
 
 TRAINERS = {
-    "composer": composer,
-    "deepspeed": deepspeed,
-    "hf_console": hf_console,
-    "hf_trainer": hf_trainer,
-    "lightning_csv": lightning_csv,
-    "maxtext": maxtext,
-    "megatron": megatron,
-    "nanogpt": nanogpt,
-    "pytorch_imagenet": pytorch_imagenet,
-    "torchtitan": torchtitan,
+    sample.__name__: sample
+    for sample in (
+        *(composer, deepspeed, hf_console, hf_trainer, lightning_csv, maxtext, megatron, nanogpt),
+        *(pytorch_imagenet, torchtitan),
+    )
 }

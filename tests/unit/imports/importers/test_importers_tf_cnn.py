@@ -10,13 +10,22 @@ from dlbench.imports.importers import Steps
 from dlbench.imports.importers.tf_cnn import _tf_cnn, tf_cnn_metric_log
 from dlbench.imports.importers.tf_cnn import tf_cnn_benchmarks as importers_tf_cnn_benchmarks
 from dlbench.imports.log_file import LogError, LogFile
-from support.logs.log_samples import date, tf_cnn_banner, tf_cnn_benchmark_log, tf_cnn_benchmarks
+from support.logs.log_samples import (
+    date,
+    tf_cnn_banner,
+    tf_cnn_benchmark_log,
+    tf_cnn_benchmarks,
+)
+from support.logs.log_samples import (
+    tf_cnn_metric_log as metric_log,
+)
 
 LINES = """1\timages/sec: 40.0 +/- 0.0 (jitter = 0.0)\t8.000
 10\timages/sec: 80.0 +/- 0.5 (jitter = 1.1)\t7.500
 20\timages/sec: 100.0 +/- 2.0 (jitter = 1.1)\t7.250
 """
 END = f"{'-' * 64}\ntotal images/sec: 99.50\n{'-' * 64}\n"
+WHOLE = tf_cnn_banner(steps=20) + LINES + END
 TWO = ("horovod/gpu:0", "horovod/gpu:1")
 
 
@@ -39,7 +48,7 @@ def windows(run, **known):
 
 
 def test_rates_are_cumulative_means_and_become_times_of_windows(tmp_path):
-    (run,) = read(tmp_path, tf_cnn_banner(steps=20) + LINES + END)
+    (run,) = read(tmp_path, WHOLE)
     # 64 items: 1.6 s, then 8 s after ten steps, then 12.8 s after twenty.
     expected = [(1, 1, 1.6), (10, 9, pytest.approx(6.4 / 9)), (20, 10, pytest.approx(0.48))]
     assert windows(run) == expected
@@ -54,7 +63,7 @@ def test_a_window_cannot_take_no_time(tmp_path):
 
 
 def test_the_total_is_the_throughput_and_the_banner_says_what_was_run(tmp_path):
-    found = row(tmp_path, tf_cnn_banner(steps=20) + LINES + END)
+    found = row(tmp_path, WHOLE)
     assert found["images_per_second"] == 99.5
     assert found["timing_source"] == "tf_cnn_benchmarks"
     expected = {
@@ -78,21 +87,15 @@ def test_a_batch_is_of_all_devices_and_the_visible_ones_are_not_used(tmp_path):
 @pytest.mark.parametrize("tags", [("", ""), ("[1,0]<stdout>:", "[1,1]<stdout>:"), ("0: ", "1: ")])
 def test_ranks_of_horovod_that_print_into_one_log_are_one_run_of_the_slowest(tmp_path, tags):
     banner = tf_cnn_banner(batch=128, devices=TWO, per=64, variables="horovod", steps=20)
-    lines = [
-        tag + line
-        for text in ([banner] * 2, [LINES] * 2, [END, END.replace("99.50", "99.40")])
-        for pair in zip(text[0].splitlines(), text[1].splitlines(), strict=True)
-        for tag, line in zip(tags, pair, strict=True)
-    ]
-    lines = [
-        line.replace("80.0", "78.0").replace("7.500", "8.500") if number % 2 else line
-        for number, line in enumerate(lines)
-    ]
-    found = row(tmp_path, "\n".join(lines) + "\n")
+    slower = banner + LINES.replace("80.0", "78.0").replace("7.500", "8.500")
+    ranks = (banner + LINES + END, slower + END.replace("99.50", "99.40"))
+    pairs = zip(*(text.splitlines() for text in ranks), strict=True)
+    text = "".join(f"{tags[0]}{one}\n{tags[1]}{other}\n" for one, other in pairs)
+    found = row(tmp_path, text)
     assert found["images_per_second"] == 99.4  # of both, not twice that
     assert (found["devices"], found["global_batch"], found["batch_per_device"]) == (2, 128, 64)
     assert "2 processes printed" in found["notes"]
-    (run,) = read(tmp_path, "\n".join(lines) + "\n")
+    (run,) = read(tmp_path, text)
     assert list(run.steps.loss) == [8.0, 8.0, 7.25]
     assert windows(run)[1] == (10, 9, pytest.approx((640 / 78 - 1.6) / 9))
 
@@ -110,7 +113,7 @@ def test_an_evaluation_is_part_of_the_training_before_it_and_its_total_is_none(t
         + "10\t512.1 examples/sec\nAccuracy @ 1 = 0.5300 Accuracy @ 5 = 0.7800 [6400 examples]\n"
         + END.replace("99.50", "527.89")
     )
-    found = row(tmp_path, tf_cnn_banner(steps=20) + LINES + END + evaluation)
+    found = row(tmp_path, WHOLE + evaluation)
     assert found["images_per_second"] == 99.5
     assert (found["top1"], found["top5"]) == (0.53, 0.78)
     alone = row(tmp_path, evaluation)
@@ -136,7 +139,7 @@ def test_a_loss_that_is_no_number_is_said_and_leaves_the_times(tmp_path):
 
 
 def test_a_log_that_another_run_was_appended_to_has_two(tmp_path):
-    second = tf_cnn_banner(steps=20) + LINES + END.replace("99.50", "150.00")
+    second = WHOLE.replace("99.50", "150.00")
     first, second = read(tmp_path, tf_cnn_banner(steps=20) + LINES + second)
     assert (first.status, first.message) == ("failed", "its log ends after step 20 of 20")
     assert second.columns["images_per_second"] == 150
@@ -157,16 +160,12 @@ def test_a_run_out_of_memory_is_that_and_damaged_lines_are_counted(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        "10\timages/sec: 80.0 +/- 1.5.0 (jitter = 1.1)\t7.5\n",
-        "10\timages/sec: 80 +/- 1.5 (jitter = 1.1)\t7.5\n",
-        "10\timages/sec: 80.0 +/- 1.5 (jitter = 1.1)\tx\n",
-    ],
+    ("rate", "error", "loss"),
+    [("80.0", "1.5.0", "7.5"), ("80", "1.5", "7.5"), ("80.0", "1.5", "x")],
 )
-def test_a_line_whose_numbers_are_none_is_left_out_and_said(tmp_path, line):
-    banner = tf_cnn_banner(steps=20)
-    found = row(tmp_path, f"{banner}{LINES}{line}{END}")
+def test_a_line_whose_numbers_are_none_is_left_out_and_said(tmp_path, rate, error, loss):
+    banner, line = tf_cnn_banner(steps=20), f"10\timages/sec: {rate} +/- {error} (jitter = 1.1)"
+    found = row(tmp_path, f"{banner}{LINES}{line}\t{loss}\n{END}")
     assert found["steps_measured"] == 20
     assert f"left out 1 damaged lines: {banner.count(chr(10)) + 4}" in found["notes"]
 
@@ -219,7 +218,7 @@ def test_a_metric_log_without_a_batch_has_a_throughput_and_no_times(tmp_path):
 
 
 def test_logs_of_one_folder_are_one_run_with_the_most_exact_numbers(tmp_path):
-    (tmp_path / "out.txt").write_text(tf_cnn_banner(steps=20) + LINES + END)
+    (tmp_path / "out.txt").write_text(WHOLE)
     (tmp_path / "benchmark.log").write_text(tf_cnn_benchmark_log(1, 20))
     lines = [(RATE, 1, 40), (RATE, 10, 80), (RATE, 20, 110.5), (TOTAL, 20, 99.4976)]
     text = events(*lines, ("eval_top_1_accuracy", 30, 0.5))
@@ -251,7 +250,7 @@ def test_a_list_of_parameters_alone_is_no_result(tmp_path):
 
 @pytest.mark.parametrize("spaces", [" ", "      "])
 def test_a_table_whose_tabs_became_spaces_is_read(tmp_path, spaces):
-    content = tf_cnn_banner(steps=20) + LINES + END
+    content = WHOLE
     assert "\t" in content
     whole = row(tmp_path, content)
     copied = row(tmp_path, content.replace("\t", spaces))
@@ -278,3 +277,114 @@ def test_many_steps_are_parsed_as_one_by_one(tmp_path):
     assert list(run.steps.step) == list(range(1, 20_001))
     expected = [float(texts[step % 5]) for step in range(1, 20_001)]
     assert list(map(repr, run.steps.loss)) == list(map(repr, expected))
+
+
+# Several processes: workers of one training, or separate programs
+
+
+def worker(total="48.05", batch="32 global", sync="True", devices="['/job:worker/task:4/cpu:0']"):
+    banner = tf_cnn_banner(batch=32, per=32, steps=100).replace("32 global", batch)
+    banner = banner.replace("['/gpu:0']", devices)
+    banner = banner.replace("=====\n", f"=====\nSync:        {sync}\n")
+    lines = "".join(
+        f"{step}\timages/sec: {rate} +/- 0.0 (jitter = 0.3)\t7.000\n"
+        for step, rate in ((1, 5.9), (10, 6.0), (50, 5.9), (100, 6.0))
+    )
+    return f"{banner}{lines}{END.replace('99.50', total)}"
+
+
+@pytest.mark.parametrize("batch", ["32 global", "256 global"])  # as versions before 1.8 and later
+def test_a_worker_prints_its_own_rates_and_the_total_of_all_workers(tmp_path, batch):
+    found = row(tmp_path, worker(batch=batch))
+    assert (found["devices"], found["global_batch"], found["batch_per_device"]) == (8, 256, 32)
+    assert found["images_per_second"] == 48.05
+    assert found["step_time_mean_s"] == pytest.approx(32 / 6)
+    assert found["global_batch"] / found["step_time_mean_s"] == pytest.approx(48.05, rel=0.002)
+    assert "nodes" not in found
+    assert "8.008 times the rate of this worker: 8 workers" in found["notes"]
+
+
+def test_a_worker_of_two_devices_is_a_share_of_as_many(tmp_path):
+    devices = "['/job:worker/task:0/gpu:0', '/job:worker/task:0/gpu:1']"
+    found = row(tmp_path, worker(total="24.10", devices=devices))
+    assert (found["devices"], found["global_batch"]) == (8, 256)
+    assert found["step_time_mean_s"] == pytest.approx(64 / 6)
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"sync": "False"}, "Sync: False"),
+        ({"total": "45.05"}, "7.51 times the worker's rate, no whole number of workers"),
+        ({"total": "480.50"}, "78 to 82 workers"),
+        ({"batch": "512 global"}, "16 workers by the batch, 8.01 by the total"),
+    ],
+)
+def test_where_the_number_of_workers_does_not_follow_it_is_unknown(tmp_path, changed, why):
+    found = row(tmp_path, worker(**changed))
+    assert found["images_per_second"] == float(changed.get("total", "48.05"))
+    assert found["step_time_mean_s"] == pytest.approx(32 / 6)
+    assert {found.get("devices"), found.get("global_batch")} == {None}
+    assert "devices and global_batch are unknown" in found["notes"]
+    assert why in found["notes"]
+
+
+def test_a_worker_whose_log_ends_early_has_no_rate_of_all(tmp_path):
+    found = row(tmp_path, worker().partition("-----")[0])
+    assert found["status"] == "failed"
+    assert {found.get("devices"), found.get("images_per_second")} == {None}
+
+
+def test_workers_that_print_into_one_log_are_one_run_of_the_slowest(tmp_path):
+    lines = [worker().replace("task:4", f"task:{task}").splitlines() for task in range(2)]
+    text = "".join(f"{one}\n{other}\n" for one, other in zip(*lines, strict=True))
+    found = row(tmp_path, text)
+    assert (found["devices"], found["images_per_second"]) == (8, 48.05)
+    assert "2 processes printed into this log" in found["notes"]
+
+
+def test_a_list_of_all_workers_devices_is_of_all_workers(tmp_path):
+    devices = str([f"job:worker/replica:0/task{n}/gpu:0" for n in range(8)])
+    text = worker(batch="256 global", devices=devices)
+    found = row(tmp_path, text.replace("SingleSess:  False", "SingleSess:  True"))
+    assert (found["devices"], found["global_batch"], found["batch_per_device"]) == (8, 256, 32)
+    assert "nodes" not in found
+    assert found["step_time_mean_s"] == pytest.approx(256 / 6)
+
+
+def test_a_benchmark_log_of_a_worker_does_not_know_the_devices_of_all(tmp_path):
+    content = tf_cnn_benchmark_log(1, 20).replace("['/gpu:0']", "['/job:worker/task:4/gpu:0']")
+    (tmp_path / "benchmark.log").write_text(content)
+    (tmp_path / "metric.log").write_text(metric_log(0.5, 20))
+    (found,) = import_logs.import_paths([tmp_path]).rows
+    assert found["images_per_second"] == 128
+    assert {found.get("devices"), found.get("global_batch")} == {None}
+    assert "settings of one worker" in found["notes"]
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_programs_that_know_nothing_of_one_another_are_not_one_run(tmp_path, cut):
+    one = tf_cnn_banner(steps=20) + LINES + END * (not cut)
+    other = tf_cnn_banner(steps=20) + LINES.replace("7.500", "7.400") + END.replace("99", "25")
+    pairs = zip(one.splitlines(), other.splitlines(), strict=False)
+    with pytest.raises(LogError, match="2 programs printed into this log"):
+        read(tmp_path, "".join(f"{a}\n{b}\n" for a, b in pairs))
+
+
+def test_ranks_of_horovod_that_are_more_than_its_devices_are_programs_of_their_own(tmp_path):
+    text = tf_cnn_banner(devices=("horovod/gpu:0",), per=64, variables="horovod") + LINES + END
+    twice = "".join(line * 2 for line in text.splitlines(keepends=True))
+    with pytest.raises(LogError, match="2 programs"):
+        read(tmp_path, twice)
+
+
+def test_totals_of_runs_without_a_banner_are_of_the_steps_before_them(tmp_path):
+    header = "Step\tImg/sec\ttotal_loss\n"
+    runs = read(tmp_path, WHOLE + header + LINES + END.replace("99.50", "120.00"))
+    assert [run.columns["images_per_second"] for run in runs] == [99.5, 120]
+    assert [run.status for run in runs] == ["ok", "ok"]
+
+
+def test_a_batch_that_python_3_prints_with_a_point_is_a_batch(tmp_path):
+    found = row(tmp_path, WHOLE.replace("64 per", "64.0 per"))
+    assert found["batch_per_device"] == 64
