@@ -1,17 +1,13 @@
-"""Histories with a known truth: means of sessions of the conditions of one machine.
+"""Histories with a known truth: means of sessions of the conditions of one machine."""
 
-Logarithms are mu_c + truth_s + common_s + own_cs: a scatter of sessions that all conditions share,
-one of each condition's own, and that of the repeats, of which a session's mean has its share.
-"""
-
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from dlbench.history import shared_changes
 
-TOGETHER = 200  # histories that are in memory at once
+USUAL_REPEATS, NEAR = 5, 2  # the latter: sessions by which the date of a change may be off
 
 
 @dataclass(frozen=True)
@@ -20,132 +16,129 @@ class Kind:
 
     Attributes:
         sessions, conditions: how many.
+        scatter: of means of sessions; half of the variance is that of USUAL_REPEATS repeats.
+        alike: autocorrelation of the noise from one session to the next.
+        common: share of its variance that all conditions share.
+        freedom: degrees of freedom of Student's t, from which it is drawn; infinite: normal.
         repeats: least and most of a condition in a session.
-        scatter: of repeats; between: of sessions, half of the variance shared by all conditions.
-        step: size of a change at one session in the middle half; `to`: how many conditions have it.
-        ramp: sessions over which it comes; 1 is a step.
-        event: whether the fingerprints change at that session, as at two others by chance.
-        outliers: share of sessions that are off by ten times the scatter.
+        outlier: loss of one condition in one session before the last.
+        outliers: share of sessions in which all conditions are off by ten scatters.
         season: amplitude of a wave of 20 sessions that all conditions share.
-        missing: share of conditions that a session lacks; `gaps`: share of sessions without any.
+        missing: share of conditions that a session lacks.
+        step: size of a change at one session; `to`: how many conditions have it.
+        newest: sessions since the change; 0: any in the middle half.
+        back: sessions after which it is undone; 0: it stays.
+        ramp: sessions over which it comes; 1 is a step.
     """
 
-    sessions: int = 30
-    conditions: int = 50
-    repeats: tuple[int, int] = (5, 5)
+    sessions: int = 60
+    conditions: int = 5
     scatter: float = 0.01
-    between: float = 0.003
-    step: float = 0.0
-    to: int = 50
-    ramp: int = 1
-    event: bool = False
+    alike: float = 0.0
+    common: float = 0.0
+    freedom: float = math.inf
+    repeats: tuple[int, int] = (USUAL_REPEATS, USUAL_REPEATS)
+    outlier: float = 0.0
     outliers: float = 0.0
     season: float = 0.0
     missing: float = 0.0
-    gaps: float = 0.0
+    step: float = 0.0
+    to: int = 1
+    newest: int = 0
+    back: int = 0
+    ramp: int = 1
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """One history; `at` is the session of the change, `counts` the repeats of each mean."""
+    """One history; `counts` are the repeats of each mean.
+
+    Attributes:
+        changed: conditions that have the change; `at`: its session.
+    """
 
     means: np.ndarray
-    errors: np.ndarray
     counts: np.ndarray
-    events: list[list[int]]
+    changed: frozenset[int]
     at: int
-
-    def findings(self):
-        return shared_changes.find(self.means, self.errors, self.events)
 
 
 def drawn(kind: Kind, chance: np.random.Generator) -> Simulated:
     """A history of a kind."""
-    count = round(kind.sessions * (1 - kind.gaps))
-    shape = kind.conditions, count
-    at = int(chance.integers(count // 4, count - count // 4))
-    truth = np.clip((np.arange(count) - at + 1) / kind.ramp, 0, 1) * np.log1p(kind.step)
-    wave = kind.season * np.sin(2 * np.pi * (np.arange(count) / 20 + chance.random()))
+    shape = kind.conditions, kind.sessions
     counts = chance.integers(kind.repeats[0], kind.repeats[1] + 1, shape)
-    means = chance.normal(0, 1, shape) * np.sqrt(kind.scatter**2 / counts + kind.between**2 / 2)
-    means += wave + chance.normal(0, kind.between / np.sqrt(2), count)
+    own, shared = _noise(kind, shape, chance), _noise(kind, shape[1:], chance)
+    means = np.sqrt(1 - kind.common) * own + np.sqrt(kind.common) * shared
+    means *= kind.scatter * np.sqrt((1 + USUAL_REPEATS / counts) / 2)
+    place = np.arange(kind.sessions)
+    means += kind.season * np.sin(2 * np.pi * (place / 20 + chance.random()))
+    quarter = kind.sessions // 4
+    at = kind.sessions - kind.newest
+    if not kind.newest:
+        at = int(chance.integers(quarter, kind.sessions - quarter - kind.back))
     changed = chance.permutation(kind.conditions)[: kind.to]
-    means[changed] += truth
-    off = chance.random(count) < kind.outliers
+    truth = np.clip((place - at + 1) / kind.ramp, 0, 1) * np.log1p(kind.step)
+    means[changed] += np.where(place < at + (kind.back or kind.sessions), truth, 0)
+    means[chance.integers(shape[0]), chance.integers(shape[1] - 1)] += np.log1p(-kind.outlier)
+    off = chance.random(kind.sessions) < kind.outliers
     means[:, off] += 10 * kind.scatter * chance.choice([-1, 1], off.sum())
     means[chance.random(shape) < kind.missing] = np.nan
-    freedom = (counts - 1).sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        pooled = kind.scatter * np.sqrt(chance.chisquare(np.maximum(freedom, 1)) / freedom)
-    errors = np.where(freedom > 0, pooled, np.nan)[:, None] / np.sqrt(counts)
-    events = sorted({at, *chance.integers(1, count, 2).tolist()}) if kind.event else []
-    return Simulated(means, errors, counts, [events] * kind.conditions, at)
+    return Simulated(means, counts, frozenset(changed.tolist()), at)
+
+
+def _noise(kind, shape, chance):
+    """Autocorrelated noise of variance 1, along the sessions."""
+    if math.isinf(kind.freedom):
+        noise = chance.normal(size=shape)
+    else:
+        scale = math.sqrt(1 - 2 / kind.freedom)
+        noise = chance.standard_t(kind.freedom, shape) * scale
+    for at in range(1, shape[-1]):
+        new = math.sqrt(1 - kind.alike**2) * noise[..., at]
+        noise[..., at] = kind.alike * noise[..., at - 1] + new
+    return noise
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of some histories.
+    """What becomes of histories of a kind.
 
     Attributes:
-        detected: share in which the change is found, with its direction, at a date whose interval
-            has the true one or that is at most one session off.
-        false: share with any other finding that is not provisional.
-        provisional: share with any other finding that is.
-        off: median of how many sessions the date is off, of those detected.
-        dated: share of those detected whose interval has the true date.
-        sized: share of those detected whose interval has the true size.
+        found: share in which the change is found (and that it is undone), in its direction and at
+            most NEAR sessions off.
+        named: share in which just the conditions that changed are named for it.
+        false: share with any other finding.
+        dated, sized: shares of those found whose intervals have the truth.
     """
 
-    detected: float
+    found: float
+    named: float
     false: float
-    provisional: float
-    off: float
     dated: float
     sized: float
 
 
-def outcome(
-    kind: Kind, histories: int, chance: np.random.Generator, apply: Callable = map
-) -> Outcome:
-    """What the analysis finds in some histories of a kind.
-
-    Args:
-        apply: as `map`, or one that uses several processes: the histories are the same.
-    """
-    detected = false = provisional = dated = sized = 0
-    off = []
-    for history, all_found in _analysed(kind, histories, chance, apply):
-        others, hit = [], None
-        for found in all_found:
-            if kind.step and _is_true(found.change, history.at, kind):
-                hit = hit or found.change
-            else:
-                others.append(found.change)
-        false += any(not change.provisional for change in others)
-        provisional += any(change.provisional for change in others)
-        if hit:
-            detected += 1
-            off.append(abs(hit.at - history.at))
-            dated += hit.first <= history.at <= hit.last
-            sized += hit.low <= np.log1p(kind.step) <= hit.high
-    share = max(1, detected)
-    return Outcome(
-        detected / histories,
-        false / histories,
-        provisional / histories,
-        float(np.median(off)) if off else np.nan,
-        dated / share,
-        sized / share,
-    )
+def outcome(kind: Kind, histories: int, seed: int) -> Outcome:
+    """What the analysis finds in some histories of a kind."""
+    chance, counts = np.random.default_rng(seed), np.zeros(5)
+    for _ in range(histories):
+        history = drawn(kind, chance)
+        found = shared_changes.find(history.means)
+        size = np.log1p(kind.step)
+        true = [one for one in found if _is(one, history, history.at, size, kind.ramp)]
+        end = history.at + kind.back
+        undone = [one for one in found if kind.back and _is(one, history, end, -size, 1)]
+        hit = bool(true) and bool(undone or not kind.back)
+        counts[0] += hit
+        counts[1] += hit and true[0].members.keys() == history.changed
+        counts[2] += len(found) > len(true) + len(undone)
+        counts[3] += hit and true[0].change.first <= history.at <= true[0].change.last
+        counts[4] += hit and true[0].change.low <= size <= true[0].change.high
+    counts[3:] /= max(1, counts[0])
+    counts[:3] /= histories
+    return Outcome(*counts.tolist())
 
 
-def _analysed(kind, histories, chance, apply):
-    """(history, its findings) of each, drawn a few at a time to bound the memory."""
-    for first in range(0, histories, TOGETHER):
-        some = [drawn(kind, chance) for _ in range(min(TOGETHER, histories - first))]
-        yield from zip(some, apply(Simulated.findings, some), strict=True)
-
-
-def _is_true(change, at, kind):
-    near = change.first - 1 <= at + kind.ramp - 1 and at <= change.last + 1
-    return near and (change.size > 0) == (kind.step > 0)
+def _is(found, history, at, size, ramp):
+    near = at - NEAR <= found.change.at <= at + ramp - 1 + NEAR
+    return near and found.change.size * size > 0 and not history.changed.isdisjoint(found.members)

@@ -146,19 +146,12 @@ def _add_of_metric(history, columns, rows, place, in_time, suite):
     sessions, dates = in_time
     conditions, condition = np.unique(columns.condition[rows], return_inverse=True)
     shape = len(conditions), len(sessions)
-    means, counts, scatters = (np.full(shape, np.nan) for _ in range(3))
-    facts = np.full(shape, -1)
-    for matrix, values in (
-        (means, columns.means),
-        (counts, columns.n),
-        (scatters, columns.scatters),
-        (facts, columns.codes["facts"]),
-    ):
-        matrix[condition, place] = values[rows]
+    means, facts = np.full(shape, np.nan), np.full(shape, -1)
+    means[condition, place] = columns.means[rows]
+    facts[condition, place] = columns.codes["facts"][rows]
     some_row = dict(zip(condition.tolist(), rows.tolist(), strict=True))
     texts = [_Facts(columns.texts["facts"], line) for line in facts]
-    events = [one.events() for one in texts]
-    found = shared_changes.find(means, _errors(counts, scatters), events, suite)
+    found = shared_changes.find(means, suite)
     machine_id = columns.distinct_machines[columns.machine[rows[0]]]
     history.news += [
         line
@@ -198,9 +191,6 @@ class _Facts:
     def __init__(self, texts, codes):
         self.sessions = np.flatnonzero(codes >= 0)
         self.texts = [texts[int(code)] for code in codes[self.sessions]]
-
-    def events(self):
-        return [int(self.sessions[at]) for at in causes.events(self.texts)]
 
     def ranked(self, change, others):
         def place(session):
@@ -254,27 +244,16 @@ def _sessions(columns, rows):
     return names, rows[first[order]], place[inverse]
 
 
-def _errors(counts, scatters):
-    """Standard errors of means by the scatter of repeats, pooled over each condition's sessions."""
-    freedom = np.where(np.isfinite(scatters), counts - 1, 0.0)
-    squares = np.where(freedom > 0, np.square(np.nan_to_num(scatters)), 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        pooled = (freedom * squares).sum(axis=1) / freedom.sum(axis=1)
-        return np.sqrt(pooled[:, None] / counts)
-
-
 def _in_time(change: Change, sessions, dates):
-    before = change.first - 1 if change.first else 0
     return {
         "session": sessions[change.at],
         "previous_session": sessions[change.at - 1],
         "changed_after": to_time(dates[change.at - 1]),
         "changed_before": to_time(dates[change.at]),
-        "earliest": to_time(dates[before]),
+        "earliest": to_time(dates[change.first - 1]),
         "latest": to_time(dates[change.last]),
         "sessions_before": change.before,
         "sessions_after": change.after,
-        "provisional": change.provisional,
         "gradual": change.gradual,
     }
 
@@ -327,9 +306,6 @@ def _sentence(row, found: Found, labels, why):
         parts.append(f"not in {row['spared']}")
     if row["gradual"]:
         parts.append("more like a slope than a step")
-    if row["provisional"]:
-        after = phrases.counted(row["sessions_after"], "session")
-        parts.append(f"provisional: {after} since")
     return ". ".join(parts)
 
 

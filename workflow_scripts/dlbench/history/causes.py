@@ -22,7 +22,7 @@ CLASSES = (
     *("InfiniBand", "storage", "interconnect", "variable", "module", "Python", "package", "glibc"),
     *("system", "dlbench", "host"),
 )
-# Changes of these are named, but are no events that are tested first: they change all the time.
+# Changes of these are causes, but no events that are news by themselves: they change all the time.
 NO_EVENTS = ("host", "dlbench", "package")
 MAX_SHARE = 0.25  # of sessions in which a fact changes that is still an event
 MAX_CAUSES = 6

@@ -1,39 +1,41 @@
-"""Changes of the level of one series: means of logarithms, one a session, in the order of dates.
+"""Changes of the level of series: means of logarithms, one a session, in the order of dates.
 
-- A session whose mean is beyond those of the two sessions before it and of the two after it by more
-  than CLIP standard deviations is an outlier; it counts as if it lay just so far off.
-- Candidates are those of the segmentation with the least squares and penalties, which PELT finds
-  (R. Killick, P. Fearnhead, I. A. Eckley, J. Am. Stat. Assoc. 107, 2012, 1590-1598). A test holds
-  it against ruptures, which has no wheel for each Python that we support. The penalty is
-  PENALTY + 2 log(sessions) in units of the variance, which is that of differences of neighbours and
-  so knows no steps. Of noise alone, some 3 to 8 % of series get a candidate: it only screens.
-- A candidate that lies where an event (a change of driver, firmware, image) explains the series as
-  well is moved there. Each other event is a candidate, too, where its own test accepts it.
-- Each candidate must then be confirmed by a test between the two segments beside it: weighted means
-  with the weights 1 / (v + t), v the variance of a session's mean by the scatter of its repeats and
-  t that between sessions, which is estimated by moments; the standard error is scaled by the
-  residuals (J. Hartung, G. Knapp, Statistics in Medicine 20, 2001, 3875-3889), never below what
-  the repeats say, and enlarged where neighbouring residuals are alike, as over a season.
-- The level ALPHA holds for all series of a suite and for all their positions (Bonferroni): half of
-  it is for changes anywhere, a quarter for events, of which there are few, so that less evidence
-  is enough, and a quarter for the newest sessions.
-- A segment has MIN_SESSIONS sessions. Newer ones that are off are a provisional change.
-- The interval of the position has all those whose likelihood is not lower by more than POSITIONS
-  / 2 (Y. Eo, J. Morley, Quantitative Economics 6, 2015, 463-497).
+- Outliers: a session farther than CLIP scatters from the running median of WINDOW sessions counts
+  as if it lay just so far off. The scatter is that of differences over LAG sessions: it knows no
+  steps, and noise that remembers makes it hardly smaller.
+- Candidates are those of the segmentation with the least squares and penalties (B. Jackson et al.,
+  IEEE Signal Process. Lett. 12, 2005, 105-108). A penalty of PENALTY + 2 log(sessions) squares of
+  the scatter screens only.
+- Test: the step between two segments over its standard error, by the squares that all levels of the
+  series leave. Noise of autocorrelation r makes the variance of a mean f = (1 + r) / (1 - r) times
+  as large, and degrees of freedom sqrt(f) times as few. r is the larger one of the series and of
+  the median of those analysed together, plus its standard error and its bias by fitted levels: so
+  a series whose noise looks independent by chance is not believed.
+- The level ALPHA holds for all series and positions (Bonferroni). A change that its neighbour turns
+  back needs more evidence, and MIN_BACK sessions between them, since heavy tails make such pairs.
+- The weakest change is left out, and the others are tested again at their best places, until all
+  hold and are at least LEAST.
+- The interval of a position has all those whose likelihood is not lower by more than POSITIONS / 2
+  (Y. Eo, J. Morley, Quantitative Economics 6, 2015, 463-497), with f.
+
+How noise that remembers is taken for steps: X. Shi et al., arXiv 2101.01960.
 """
 
 import itertools
 import math
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import special
+from scipy import ndimage, special
 
 ALPHA, CONFIDENCE = 0.05, 0.95
-MIN_SESSIONS = 3
-PENALTY, CLIP, NEIGHBOURS = 4.0, 2.0, 2
-TOGETHER = 32  # ends of segments of which the squares are computed in one step
+MIN_SESSIONS = 3  # of a level
+MIN_BACK = 5  # of a level that comes and goes: fewer are outliers
+WINDOW, CLIP, LAG = 11, 3.0, 3
+PENALTY, TOGETHER = 4.0, 32  # ends of segments whose squares are computed in one step
+MOST_ALIKE = 0.95
+GOES_ON, TURNED_BACK = 2, 10  # tests that a change counts as, at each position
 POSITIONS = 7.35  # twice the difference of logarithms of likelihoods: 95 %
 LEAST = 0.005  # of logarithms: smaller changes are not reported, however sure they are
 RESOLUTION = 1e-9  # equal values differ by rounding
@@ -41,15 +43,15 @@ RESOLUTION = 1e-9  # equal values differ by rounding
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the level of a series.
+    """A change of the level of a series. Positions are sessions of the machine.
 
     Attributes:
         at: the first session of the new level; `first` to `last` is its 95 % interval.
-        size: of logarithms, new less old; `low` to `high` is its 95 % interval.
+        size: of logarithms, new less old; `error` is its standard error, `low` to `high` its 95 %
+            interval.
         p: that there is none, adjusted for the suite.
         before, after: numbers of sessions of the two segments, which go from position `start` to
             just before `end`.
-        at_event: whether it was found as an event.
         gradual: a straight line fits the two segments better than a step.
     """
 
@@ -57,6 +59,7 @@ class Change:
     first: int
     last: int
     size: float
+    error: float
     low: float
     high: float
     p: float
@@ -64,115 +67,100 @@ class Change:
     after: int
     start: int
     end: int
-    at_event: bool = False
-    gradual: bool = False
-
-    @property
-    def provisional(self) -> bool:
-        return self.after < MIN_SESSIONS
+    gradual: bool
 
 
-class Series:
-    """One series and its tests.
+@dataclass(frozen=True)
+class Noise:
+    """What series that are analysed together say of their noise.
+
+    Attributes:
+        alike: the median of their autocorrelations; `series`: how many they are.
+    """
+
+    alike: float = 0.0
+    series: int = 1
+
+    def inflation(self, residuals: np.ndarray, levels: int) -> float:
+        """f, by which the variance of a mean is larger than that of independent values."""
+        alike = _likeness(residuals, levels)
+        if self.series > 1:
+            alike = max(alike, self.alike)
+        alike = min(max(alike + 1 / math.sqrt(len(residuals) * self.series), 0.0), MOST_ALIKE)
+        return (1 + alike) / (1 - alike)
+
+
+def noise_of(rows: Iterable[np.ndarray]) -> Noise:
+    """The noise of series; nan: not measured."""
+    alike = []
+    for row in rows:
+        values = without_outliers(row[np.isfinite(row)])
+        if len(values) >= 2 * MIN_SESSIONS:
+            places = candidates(values)
+            alike.append(_likeness(values - _levels(values, places), len(places) + 1))
+    return Noise(float(np.median(alike)), len(alike)) if alike else Noise()
+
+
+def find(row: np.ndarray, noise: Noise, suite: int = 1) -> list[Change]:
+    """The changes of a series, in their order.
 
     Args:
-        means: of logarithms, one a session.
-        errors: standard errors of these by the scatter of repeats; nan: not known.
+        row: means of logarithms, one a session; nan: not measured.
+        suite: number of series that are looked at together.
     """
-
-    def __init__(self, means: np.ndarray, errors: np.ndarray) -> None:
-        self.raw = np.asarray(means, dtype=float)
-        self.variances = np.square(np.asarray(errors, dtype=float))
-        self.deviation = max(_deviation(self.raw), RESOLUTION)
-        self.values = _clipped(self.raw, CLIP * self.deviation)
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def candidates(self) -> list[int]:
-        """Positions at which the level may change."""
-        if len(self) < 2 * MIN_SESSIONS:
-            return []
-        scaled = (self.values - self.values.mean()) / self.deviation
-        return pelt(scaled, PENALTY + 2 * math.log(len(self)))
-
-    def step(self, start: int, at: int, end: int) -> "Change":
-        """The change at a position between two others; `p` is not adjusted."""
-        values, variances = self.values[start:end], self.variances[start:end]
-        split, count = at - start, end - start
-        weights, known = _weights(values, variances, split)
-        totals = weights[:split].sum(), weights[split:].sum()
-        old = weights[:split] @ values[:split] / totals[0]
-        new = weights[split:] @ values[split:] / totals[1]
-        residuals = np.concatenate([values[:split] - old, values[split:] - new])
-        freedom = count - 2
-        scale = float(weights @ residuals**2) / freedom
-        scale = max(scale, 1.0) if known else scale
-        error = math.sqrt(scale * (1 / totals[0] + 1 / totals[1]))
-        error = max(error * _inflation(residuals), RESOLUTION)
-        size = float(new - old)
-        half = float(special.stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
-        p = 2 * float(special.stdtr(freedom, -abs(size) / error))
-        ends = size - half, size + half
-        return Change(at, at, at, size, *ends, p, split, count - split, start, end)
-
-    def costs(self, start: int, end: int) -> np.ndarray:
-        """The squares left by a step at each position from start + 1 to end - 1, in variances.
-
-        The variance is that about the best of these steps.
-        """
-        values = self.values[start:end] - self.values[start:end].mean()
-        left = np.cumsum(values)[:-1]
-        n = np.arange(1, len(values))
-        squares = np.square(values).sum() - left**2 / n - left**2 / (len(values) - n)
-        enough = slice(MIN_SESSIONS - 1, max(MIN_SESSIONS, len(squares) - MIN_SESSIONS + 1))
-        variance = squares[enough].min() / max(1, len(values) - 2)
-        return squares / max(variance, RESOLUTION**2)
-
-    def likely(self, start: int, at: int, end: int) -> tuple[int, int]:
-        """The first and last of the positions that are as likely as one, or nearly."""
-        costs = self.costs(start, end)
-        (near,) = np.nonzero(costs <= costs[at - start - 1] + POSITIONS)
-        near = near + start + 1
-        return min(int(near[0]), at), max(int(near[-1]), at)
-
-    def is_gradual(self, start: int, at: int, end: int) -> bool:
-        """Whether a line fits better than a step; a line has a parameter more than needed."""
-        values, x = self.values[start:end], np.arange(end - start)
-        line = np.polyval(np.polyfit(x, values, 1), x)
-        step = np.repeat(
-            [values[: at - start].mean(), values[at - start :].mean()], (at - start, end - at)
-        )
-        return bool(np.square(values - line).sum() < np.square(values - step).sum())
+    (present,) = np.nonzero(np.isfinite(row))
+    values = without_outliers(row[present])
+    places = candidates(values)
+    while places:
+        places = _at_best(values, places)
+        changes = _tested(values, places, noise, suite)
+        doubtful = [c for c in changes if c.p >= ALPHA or abs(c.size) < LEAST]
+        if not doubtful:
+            return [_placed(change, present) for change in changes]
+        places.remove(max(doubtful, key=lambda change: (change.p, -abs(change.size))).at)
+    return []
 
 
-def pelt(values: np.ndarray, penalty: float) -> list[int]:
-    """Where the segments begin, but for the first, that have the least squares and penalties.
+def step(row: np.ndarray, at: int, start: int, end: int, noise: Noise) -> Change | None:
+    """The step of a series at a session, by those from `start` to `end`; None: too few."""
+    (present,) = np.nonzero(np.isfinite(row[:end]))
+    present = present[present >= start]
+    split = int(np.searchsorted(present, at))
+    if not 0 < split < len(present) or len(present) <= MIN_SESSIONS:
+        return None
+    (change,) = _tested(without_outliers(row[present]), [split], noise, 1)
+    return _placed(change, present)
 
-    Segments have MIN_SESSIONS values; `penalty` is that of a segment more.
-    """
+
+def without_outliers(values: np.ndarray) -> np.ndarray:
+    """The means of a series, in which outliers lie CLIP scatters off."""
+    if len(values) <= MIN_SESSIONS:
+        return values
+    middle = ndimage.median_filter(values, WINDOW, mode="reflect")
+    room = CLIP * _scatter(values)
+    return np.clip(values, middle - room, middle + room)
+
+
+def candidates(values: np.ndarray, penalty: float | None = None) -> list[int]:
+    """Where the segments begin, but for the first, that have the least squares and penalties."""
     count = len(values)
-    sums, squares = (np.concatenate([[0], np.cumsum(v)]) for v in (values, values**2))
-    least = np.full(count + 1, np.inf)  # of the values before a position
-    least[0] = -penalty
-    previous = np.zeros(count + 1, dtype=int)
-    useless_from = np.full(count + 1, count + 1)
-    starts = np.array([], dtype=int)
+    if count < 2 * MIN_SESSIONS:
+        return []
+    if penalty is None:
+        penalty = (PENALTY + 2 * math.log(count)) * _scatter(values) ** 2
+    values = values - values.mean()
+    sums, squares = (np.concatenate([[0.0], np.cumsum(v)]) for v in (values, values**2))
+    least, previous = np.full(count + 1, np.inf), np.zeros(count + 1, dtype=int)
+    least[0] = -penalty  # of the values before a position
     for first in range(MIN_SESSIONS, count + 1, TOGETHER):
-        ends = np.arange(first, min(first + TOGETHER, count + 1))
-        starts = np.append(starts, ends - MIN_SESSIONS)
-        counts = ends[:, None] - starts
-        within = (sums[ends, None] - sums[starts]) ** 2 / np.maximum(counts, 1)
-        within = squares[ends, None] - squares[starts] - within
-        within[counts < MIN_SESSIONS] = np.inf
-        for end, row in zip(ends.tolist(), within, strict=True):
-            totals = least[starts] + row
-            best = totals.argmin()
-            least[end], previous[end] = totals[best] + penalty, starts[best]
-        # A start that is worse than to begin anew at `end` never gets better, once one may.
-        worse = starts[totals >= least[end]]
-        useless_from[worse] = np.minimum(useless_from[worse], end + MIN_SESSIONS)
-        starts = starts[useless_from[starts] > end + 1]
+        ends = np.arange(first, min(first + TOGETHER, count + 1))[:, None]
+        starts = np.arange(ends[-1, 0] - MIN_SESSIONS + 1)
+        lengths = np.maximum(ends - starts, 1)
+        within = squares[ends] - squares[starts] - (sums[ends] - sums[starts]) ** 2 / lengths
+        for end, row in zip(ends[:, 0], within, strict=True):
+            totals = (least[: len(row)] + row)[: end - MIN_SESSIONS + 1]
+            previous[end] = totals.argmin()
+            least[end] = totals[previous[end]] + penalty
     found, end = [], int(previous[count])
     while end > 0:
         found.append(end)
@@ -180,200 +168,99 @@ def pelt(values: np.ndarray, penalty: float) -> list[int]:
     return found[::-1]
 
 
-def find(
-    means: np.ndarray,
-    errors: np.ndarray,
-    events: Collection[int] = (),
-    suite: int = 1,
-) -> list[Change]:
-    """The changes of a series, in their order.
-
-    Args:
-        means: of logarithms, one a session.
-        errors: standard errors of these by the scatter of repeats; nan: not known.
-        events: positions of sessions at which something is known to have changed.
-        suite: number of series that are looked at together.
-    """
-    series = Series(means, errors)
-    if len(series) < MIN_SESSIONS + 1:
-        return []
-    events = sorted(e for e in events if MIN_SESSIONS <= e <= len(series) - MIN_SESSIONS)
-    anywhere = 2 * suite * max(1, len(series) - 2 * MIN_SESSIONS + 1)
-    at_event = 4 * suite * max(1, len(events))
-
-    def tested(start, at, end):
-        change = series.step(start, at, end)
-        is_event = at in events
-        p = min(1.0, change.p * (at_event if is_event else anywhere))
-        return replace(change, p=p, at_event=is_event)
-
-    positions = _at_events(series, series.candidates(), events)
-    positions = _with_events(series, positions, events, at_event)
-    changes = _confirmed(tested, positions, len(series))
-    changes = _old_enough(series, _moved_to_best(series, tested, changes))
-    changes = [_described(series, c, *bounds) for c, *bounds in _in_segments(changes, len(series))]
-    return changes + _newest(series, changes, 8 * suite)
+def _at_best(values, places):
+    """Places, each at the best one between its neighbours."""
+    edges = [0, *places, len(values)]
+    for index in range(1, len(edges) - 1):
+        start, end = edges[index - 1], edges[index + 1]
+        costs = _costs(values[start:end])[MIN_SESSIONS - 1 : end - start - MIN_SESSIONS]
+        edges[index] = start + MIN_SESSIONS + int(costs.argmin())
+    return edges[1:-1]
 
 
-def _described(series, change, start, end):
-    first, last = series.likely(start, change.at, end)
-    gradual = series.is_gradual(start, change.at, end)
-    return replace(change, first=first, last=last, gradual=gradual)
+def _tested(values, places, noise, suite):
+    """The changes at some places; the levels between them are one model."""
+    count, edges, levels = len(values), [0, *places, len(values)], _levels(values, places)
+    residuals, freedom = values - levels, count - len(places) - 1
+    f = noise.inflation(residuals, len(places) + 1)
+    variance = f * max(float(residuals @ residuals) / freedom, RESOLUTION**2)
+    freedom /= math.sqrt(f)
+    margin = float(special.stdtrit(freedom, 0.5 + CONFIDENCE / 2))
+    steps = {index: float(levels[at] - levels[at - 1]) for index, at in enumerate(places)}
+    positions = suite * max(1, count - 2 * MIN_SESSIONS + 1)
+    changes = []
+    for index, (start, at, end) in enumerate(zip(edges, places, edges[2:], strict=False)):
+        size = steps[index]
+        error = math.sqrt(variance * (1 / (at - start) + 1 / (end - at)))
+        beside = {index - 1: at - start, index + 1: end - at}
+        back = [n for other, n in beside.items() if other in steps and steps[other] * size < 0]
+        tests = positions * (TURNED_BACK if back else GOES_ON)
+        p = 2 * float(special.stdtr(freedom, -abs(size) / error))
+        costs = _costs(values[start:end])
+        likely = np.flatnonzero(costs <= costs[at - start - 1] + POSITIONS * variance)
+        changes.append(
+            Change(
+                at=at,
+                first=min(start + 1 + int(likely[0]), at),
+                last=max(start + 1 + int(likely[-1]), at),
+                size=size,
+                error=error,
+                low=size - margin * error,
+                high=size + margin * error,
+                p=min(1.0, p * tests) if min(back, default=MIN_BACK) >= MIN_BACK else 1.0,
+                before=at - start,
+                after=end - at,
+                start=start,
+                end=end,
+                gradual=bool(_squares_about_line(values[start:end]) < costs[at - start - 1]),
+            )
+        )
+    return changes
 
 
-def _in_segments(changes, count):
-    """(change, start of the segment before it, end of the segment after it) of each."""
-    edges = [0, *(change.at for change in changes), count]
-    return [(c, edges[i], edges[i + 2]) for i, c in enumerate(changes)]
+def _placed(change, present):
+    """A change of a series with gaps; one before it may have it, too."""
+    return replace(
+        change,
+        at=int(present[change.at]),
+        first=int(present[change.first - 1]) + 1,
+        last=int(present[change.last]),
+        start=int(present[change.start]),
+        end=int(present[change.end - 1]) + 1,
+    )
 
 
-def _at_events(series, positions, events):
-    """Candidates; those as likely at an event are there, once each."""
-    edges, moved = [0, *positions, len(series)], []
-    for start, at, end in zip(edges, positions, edges[2:], strict=False):
-        first, last = series.likely(start, at, end)
-        near = [event for event in events if first <= event <= last]
-        if near:
-            costs = series.costs(start, end)
-            at = min(near, key=lambda event: costs[event - start - 1])
-        moved.append(at)
-    return sorted(set(moved))
+def _costs(values):
+    """The squares left by a step at each position from 1 on."""
+    values, n = values - values.mean(), np.arange(1, len(values))
+    sums = np.cumsum(values)[:-1]
+    return values @ values - sums**2 / n - sums**2 / (len(values) - n)
 
 
-def _with_events(series, positions, events, factor):
-    """Candidates and those other events that their own test accepts, the surest first."""
-    positions = list(positions)
-    while True:
-        edges = [0, *positions, len(series)]
-        best = None
-        for start, end in itertools.pairwise(edges):
-            inside = [e for e in events if start + MIN_SESSIONS <= e <= end - MIN_SESSIONS]
-            if not inside:
-                continue
-            costs = series.costs(start, end)  # the event at which a step fits best
-            change = series.step(start, min(inside, key=lambda e: costs[e - start - 1]), end)
-            if change.p * factor < ALPHA and (best is None or change.p < best.p):
-                best = change
-        if best is None:
-            return positions
-        positions = sorted([*positions, best.at])
+def _squares_about_line(values):
+    values, x = values - values.mean(), np.arange(len(values)) - (len(values) - 1) / 2
+    return float(values @ values - (values @ x) ** 2 / (x @ x))
 
 
-def _confirmed(tested, positions, count):
-    """Changes at those positions that tests confirm; the least sure are left out one by one."""
-    positions = list(positions)
-    while positions:
-        edges = [0, *positions, count]
-        changes = [
-            tested(start, at, end)
-            for start, at, end in zip(edges, positions, edges[2:], strict=False)
-        ]
-        short = {
-            edge
-            for start, end in itertools.pairwise(edges)
-            if end - start < MIN_SESSIONS
-            for edge in (start, end)
-        }
-        doubtful = [c for c in changes if c.p >= ALPHA or abs(c.size) < LEAST]
-        doubtful = doubtful or [c for c in changes if c.at in short]
-        if not doubtful:
-            return changes
-        positions.remove(max(doubtful, key=lambda change: (change.p, -abs(change.size))).at)
-    return []
+def _levels(values, places):
+    """Of each value, the mean of its segment."""
+    edges = [0, *places, len(values)]
+    means = [values[start:end].mean() for start, end in itertools.pairwise(edges)]
+    return np.repeat(means, np.diff(edges))
 
 
-def _moved_to_best(series, tested, changes):
-    """Changes that are no events, at the best position between their neighbours."""
-    moved = []
-    for change, _, end in _in_segments(changes, len(series)):
-        start = moved[-1].at if moved else 0
-        at = change.at
-        if not change.at_event:
-            costs = series.costs(start, end)
-            allowed = range(start + MIN_SESSIONS, end - MIN_SESSIONS + 1)
-            at = min(allowed, key=lambda place: costs[place - start - 1], default=at)
-        moved.append(tested(start, at, end))
-    return [change for change in moved if change.p < ALPHA and abs(change.size) >= LEAST]
+def _likeness(residuals, levels):
+    """The autocorrelation of neighbours, without its bias by fitted levels."""
+    squares = float(residuals @ residuals)
+    alike = float(residuals[1:] @ residuals[:-1]) / squares if squares > 0 else 0.0
+    return alike + (levels + 1) / len(residuals)
 
 
-def _old_enough(series, changes):
-    """Changes without one that fits better with fewer than MIN_SESSIONS of the new level."""
-    if not changes:
-        return changes
-    *_, (_, start, end) = _in_segments(changes, len(series))
-    costs = series.costs(start, end)[MIN_SESSIONS - 1 :]
-    best = start + MIN_SESSIONS + int(np.argmin(costs))
-    return changes[:-1] if best > end - MIN_SESSIONS else changes
-
-
-def _newest(series, changes, factor):
-    """[The provisional change of the last one or two sessions], or []."""
-    start, end = changes[-1].at if changes else 0, len(series)
-    places = [at for at in (end - 2, end - 1) if at - start >= MIN_SESSIONS]
-    surest = min((series.step(start, at, end) for at in places), key=lambda c: c.p, default=None)
-    if surest is None or surest.p * factor >= ALPHA or abs(surest.size) < LEAST:
-        return []
-    return [replace(surest, p=surest.p * factor)]
-
-
-def without_outliers(means: np.ndarray) -> np.ndarray:
-    """The means of a series, in which outliers lie CLIP standard deviations off."""
-    return _clipped(means, CLIP * max(_deviation(means), RESOLUTION))
-
-
-def _deviation(values):
-    """The standard deviation of a series without its steps: by differences of neighbours."""
-    if len(values) < 2:
-        return 0.0
-    steps = np.sort(abs(values[1:] - values[:-1]))
-    middle = len(steps) // 2
-    median = (steps[middle] + steps[~middle]) / 2
-    return float(1.4826 * median / math.sqrt(2))
-
-
-def _clipped(values, room):
-    """Values at most `room` beyond the range of their neighbours; the first and last as they are.
-
-    Of three sessions of one level each has another one of it near, so that no level is lost.
-    """
-    count = len(values)
-    if count <= MIN_SESSIONS:
-        return values.copy()
-    edge = np.full(NEIGHBOURS, np.nan)
-    padded = np.concatenate([edge, values, edge])
-    beside = [
-        padded[NEIGHBOURS + shift : NEIGHBOURS + shift + count]
-        for shift in range(-NEIGHBOURS, NEIGHBOURS + 1)
-        if shift
-    ]
-    low, high = np.fmin.reduce(beside) - room, np.fmax.reduce(beside) + room
-    clipped = np.clip(values, low, high)
-    clipped[[0, -1]] = values[[0, -1]]
-    return clipped
-
-
-def _weights(values, variances, split):
-    """(weights of sessions, whether the scatter of repeats is known)."""
-    count = len(values)
-    if not np.all(variances > 0):
-        # Sessions of one run have no scatter of their own; `errors` has that of the others.
-        return np.ones(count), False
-    squares = expected = 0.0
-    for side, own in ((values[:split], variances[:split]), (values[split:], variances[split:])):
-        squares += side @ side - side.sum() ** 2 / len(side)
-        expected += own.sum() * (1 - 1 / len(side))
-    between = max(0.0, (squares - expected) / (count - 2))
-    return 1 / (variances + between), True
-
-
-def _inflation(residuals):
-    """By how much likeness of neighbouring residuals enlarges a standard error."""
-    count = len(residuals)
-    total = float(residuals @ residuals)
-    if total <= 0 or count < 4 * MIN_SESSIONS:
-        return 1.0
-    alike = float(residuals[1:] @ residuals[:-1]) / total
-    if alike < special.ndtri(CONFIDENCE) / math.sqrt(count):
-        return 1.0
-    alike = min(0.9, alike)
-    return math.sqrt((1 + alike) / (1 - alike))
+def _scatter(values):
+    """The standard deviation of a series without its steps."""
+    lag = LAG if len(values) > 3 * LAG else 1  # most differences must be within a level
+    off = abs(values[lag:] - values[:-lag])
+    median = float(np.median(off))
+    if median < RESOLUTION:  # rounded values: most are equal
+        return max(math.sqrt(float(off @ off) / len(off) / 2), RESOLUTION)
+    return 1.4826 / math.sqrt(2) * median

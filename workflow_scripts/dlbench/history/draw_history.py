@@ -147,8 +147,7 @@ def _sentence(row: dict[str, Any]) -> str:
     share = f"{row['conditions']} of {row['conditions_in_all']} conditions"
     what = f"{row['direction']} of {size}, {share}"
     why = f"Changed then, likeliest first: {causes}" if causes else "No recorded fact changed then"
-    provisional = "; provisional." if row["provisional"] else "."
-    return f"{row['finding']}  {day(row['changed_before'])}, {what}. {why}{provisional}"
+    return f"{row['finding']}  {day(row['changed_before'])}, {what}. {why}."
 
 
 def _cause(one):

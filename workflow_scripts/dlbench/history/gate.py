@@ -6,8 +6,10 @@
 - A session is judged by the interval of prediction.py. All of its conditions are one family (Holm),
   so that at most 5 % of whole sessions without a change fail. A change below the least size fails
   nothing.
-- Sessions that are outliers count as there: as if they lay just so far off. So one that failed
-  does not hide the next.
+- Nothing fails that is no farther off, in its errors, than past sessions were, each by its farthest
+  condition: one of 20 may have been, of fewer sessions none. Tails that are heavier than those of
+  the interval show there.
+- For the level and the scatter outliers count as there: as if they lay just so far off.
 - Below MIN_SESSIONS the scatter between sessions is not known well enough, and nothing is judged.
 - A condition that failed, or that the last session of the same study had and this one has not,
   fails.
@@ -29,7 +31,14 @@ from dlbench.common.phrases import did_you_mean
 from dlbench.history import analyse_history, bases, causes, change_points, dataset, machines
 from dlbench.history.bases import LAST, SINCE_CHANGE
 from dlbench.history.history_rows import HistoryRows, to_time
-from dlbench.history.prediction import ALPHA, Prediction, predict, variance_of_repeats
+from dlbench.history.prediction import (
+    ALPHA,
+    Prediction,
+    exceeded,
+    past_deviations,
+    predict,
+    variance_of_repeats,
+)
 from dlbench.log.metrics import HIGHER, LOWER
 
 MIN_SESSIONS = 8
@@ -193,6 +202,7 @@ class _Judge:
         )
         self._base = bases.named(base, tags, self._studies(), columns.text("study", row))
         self._cuts = self._last_changes()
+        self._farthest = {}  # {code of a past session: deviation of its farthest condition}
 
     def gate(self, allowed):
         columns, row = self._columns, self._rows[0]
@@ -245,16 +255,11 @@ class _Judge:
         if (rows := np.flatnonzero(self._here)).size:
             place = before.codes["site"][rows[0]], before.machine[rows[0]]
             analyse_history.add_findings(found, before, [place])
-        confirmed = {
-            row["finding"]: row["changed_before"]
-            for row in found.findings
-            if not row["provisional"]
-        }
+        dates = {row["finding"]: row["changed_before"] for row in found.findings}
         cuts = {}
         for row in found.changes:
-            if (date := confirmed.get(row["finding"])) is not None:
-                key = row["condition_id"], row["metric"]
-                cuts[key] = max(date, cuts.get(key, date))
+            key, date = (row["condition_id"], row["metric"]), dates[row["finding"]]
+            cuts[key] = max(date, cuts.get(key, date))
         return cuts
 
     def _earlier(self, row):
@@ -311,6 +316,9 @@ class _Judge:
             return replace(one, verdict=TOO_FEW, reason=reason), used
         variance = variance_of_repeats(before.scatters[base], before.n[base])
         means = change_points.without_outliers(before.means[base])
+        for at, off in zip(base, past_deviations(before.means[base], means), strict=True):
+            code = before.codes["session"][at]
+            self._farthest[code] = max(off, self._farthest.get(code, off))
         level = None
         if used is not base:  # of before the last change it is as it was measured
             (at,) = used
@@ -347,18 +355,25 @@ class _Judge:
         adjusted = dict(
             zip(map(id, tested), equivalence.holm([one.p for one in tested]), strict=True)
         )
+        predictions = [one.prediction for one in tested]
+        least = exceeded(self._farthest.values(), predictions) if tested else 0.0
         for one in judged:
-            p = adjusted.get(id(one))
-            yield one if p is None else replace(one, p=p, verdict=self._verdict(one, p))
+            if (p := adjusted.get(id(one))) is not None:
+                prediction = replace(one.prediction, least=least)
+                verdict, reason = self._verdict(one, prediction, p)
+                one = replace(one, p=p, prediction=prediction, verdict=verdict, reason=reason)
+            yield one
 
-    def _verdict(self, one, p):
-        lower, upper = math.log1p(-self._least), -math.log1p(-self._least)
-        size = one.mean_log - one.prediction.level
-        if p >= ALPHA or lower <= size <= upper:
-            return PASS
+    def _verdict(self, one, prediction, p):
+        """(verdict, reason)."""
+        size = one.mean_log - prediction.level
+        if p >= ALPHA or abs(size) <= -math.log1p(-self._least):
+            return PASS, ""
+        if abs(size) <= prediction.least * prediction.error:
+            return PASS, "past sessions were as far off without a change"
         if one.better not in (HIGHER, LOWER):
-            return CHANGED
-        return BETTER if (size > 0) == (one.better == HIGHER) else WORSE
+            return CHANGED, ""
+        return (BETTER if (size > 0) == (one.better == HIGHER) else WORSE), ""
 
     def _changed(self, used):
         """What differs in the fingerprints of conditions from the newest sessions of their bases.

@@ -7,6 +7,7 @@ new session has another number of repeats, it is corrected by the scatter of rep
 """
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,11 +25,13 @@ class Prediction:
     Attributes:
         level: of the base; `error`: standard error of the difference of a new mean from it.
         freedom: degrees of freedom of the error.
+        least: how many errors past sessions were off: nearer means prove nothing.
     """
 
     level: float
     error: float
     freedom: int
+    least: float = 0.0
 
     def p(self, mean: float) -> float:
         """The probability of a mean as far off, or farther, if nothing changed."""
@@ -41,7 +44,7 @@ class Prediction:
     def power(self, size: float, least: float, family: int) -> float:
         """The chance that a loss of a size, as a share, fails among so many conditions."""
         critical = float(special.stdtrit(self.freedom, 1 - ALPHA / 2 / family))
-        critical = max(critical, -math.log1p(-least) / self.error)
+        critical = max(critical, self.least, -math.log1p(-least) / self.error)
         shift = -math.log1p(-size) / self.error
         return 1 - float(special.nctdtr(self.freedom, shift, critical))
 
@@ -78,6 +81,29 @@ def predict(
         level, of_level = of_one[0], of_session(of_one[1])
     error = math.sqrt(of_session(new_count) + of_level)
     return Prediction(level, max(error, RESOLUTION), count - 1)
+
+
+def past_deviations(means: np.ndarray, clipped: np.ndarray) -> np.ndarray:
+    """How many errors each session was off what the others predict; these without outliers."""
+    others, centre = len(means) - 1, clipped.mean()
+    level = (centre - clipped) / others  # of the others, from the centre of all
+    squares = np.square(clipped - centre)
+    variances = (squares.sum() - squares - others * level**2) / (others - 1)
+    errors = np.sqrt(np.maximum(variances, 0.0) * (1 + 1 / others))
+    return abs(means - centre - level) / np.maximum(errors, RESOLUTION)
+
+
+def exceeded(farthest: Iterable[float], predictions: Sequence[Prediction]) -> float:
+    """What at most ALPHA of past sessions were beyond, by the farthest condition of each.
+
+    If all but one are as these predictions of conditions have it, that one had a cause of its own.
+    """
+    ordered = sorted(farthest)
+    freedom = min(one.freedom for one in predictions)
+    usual = special.stdtrit(freedom, 1 - ALPHA / 2 / len(predictions) / len(ordered))
+    if ordered[-2] <= usual:
+        return ordered[-2]
+    return ordered[-max(1, int(ALPHA * (len(ordered) + 1)))]
 
 
 def variance_of_repeats(scatters: np.ndarray, counts: np.ndarray) -> float:

@@ -95,7 +95,6 @@ FINDINGS = pa.schema(
         field("latest", TIME, note="the change is before this (95 %)"),
         field("sessions_before", COUNT, note="of the old level"),
         field("sessions_after", COUNT, note="of the new level"),
-        field("provisional", pa.bool_(), note="the new level has fewer than three sessions"),
         field("gradual", pa.bool_(), note="a line fits better than a step"),
         field("conditions", COUNT, note="that share it"),
         field("conditions_in_all", COUNT, note="of the machine"),

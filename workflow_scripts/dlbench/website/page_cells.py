@@ -74,8 +74,7 @@ def runs(point: Point) -> str:
 def finding(row: Row) -> Cell:
     """The size of a change, coloured as a gain or a loss."""
     size = f"{100 * (row['ratio'] - 1):+.1f} %"
-    note = "provisional" if row["provisional"] else ""
-    return Cell(size, DIRECTIONS.get(row["direction"], "open"), note)
+    return Cell(size, DIRECTIONS.get(row["direction"], "open"))
 
 
 def dates(sessions: list[Session]) -> list[str | Cell]:

@@ -2,8 +2,8 @@
 
 - A machine is one of a site, as a series is (history/analyse_history.py); a condition is one of a
   name and a meaning, on all machines.
-- The level of a series is the mean of its sessions since its last change that is not provisional:
-  Student's t over the means of sessions, on logarithms. One session alone has its own interval.
+- The level of a series is the mean of its sessions since its last change, with Student's t over
+  their means, on logarithms. One session alone has its own interval.
 - All is in an order that the data gives, so that equal histories give equal pages.
 """
 
@@ -352,8 +352,7 @@ def _spans(series, finding):
 
 
 def _set_level_points(series):
-    confirmed = [f["changed_before"] for f, _ in series.findings if not f["provisional"]]
-    first = max(confirmed, default=None)
+    first = max((finding["changed_before"] for finding, _ in series.findings), default=None)
     series.level_points = [
         point for point in series.measured if first is None or point.session.started_at >= first
     ]
