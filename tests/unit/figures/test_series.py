@@ -101,6 +101,7 @@ def half_filled(axes):
     return [float(np.atleast_1d(line.get_xdata())[0]) for line in lines]
 
 
+@pytest.mark.ci
 def test_what_was_measured_apart_has_half_filled_markers(draw):
     rows = made_tables.study(devices=[1, 2, 4]) + made_tables.study(dataset="imagenet")
     rows += made_tables.study(strategy="single", batch_per_device=[16, 64])
