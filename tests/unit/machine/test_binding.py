@@ -85,13 +85,9 @@ def test_eight_h100_on_eight_numa_nodes_have_one_each(node):
     assert [one.first for one in bound] == list(range(8))
     assert [one.gpus[0].pci for one in bound][:2] == ["0000:1b:00.0", "0000:43:00.0"]
     assert bound[3].describe() == {
-        "mode": "auto",
-        "threads": 28,
-        "numa_nodes": [3],
+        "mode": "auto", "threads": 28, "numa_nodes": [3], "far_cpus": 0, "left_over_cpus": 0,
         "gpus": [{"uuid": H100_UUIDS[3], "pci": "0000:61:00.0", "numa_node": 3}],
-        "far_cpus": 0,
-        "left_over_cpus": 0,
-    }
+    }  # fmt: skip
 
 
 def test_four_gh200_have_the_cores_of_their_own_grace(node):
@@ -100,12 +96,9 @@ def test_four_gh200_have_the_cores_of_their_own_grace(node):
     assert [one.gpus[0].pci for one in bound] == [f"000{n}9:01:00.0"[-12:] for n in range(4)]
 
 
-def test_two_a100_on_one_socket_have_half_of_its_cores_with_both_threads(node):
-    bound = node(topologies.a100_x2_on_one_socket(), [{}] * 2)
-    assert cpus(bound) == ranges("0-15,32-47", "16-31,48-63")
-
-
-def test_two_a100_at_one_of_two_sockets_share_its_cores_and_then_those_of_the_other(node):
+def test_two_a100_on_a_socket_share_its_cores_and_then_those_of_another_socket(node):
+    one_socket = node(topologies.a100_x2_on_one_socket(), [{}] * 2)
+    assert cpus(one_socket) == ranges("0-15,32-47", "16-31,48-63")
     bound = node(topologies.a100_x2_on_one_socket(sockets=2), [{}] * 2)
     assert cpus(bound) == ranges("0-15,64-79,32-47,96-111", "16-31,80-95,48-63,112-127")
     assert [one.describe()["far_cpus"] for one in bound] == [32, 32]
@@ -131,51 +124,39 @@ def test_eight_mi300x_have_a_quarter_of_their_socket_each(node):
 def test_in_a_group_with_half_of_the_cores_the_other_gpus_have_far_cores(node):
     mask = expanded("0-55,112-167")  # the first socket
     bound = node(topologies.h100_x8(), [{}] * 8, [mask] * 8)
-    assert cpus(bound)[:4] == ranges(
-        "0-6,112-118", "14-20,126-132", "28-34,140-146", "42-48,154-160"
-    )
-    assert cpus(bound)[4:] == ranges(
-        "7-13,119-125", "21-27,133-139", "35-41,147-153", "49-55,161-167"
-    )
+    near = ranges("0-6,112-118", "14-20,126-132", "28-34,140-146", "42-48,154-160")
+    far = ranges("7-13,119-125", "21-27,133-139", "35-41,147-153", "49-55,161-167")
+    assert cpus(bound) == near + far
     assert [one.describe()["far_cpus"] for one in bound] == [0] * 4 + [14] * 4
 
 
 def test_one_gpu_visible_for_each_task_is_as_good_as_all(node):
-    every, own = (
-        node(topologies.h100_x8(), environs)
-        for environs in ([{}] * 8, [alone(number) for number in range(8)])
-    )
+    every = node(topologies.h100_x8(), [{}] * 8)
+    own = node(topologies.h100_x8(), [alone(number) for number in range(8)])
     assert cpus(every) == cpus(own)
     assert [one.gpus for one in every] == [one.gpus for one in own]
     assert [one.first for one in own] == [0] * 8
 
 
-@pytest.mark.parametrize("order", [(1, 0), (3, 2)])
-def test_the_gpu_that_a_task_sees_decides_and_not_its_rank(node, order):
-    bound = node(topologies.h100_x8(), [alone(number) for number in order])
-    assert [one.gpus[0].uuid for one in bound] == [H100_UUIDS[number] for number in order]
-    assert all(
-        set(expanded(topologies.H100_NUMA[n])) <= set(one.cpus)
-        for n, one in zip(order, bound, strict=True)
-    )
+def test_the_gpu_that_a_task_sees_decides_and_not_its_rank(node):
+    bound = node(topologies.h100_x8(), [alone(3), alone(2)])
+    for number, one in zip((3, 2), bound, strict=True):
+        assert one.gpus[0].uuid == H100_UUIDS[number]
+        assert set(expanded(topologies.H100_NUMA[number])) <= set(one.cpus)
 
 
 def test_gpus_of_no_known_numa_node_have_blocks_by_number_and_nothing_is_called_far(node):
-    bound = node(topologies.no_numa_known(), [{}] * 4)
+    bound = node(topologies.no_numa_known(), [{}] * 4, quota=9.5)
     assert cpus(bound) == ranges("0-7", "8-15", "16-23", "24-31")
     assert bound[0].describe()["far_cpus"] is None
+    assert [one.threads for one in bound] == [2] * 4  # a quota limits workers and not cores
+    assert node(topologies.no_numa_known(), [{}] * 3)[0].left_over == (30, 31)
 
 
 def test_what_nvml_says_is_near_is_taken_where_the_firmware_says_nothing(node):
     affinity = {0: [0xFFFF << 16], 1: [0xFFFF << 16], 2: [0xFFFF], 3: [0xFFFF]}
     bound = node(topologies.no_numa_known(affinity), [{}] * 4)
     assert cpus(bound) == ranges("16-23", "24-31", "0-7", "8-15")
-
-
-def test_cores_that_do_not_divide_are_left_over(node):
-    bound = node(topologies.no_numa_known(), [{}] * 3)
-    assert [len(one.cpus) for one in bound] == [10, 10, 10]
-    assert bound[0].left_over == (30, 31)
 
 
 def test_a_process_that_drives_all_gpus_has_all_cores(node):
@@ -188,18 +169,6 @@ def test_what_a_scheduler_has_bound_before_stays(node):
     masks = [expanded("0-3"), expanded("8-11")]
     bound = node(topologies.no_numa_known(), [{}] * 2, masks)
     assert cpus(bound) == masks
-
-
-def test_a_quota_limits_the_workers_and_not_the_cores(node):
-    bound = node(topologies.no_numa_known(), [{}] * 4, quota=9.5)
-    assert [one.threads for one in bound] == [2] * 4
-    assert cpus(bound) == ranges("0-7", "8-15", "16-23", "24-31")
-
-
-def test_without_binding_each_starts_as_many_workers_as_a_share_has(node):
-    bound = node(topologies.h100_x8(), [{}] * 8, mode="none")
-    assert [one.threads for one in bound] == [28] * 8
-    assert all(len(one.cpus) == 224 for one in bound)
 
 
 def test_by_numbers_alone_shares_follow_one_another_wherever_the_gpus_are(node):
@@ -272,16 +241,16 @@ def refused(node, *arguments, **more):
     return str(error.value)
 
 
-def test_fewer_cores_than_processes_are_refused(node):
+def test_fewer_cores_than_processes_are_refused_unless_they_are_not_bound(node):
     message = refused(node, topologies.h100_x8(), [{}] * 8, [[0, 1, 2]] * 8)
     assert "8 processes" in message and "3 CPU(s)" in message and "binding: none" in message
     quota = refused(node, topologies.h100_x8(), [{}] * 8, quota=4.0)
     assert "4 CPUs, by the quota of a control group" in quota
-
-
-def test_fewer_cores_than_processes_may_share_them_where_asked_to(node):
-    bound = node(topologies.h100_x8(), [{}] * 8, [[0, 1, 2]] * 8, mode="none")
-    assert [one.threads for one in bound] == [1] * 8
+    # Without binding they share them, and each starts as many workers as a share has.
+    shared = node(topologies.h100_x8(), [{}] * 8, [[0, 1, 2]] * 8, mode="none")
+    assert [one.threads for one in shared] == [1] * 8
+    unbound = node(topologies.h100_x8(), [{}] * 8, mode="none")
+    assert [(one.threads, len(one.cpus)) for one in unbound] == [(28, 224)] * 8
 
 
 def test_a_gpu_asked_for_twice_is_refused_unless_it_is_to_be_shared(node):
@@ -307,14 +276,9 @@ def test_a_uuid_that_is_not_there_is_named_with_those_that_are(node):
     assert "is not on this node" in refused(node, topologies.mi300x_x8(), [rocr])
 
 
-def test_mig_devices_beside_whole_gpus_are_refused(node):
+def test_mig_devices_beside_whole_gpus_and_too_few_gpus_are_refused(node):
     environ = {"CUDA_VISIBLE_DEVICES": "GPU-a1000000-0000,MIG-1111-0000"}
     message = refused(node, topologies.mig_slices(), [environ])
     assert "MIG devices beside whole GPUs" in message
-
-
-def test_fewer_gpus_than_a_process_drives_are_refused(node):
     message = refused(node, topologies.a100_x2_on_one_socket(), [{}], each=4)
-    assert (
-        "local rank 0 needs 4 GPU(s); seen: GPU-a1000000-0000, GPU-a1000001-0000 (no var" in message
-    )
+    assert "needs 4 GPU(s); seen: GPU-a1000000-0000, GPU-a1000001-0000 (no var" in message

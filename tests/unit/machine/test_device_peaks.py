@@ -1,7 +1,5 @@
 """device_peaks: the table of peak rates."""
 
-import re
-
 import pytest
 
 from dlbench.machine import device_peaks
@@ -39,9 +37,9 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize(("name", "half"), NAMES.items())
-def test_devices_are_known_by_the_names_that_drivers_tell(name, half):
-    assert device_peaks.peak(name, "float16", "gpu").tflops == half
+def test_devices_are_known_by_the_names_that_drivers_tell():
+    for name, half in NAMES.items():
+        assert device_peaks.peak(name, "float16", "gpu").tflops == half, name
 
 
 def test_memory_tells_apart_devices_that_compute_alike():
@@ -54,10 +52,10 @@ def test_memory_tells_apart_devices_that_compute_alike():
     assert device_peaks.peak("NVIDIA GB200", "float32").memory_gb_per_s == 8000
 
 
-@pytest.mark.parametrize("name", ["RTX 3090 Ti", "RTX 4090 D", "RTX 4090 Laptop GPU", "RTX 5090 D"])
-def test_a_device_is_not_taken_for_a_faster_one_with_the_same_number(name):
-    peak = device_peaks.peak(f"NVIDIA GeForce {name}", "float16", "gpu")
-    assert (peak.tflops, peak.memory_gb_per_s) == (None, None)
+def test_a_device_is_not_taken_for_a_faster_one_with_the_same_number():
+    for name in ("RTX 3090 Ti", "RTX 4090 D", "RTX 4090 Laptop GPU", "RTX 5090 D"):
+        peak = device_peaks.peak(f"NVIDIA GeForce {name}", "float16", "gpu")
+        assert (peak.tflops, peak.memory_gb_per_s) == (None, None)
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.pattern)
@@ -67,7 +65,6 @@ def test_each_row_has_numbers_above_nothing_that_grow_as_numbers_get_shorter_and
     assert sorted(filter(None, peaks)) == list(filter(None, peaks))
     assert device.memory_gb_per_s > 100
     assert device.source.startswith(("NVIDIA, ", "AMD, "))
-    re.compile(device.pattern)
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,10 @@ def test_power_that_was_not_read_for_two_intervals_covers_no_time():
     quality = coverage.quality(counter=False)
     assert quality == {"samples": 5, "sampled_share": 0.3, "resolution_s": 2.5}
     assert coverage.quality(counter=True)["sampled_share"] == 1.0
-
-
-def test_one_reading_covers_nothing():
-    coverage = Coverage(2.0)
-    coverage.add(5.0, True)
+    once = Coverage(longest_gap_s=2.0)
+    once.add(5.0, True)
     nothing = {"samples": 1, "sampled_share": None, "resolution_s": None}
-    assert coverage.quality(counter=False) == nothing
+    assert once.quality(counter=False) == nothing
 
 
 def test_an_energy_that_is_not_known_has_a_reason_and_no_quality():

@@ -58,16 +58,15 @@ def study(tmp_path, monkeypatch, request):
     )
 
 
-def finished(run, *machines, step_s=0.5, **launch):
+def finished(run, *machines, **launch):
     """The log and record of a run that ended well."""
     log = event_log.EventLog(run_record.folder(run.id) / "train.jsonl")
     log.write("launch", t_utc=event_log.utc_now(), made_from=staleness.made_from(run), **launch)
     for said in machines:
         log.write("machine", **said)
-    start = {"spec": run.values(), "devices": ["CPU"] * run.devices, "total_steps": 2}
-    log.start(**start, host="node1")
+    log.start(spec=run.values(), devices=["CPU"] * run.devices, total_steps=2, host="node1")
     for step in (1, 2):
-        log.step(step, step * step_s, step_s, 2.0, 0.01, False, 1)
+        log.step(step, step * 0.5, 0.5, 2.0, 0.01, False, 1)
     log.write(
         "run_end", t_s=1.0, t_utc=event_log.utc_now(), status="ok", message="", weights_sha256=["0"]
     )
@@ -78,9 +77,8 @@ def finished(run, *machines, step_s=0.5, **launch):
 
 def collected(made, name="runs"):
     collect_runs.collect(made, "cpu", "tables")
-    return parquet_files.read(
-        f"tables/{name}.parquet", getattr(table_columns, name.upper())
-    ).to_pylist()
+    columns = getattr(table_columns, name.upper())
+    return parquet_files.read(f"tables/{name}.parquet", columns).to_pylist()
 
 
 def test_a_fingerprint_changes_with_the_driver_and_not_with_process_host_or_moment():
@@ -125,6 +123,8 @@ def test_a_record_keeps_equal_facts_once_and_each_ranks_host_and_digests():
     assert [rank["host"] for rank in found["ranks"]] == ["node1", "node2", "node1"]
     assert len({rank["software_sha256"] for rank in found["ranks"]}) == 2
     assert found["limits"] == MACHINE["limits"]
+    for part in ("hardware", "software"):
+        assert all(json_digest(facts) == name for name, facts in found[part].items())
 
 
 def test_records_of_before_have_no_fingerprint_and_differ_from_nothing(study):
@@ -165,11 +165,13 @@ def test_repeats_that_differ_are_named_with_what_differs(study, capsys):
     assert coverage == {first.id: "", second.id: f"unlike its first repeat: {words}"}
 
 
-def test_what_each_process_has_of_its_own_is_no_difference_of_repeats():
+def test_what_each_process_has_of_its_own_is_no_difference_and_many_differences_are_counted():
     own = {"CUDA_VISIBLE_DEVICES": "3", "HOROVOD_RANK": "1", "OMPI_MCA_ess_base_jobid": "77"}
     other = known(changed(variables=own, present={"cpus": [7]}))
     facts = fingerprints.comparable(known(MACHINE)), fingerprints.comparable(other)
     assert fingerprints.differences(*facts) == ""
+    one, other = ({"limits": dict.fromkeys("abcdef", value)} for value in (1, 2))
+    assert fingerprints.differences(one, other).endswith("limits d 2, not 1 and 2 more")
 
 
 def test_packages_that_differ_are_named_where_their_lists_are_kept(tmp_path, monkeypatch):
@@ -187,22 +189,10 @@ def test_packages_that_differ_are_named_where_their_lists_are_kept(tmp_path, mon
     assert said == "software packages differ (a list of them is missing)"
 
 
-def test_facts_are_found_in_a_record_under_their_digests():
-    found = known(MACHINE, changed(hardware_gpus={"driver": "535"}))
-    for part in ("hardware", "software"):
-        assert all(json_digest(facts) == name for name, facts in found[part].items())
-
-
-def test_many_differences_are_counted():
-    one, other = ({"limits": dict.fromkeys("abcdef", value)} for value in (1, 2))
-    assert fingerprints.differences(one, other).endswith("limits d 2, not 1 and 2 more")
-
-
 def test_a_speedup_over_a_base_of_other_hardware_is_flagged(study):
     made = study(strategy="mirrored", devices_per_node=[1, 2])
     for run in made.runs:
-        new = changed(hardware_gpus={"driver": "560.35"})
-        finished(run, new if run.devices == 2 else MACHINE, step_s=0.5)
+        finished(run, changed(hardware_gpus={"driver": "560"}) if run.devices == 2 else MACHINE)
     one, two = collected(made, "speedups")
     assert (one["base_mismatch"], two["base_mismatch"]) == ("", "hardware_sha256")
 

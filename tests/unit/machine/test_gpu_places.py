@@ -15,12 +15,11 @@ def nvml(monkeypatch):
     return stand_in
 
 
-def test_a_number_that_the_node_lacks_ends_the_list_as_it_does_for_cuda(nvml, tree):
+def test_a_number_that_the_node_lacks_ends_the_list_and_an_empty_one_hides_all_as_for_cuda(
+    nvml, tree
+):
     seen = gpu_places.visible(tree({}), {"CUDA_VISIBLE_DEVICES": "0,3,0"})
     assert [gpu.uuid for gpu in seen] == ["GPU-aaaa1111-0000"]
-
-
-def test_an_empty_variable_hides_all(nvml, tree):
     assert gpu_places.visible(tree({}), {"CUDA_VISIBLE_DEVICES": ""}) == ()
 
 
@@ -29,17 +28,12 @@ def test_where_sys_is_not_there_the_place_is_not_known(nvml, tree):
     assert (gpu.pci, gpu.numa_node, gpu.cpus) == ("0000:1b:00.0", None, ())
 
 
-def test_a_driver_that_does_not_start_says_nothing(nvml, tree, monkeypatch):
-    def fail():
-        raise nvml.NVMLError("Driver Not Loaded")
+@pytest.mark.parametrize("function", ["nvmlInit", "nvmlDeviceGetUUID"])
+def test_a_driver_that_does_not_start_or_a_gpu_that_is_lost_says_nothing(
+    nvml, tree, monkeypatch, function
+):
+    def fail(*_):
+        raise nvml.NVMLError("Driver Not Loaded, or GPU is lost")
 
-    monkeypatch.setattr(nvml, "nvmlInit", fail)
-    assert gpu_places.visible(tree({}), {}) is None
-
-
-def test_a_gpu_that_is_lost_ends_no_run(nvml, tree, monkeypatch):
-    def fail(handle):
-        raise nvml.NVMLError("GPU is lost")
-
-    monkeypatch.setattr(nvml, "nvmlDeviceGetUUID", fail)
+    monkeypatch.setattr(nvml, function, fail)
     assert gpu_places.visible(tree({}), {}) is None

@@ -23,6 +23,10 @@ V1 = {
 }
 
 
+def strictest(found):
+    return found["memory_bytes"], found["cpu_time_cores"], found["group_cpus"]
+
+
 def test_the_strictest_limit_of_all_groups_around_holds(tree):
     files = tree(
         V2
@@ -37,11 +41,7 @@ def test_the_strictest_limit_of_all_groups_around_holds(tree):
         }
     )
     found = limits.read(files)
-    assert (found["memory_bytes"], found["cpu_time_cores"], found["group_cpus"]) == (
-        16 * 2**30,
-        2.5,
-        5,
-    )
+    assert strictest(found) == (16 * 2**30, 2.5, 5)
     assert files.unknown == {}
 
 
@@ -59,20 +59,15 @@ def test_limits_of_version_1_are_understood(tree):
         }
     )
     found = limits.read(files)
-    assert (found["memory_bytes"], found["cpu_time_cores"], found["group_cpus"]) == (
-        4 * 2**30,
-        1.5,
-        2,
-    )
+    assert strictest(found) == (4 * 2**30, 1.5, 2)
 
 
 def test_no_limit_is_a_fact_and_no_group_is_not(tree):
     files = tree(V2 | {"proc/self/cgroup": "0::/", f"{GROUPS}/memory.max": "max"})
     assert limits.read(files)["memory_bytes"] == "unlimited"
     assert files.unknown == {}
-
-
-def test_without_control_groups_limits_are_unknown(tree):
+    (files.root / "proc/self/cgroup").unlink()
+    (files.root / "proc/self/mountinfo").unlink()
     files = tree({})
     assert limits.read(files)["memory_bytes"] is None
     assert "no control group" in files.unknown["limits.memory_bytes"]

@@ -45,12 +45,16 @@ def parse(text):
 
 def test_version_network_transports_and_nvlink_sharp_are_read():
     assert parse(ONE_NODE) == {
-        "version": "2.21.5+cuda12.4",
-        "network": "Socket",
-        "transports": {"P2P/CUMEM/read": 2},
-        "nvls": True,
-        "algorithms": {},
-    }
+        "version": "2.21.5+cuda12.4", "network": "Socket", "transports": {"P2P/CUMEM/read": 2},
+        "nvls": True, "algorithms": {},
+    }  # fmt: skip
+    # Connections over different ports are one transport.
+    assert parse(TWO_NODES) == {
+        "version": None, "network": "IB", "transports": {"NET/IB": 1, "NET/IB/GDRDMA": 2},
+        "nvls": False, "algorithms": {},
+    }  # fmt: skip
+    for text in ("", "a line of something else\n", "NCCL WARN no plugin\n"):
+        assert parse(text) is None
 
 
 def test_lines_of_old_versions_and_of_rccl_are_read():
@@ -59,16 +63,6 @@ def test_lines_of_old_versions_and_of_rccl_are_read():
     }  # fmt: skip
     amd = "n1:7:9 [0] NCCL INFO RCCL version 2.20.5+hip6.2 HEAD:d380693+"
     assert parse(amd)["version"] == "2.20.5+hip6.2"
-
-
-def test_connections_over_different_ports_are_one_transport():
-    assert parse(TWO_NODES) == {
-        "version": None,
-        "network": "IB",
-        "transports": {"NET/IB": 1, "NET/IB/GDRDMA": 2},
-        "nvls": False,
-        "algorithms": {},
-    }
 
 
 def test_algorithms_that_nccl_logs_are_counted_by_name_or_by_number():
@@ -81,21 +75,12 @@ def test_algorithms_that_nccl_logs_are_counted_by_name_or_by_number():
     assert columns["nccl_algorithms"].startswith("AllReduce NVLS/SIMPLE 2, ")
 
 
-@pytest.mark.parametrize("text", ["", "a line of something else\n", "NCCL WARN no plugin\n"])
-def test_where_nccl_says_nothing_there_is_nothing(text):
-    assert parse(text) is None
-
-
 def test_columns_are_of_all_processes():
     one, two = parse(ONE_NODE), parse(TWO_NODES)
     assert nccl_log.columns([one, {}, one]) == {
-        "nccl_version": "2.21.5+cuda12.4",
-        "nccl_network": "Socket",
-        "nccl_transports": "P2P/CUMEM/read 4",
-        "nccl_nvls": True,
-        "nccl_algorithms": None,
-        "gpudirect_rdma": None,
-    }
+        "nccl_version": "2.21.5+cuda12.4", "nccl_network": "Socket", "nccl_nvls": True,
+        "nccl_transports": "P2P/CUMEM/read 4", "nccl_algorithms": None, "gpudirect_rdma": None,
+    }  # fmt: skip
     both = nccl_log.columns([one, two])
     assert both["nccl_network"] == "IB, Socket" and both["nccl_nvls"] is False
     assert both["gpudirect_rdma"] is False  # one end does without

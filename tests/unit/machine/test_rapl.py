@@ -22,15 +22,9 @@ def test_all_packages_and_their_memory_are_added_up_and_no_part_is_counted_twice
     assert read.domains == ["package-0", "package-0/dram", "package-1", "package-1/dram"]
     assert read.sample() == {"package_energy_j": 0, "dram_energy_j": 0}
     clock.now_s = 2.0
-    for zone, energy_uj in (
-        ("intel-rapl:0", 101_000_000),
-        ("intel-rapl:0:0", 90_000_000),
-        ("intel-rapl:0:1", 12_000_000),
-        ("intel-rapl:1", 51_000_000),
-        ("intel-rapl:2", 999_000_000),
-        ("intel-rapl-mmio:0", 101_000_000),
-    ):
-        tree.show(zone, energy_uj)
+    energies_j = {":0": 101, ":0:0": 90, ":0:1": 12, ":1": 51, ":2": 999, "-mmio:0": 101}
+    for zone, energy_j in energies_j.items():
+        tree.show(f"intel-rapl{zone}", energy_j * 1_000_000)
     assert read.sample() == {"package_energy_j": 150, "dram_energy_j": 10}
     assert read.fields() == {
         "host_energy_j": 160,
@@ -52,9 +46,8 @@ def test_a_counter_that_begins_again_at_its_range_loses_nothing(tmp_path):
         clock.now_s = second
         tree.show("intel-rapl:0", energy_uj)
         read.sample()
-    assert read.fields()["host_energy_j"] == pytest.approx(
-        65_532.610987 + 32.610987 + 0.389013, abs=1e-3
-    )
+    total_j = 65_532.610987 + 32.610987 + 0.389013
+    assert read.fields()["host_energy_j"] == pytest.approx(total_j, abs=1e-3)
     read.close()
 
 
@@ -67,10 +60,8 @@ def test_a_processor_without_counted_memory_has_the_energy_of_its_packages(tmp_p
 
 def test_readings_too_far_apart_for_the_counter_are_a_reason(tmp_path):
     clock = Clock()
-    tree = Powercap(tmp_path / "powercap").domain(
-        "intel-rapl:0", "package-0", range_uj=60_000_000_000
-    )
-    read = rapl(tree, clock)
+    tree = Powercap(tmp_path / "powercap")
+    read = rapl(tree.domain("intel-rapl:0", "package-0", range_uj=60_000_000_000), clock)
     read.sample()
     clock.now_s = 60.0
     read.sample()

@@ -7,11 +7,8 @@ from dlbench.machine import facts, software
 
 
 def test_packages_are_listed_once_each_the_imported_first(tmp_path):
-    for folder, name, version in (
-        ("a", "My_Package", "2.0"),
-        ("b", "my.package", "1.0"),
-        ("b", "other", "3"),
-    ):
+    packages = ("a", "My_Package", "2.0"), ("b", "my.package", "1.0"), ("b", "other", "3")
+    for folder, name, version in packages:
         place = tmp_path / folder / f"{name}-{version}.dist-info"
         place.mkdir(parents=True)
         (place / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
