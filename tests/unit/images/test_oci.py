@@ -13,8 +13,8 @@ import pytest
 
 from dlbench import Error
 from dlbench.images import oci, runtimes
+from support.images import image_files
 from support.images.image_files import (
-    INDEX,
     LAYER,
     MINE,
     OTHER,
@@ -76,19 +76,13 @@ def test_an_archive_of_docker_save_becomes_a_layout(unpacked):
     assert config["architecture"] == MINE
 
 
-def test_equal_layers_of_docker_save_are_one_file(unpacked):
+def test_equal_layers_of_docker_save_are_one_file_and_gzipped_ones_are_said_to_be_so(unpacked):
     files = image_of({"1/layer.tar": LAYER, "2/layer.tar": LAYER})
+    files["1/layer.tar"] = gzip.compress(LAYER)
     files["2/layer.tar"] = link("2/layer.tar", "../1/layer.tar")
     _, manifest, _ = oci.read_image(unpacked(files))
-    assert [layer["digest"] for layer in manifest["layers"]] == [digest(LAYER)] * 2
-
-
-def test_gzipped_layers_of_docker_save_are_said_to_be_so(unpacked):
-    files = image_of({"1/layer.tar": LAYER})
-    files["1/layer.tar"] = gzip.compress(LAYER)
-    (layer,) = oci.read_image(unpacked(files))[1]["layers"]
-    assert layer["mediaType"] == oci.LAYER + "+gzip"
-    assert layer["digest"] == digest(files["1/layer.tar"])
+    layers = [(layer["digest"], layer["mediaType"]) for layer in manifest["layers"]]
+    assert layers == [(digest(files["1/layer.tar"]), oci.LAYER + "+gzip")] * 2
 
 
 def test_of_several_architectures_this_machines_is_taken(unpacked):
@@ -103,7 +97,7 @@ def test_of_several_architectures_this_machines_is_taken(unpacked):
         )
     )
     listed = blobs.add(
-        {"schemaVersion": 2, "manifests": [other, windows, attestation, mine]}, INDEX
+        {"schemaVersion": 2, "manifests": [other, windows, attestation, mine]}, image_files.INDEX
     )
     for entries in ([other, mine], [listed]):
         blobs.index(*entries)
@@ -114,19 +108,14 @@ def test_of_several_architectures_this_machines_is_taken(unpacked):
 def test_an_image_for_another_machine_is_refused_with_both_names(unpacked):
     blobs = Blobs()
     layout = unpacked(blobs.index(blobs.image([LAYER], architecture=OTHER)))
-    with pytest.raises(Error) as error:
+    with pytest.raises(Error, match=f"is for the architecture {OTHER}; this machine is {MINE}$"):
         oci.read_image(layout)
-    assert str(error.value) == (
-        f"the image is for the architecture {OTHER}; this machine is {MINE}"
-    )
 
 
 def test_several_images_of_which_none_is_for_this_machine_are_counted(unpacked):
     blobs = Blobs()
-    entries = [
-        blobs.image([tar({name: b""})], platform={"os": "linux", "architecture": OTHER})
-        for name in "ab"
-    ]
+    other = {"os": "linux", "architecture": OTHER}
+    entries = [blobs.image([tar({name: b""})], platform=other) for name in "ab"]
     layout = unpacked(blobs.index(*entries))
     with pytest.raises(Error, match=f"expected one image for linux on {MINE}, found 0 among 2"):
         oci.read_image(layout)
@@ -142,8 +131,8 @@ def test_an_image_without_one_of_its_layers_is_not_whole(unpacked):
 
 @pytest.mark.parametrize(
     "index",
-    [b"", b"[]", b"{}", b'{"manifests": []}', b'{"manifests": [{}]}', b'{"manifests": 3}',
-     b'{"manifests": [{"digest": "sha256:../../index.json"}]}', b'{"manifests": [{"digest": 5}]}'],
+    [b"", b"[]", b'{"manifests": []}', b'{"manifests": 3}', b'{"manifests": [{"digest": 5}]}',
+     b'{"manifests": [{"digest": "sha256:../../index.json"}]}'],
 )  # fmt: skip
 def test_a_layout_that_makes_no_sense_is_refused(unpacked, index):
     blobs = Blobs({"oci-layout": b"{}", "index.json": index})
@@ -169,7 +158,7 @@ def test_a_damaged_layer_of_docker_save_is_found(unpacked):
 
 @pytest.mark.parametrize(
     "entries",
-    [b"", b"[]", b"{}", b"[{}]", b'[{"Config": "no.json", "Layers": []}]',
+    [b"", b"[]", b"[{}]", b'[{"Config": "no.json", "Layers": []}]',
      b'[{"Config": "abc.json", "Layers": ["no.tar"]}]',
      b'[{"Config": "abc.json", "Layers": ["../../image.tar"]}]',
      b'[{"Config": "abc.json", "Layers": ["/etc/passwd"]}]',
@@ -184,21 +173,24 @@ def test_nonsense_instead_of_docker_save_is_refused(unpacked, tmp_path, entries)
 
 
 def test_an_archive_with_no_image_in_it_is_told_what_one_looks_like(unpacked):
-    with pytest.raises(Error) as error:
+    words = "is no image archive: expected oci-layout or manifest.json.*save --format oci-archive"
+    with pytest.raises(Error, match=words):
         unpacked({"bin/sh": b"", "etc/passwd": b""})
-    assert "is no image archive: expected oci-layout or manifest.json in it" in str(error.value)
-    assert "podman save --format oci-archive" in str(error.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"no tar at all", b"\x1f\x8b\x08\0\0\0\0\0\0\3junk"])
-def test_what_is_no_tar_file_is_refused(tmp_path, content):
+DAMAGED = gzip.compress(tar({"index.json": random.Random(1).randbytes(400)}))
+DAMAGED = DAMAGED[:200] + bytes(range(30)) + DAMAGED[230:]
+
+
+@pytest.mark.parametrize("content", [b"", b"no tar at all", b"\x1f\x8b\x08\0junk", DAMAGED])
+def test_what_is_no_tar_file_or_a_damaged_one_is_refused(tmp_path, content):
     archive = tmp_path / "image.tar"
     archive.write_bytes(content)
     with pytest.raises(Error, match=r"image\.tar cannot be read as an image archive"):
         oci.unpack(archive, tmp_path / "layout")
 
 
-@pytest.mark.parametrize("part", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("part", [0.1, 0.9])
 @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
 def test_an_archive_that_was_cut_short_is_refused(tmp_path, part, compress):
     blobs = Blobs()
@@ -209,16 +201,6 @@ def test_an_archive_that_was_cut_short_is_refused(tmp_path, part, compress):
     with pytest.raises(Error):
         oci.unpack(archive, tmp_path / "layout")
         oci.read_image(tmp_path / "layout")
-
-
-def test_a_damaged_compressed_archive_is_refused(tmp_path):
-    blobs = Blobs()
-    content = bytearray(gzip.compress(tar(blobs.index(blobs.image([LAYER])))))
-    content[200:230] = bytes(range(30))
-    archive = tmp_path / "image.tar"
-    archive.write_bytes(content)
-    with pytest.raises(Error):
-        oci.unpack(archive, tmp_path / "layout")
 
 
 @pytest.mark.parametrize(
@@ -239,14 +221,12 @@ def test_members_that_reach_outside_or_are_no_files_are_refused(unpacked, tmp_pa
     assert not (tmp_path / "outside").exists()
 
 
-def test_nothing_is_written_where_an_absolute_name_says(unpacked, tmp_path):
+def test_nothing_is_written_where_an_absolute_name_or_a_circle_of_links_says(unpacked, tmp_path):
     place = tmp_path / "absolute"
     with pytest.raises(Error, match="absolute is no plain file inside the archive"):
         unpacked({str(place): b"x"})
     assert not place.exists()
-
-
-def test_links_that_lead_round_in_circles_are_refused(unpacked):
+    (tmp_path / "layout").rmdir()
     with pytest.raises(Error, match="cannot be read as an image archive"):
         unpacked({"a": link("a", "b"), "b": link("b", "a")})
 

@@ -62,9 +62,9 @@ def prepare(python, image=None, runtime="charliecloud", **chosen):
 
 def test_what_was_found_inside_is_written_down():
     ch_run()
-    form = prepare(interpreter(INSIDE))
-    assert form["image"] == "x"
-    assert form["image_id"] == "build-1"
+    form = prepare(interpreter("Welcome!\n\n" + json.dumps(INSIDE)))
+    assert (form["image"], form["image_id"]) == ("x", "build-1")
+    assert form["python_version"] == "3.11.7"
     assert form["digest"] == trainer_image.read(trainer_image.image_path("x")).digest
     assert (form["runtime"], form["runtime_version"]) == ("charliecloud", "0.31")
     assert form["prepared"] == "results/images/x/form/root"
@@ -89,7 +89,6 @@ def test_what_ran_on_this_machine_is_found_out():
     [
         ({"marker": {"image_id": "build-2"}}, "expected the image build-1, the process was in bui"),
         ({"marker": {}}, "is missing inside"),
-        ({"marker": {"image": "x"}}, "expected the image build-1, the process was in None"),
         ({"python_version": "3.9.18"}, "needs Python 3.10 or newer, has 3.9.18"),
         ({"python_version": "2.7.18+"}, "needs Python 3.10 or newer, has 2.7.18+"),
         ({"packages": INSIDE["packages"] | {"keras": "2.15.0"}}, "needs keras 3 or newer, has 2.1"),
@@ -98,7 +97,6 @@ def test_what_ran_on_this_machine_is_found_out():
             "neither jax nor torch nor tensorflow is installed for /opt/dlbench/bin/python3",
         ),
         ({"packages": INSIDE["packages"] | {"numpy": None}}, "numpy is not installed for /opt/dlb"),
-        ({"packages": INSIDE["packages"] | {"keras": None}}, "keras is not installed for /opt/dlb"),
     ],
 )  # fmt: skip
 def test_an_image_that_cannot_be_used_is_refused_with_the_reason(changes, message):
@@ -109,9 +107,7 @@ def test_an_image_that_cannot_be_used_is_refused_with_the_reason(changes, messag
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("said", "code"), [("no json", 0), ("", 0), (json.dumps(INSIDE), 3), ("Segmentation", 139)]
-)
+@pytest.mark.parametrize(("said", "code"), [("no json", 0), ("", 0), (json.dumps(INSIDE), 3)])
 def test_an_interpreter_that_does_not_start_is_quoted(said, code):
     ch_run()
     with pytest.raises(Error) as error:
@@ -132,12 +128,6 @@ def test_a_runtime_that_fails_itself_is_not_asked_for_python():
     )
 
 
-def test_an_image_without_python_is_said_to_have_none():
-    ch_run()
-    with pytest.raises(Error, match=r"Python could not be started inside \(exit code 127\)"):
-        prepare("no-such-python")
-
-
 def test_what_this_machine_says_of_its_programs_is_not_seen_inside(monkeypatch):
     for name in ("LD_LIBRARY_PATH", "PYTHONPATH", "OPAL_PREFIX", "VIRTUAL_ENV"):
         monkeypatch.setenv(name, "/host")
@@ -147,11 +137,6 @@ def test_what_this_machine_says_of_its_programs_is_not_seen_inside(monkeypatch):
     seen = Path("seen").read_text()
     assert "/host" not in seen
     assert "HARMLESS=x" in seen
-
-
-def test_messages_before_the_last_line_do_no_harm():
-    ch_run()
-    assert prepare(interpreter("Welcome!\n\n" + json.dumps(INSIDE)))["python_version"] == "3.11.7"
 
 
 def test_a_runtime_that_is_not_there_is_named_first():
@@ -188,27 +173,23 @@ def test_a_folder_without_a_marker_gets_it_in_the_copy_only():
     assert not Path("root", trainer_image.MARKER).exists()
 
 
-@pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize(
     ("package", "asking"),
-    [("horovod", {"strategy": "horovod"}), ("grain", {"framework": "jax", "input": "grain"})],
+    [
+        ("horovod", {"strategy": "horovod"}),
+        ("grain", {"framework": "jax", "input": "grain"}),
+        ("jax", {"framework": "jax"}),
+    ],
 )
-def test_a_package_that_a_strategy_or_a_reader_needs_must_be_in_the_image(package, asking, there):
-    form = {"image": "x", "digest": "sha256:1", "packages": {package: "1" if there else None}}
-    trainer_image.check_packages(images_run(), form)
-    if there:
-        trainer_image.check_packages(images_run(**asking), form)
-        return
+def test_a_package_that_a_framework_strategy_or_reader_needs_must_be_in_the_image(package, asking):
+    for there in ("1", None):
+        form = {"image": "x", "digest": "sha256:1", "packages": {package: there}}
+        trainer_image.check_packages(images_run(), form)
+        if there:
+            trainer_image.check_packages(images_run(**asking), form)
     with pytest.raises(trainer_image.Unusable) as error:
         trainer_image.check_packages(images_run(**asking), form)
     assert str(error.value) == f"{package} is not in the image x (sha256:1)"
-
-
-def test_an_image_of_another_framework_is_named():
-    form = {"image": "x", "digest": "sha256:1", "packages": INSIDE["packages"]}
-    trainer_image.check_packages(images_run(), form)
-    with pytest.raises(trainer_image.Unusable, match=r"^jax is not in the image x"):
-        trainer_image.check_packages(images_run(framework="jax"), form)
 
 
 def test_an_image_of_pytorch_needs_no_keras():
@@ -230,19 +211,13 @@ def test_images_are_asked_for_what_any_framework_needs(monkeypatch):
 
 
 def test_a_module_has_the_version_of_the_package_that_brings_it():
-    described = json.loads(
-        subprocess.run(
-            [sys.executable, REPOSITORY / "workflow_scripts/describe_image.py",
-             "numpy", "yaml", "json", "no_such_module"],
-            check=True, capture_output=True, text=True,
-        ).stdout
-    )  # fmt: skip
-    assert described["packages"] == {
-        "numpy": metadata.version("numpy"),
-        "yaml": metadata.version("PyYAML"),
-        "json": "unknown",
-        "no_such_module": None,
-    }
+    program = REPOSITORY / "workflow_scripts/describe_image.py"
+    command = [sys.executable, program, "numpy", "yaml", "json", "no_such_module"]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert json.loads(answer.stdout)["packages"] == {
+        "numpy": metadata.version("numpy"), "yaml": metadata.version("PyYAML"),
+        "json": "unknown", "no_such_module": None,
+    }  # fmt: skip
 
 
 def images_run(**changes):

@@ -58,18 +58,8 @@ def test_a_sif_without_a_marker_gets_it_as_a_partition_and_is_not_built_anew(
     assert copy == ["cp", "--reflink=auto", "/big/x.sif", sif]
     assert squash[:3] == ["mksquashfs", MARKER, overlay]
     # Overlay, squashfs, for arm64, in the group of the image's own partition.
-    assert add == [
-        "apptainer",
-        "sif",
-        "add",
-        "--datatype=4",
-        "--parttype=4",
-        "--partfs=1",
-        "--groupid=1",
-        "--partarch=4",
-        sif,
-        overlay,
-    ]
+    numbers = ["--datatype=4", "--parttype=4", "--partfs=1", "--groupid=1", "--partarch=4"]
+    assert add == ["apptainer", "sif", "add", *numbers, sif, overlay]
     monkeypatch.setattr(platform, "machine", lambda: "s390x")
     with pytest.raises(Error, match="processors of the kind s390x get no marker"):
         prepare("apptainer", "sif", False)
@@ -86,32 +76,22 @@ def test_podman_pulls_the_layout_under_a_name_with_the_digest():
     (command,) = prepare("podman", "oci")
     assert command[-2:] == ["oci:results/images/train/oci", "localhost/dlbench/train:0123456789ab"]
     assert load("podman").prepared(image(), PLACE, {}) == command[-1]
-
-
-def test_names_in_a_store_have_no_capitals():
+    # Names in a store have no capitals.
     assert _engines.name(image(name="My.Image")) == "localhost/dlbench/my.image:0123456789ab"
 
 
 @pytest.mark.parametrize("line", ["Loaded image: image:latest", "Loaded image ID: sha256:abc"])
 def test_what_docker_loads_is_given_our_name(programs, tmp_path, monkeypatch, line):
     pack, named, clear = prepare("docker", "oci")
-    assert pack == [
-        "tar",
-        "--directory=results/images/train/oci",
-        "--create",
-        f"--file={PLACE}/image.tar",
-        ".",
-    ]
+    folder = "--directory=results/images/train/oci"
+    assert pack == ["tar", folder, "--create", f"--file={PLACE}/image.tar", "."]
     assert clear == ["rm", "-rf", f"{PLACE}/image.tar", ROOT]
     script = f"""case $1 in load) echo '{line}';; *) printf '%s\\0' "$@" > "$SAID";; esac"""
     programs("docker", script)
     output = arguments(named, tmp_path, monkeypatch)
     assert output == ["tag", line.split()[-1], _engines.name(image())]
-
-
-def test_a_failure_of_docker_load_is_one_of_ours(programs):
     programs("docker", "exit 5")
-    assert subprocess.run(prepare("docker", "oci")[1], check=False).returncode == 5
+    assert subprocess.run(named, check=False).returncode == 5
 
 
 @pytest.mark.parametrize("engine", ["podman", "docker"])
@@ -134,16 +114,8 @@ def test_charliecloud_unpacks_a_layout_with_what_is_there(programs):
     assert pull[-2:] == ["oci:results/images/train/oci", "localhost/dlbench/train"]
     assert convert == ["ch-convert", "-i", "podman", "-o", "dir", "localhost/dlbench/train", ROOT]
     programs("apptainer", "")
-    assert prepare("charliecloud", "oci")[0] == [
-        "apptainer",
-        *BUILD,
-        "--sandbox",
-        ROOT,
-        "oci:results/images/train/oci",
-    ]
-
-
-def test_charliecloud_gets_the_libraries_of_the_gpus_once():
+    built = ["apptainer", *BUILD, "--sandbox", ROOT, "oci:results/images/train/oci"]
+    assert prepare("charliecloud", "oci")[0] == built
     commands = load("charliecloud").prepare(image("folder"), PLACE, {}, True)
     assert commands[-1] == ["ch-fromhost", "--nvidia", ROOT]
 
@@ -160,17 +132,10 @@ def test_udocker_loads_names_and_sets_up_one_container(user, gpus):
     setup = [*udocker, "setup", "--execmode=P2", "dlbench"]
     clear = ["rm", "-rf", archive, f"{PLACE}/layers", ROOT]
     module = load("udocker")
+    pack = ["tar", "--directory=results/images/train/oci", "--exclude=./index.json"]
+    pack += ["--exclude=./manifest.json", "--transform=s,^./before.json$,./index.json,"]
     assert module.prepare(image(), PLACE, {"execmode": "P2"}, gpus) == [
-        [
-            "tar",
-            "--directory=results/images/train/oci",
-            "--exclude=./index.json",
-            "--exclude=./manifest.json",
-            "--transform=s,^./before.json$,./index.json,",
-            "--create",
-            f"--file={archive}",
-            ".",
-        ],
+        [*pack, "--create", f"--file={archive}", "."],
         [*udocker, "load", "-i", archive, "dlbench"],
         [*udocker, "create", "--name=dlbench", "dlbench:image"],
         marker_command(image(), f"{PLACE}/containers/dlbench/ROOT"),
@@ -274,13 +239,8 @@ def test_udocker_is_given_a_layout_without_our_layer(root):
 
 
 def test_one_form_serves_all_runs_that_differ_in_how_they_start_only():
-    assert [load(name).form(CHOSEN.get(name, {})) for name in NAMES] == [
-        "apptainer",
-        "charliecloud",
-        "docker",
-        "podman",
-        "udocker-P2",
-    ]
+    forms = [load(name).form(CHOSEN.get(name, {})) for name in NAMES]
+    assert forms == ["apptainer", "charliecloud", "docker", "podman", "udocker-P2"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -11,45 +11,17 @@ import pytest
 from dlbench import Error
 from dlbench.common import tools
 from dlbench.images import runtimes
-from support.images.contained_runs import (
-    CHOSEN,
-    FOLDER,
-    NAMES,
-    PLACE,
-    PROGRAM,
-    arguments,
-    container,
-    image,
-    load,
-)
-
-
-def test_every_runtime_has_what_a_runtime_must_have():
-    assert NAMES == ["apptainer", "charliecloud", "docker", "podman", "udocker"]
-    for name in NAMES:
-        module = load(name)
-        assert isinstance(module.FORWARDS_LIBRARY_PATH, bool)
-        assert all(module.PROGRAMS)
-        for word in ("version", "form", "prepare", "prepared", "command", "cleanup"):
-            assert callable(getattr(module, word))
+from support.images import contained_runs
+from support.images.contained_runs import CHOSEN, FOLDER, NAMES, PROGRAM, arguments, container, load
 
 
 def test_apptainer_is_told_folders_variables_and_gpus(programs):
     programs("apptainer", "")
     assert load("apptainer").command(container(gpus=True), PROGRAM) == [
-        "apptainer",
-        "--silent",
-        "exec",
-        "--no-home",
-        f"--pwd={FOLDER}",
-        f"--bind={FOLDER}:{FOLDER}:rw",
-        "--bind=/scratch:/scratch:rw",
-        "--bind=/data:/input:ro",
-        "--env=OPAL_PREFIX=/opt/a b",
-        "--nv",
-        "/images/x",
-        *PROGRAM,
-    ]
+        "apptainer", "--silent", "exec", "--no-home", f"--pwd={FOLDER}",
+        f"--bind={FOLDER}:{FOLDER}:rw", "--bind=/scratch:/scratch:rw", "--bind=/data:/input:ro",
+        "--env=OPAL_PREFIX=/opt/a b", "--nv", "/images/x", *PROGRAM,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -149,17 +121,10 @@ def test_charliecloud_gets_every_word(programs, tmp_path, monkeypatch):
     root = str(tmp_path / "ro ot$(touch hacked)")
     command = load("charliecloud").command(container("charliecloud", image=root), PROGRAM)
     assert arguments(command, tmp_path, monkeypatch) == [
-        f"--cd={FOLDER}",
-        "--unset-env=LD_LIBRARY_PATH",
-        f"--bind={FOLDER}:{FOLDER}",
-        "--bind=/scratch:/scratch",
-        "--bind=/data:/input",
-        "--set-env=OPAL_PREFIX=/opt/a b",
-        "--set-env=PATH=/opt/bin:/bin",
-        root,
-        "--",
-        *PROGRAM,
-    ]
+        f"--cd={FOLDER}", "--unset-env=LD_LIBRARY_PATH", f"--bind={FOLDER}:{FOLDER}",
+        "--bind=/scratch:/scratch", "--bind=/data:/input", "--set-env=OPAL_PREFIX=/opt/a b",
+        "--set-env=PATH=/opt/bin:/bin", root, "--", *PROGRAM,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("number", "more"), [(1000, []), (0, ["--allow-root"])])
@@ -172,27 +137,13 @@ def test_udocker_gets_every_word_and_its_containers_lie_with_the_image(
     command = load("udocker").command(container("udocker", image=place), PROGRAM)
     user = pwd.getpwuid(os.getuid()).pw_name
     assert arguments(command, tmp_path, monkeypatch) == [
-        *more,
-        "--quiet",
-        "run",
-        "--nobanner",
-        "--hostenv",
-        "--hostauth",
-        f"--user={user}",
-        "--entrypoint=",
-        f"--workdir={FOLDER}",
-        f"--volume={FOLDER}:{FOLDER}",
+        *more, "--quiet", "run", "--nobanner", "--hostenv", "--hostauth", f"--user={user}",
+        "--entrypoint=", f"--workdir={FOLDER}", f"--volume={FOLDER}:{FOLDER}",
         # It would take what follows a second colon as part of the path.
-        "--volume=/scratch:/scratch",
-        "--volume=/data:/input",
-        "--volume=/tmp:/tmp",
-        "--volume=/etc/hosts:/etc/hosts",
-        "--volume=/etc/resolv.conf:/etc/resolv.conf",
-        "--env=OPAL_PREFIX=/opt/a b",
-        "--env=PATH=/opt/bin:/bin",
-        "dlbench",
-        *PROGRAM,
-    ]
+        "--volume=/scratch:/scratch", "--volume=/data:/input", "--volume=/tmp:/tmp",
+        "--volume=/etc/hosts:/etc/hosts", "--volume=/etc/resolv.conf:/etc/resolv.conf",
+        "--env=OPAL_PREFIX=/opt/a b", "--env=PATH=/opt/bin:/bin", "dlbench", *PROGRAM,
+    ]  # fmt: skip
     environment = (tmp_path / "said.environment").read_text().splitlines()
     for name in ("containers", "repos", "layers"):
         assert f"UDOCKER_{name.upper()}={place}/{name}" in environment
@@ -250,25 +201,14 @@ def test_where_no_container_is_left_none_is_removed(programs, tmp_path, monkeypa
     programs("podman", """printf '%s\\0' "$1" >> "$SAID\"""")
     command = load("podman").cleanup(container("podman"))
     assert arguments(command, tmp_path, monkeypatch) == ["ps"]
+    for name in ("apptainer", "charliecloud", "udocker"):  # which die with their parent
+        assert load(name).cleanup(container(name)) is None
 
 
-@pytest.mark.parametrize("name", ["apptainer", "charliecloud", "udocker"])
-def test_what_dies_with_its_parent_needs_no_cleaning(name):
-    assert load(name).cleanup(container(name)) is None
-
-
-@pytest.mark.parametrize(
-    ("bind", "mount"),
-    [
-        ("/a", ("/a", "/a", "rw")),
-        ("/a:/b", ("/a", "/b", "rw")),
-        ("/a:/b:ro", ("/a", "/b", "ro")),
-        ("/a b:/c d", ("/a b", "/c d", "rw")),
-        ("/a::ro", ("/a", "/a", "ro")),
-    ],
-)
-def test_binds_are_read_as_everyone_writes_them(bind, mount):
-    assert container(binds=(bind,)).mounts() == [(FOLDER, FOLDER, "rw"), mount]
+def test_binds_are_read_as_everyone_writes_them():
+    binds = ("/a", "/a b:/c d", "/a:/b:ro", "/a::ro")
+    mounts = [("/a", "/a", "rw"), ("/a b", "/c d", "rw"), ("/a", "/b", "ro"), ("/a", "/a", "ro")]
+    assert container(binds=binds).mounts() == [(FOLDER, FOLDER, "rw"), *mounts]
 
 
 def test_the_container_directive_gets_the_rest_by_variables(monkeypatch):
@@ -276,16 +216,15 @@ def test_the_container_directive_gets_the_rest_by_variables(monkeypatch):
         monkeypatch.delenv(f"{tool}_BIND", raising=False)
     directive_environment = load("apptainer").directive_environment
     binds = ("/scratch", "/data:/input:ro")
+    mounts = "/scratch:/scratch:rw,/data:/input:ro"
     assert directive_environment(binds, gpus=True) == {
-        "APPTAINER_BIND": "/scratch:/scratch:rw,/data:/input:ro",
-        "SINGULARITY_BIND": "/scratch:/scratch:rw,/data:/input:ro",
-        "APPTAINER_NV": "1",
-        "SINGULARITY_NV": "1",
-    }
+        "APPTAINER_BIND": mounts, "SINGULARITY_BIND": mounts,
+        "APPTAINER_NV": "1", "SINGULARITY_NV": "1",
+    }  # fmt: skip
     assert directive_environment((), gpus=False) == {}
     monkeypatch.setenv("APPTAINER_BIND", "/mine,/scratch:/scratch:rw")
     found = directive_environment(binds, gpus=False)
-    assert found["APPTAINER_BIND"] == "/mine,/scratch:/scratch:rw,/data:/input:ro"
+    assert found["APPTAINER_BIND"] == f"/mine,{mounts}"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -296,7 +235,8 @@ def test_making_commands_runs_and_writes_nothing(name, tmp_path, monkeypatch):
     module, chosen = load(name), CHOSEN.get(name, {})
     for kind in ("oci", "sif", "folder"):
         for marked in (True, False):
-            module.prepare(image(kind, marked), PLACE, chosen, True)
+            given = contained_runs.image(kind, marked)
+            module.prepare(given, contained_runs.PLACE, chosen, True)
     program = list(PROGRAM)
     module.command(container(name), program)
     assert program == PROGRAM
