@@ -53,11 +53,11 @@ def test_the_rate_is_that_of_the_largest_product_that_is_short_and_stalls_do_not
     assert found["spent_s"] == pytest.approx(clock.now, abs=1e-3)
 
 
-@pytest.mark.parametrize("flops", [2e9, 1e15])
-def test_slow_and_fast_devices_are_measured_in_seconds(flops):
-    clock = Clock()
-    calibration.measure(Device(clock, flops, gb_per_s=flops / 5e9), clock)
-    assert clock.now < 20
+def test_slow_and_fast_devices_are_measured_in_seconds():
+    for flops in (2e9, 1e15):
+        clock = Clock()
+        calibration.measure(Device(clock, flops, gb_per_s=flops / 5e9), clock)
+        assert clock.now < 20
 
 
 def test_others_that_disturb_for_seconds_and_slow_places_in_memory_do_not_count():

@@ -62,19 +62,13 @@ def test_a_copy_is_known_by_its_number():
 
 
 @pytest.mark.parametrize(
-    ("environ", "changes", "found"),
-    [
-        ({}, {}, "copies_per_node is 2, but DLBENCH_COPY is not set"),
-        ({"DLBENCH_COPY": "2"}, {}, "copies_per_node is 2, but DLBENCH_COPY is 2"),
-        ({"DLBENCH_COPY": "x"}, {}, "but DLBENCH_COPY is x"),
-        ({"DLBENCH_COPY": ""}, {}, "but DLBENCH_COPY is not set"),
-        ({"DLBENCH_COPY": "1"}, {"copies_per_node": 1}, "is 1, but DLBENCH_COPY is 1"),
-    ],
+    ("copy", "copies", "found"),
+    [(None, 2, "not set"), ("2", 2, "2"), ("x", 2, "x"), ("", 2, "not set"), ("1", 1, "1")],
 )
-def test_a_process_that_was_not_started_as_a_copy_of_the_run_is_refused(environ, changes, found):
+def test_a_process_that_was_not_started_as_a_copy_of_the_run_is_refused(copy, copies, found):
     with pytest.raises(Error) as error:
-        mine(environ=environ, **changes)
-    assert found in str(error.value)
+        mine(environ={} if copy is None else {"DLBENCH_COPY": copy}, copies_per_node=copies)
+    assert f"copies_per_node is {copies}, but DLBENCH_COPY is {found}" in str(error.value)
     assert "start the trainer by start_processes.py --copies" in str(error.value)
 
 

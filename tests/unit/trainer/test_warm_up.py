@@ -146,15 +146,13 @@ def test_on_gpus_the_time_passes_in_windows_before_the_wait_is_measured():
     assert ends[-1] == event["last_step"] + 20
 
 
-def test_a_run_that_goes_on_in_its_warm_up_warms_up_anew_and_measures_all_its_steps():
-    rank = Rank(first=50, warmup_steps=5)
+def test_a_run_that_goes_on_warms_up_anew_and_measures_all_its_steps_or_ends_as_it_would_have():
+    rank = Rank(first=50, warmup_steps=5)  # in its warm-up
     ends, passed_s = done(rank)
     assert ends[0] == 51
     assert passed_s >= 1 - ROUNDING
     assert ends[-1] == rank.windows.warm_up_end + 20
-
-
-def test_a_run_that_goes_on_after_its_warm_up_ends_where_it_would_have_ended():
+    # After its warm-up.
     rank = Rank(first=50, total=400, warmup_steps=5)
     assert done(rank)[0] == list(range(51, 401))
     assert 150 <= rank.windows.warm_up_end <= 155

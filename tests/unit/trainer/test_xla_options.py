@@ -49,10 +49,10 @@ def test_a_jaxlib_that_tells_nothing_leaves_it_unknown(monkeypatch):
     assert xla_options.latency_hiding_scheduler() is None
 
 
-@pytest.mark.parametrize("on_gpus", [True, False])
-def test_the_settings_of_a_run_on_gpus_have_it(on_gpus, jaxlib, monkeypatch):
+def test_the_settings_of_a_run_on_gpus_have_it(jaxlib, monkeypatch):
     jaxlib(OPTIONS)
     monkeypatch.setenv("XLA_FLAGS", "--x")
     strategy = Base.__new__(Base)
-    strategy.options, strategy.on_gpus = {}, on_gpus
-    assert strategy.settings().get("latency_hiding_scheduler") == (True if on_gpus else None)
+    strategy.options = {}
+    for strategy.on_gpus, value in ((True, True), (False, None)):
+        assert strategy.settings().get("latency_hiding_scheduler") is value

@@ -57,9 +57,9 @@ def test_no_changed_or_missing_value_of_a_manifest_is_believed(digits):
     tried = 0
     for path in places(digits[1]):
         for value in ("gone", 77):
-            folder = written(digits, changed(digits[1], path, value))
             if path == (manifest.DIGEST,) and value == "gone":
                 continue
+            folder = written(digits, changed(digits[1], path, value))
             with pytest.raises(Error, match=r"manifest.json: .*: expected .*, found .*; convert"):
                 manifest.read(folder)
             assert len(verify_dataset.verify(folder, content=False)) == 1
