@@ -91,40 +91,31 @@ def test_others_that_disturb_for_seconds_and_slow_places_in_memory_do_not_count(
         clock.now += 0.7
 
 
-def test_a_machine_is_measured_once(tmp_path):
-    logs = [event_log.EventLog(tmp_path / f"{name}.jsonl") for name in "ab"]
+def test_a_machine_is_measured_once_and_anew_where_it_is_another_or_its_file_is_damaged(tmp_path):
     made = []
 
     def kernels():
         made.append(1)
         return Device(Clock(), flops=1e9)
 
-    for log in logs:
-        calibrate(kernels, tmp_path / "kept", MACHINE, log)
-        log.close()
-    first, later = (next(event_log.read(tmp_path / f"{name}.jsonl")) for name in "ab")
+    def measured(**other):
+        log = event_log.EventLog(tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl")
+        calibrate(kernels, tmp_path / "kept", MACHINE | other, log)
+        return json.loads(log.content())
+
+    first, later = measured(), measured()
     assert len(made) == 1
     assert (later["tflops"], later["gb_per_s"]) == (first["tflops"], first["gb_per_s"])
     assert later["kept"] and "kept" not in first
     (path,) = (tmp_path / "kept").iterdir()
     assert json.loads(path.read_text())["machine"] == MACHINE
-
-
-@pytest.mark.parametrize("damage", ["", '{"machine": {}, "attained": {}}', "[]"])
-def test_another_machine_and_a_damaged_file_are_measured_anew(tmp_path, damage):
-    made = []
-
-    def kernels():
-        made.append(1)
-        return Device(Clock(), flops=1e9)
-
-    log = event_log.EventLog(tmp_path / "a.jsonl")
-    calibrate(kernels, tmp_path / "kept", MACHINE, log)
-    calibrate(kernels, tmp_path / "kept", MACHINE | {"precision": "tf32"}, log)
-    (tmp_path / "kept" / next((tmp_path / "kept").iterdir()).name).write_text(damage)
-    for precision in ("float32", "tf32"):
-        calibrate(kernels, tmp_path / "kept", MACHINE | {"precision": precision}, log)
-    assert len(made) == 3
+    measured(precision="tf32")
+    assert len(made) == 2
+    for number, damage in enumerate(("", '{"machine": {}, "attained": {}}', "[]"), start=3):
+        path.write_text(damage)
+        measured()
+        measured(precision="tf32")
+        assert len(made) == number
 
 
 def test_a_device_that_cannot_be_measured_says_why_and_the_run_stays_well(tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dlbench.log import event_log
+from dlbench.study.runs import Run
 from dlbench.trainer import checkpoints, copies, device_memory, engine, loop
 from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.schedule import Schedule, steps_in
@@ -15,11 +16,8 @@ EPOCHS = {"steps": None, "warmup_steps": 0, "epochs": 2}
 
 
 def spec(**fields):
-    values = {"mode": "train", "evaluate": "auto", "batch_per_device": 4, "nodes": 1}
-    values |= {"devices_per_node": 1, "steps_per_sync": None, "learning_rate": 0.1}
-    values |= {"learning_rate_scaling": "none", "learning_rate_warmup_steps": 0}
-    values |= {"learning_rate_batch": 1, "learning_rate_decay": "none"}
-    return types.SimpleNamespace(**{**values, **STEPS, **fields})
+    lenet = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 4, "learning_rate": 0.1}
+    return Run(**lenet | STEPS | fields)
 
 
 class Weight:

@@ -38,9 +38,8 @@ class Engine(engine.Engine):
 
 
 def spec(**fields):
-    values = {"steps": 20, "warmup_steps": 2, "warmup_s": 0.0, "epochs": None}
-    values |= {"steps_per_sync": None, "batch_per_device": 4, "devices_per_node": 1, "nodes": 1}
-    return types.SimpleNamespace(**{**values, "mode": "train", "evaluate": "no", **fields})
+    lenet = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 4, "steps": 20}
+    return Run(**lenet | {"warmup_steps": 2, "warmup_s": 0.0, "evaluate": "no"} | fields)
 
 
 def profiled(folder, engine_, run=None):
@@ -116,8 +115,7 @@ def test_without_a_profiler_or_a_place_for_the_trace_the_reason_is_told(tmp_path
 
 
 def test_where_the_first_process_computes_nothing_a_run_has_no_profile():
-    run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5, profile=True,
-              strategy="parameter_server", launcher="local")  # fmt: skip
+    run = spec(profile=True, strategy="parameter_server", launcher="local")
     reason = skipping.cannot_run(run, Devices("cpu", 4, 4, 1))
     assert reason.startswith("strategy parameter_server has no profile")
 

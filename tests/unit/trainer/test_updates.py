@@ -89,11 +89,6 @@ def test_without_a_warm_up_it_is_the_same_in_all_steps(rate, scaling, batch, glo
     )
 
 
-@given(rates, st.sampled_from(SCALINGS), batches)
-def test_the_batch_for_which_it_is_meant_changes_nothing(rate, scaling, batch):
-    assert scaled_learning_rate(spec(rate, scaling, batch), batch) == rate
-
-
 @given(rates, batches, st.integers(1, 256))
 def test_it_grows_with_the_batch_or_with_its_root(rate, batch, factor):
     expected = {"none": 1, "linear": factor, "sqrt": factor**0.5}
@@ -153,8 +148,3 @@ def test_only_rates_that_change_are_set_anew():
     changes = [updates.learning_rate_changes(warming, step) for step in (None, 3, 4)]
     assert changes == [True, True, False]
     assert updates.learning_rate_changes(spec(decay="cosine"), 10)
-
-
-def test_an_unknown_scaling_is_an_error():
-    with pytest.raises(KeyError):
-        scaled_learning_rate(spec(scaling="cubic"), 256)

@@ -41,17 +41,7 @@ def test_the_least_length_whose_wait_is_under_one_percent_is_found_of_any_times(
     assert length == LENGTHS[-1] or share(length) <= MAX_WAIT * (1 + 1e-6)
     shorter = [other for other in LENGTHS if other < length]
     assert all(share(other) > MAX_WAIT * (1 - 1e-6) for other in shorter)
-
-
-@pytest.mark.parametrize(
-    ("step_s", "window_step_s", "length"),
-    [(0.010, 0.010, 1), (0.010, 0.011, 1), (0.0101, 0.01001, 1), (0.0012, 0.00102, 20),
-     (0.0002, 0.00002, 1000), (0.00011, 0.0001, 20)],
-)  # fmt: skip
-def test_a_length_is_chosen_from_a_step_that_is_waited_for_and_one_in_a_window(
-    step_s, window_step_s, length
-):
-    assert shortest_length(step_s, window_step_s, 10) == length
+    assert shortest_length(work_s, work_s + wait_s, steps) == 1  # a window that was slower
 
 
 def test_on_cpus_a_step_is_a_window_and_nothing_is_measured():

@@ -95,7 +95,7 @@ def test_probes_have_items_shaped_and_scaled_as_stored_ones_placed_once_or_for_e
     assert (made.scaled, made.records, made.classes) == (halved, None, RECORDS)
 
 
-def test_stored_items_are_spread_as_they_are_and_scaled_in_the_step(tmp_path):
+def test_stored_items_are_spread_as_they_are_scaled_in_the_step_and_held_out_once(tmp_path):
     stored = source("digits", numbered(tmp_path))
     for (where, inputs), (_, targets) in some(stored.batches(0), 3):
         assert where == "on devices"
@@ -104,6 +104,9 @@ def test_stored_items_are_spread_as_they_are_and_scaled_in_the_step(tmp_path):
     assert stored.scaled is halved
     assert (stored.item_shape, stored.classes, stored.records) == ((2, 2, 1), RECORDS, RECORDS)
     assert len(stored.content_sha256) == 64
+    batches = list(stored.held_out(16))
+    assert [len(targets) for _, targets in batches] == [16, 16, 8]
+    assert np.concatenate([targets for _, targets in batches]).tolist() == list(range(RECORDS))
 
 
 def test_processes_share_an_epoch_of_stored_items_and_go_on_where_they_stopped(tmp_path):
@@ -112,12 +115,6 @@ def test_processes_share_an_epoch_of_stored_items_and_go_on_where_they_stopped(t
     read = [label for each in batches for _, (_, labels) in each for label in labels]
     assert sorted(read[:20] + read[40:60]) == list(range(RECORDS))
     assert some(source("digits", folder, 1).batches(3), 2) == batches[1][3:]
-
-
-def test_held_out_items_come_once_and_are_not_spread(tmp_path):
-    batches = list(source("digits", numbered(tmp_path)).held_out(16))
-    assert [len(targets) for _, targets in batches] == [16, 16, 8]
-    assert np.concatenate([targets for _, targets in batches]).tolist() == list(range(RECORDS))
 
 
 def test_data_without_a_folder_or_of_another_kind_than_the_model_learns_is_refused(tmp_path):
