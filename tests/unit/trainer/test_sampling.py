@@ -150,10 +150,10 @@ def test_missed_samples_are_left_out_and_the_next_is_on_time(log):
 def test_stop_returns_at_once_also_with_a_long_interval(log):
     sampler = Sampler(log, interval_s=3600)
     sampler.start()
-    assert sampler._thread.daemon  # it keeps no process alive
-    begun = time.monotonic()
+    thread, begun = sampler._thread, time.monotonic()
     assert sampler.stop() == sampler.stop()
     assert time.monotonic() - begun < 60
+    assert thread.daemon  # it keeps no process alive
     assert len(log.events) == 2
     assert not [thread for thread in threading.enumerate() if thread.name == "sampling"]
 
