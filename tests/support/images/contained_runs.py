@@ -14,15 +14,8 @@ PROGRAM = ["env", "-u", "X", "python", "train.py", "--log", "a b'c", "$(touch ha
 SETTINGS = {"PATH": "/opt/bin:/bin", "OPAL_PREFIX": "/opt/a b"}
 PLACE = "results/images/train/form"
 CHOSEN = {"udocker": {"execmode": "P2"}, "apptainer": {"start": "command"}}
-BLOCK = {
-    "name": "contained",
-    "model": "lenet5",
-    "dataset": "synthetic",
-    "batch_per_device": 8,
-    "warmup_steps": 1,
-    "steps": 5,
-    "runtime": "apptainer",
-}
+BLOCK = {"name": "contained", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8}
+BLOCK |= {"warmup_steps": 1, "steps": 5, "runtime": "apptainer"}
 
 
 def load(name):
@@ -30,14 +23,8 @@ def load(name):
 
 
 def container(name="apptainer", **changes):
-    given = {
-        "image": "/images/x",
-        "folder": FOLDER,
-        "binds": ("/scratch", "/data:/input:ro"),
-        "environment": SETTINGS,
-        "options": CHOSEN.get(name, {}),
-        "name": "lenet5-r1-abc",
-    }
+    given = {"image": "/images/x", "folder": FOLDER, "binds": ("/scratch", "/data:/input:ro")}
+    given |= {"environment": SETTINGS, "options": CHOSEN.get(name, {}), "name": "lenet5-r1-abc"}
     return Container(**given | changes)
 
 
