@@ -62,7 +62,6 @@ def find(means: np.ndarray, suite: int | None = None) -> list[Found]:
     suite, noise = suite or tests_of(len(means)), change_points.noise_of(means)
     level = change_points.find(shared_level(means), Noise(), suite)
     changes = [change for change in level if _is_shared(change, means, noise)]
-    shared, rest = [], means
     own: Sequence[Sequence[Change]] = [[] for _ in means]
     for _ in range(2 if changes else 1):  # what is a condition's own bounds its sizes
         shared, rest = _without(changes, means, own, noise)
@@ -116,7 +115,7 @@ def _without(changes, means, own, noise):
                 members[number][index] = size
                 rest[index, change.at :] -= size.size
     parts = zip(changes, members, map(tuple, spared), strict=True)
-    return [Found(*part, shared=True) for part in parts], rest
+    return [Found(*part, shared=True) for part in parts if part[1]], rest
 
 
 def _size(change, row, own, noise):
