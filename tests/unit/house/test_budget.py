@@ -25,7 +25,7 @@ def test_the_library_has_no_more_lines_and_rooms_than_its_budget():
     assert len(rooms) <= BUDGET["rooms"], sorted(rooms)
 
 
-def test_tests_have_no_more_lines_than_three_quarters_of_the_librarys():
+def test_tests_have_no_more_lines_for_each_of_the_librarys_than_their_budget():
     most = BUDGET["lines"]["tests_per_line_of_library"] * lines(files(*LIBRARY))
     assert 0 < lines(files("tests/**/*.py")) <= most
 
