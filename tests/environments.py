@@ -58,7 +58,8 @@ def built_by():
 def forget_horovod(always):
     if built_by().exists() and not always:
         return
-    subprocess.run([uv(), "cache", "clean", "--quiet", "horovod"], check=True)
+    # By force, since the uv that runs us has the cache in use.
+    subprocess.run([uv(), "cache", "clean", "--force", "--quiet", "horovod"], check=True)
     python = TRAIN / ".venv" / "bin" / "python"
     if python.exists():
         remove = [uv(), "pip", "uninstall", "--quiet", "--python", python, "horovod"]
