@@ -94,7 +94,7 @@ def test_in_a_clone_with_the_results_what_cannot_change_a_run_trains_nothing(cam
         assert "# new" in text + path.read_text() and "Changed. " in text
     edit(clone, "data/datasets/digits.py", "package:sklearn", "https://example.org/sklearn")
     edit(clone, "data/datasets/digits.py", "Optical recognition", "Recognition")
-    for name in ("machine/facts.py", "trainer/tensorflow/strategies/mirrored.py"):
+    for name in ("machine/hardware.py", "trainer/tensorflow/strategies/mirrored.py"):
         append(clone, name)
     site = CONFIG["site"] | {"name": "elsewhere"}
     clone.configure(site=site)
