@@ -9,7 +9,7 @@ from dlbench.common import plugins
 from dlbench.study.runs import Run
 from dlbench.trainer import engine
 from support.machines.paths import REPOSITORY
-from support.trainers.framework_runs import command_of
+from support.trainers.training_runs import command_of
 
 PROGRAM = REPOSITORY / "tests/support/trainers/model_steps.py"
 SEVERAL = {"launcher": "local", "devices_per_node": 2}

@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
-from dlbench.common import plugins
 from dlbench.study.runs import Run
 from support.machines.paths import REPOSITORY
 from support.trainers import framework_runs
+from support.trainers.training_runs import command_of
 
 PROGRAM = REPOSITORY / "workflow_scripts" / "measure_baselines.py"
 SHORT = ("--calibration-s", "1")  # what is attained is not what is tested
@@ -41,9 +41,13 @@ def measured(folder, python, *flags, **fields):
     interpreter, output = python(framework), folder / "baseline.json"
     words = [interpreter, PROGRAM, "--output", output, "--site", "here", *SHORT, *flags]
     words += ["--spec", json.dumps(dataclasses.asdict(run))]
-    launcher = plugins.load("launchers", run.launcher)
-    command = launcher.command(run, list(map(str, words)), interpreter.parents[1])
-    finished = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    finished = subprocess.run(
+        command_of(run, words, interpreter),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return json.loads(output.read_text())
 

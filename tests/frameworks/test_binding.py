@@ -4,11 +4,10 @@ import os
 import re
 import subprocess
 
-from dlbench.common import plugins
 from dlbench.log import event_log
 from dlbench.study.runs import Run
 from support.machines.paths import REPOSITORY
-from support.trainers.training_runs import events
+from support.trainers.training_runs import command_of, events
 
 RANK = REPOSITORY / "tests/support/trainers/ranks_on_gpus.py"
 
@@ -19,8 +18,8 @@ def train(python, log, data, ranks, **environ):
         model="lenet5", dataset="digits", batch_per_device=8, devices_per_node=ranks, steps=3,
         warmup_steps=1, input="torch",
     )  # fmt: skip
-    trainer = [str(python), str(RANK), *run.flags(), "--data", str(data), "--log", str(log)]
-    command = plugins.load("launchers", run.launcher).command(run, [*trainer, "--device=gpu"], None)
+    trainer = [python, RANK, *run.flags(), "--data", data, "--log", log, "--device=gpu"]
+    command = command_of(run, trainer, python)
     variables = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     how = {"cwd": REPOSITORY, "env": variables | environ, "capture_output": True, "timeout": 300}
     return subprocess.run(command, text=True, check=False, **how)

@@ -12,31 +12,25 @@ from support.trainers import ranks
 from support.trainers.framework_runs import (
     ON_DIGITS,
     PYTORCH,
-    command_of,
     digests,
     losses,
     mean_losses,
     steps_of,
     stopped,
 )
-from support.trainers.training_runs import TRAIN, ended, events
+from support.trainers.training_runs import TRAIN, command_of, ended, events
 
 FSDP = {**PYTORCH.two_processes, "strategy": "fsdp"}
 PARTED = "unit_parameters=10000"  # of LeNet-5: one layer by itself, and the others
 FRAMEWORK = PYTORCH  # of the fixtures
 
 
-@pytest.fixture(scope="module")
-def torch(own):
-    return own
-
-
 @pytest.mark.ci
-def test_parts_train_and_are_evaluated_as_one_device_with_all(torch, digits, one_device, tmp_path):
+def test_parts_train_and_are_evaluated_as_one_device_with_all(own, digits, one_device, tmp_path):
     log = tmp_path / "train.jsonl"
     options = f"{PARTED},reshard_after_forward=False"
     fields = {**ON_DIGITS, "evaluate": "yes", "strategy_options": options}
-    PYTORCH.trained(log, torch, digits, steps=20, **fields, **FSDP)
+    PYTORCH.trained(log, own, digits, steps=20, **fields, **FSDP)
     assert mean_losses(log) == pytest.approx(losses(one_device), rel=1e-4)
     scores, wanted = ([e["loss"] for e in events(each, "eval")] for each in (log, one_device))
     assert len(scores) == 3
@@ -48,16 +42,16 @@ def test_parts_train_and_are_evaluated_as_one_device_with_all(torch, digits, one
 
 
 def test_a_stopped_run_goes_on_from_the_parts_of_its_ranks_bit_for_bit(
-    torch, small, digits, tmp_path
+    own, small, digits, tmp_path
 ):
     fields = {**PYTORCH.fields, **ON_DIGITS, **FSDP, "model": "small_model", "steps": 120,
               "optimizer": "adam", "precision": "float16"}  # fmt: skip
     whole, parted = tmp_path / "whole" / "train.jsonl", tmp_path / "parted" / "train.jsonl"
-    PYTORCH.trained(whole, torch, digits, small, **fields)
+    PYTORCH.trained(whole, own, digits, small, **fields)
     parted.parent.mkdir()
     run, folder = Run(**fields), tmp_path / "checkpoint"
-    words = [torch, TRAIN, *run.flags(), "--data", digits, "--log", parted, *small]
-    command = command_of(run, [*words, "--checkpoint", folder], torch)
+    words = [own, TRAIN, *run.flags(), "--data", digits, "--log", parted, *small]
+    command = command_of(run, [*words, "--checkpoint", folder], own)
     assert "with a checkpoint after step" in stopped(command, run, parted, 20, signal.SIGTERM)[1]
     kept = [np.load(path) for path in sorted(folder.glob("step-*/rank*.npz"))]
     sizes = [arrays["5.weight:0"].shape for arrays in kept]  # of the dense layer
@@ -81,14 +75,14 @@ def test_a_stopped_run_goes_on_from_the_parts_of_its_ranks_bit_for_bit(
     ],
     ids=["adamw", "rmsprop", "clipped", "bfloat16", "lists", "recurrent"],
 )
-def test_weights_in_parts_train_as_whole_ones(torch, tmp_path, fields, tolerance):
+def test_weights_in_parts_train_as_whole_ones(own, tmp_path, fields, tolerance):
     found = []
     for how in (FSDP, PYTORCH.two_processes):
         log = tmp_path / how["strategy"] / "train.jsonl"
         each = {"batch_per_device": 2, "steps": 5, "warmup_steps": 0, **fields, **how}
         if how is not FSDP:
             each.pop("strategy_options", None)
-        PYTORCH.trained(log, torch, **each)
+        PYTORCH.trained(log, own, **each)
         found.append(mean_losses(log))
     assert found[0] == pytest.approx(found[1], rel=tolerance)
 
@@ -111,10 +105,10 @@ def build(input_shape, classes):
 """
 
 
-def test_a_scalar_parameter_is_refused_by_its_name_with_what_to_do(torch, tmp_path):
+def test_a_scalar_parameter_is_refused_by_its_name_with_what_to_do(own, tmp_path):
     (tmp_path / "scaled.py").write_text(SCALED)
     flags = ["--model-folder", str(tmp_path)]
-    said = PYTORCH.refused(tmp_path / "train.jsonl", torch, flags, model="scaled", **FSDP)
+    said = PYTORCH.refused(tmp_path / "train.jsonl", own, flags, model="scaled", **FSDP)
     assert "strategy fsdp shards each weight along its first axis, and gain has none" in said
     assert "torch.ones(1)" in said
 
@@ -158,8 +152,8 @@ print([names[unit] for unit in _units(model, 100)])
 """
 
 
-def test_blocks_and_large_layers_are_units_unless_others_may_use_them(torch):
-    program = [torch, "-c", UNITS]
+def test_blocks_and_large_layers_are_units_unless_others_may_use_them(own):
+    program = [own, "-c", UNITS]
     found = subprocess.run(program, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == ("['body.blocks.a', 'body.layers.0', 'body.layers.1']")
 
@@ -215,12 +209,10 @@ strategy.leave()
         ("bfloat16", {"model": "gpt_tiny", "mode": "forward"}),
     ],
 )
-def test_the_bytes_that_are_stated_are_those_of_the_collectives_in_a_trace(
-    torch, precision, fields
-):
+def test_the_bytes_that_are_stated_are_those_of_the_collectives_in_a_trace(own, precision, fields):
     how = {**PYTORCH.fields, **FSDP, "launcher": "torchrun", "dataset": "synthetic"}
     run = Run(**{**how, "batch_per_device": 2, "steps": 3, "precision": precision, **fields})
-    for said in ranks.outputs(torch, EXCHANGED, run.flags()):
+    for said in ranks.outputs(own, EXCHANGED, run.flags()):
         traced = said.partition("exchanged ")[2].split()
         assert traced[:2] == traced[2:], said
         assert int(traced[0]) > 0, said

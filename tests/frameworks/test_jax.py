@@ -14,25 +14,20 @@ TWO_DEVICES = {"strategy": "sharded", "devices_per_node": 2}
 FRAMEWORK = JAX  # of the fixtures
 
 
-@pytest.fixture(scope="module")
-def jax(own):
-    return own
-
-
-def test_memory_is_allocated_as_the_user_says(jax, tmp_path, monkeypatch):
+def test_memory_is_allocated_as_the_user_says(own, tmp_path, monkeypatch):
     monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     log = tmp_path / "train.jsonl"
-    JAX.trained(log, jax, steps=1)
+    JAX.trained(log, own, steps=1)
     settings = events(log, "run_start")[0]["strategy_settings"]
     assert settings["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
 
 
 @pytest.mark.parametrize(("flags", "said"), [("", "False"), ("=true", "True")])
-def test_jaxlib_tells_whether_xla_hides_latency_which_it_does_if_asked(jax, flags, said):
+def test_jaxlib_tells_whether_xla_hides_latency_which_it_does_if_asked(own, flags, said):
     flags = f"--xla_gpu_enable_latency_hiding_scheduler{flags}" if flags else ""
     program = "from dlbench.trainer.jax.xla_options import *; print(latency_hiding_scheduler())"
     told = subprocess.run(
-        [jax, "-c", program],
+        [own, "-c", program],
         env=os.environ | {"PYTHONPATH": str(REPOSITORY / "workflow_scripts"), "XLA_FLAGS": flags},
         capture_output=True,
         text=True,
@@ -43,10 +38,10 @@ def test_jaxlib_tells_whether_xla_hides_latency_which_it_does_if_asked(jax, flag
 
 @pytest.mark.ci
 def test_two_devices_of_one_process_train_as_one_with_their_batch(
-    jax, digits, one_device, tmp_path
+    own, digits, one_device, tmp_path
 ):
     log = tmp_path / "train.jsonl"
-    JAX.trained(log, jax, digits, steps=20, **ON_DIGITS | {"evaluate": "yes"}, **TWO_DEVICES)
+    JAX.trained(log, own, digits, steps=20, **ON_DIGITS | {"evaluate": "yes"}, **TWO_DEVICES)
     assert len(event_log.rank_paths(log)) == 1
     assert losses(log) == pytest.approx(losses(one_device), rel=1e-4)
     assert len(digests(log)) == 2
@@ -59,11 +54,11 @@ def test_two_devices_of_one_process_train_as_one_with_their_batch(
     assert "XLA_PYTHON_CLIENT_PREALLOCATE" not in start["strategy_settings"]
 
 
-def test_normalisation_is_over_the_items_that_the_option_says(jax, small, digits, tmp_path):
+def test_normalisation_is_over_the_items_that_the_option_says(own, small, digits, tmp_path):
     def found(name, **how):
         log = tmp_path / name / "train.jsonl"
         fields = {**ON_DIGITS, "model": "small_model", "epochs": 1, "evaluate": "yes", **how}
-        JAX.trained(log, jax, digits, small, **fields)
+        JAX.trained(log, own, digits, small, **fields)
         (start,) = events(log, "run_start")
         assert start["strategy_settings"].get("batch_norm", name) == name
         assert len(set(digests(log))) == 1
@@ -77,9 +72,9 @@ def test_normalisation_is_over_the_items_that_the_option_says(jax, small, digits
     assert parts != pytest.approx(one, rel=1e-3)
 
 
-def test_flags_that_xla_does_not_know_are_named(jax, tmp_path, monkeypatch):
+def test_flags_that_xla_does_not_know_are_named(own, tmp_path, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_fast=true")
-    said = JAX.refused(tmp_path / "train.jsonl", jax)
+    said = JAX.refused(tmp_path / "train.jsonl", own)
     assert "XLA does not take XLA_FLAGS=--xla_cpu_fast=true: " in said
     assert "--xla_cpu_fast" in said.partition("fast=true: ")[2]
     (end,) = events(tmp_path / "train.jsonl", "run_end")

@@ -19,19 +19,11 @@ from support.machines.paths import REPOSITORY
 from support.trainers.parity_steps import CASES, DECAY, NORM, RATE, STEPS
 
 PROGRAM = REPOSITORY / "tests/support/trainers/parity_steps.py"
-UPDATES = (
-    "lenet5-sgd-float32-parts",
-    "lenet5-sgd-float32-clipped",
-    "lenet5-sgd-float32-unclipped",
-    "lstm_ptb-adamw-float32-decay",
-    "lenet5-adamw-bfloat16-parts",
-)
-CI = (
-    "lenet5-sgd-float32",
-    "lstm_ptb-sgd-float32-schedule",
-    "lenet5-adamw-float64-decay",
-    *UPDATES,
-)
+PARTS, CLIPPED, UNCLIPPED = (f"lenet5-sgd-float32-{w}" for w in ("parts", "clipped", "unclipped"))
+DECAYED, BFLOAT16 = "lstm_ptb-adamw-float32-decay", "lenet5-adamw-bfloat16-parts"
+UPDATES = (PARTS, CLIPPED, UNCLIPPED, DECAYED, BFLOAT16)
+PLAIN, SCHEDULE = "lenet5-sgd-float32", "lstm_ptb-sgd-float32-schedule"
+CI = (PLAIN, SCHEDULE, "lenet5-adamw-float64-decay", *UPDATES)
 
 
 @pytest.fixture(scope="module")
@@ -94,8 +86,9 @@ def moved(found):
 @pytest.mark.ci
 @pytest.mark.parametrize("framework", engine.names())
 def test_gradients_are_summed_over_parts_and_shortened_to_the_norm_where_longer(results, framework):
-    plain = results(framework, "lenet5-sgd-float32")
-    parts, clipped, unclipped = (results(framework, name) for name in UPDATES[:3])
+    plain, parts, clipped, unclipped = (
+        results(framework, case) for case in (PLAIN, PARTS, CLIPPED, UNCLIPPED)
+    )
     np.testing.assert_allclose(parts.losses, plain.losses, rtol=1e-4)
     for name, array in plain.after.items():
         np.testing.assert_allclose(parts.after[name], array, atol=1e-5, err_msg=name)
@@ -109,7 +102,7 @@ def test_gradients_are_summed_over_parts_and_shortened_to_the_norm_where_longer(
 def test_adamw_shrinks_weights_with_two_axes_or_more_by_rate_times_decay_and_no_others(
     results, framework
 ):
-    found, rate = results(framework, "lstm_ptb-adamw-float32-decay"), RATE / 8
+    found, rate = results(framework, DECAYED), RATE / 8
     left = {1: 1.0, 2: (1 - rate * DECAY) ** STEPS}  # 0.28 of those with two axes
     for name, before in found.before.items():
         if before.any():
@@ -121,9 +114,8 @@ def test_adamw_shrinks_weights_with_two_axes_or_more_by_rate_times_decay_and_no_
 @pytest.mark.ci
 @pytest.mark.parametrize("framework", engine.names())
 def test_the_learning_rate_rises_and_falls_as_the_schedule_says(results, framework):
-    case = "lstm_ptb-sgd-float32-schedule"
-    rates = results(framework, case).rates
-    schedule = Schedule(CASES[case].spec(framework), None)
+    rates = results(framework, SCHEDULE).rates
+    schedule = Schedule(CASES[SCHEDULE].spec(framework), None)
     np.testing.assert_allclose(rates, schedule.learning_rates(1, STEPS), rtol=1e-6)
     assert rates[0] < max(rates) > rates[-1]
 
@@ -131,7 +123,7 @@ def test_the_learning_rate_rises_and_falls_as_the_schedule_says(results, framewo
 @pytest.mark.ci
 @pytest.mark.parametrize("framework", engine.names())
 def test_in_bfloat16_weights_and_what_adamw_remembers_of_them_are_float32(results, framework):
-    found = results(framework, "lenet5-adamw-bfloat16-parts")
+    found = results(framework, BFLOAT16)
     assert found.types == ["float32"]
     assert np.isfinite(found.losses).all()
     # Less than half of bfloat16's precision, 2 ** -8, of a weight: it would be lost there.

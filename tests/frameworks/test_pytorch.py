@@ -15,22 +15,16 @@ from support.trainers import ranks
 from support.trainers.framework_runs import (
     ON_DIGITS,
     PYTORCH,
-    command_of,
     digests,
     losses,
     mean_losses,
     stopped,
 )
-from support.trainers.training_runs import TRAIN, events, train
+from support.trainers.training_runs import TRAIN, command_of, events, train
 
 TORCHRUN = {**PYTORCH.two_processes, "launcher": "torchrun"}
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=1, **PYTORCH.fields)
 FRAMEWORK = PYTORCH  # of the fixtures
-
-
-@pytest.fixture(scope="module")
-def torch(own):
-    return own
 
 
 @pytest.mark.ci
@@ -59,8 +53,8 @@ print(*(backend.fp32_precision for backend in (torch.backends, matmul, cudnn.con
 
 
 @pytest.mark.ci
-def test_float32_is_float32_in_all_operations_that_would_use_tf32(torch):
-    program = [torch, "-c", PRECISION]
+def test_float32_is_float32_in_all_operations_that_would_use_tf32(own):
+    program = [own, "-c", PRECISION]
     found = subprocess.run(program, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["ieee"] * 4
 
@@ -72,11 +66,11 @@ def scalar(monkeypatch):
 
 
 @pytest.mark.ci
-def test_a_compiled_step_gives_the_losses_of_one_that_is_not(torch, scalar, digits, tmp_path):
+def test_a_compiled_step_gives_the_losses_of_one_that_is_not(own, scalar, digits, tmp_path):
     found = {}
     for compiled in (False, True):
         log = tmp_path / str(compiled) / "train.jsonl"
-        PYTORCH.trained(log, torch, digits, steps=5, compile=compiled, **ON_DIGITS)
+        PYTORCH.trained(log, own, digits, steps=5, compile=compiled, **ON_DIGITS)
         found[compiled] = losses(log)
     assert found[True] == pytest.approx(found[False], rel=1e-4)
     # It compiles anew in each run: a cache would make a second run another than the first.
@@ -85,30 +79,30 @@ def test_a_compiled_step_gives_the_losses_of_one_that_is_not(torch, scalar, digi
 
 
 @pytest.mark.ci
-def test_the_dataloader_gives_the_items_of_our_own_reader(torch, digits, one_device, tmp_path):
+def test_the_dataloader_gives_the_items_of_our_own_reader(own, digits, one_device, tmp_path):
     log = tmp_path / "train.jsonl"
     how = {"batch_per_device": 64, "input": "torch", "input_workers": 2, "prefetch": 1}
-    PYTORCH.trained(log, torch, digits, steps=20, **ON_DIGITS | how)
+    PYTORCH.trained(log, own, digits, steps=20, **ON_DIGITS | how)
     assert losses(log) == pytest.approx(losses(one_device), rel=1e-6)
 
 
-def test_compiling_without_a_compiler_is_refused(torch, tmp_path, monkeypatch):
+def test_compiling_without_a_compiler_is_refused(own, tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    said = PYTORCH.refused(tmp_path / "train.jsonl", torch, compile=True)
+    said = PYTORCH.refused(tmp_path / "train.jsonl", own, compile=True)
     assert "compile: true needs a compiler of C++, and no-such-compiler is not on the path" in said
 
 
 BLOCKS = {"model": "vit_tiny", "compile": True, "compile_mode": "blocks"}
 
 
-def test_blocks_compiled_by_themselves_share_one_program(torch, scalar, monkeypatch, tmp_path):
+def test_blocks_compiled_by_themselves_share_one_program(own, scalar, monkeypatch, tmp_path):
     monkeypatch.setenv("TORCH_LOGS", "graph_code")
     log = tmp_path / "train.jsonl"
     fields = {"steps": 3, "warmup_steps": 0, "recompute": True, "dataset": "synthetic"}
     fields |= {"batch_per_device": 4, "precision": "bfloat16"}
     said = []
     for each in (BLOCKS, {"model": "vit_tiny"}):
-        finished = train(log, None, (), torch, **PYTORCH.fields | fields | each)
+        finished = train(log, None, (), own, **PYTORCH.fields | fields | each)
         assert finished.returncode == 0, finished.stderr
         said.append((losses(log), finished.stderr.count("TRACED GRAPH")))
         blocks = events(log, "run_start")[0]["strategy_settings"].get("compiled_blocks")
@@ -125,13 +119,13 @@ def test_blocks_compiled_by_themselves_share_one_program(torch, scalar, monkeypa
     ids=["whole with ddp", "blocks with fsdp"],
 )
 def test_compiled_steps_of_two_processes_train_and_are_evaluated_as_those_that_are_not(
-    torch, scalar, digits, tmp_path, strategy, compiled
+    own, scalar, digits, tmp_path, strategy, compiled
 ):
     found = []
     for fields in (compiled, {"model": compiled.get("model", "lenet5")}):
         log = tmp_path / str(len(found)) / "train.jsonl"
         how = {**ON_DIGITS, "evaluate": "yes", **TORCHRUN, "strategy": strategy, **fields}
-        PYTORCH.trained(log, torch, digits, steps=3, warmup_steps=0, **how)
+        PYTORCH.trained(log, own, digits, steps=3, warmup_steps=0, **how)
         found.append([*mean_losses(log), *(event["loss"] for event in events(log, "eval"))])
         assert len(set(digests(log))) == 1
     assert found[0] == pytest.approx(found[1], rel=1e-4)
@@ -148,14 +142,14 @@ train.main(None)
 
 
 def test_the_options_of_cuda_graphs_give_the_losses_of_a_step_without_them(
-    torch, scalar, digits, tmp_path
+    own, scalar, digits, tmp_path
 ):
     # On a CPU PyTorch takes the options, compiles one program, and launches it without graphs.
     fields = {**PYTORCH.fields, **ON_DIGITS, "model": "lenet5", "steps": 4, "warmup_steps": 2}
     log, graphs = tmp_path / "eager" / "train.jsonl", tmp_path / "graphs" / "train.jsonl"
-    PYTORCH.trained(log, torch, digits, **fields)
+    PYTORCH.trained(log, own, digits, **fields)
     run = Run(**fields, compile=True, compile_mode="cuda_graphs", steps_per_sync=2)
-    command = [torch, "-c", ON_ANY_DEVICE, *run.flags(), "--data", digits, "--log", graphs]
+    command = [own, "-c", ON_ANY_DEVICE, *run.flags(), "--data", digits, "--log", graphs]
     graphs.parent.mkdir()
     subprocess.run(command, check=True, capture_output=True, cwd=REPOSITORY)
     assert losses(graphs) == pytest.approx(losses(log), rel=1e-4)
@@ -164,13 +158,13 @@ def test_the_options_of_cuda_graphs_give_the_losses_of_a_step_without_them(
     assert settings["fullgraph"] and not settings["graph_partition"]
 
 
-def test_graphs_of_cuda_need_a_gpu(torch, tmp_path):
+def test_graphs_of_cuda_need_a_gpu(own, tmp_path):
     fields = {"compile": True, "compile_mode": "cuda_graphs"}
-    said = PYTORCH.refused(tmp_path / "train.jsonl", torch, **fields)
+    said = PYTORCH.refused(tmp_path / "train.jsonl", own, **fields)
     assert "needs a GPU; this device is a CPU" in said
 
 
-def test_blocks_that_a_model_file_says_and_does_not_have_are_missed(torch, tmp_path):
+def test_blocks_that_a_model_file_says_and_does_not_have_are_missed(own, tmp_path):
     (tmp_path / "mine.py").write_text(
         "from torch import nn\n\n"
         'TASK = "classification"\nINPUT_SHAPE = (32, 32, 1)\nCLASSES = 10\nBLOCKS = True\n\n\n'
@@ -179,13 +173,13 @@ def test_blocks_that_a_model_file_says_and_does_not_have_are_missed(torch, tmp_p
     )
     flags = ["--model-folder", str(tmp_path)]
     fields = {"model": "mine", "compile": True, "compile_mode": "blocks"}
-    said = PYTORCH.refused(tmp_path / "train.jsonl", torch, flags, **fields)
+    said = PYTORCH.refused(tmp_path / "train.jsonl", own, flags, **fields)
     assert "compile_mode blocks: mine has no blocks" in said
 
 
-def test_processes_of_torchrun_train_as_one_with_their_batch(torch, digits, one_device, tmp_path):
+def test_processes_of_torchrun_train_as_one_with_their_batch(own, digits, one_device, tmp_path):
     log = tmp_path / "train.jsonl"
-    PYTORCH.trained(log, torch, digits, steps=20, **ON_DIGITS, **TORCHRUN)
+    PYTORCH.trained(log, own, digits, steps=20, **ON_DIGITS, **TORCHRUN)
     starts = [events(path, "run_start")[0] for path in event_log.rank_paths(log)]
     assert [(start["rank"], start["size"]) for start in starts] == [(0, 2), (1, 2)]
     assert {start["strategy_settings"]["backend"] for start in starts} == {"gloo"}
@@ -207,21 +201,21 @@ def mpirun(monkeypatch):
 
 
 def test_processes_of_mpirun_train_as_one_with_their_batch(
-    torch, mpirun, digits, one_device, tmp_path
+    own, mpirun, digits, one_device, tmp_path
 ):
     log = tmp_path / "train.jsonl"
     how = {**PYTORCH.two_processes, "launcher": "mpirun"}
-    PYTORCH.trained(log, torch, digits, steps=20, **ON_DIGITS, **how)
+    PYTORCH.trained(log, own, digits, steps=20, **ON_DIGITS, **how)
     assert mean_losses(log) == pytest.approx(losses(one_device), rel=1e-4)
     assert len(digests(log)) == 2
     assert len(set(digests(log))) == 1
 
 
-def test_a_signal_to_torchrun_has_the_ranks_write_a_checkpoint(torch, digits, tmp_path):
+def test_a_signal_to_torchrun_has_the_ranks_write_a_checkpoint(own, digits, tmp_path):
     log = tmp_path / "train.jsonl"
     run = dataclasses.replace(RUN, dataset="digits", steps=250, **TORCHRUN)
-    words = [torch, TRAIN, *run.flags(), "--data", digits, "--log", log]
-    command = command_of(run, [*words, "--checkpoint", tmp_path / "checkpoint"], torch)
+    words = [own, TRAIN, *run.flags(), "--data", digits, "--log", log]
+    command = command_of(run, [*words, "--checkpoint", tmp_path / "checkpoint"], own)
     returncode, said = stopped(command, run, log, 20, signal.SIGTERM)
     assert returncode != 0
     assert "stopped by SIGTERM with a checkpoint after step" in said
@@ -231,10 +225,10 @@ def test_a_signal_to_torchrun_has_the_ranks_write_a_checkpoint(torch, digits, tm
         assert events(path, "run_end")[0]["status"] == "ok"
 
 
-def test_an_interface_that_is_not_there_is_named_with_those_that_are(torch, tmp_path, monkeypatch):
+def test_an_interface_that_is_not_there_is_named_with_those_that_are(own, tmp_path, monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nosuch0")
     fields = {"strategy": "ddp", "launcher": "local", "devices_per_node": 2}
-    said = PYTORCH.refused(tmp_path / "train.jsonl", torch, **fields)
+    said = PYTORCH.refused(tmp_path / "train.jsonl", own, **fields)
     assert "GLOO_SOCKET_IFNAME=nosuch0 leaves none of the network interfaces" in said
 
 
@@ -260,20 +254,20 @@ def test_an_interface_that_is_not_there_is_named_with_those_that_are(torch, tmp_
     ],
     ids=["of Keras", "nothing", "logits", "inputs", "heads"],
 )
-def test_a_model_that_does_not_fit_is_refused_with_the_reason(torch, tmp_path, source, message):
+def test_a_model_that_does_not_fit_is_refused_with_the_reason(own, tmp_path, source, message):
     constants = 'TASK = "classification"\nINPUT_SHAPE = (32, 32, 1)\nCLASSES = 10\n\n'
     (tmp_path / "mine.py").write_text(constants + source)
     flags = ["--model-folder", str(tmp_path)]
-    assert message in PYTORCH.refused(tmp_path / "train.jsonl", torch, flags, model="mine")
+    assert message in PYTORCH.refused(tmp_path / "train.jsonl", own, flags, model="mine")
 
 
-def test_a_gpu_that_there_is_not_is_said(torch, tmp_path, monkeypatch):
+def test_a_gpu_that_there_is_not_is_said(own, tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    said = PYTORCH.refused(tmp_path / "train.jsonl", torch, ["--device", "gpu"])
+    said = PYTORCH.refused(tmp_path / "train.jsonl", own, ["--device", "gpu"])
     assert "rank 0 needs 1 GPU(s) from number 0 on; its framework sees 0 in all" in said
 
 
-def test_a_step_takes_no_memory_anew_from_the_system(torch):
+def test_a_step_takes_no_memory_anew_from_the_system(own):
     code = """
 import resource, sys
 sys.path.insert(0, "workflow_scripts")
@@ -290,7 +284,7 @@ for step in range(40):
     made.step(step, step)
 print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / 20)
 """
-    command = [torch, "-c", code]
+    command = [own, "-c", code]
     said = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert float(said.stdout) < 100  # pages; a thousand if freed memory goes back to the system
 
@@ -308,17 +302,17 @@ strategy.leave()
 """
 
 
-def ranks_of(torch, meeting_s, started=(0, 1)):
+def ranks_of(own, meeting_s, started=(0, 1)):
     """The messages of two ranks, of which the second calls a collective 3 s after the first."""
     words = [meeting_s, *dataclasses.replace(RUN, **TORCHRUN).flags()]
-    return ranks.outputs(torch, LATE, words, started)
+    return ranks.outputs(own, LATE, words, started)
 
 
-def test_a_rank_waits_for_another_as_long_as_a_run_may_take(torch):
-    said = ranks_of(torch, 60)
+def test_a_rank_waits_for_another_as_long_as_a_run_may_take(own):
+    said = ranks_of(own, 60)
     assert ["all there [0.0, 1.0]" in one for one in said] == [True, True], said
     assert "'timeout_s': 604800" in said[0]
 
 
-def test_a_rank_that_finds_no_other_says_so_after_the_time_for_meeting(torch):
-    assert "rank 0 of 2: the rendezvous at 127.0.0.1:" in ranks_of(torch, 1, [0])[0]
+def test_a_rank_that_finds_no_other_says_so_after_the_time_for_meeting(own):
+    assert "rank 0 of 2: the rendezvous at 127.0.0.1:" in ranks_of(own, 1, [0])[0]

@@ -17,14 +17,13 @@ from support.trainers import framework_runs
 from support.trainers.framework_runs import (
     JAX,
     ON_DIGITS,
-    command_of,
     digests,
     losses,
     mean_losses,
     steps_of,
     stopped,
 )
-from support.trainers.training_runs import LEARNING, TRAIN, ended, events, train
+from support.trainers.training_runs import LEARNING, TRAIN, command_of, ended, events, train
 
 
 @pytest.fixture(scope="module", params=sorted(framework_runs.ALL, reverse=True))

@@ -9,9 +9,9 @@ import pytest
 
 from dlbench.log import event_log
 from dlbench.study.runs import Run
-from support.trainers.framework_runs import command_of, digests, steps_of, stopped
+from support.trainers.framework_runs import digests, steps_of, stopped
 from support.trainers.shards import dataset
-from support.trainers.training_runs import TRAIN, TWO_DEVICES, ended, events
+from support.trainers.training_runs import TRAIN, TWO_DEVICES, command_of, ended, events
 
 # Dropout, moving averages of the optimizer and a moving learning rate: all that has a state.
 FIELDS = {"model": "cnn12", "dataset": "cifar10", "batch_per_device": 4, "epochs": 7,
@@ -50,7 +50,7 @@ def whole(images, tmp_path_factory):
 def command(run, folder, data, *flags):
     words = [sys.executable, TRAIN, *run.flags(), "--data", data, "--log", folder / "train.jsonl"]
     words += ["--checkpoint", folder / "checkpoint", *flags]
-    return command_of(run, words, Path(sys.executable))
+    return command_of(run, words, sys.executable)
 
 
 def result(folder):

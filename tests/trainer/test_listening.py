@@ -15,8 +15,7 @@ import pytest
 from dlbench.starting import start_unreachable
 from dlbench.study.runs import Run
 from support.machines.node_names import ELSEWHERE, NAME, as_node, may_be_a_node
-from support.trainers.framework_runs import command_of
-from support.trainers.training_runs import SERVERS, TRAIN, TWO_DEVICES, events
+from support.trainers.training_runs import SERVERS, TRAIN, TWO_DEVICES, command_of, events
 
 LISTENS = "0A"  # of linux/tcp_states.h: TCP_LISTEN, as /proc/net/tcp has it
 DEADLINE_S = 120
@@ -28,7 +27,7 @@ def training(log, start=list, **fields):
     run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=100_000,
               devices_per_node=2, **fields)  # fmt: skip
     trainer = [sys.executable, TRAIN, *run.flags(), "--log", log]
-    command = command_of(run, trainer, Path(sys.executable))
+    command = command_of(run, trainer, sys.executable)
     with subprocess.Popen(
         start(command), start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     ) as process:

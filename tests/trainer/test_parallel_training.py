@@ -13,8 +13,16 @@ import pytest
 from dlbench.log import event_log
 from dlbench.machine import fingerprints
 from dlbench.study.runs import Run
-from support.trainers.framework_runs import command_of, digests, losses, mean_losses
-from support.trainers.training_runs import LEARNING, SERVERS, TRAIN, TWO_DEVICES, events, train
+from support.trainers.framework_runs import digests, losses, mean_losses
+from support.trainers.training_runs import (
+    LEARNING,
+    SERVERS,
+    TRAIN,
+    TWO_DEVICES,
+    command_of,
+    events,
+    train,
+)
 
 MIRRORED, HOROVOD, MPIRUN, MULTIWORKER = TWO_DEVICES
 AVERAGED = SERVERS | {"strategy_options": "update=averaged,servers=2"}
@@ -147,7 +155,7 @@ def test_ranks_that_were_started_for_different_runs_refuse_to_train(how, tmp_pat
         'case "$OMPI_COMM_WORLD_RANK$HOROVOD_RANK$TF_CONFIG" in 1|*\'"index": 1\'*) '
         f"set -- --seed 7;; esac; exec {shlex.join(trainer)} $@"
     )
-    command = command_of(run, ["sh", "-c", script], Path(sys.executable))
+    command = command_of(run, ["sh", "-c", script], sys.executable)
     finished = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert finished.returncode != 0
     messages = [events(path, "run_end")[0]["message"] for path in event_log.rank_paths(log)]

@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 
 from dlbench import Error
-from dlbench.common import plugins
 from dlbench.log import event_log
 from dlbench.starting import start_pod
 from dlbench.study.runs import Run
 from support.trainers.framework_runs import digests
-from support.trainers.training_runs import events
+from support.trainers.training_runs import command_of, events
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -67,15 +66,13 @@ def ends(started, patience_s=80):
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("strategy", ["multiworker", "horovod", "parameter_server"])
 def test_two_pods_train_one_model(strategy, start, tmp_path):
-    if strategy == "horovod":
-        pytest.importorskip("horovod.tensorflow")
     run = Run(
         model="lenet5", dataset="synthetic", batch_per_device=8, nodes=2, warmup_steps=1, steps=4,
         launcher="kubernetes", strategy=strategy,
     )  # fmt: skip
     log = tmp_path / "train.jsonl"
     trainer = [sys.executable, "workflow_scripts/train.py", *run.flags(), "--log", str(log)]
-    codes = ends(start(plugins.load("launchers", run.launcher).command(run, trainer, None)))
+    codes = ends(start(command_of(run, trainer, sys.executable)))
     assert codes == [0, 0], [path.read_text() for path in tmp_path.glob("pod*.txt")]
     logs = event_log.rank_paths(log)
     assert len(logs) == (1 if strategy == "parameter_server" else 2)

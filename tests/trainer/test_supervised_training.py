@@ -14,7 +14,14 @@ import pytest
 from dlbench.log import attempts
 from dlbench.study.runs import Run
 from support.machines.processes import alive
-from support.trainers.training_runs import SERVERS, TRAIN, TWO_DEVICES, events, pids_of_ranks
+from support.trainers.training_runs import (
+    SERVERS,
+    TRAIN,
+    TWO_DEVICES,
+    events,
+    pids_of_ranks,
+    skip_without_horovod,
+)
 
 
 def start_supervised(folder, *flags, **fields):
@@ -22,6 +29,7 @@ def start_supervised(folder, *flags, **fields):
     fields = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 10**6,
               **fields}  # fmt: skip
     run, log = Run(**fields), folder / "train.jsonl"
+    skip_without_horovod(run, sys.executable)
     trainer = [sys.executable, str(TRAIN), *run.flags(), "--log", str(log)]
     program = [sys.executable, str(TRAIN.with_name("start_run.py")), "--log", str(log)]
     program += ["--messages", str(folder / "messages"), f"--spec={json.dumps(run.values())}"]

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dlbench.common import plugins
 from dlbench.log import event_log
 from support.machines.paths import REPOSITORY
 from support.programs import forked
@@ -70,12 +69,6 @@ def small_model(framework, folder):
     source = REPOSITORY / f"tests/support/trainers/{name}.py"
     (folder / "small_model.py").write_text(source.read_text())
     return ["--model-folder", str(folder)]
-
-
-def command_of(run, arguments, python):
-    """The command of a run's launcher that starts the trainer with the given command line."""
-    launcher = plugins.load("launchers", run.launcher)
-    return launcher.command(run, list(map(str, arguments)), python.parents[1])
 
 
 def stopped(command, run, log, step, how):

@@ -45,8 +45,23 @@ def train(log, data=None, flags=(), python=sys.executable, new_python=False, **f
     run = Run(**{"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, **fields})
     trainer = [str(python), str(TRAIN), *run.flags(), "--log", str(log), *flags]
     trainer += ["--data", str(data)] if data else []
-    command = plugins.load("launchers", run.launcher).command(run, trainer, Path(python).parents[1])
-    return ended(command, run, new_python)
+    return ended(command_of(run, trainer, python), run, new_python)
+
+
+def command_of(run, arguments, python):
+    """The command of a run's launcher that starts the trainer with the given command line."""
+    skip_without_horovod(run, python)
+    launcher = plugins.load("launchers", run.launcher)
+    return launcher.command(run, list(map(str, arguments)), Path(python).parents[1])
+
+
+def skip_without_horovod(run, python):
+    """Skip a test of Horovod where that is not installed."""
+    installed = Path(python).parents[1].glob("lib/python3*/site-packages/horovod")
+    if run.strategy == "horovod" and run.launcher != "none" and not any(installed):
+        import pytest  # GPUs are checked without it
+
+        pytest.skip("Horovod is not installed: dlbench environment envs/train --extra horovod")
 
 
 def ended(command, run, new_python=False):
