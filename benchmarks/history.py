@@ -1,7 +1,7 @@
 """What findings and the gate of a history are worth: false alarms, detection, errors of dates.
 
 Histories are simulated with a known truth (tests/support/history/simulated_histories.py). Printed
-are the tables of docs/history.md, rates with their standard errors:
+are the tables of docs/history.md, rates in per cent with their standard errors:
 - no change: the share of histories in which any condition has a finding;
 - changes: the share in which the change is found, and in which just its conditions are named; the
   shares of intervals of date and size with the truth in them; the share with other findings;
@@ -47,7 +47,6 @@ STEPS = {f"one of {count} by 3 %": Kind(step=-0.03, conditions=count) for count 
 CHANGES = {
     "one of 5 by 3 %, since 3 sessions": Kind(step=-0.03, newest=3),
     "since 5": Kind(step=-0.03, newest=5),
-    "since 10": Kind(step=-0.03, newest=10),
     "of 30 sessions in all": Kind(step=-0.03, sessions=30),
     "of 15": Kind(step=-0.03, sessions=15),
     "undone after 10": Kind(step=-0.03, back=10),
@@ -72,7 +71,6 @@ GATE = {
     "heavy tails": {"freedom": 3},
     "heavy tails, 12 sessions": {"freedom": 3, "sessions": 12},
     "heavy tails, 60 sessions": {"freedom": 3, "sessions": 60},
-    "30 % missing": {"missing": 0.3},
     "one outlier of 10 % before": {"outlier": 0.1},
     "all lost 3 % in one": {"step": -0.03, "to": 50},
 }
@@ -108,9 +106,9 @@ def changes(figures, histories, apply):
     rows = []
     for kind, one in zip(kinds.values(), outcomes, strict=True):
         found, named, other = (_rate(x, histories) for x in (one.found, one.named, one.false))
-        intervals = ("" if kind.ramp > 1 else f"{100 * x:.0f} %" for x in (one.dated, one.sized))
+        intervals = ("" if kind.ramp > 1 else f"{100 * x:.0f}" for x in (one.dated, one.sized))
         rows.append([found, named, *intervals, other])
-    _table(("Change", "Found", "Named", "Date", "Size", "Other findings"), kinds, rows)
+    _table(("Change", "Found", "Named", "Date", "Size", "Others"), kinds, rows)
     least = min(one.found for one in outcomes[: len(STEPS)])
     figures.add("least share of steps of 3 % that are found", least, at_least=MIN_FOUND)
 
@@ -133,9 +131,9 @@ def _table(headings, names, rows):
 
 
 def _rate(share, histories):
-    """A share of histories with its standard error."""
+    """A share of histories in per cent, and its standard error."""
     error = math.sqrt(max(share * (1 - share), 0.25 / histories) / histories)
-    return f"{100 * share:.1f} ± {100 * error:.1f} %"
+    return f"{100 * share:.1f} ({100 * error:.1f})"
 
 
 def failing(kind, histories, seed):
