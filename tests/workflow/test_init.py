@@ -6,6 +6,7 @@ import shlex
 import pytest
 
 from support.campaigns.campaign import Campaign
+from support.machines.paths import path_without_schedulers
 
 SINFO = "cpu*|up|1:00:00|3|8|8000|(null)|idle\ngpu|up|1:00:00|2|16|64000|gpu:4|mixed"
 
@@ -21,8 +22,10 @@ def planned(campaign, *arguments):
 
 
 @pytest.mark.ci
-def test_a_study_for_this_machine_is_planned(fresh):
-    assert "18 runs to train" in planned(fresh, "--framework", "tensorflow")[1]
+def test_a_study_for_this_machine_is_planned(fresh, tmp_path):
+    """As on one without a scheduler."""
+    here = Campaign(fresh.folder, {"PATH": path_without_schedulers(tmp_path / "programs")})
+    assert "18 runs to train" in planned(here, "--framework", "tensorflow")[1]
 
 
 def test_a_study_and_a_site_for_a_cluster_are_planned(fresh, tmp_path):

@@ -17,7 +17,7 @@ import yaml
 from dlbench import __version__
 from dlbench.common import tools
 from support.campaigns.campaign import STUDY
-from support.machines.paths import REPOSITORY
+from support.machines.paths import REPOSITORY, path_without_schedulers
 
 UV = tools.find_uv()
 TOPS = ("Snakefile", "config.yaml", "envs", "profiles", "programs", "rules", "studies")
@@ -63,7 +63,8 @@ def dlbench(installed):
     home.mkdir()
     passed = ("UV_CACHE_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "OMP_WAIT_POLICY")
     variables = {name: os.environ[name] for name in passed if name in os.environ}
-    variables |= {"HOME": str(home), "PATH": os.defpath, "SLURM_CONF": "/dev/null"}
+    programs = path_without_schedulers(installed.parent / "programs", os.defpath)
+    variables |= {"HOME": str(home), "PATH": programs, "SLURM_CONF": "/dev/null"}
 
     def start(*arguments):
         finished = subprocess.run(

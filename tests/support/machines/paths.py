@@ -17,3 +17,15 @@ def alone(what):
     with open(Path(tempfile.gettempdir(), f"dlbench-tests-{what}.lock"), "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def path_without_schedulers(folder, path=None):
+    """A PATH with all programs of this machine's but those of schedulers, as links in a folder."""
+    folder.mkdir()
+    schedulers = ("sinfo", "sbatch", "squeue", "qsub", "qstat", "qhost", "bsub", "bjobs")
+    for place in (path or os.environ["PATH"]).split(os.pathsep):
+        for program in os.scandir(place) if os.path.isdir(place) else ():
+            link = folder / program.name
+            if program.name not in schedulers and not os.path.lexists(link):
+                link.symlink_to(program.path)
+    return str(folder)
