@@ -146,7 +146,7 @@ def test_repairs_make_again_what_logs_say_and_keep_what_is_moved_aside(place):
     assert (place / "run.json").read_bytes() == good
     assert judgement.state(ONE) == (State.CURRENT, "") and judgement.state(TWO)[0] is State.STALE
     assert of_two("train.attempt1.jsonl").read_bytes() == damaged
-    assert listing("results/aside").popitem()[1] == b"{}"
+    assert b"{}" in listing("results/aside").values()
 
 
 def test_tables_of_another_log_or_with_a_flipped_bit_are_named(place):
