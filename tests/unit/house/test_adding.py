@@ -1,6 +1,6 @@
 """docs/adding.md: every file on the page works as the page says, in a copy of the project.
 
-Training with them is tested in tests/workflow/test_adding.py.
+Training with them is tested in tests/workflow/test_own_data.py.
 """
 
 import json
