@@ -20,9 +20,6 @@ TWO = {
     "sharded": {"framework": "jax", "strategy": "sharded"},
     "sharded, two processes": framework_runs.JAX.fields | framework_runs.JAX.two_processes,
     "ddp": framework_runs.PYTORCH.fields | framework_runs.PYTORCH.two_processes,
-    "fsdp": framework_runs.PYTORCH.fields
-    | framework_runs.PYTORCH.two_processes
-    | {"strategy": "fsdp"},
 }
 
 # What the libraries have not, and a word of the reason that the row gives.

@@ -14,7 +14,7 @@ from support.trainers.shards import dataset
 from support.trainers.training_runs import TRAIN, TWO_DEVICES, command_of, ended, events
 
 # Dropout, moving averages of the optimizer and a moving learning rate: all that has a state.
-FIELDS = {"model": "cnn12", "dataset": "cifar10", "batch_per_device": 4, "epochs": 7,
+FIELDS = {"model": "cnn12", "dataset": "cifar10", "batch_per_device": 4, "epochs": 14,
           "optimizer": "momentum", "learning_rate_warmup_steps": 120, "deterministic": True,
           "steps_per_sync": 4}  # fmt: skip
 
@@ -70,8 +70,8 @@ def result(folder):
     ids=["SIGTERM", "SIGKILL", "mirrored", "horovod", "multiworker"],
 )
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(how, stop, images, whole, tmp_path):
-    # Devices wait for one another in each step: in half of the epochs there are enough.
-    fields = how and how | {"epochs": 4, "devices_per_node": 2, "steps_per_sync": None}
+    # Ranks meet twice a second: so many steps are not done by then, also on an idle machine.
+    fields = how and how | {"epochs": 9, "devices_per_node": 2, "steps_per_sync": None}
     run, log, folder = Run(**FIELDS | fields), tmp_path / "train.jsonl", tmp_path / "checkpoint"
     flags = ["--checkpoint-every-min", "0.0001"] if stop == signal.SIGKILL else []
     start = command(run, tmp_path, images, *flags)
