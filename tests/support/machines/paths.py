@@ -3,6 +3,8 @@
 import contextlib
 import fcntl
 import os
+import shlex
+import sys
 import tempfile
 from pathlib import Path
 
@@ -29,3 +31,11 @@ def path_without_schedulers(folder, path=None):
             if program.name not in schedulers and not os.path.lexists(link):
                 link.symlink_to(program.path)
     return str(folder)
+
+
+def without_a_space(monkeypatch, folder):
+    """Let our Python have a path without a space, as jobs of Snakemake need it, wherever we are."""
+    python = folder / "python-of-jobs"
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))

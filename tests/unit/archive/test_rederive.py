@@ -124,7 +124,7 @@ def test_what_differs_is_named_with_the_versions_that_differ(small, tmp_path):
     assert "runs.parquet: differs" not in output
     assert re.search(r"^pyarrow: 0\.1 in the archive, [\d.]+ here$", output, re.MULTILINE)
     assert "3 file(s) differ, of 1 tables, 2 figures" in output
-    assert "uv run --project FOLDER`, with the unpacked archive as FOLDER, takes those" in output
+    assert " run --project FOLDER`, with the unpacked archive as FOLDER, takes those" in output
 
 
 def test_an_archive_that_is_not_sound_is_not_unpacked(small, tmp_path):

@@ -11,7 +11,7 @@ import yte
 from dlbench.cluster import check_site, node_check, profiles
 from dlbench.cluster.remarks import Remark
 from dlbench.common import tools
-from support.machines.paths import REPOSITORY
+from support.machines.paths import REPOSITORY, without_a_space
 from support.programs import in_process
 from support.studies.site_facts import CONFIG
 
@@ -41,6 +41,7 @@ def place(tmp_path, monkeypatch, program):
     """A workflow's folder on a machine with a Slurm whose jobs run here; all is in order."""
     for name in ("envs", "workflow_scripts"):
         (tmp_path / name).symlink_to(REPOSITORY / name)
+    without_a_space(monkeypatch, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("SLURM_MPI_TYPE", raising=False)

@@ -7,7 +7,7 @@ import yaml
 
 from dlbench.cluster import check_site
 from dlbench.study import config
-from support.machines.paths import REPOSITORY
+from support.machines.paths import REPOSITORY, without_a_space
 from support.runs.ended_runs import finish
 from support.studies.site_facts import CONFIG
 
@@ -44,6 +44,7 @@ def place(tmp_path, monkeypatch, program):
     """A workflow's folder on a machine with a Slurm whose jobs run here; all is in order."""
     for name in ("envs", "workflow_scripts"):
         (tmp_path / name).symlink_to(REPOSITORY / name)
+    without_a_space(monkeypatch, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
     study(BLOCK)

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -70,7 +71,7 @@ def test_no_command_is_imported_but_the_one_that_is_asked_for_and_no_package():
 
 
 def test_a_reader_that_has_enough_is_no_error():
-    command = f"{sys.executable} {FOLDER} datasets | head -n 1"
+    command = f"{shlex.join([sys.executable, str(FOLDER)])} datasets | head -n 1"
     finished = run("bash", "-c", command)
     assert finished.stderr == ""
     assert finished.stdout.startswith("name ")

@@ -1,6 +1,8 @@
 """dlbench init: what it writes where, what it refuses, and what it says comes next."""
 
 import os
+import re
+import shlex
 import shutil
 import tarfile
 from pathlib import Path
@@ -13,6 +15,7 @@ from dlbench.command import dispatch
 from dlbench.common import installation, own_code
 from support.machines.paths import REPOSITORY
 
+SNAKEFILE = shlex.quote(f"{own_code.PROJECT}/Snakefile")
 SINFO = "cpu*|up|1:00:00|3|8|8000|(null)|idle\ngpu|up|1:00:00|2|16|64000|gpu:4|mixed"
 
 
@@ -160,7 +163,7 @@ def test_another_folder_gets_commands_that_name_the_workflow(monkeypatch, capsys
     Path("config.yaml").unlink()
     assert init("--framework", "jax") == 0
     start = capsys.readouterr().out.splitlines()[-1]
-    assert f"--snakefile {own_code.PROJECT}/Snakefile" in start
+    assert f"--snakefile {SNAKEFILE}" in start
 
 
 def test_answers_take_the_place_of_flags(monkeypatch, capsys):
@@ -186,8 +189,8 @@ def test_an_installed_dlbench_writes_a_config_and_copies_the_profile_which_a_sit
     names = {path.name for path in Path("profiles/slurm").iterdir()}
     assert names == {"config.yaml", "jobscript.sh"}
     check, start = printed.splitlines()[-2:]
-    assert check.endswith("dlbench check-site --profile profiles/slurm")
-    assert start.endswith(f"--snakefile {own_code.PROJECT}/Snakefile --profile profiles/slurm")
+    assert re.search(r"dlbench'? check-site --profile profiles/slurm$", check)
+    assert start.endswith(f"--snakefile {SNAKEFILE} --profile profiles/slurm")
     Path("profiles/slurm/config.yaml").write_text("mine: true\n")
     assert init("other.yaml", "--framework", "jax") == 0
     assert Path("profiles/slurm/config.yaml").read_text() == "mine: true\n"

@@ -1,6 +1,7 @@
 """dlbench run: Snakemake with a study, as its plain command."""
 
 import argparse
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -48,7 +49,7 @@ def test_a_folder_without_a_workflow_gets_that_of_dlbench_and_snakemakes_exit_co
     Path("config.yaml").touch()
     finished = start()
     assert finished.returncode == 7
-    assert finished.stderr == f"+ snakemake --snakefile {REPOSITORY}/Snakefile\n"
+    assert finished.stderr == f"+ snakemake --snakefile {shlex.quote(f'{REPOSITORY}/Snakefile')}\n"
 
 
 def test_the_own_config_is_the_plain_workflow(folder):
