@@ -159,6 +159,7 @@ def test_secrets_in_lists_and_in_meters_of_power_are_hidden(text):
     f"-p{PLANTED}", f"token=https://a:{PLANTED}@b", "{{x}}", "{model}",
     f"--key=a{{model}}{PLANTED}",
     f"--key='{PLANTED} {PLANTED}'", "--steps=3", f"--secret={{{{{PLANTED}}}}}", "ipmitool", "-P",
+    f'{{{{"token": "{PLANTED}"}}}}', f'[{{{{"a_key": "{PLANTED}"}}}}, x]', f"key='a'b{PLANTED}",
 ])))  # fmt: skip
 def test_a_command_whose_secrets_were_taken_out_has_them_again(command):
     taken = redaction.Secrets()
@@ -169,6 +170,15 @@ def test_a_command_whose_secrets_were_taken_out_has_them_again(command):
     assert redaction.restored([redaction.Secrets().take_out("plain")], {}) == ["plain"]
     again = redaction.Secrets()
     assert redaction.restored([again.take_out(text)], again.variables) == [text]
+
+
+@given(st.lists(st.lists(st.sampled_from([
+    '"token": ', "key=", "--key ", "-p", "-u a:", "ipmi -P ", "x://", "@", f'"{PLANTED}"', PLANTED,
+    "ghp_" + "a" * 20, redaction.HIDDEN, "}}", "a", " ", "'", ",", "\n- ",
+]), min_size=2).map("".join)))  # fmt: skip
+def test_a_redacted_text_stays_as_it_is(command):
+    text = redaction.redact(" ".join(command))
+    assert redaction.redact(text) == text
     hidden = redaction.redact_command(command)
     assert redaction.redact_command(hidden) == hidden
 

@@ -90,7 +90,7 @@ def _redacted(block, known):
 
     def hide(secret):
         nonlocal count
-        count += secret.strip("\"'") != redaction.HIDDEN
+        count += redaction.HIDDEN not in secret
         return redaction.HIDDEN
 
     text = redaction.redact(block.decode("utf-8", "surrogateescape"), hide)

@@ -45,42 +45,42 @@ _WORDS = (
 SECRET_NAME = re.compile(_WORDS, re.IGNORECASE)
 # The look-behind starts a match once in a long word only, so that time stays linear.
 _PAIR = re.compile(
-    r"(?<![\w.\-])(?P<name>[\w.\-]+)(?P<is>[\"']?\s*(?:=|:(?!//))\s*)"
+    r"(?<![\w.\-])(?P<name>[\w.\-]+)[\"']?\s*(?:=|:(?!//))\s*"
     r"(?P<value>(?:(?:bearer|basic)\s+)?(?:\"[^\"]*\"|'[^']*'|[^\s\"',;&]+))",
     re.IGNORECASE,
 )
-_FLAG = re.compile(r"(?P<flag>(?<!\S)--?(?P<name>[\w.\-]+))(?P<gap>\s+)(?P<value>(?!-)\S+)")
+_FLAG = re.compile(r"(?<!\S)--?(?P<name>[\w.\-]+)\s+(?P<value>(?!-)\S+)")
 # The same as items of a list, as JSON, Python and YAML write it.
 _ITEM = re.compile(
-    r"(?P<flag>(?<![\w.\-])--?(?P<name>[\w.\-]+)[\"']?)(?P<gap>[ \t]*(?:,\s*|\r?\n[ \t]*-[ \t]+))"
+    r"(?<![\w.\-])--?(?P<name>[\w.\-]+)[\"']?[ \t]*(?:,\s*|\r?\n[ \t]*-[ \t]+)"
     r"(?P<value>(?![\"']?-)(?:\"[^\"\n]+\"|'[^'\n]+'|[^\s\"',\[\]]+))"
 )
 _USER = re.compile(
-    r"(?<![a-z0-9+.\-])(?P<scheme>[a-z][a-z0-9+.\-]*:(?:\\?/){2})(?P<value>[^/\\\s]*)@",
+    r"(?<![a-z0-9+.\-])[a-z][a-z0-9+.\-]*:(?:\\?/){2}(?P<value>[^/\\\s]*)@",
     re.IGNORECASE,
 )
 # A password right after its letter, as MySQL takes it. Flags of launchers, schedulers and compilers
 # that begin so, and numbers, are no passwords.
 _SHORT = re.compile(
-    r"(?P<flag>(?<!\S)-p)(?P<value>(?!(?:arallel|arsable|artition|ath|e|erhost|ernode|ersistent|g|"
+    r"(?<!\S)-p(?P<value>(?!(?:arallel|arsable|artition|ath|e|erhost|ernode|ersistent|g|"
     r"id|ipe|l|mi|ort|pn|refix|rint|riority|rofile|roject|rot|thread)(?![\w])|[\d:.]+(?!\S)|[=\s])"
     r"\S+)"
 )
 # Name and password, of curl, wget and others; two numbers are a user and a group.
 _NAMED = re.compile(
-    r"(?P<flag>(?<![^\s\"'])(?:-u|--(?:proxy-)?user)(?:\s+|=)[\"']?[^\s:\"']+:)"
+    r"(?<![^\s\"'])(?:-u|--(?:proxy-)?user)(?:\s+|=)[\"']?[^\s:\"']+:"
     r"(?P<value>(?!\d+(?!\S))[^\s\"']+)"
 )
 # Programs that read a power meter over the network; a number is a port.
-_IPMI = re.compile(
-    r"(?P<flag>\bipmi[\w\-]*\b[^\n]{0,500}?\s-[Pp]\s+)(?P<value>(?!\d+(?!\S))[^\s\-]\S*)"
-)
+_IPMI = re.compile(r"\bipmi[\w\-]*\b[^\n]{0,500}?\s-[Pp]\s+(?P<value>(?!\d+(?!\S))[^\s\-]\S*)")
 # GitHub, GitLab, Hugging Face, Slack, OpenAI, AWS, JSON web tokens.
 _KEYS = re.compile(
     r"(?<![\w\-.])(?P<value>gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w\-]{16,}|hf_[A-Za-z0-9]{20,}|"
     r"xox[abprs]-[\w\-]{10,}|sk-(?:proj-)?\w{20,}|AKIA[A-Z0-9]{16}|"
     r"eyJ[\w\-]{8,}\.[\w\-]+\.[\w\-]*)"
 )
+# What replaces a secret, before brackets of what it stands in.
+_REPLACED = re.compile(r"[\"']?\(hidden(?:-\d+)?\)[\"'}\])]*")
 # Of a command of the config, for a value of the run; its closing brace may be stripped.
 _FIELD = re.compile(r"\{[a-z_]+\}?")
 
@@ -119,7 +119,7 @@ def hidden(secret: str) -> str:
 
 
 def redact(text: str, hide: Hide = hidden) -> str:
-    """A text with the secrets in it hidden.
+    """A text with the secrets in it hidden; without more in it, it stays as it is.
 
     Args:
         hide: returns the replacement of a secret.
@@ -129,13 +129,20 @@ def redact(text: str, hide: Hide = hidden) -> str:
     >>> redact("--max-tokens=4096 tokens: 1e6")
     '--max-tokens=4096 tokens: 1e6'
     """
-    text = _USER.sub(lambda m: f"{m['scheme']}{hide(m['value'])}@", text)
-    for pattern in (_NAMED, _IPMI, _SHORT):
-        text = pattern.sub(lambda m: m["flag"] + hide(m["value"]), text)
-    text = _KEYS.sub(lambda m: hide(m["value"]), text)
-    text = _PAIR.sub(lambda m: _hidden(m, m["name"] + m["is"], hide), text)
-    for pattern in (_FLAG, _ITEM):
-        text = pattern.sub(lambda m: _hidden(m, m["flag"] + m["gap"], hide), text)
+
+    def replaced(match):
+        name, value = match.groupdict().get("name"), match["value"]
+        no_secret = name is not None and (not is_secret(name) or _is_plain(name, value))
+        if no_secret or _REPLACED.fullmatch(value):
+            return match[0]
+        start, end = (place - match.start() for place in match.span("value"))
+        return match[0][:start] + hide(value) + match[0][end:]
+
+    before = None
+    while text != before:  # what replaces a secret may end another's value earlier
+        before = text
+        for pattern in (_USER, _NAMED, _IPMI, _SHORT, _KEYS, _PAIR, _FLAG, _ITEM):
+            text = pattern.sub(replaced, text)
     return text
 
 
@@ -219,6 +226,8 @@ class Secrets:
         return {VARIABLE: json.dumps([*self._numbers])} if self._numbers else {}
 
     def _number(self, secret):
+        if _REPLACED.fullmatch(secret):
+            return secret
         return f"(hidden-{self._numbers.setdefault(secret, len(self._numbers))})"
 
     def _number_around_names(self, secret):
@@ -288,12 +297,6 @@ def _matches(name, patterns):
 @functools.cache
 def _compiled(patterns):
     return re.compile("|".join(map(fnmatch.translate, patterns)))
-
-
-def _hidden(match, before, hide):
-    if not is_secret(match["name"]) or _is_plain(match["name"], match["value"]):
-        return match[0]
-    return before + hide(match["value"])
 
 
 def _is_plain(name, value):
