@@ -23,12 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from dlbench.imports import log_values
+from dlbench.imports import log_values, windows
 from dlbench.imports.importers import Steps
 
 FAMILY = "tf_cnn_benchmarks"
 WORKERS_DOUBT = 0.02  # relative: the total is by the clock, with what is between steps
-MAX_DOUBT = 0.01  # relative error of a window's time by the last printed digit
 SYNTHETIC = " (synthetic)"
 MODES = {
     "training": "train",
@@ -217,9 +216,8 @@ def positive(value: Any) -> int | None:
 def add_times(steps: Steps, rates: Sequence[float], batch: int, half_digit: float = 0.0) -> int:
     """Fill in the times of windows from cumulative rates.
 
-    If rounding to the last printed digit makes the relative error of a window's time larger than
-    MAX_DOUBT, the window is joined with the next one: at step 1000, rates like `47.3` every 10
-    steps do not determine the time of 10 steps.
+    Windows are joined where rounding leaves their times in doubt (dlbench/imports/windows.py): at
+    step 1000, rates like `47.3` every 10 steps do not determine the time of 10 steps.
 
     Args:
         steps: from `without_times`.
@@ -230,26 +228,22 @@ def add_times(steps: Steps, rates: Sequence[float], batch: int, half_digit: floa
     Returns:
         The number of rows without a time.
     """
-    times, windows = steps.step_time_s, steps.window_steps
-    doubt = half_digit / MAX_DOUBT
-    ends = array("q")  # rows at which windows end
-    last_step, last_s, last_doubt_s, last_rate = 0, 0.0, 0.0, None
-    for row, (step, rate) in enumerate(zip(steps.step, rates, strict=True)):
-        if not 0 < rate < math.inf:
-            continue
+    readings = (
+        (step * batch / rate, step * batch / rate * half_digit / rate)
+        if 0 < rate < math.inf
+        else (0.0, 0.0)
+        for step, rate in zip(steps.step, rates, strict=True)
+    )
+    before, before_s, before_rate = 0, 0.0, None
+    ends = windows.ends(readings)
+    for row in ends:
+        step, rate = steps.step[row], rates[row]
         took_s = step * batch / rate
-        window_s = took_s - last_s
-        if window_s <= last_doubt_s:  # of most rows of a long log
-            continue
-        doubt_s = took_s * doubt / rate
-        if doubt_s + last_doubt_s <= window_s:
-            # Equal rates: without the rounding of a difference.
-            same = rate == last_rate
-            windows[row] = step - last_step
-            times[row] = batch / rate if same else window_s / (step - last_step)
-            ends.append(row)
-            last_step, last_s, last_doubt_s, last_rate = step, took_s, doubt_s, rate
-    _close_last_window(steps.step, rates, batch, doubt, ends, times, windows)
+        window = steps.window_steps[row] = step - before
+        # Equal rates: without the rounding of a difference.
+        same = before_rate in (None, rate)
+        steps.step_time_s[row] = batch / rate if same else (took_s - before_s) / window
+        before, before_s, before_rate = step, took_s, rate
     return len(steps) - len(ends)
 
 
@@ -259,35 +253,6 @@ def without_times(steps: Steps) -> None:
     # Four bytes each where they suffice: a million steps take 4 MB less.
     small = np.max(np.asarray(steps.step), initial=0) < 2**31
     steps.window_steps = array("i" if small else "q", [0]) * len(steps)
-
-
-def _close_last_window(step_numbers, rates, batch, doubt, ends, times, windows):
-    """End the last window at the last rate, joined with as many windows before it as needed."""
-    last = next(
-        (row for row in reversed(range(len(step_numbers))) if 0 < rates[row] < math.inf), None
-    )
-    if last is None or (ends and ends[-1] == last):
-        return
-    took_s = step_numbers[last] * batch / rates[last]
-    while True:
-        if ends:
-            row = ends.pop()
-            times[row], windows[row] = math.nan, 0
-        start_step = step_numbers[ends[-1]] if ends else 0
-        start_s = start_step * batch / rates[ends[-1]] if ends else 0.0
-        start_doubt_s = start_s * doubt / rates[ends[-1]] if ends else 0.0
-        sure = took_s * doubt / rates[last] + start_doubt_s <= took_s - start_s
-        # The mean of the whole run has the printed precision in any case.
-        if sure or not ends:
-            same = not ends or rates[ends[-1]] == rates[last]
-            times[last] = (
-                batch / rates[last]
-                if same
-                else (took_s - start_s) / (step_numbers[last] - start_step)
-            )
-            windows[last] = step_numbers[last] - start_step
-            ends.append(last)
-            return
 
 
 def merge_ranks(steps: Steps, rates: array, in_order: bool = True) -> int:

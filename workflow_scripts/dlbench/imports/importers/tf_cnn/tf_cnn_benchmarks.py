@@ -28,7 +28,7 @@ import re
 from array import array
 from collections.abc import Iterator
 
-from dlbench.imports import console, log_values
+from dlbench.imports import console, log_values, windows
 from dlbench.imports.importers import Imported, Steps
 from dlbench.imports.importers.tf_cnn import _tf_cnn
 from dlbench.imports.log_file import LogFile
@@ -309,7 +309,7 @@ class _Section:
                 if joined:
                     run.notes.append(
                         f"{joined} of {len(steps)} windows joined with the next: one decimal "
-                        f"of a mean leaves their times in doubt by over {_tf_cnn.MAX_DOUBT:.0%}"
+                        f"of a mean leaves their times in doubt by over {windows.MAX_DOUBT:.0%}"
                     )
 
         run.complete = complete

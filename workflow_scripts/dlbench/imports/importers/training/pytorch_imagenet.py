@@ -33,7 +33,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dlbench.imports import console, log_values
+from dlbench.imports import console, log_values, windows
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import CUT_SHORT, MAX_TIME_S, LeftOut, count, real
@@ -45,7 +45,6 @@ LOSS = re.compile(r"Loss\s+(\S+) \(")
 SCORE = re.compile(r"^\s?\* (?:Acc|Prec)@1 ([\d.]+) (?:Acc|Prec)@5 ([\d.]+)")
 DATA = re.compile(r"Data\s+[\d.]+\s+\(\s*([\d.]+)\)")
 HALF_DIGIT_S = 0.0005
-MAX_DOUBT = 0.01  # relative error of a window's time by the last printed digit
 
 
 class _Line(NamedTuple):
@@ -249,23 +248,14 @@ class _Run:
 
 
 def _window_ends(lines, warm_up):
-    """The rows at which windows end: the last row of an epoch, and earlier ones with certain times.
+    """The rows at which windows end.
 
     Args:
         warm_up: number of batches at the beginning that belong to no window.
     """
-    ends, last = [], None
-    start = (warm_up, lines[0].time_s if warm_up else 0.0)
-    for row, line in enumerate(lines[warm_up:], start=warm_up):
-        took_s = line.number * line.mean_s
-        doubt_s = (line.number + start[0]) * HALF_DIGIT_S
-        if doubt_s <= MAX_DOUBT * (took_s - start[1]):
-            ends.append(row)
-            start = (line.number, took_s)
-        last = row
-    if last is not None and last not in ends:  # joined with the window before it
-        ends = [*ends[:-1], last]
-    return set(ends)
+    start = (lines[0].time_s, HALF_DIGIT_S) if warm_up else (0.0, 0.0)
+    readings = ((line.number * line.mean_s, line.number * HALF_DIGIT_S) for line in lines[warm_up:])
+    return {warm_up + row for row in windows.ends(readings, start)}
 
 
 def _fits(lines, first):
