@@ -61,6 +61,18 @@ def test_a_run_on_this_machine_prints_its_line_itself(shown):
     assert shown("Finished jobid: 3", event="job_finished", job_id=3) == ""
 
 
+def test_after_ctrl_c_a_run_counts_whose_record_came_while_snakemake_waited(shown):
+    first, second, *_ = shown.plan.runs.values()
+    for number, run in enumerate((first, second)):
+        started(shown, run, number)
+    finish(first, 60)
+    shown("Finished jobid: 0", event="job_finished", job_id=0)
+    shown("Terminating processes on user request, this might take some time.")
+    finish(second, 60)
+    shown.lines.close()
+    assert shown.capfd.readouterr().err.startswith("2 of 4 runs done, ")
+
+
 def test_a_run_that_was_submitted_is_a_line_from_its_record(shown):
     run = next(iter(shown.plan.runs.values()))
     assert shown("Provided remote nodes: 5", event="resources_info", nodes=5) == ""

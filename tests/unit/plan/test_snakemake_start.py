@@ -49,6 +49,27 @@ def test_the_installed_snakemake_has_every_attribute_that_is_read(tmp_path):
     assert "looked" in finished.stdout and "missing:" not in finished.stdout
 
 
+INTERRUPTED = """
+import os, signal, subprocess, sys
+from dlbench.plan import snakemake_start
+
+snakemake_start.pass_on_interrupts()
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    print(child.wait(10))
+"""
+
+
+def test_jobs_are_interrupted_with_snakemake():
+    command = [sys.executable, "-c", INTERRUPTED]
+    finished = subprocess.run(
+        command, capture_output=True, cwd=REPOSITORY / "workflow_scripts", check=True
+    )
+    assert finished.stdout == b"-2\n"
+
+
 def test_rules_read_nothing_else_of_it():
     files = [REPOSITORY / "Snakefile", *sorted((REPOSITORY / "rules").glob("*.smk"))]
     text = "\n".join(path.read_text() for path in files)

@@ -104,6 +104,12 @@ class LiveCampaign:
             self._next_at = 0.0
         return job
 
+    def end_recorded(self) -> None:
+        """Count runs that ended without a word of Snakemake, as while it waits after Ctrl-C."""
+        for number, job in self._known.items():
+            if job.run and job.run.id not in self._statuses and self.record(job.run):
+                self.ended(number)
+
     def failed(self, number: int) -> None:
         """A job failed; Snakemake may start it again."""
         self.jobs.pop(number, None)

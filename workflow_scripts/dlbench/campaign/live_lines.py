@@ -93,12 +93,12 @@ class LiveLines:
 
     def close(self) -> None:
         """End the bar, and say how many runs are done."""
+        self._campaign.end_recorded()
         counts = self._campaign.counts()
         if self._ended and (self._trains or counts.done):
-            kinds = {"skipped": counts.skipped, "failed": counts.failed}
-            apart = "".join(f", {count} of them {kind}" for kind, count in kinds.items() if count)
+            failed = f", {counts.failed} of them failed" if counts.failed else ""
             took = duration(time.monotonic() - self._began_s)
-            self._print([f"{counts.done} of {counts.total} runs done{apart}, {took}"], "bold")
+            self._print([f"{counts.done} of {counts.total} runs done{failed}, {took}"], "bold")
         self._screen.close()
 
     def _print(self, lines: Iterable[str], style: str = "") -> None:

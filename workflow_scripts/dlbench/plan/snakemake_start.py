@@ -6,10 +6,14 @@ read of `rules.NAME`. Without those of NEEDED nothing can start: rules/config.sm
 workflow's own files by them.
 """
 
+import contextlib
 import functools
 import re
+import signal
 import sys
 from typing import Any, NamedTuple
+
+import psutil
 
 NEWEST = (9, 27)  # with which dlbench was tested; the oldest is in the Snakefile
 
@@ -142,6 +146,20 @@ def untested(version: str) -> str:
     return (
         f"dlbench: Snakemake {version} is newer than {newest}, the newest with which it was tested"
     )
+
+
+def pass_on_interrupts() -> None:
+    """Let SIGINT reach the jobs on this machine, as Ctrl-C does; Snakemake alone would wait."""
+
+    def interrupt(number, frame):
+        for job in psutil.Process().children():
+            with contextlib.suppress(psutil.Error):  # it has just ended
+                job.send_signal(number)
+        signal.default_int_handler(number, frame)
+
+    # Otherwise it is ignored, as of what nohup starts, or another program's.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
 
 
 class SnakemakeStart:
