@@ -12,14 +12,8 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.cluster import cluster_job, submitting
 from dlbench.common import tools
-from dlbench.plan import (
-    imported,
-    plan,
-    planning,
-    records_list,
-    replaced_tables,
-    snakemake_start,
-)
+from dlbench.plan import imported, plan, planning, records_list, replaced_tables
+from dlbench.plan.snakemake_start import pass_on_interrupts
 from dlbench.starting import recorded
 from dlbench.study import trainer_environments
 
@@ -51,7 +45,7 @@ PROGRAMS = escaped(shlex.quote(str(own_code.project_path("workflow_scripts"))))
 # A start chooses the sentinels; its jobs must plan the same ones.
 try:
     if STARTED.is_main:
-        snakemake_start.pass_on_interrupts()
+        pass_on_interrupts()
         planning.check_folders(writes=not STARTED.is_dry_run)
 except Error as error:
     sys.exit(str(error))
