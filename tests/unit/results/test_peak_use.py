@@ -54,6 +54,15 @@ def test_intensity_counts_what_products_read_and_write_and_weights_once_a_batch(
     assert peak_use.intensity(long, SUMMARY) == pytest.approx(expected / 2)
 
 
+def test_without_a_precision_that_somebody_states_there_is_no_share():
+    run = dataclasses.replace(RUN, trainer="theirs", precision="float32")
+    columns = peak_use.columns(run, SUMMARY, "NVIDIA H100 80GB HBM3", "gpu")
+    assert columns["achieved_tflops_per_device"] == pytest.approx(24.0)
+    names = ("device_peak_tflops", "mfu", "arithmetic_intensity")
+    assert [columns[name] for name in names] == [None] * 3
+    assert columns["device_peak_source"] == "nobody states the precision"
+
+
 @pytest.mark.parametrize("name", ["model_flops_per_item", "images_per_second"])
 def test_without_a_count_or_a_rate_there_is_no_share(name):
     columns = peak_use.columns(RUN, SUMMARY | {name: None}, V100, "gpu")

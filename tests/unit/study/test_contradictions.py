@@ -47,6 +47,13 @@ def test_the_words_have_all_numbers_and_what_a_whole_ratio_may_mean():
     assert "5 % apart" in contradictions.describe_contradiction(ROW | {"global_batch": 33.6})
 
 
+def test_no_run_has_more_flops_than_its_device_can():
+    assert contradictions.marked(ROW | {"mfu": 1.0, "hfu": None}) == ROW | {"mfu": 1.0, "hfu": None}
+    row = contradictions.marked(ROW | {"mfu": 0.8, "hfu": 14.8})
+    assert row["contradicts"].startswith("hfu is 14.8, above 1: FLOPs of an item, precision or")
+    assert contradictions.withheld(row)["images_per_second"] is None
+
+
 def test_a_row_that_contradicts_itself_has_its_numbers_but_not_for_means_and_comparisons():
     row = contradictions.marked(ROW | {"global_batch": 256, "final_loss": 7.0, "mfu": 0.4})
     assert row["images_per_second"] == 64

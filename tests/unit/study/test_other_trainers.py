@@ -136,3 +136,18 @@ def test_flops_of_an_item_are_a_number_or_a_formula_of_the_run(theirs):
     run = theirs(model_flops_per_item="2e9 * {width} / {devices}")
     run = dataclasses.replace(run, trainer_parameters="width=3")
     assert other_trainers.model_flops_per_item(run) == 3e9
+
+
+def test_the_precision_of_a_program_is_what_somebody_says_and_changes_no_id(theirs):
+    run, said = theirs(), {"fp8": "float8", "": "bfloat16"}
+    assert other_trainers.precision(run) is None
+    assert other_trainers.precision(dataclasses.replace(run, precision="tf32")) == "tf32"
+    assert other_trainers.precision(dataclasses.replace(run, trainer="dlbench")) == "float32"
+    command = [*TRAINER["command"], "--precision={precision}"]
+    assert other_trainers.precision(theirs(command=command, precision=said)) == "float32"
+    assert theirs(precision=said).id == run.id
+    assert other_trainers.precision(run) == "bfloat16"
+    short = dataclasses.replace(run, trainer_parameters="kind=fp8")
+    assert other_trainers.precision(short) == "float8"
+    theirs(precision={"half=true": "float16"})
+    assert other_trainers.precision(short) is None

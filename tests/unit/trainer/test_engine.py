@@ -8,6 +8,7 @@ import pytest
 
 from dlbench import Error
 from dlbench.common import plugins
+from dlbench.run_fields.work import OF_PROGRAMS
 from dlbench.study.runs import Run
 from dlbench.trainer import engine, flags
 
@@ -86,6 +87,8 @@ def test_a_field_that_is_declared_as_that_of_others_needs_no_word_of_the_framewo
     assert engine.unsupported(run(recompute=True)) == reason
     assert engine.unsupported(run(framework="jax", recompute=True)) is None
     assert engine.unsupported(run()) is None
+    for name in OF_PROGRAMS:
+        assert f"precision {name} is for" in engine.unsupported(run(precision=name))
 
 
 @pytest.mark.parametrize(

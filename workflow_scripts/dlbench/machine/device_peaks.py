@@ -103,7 +103,7 @@ DEVICES = (
 
 def peak(
     device_model: str | None,
-    precision: str,
+    precision: str | None,
     kind: str | None = None,
     threads: int = 1,
     site_tflops: Mapping[str, Any] | None = None,
@@ -123,6 +123,8 @@ def peak(
     """
     known = _known(device_model or "")
     bandwidth = known.memory_gb_per_s if known else None
+    if precision is None:
+        return Peak(None, bandwidth, "nobody states the precision")
     if stated := (site_tflops or {}).get(precision):
         cores = threads if kind == "cpu" else 1
         return Peak(cores * stated, bandwidth, "site.device_peak_tflops")

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlbench.machine import device_peaks
+from dlbench.study import other_trainers
 from dlbench.study.runs import Run
 from dlbench.trainer import model_flops
 
@@ -34,7 +35,8 @@ def columns(
         kind: of its devices, cpu or gpu; None if unknown.
         site_peaks: peaks that the site states: see device_peaks.peak.
     """
-    peak = device_peaks.peak(device_model, run.precision, kind, run.threads_per_device, site_peaks)
+    precision = other_trainers.precision(run)
+    peak = device_peaks.peak(device_model, precision, kind, run.threads_per_device, site_peaks)
     flops, rate = summary.get("model_flops_per_item"), summary.get("images_per_second")
     achieved = flops * rate / run.devices / TERA if flops and rate else None
     executed_flops = summary.get("hardware_flops_per_item")
@@ -55,7 +57,7 @@ def columns(
 def intensity(run: Run, summary: Mapping[str, Any]) -> float | None:
     """FLOPs for each byte that products read and write; None if not known."""
     flops, values = summary.get("model_flops_per_item"), summary.get("values_per_item")
-    weights, width = summary.get("parameters"), BYTES.get(run.precision)
+    weights, width = summary.get("parameters"), BYTES.get(other_trainers.precision(run) or "")
     if not flops or not values or weights is None or not width:
         return None
     forward = run.batch_per_device * flops / model_flops.PASSES[run.mode]

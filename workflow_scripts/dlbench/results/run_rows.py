@@ -102,6 +102,7 @@ def row(
     values = {name: getattr(run, name) for name in _KNOWN} | {
         "run_id": run.id,
         "study": study.name,
+        "precision": other_trainers.precision(run),
         "site": study.site["name"],
         "devices": run.devices,
         "global_batch": run.global_batch,

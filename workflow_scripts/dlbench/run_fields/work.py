@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from dlbench.run_fields.declaring import MODEL, REQUIRED, declared
 
+OF_PROGRAMS = ("float8", "mxfp8", "nvfp4")  # precisions that our trainer has not
+
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class Work:
@@ -54,8 +56,8 @@ class Work:
         "float32",
         "What the layers compute in; variables are float32 in each. float16 scales its loss; "
         "tf32 is float32 with the short products of NVIDIA's GPUs, which float32 itself does "
-        "without.",
-        choices=("float32", "tf32", "bfloat16", "float16"),
+        "without. The shorter ones are of other programs.",
+        choices=("float32", "tf32", "bfloat16", "float16", *OF_PROGRAMS),
         label="{}",
         contrast="batch_size",
     )

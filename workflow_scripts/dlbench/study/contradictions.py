@@ -1,8 +1,9 @@
-"""Check that the numbers of a run agree: its rate must be its batch over the time of a step.
+"""Check that the numbers of a run agree: its rate must be its batch over the time of a step, and
+its FLOP/s at most the peak of its device.
 
-If it is not, one of the three was misread: a rate of all devices beside the steps of one, tokens
-taken for sequences, the batch of one process. Nobody can tell which, so the column `contradicts` of
-the row says so, and the row enters no mean, speedup, comparison, law or finding.
+If not, one was misread: a rate of all devices beside the steps of one, tokens taken for sequences,
+the batch of one process, the FLOPs of an item, the precision. Nobody can tell which, so the column
+`contradicts` of the row says so, and the row enters no mean, speedup, comparison, law or finding.
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ def marked(row: Mapping[str, Any]) -> dict[str, Any]:
     >>> marked(row).keys() - row.keys()
     {'contradicts'}
     """
-    reason = row.get(REASON) or describe_contradiction(row)
+    reason = row.get(REASON) or describe_contradiction(row) or _above_peak(row)
     return {**row, REASON: reason} if reason else dict(row)
 
 
@@ -105,6 +106,12 @@ def describe_excess(row: Mapping[str, Any], steps: int | None, total_s: float) -
     )
 
 
-def _positive(row, name):
+def _above_peak(row):
+    """How a row has more FLOP/s than its device can; "" if it has not."""
+    above = [f"{name} is {row[name]:.3g}" for name in ("mfu", "hfu") if _positive(row, name, 1)]
+    return f"{above[0]}, above 1: FLOPs of an item, precision or peak are wrong" if above else ""
+
+
+def _positive(row, name, least=0):
     value = row.get(name)
-    return value if isinstance(value, int | float) and value > 0 else None
+    return value if isinstance(value, int | float) and value > least else None

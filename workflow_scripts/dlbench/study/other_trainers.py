@@ -143,6 +143,20 @@ def model_flops_per_item(run: Run) -> float | None:
     return _stated(run, "model_flops_per_item", MOST_FLOPS)
 
 
+def precision(run: Run) -> str | None:
+    """What a run computes in; None if neither its block, its command nor the config say it.
+
+    A program of others has its own default, so that of the field says nothing.
+    """
+    if not run.is_external or "precision" in run.values():
+        return run.precision
+    entry = _trainers.get(run.trainer, {"command": []})
+    if any("{precision}" in word for word in entry["command"]):
+        return run.precision
+    said = entry.get("precision", {})
+    return next((said[text] for text in said if text in run.trainer_parameters), None)
+
+
 def bytes_per_token(run: Run) -> float | None:
     """Bytes of held-out text for a token of a run, as the config says; None if it does not.
 

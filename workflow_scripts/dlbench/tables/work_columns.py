@@ -35,8 +35,8 @@ RATES = (
     field(
         "contradicts",
         TEXT,
-        note="how rate, batch and step time differ by over 2 % and rate_uncertainty: such a run "
-        "is in no mean, and compared with nothing; none: they agree",
+        note="how rate, batch and step time differ by over 2 % and rate_uncertainty, or mfu is "
+        "above 1: such a run is in no mean, and compared with nothing; none: they agree",
     ),
 )
 WORK = (

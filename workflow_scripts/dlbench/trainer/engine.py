@@ -27,6 +27,7 @@ from dlbench import Error
 from dlbench.common import plugins, terminal
 from dlbench.machine.redaction import Variables
 from dlbench.run_fields.fields import DECLARED, DEFAULTS
+from dlbench.run_fields.work import OF_PROGRAMS
 from dlbench.trainer import device_memory
 from dlbench.trainer.model_flops import ModelFlops
 from dlbench.trainer.strategy import BaseStrategy, Spec
@@ -310,6 +311,8 @@ def unsupported(run: Spec) -> str | None:
     It does not support a field that the run sets, lacks the run's strategy, or cannot combine them.
     """
     lacked = dict(_constants(run.framework).get("UNSUPPORTED_FIELDS", {}))
+    if run.precision in OF_PROGRAMS:
+        lacked["precision"] = f"precision {run.precision} is for trainers of others only"
     for name, field in DECLARED.items():
         if field.frameworks and run.framework not in field.frameworks:
             others = " and ".join(field.frameworks)

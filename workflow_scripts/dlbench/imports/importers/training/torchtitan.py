@@ -194,7 +194,9 @@ class _Run:
             run.message = f"the log ends at step {self.steps[-1]} of {total}"
         run.notes.append("tps is of one device; the first line is the warm-up")
         if self.share is not None:
-            run.notes.append(f"mfu {self.share:g} % in the last line, by torchtitan's own count")
+            wrong = ": its count or the peak that it takes is wrong" if self.share > 100 else ""
+            own = f"mfu {self.share:g} % in the last line, by torchtitan's own count"
+            run.notes.append(own + wrong)
         run.notes += self.left_out.notes()
         run.complete = lambda columns: self._complete(columns, run)
         return run
