@@ -124,6 +124,13 @@ def test_held_out_items_are_scored_before_training_and_after_each_epoch(tmp_path
     assert [e["warm_up"] for e in log if e["event"] == "step"] == [True] * 3 + [False] * 2
 
 
+def test_a_batch_may_be_larger_than_the_data(tmp_path):
+    _, log = trained(Engine(records=3), tmp_path / "train.jsonl", spec(**EPOCHS | {"epochs": 5}))
+    assert [(e["step"], e["epoch"]) for e in log if e["event"] == "step"] == [
+        (1, 1), (2, 2), (3, 3), (4, 5)
+    ]  # fmt: skip
+
+
 def test_windows_have_the_losses_of_all_their_steps_and_end_where_epochs_do(tmp_path):
     run = spec(**EPOCHS | {"epochs": 3}, steps_per_sync=4)
     _, log = trained(Engine(records=22), tmp_path / "train.jsonl", run)

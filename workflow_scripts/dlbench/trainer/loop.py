@@ -163,7 +163,7 @@ def _do_steps(
             continue
         if schedule.evaluates and index in (epoch_end, total):
             last_s = _evaluate(engine, log, epoch, index)
-        epoch += index == epoch_end
+        epoch = schedule.epoch_after(index)
         if checkpointer and index == checkpointer.sync_step:
             reason = checkpointer.synchronize(index, step_time_s, windows.length)
             if reason and index < total:

@@ -81,11 +81,8 @@ class Schedule:
         return steps_in(epoch, self._records, self.global_batch)
 
     def epoch_after(self, step: int) -> int:
-        """The epoch of the step that follows `step`."""
-        epoch = 1
-        while self._records and self.epoch_end(epoch) <= step:
-            epoch += 1
-        return epoch
+        """The epoch in which the step after `step` ends; in large batches some have no end."""
+        return step * self.global_batch // self._records + 1 if self._records else 1
 
     def warm_up_end(self, first: int) -> int:
         """The last step of the warm-up; later steps are measured.
@@ -114,7 +111,7 @@ def global_batch(spec: Spec) -> int:
 
 
 def steps_in(epochs: int, records: int, global_batch: int) -> int:
-    """The step that reads the last record of an epoch; a batch may span two epochs.
+    """The step that reads the last record of an epoch; a batch may span epochs.
 
     >>> [steps_in(epochs, records=10, global_batch=4) for epochs in (1, 2, 3)]
     [3, 5, 8]
