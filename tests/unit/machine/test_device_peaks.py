@@ -30,10 +30,28 @@ NAMES = {
     "Tesla P100-SXM2-16GB": 21.2,
     "Tesla T4": 65,
     "NVIDIA GB200": 2500,
+    "NVIDIA GB300": 2500,
+    "NVIDIA B300 SXM6 AC": 2250,
+    "NVIDIA H100": 989.4,
+    "NVIDIA H100-SXM5-80GB": 989.4,
+    "NVIDIA H800": 989.4,
+    "NVIDIA H800 PCIe": 756,
+    "NVIDIA A800-SXM4-80GB": 312,
+    "NVIDIA H100 64GB HBM2": None,
+    "NVIDIA A100-SXM-64GB": None,
+    "NVIDIA H100 80GB HBM3 MIG 1g.10gb": None,
+    "NVIDIA A100-SXM4-40GB MIG 3g.20gb": None,
     "NVIDIA GeForce RTX 3090": 71,
     "NVIDIA GeForce RTX 4090": 165.2,
     "NVIDIA GeForce RTX 5090": 209.5,
     "AMD Instinct MI300X": 1307.4,
+    "AMD Instinct MI300A": 980.6,
+    "AMD Instinct MI325X": 1307.4,
+    "AMD Instinct MI350X": 2306.9,
+    "AMD Instinct MI355X": 2516.6,
+    "AMD Instinct MI250X": 191.5,
+    "AMD INSTINCT MI250 (MCM) OAM AC MBA": 181,
+    "Intel(R) Data Center GPU Max 1550": 419.4,
 }
 
 
@@ -60,11 +78,14 @@ def test_a_device_is_not_taken_for_a_faster_one_with_the_same_number():
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.pattern)
 def test_each_row_has_numbers_above_nothing_that_grow_as_numbers_get_shorter_and_a_source(device):
-    peaks = [device.tflops.get(name, 0) for name in ("float32", "tf32", "float16")]
+    peaks = [
+        device.tflops.get(name, 0) for name in ("float32", "tf32", "float16", "float8", "nvfp4")
+    ]
     assert all(number > 0 for number in device.tflops.values())
     assert sorted(filter(None, peaks)) == list(filter(None, peaks))
     assert device.memory_gb_per_s > 100
-    assert device.source.startswith(("NVIDIA, ", "AMD, "))
+    assert device.source.startswith(("NVIDIA, ", "AMD, ", "Intel, "))
+    assert device.tflops.get("mxfp8", 0) in (0, device.tflops.get("float8"))
 
 
 @pytest.mark.parametrize(
