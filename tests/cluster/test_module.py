@@ -32,7 +32,7 @@ def test_a_run_and_the_rules_around_it_are_jobs_once_and_all_else_is_done_here(s
     assert ours != theirs and {ours, theirs} < submitted
     assert len(submitted) == 3  # the rule after it, too
     assert record["provenance"]["site"]["name"] == "three nodes"
-    assert (scratch.folder / "analysis/fastest.csv").read_text().count("lenet5") == 1
+    assert (scratch.folder / "analysis/fastest.txt").read_text().count("lenet5") == 1
 
     assert "Nothing to be done" in scratch.succeed(*PROFILES)
     assert slurm.jobs() - before == submitted

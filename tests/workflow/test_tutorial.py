@@ -121,10 +121,9 @@ def test_no_task_takes_more_typing_than_before():
 
 
 def test_each_task_does_what_the_page_says(tmp_path_factory):
-    # Without a space: Snakemake starts the Python of `run:` by a path that it does not quote.
-    user = NewUser(tmp_path_factory.mktemp("user"))
+    user = NewUser(tmp_path_factory.mktemp("new user"))
     for task in TASKS:
         for part in parts(task):
             user.does(*part)
-    head, fastest = (user.folder / "fastest.csv").read_text().splitlines()
-    assert head == "model,images_per_second" and fastest.startswith("lenet5,")
+    rate, model = (user.folder / "fastest.txt").read_text().split()
+    assert float(rate) > 0 and model == "lenet5"

@@ -33,5 +33,5 @@ def test_a_study_and_a_workflow_that_uses_ours_are_done_once_and_changed_runs_ag
     scratch.succeed(*profile)
     (record,) = scratch.records().values()
     assert record["status"] in TRAINED, record["message"]
-    assert (scratch.folder / "analysis/fastest.csv").is_file()
+    assert (scratch.folder / "analysis/fastest.txt").is_file()
     assert "Nothing to be done" in scratch.succeed(*profile)
