@@ -8,7 +8,9 @@ in both (tests/support/comparisons/simulated_drift.py). Printed are, for docs/me
   is not true, and that of the studies whose comparison is allowed alone; the worse of two truths,
   no difference and one of the margin;
 - power: the share of studies whose comparison is allowed, and that in which a true difference of
-  5 % is shown.
+  5 % is shown;
+- repeats: the share of studies in one session in which as many repeats as `repeats_needed` says
+  show a difference, and equivalence, where its power is 80 %; with standard errors.
 The target: no cell beyond 92 to 97 % or 6 % by more than three standard errors of the simulation.
 """
 
@@ -16,7 +18,9 @@ import itertools
 import math
 
 import numpy as np
+from scipy import optimize, stats
 
+from dlbench.analysis import equivalence
 from support.comparisons.simulated_drift import MARGIN, SHARED, drawn, outcome
 
 from . import measuring
@@ -54,11 +58,27 @@ def main():
             f"{worst['false']:6.1%} {worst['false_if_allowed']:11.1%} {told['allowed']:8.1%} "
             f"{told['found']:10.1%}{'  beyond' if out else ''}"
         )
+    _print_powers(chance, 20 * studies)
     figures, cells = measuring.Figures(args.json), f"{len(covers)} kinds of studies"
     figures.add(f"cells beyond their bounds, of {cells}", beyond, at_most=0)
     figures.add(f"least share of 95 % intervals with the truth in them, of {cells}", min(covers))
     figures.add(f"most share of 95 % intervals with the truth in them, of {cells}", max(covers))
     figures.add(f"most share of studies with a false verdict, of {cells}", max(falses))
+
+
+def _print_powers(chance, studies, scatter=0.01):
+    print("repeats  difference found  equivalence shown  standard error")
+    for repeats in (3, 4, 5, 8):
+        effect, margin = (
+            optimize.brentq(lambda x, power=power: power(repeats, scatter, x) - 0.8, 0.001, 0.2)
+            for power in (equivalence.power_to_differ, equivalence.power)
+        )
+        a, b = chance.normal(0, scatter, (2, studies, repeats))
+        found = stats.ttest_ind(a + effect, b, axis=1, equal_var=False).pvalue < equivalence.ALPHA
+        ends = stats.ttest_ind(a, b, axis=1, equal_var=False).confidence_interval(0.9)
+        shown = np.maximum(-ends.low, ends.high) < math.log1p(margin)
+        error = math.sqrt(0.16 / studies)
+        print(f"{repeats:7d} {found.mean():17.1%} {shown.mean():18.1%} {error:15.2%}")
 
 
 def _beyond(share, studies, least, most):

@@ -182,16 +182,15 @@ def _fewest_repeats(power_of):
 
 
 def power_to_differ(repeats: int, scatter: float, difference: float, alpha: float = ALPHA) -> float:
-    """The chance that a two-sided t test shows a difference of two means of logarithms.
+    """The chance that Welch's two-sided test shows a difference of two means of logarithms.
 
     Student's t has the noncentral distribution then (J. Cohen, Statistical Power Analysis for the
     Behavioral Sciences, 1988, chapter 2). Arguments as in `power`.
     """
-    freedom = 2 * (repeats - 1)
     size = difference / max(scatter * np.sqrt(2 / repeats), RESOLUTION)
-    limit = special.stdtrit(freedom, 1 - alpha / 2)
+    limits = special.stdtrit(_freedoms(repeats), 1 - alpha / 2)
     # Where the distribution is too far out to be computed, the chance is 1.
-    return float(1 - special.nctdtr(freedom, min(size, 30.0), limit))
+    return float(1 - np.mean(special.nctdtr(2 * (repeats - 1), min(size, 30.0), limits)))
 
 
 def power(repeats: int, scatter: float, margin: float, alpha: float = ALPHA) -> float:
@@ -200,8 +199,8 @@ def power(repeats: int, scatter: float, margin: float, alpha: float = ALPHA) -> 
     Means of n runs differ by a normal variable d of standard error e = scatter sqrt(2 / n), of
     which the runs give the estimate s = e sqrt(X / f), X chi-squared with f = 2 (n - 1) degrees
     of freedom, independent of d. Shown it is where |d| < log(1 + margin) - t s, t the quantile
-    1 - alpha of Student's t; its chance given s is averaged over s. (K. F. Phillips,
-    J. Pharmacokinet. Biopharm. 18, 1990, 137-144, which has the same as Owen's Q.)
+    1 - alpha of Student's t with Welch's degrees of freedom; its chance is averaged over both.
+    (K. F. Phillips, J. Pharmacokinet. Biopharm. 18, 1990, 137-144, for 2 (n - 1) degrees.)
 
     Args:
         repeats: n, runs of each condition.
@@ -209,14 +208,24 @@ def power(repeats: int, scatter: float, margin: float, alpha: float = ALPHA) -> 
         alpha: level of each of the two tests.
     """
     error = max(scatter * np.sqrt(2 / repeats), RESOLUTION)
-    room = np.log1p(margin) / error - _estimated_over_true(2 * (repeats - 1), alpha)
+    room = np.log1p(margin) / error - _estimated_over_true(repeats, alpha)
     return float(np.mean(np.maximum(0, 2 * special.ndtr(room) - 1)))
 
 
-@functools.lru_cache(maxsize=4096)
-def _estimated_over_true(freedom, alpha):
-    """t times s / e of `power`, at evenly spaced chances of s."""
-    chances = (np.arange(500) + 0.5) / 500
-    # chdtri takes the chance of a larger value, and the chances are symmetric: 1 - chance.
-    squares = special.chdtri(freedom, 1 - chances)
-    return special.stdtrit(freedom, 1 - alpha) * np.sqrt(squares / freedom)
+@functools.lru_cache(maxsize=256)
+def _estimated_over_true(repeats, alpha):
+    """t times s / e of `power`, at evenly spaced chances of s and of the degrees of freedom."""
+    freedom = 2 * (repeats - 1)
+    squares = special.chdtri(freedom, (np.arange(200) + 0.5) / 200)
+    return np.outer(special.stdtrit(_freedoms(repeats), 1 - alpha), np.sqrt(squares / freedom))
+
+
+def _freedoms(repeats):
+    """Welch's degrees of freedom at evenly spaced chances.
+
+    The share of one side in the sum of both estimated variances, which have equal expectations,
+    is beta-distributed, and independent of the sum.
+    """
+    half = (repeats - 1) / 2
+    share = special.betaincinv(half, half, (np.arange(30) + 0.5) / 60)  # the rest mirrors these
+    return (repeats - 1) / (share**2 + (1 - share) ** 2)
