@@ -70,7 +70,7 @@ def _print_powers(chance, studies, scatter=0.01):
     print("repeats  difference found  equivalence shown  standard error")
     for repeats in (3, 4, 5, 8):
         effect, margin = (
-            optimize.brentq(lambda x, power=power: power(repeats, scatter, x) - 0.8, 0.001, 0.2)
+            optimize.brentq(_beyond_power, 0.001, 0.2, args=(power, repeats, scatter))
             for power in (equivalence.power_to_differ, equivalence.power)
         )
         a, b = chance.normal(0, scatter, (2, studies, repeats))
@@ -79,6 +79,10 @@ def _print_powers(chance, studies, scatter=0.01):
         shown = np.maximum(-ends.low, ends.high) < math.log1p(margin)
         error = math.sqrt(0.16 / studies)
         print(f"{repeats:7d} {found.mean():17.1%} {shown.mean():18.1%} {error:15.2%}")
+
+
+def _beyond_power(size, power, repeats, scatter):
+    return power(repeats, scatter, size) - equivalence.POWER
 
 
 def _beyond(share, studies, least, most):
