@@ -42,13 +42,25 @@ def test_a_counter_that_begins_again_at_its_range_loses_nothing(tmp_path):
     tree.domain("intel-rapl:0", "package-0", 65_500_000_000, range_uj=65_532_610_987)
     read = rapl(tree, clock)
     read.sample()
-    for second, energy_uj in ((30, 7_389_013), (60, 40_000_000_000), (90, 389_013)):
+    for second, energy_uj in ((30, 7_389_013), (60, 20_000_000_000), (90, 40_000_000_000)):
         clock.now_s = second
         tree.show("intel-rapl:0", energy_uj)
         read.sample()
-    total_j = 65_532.610987 + 32.610987 + 0.389013
+    total_j = 40_000 + 32.610987
     assert read.fields()["host_energy_j"] == pytest.approx(total_j, abs=1e-3)
     read.close()
+
+
+@pytest.mark.parametrize("energy_uj", [0, 64_000_000_000])
+def test_a_counter_that_changes_by_more_than_is_possible_was_reset(tmp_path, energy_uj):
+    tree, clock = Powercap(tmp_path / "powercap"), Clock()
+    tree.domain("intel-rapl:0", "package-0", 50_000_000_000, range_uj=262_143_328_850)
+    read = rapl(tree, clock)
+    read.sample()
+    clock.now_s = 1.0
+    tree.show("intel-rapl:0", energy_uj)
+    assert read.sample() == {"package_energy_j": None, "dram_energy_j": None}
+    assert read.fields()["host_energy_unknown"].startswith("package-0 was reset: ")
 
 
 def test_a_processor_without_counted_memory_has_the_energy_of_its_packages(tmp_path):

@@ -6,7 +6,8 @@
 - The energy is the sum over all packages and their memory, which packages do not include. Left out
   are parts of a package (core, uncore), the whole of a laptop (psys), and intel-rapl-mmio, which
   shows the same packages in another way.
-- A counter wraps around to 0 after max_energy_range_uj: minutes at full power.
+- A counter wraps around to 0 after max_energy_range_uj: minutes at full power. One that falls by
+  more than that allows was reset.
 - Since 2020 Linux lets only root read the counters (CVE-2020-8694), unless the administrator
   allows it.
 
@@ -24,6 +25,7 @@ from dlbench.machine import energy
 ROOT = Path("/sys/class/powercap")
 PACKAGE = re.compile(r"intel-rapl:\d+")
 MAX_W = 1000.0  # of one package or its memory; gives the shortest time in which a counter may wrap
+SLACK_S = 1.0  # by which two readings may be farther apart than their times
 KINDS = PACKAGES, MEMORY = ("package_energy_j", "dram_energy_j")
 
 
@@ -148,12 +150,15 @@ class _Counter:
             return f"{self.name} could not be read: {error}"
         if self._last is not None:
             last_uj, last_s = self._last
-            if (now_s - last_s) * MAX_W * 1e6 >= self._range_uj:
+            took_s, spent_uj = now_s - last_s, (count_uj - last_uj) % self._range_uj
+            if took_s * MAX_W * 1e6 >= self._range_uj:
                 return (
-                    f"{self.name} was not read for {now_s - last_s:.0f} s, in which it may have "
-                    "wrapped around more than once: lower sample_every_s"
+                    f"{self.name} was not read for {took_s:.0f} s, in which it may have wrapped "
+                    "around more than once: lower sample_every_s"
                 )
-            self._sum_uj += (count_uj - last_uj) % self._range_uj
+            if spent_uj > (took_s + SLACK_S) * MAX_W * 1e6:
+                return f"{self.name} was reset: {spent_uj / 1e6:.0f} J more after {took_s:.1f} s"
+            self._sum_uj += spent_uj
         self._last = count_uj, now_s
         return ""
 
