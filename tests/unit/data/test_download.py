@@ -199,6 +199,16 @@ def test_a_server_that_sends_too_slowly_is_given_up_also_where_connections_break
     assert path.with_name("data.bin.part").stat().st_size > 0  # another start goes on there
 
 
+def test_a_local_file_may_be_as_slow_as_the_machine_is(tmp_path, path, monkeypatch):
+    monkeypatch.setattr(download, "RATE_OVER_S", 0.0)
+    monkeypatch.setattr(download, "MIN_BYTES_PER_S", 1e15)
+    there = tmp_path / "there"
+    there.write_bytes(CONTENT)
+    for url in (there.as_uri(), "package:sklearn.datasets.data/digits.csv.gz"):
+        assert fetch_file([url], path)["url"] == url
+        path.unlink()
+
+
 @pytest.mark.parametrize("host", ["127.0.0.2:9", "169.254.169.254", "[::1]:9", "localhost:9"])
 def test_a_redirect_to_an_address_inside_is_refused(server, path, host):
     server.moved_to = f"http://{host}/x"

@@ -32,10 +32,8 @@ FRUITLESS_ATTEMPTS = 5  # in a row, on one mirror
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 30.0  # after fruitless attempts, doubled each time
 PROGRESS_EVERY_S = 5.0
 MAX_BYTES = 4 << 30  # of a file whose size is not published
-MIN_BYTES_PER_S, RATE_OVER_S = (
-    1000.0,
-    60.0,
-)  # a mirror must send at least this rate, as a mean over this time
+# A mirror that is not local must send at least this rate, as a mean over this time.
+MIN_BYTES_PER_S, RATE_OVER_S = 1000.0, 60.0
 LOCAL = ("file:", "package:")  # URLs that touch no network
 
 
@@ -284,7 +282,7 @@ class _Transfer:
         """Raise TransportError if the mirror sends too slowly; FILE.part is kept."""
         self._arrived += arrived
         now, (since_s, before) = time.monotonic(), self._rate_from
-        if now - since_s < RATE_OVER_S:
+        if now - since_s < RATE_OVER_S or self._url.startswith(LOCAL):
             return
         rate = (self._arrived - before) / (now - since_s)
         if rate < MIN_BYTES_PER_S:
