@@ -162,11 +162,11 @@ def mlperf(step_time_s, steps):
     """One epoch of whole steps and its evaluation."""
     spent_ms = round(1000 * step_time_s * steps)
     events = [
+        (0, "POINT_IN_TIME", "submission_benchmark", "resnet", {}),
         (0, "POINT_IN_TIME", "global_batch_size", GLOBAL_BATCH, {}),
-        (0, "POINT_IN_TIME", "train_samples", GLOBAL_BATCH * steps, {}),
         (0, "INTERVAL_START", "run_start", None, {}),
-        (0, "INTERVAL_START", "epoch_start", None, {"epoch_num": 1}),
-        (spent_ms, "INTERVAL_END", "epoch_stop", None, {"epoch_num": 1}),
+        (0, "INTERVAL_START", "epoch_start", None, {"samples_count": 0}),
+        (spent_ms, "INTERVAL_END", "epoch_stop", None, {"samples_count": GLOBAL_BATCH * steps}),
         (spent_ms + 500, "POINT_IN_TIME", "eval_accuracy", 0.759, {"epoch_num": 1}),
         (spent_ms + 500, "INTERVAL_END", "run_stop", None, {"status": "success"}),
     ]

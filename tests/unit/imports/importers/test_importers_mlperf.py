@@ -4,6 +4,7 @@ import gzip
 
 import pytest
 
+from dlbench.imports.importers.suites import _mlperf_items
 from dlbench.imports.log_file import LogError
 from support.logs.log_samples import BEGAN
 from support.logs.mlperf_lines import (
@@ -21,6 +22,12 @@ from support.logs.mlperf_lines import (
     success,
 )
 from support.logs.reading_logs import notes, read
+
+
+@pytest.fixture(autouse=True)
+def an_epoch_of_resnet_may_have_1000_items(monkeypatch):
+    sets = [(1000, 1000), *_mlperf_items.EPOCH_ITEMS["resnet"]]
+    monkeypatch.setitem(_mlperf_items.EPOCH_ITEMS, "resnet", sets)
 
 
 def test_the_rate_of_mlperf_is_the_items_of_its_epochs_over_their_time(log):
@@ -82,6 +89,8 @@ SCHEDULE = ("opt_learning_rate_training_steps", 2000)
         (("minigo", 8192, 8192), "an epoch of minigo has no number of items"),
         (("bert", 440, 4_000_000), "an epoch of bert has no number of items"),
         (("resnet", 1000, 1_281_167, SCHEDULE), "more than the schedule's 2000 steps"),
+        ((None, 256, 4572), "no submission_benchmark"),  # batches of RetinaNet
+        ((None, 256, 256_000, ("opt_learning_rate_training_steps", 1000)), "no submission_bench"),
     ],
 )
 def test_samples_of_mlperf_that_are_no_epoch_give_no_rate_and_say_why(log, said, why):
@@ -103,8 +112,9 @@ def test_samples_that_are_printed_after_the_only_epoch_are_what_was_trained(log)
     content = lines((0, POINT, "submission_benchmark", "bert", {})) + epochs((0, 50_000))
     after = lines((50_000, POINT, "train_samples", 4000, {}))
     start = lines((0, START, "run_start", None, {}))
-    (run,) = read("mlperf", log, start + content + after + SUCCESS)
-    assert run.columns["images_per_second"] == 80.0
+    for end in (SUCCESS, success(50_000), success(49_999)):  # the log's order of events varies
+        (run,) = read("mlperf", log, start + content + after + end)
+        assert run.columns["images_per_second"] == 80.0
 
 
 def test_evaluations_within_a_block_are_no_time_of_training(log):
@@ -166,9 +176,9 @@ def test_evaluations_of_mlperf_count_their_time_from_run_start(log):
     ],
 )
 def test_scores_of_other_benchmarks_are_named_and_no_top1(log, benchmark, metadata, name):
-    content = lines((0, POINT, "submission_benchmark", benchmark, {}))
+    content = lines((0, POINT, "submission_benchmark", benchmark, {})) + BEGIN
     content += lines((5, POINT, "eval_accuracy", 20.5, metadata))
-    (run,) = read("mlperf", log, BEGIN + content + SUCCESS)
+    (run,) = read("mlperf", log, content + SUCCESS)
     assert run.evals == [{"split": "validation", "score": 20.5, "score_name": name, "t_s": 0.005}]
     assert f"the last {name} is 20.5" in notes(run)
 
@@ -207,7 +217,7 @@ def test_a_score_that_is_no_share_is_left_out_and_said(log, score):
     content = lines((5, POINT, "eval_accuracy", score, {}))
     (run,) = read("mlperf", log, BEGIN + content + SUCCESS)
     assert run.evals == []
-    assert "line 3 left out" in notes(run)
+    assert "line 4 left out" in notes(run)
 
 
 @pytest.mark.parametrize(
@@ -225,6 +235,7 @@ def test_namespaces_are_processes_of_one_run(log):
     content = ""
     for worker, late_ms in (("worker0", 0), ("worker1", 500)):
         content += lines(
+            (0, POINT, "submission_benchmark", "resnet", {}),
             (late_ms, START, "run_start", None, {}),
             (0, POINT, "train_samples", 1000, {}),
             (late_ms, START, "epoch_start", None, {}),
@@ -268,7 +279,7 @@ def test_other_output_and_labels_of_ranks_do_not_matter(log):
 def test_a_damaged_line_of_mlperf_is_left_out_and_said(log, line, reason):
     (run,) = read("mlperf", log, f"{BEGIN}{line}\n{epochs((0, 10_000))}{SOON}")
     assert run.columns["images_per_second"] == 100.0
-    assert "line 3 left out" in notes(run)
+    assert "line 4 left out" in notes(run)
     assert reason in notes(run)
 
 
@@ -280,9 +291,10 @@ def test_an_epoch_that_ends_before_it_begins_does_not_count(log):
         read("mlperf", log, lines((0, POINT, "seed", 1, {})))
 
 
-def test_batches_of_a_loader_are_counted_where_the_rules_name_the_items_of_an_epoch(log):
+@pytest.mark.parametrize("benchmark", ["retinanet", "ssd"])  # ssd is RetinaNet since v2.0
+def test_batches_of_a_loader_are_counted_where_the_rules_name_the_items_of_an_epoch(log, benchmark):
     # As the logs of RetinaNet in round 5.0 have it: 4572 batches of 256 are 1170301 items.
-    header = stated("retinanet", 256, 4572)
+    header = stated(benchmark, 256, 4572)
     content = epochs((0, 488_000), (519_000, 1_005_000), (1_035_000, 1_040_000))
     per_gpu = lines((1, POINT, "tracked_stats", {"throughput": 299.6}, {}))
     (run,) = read("mlperf", log, header + content + per_gpu + success(1_040_000))
@@ -310,6 +322,26 @@ def test_a_block_whose_stop_repeats_its_first_count_has_the_samples_until_the_ne
     (run,) = read("mlperf", log, BEGIN + content + success(490_000))
     assert run.columns["images_per_second"] == 1920 / 375  # of the last nobody knows the samples
     assert "1920 items (samples_count) in 2 intervals (block), 375 s" in notes(run)
+
+
+def test_samples_of_a_block_that_are_its_steps_times_the_batch_are_of_it_alone(log):
+    # As NVIDIA's NeMo of round 5.1, where the first block has more steps than the others.
+    content = ""
+    for begin_ms, end_ms, steps in ((0, 200_000, (0, 192)), (210_000, 260_000, (192, 240))):
+        items = {"samples_count": 8 * (steps[1] - steps[0])}
+        content += lines(
+            (begin_ms, START, "block_start", None, items | {"step": steps[0]}),
+            (end_ms, END, "block_stop", None, items | {"step": steps[1]}),
+        )
+    (run,) = read("mlperf", log, stated("flux1", 8, 3840) + content + success(270_000))
+    assert run.columns["images_per_second"] == 1920 / 250
+
+
+def test_a_score_of_an_unknown_benchmark_is_no_top1(log):
+    start = lines((0, START, "run_start", None, {}))
+    content = start + lines((5, POINT, "eval_accuracy", 0.34, {})) + SUCCESS
+    (run,) = read("mlperf", log, content)
+    assert [(row["score_name"], row.get("top1")) for row in run.evals] == [("eval_accuracy", None)]
 
 
 def test_a_block_of_an_evaluation_has_not_the_samples_that_are_trained_after_it(log):

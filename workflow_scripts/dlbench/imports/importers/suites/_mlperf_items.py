@@ -2,7 +2,8 @@
 
 One key has several meanings in the logs of submissions. The items are, in this order,
 - the growth of `samples_count`, if the events of intervals have it. Where the stop of a block
-  repeats the count of its start (NVIDIA's NeMo), the growth is to the start of the next block;
+  repeats the count of its start (NVIDIA's NeMo), that is what the block trained if its steps times
+  the batch are as many (v5.1); else the growth is to the start of the next block;
 - steps times batch: if train_samples is the schedule of the learning rate times the batch, then
   `epoch_count` counts steps (Google's BERT), at most as many as the schedule has;
 - `train_samples`, if it is printed after the training (NVIDIA's BERT prints what it trained);
@@ -10,9 +11,9 @@ One key has several meanings in the logs of submissions. The items are, in this 
   evaluation says that an epoch was left before its end (as DLRM's are). Where train_samples is the
   batches of that set, as NVIDIA's RetinaNet prints the length of its loader, these are counted.
   Google's Transformer prints the number of packed sequences: such epochs are not counted. Nor are
-  those of benchmarks without epochs of items (Minigo).
+  those of benchmarks without epochs of items (Minigo), or of a log that names no benchmark.
 - An interval that ends with the run, or after it, may have been left before its end: it counts only
-  by `samples_count`.
+  by `samples_count` or by `train_samples` that is printed after the training.
 Steps that the log counts in another way (`current_iter_num`, the schedule) must agree.
 
 Source: the logs of mlcommons/training_results_v0.7 and the programs that wrote them; MLPerf's
@@ -28,15 +29,17 @@ from typing import Any
 from dlbench import Error
 from dlbench.imports.log_values import count, real
 
-# Fewest and most items of an epoch. GNMT's leave out pairs that are too long.
+COCO, OPEN_IMAGES = (117_266, 118_287), (1_170_301, 1_170_301)
+# Fewest and most items of an epoch. GNMT's leave out pairs that are too long; ssd's data changed
+# with v2.0.
 EPOCH_ITEMS = {
-    "resnet": (1_281_167, 1_281_167),
-    "retinanet": (1_170_301, 1_170_301),
-    "ssd": (117_266, 118_287),
-    "maskrcnn": (117_266, 118_287),
-    "transformer": (4_590_101, 4_590_101),
-    "gnmt": (3_400_000, 4_100_000),
-    "dlrm": (4_195_197_692, 4_195_197_692),
+    "resnet": [(1_281_167, 1_281_167)],
+    "retinanet": [OPEN_IMAGES],
+    "ssd": [COCO, OPEN_IMAGES],
+    "maskrcnn": [COCO],
+    "transformer": [(4_590_101, 4_590_101)],
+    "gnmt": [(3_400_000, 4_100_000)],
+    "dlrm": [(4_195_197_692, 4_195_197_692)],
 }
 MAX_ITEMS = 2**53
 MAX_DIFFERENCE = 0.05  # between items and steps times batch; last batches are filled or left out
@@ -108,34 +111,44 @@ def whole_intervals(intervals: Sequence[Interval], stop_ms: float) -> list[Inter
     return whole
 
 
+def trained_items(
+    intervals: Sequence[Interval], settings: Mapping[str, Any], printed_ms: float | None
+) -> int | None:
+    """What was trained in the only interval, as BERT prints it afterwards as `train_samples`."""
+    is_bert = settings.get("submission_benchmark") == "bert" and len(intervals) == 1
+    if not is_bert or printed_ms is None or printed_ms < intervals[0].stop_ms:
+        return None
+    return count(settings.get("train_samples"), 1, MAX_ITEMS)
+
+
 def count_items(
     intervals: Sequence[Interval],
     settings: Mapping[str, Any],
     epochs_scored: Sequence[Any] = (),
-    train_samples_ms: float | None = None,
 ) -> tuple[float, str]:
     """(items of all intervals, how they were counted).
 
     Args:
         settings: values of MLLOG's keys.
         epochs_scored: epoch_num of the evaluations.
-        train_samples_ms: time at which train_samples was printed.
 
     Raises:
         Doubt: the count is not certain.
     """
     samples = count(settings.get("train_samples"), 1, MAX_ITEMS)
     batch = count(settings.get("global_batch_size"))
+    benchmark = settings.get("submission_benchmark")
     if not samples:
         raise Doubt("no train_samples, and no samples_count that grows")
+    if benchmark is None:
+        raise Doubt("no submission_benchmark: was the log cut at its beginning?")
     epochs = sum(interval.epochs for interval in intervals)
     schedule = count(settings.get("opt_learning_rate_training_steps"), 1, MAX_ITEMS)
     if batch and schedule and samples == batch * schedule and 1 < epochs <= schedule:
         return epochs * batch, "epoch_count, which is of steps here, x global_batch_size"
-    benchmark = settings.get("submission_benchmark")
     of_batches = _is_of_batches(benchmark, samples, batch)
     if not of_batches:
-        _check_benchmark(benchmark, samples, batch, intervals, train_samples_ms)
+        _check_benchmark(benchmark, samples, batch)
     if any((number := real(epoch)) and not number.is_integer() for epoch in epochs_scored):
         raise Doubt("an epoch was evaluated and perhaps left before its end")
     each = samples * batch if batch and of_batches else samples
@@ -151,30 +164,26 @@ def count_items(
 
 def _is_of_batches(benchmark, samples, batch):
     """Whether train_samples is the number of batches of an epoch, without or with a partial one."""
-    if not batch or batch == 1 or benchmark not in EPOCH_ITEMS:
+    if not batch or batch == 1:
         return False
-    fewest, most = EPOCH_ITEMS[benchmark]
-    return fewest // batch <= samples <= -(-most // batch)
+    sets = EPOCH_ITEMS.get(benchmark, ())
+    return any(fewest // batch <= samples <= -(-most // batch) for fewest, most in sets)
 
 
-def _check_benchmark(benchmark, samples, batch, intervals, train_samples_ms):
-    """Check that train_samples is an epoch of the benchmark, if its name is known.
+def _check_benchmark(benchmark, samples, batch):
+    """Check that train_samples is an epoch of the benchmark.
 
     Raises:
         Doubt: it is not.
     """
-    if benchmark is None:
-        return
-    if benchmark == "bert":
-        last_ms = max(interval.stop_ms for interval in intervals)
-        if len(intervals) == 1 and train_samples_ms is not None and train_samples_ms >= last_ms:
-            return
     if benchmark not in EPOCH_ITEMS:
         raise Doubt(f"an epoch of {benchmark} has no number of items that its rules name")
-    fewest, most = EPOCH_ITEMS[benchmark]
+    sets = EPOCH_ITEMS[benchmark]
     # The last batch of an epoch may be left out.
-    if not fewest - (batch or 0) < samples <= most:
-        expected = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    if not any(fewest - (batch or 1) < samples <= most for fewest, most in sets):
+        expected = " or ".join(
+            f"{fewest}" if fewest == most else f"{fewest} to {most}" for fewest, most in sets
+        )
         raise Doubt(f"train_samples is {samples}, an epoch of {benchmark} has {expected} items")
 
 

@@ -10,9 +10,9 @@
   clock, over a window and in a unit of his own: of one device or of all, of items or of tokens.
   The notes quote it; it is no throughput of ours.
 - eval_accuracy is a row of evals: its score, and as score_name what it is in that benchmark by
-  MLPerf's rules (mAP, AUC, ...). It is top-1, too, if submission_benchmark is resnet or absent,
-  and the loss, too, in benchmarks whose target is a loss or the logarithm of a perplexity: these
-  call it eval_accuracy though less is better. In others, the notes name what is not a number.
+  MLPerf's rules (mAP, AUC, ...). It is top-1, too, if submission_benchmark is resnet, and the
+  loss, too, in benchmarks whose target is a loss or the logarithm of a perplexity: these call it
+  eval_accuracy though less is better.
 - samples_count of an evaluation over the batch is its step. max_sequence_length is the shape of
   an item in benchmarks whose sequences are packed to that length.
 - run_stop with status success says that the last evaluation reached the target. Then
@@ -39,7 +39,7 @@ FAMILY = "mlperf"
 MARK = ":::MLLOG "
 LINE_MARKS = (MARK.encode(),)
 INTERVALS = ("epoch", "block")
-TOP1_BENCHMARKS = (None, "resnet")
+TOP1 = "resnet"
 # What eval_accuracy is, where it is not top-1.
 SCORES = {
     "bert": "accuracy of masked words",
@@ -166,7 +166,13 @@ class _Run:
         if start is None or event["time_ms"] < start["time_ms"]:
             self.left_out.add(line, f"the end of an {name} that did not begin before it")
             return
-        counts = [count(e["metadata"].get("samples_count"), 0, 2**53) for e in (start, event)]
+        counts, steps = (
+            [count(e["metadata"].get(name), 0, 2**53) for e in (start, event)]
+            for name in ("samples_count", "step")
+        )
+        batch = count(self.settings.get("global_batch_size"))
+        if batch and None not in steps and counts == [(steps[1] - steps[0]) * batch] * 2:
+            counts[0] = 0  # both are of this block alone
         if None not in counts and counts[1] < counts[0]:
             self.left_out.add(line, f"an {name} with a negative number of samples")
             return
@@ -256,17 +262,21 @@ class _Run:
         scored = [event for _, event in self.evals]
         try:
             counted = _mlperf_items.counted_intervals(intervals, self.evaluations)
+            printed_ms = self.printed_ms.get("train_samples")
             if counted:
                 # What was trained outside of them changes nothing.
                 items, counted_by, run_ms = sum(i.items for i in counted), "samples_count", 0
             else:
-                counted = self._whole(intervals)
-                items, counted_by = _mlperf_items.count_items(
-                    counted,
-                    self.settings,
-                    epochs_scored=[event["metadata"].get("epoch_num") for event in scored],
-                    train_samples_ms=self.printed_ms.get("train_samples"),
-                )
+                counted = intervals
+                items = _mlperf_items.trained_items(intervals, self.settings, printed_ms)
+                counted_by = "train_samples, printed after the training"
+                if not items:
+                    counted = self._whole(intervals)
+                    items, counted_by = _mlperf_items.count_items(
+                        counted,
+                        self.settings,
+                        epochs_scored=[event["metadata"].get("epoch_num") for event in scored],
+                    )
                 left_ms = sum(i.stop_ms - i.start_ms for i in intervals if i not in counted)
                 run_ms = 1000 * run.columns.get("duration_s", 0) - left_ms
             time_ms = _mlperf_items.training_ms(counted, self.evaluations, run_ms)
@@ -303,14 +313,14 @@ class _Run:
         batch = count(self.settings.get("global_batch_size"))
         for line, event in self.evals:
             score, metadata = real(event["value"]), event["metadata"]
-            if score is None or (benchmark in TOP1_BENCHMARKS and not 0 <= score <= 1):
+            if score is None or (benchmark == TOP1 and not 0 <= score <= 1):
                 self.left_out.add(
                     line, "eval_accuracy is not a number, or not from 0 to 1 (top-1 accuracy)"
                 )
                 continue
             row = {"split": "validation", "score": score}
             row["score_name"] = _score_name(benchmark, metadata)
-            if benchmark in TOP1_BENCHMARKS:
+            if benchmark == TOP1:
                 row["top1"] = score
             elif benchmark in LOSSES:
                 row["loss"] = score
@@ -331,7 +341,7 @@ class _Run:
 
 def _score_name(benchmark, metadata):
     """The name of the score in eval_accuracy; stable_diffusion's log states it, as FID and CLIP."""
-    if benchmark in TOP1_BENCHMARKS:
+    if benchmark == TOP1:
         return "top-1 accuracy"
     said = metadata.get("metric")
     if isinstance(said, str):
