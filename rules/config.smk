@@ -61,9 +61,11 @@ if not own_code.in_project_folder() and (missing := own_code.missing_packages())
     )
 
 from dlbench import Error
+from dlbench.common import command_line
 from dlbench.plan.snakemake_start import SnakemakeStart, untested
 from dlbench.study import config_files
 
+command_line.name_user()
 STARTED = SnakemakeStart(workflow)
 if STARTED.is_main and (newer := untested(metadata.version("snakemake"))):
     print(newer, file=sys.stderr)

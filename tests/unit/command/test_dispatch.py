@@ -1,7 +1,9 @@
 """The command dlbench as users start it."""
 
 import ast
+import getpass
 import os
+import pwd
 import shlex
 import subprocess
 import sys
@@ -32,6 +34,14 @@ def test_without_a_command_it_lists_all_on_one_screen(capsys):
 def test_it_says_its_version_and_where_its_snakefile_is(capsys):
     assert dispatch.main(["--version"]) == dispatch.main(["where"]) == 0
     assert capsys.readouterr().out == f"dlbench {installation.version()}\n{REPOSITORY}\n"
+
+
+def test_a_user_without_a_name_is_called_by_the_number(monkeypatch):
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "")
+    assert dispatch.main(["--version"]) == 0
+    assert getpass.getuser() == str(os.getuid())
 
 
 def test_an_unknown_word_gets_the_nearest_command_and_bad_input_ends_with_one_line(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from dlbench import Error
 from dlbench.command import commands
-from dlbench.common import phrases, terminal
+from dlbench.common import command_line, phrases, terminal
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 USAGE = "usage: dlbench COMMAND [OPTIONS]   dlbench COMMAND --help   dlbench --version"
@@ -20,6 +20,7 @@ def main(given: Sequence[str] | None = None) -> int:
 
     An Error or OSError ends it with one line. Any other exception is a bug and keeps its traceback.
     """
+    command_line.name_user()
     name, *arguments = sys.argv[1:] if given is None else given or ["--help"]
     try:
         return _do(name, arguments)

@@ -2,11 +2,21 @@
 
 import argparse
 import gc
+import getpass
+import os
 import sys
 from collections.abc import Callable
 
 from dlbench import Error
 from dlbench.common import terminal
+
+
+def name_user() -> None:
+    """Call a user of whom the system has no name, as in containers, by the number."""
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        os.environ["USER"] = str(os.getuid())
 
 
 def run_program(main: Callable[[], object]) -> None:
