@@ -58,6 +58,18 @@ def test_the_own_config_is_the_plain_workflow(folder):
     assert finished.became == [sys.executable, "-m", "snakemake", "-c1", "-n"]
 
 
+def test_what_snakemake_would_not_name_is_named_before_it_starts(folder, monkeypatch):
+    Path("mine/config.yaml").write_text("a: 1\n\tb: 2\n")
+    finished = dlbench("run", "mine", "-n")
+    assert finished.returncode == 2 and "mine/config.yaml, line 2: no YAML" in finished.stderr
+    Path("numpy.py").touch()
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "numpy", raising=False)
+    monkeypatch.setenv("PYTHONPATH", f":{folder}")
+    found = f"PYTHONPATH puts {folder}/numpy.py before the installed numpy\n"
+    assert dlbench("run").stderr == f"{found}+ snakemake\n"
+
+
 def test_a_study_is_a_file_a_folder_or_a_name_also_for_other_commands(folder, monkeypatch):
     for named in ("mine/config.yaml", "mine"):
         assert study_files.study_file(named) == "mine/config.yaml"
