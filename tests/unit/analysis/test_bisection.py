@@ -14,7 +14,7 @@ def measured(nodes, passes, known):
     """(last Step, rounds) of measuring what is asked for until nothing is."""
     for rounds in range(100):
         step = bisection.next_step(nodes, known)
-        if step.is_done:
+        if not step.groups:
             return step, rounds
         fresh = {frozenset(group) for group in step.groups}
         assert len(fresh) == len(step.groups) and not fresh & known.keys()

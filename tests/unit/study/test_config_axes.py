@@ -22,7 +22,7 @@ def test_the_keys_are_the_fields_of_a_config_and_those_that_make_fields():
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [
-        ("precision", ["float32"], ["float8", 1]),
+        ("precision", ["float32"], ["fp8", 1]),
         ("steps", [1, 10**9], [0, 1.5, "max", True, 10**9 + 1]),
         ("batch_per_device", [1, "max"], [0, "most"]),
         ("global_batch", [1], ["max", 0]),

@@ -130,12 +130,12 @@ def test_nothing_is_known_of_a_trainer_that_the_config_does_not_have():
 
 
 def test_flops_of_an_item_are_a_number_or_a_formula_of_the_run(theirs):
-    assert other_trainers.model_flops_per_item(theirs()) is None
+    assert other_trainers.stated(theirs(), "model_flops_per_item") is None
     run = theirs(model_flops_per_item=5e9)
-    assert other_trainers.model_flops_per_item(run) == 5e9
+    assert other_trainers.stated(run, "model_flops_per_item") == 5e9
     run = theirs(model_flops_per_item="2e9 * {width} / {devices}")
     run = dataclasses.replace(run, trainer_parameters="width=3")
-    assert other_trainers.model_flops_per_item(run) == 3e9
+    assert other_trainers.stated(run, "model_flops_per_item") == 3e9
 
 
 def test_the_precision_of_a_program_is_what_somebody_says_and_changes_no_id(theirs):

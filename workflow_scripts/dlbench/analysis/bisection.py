@@ -42,11 +42,6 @@ class Step:
     groups: tuple[Group, ...]
     undecided: Group = ()
 
-    @property
-    def is_done(self) -> bool:
-        """Whether nothing is left to be measured."""
-        return not self.groups
-
 
 def next_step(nodes: Sequence[str], passed: Mapping[frozenset[str], bool]) -> Step:
     """The Step that follows from what was measured.

@@ -45,7 +45,7 @@ def bytes_per_token(run: Run) -> float | None:
     A model that predicts masked tokens alone has no bits per byte.
     """
     if run.is_external:
-        return other_trainers.bytes_per_token(run)
+        return other_trainers.stated(run, "bytes_per_token")
     kind = engine.plugin_kind(run.framework, "models")
     if not (plugins.is_known(kind, run.model) and plugins.is_known("datasets", run.dataset)):
         return None  # of an older study

@@ -91,7 +91,7 @@ def row(
     for key in ("started_at", "ended_at"):
         if summary.get(key):
             summary[key] = datetime.fromisoformat(summary[key])
-    if run.is_external and (flops := other_trainers.model_flops_per_item(run)):
+    if run.is_external and (flops := other_trainers.stated(run, "model_flops_per_item")):
         summary["model_flops_per_item"] = flops
     versions = provenance["versions"] or {}
     notes = [

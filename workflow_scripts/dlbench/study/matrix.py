@@ -339,8 +339,8 @@ def _check_trainer(run, where, in_formulas):
     try:
         other_trainers.trainer(run)
         other_trainers.check_parameters(run, in_formulas)
-        other_trainers.model_flops_per_item(run)
-        other_trainers.bytes_per_token(run)
+        for key in other_trainers.MOST:
+            other_trainers.stated(run, key)
     except Error as error:
         raise ConfigError(f"{where}.trainer: {error}") from None
     if other_trainers.needs(run, "data"):

@@ -48,7 +48,7 @@ AUTO = "auto"  # kind of a log that importers recognise
 FOLDER, PRINTED, PROOF = "output", "printed.log", "containment.json"  # in a run's folder
 LOGGED = "logged.jsonl"  # there: the log of a program that uses programs/logger/dlbench_log.py
 BOUND = ".bound-{}.json"  # in FOLDER: what a rank was bound to; importers skip hidden files
-MOST_FLOPS, MOST_BYTES = 10**30, 10**6
+MOST = {"model_flops_per_item": 10**30, "bytes_per_token": 10**6}  # for an item, for a token
 AROUND = ("visible_gpus", "stop_signal", "stop_grace_s")  # keys about what is around a program
 # Those of the study of this process, for functions that are given a run without its config.
 _trainers: dict[str, dict[str, Any]] = {}
@@ -134,40 +134,25 @@ def check_parameters(run: Run, in_formulas: Container[str] = ()) -> None:
         )
 
 
-def model_flops_per_item(run: Run) -> float | None:
-    """FLOPs that the model of a run needs for an item, as the config says; None if it does not.
-
-    Raises:
-        Error: the config's formula has no value above 0 for this run.
-    """
-    return _stated(run, "model_flops_per_item", MOST_FLOPS)
-
-
 def precision(run: Run) -> str | None:
     """What a run computes in; None if neither its block, its command nor the config say it.
 
     A program of others has its own default, so that of the field says nothing.
     """
-    if not run.is_external or "precision" in run.values():
-        return run.precision
-    entry = _trainers.get(run.trainer, {"command": []})
-    if any("{precision}" in word for word in entry["command"]):
+    entry = _trainers.get(run.trainer, {})
+    taken = any("{precision}" in word for word in entry.get("command", ()))
+    if taken or not run.is_external or "precision" in run.values():
         return run.precision
     said = entry.get("precision", {})
     return next((said[text] for text in said if text in run.trainer_parameters), None)
 
 
-def bytes_per_token(run: Run) -> float | None:
-    """Bytes of held-out text for a token of a run, as the config says; None if it does not.
+def stated(run: Run, key: str) -> float | None:
+    """What the config says in a key of MOST of a run's trainer; None if it says nothing.
 
     Raises:
         Error: the config's formula has no value above 0 for this run.
     """
-    return _stated(run, "bytes_per_token", MOST_BYTES)
-
-
-def _stated(run, key, most):
-    """The value of a key of a run's trainer, which is a number or a formula."""
     text = _trainers.get(run.trainer, {}).get(key)
     if text is None or not isinstance(text, str):
         return text
@@ -177,8 +162,8 @@ def _stated(run, key, most):
         value = parameters.of_run(text, fields, run.trainer_parameters)
     except Error as error:
         raise Error(f"{where}: {error}") from None
-    if not 0 < value <= most:
-        expected = f"at most {most:g}" if value > most else "more than 0"
+    if not 0 < value <= MOST[key]:
+        expected = f"at most {MOST[key]:g}" if value > MOST[key] else "more than 0"
         raise Error(f"{where}: expected {expected}, found {float(value):g}, the value of {text!r}")
     return float(value)
 
