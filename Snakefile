@@ -9,6 +9,11 @@ from snakemake.utils import min_version
 min_version("9.17")
 
 
+# Runs are timed one after the other on this machine and in a job, not on a whole cluster.
+resource_scopes:
+    bench="local",
+
+
 include: "rules/config.smk"
 
 

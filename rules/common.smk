@@ -9,7 +9,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from dlbench import Error
+from dlbench import Error, schedulers
 from dlbench.cluster import cluster_job, submitting
 from dlbench.common import tools
 from dlbench.plan import imported, plan, planning, records_list, replaced_tables
@@ -63,6 +63,8 @@ if PLAN.new_session:
     os.environ.update(DLBENCH_START=PLAN.new_session["id"])
 # For the container directive, whose command-line arguments are the same for all rules.
 os.environ.update(PLAN.directive_environment)
+# Once for all runs of a job, which would each ask its scheduler.
+os.environ.update(schedulers.job_variables())
 if not (STARTED.submits and STARTED.is_main):
     # The secrets of commands, for which command lines have numbers. They are not set where jobs are
     # submitted, since schedulers may store that environment: each job reads the config again.

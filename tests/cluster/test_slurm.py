@@ -14,7 +14,7 @@ import time
 import pytest
 import yaml
 
-from dlbench.common import orphans
+from dlbench.common import orphans, tools
 from dlbench.plan import baselines, waiting_jobs
 from dlbench.tables import parquet_files
 from support.campaigns.campaign import TRAINED, Campaign
@@ -162,6 +162,35 @@ def test_a_node_on_which_something_else_computes_is_named_and_no_other(campaign,
     report = (campaign.folder / "results/report.html").read_text()
     assert "node n2 is slower than the others" in report
     assert "in 3 runs, all disturbed by other processes on it, p = " in report
+
+
+def test_the_executor_slurm_trains_runs_of_one_and_of_two_nodes_at_once(slurm, tmp_path):
+    """Without a profile of ours; its plugin is not among what the workflow installs."""
+    plugin = str(tmp_path / "plugin")
+    packages = ["slurm==2.8.0", "slurm-jobstep==0.6.1"]
+    packages = [f"snakemake-executor-plugin-{name}" for name in packages]
+    install = [tools.find_uv(), "pip", "install", "-q", "--no-deps", "--target", plugin]
+    subprocess.run([*install, *packages, "throttler==1.2.3"], check=True)
+    campaign = Campaign.fresh(tmp_path / "project")
+    campaign.variables = {**slurm.variables, "PYTHONPATH": plugin}
+    site(campaign)
+    campaign.configure_sleeping(seed=[1, 2, 3], steps=200)
+    study = yaml.safe_load((campaign.folder / "config.yaml").read_text())
+    two = {"name": "two", **QUICK, "strategy": "multiworker", "launcher": "srun", "nodes": 2}
+    campaign.configure(**study | {"matrix": [*study["matrix"], two]})
+    options = ["--executor", "slurm", "--jobs", "10", "--default-resources"]
+    options += ["slurm_partition=cpu", "mem_mb=1000", "runtime=10"]
+    output = campaign.succeed(*options)
+    records = records_of(campaign)
+    assert [record["status"] in TRAINED for record in records] == [True] * 4, output
+    for record in records:
+        hosts = record["provenance"]["hosts"]
+        assert hosts == record["provenance"]["job"]["hosts"]
+        assert len(hosts) == record["spec"].get("nodes", 1)
+    begins = sorted(record["summary"]["started_at"] for record in records)
+    ends = sorted(record["summary"]["ended_at"] for record in records)
+    assert begins[2] < ends[0]  # three at once
+    assert "Nothing to be done" in campaign.succeed(*options)
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,26 @@ def test_a_refusal_is_kept_for_all_runs_that_share_the_job(folder, program, caps
     assert all(refusals.describe(run_record.folder(run)) for run in ("a-1", "b-2"))
 
 
+def test_a_job_waits_to_be_submitted_while_there_are_as_many_as_there_may_be(
+    folder, program, capsys, monkeypatch
+):
+    monkeypatch.setattr(cluster_job, "FULL_S", 0)
+    limit = "sbatch: error: QOSMaxSubmitJobPerUserLimit"
+    program(
+        "sbatch",
+        script=f"#!/bin/sh\necho >>asked\n[ $(($(wc -l <asked) % 4)) = 0 ] && echo 7 && exit\n"
+        f"echo '{limit}' >&2\nexit 1\n",
+    )
+    for run_id in ("a-1", "b-2"):
+        script = job_script(folder, {"rule": "train", "threads": 1, "resources": RESOURCES})
+        script.write_text(f"{script.read_text()}python 'train:run_id={run_id}'\n")
+        assert cluster_job.submit("slurm", script) == "7"
+        refusal = refusals.take(run_record.folder(run_id))
+        assert refusal["times"] == 1 and limit in refusal["message"]
+    printed = capsys.readouterr().err  # once, for all that follow
+    assert printed.count("Slurm refused its job") == printed.count("wait until there may be") == 1
+
+
 def test_jobs_that_are_left_are_cancelled_and_those_that_have_ended_are_not(folder):
     for job_id in ("4", "5"):
         (cluster_job.FOLDER / job_id).touch()

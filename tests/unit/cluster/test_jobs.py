@@ -265,5 +265,7 @@ def test_nothing_is_checked_where_the_scheduler_chooses_the_queue():
     jobs.check([("a run", ask())], {"one": Queue("one", nodes=(Nodes(1, 0),))}, None)
 
 
-def test_schedulers_get_plain_values():
-    assert all(isinstance(value, (int, str)) for value in jobs.resources(ask()).values())
+def test_schedulers_get_plain_values_and_the_executor_slurm_only_several_tasks_as_they_are():
+    asked = jobs.resources(ask())
+    assert asked.pop("mpi") is None and all(isinstance(one, (int, str)) for one in asked.values())
+    assert jobs.resources(ask(strategy="multiworker", launcher="srun", nodes=2))["mpi"] == 1

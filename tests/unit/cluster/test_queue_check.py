@@ -25,10 +25,10 @@ sh "$script" >"$out" 2>&1
 """
 ACCOUNTS = """#!/bin/sh
 case "$*" in
-    *qos*) printf 'normal||\\nshort|00:05:00|cpu=4,node=1\\nnight|00:01:00|\\n' ;;
+    *qos*) printf 'normal|||%s\\nshort|00:05:00|cpu=4,node=1|\\nnight|00:01:00||2\\n' "$JOBS" ;;
     *MaxWall*)
-        printf 'mine||normal|%s|\\n' "$MOST"
-        printf 'mine|night|night|00:01:00|\\nother||night|00:01:00|\\n' ;;
+        printf 'mine||normal|%s||\\n' "$MOST"
+        printf 'mine|night|night|00:01:00||\\nother||night|00:01:00||\\n' ;;
     *) echo mine ;;
 esac
 """
@@ -98,6 +98,19 @@ def test_limits_of_qos_and_associations_are_looked_at(place, program, monkeypatc
     program("scontrol", "PartitionName=cpu QoS=short TotalCPUs=24")
     (found,) = texts("fix")
     assert found.startswith(short)
+
+
+def test_a_limit_on_the_jobs_in_the_queue_is_compared_with_those_of_the_profile(
+    place, program, monkeypatch
+):
+    program("sacctmgr", script=ACCOUNTS)
+    program("scontrol", "PartitionName=cpu QoS=N/A TotalCPUs=24")
+    monkeypatch.setenv("JOBS", "3")
+    profile(jobs=3)
+    assert not [text for text in texts("note") if "jobs: " in text]
+    profile(jobs=50)
+    (found,) = [text for text in texts("note") if "jobs: " in text]
+    assert found.startswith("QOS normal allows 3 jobs in the queue, and the profile has jobs: 50")
 
 
 def test_runs_that_are_done_are_not_counted_as_to_train(place):

@@ -14,10 +14,12 @@ states of jobs.
 
 .snakemake/cluster_jobs has ID for each watched job, with the id of its run and of the start's
 session, one a line; ID.end with its exit code; ID.lost, whose date is when the scheduler first did
-not know the job; and answer.json, the last answer of the scheduler.
+not know the job; answer.json, the last answer of the scheduler; and full.json, with the process id
+of the start that has said that there may be no more jobs.
 """
 
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -36,6 +38,7 @@ FOLDER = WATCHED
 LOGS = Path("results/logs/cluster")
 LOST_S = 60.0
 CACHE_S = 5.0
+FULL_S = 10.0  # between tries to submit a job where there may be no more
 START = "DLBENCH_START"  # the variable with the id of the session of a start
 CANCEL_TIMEOUT_S = 180.0  # supervisors may write a last checkpoint
 # Variables of the job in which Snakemake itself may run: sbatch and qsub read options from them.
@@ -44,7 +47,7 @@ RUNS = re.compile(r"\brun_id=([a-z0-9_.-]+)")  # in the command of a job
 
 
 def submit(scheduler: str, script: str | Path) -> str:
-    """Submit a job script of Snakemake. Returns the id of the job.
+    """Submit a job script of Snakemake, once there may be one more job. Returns the job's id.
 
     Raises:
         Error: the scheduler refuses it. The message is also written into the folders of its runs.
@@ -55,15 +58,30 @@ def submit(scheduler: str, script: str | Path) -> str:
     request = read_request(script)
     for name in filter(JOB_VARIABLES.match, list(os.environ)):
         del os.environ[name]
-    try:
-        printed = output_of([*module.submission(request, LOGS), str(script)]).strip()
-        job_id = module.job_id(printed) if hasattr(module, "job_id") else printed.split()[-1]
-    except Error as error:
-        refusals.record(_run_ids(script), scheduler, str(error))
-        raise
+    for waits in itertools.count():
+        try:
+            printed = output_of([*module.submission(request, LOGS), str(script)]).strip()
+            break
+        except Error as error:
+            if not re.search(getattr(module, "FULL", "$^"), str(error)):
+                refusals.record(_run_ids(script), scheduler, str(error))
+                raise
+            if not waits:
+                message = f"{error}; it and those after it wait until there may be another job"
+                refusals.record(_run_ids(script), scheduler, message, quietly=_is_told())
+            time.sleep(FULL_S)
+    job_id = module.job_id(printed) if hasattr(module, "job_id") else printed.split()[-1]
     run_id = _properties(script).get("wildcards", {}).get("run_id", "")
     (FOLDER / job_id).write_text(f"{run_id}\n{os.environ.get(START, '')}\n")
     return job_id
+
+
+def _is_told():
+    """Whether the Snakemake that submits has said that there may be no more jobs; it has now."""
+    file, start = FOLDER / "full.json", str(os.getppid())
+    told = file.exists() and file.read_text() == start
+    file.write_text(start)
+    return told
 
 
 def _run_ids(script):

@@ -107,6 +107,8 @@ def resources(job: Job) -> dict[str, Any]:
     return {
         "nodes": job.nodes,
         "tasks": job.tasks,
+        # The executor slurm starts a job with it as it is, instead of in one task on one node.
+        "mpi": 1 if job.tasks > 1 else None,
         "cpus_per_task": job.cores_per_task,
         "mem_mb": job.memory_mb,
         "runtime": job.time_min,

@@ -116,6 +116,11 @@ def _limits(module, profile, labelled_jobs):
                     f"{phrases.counted(len(above), 'job')} would ask for more, as {label} for "
                     f"{number:g}: they would be refused, or wait without an end"
                 )
+        if limit.jobs is not None and limit.jobs < (jobs_at_once := profile.content.get("jobs", 1)):
+            yield note(
+                f"{limit.source} allows {phrases.counted(limit.jobs, 'job')} in the queue, and the "
+                f"profile has jobs: {jobs_at_once}: those above wait to be submitted"
+            )
 
 
 def jobs_of_study(

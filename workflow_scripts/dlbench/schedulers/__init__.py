@@ -27,8 +27,10 @@ and may define:
     queue_times(job_id): (submission, start) of a running job in seconds since 1970; None if the
         scheduler does not say. Raises Error if it does not answer, ValueError if its output has
         another form.
+    variables(job_id): its variables that name the nodes of a job, for processes that lost them.
     waiting(folder): {job id: Waiting} of the jobs of the workflow in a folder that have not
         started; {} if it does not answer.
+    FULL: a pattern in the message of a submit command that refuses a job since there are too many.
     NORMAL_REASONS: beginnings of reasons for waiting that pass by themselves, as for a job whose
         turn has not come.
     limits(account, qos, queue): the Limits of jobs in its accounting. Raises Error if it does not
@@ -59,6 +61,7 @@ TIMEOUT_S = 30.0  # with a program of a scheduler
 MAX_LINES = 8  # of its message, in errors
 # For each job that cluster_job.py submitted, a file named by its id, with the id of its run.
 WATCHED = Path(".snakemake/cluster_jobs")
+QUEUED = "DLBENCH_QUEUED"  # the variable with scheduler, id and dates of the job
 WATCH_SUFFIXES = (".end", ".lost", ".json")  # further files there
 UTC_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"  # as in training logs
 
@@ -220,7 +223,7 @@ class Waiting:
 class Limits:
     """The most that a job may request by a rule of the site, which `source` names.
 
-    None means no limit. Cores and GPUs are totals of all nodes.
+    None means no limit. Cores and GPUs are totals of all nodes; `jobs` are those in the queue.
     """
 
     source: str
@@ -228,6 +231,7 @@ class Limits:
     nodes: int | None = None
     cores: int | None = None
     gpus: int | None = None
+    jobs: int | None = None
 
 
 def job(environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
@@ -264,21 +268,38 @@ def take_turn(folder: str | None = None) -> IO[str] | None:
     return None
 
 
-def queue_dates(name: str, job_id: str) -> dict[str, str]:
-    """When a job was submitted and when it started, in UTC; {} if its scheduler does not say.
+def job_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Variables for all processes of this scheduler's job, {} outside of jobs or where they are.
 
-    Args:
-        name: of the scheduler.
+    The scheduler is asked when the job was submitted and started, and for the names of its nodes if
+    something removed them: Snakemake's executor slurm keeps little more than the id.
     """
-    queue_times = getattr(plugins.load("schedulers", name), "queue_times", None)
-    try:
-        dates = queue_times(job_id) if queue_times else None
-    except (Error, ValueError, OverflowError, OSError):
-        dates = None  # a run is trained without it
-    if not dates or dates[1] < dates[0]:
+    if not (around := job(environ)):
         return {}
-    submitted, started = (datetime.fromtimestamp(date, timezone.utc) for date in dates)
-    return {"submitted_at": f"{submitted:{UTC_FORMAT}}", "started_at": f"{started:{UTC_FORMAT}}"}
+    module, job_id = plugins.load("schedulers", around[0]), around[1]
+    found: dict[str, str] = {}
+    with contextlib.suppress(Error):
+        if hasattr(module, "variables") and not module.hosts(environ):
+            found |= module.variables(job_id)
+    if environ.get(QUEUED, "").split()[:2] != [*around]:
+        found[QUEUED] = " ".join([*around, *_queue_dates(module, job_id)])
+    return found
+
+
+def queue_dates(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """When the job was submitted and when it started, by `job_variables`; {} if it is unknown."""
+    dates = environ.get(QUEUED, "").split()[2:]
+    return dict(zip(("submitted_at", "started_at"), dates, strict=False))
+
+
+def _queue_dates(module, job_id):
+    """Two dates in UTC; none if the scheduler does not say."""
+    try:
+        times = (module.queue_times(job_id) if hasattr(module, "queue_times") else None) or ()
+        dates = [f"{datetime.fromtimestamp(time, timezone.utc):{UTC_FORMAT}}" for time in times]
+    except (Error, ValueError, OverflowError, OSError):
+        return []  # a run is trained without them
+    return dates if dates == sorted(dates) else []
 
 
 def local_seconds(text: str, form: str) -> float:

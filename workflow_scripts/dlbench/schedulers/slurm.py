@@ -26,6 +26,7 @@ PROGRAMS = ("sbatch", "squeue", "scancel", "sinfo")
 QUEUE = "slurm_partition"
 CANCEL = "scancel"
 OPEN_MPI = "slurm"
+FULL = r"SubmitJobs?\w*Limit"
 # Options of sbatch, by the names that resources have in profiles.
 OPTIONS = {
     "slurm_partition": "partition", "slurm_account": "account", "constraint": "constraint",
@@ -105,6 +106,17 @@ def queue_times(job_id: str) -> tuple[float, float] | None:
     return submitted, started
 
 
+def variables(job_id: str) -> dict[str, str]:
+    """The variables by which we and Open MPI know a job's nodes and tasks."""
+    line = output_of(["scontrol", "show", "job", "--oneliner", job_id])
+    found = dict(re.findall(r"\b(NodeList|NumNodes|NumTasks)=(\d+|[^(\s]\S*)", line))
+    if len(found) < 3:
+        return {}
+    nodes, tasks = int(found["NumNodes"]), int(found["NumTasks"])
+    names = dict.fromkeys(("SLURM_JOB_NODELIST", "SLURM_NODELIST"), found["NodeList"])
+    return {**names, "SLURM_TASKS_PER_NODE": f"{max(1, tasks // nodes)}(x{nodes})"}
+
+
 def waiting(folder: Path) -> dict[str, Waiting]:
     """The jobs of the workflow in a folder that have not started, and why, by id."""
     runs = watched_runs(folder)
@@ -125,21 +137,21 @@ def limits(account: str | None, qos: str | None, queue: str | None) -> list[Limi
     Raises:
         Error: Slurm keeps no accounts, or does not answer.
     """
-    columns = "format=Account,Partition,DefaultQOS,MaxWall,MaxTRES"
+    columns = "format=Account,Partition,DefaultQOS,MaxWall,MaxTRES,MaxSubmitJobs"
     user = f"user={getpass.getuser()}"
     lines = output_of(
         ["sacctmgr", "--noheader", "--parsable2", "show", "associations", user, columns]
     )
     found, used = [], {qos, _qos_of_partition(queue)}
-    for its_account, partition, default, wall, tres in _columns(lines, 5):
+    for its_account, partition, default, *most in _columns(lines, 6):
         if account in (None, its_account) and partition in ("", queue):
-            found.append(_limits(f"the association with account {its_account}", wall, tres))
+            found.append(_limits(f"the association with account {its_account}", *most))
             used |= set() if qos else {default}
-    columns = "format=Name,MaxWall,MaxTRES"
+    columns = "format=Name,MaxWall,MaxTRES,MaxSubmitJobsPerUser"
     lines = output_of(["sacctmgr", "--noheader", "--parsable2", "show", "qos", columns])
-    for name, wall, tres in _columns(lines, 3):
+    for name, *most in _columns(lines, 4):
         if name in used:
-            found.append(_limits(f"QOS {name}", wall, tres))
+            found.append(_limits(f"QOS {name}", *most))
     return found
 
 
@@ -156,7 +168,7 @@ def _qos_of_partition(name):
     return match and match[1]
 
 
-def _limits(source, wall, tres):
+def _limits(source, wall, tres, jobs):
     maximum = dict(part.split("=", 1) for part in tres.split(",") if "=" in part)
     limit_s = seconds(wall)
 
@@ -169,6 +181,7 @@ def _limits(source, wall, tres):
         nodes=number("node"),
         cores=number("cpu"),
         gpus=number("gres/gpu"),
+        jobs=int(jobs) if jobs.isdigit() else None,
     )
 
 

@@ -20,17 +20,19 @@ FILE = "refused.json"
 MAX_LENGTH = 600
 
 
-def record(run_ids: Iterable[str], scheduler: str, message: str) -> None:
+def record(run_ids: Iterable[str], scheduler: str, message: str, quietly: bool = False) -> None:
     """Print that a scheduler refused the job of some runs, and write it into their folders.
 
     Args:
         scheduler: name of a file in schedulers/.
         message: of its submit command.
+        quietly: do not print it.
     """
     by = schedulers.display_name(scheduler)
     message = "; ".join(filter(None, map(str.strip, message.splitlines())))[:MAX_LENGTH]
     for run_id in run_ids:
-        print(f"{run_id}: {by} refused its job: {message}", file=sys.stderr, flush=True)
+        if not quietly:
+            print(f"{run_id}: {by} refused its job: {message}", file=sys.stderr, flush=True)
         place = run_record.folder(run_id)
         times = _read(place).get("times", 0) + 1
         refusal = {"by": by, "message": message, "times": times, "t_utc": event_log.utc_now()}

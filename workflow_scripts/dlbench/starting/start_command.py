@@ -171,14 +171,14 @@ def copies_command(run: Run, trainer: list[str], python: str, device: str) -> li
 
 
 def job_variables(run: Run, module_names: list[str]) -> dict[str, str]:
-    """The environment variables with which a run is started: those of its modules.
+    """The environment variables with which a run is started: those of its modules and its job.
 
     Raises:
         Error: a module cannot be loaded.
     """
     # In an image there are no modules.
-    variables = environment_modules.load([] if by_directive(run) else module_names)
-    return variables
+    modules = environment_modules.load([] if by_directive(run) else module_names)
+    return schedulers.job_variables() | modules
 
 
 def address_variables(
@@ -210,10 +210,9 @@ def job_facts(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
     job = schedulers.job(environ)
     if not job:
         return {"job": None}
-    name, job_id = job
-    hosts = plugins.load("schedulers", name).hosts(environ)
-    dates = schedulers.queue_dates(name, job_id)
-    return {"job": {"scheduler": name, "id": job_id, "hosts": hosts, **dates}}
+    hosts = plugins.load("schedulers", job[0]).hosts(environ)
+    dates = schedulers.queue_dates(environ)
+    return {"job": {"scheduler": job[0], "id": job[1], "hosts": hosts, **dates}}
 
 
 def check_node(run: Run, environ: Mapping[str, str] = os.environ) -> None:
