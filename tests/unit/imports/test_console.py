@@ -1,5 +1,7 @@
 """console: launchers' prefixes are removed, and a run that several ranks print counts once."""
 
+import random
+
 import pytest
 
 from dlbench.imports import console
@@ -112,9 +114,33 @@ def test_two_programs_in_one_log_are_two_runs_or_refused(log):
     assert [run.columns["devices"] for run in runs] == [1, 1]
     assert list(runs[1].steps.loss) == list(runs[0].steps.loss)
     one, other = (horovod_synthetic(time_s, 30).encode() for time_s in (0.125, 0.5))
-    with pytest.raises(LogError, match=r"programs of one device each.*--tag-output"):
+    with pytest.raises(LogError, match=r"one step: two trainings.*--tag-output"):
         read("horovod_synthetic", log, of_ranks(one, other, prefixes=(b"", b"")))
+    two = one.decode().replace("GPUs: 1", "GPUs: 2")
+    header = "".join(two.replace("size: 64", "size: 32").splitlines(keepends=True)[:3])
+    with pytest.raises(LogError, match="batch 64, and 32 before: two programs"):
+        read("horovod_synthetic", log, header + two)
     # Of a kind whose ranks each print a speed of their own, they are refused by name, too.
     content = KINDS["mxnet"](0.125, 20).encode()
-    with pytest.raises(LogError, match="lines of ranks 0, 1: each prints the speed of its own"):
+    with pytest.raises(LogError, match="lines of ranks 0, 1: each prints the rate of its own"):
         read("mxnet", log, of_ranks(content, content))
+
+
+ALIKE = {"megatron": "lm loss: 7", "torchtitan": "loss:  7", "composer": "loss/train/total: 7"}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["horovod_synthetic", "maxtext", "mxnet", "pytorch_imagenet", "tf_cnn_benchmarks", *ALIKE],
+)
+def test_two_trainings_that_print_at_once_without_ranks_are_refused(log, kind):
+    draw = random.Random(kind)
+    one, slower = (KINDS[kind](s, 12).replace("[rank0]:", "") for s in (0.125, 0.1875))
+    # As fast, but with other losses, which are of all ranks.
+    others = [slower] + [one.replace(text, f"{text[:-1]}6") for text in [ALIKE.get(kind)] if text]
+    for other in 5 * others:
+        lines = [content.splitlines(keepends=True) for content in (one, other)]
+        order = [0] * len(lines[0]) + [1] * len(lines[1])
+        draw.shuffle(order)
+        with pytest.raises(LogError):
+            read(kind, log, "".join(lines[of].pop(0) for of in order))

@@ -6,12 +6,14 @@
   together; or each trained its own, which has one device, or a speed that differs from the others.
 - Ranks that train together wait for one another. The slowest rank's lines count, and the notes say
   by how much the other ranks' values differ.
+- Lines without ranks are of one training that goes on, of ranks that train together (`check_rank`)
+  or of trainings one after the other (`check_begin`); those of several at once are refused.
 """
 
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -148,6 +150,37 @@ def join_ranks(ranks: list[tuple[str | None, Imported]]) -> list[Imported]:
         run.evals = run.evals or other.evals
         run.lines = (min(run.lines[0], other.lines[0]), max(run.lines[1], other.lines[1]))
     return [run]
+
+
+def check_begin(log: LogFile, number: int, step: Any, first: Any) -> None:
+    """Check that a line that goes back to an earlier step can begin the next run of a log.
+
+    Unless its program says that it begins, a run begins where the one before began: a step in
+    between is of a training that printed at the same time.
+
+    Raises:
+        LogError: it cannot.
+    """
+    if step > first:
+        raise log.error(number, f"a step after a later one: two trainings; {UNKNOWN_RANKS_HINT}")
+
+
+def check_rank(
+    log: LogFile, number: int, rates: tuple[float, float], losses: tuple[float | None, ...] = ()
+) -> None:
+    """Check that two lines of one step can be of ranks that train together.
+
+    Args:
+        rates: or times, of both.
+        losses: of both, where they are means over all ranks; None: not printed.
+
+    Raises:
+        LogError: they cannot.
+    """
+    apart = max(rates) > (1 + AGREE) * min(rates)
+    if apart or len(set(map(str, losses)) - {"None"}) > 1:
+        values = " and ".join(f"{value:g}" for value in (losses if not apart else rates))
+        raise log.error(number, f"{values} of one step: two trainings; {UNKNOWN_RANKS_HINT}")
 
 
 def mean_time_s(run: Imported) -> float | None:

@@ -93,9 +93,15 @@ def test_of_lines_of_several_processes_the_slower_one_counts(log):
 
 
 def test_an_epoch_before_the_last_one_begins_another_run(log):
-    part = epoch(0, (1, 5, 5), (11, 1, 1)) + epoch(1, (1, 5, 5), (11, 1, 1))
+    later = epoch(1, (1, 5, 5), (6, 1, 1.7), (11, 1, 1.4))
+    part = epoch(0, (1, 5, 5), (11, 1, 1)) + later
     first, _ = read("pytorch_imagenet", log, part + part)
     assert (first.status, first.message) == ("failed", "the log ends at batch 11 of 30 of epoch 2")
+    # One that begins later was resumed, or printed at the same time.
+    with pytest.raises(LogError, match=r"line 6: a step after a later one: two trainings"):
+        read("pytorch_imagenet", log, part + later)
+    loaded = "=> loaded checkpoint 'checkpoint.pth.tar' (epoch 1)\n"
+    assert len(read("pytorch_imagenet", log, part + loaded + later + loaded)) == 2
 
 
 def test_a_line_of_a_derived_program_is_read(log):

@@ -115,6 +115,7 @@ def test_iterations_that_begin_anew_and_arguments_begin_another_run_of_megatron(
     content = arguments(world_size=8) + part + slower + arguments(world_size=4) + part
     runs = read("megatron", log, content)
     assert [run.columns["devices"] for run in runs] == [8, 8, 4]
+    assert len(read("megatron", log, content + arguments(world_size=2))) == 3
 
 
 def test_validations_of_megatron_are_rows_of_evals(log):
@@ -229,6 +230,15 @@ def test_todays_settings_of_torchtitan_count_tokens(log):
 def test_steps_of_torchtitan_that_begin_anew_begin_another_run(log):
     runs = read("torchtitan", log, titan((1, 10), (2, 20)) + titan((1, 10), (2, 20)))
     assert [run.lines for run in runs] == [(1, 2), (3, 4)]
+    # Each has its own settings; of one that was cut before its first step nothing is known.
+    trained = [
+        titan(
+            *steps, head=[f"Trainer is initialized with global batch size {batch}, total steps 2"]
+        )
+        for batch, steps in ((8, [(1, 10), (2, 20)]), (16, [(2, 20)]), (32, []))
+    ]
+    runs = read("torchtitan", log, "".join(trained))
+    assert [run.columns["global_batch"] for run in runs] == [8, 16]
 
 
 def test_without_devices_torchtitans_rate_is_that_of_a_device_and_no_throughput(log):

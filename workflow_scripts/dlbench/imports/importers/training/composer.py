@@ -123,10 +123,9 @@ class _Run:
         value = log_values.loss(text) if name == LOSS else real(text, 0)
         if value is None:
             self.left_out.add(line, f"{name} is not a number")
-        elif (known := metrics.get(batch, {}).get(name, value)) != value:
-            self.left_out.add(line, f"another {name} of batch {batch}, {text}, not {known}")
         else:
-            metrics.setdefault(batch, {})[name] = value
+            known = metrics.setdefault(batch, {}).setdefault(name, value)
+            console.check_rank(self.log, line, (1, 1), (known, value))
 
     def _score(self, row, name, text):
         score = SCORES.get(name.removeprefix(EVAL).rpartition("/")[2])

@@ -15,8 +15,8 @@
   do not print theirs. The printed mean shows which it is. Without one, the first iteration counts
   as warm-up.
 - The batch size in the header is that of a device.
-- Ranks that print the same are one run; two headers of one device each are two programs, whose
-  lines cannot be separated without the launcher's prefixes.
+- Ranks that print the same are one run; two headers of one device each, or of different settings,
+  are two programs, whose lines cannot be separated without the launcher's prefixes.
 
 Source: horovod/horovod, examples/*/*_synthetic_benchmark.py; BaguaSys/bagua,
 examples/benchmark/synthetic_benchmark.py.
@@ -66,9 +66,12 @@ class _Reader:
         if match := ITERATION.search(line):
             if int(match[1]) == 0 and run.has_ended:
                 run = self._next(number)
-            run.iteration(number, match)
+            run.iteration(self.log, number, match)
         elif match := TOTAL.search(line):
-            run.total, run.devices = float(match[3]), int(match[1])
+            total = float(match[3])
+            console.check_rank(self.log, number, (total, total if run.total is None else run.total))
+            run.total = total
+            self._set(number, "devices", int(match[1]))
             run.device_kind = match[2]
         elif match := MEAN.search(line):
             run.mean, run.spread = float(match[1]), float(match[2])
@@ -76,12 +79,23 @@ class _Reader:
             if run.rates or run.total is not None:
                 run = self._next(number)
             run.headers += 1
-            run.model = match[1]
+            self._set(number, "model", match[1])
         elif match := BATCH.search(line):
-            run.batch = int(match[1])
+            self._set(number, "batch", int(match[1]))
         elif match := DEVICES.search(line):
-            run.device_kind, run.devices = match[1], int(match[2])
+            run.device_kind = match[1]
+            self._set(number, "devices", int(match[2]))
         run.last_line = number
+
+    def _set(self, number, name, value):
+        known = getattr(self.run, name)
+        if known not in (None, value):
+            raise self.log.error(
+                number,
+                f"{name} {value}, and {known} before: two programs printed into this log, and "
+                + console.UNKNOWN_RANKS_HINT,
+            )
+        setattr(self.run, name, value)
 
     def _next(self, number):
         self.done.append(self.run)
@@ -112,12 +126,17 @@ class _Run:
         """Whether an iteration 0 belongs to the next run, not to another rank of this run."""
         return bool(self.rates) and (self.total is not None or max(self.rates) > 1)
 
-    def iteration(self, line, match):
+    def iteration(self, log, line, match):
         iteration, rate = int(match[1]), float(match[2])
         if not 0 < rate < float("inf"):
             self.left_out.add(line, f"a rate of {match[2]} img/sec has no time")
             return
-        if (known := self.rates.get(iteration)) is not None:
+        known = self.rates.get(iteration)
+        # No rank is two lines ahead of another.
+        if iteration < max(self.rates, default=0) - (known is not None):
+            console.check_begin(log, line, iteration, min(self.rates))
+        if known is not None:
+            console.check_rank(log, line, (rate, known))
             self.differences.append(abs(rate / known - 1))
             self.left_out.add(line, "an iteration that was there before: of another rank")
             rate = min(rate, known)

@@ -15,8 +15,7 @@
   Skipped iterations (overflow of a gradient) take time and count as iterations.
 - `throughput per GPU` is counted by Megatron's own formula of FLOPs: in the notes alone.
 - Only the last rank prints these lines, in some forks each rank: then they count once. Arguments
-  are printed before them. An iteration no later than the one before, or arguments again, begins
-  the next run.
+  are printed before them. Arguments again, or the first iteration again, begin the next run.
 - `validation loss at iteration ...` is a row of evals, with its perplexity.
 
 Source: NVIDIA/Megatron-LM, megatron/training/training.py and arguments.py, of 2023 to August
@@ -101,10 +100,11 @@ class _Reader:
             run.left_out.add(number, CUT_SHORT)
         elif match := LINE.search(line):
             row = run.row(number, match)
-            if row and not run.is_of_another_rank(row):
-                if run.rows and (
-                    row.iteration <= run.rows[-1].iteration or self._arguments_are_new()
-                ):
+            if row and not run.is_of_another_rank(self.log, number, row):
+                if run.rows and self._arguments_are_new():
+                    run = self._next(number)
+                elif run.rows and row.iteration < run.rows[-1].iteration:
+                    console.check_begin(self.log, number, row.iteration, run.rows[0].iteration)
                     run = self._next(number)
                 run.settings, self.arguments.used = self.arguments.settings, True
                 run.add(row)
@@ -127,7 +127,8 @@ class _Reader:
         return self.run
 
     def runs(self):
-        return [run.imported(self.log) for run in (*self.done, self.run)]
+        runs = [run for run in (*self.done, self.run) if run.rows] or [self.run]
+        return [run.imported(self.log) for run in runs]
 
 
 def _fields(text):
@@ -149,11 +150,7 @@ class _Run:
         self.rows, self.by_iteration, self.evals = [], {}, []
         self.total = None
         self.skipped, self.flops = 0, []
-        self.repeated_lines, self.time_difference, self.loss_difference = (
-            0,
-            0.0,
-            0.0,
-        )  # of lines of other ranks
+        self.repeated_lines, self.time_difference = 0, 0.0  # of lines of other ranks
         self.losses = set()  # names of those that are left out
         self.left_out = LeftOut()
 
@@ -181,7 +178,7 @@ class _Run:
             count(fields.get("consumed samples"), 0, 2**62),
         )
 
-    def is_of_another_rank(self, row):
+    def is_of_another_rank(self, log, line, row):
         """Whether another rank printed a line of this run again; records how much the two differ.
 
         No rank is two lines ahead of another, unless a launcher printed the ranks' output in
@@ -190,18 +187,15 @@ class _Run:
         known = self.by_iteration.get(row.iteration)
         if known is None:
             return False
+        times, losses = (row.elapsed_s, known.elapsed_s), (row.loss, known.loss)
+        if known != row and known is self.rows[-1]:
+            console.check_rank(log, line, times, losses)
         time_difference = abs(row.elapsed_s / known.elapsed_s - 1)
-        loss_difference = 0.0
-        if None not in (row.loss, known.loss) and math.isfinite(row.loss - known.loss):
-            loss_difference = abs(row.loss - known.loss)
-        one_behind = (
-            known in self.rows[-2:] and time_difference <= console.AGREE and not loss_difference
-        )
-        if known is not self.rows[-1] and known != row and not one_behind:
+        is_behind = known in self.rows[-2:] and time_difference <= console.AGREE
+        if known != row and not (is_behind and str(row.loss) == str(known.loss)):
             return False
         self.repeated_lines += 1
         self.time_difference = max(self.time_difference, time_difference)
-        self.loss_difference = max(self.loss_difference, loss_difference)
         return True
 
     def add(self, row):
@@ -243,8 +237,7 @@ class _Run:
         if self.repeated_lines:
             run.notes.append(
                 f"{self.repeated_lines} lines of other ranks: the first of each iteration counts; "
-                f"times differ by up to {self.time_difference:.1%}, losses by up to "
-                f"{self.loss_difference:.4g}"
+                f"times differ by up to {self.time_difference:.1%}, losses by up to 0"
             )
         if self.losses:
             run.notes.append(f"losses left out: {log_values.list_names(self.losses)}")

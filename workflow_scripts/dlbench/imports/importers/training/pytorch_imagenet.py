@@ -20,7 +20,8 @@
 - `Loss`: of that batch of that process. ` * Acc@1 71.2 Acc@5 90.1` (formerly Prec@) is the
   evaluation after the epoch, in per cent; it becomes a row of evals.
 - The epochs that were asked for are not printed: a log that ends within an epoch is failed, one
-  that ends after an epoch is ok. A line of an earlier epoch begins the next run.
+  that ends after an epoch is ok. The first epoch again, or an earlier one behind a line of the
+  model or of a checkpoint that was loaded, begins the next run.
 
 Source: pytorch/examples, imagenet/main.py of August 2025, and its history; for old lines
 NVIDIA/apex and NNCF's tutorials, which print them. No whole public log was at hand: the samples
@@ -43,6 +44,7 @@ LINE_MARKS = (b"Epoch: [",)
 LINE = re.compile(r"Epoch: \[(\d+)\]\[\s*(\d+)/\s*(\d+)\]\s+Time\s+([\d.]+)\s+\(\s*([\d.]+)\)(.*)")
 LOSS = re.compile(r"Loss\s+(\S+) \(")
 SCORE = re.compile(r"^\s?\* (?:Acc|Prec)@1 ([\d.]+) (?:Acc|Prec)@5 ([\d.]+)")
+BEGINS = re.compile(r"=> (?:creating model|using pre-trained|loaded checkpoint) ")
 DATA = re.compile(r"Data\s+[\d.]+\s+\(\s*([\d.]+)\)")
 HALF_DIGIT_S = 0.0005
 
@@ -74,17 +76,28 @@ class _Reader:
         if is_cut:
             self.run.left_out.add(number, CUT_SHORT)
         elif match := LINE.search(line):
-            epoch = count(match[1], 0)
-            if self.run.epochs and epoch is not None and epoch < max(self.run.epochs):
-                self.done.append(self.run)
-                self.run = _Run(number)
+            epoch, batch = count(match[1], 0), count(match[2], 0)
+            printed, place = self.run.printed, (epoch or 0, batch or 0)
+            # No process is two lines ahead of another.
+            if printed and place < printed[-1] and place not in printed[-2:]:
+                console.check_begin(self.log, number, place, printed[0])
+                self._next(number)
+            if not self.run.printed or place > self.run.printed[-1]:
+                self.run.printed.append(place)
             self.run.add(number, epoch, match)
+        elif self.run.epochs and BEGINS.match(line):
+            self._next(number)
         elif match := SCORE.match(line):
             self.run.add_scores(number, match)
         self.run.last_line = number
 
+    def _next(self, number):
+        self.done.append(self.run)
+        self.run = _Run(number)
+
     def runs(self):
-        return [run.imported(self.log) for run in (*self.done, self.run)]
+        runs = [run for run in (*self.done, self.run) if run.epochs] or [self.run]
+        return [run.imported(self.log) for run in runs]
 
 
 class _Run:
@@ -93,6 +106,7 @@ class _Run:
     def __init__(self, first_line):
         self.first_line = self.last_line = first_line
         self.epochs = {}  # lines by number, by epoch from 0
+        self.printed = []  # (epoch, batch) of the lines, each once
         self.batches = None  # of an epoch
         self.evals, self.data = {}, []
         self.means = {}  # least and largest of the lines of one batch, by epoch and batch

@@ -21,7 +21,7 @@
   peak_reserved_bytes_per_device is the largest of the log.
 - `tflops` and `mfu` use torchtitan's own count of FLOPs: in the notes alone.
 - Ranks print alike. Lines of the first rank that prints count; without a name of the rank, the
-  first line of a step. A step before the last one begins the next run.
+  first line of a step. Settings after a step, or the first step again, begin the next run.
 
 Source: pytorch/torchtitan, torchtitan/components/metrics.py and trainer.py, August 2026; lines of
 pytorch/torchtitan#2389, #3393, #1349.
@@ -32,7 +32,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 
-from dlbench.imports import log_values
+from dlbench.imports import console, log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import CUT_SHORT, LeftOut, count, real
@@ -42,6 +42,7 @@ FAMILY = "torchtitan"
 LINE_MARKS = (b"tps: ", b"wps: ", b"Trainer is initialized with ")
 GIB = 2**30
 MAX_DOUBT = 0.01  # relative error of a rate by its last printed digit
+MIN_RATE = 20  # smaller ones differ by their last digit
 NO_LOSS = -1.0
 DATE = re.compile(r"\b(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[,.](\d{1,6}))?")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -64,6 +65,7 @@ OLD_MESH = re.compile(r"Building \d-D device mesh with \[.*?\], \[([\d, ]+)\]")
 MESH_PARTS = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 MODEL = re.compile(r"Model (\S+) (\S+) size: ([\d,]+) total parameters")
 DEVICE = re.compile(r"(?:CUDA|XPU|NPU) capacity: (.+?) with ")
+BEGINS = re.compile(r"Building .*device mesh|Trainer is initialized with|Training starts at step")
 STARTS = re.compile(r"Training starts at step (\d+)")
 
 
@@ -80,10 +82,13 @@ def read(log: LogFile) -> Iterator[Imported]:
             run.left_out.add(number, CUT_SHORT)
             continue
         line = COLOURS.sub("", coloured)
+        rank = (RANK.match(line) or [None, None])[1]
         if not (match := STEP.search(line)):
+            if run.rates and rank == first_rank and BEGINS.search(line):
+                yield run.imported(log, number - 1)
+                run = _Run(number)
             run.add_setting(line)
             continue
-        rank = (RANK.match(line) or [None, None])[1]
         first_rank = first_rank or rank
         step = count(match[1])
         if rank != first_rank:
@@ -91,10 +96,12 @@ def read(log: LogFile) -> Iterator[Imported]:
             run.losses_of_others.setdefault(step, _loss(match[2]))
             continue
         if run.rates and step is not None and step < run.steps[-1]:
+            console.check_begin(log, number, step, run.steps[0])
             yield run.imported(log, number - 1)
             run = _Run(number, run.columns)
-        run.add(number, step, match)
-    yield run.imported(log, number)
+        run.add(log, number, step, match)
+    if run.rates or run.first_line == 1:
+        yield run.imported(log, number)
 
 
 class _Run:
@@ -153,13 +160,16 @@ class _Run:
             if values.get(name):
                 self.columns[name] = values[name]
 
-    def add(self, line, step, match):
+    def add(self, log, line, step, match):
         rate = real(match[4].replace(",", ""), 1e-6)
         loss = _loss(match[2])
         if step is None or rate is None:
             self.left_out.add(line, "a step without a number or a rate")
             return
         if self.steps and step == self.steps[-1]:
+            last = len(self.steps) - 1
+            rates = (rate, self.rates[-1]) if last and rate > MIN_RATE else (1, 1)
+            console.check_rank(log, line, rates, (loss, self.losses[-1]))
             self.left_out.add(line, "the same step again: of another rank")
             self.losses_of_others.setdefault(step, loss)
             return
