@@ -17,7 +17,7 @@ from dlbench.analysis import drift, equivalence, estimates, nodes, published_num
 from dlbench.analysis.frames import Tables
 from dlbench.common import plugins
 from dlbench.report import build_report, report_html
-from dlbench.results import published_beside_own
+from dlbench.results import published_beside_own, run_rows
 from dlbench.tables import parquet_files, run_columns, table_columns
 from support.results import made_run_tables, made_use
 
@@ -226,7 +226,7 @@ def write(folder, rows, steps_each=100):
     complete = [dict.fromkeys(table_columns.RUNS.names) | row for row in rows]
     evals = [event for row in rows for event in made_run_tables.evals(row)] if steps_each else []
     for name, content, schema in (
-        ("runs", rows, table_columns.RUNS),
+        ("runs", list(filter(run_rows.is_result, complete)), table_columns.RUNS),
         ("evals", evals, run_columns.EVALS),
         ("comparisons", _comparisons(rows), table_columns.COMPARISONS),
         ("accounts", list(made_run_tables.accounts(rows)), table_columns.ACCOUNTS),

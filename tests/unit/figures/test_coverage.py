@@ -3,6 +3,8 @@
 import json
 
 from dlbench.figures.campaign import coverage
+from support.results import made_tables
+from support.results.drawn_figures import texts
 
 
 def test_excluded_parameters_and_variables_are_named_as_those_of_runs_are():
@@ -27,3 +29,15 @@ def test_excluded_parameters_and_variables_are_named_as_those_of_runs_are():
 def test_what_was_excluded_has_its_share_of_the_global_batch_on_each_device():
     values = coverage._values(json.dumps({"nodes": 2, "devices_per_node": 4, "global_batch": 96}))
     assert values["batch_per_device"] == 12
+
+
+def test_what_is_not_installed_is_counted_and_has_no_row(draw):
+    rows = made_tables.study(strategy="single", devices=1)
+    why = {"status": "skipped", "message": "horovod is not installed in envs/train"}
+    rows += made_tables.study(strategy="horovod", devices=[1, 2])
+    rows = [row | why if row["strategy"] == "horovod" else row for row in rows]
+    figure = draw("coverage", rows)
+    (axes,) = figure.axes
+    assert [len(line.get_xdata()) for line in axes.lines if line.get_label() == "skipped"] == []
+    assert "3 ok \u00b7 1 excluded \u00b7 6 skipped" in texts(axes)
+    assert "6 skipped: horovod is not installed" in figure.legends[0].get_title().get_text()

@@ -229,7 +229,7 @@ def test_a_run_knows_its_form_before_it_is_made():
     run = images_run()
     assert trainer_image.form_path(run) == "results/images/x/podman.json"
     assert skipping.cannot_run(run, site_devices.Devices("cpu", None, 2)) == (
-        "runtime podman: podman is not on the path of this machine"
+        "runtime podman is not installed: podman is not on the path of this machine"
     )
 
 

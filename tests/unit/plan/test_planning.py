@@ -152,6 +152,8 @@ def test_a_skipped_run_needs_nothing_and_its_reason_survives_the_shell(alone):
     block = STUDY["matrix"][0] | {"strategy": ["single", "horovod"]}
     plan = planning.make_plan(STUDY | {"matrix": [block]})
     assert {run_id for run_id in plan.runs if "-horovod-" in run_id} == set(plan.skipped)
+    positions = [(plan.position(run.id), plan.runs_after(run.id)) for run in plan.to_train]
+    assert positions == [(f"{number}/8", 8 - number) for number in range(1, 9)]
     for run_id, reason in plan.skipped.items():
         assert "--extra horovod" in reason
         arguments = run_command.start_run_arguments(plan, run_id, attempt=1)

@@ -170,10 +170,11 @@ def test_the_directive_gets_binds_by_variables(contained):
 def test_without_its_program_a_runtime_is_skipped_and_its_image_not_made(contained):
     plan = contained(runtime=["bare", "podman", "apptainer", "docker"], there=["podman"])
     runs = by_runtime(plan)
+    lacking = {"apptainer": "apptainer or singularity", "docker": "docker"}
     assert plan.skipped == {
-        runs["apptainer"].id: "runtime apptainer: apptainer or singularity is not on the path of "
-        "this machine",
-        runs["docker"].id: "runtime docker: docker is not on the path of this machine",
+        runs[name].id: f"runtime {name} is not installed: {program} is not on the path of this "
+        "machine"
+        for name, program in lacking.items()
     }
     assert plan.environments[1:] == ["results/images/train/podman.json"]
     assert plan.directive_image(runs["apptainer"].id) is None

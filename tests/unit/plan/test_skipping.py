@@ -235,7 +235,7 @@ def test_copies_need_devices_of_their_own():
 def test_a_runtime_that_is_not_installed_is_named(folder, monkeypatch, runtime, lacking):
     monkeypatch.setenv("PATH", str(folder))
     assert reason(runtime=runtime) == (
-        f"runtime {runtime}: {lacking} is not on the path of this machine"
+        f"runtime {runtime} is not installed: {lacking} is not on the path of this machine"
     )
     for name in lacking.split(" or "):
         (folder / name).write_text("#!/bin/sh\n")

@@ -101,7 +101,7 @@ def test_reasons_that_differ_in_numbers_are_one_and_the_commonest_is_first(tmp_p
     assert "; example: run b<" in page and "; run: run a<" in page
     assert found.lead == (
         "1 of 6 runs is out of date: code, data or environment changed after it ran. "
-        "Of the 5 other runs, 1 completed; 1 failed, 2 ran out of memory, 1 was skipped."
+        "Of the 4 other runs, 1 completed; 1 failed, 2 ran out of memory, 1 more was skipped."
     )
     # Steps that stalled are said, and imports are not counted as its own.
     coverage = [covered("a", "ok"), covered("b", "unstable", "some"), covered("c", "imported")]
@@ -124,7 +124,7 @@ def test_the_lead_says_what_stale_runs_were_before(tmp_path):
     coverage[1:] = [covered(row["run_id"], row["status"]) for row in rows[1:]]
     assert made(tmp_path, rows, coverage=coverage).lead.startswith(
         "1 of 5 runs is out of date: code, data or environment changed after it ran; then 1 was "
-        "ok. Of the 4 other runs, 2 completed, 1 of them unstable "
+        "ok. Of the 3 other runs, 2 completed, 1 of them unstable "
     )
 
 

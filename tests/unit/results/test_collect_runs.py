@@ -116,6 +116,22 @@ def test_a_run_whose_code_changed_meanwhile_is_stale_and_says_why_and_what_it_wa
     assert {row["run_id"]: row["status"] for row in rows}[trained.id] == "ok"
 
 
+def test_what_is_not_installed_is_in_the_coverage_alone():
+    made = study(PLAIN, repeats=3)
+    trained, without, small = made.runs
+    finished(trained)
+    finished(without, status="skipped", message="horovod is not installed in envs/train")
+    finished(small, status="skipped", message="needs 4 cpu devices per node")
+    rows = {row["run_id"] for row in collected(made, "runs", table_columns.RUNS)}
+    assert rows == {trained.id, small.id}
+    (row,) = (
+        row
+        for row in parquet_files.read("tables/coverage.parquet", table_columns.COVERAGE).to_pylist()
+        if row["run_id"] == without.id
+    )
+    assert (row["status"], row["reason"]) == ("skipped", "horovod is not installed in envs/train")
+
+
 def test_speedups_are_a_table_of_their_own():
     made = study(PLAIN | {"strategy": "mirrored", "devices_per_node": [1, 2]}, repeats=2)
     for run in made.runs:

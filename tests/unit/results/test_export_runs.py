@@ -64,6 +64,14 @@ def test_of_a_finished_study_it_is_the_table_that_the_workflow_makes(study):
     assert parquet_files.read("runs.parquet", table_columns.RUNS).equals(made)
 
 
+def test_what_is_not_installed_is_not_exported(study, capsys, monkeypatch):
+    monkeypatch.setattr(export_runs.skipping, "skip_reason", lambda *_: "not here")
+    finish(study.runs[0], 0, "skipped", "horovod is not installed in envs/train")
+    finish(study.runs[1], 0, "skipped", "needs 4 cpu devices per node")
+    export_runs.export(study, "runs.csv", STATUSES)
+    assert "1 of 4 runs, 3 without" in capsys.readouterr().err
+
+
 def test_runs_of_some_statuses_are_exported_where_they_are_asked_for(half, capsys):
     export_runs.export(half, "runs.csv", ["oom"])
     with open("runs.csv", newline="") as file:

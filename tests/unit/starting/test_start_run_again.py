@@ -94,7 +94,7 @@ def test_a_log_without_a_record_is_put_aside_whatever_it_says(jobs):
         (["CANCELLED by 0", "NODE_FAIL", "PREEMPTED"], 1, "it is tried again"),
         (["CANCELLED by 0"] * 4, 1, "attempt 4: Slurm ended job 4: CANCELLED by 0); the next"),
         (["FAILED", "FAILED"], 1, "attempt 2: Slurm ended job 2: FAILED); the next start of"),
-        (["PREEMPTED", "OUT_OF_MEMORY", "OUT_OF_MEMORY"], 0, "oom: its job 3 was ended: OUT_OF"),
+        (["PREEMPTED", "OUT_OF_MEMORY", "OUT_OF_MEMORY"], 0, "oom (its job 3 was ended: OUT_OF"),
     ],
 )
 def test_attempts_count_by_what_ended_them(jobs, states, code, words, monkeypatch, tmp_path):

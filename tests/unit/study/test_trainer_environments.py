@@ -115,8 +115,9 @@ def test_runs_that_name_no_environment_have_the_first_that_a_python_of_the_machi
 def test_where_the_only_python_is_too_new_for_an_environment_it_says_what_to_install(machine):
     machine("3.14.2")
     assert lacks_python("train") == (
-        "envs/train needs Python >=3.11,<3.13; uv finds none on this machine (the workflow's "
-        "is 3.14.2). Install one, as with `uv python install 3.12`, or give another environment"
+        "envs/train needs Python >=3.11,<3.13, which is not installed: uv finds none (the "
+        "workflow's is 3.14.2). Install one, as with `uv python install 3.12`, or give another "
+        "environment"
     )
     trainer_environments.trainer_python("train").parent.mkdir(parents=True)
     trainer_environments.trainer_python("train").touch()

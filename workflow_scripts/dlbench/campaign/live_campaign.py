@@ -47,11 +47,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers of runs; those of the study that were finished before this start are done too."""
+    """Numbers of the runs that this machine can do; done are also those of earlier starts."""
 
     done: int
     failed: int  # among those done in this start
-    skipped: int  # among those done: this machine cannot do them
     running: int
     waiting: int  # submitted, without a log
     left: int  # not started
@@ -122,14 +121,14 @@ class LiveCampaign:
 
     def counts(self) -> Counts:
         plan, ended = self.plan, self._statuses
-        started = [job.run for job in list(self.jobs.values()) if job.run]
+        can_run = plan.runs.keys() - plan.skipped.keys()
+        started = [job.run for job in list(self.jobs.values()) if job.run and job.run.id in can_run]
         running = sum(map(self._has_log, started))
-        pending = {run_id for run_id in list(plan.pending) if run_id not in ended}
-        total = len(plan.runs)
+        pending = {run_id for run_id in list(plan.pending) if run_id in can_run - ended.keys()}
+        total = len(can_run)
         return Counts(
             done=total - len(pending),
             failed=sum(status in FAILED for status in list(ended.values())),
-            skipped=len(plan.skipped.keys() - pending),
             running=running,
             waiting=len(started) - running,
             left=max(0, len(pending) - len(started)),

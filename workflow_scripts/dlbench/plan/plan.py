@@ -341,7 +341,8 @@ class Plan:
     def facts(self) -> dict[str, Any]:
         """The facts of the workflow and the site that go into the log of each run."""
         facts = {key: self.study.site[key] for key in ("name", "interconnect", "storage")}
-        return own_code.git_state() | {"release": installation.release(), "site": facts}
+        study = {"study": self.study.name, "release": installation.release()}
+        return own_code.git_state() | study | {"site": facts}
 
     @functools.cached_property
     def recipes(self) -> dict[str, str]:
@@ -353,11 +354,11 @@ class Plan:
         return {run_id: index for index, run_id in enumerate(self.runs)}
 
     def position(self, run_id: str) -> str:
-        """The place of a run, finished ones counted: 3/36 in the study, or sentinel 1/3."""
+        """The place of a run that is trained, finished ones counted: 3/36, or sentinel 1/3."""
         repeated = [run.id for run in self.sentinels.runs]
         if run_id in repeated:
             return f"sentinel {repeated.index(run_id) + 1}/{len(repeated)}"
-        positions, total = self._pending_positions, len(self.study.runs)
+        positions, total = self._pending_positions, len(self.study.runs) - len(self.skipped)
         return f"{total - len(positions) + positions.get(run_id, 0) + 1}/{total}"
 
     def runs_after(self, run_id: str) -> int:
@@ -376,13 +377,13 @@ class Plan:
         counts, after = {}, 0
         for run_id in reversed(self.runs):
             counts[run_id] = after
-            after += run_id in self.pending
+            after += run_id in self.pending and run_id not in self.skipped
         return counts
 
     @functools.cached_property
     def _pending_positions(self):
-        repeated = {run.id for run in self.sentinels.runs}
-        ordered = (key for key in self.runs if key in self.pending and key not in repeated)
+        others = {run.id for run in self.sentinels.runs} | self.skipped.keys()
+        ordered = (key for key in self.runs if key in self.pending and key not in others)
         return {run_id: index for index, run_id in enumerate(ordered)}
 
 

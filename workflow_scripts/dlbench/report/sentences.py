@@ -33,7 +33,8 @@ def lead(runs: list[Row], coverage: list[Row]) -> str:
     recorded = {row["run_id"]: row["status"] for row in runs}
     before = Counter(recorded.get(row["run_id"]) for row in coverage if row["status"] == "stale")
     texts = [_out_of_date(before, of_config)] if before else []
-    if current := of_config - counts["stale"]:
+    if of_config > counts["stale"]:
+        current = of_config - counts["stale"] - counts["skipped"]
         texts.append(_completed(counts, current, bool(before)))
     elif not of_config:
         texts.append("Everything was excluded.")
@@ -77,7 +78,7 @@ def _completed(counts, current, beside_stale):
             ("failed", "failed"),
             ("oom", "ran out of memory"),
             ("timeout", "exceeded the time limit"),
-            ("skipped", "was skipped" if counts["skipped"] == 1 else "were skipped"),
+            ("skipped", "more was skipped" if counts["skipped"] == 1 else "more were skipped"),
         )
         if counts[status]
     ]
@@ -104,7 +105,7 @@ def _imported_and_published(runs):
 
 
 def _of_all(part_of, total):
-    if part_of == total:
+    if part_of == total > 0:
         return f"All {total} runs" if total > 1 else "The one run"
     return f"{part_of} of {total} runs"
 

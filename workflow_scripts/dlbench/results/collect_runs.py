@@ -52,6 +52,7 @@ def collect(
     recipes = stores.recipes(stores.adopted(study, as_converted=True))
     with run_tables.appender(output / "evals.parquet", run_columns.EVALS) as append_evals:
         rows, coverage, parts = _own_runs(study, device_kind, recipes, results, append_evals)
+        rows = list(filter(run_rows.is_result, rows))
         probe_ids = {run.id for run in study.runs if run.probe}
         probe_rows = [row for row in rows if row["run_id"] in probe_ids]
         rows, coverage = (

@@ -36,7 +36,8 @@ def export(study: Study, output: Path | str, statuses: Collection[str]) -> None:
         Error: the path ends in something else.
     """
     path = _checked_path(output)
-    standing_rows, planned = rows(study), len(study.without_probes)
+    planned = len(study.without_probes)
+    standing_rows = list(filter(run_rows.is_result, rows(study)))
     chosen = [row for row in standing_rows if row["status"] in statuses]
     WRITERS[path.suffix](path, chosen, table_columns.RUNS)
     print(

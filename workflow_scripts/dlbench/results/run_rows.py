@@ -14,6 +14,7 @@ from dlbench.records import run_record
 from dlbench.results import derived, peak_use
 from dlbench.study import contradictions, learning_gates, other_trainers
 from dlbench.study.runs import FIELDS, Run
+from dlbench.study.trainer_environments import NOT_INSTALLED
 from dlbench.tables import table_columns
 from dlbench.tables.cells import Row
 
@@ -143,6 +144,11 @@ def row(
         **summary,
     }
     return contradictions.marked(values)
+
+
+def is_result(row: Row) -> bool:
+    """Whether a row is in tables and figures; else what its run needs was not installed."""
+    return row["status"] != "skipped" or NOT_INSTALLED not in (row["message"] or "")
 
 
 def _gate(must_reach, record):

@@ -117,7 +117,7 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         if not refusal or refusal[0] != "skipped":
             recorded.link(options.log, options.messages)
         attempts.unlink_open_log(options.log)
-        if not refusal:  # the end of a refused run has been printed
+        if not options.skip:  # the start has printed these reasons
             position, content = options.position, run_record.read(record)
             run_lines.report_result(position, label, options.log, content, options.runs_after)
     return 0

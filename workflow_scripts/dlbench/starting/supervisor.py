@@ -237,7 +237,6 @@ def refuse(run: SupervisedRun, status: str, reason: str, before_first_step: bool
     end |= _no_step(status, before_first_step)
     log.write("run_end", t_utc=event_log.utc_now(), **end)
     log.close()
-    _report(run, f"{status}: {reason}")
 
 
 def _limit(run, status):

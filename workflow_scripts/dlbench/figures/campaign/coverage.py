@@ -16,11 +16,12 @@ from dlbench.study.runs import DEFAULTS
 
 CATEGORY = "Study"
 CAPTION = """
-Every combination of the study, all repeats in one cell. Names have the settings in which rows
-differ. Symbol and colour are those of the worst status among the repeats; the legend goes from the
-best (left) to the worst (right). The number beside a symbol says how many of the repeats completed
-(ok or unstable) where not all did. Reasons are those of the table coverage, the commonest ones with
-the number of runs that they concern.
+Every combination of the study, all repeats in one cell; those that need something that is not
+installed are counted only. Names have the settings in which rows differ. Symbol and colour are
+those of the worst status among the repeats; the legend goes from the best (left) to the worst
+(right). The number beside a symbol says how many of the repeats completed (ok or unstable) where
+not all did. Reasons are those of the table coverage, the commonest ones with the number of runs
+that they concern.
 """
 # Status: (symbol, colour, what it means), from the best to the worst.
 LOOKS = {
@@ -47,7 +48,10 @@ REASON_CHARACTER_INCHES = 0.061
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    cells = _cells(tables.coverage, tables.runs)
+    runs, coverage = tables.runs, tables.coverage.astype(object)
+    coverage["status"] = coverage["status"].map(lambda status: OTHERS.get(status, status))
+    has_cell = coverage["run_id"].isna() | coverage["run_id"].isin(runs["run_id"])
+    cells = _cells(coverage[has_cell], runs)
     if cells.empty:
         styles.draw_message(stem, "no runs in this study")
         return
@@ -60,11 +64,11 @@ def draw(tables: Tables, stem: Path | str) -> None:
     longest = max((len(name) for name, _ in shown))
     width = 1 + row_charts.CHARACTER_INCHES * longest + CELL_INCHES * len(columns)
     width, height = max(width, MIN_WIDTH_INCHES), 1.2 + ROW_INCHES * max(3, len(shown))
-    reasons = _reasons(cells, int(width / REASON_CHARACTER_INCHES))
+    reasons = _reasons(coverage, int(width / REASON_CHARACTER_INCHES))
     with styles.figure(1, width=width, height=height) as (figure, axes):
         axis = axes[0, 0]
         _draw_cells(axis, shown, column, columns)
-        subtitle = [_counts(cells)]
+        subtitle = [_counts(coverage)]
         if len(rows) > len(shown):
             left_out = len(rows) - len(shown)
             subtitle.append(f"{left_out} of {len(rows)} rows not drawn: see coverage.parquet")
@@ -77,7 +81,7 @@ def _cells(coverage, runs):
     """One row for each run of the study, with its settings; excluded ones from their values."""
     settings = ["run_id", "repeat", "device_kind", *SETTINGS]
     runs = runs[settings].astype({n: object for n in settings})
-    cells = coverage.astype(object).merge(runs, on="run_id", how="left")
+    cells = coverage.merge(runs, on="run_id", how="left")
     for index, row in cells[cells["run_id"].isna()].iterrows():
         for name, value in _values(row["combination"]).items():
             if name in SETTINGS:
@@ -85,7 +89,6 @@ def _cells(coverage, runs):
     for name in SHARED_FACTS:
         usual = cells[name].mode()
         cells[name] = cells[name].fillna(usual.iloc[0] if len(usual) else "")
-    cells["status"] = cells["status"].map(lambda status: OTHERS.get(status, status))
     return cells
 
 
