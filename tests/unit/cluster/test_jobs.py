@@ -261,6 +261,24 @@ def test_a_queue_that_is_not_there_or_down_is_named():
         jobs.check([], {"gpu": dataclasses.replace(QUEUE, up=False)}, "gpu")
 
 
+def test_a_queue_that_takes_the_jobs_is_named_beside_the_one_that_does_not():
+    queues = {
+        "gpu": dataclasses.replace(QUEUE, nodes=(Nodes(4, 64, 256_000, 4),), nodes_per_job=1),
+        "long": dataclasses.replace(QUEUE, name="long", time_limit_s=7200),
+        "down": dataclasses.replace(QUEUE, name="down", time_limit_s=7200, up=False),
+        "cpu": Queue("cpu", nodes=(Nodes(9, 64, 256_000, 0),)),
+    }
+    asked = [("a run", ask(nodes=2, strategy="multiworker", launcher="srun"))]
+    with pytest.raises(Error) as refused:
+        jobs.check(asked, queues, "gpu")
+    assert str(refused.value) == (
+        "asks for 2 nodes for one job, and gpu has 1 (lower site.nodes, or leave such runs out): "
+        "1 job, as a run; long would take all jobs"
+    )
+    queues["gpu"] = dataclasses.replace(queues["gpu"], nodes_per_job=2)
+    assert jobs.check(asked, queues, "gpu") == queues["gpu"]
+
+
 def test_nothing_is_checked_where_the_scheduler_chooses_the_queue():
     jobs.check([("a run", ask())], {"one": Queue("one", nodes=(Nodes(1, 0),))}, None)
 

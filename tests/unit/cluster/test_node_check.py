@@ -40,6 +40,7 @@ ASKED = cluster_job.JobRequest(
 EXPECTED = {
     "cores": 8, "gpus": 4, "latency_s": 5, "modules": [], "packages": {"py": "snakemake"},
     "mpi_across": {"component": "slurm", "shells": ["ssh"]}, "environments": ["pytorch", "jax"],
+    "own_name": True,
 }  # fmt: skip
 ROUND = {"round_trip_s": 0.1, "offset_s": 0.0}
 REPORT = {
@@ -52,6 +53,7 @@ REPORT = {
     "others": {"unknown": {}, "connection": None, "own": ""},
 }  # fmt: skip
 LOST = {"unknown": {"n2": "Name or service not known"}, "connection": None, "own": ""}
+NAMELESS = {"unknown": {}, "connection": None, "own": "?"}
 CLOSED = {"unknown": {}, "connection": "n2 port 5: timed out", "own": ""}
 
 
@@ -79,6 +81,11 @@ def test_what_holds_for_several_nodes_is_said_once():
     found = list(node_check.remarks([REPORT, REPORT | {"host": "n2", "cores": 2}], EXPECTED))
     assert Remark("ok", "n1, n2: 9999 MiB are free for temporary files in /tmp") in found
     assert [f.text.split(":")[0] for f in found if f.mark == "fix"] == ["n2"]
+
+
+def test_the_own_name_of_a_node_is_not_looked_at_where_nothing_listens_there():
+    found = node_check.remarks([REPORT | {"others": NAMELESS}], EXPECTED | {"own_name": False})
+    assert not [finding for finding in found if finding.mark != "ok" or "own name" in finding.text]
 
 
 def test_a_driver_that_nvidia_smi_does_not_tell_is_passed_over():
@@ -116,7 +123,7 @@ SLOW = {"round_trip_s": 8.0, "offset_s": 0.0}
         ({"images": {"a": [255, "FATAL: no"]}}, "fix", "image a does not start"),
         ({"others": LOST}, "fix", "n1: does not know n2 (Name or service not known): runs across"),
         ({"others": CLOSED}, "fix", "cannot connect to another node at n2 port 5: timed out"),
-        ({"others": LOST | {"unknown": {}, "own": "?"}}, "note", "does not know its own name (?)"),
+        ({"others": NAMELESS}, "fix", "does not know its own name (?), where JAX listens"),
     ],
 )
 def test_what_a_node_lacks_is_said_with_what_to_do(changed, mark, said):

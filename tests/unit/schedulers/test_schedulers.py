@@ -14,19 +14,20 @@ from dlbench.schedulers import JobState, lsf, pbs, sge, slurm
 def test_slurms_partitions_are_read_with_their_limits(program):
     program(
         "sinfo",
-        "cpu*|up|1:00:00|3|8|8000|(null)|idle\n"
+        "cpu*|up|1:00:00|3|8|8000|(null)|idle|1-infinite\n"
         "cpu*|up|1:00:00|1|8|8000|(null)|draining\n"
         "cpu*|up|1:00:00|2|8|8000|(null)|idle~\n"
         "cpu*|up|1:00:00|1|8|8000|(null)|idle*\n"
-        "gpu|up|2-00:00:00|2|64|256000|gpu:a100:4(S:0-1),nvme:1|mixed\n"
+        "gpu|up|2-00:00:00|2|64|256000|gpu:a100:4(S:0-1),nvme:1|mixed|1-2\n"
         "gpu|up|2-00:00:00|1|32|128000|gpu:v100:2|allocated\n"
-        "old|down|infinite|1|8|8000|(null)|down\n"
+        "old|down|infinite|1|8|8000|(null)|down|1\n"
         "none|up|infinite|0|0|0|(null)|n/a",
     )
     found = slurm.queues()
     assert found["cpu"].default and found["cpu"].maximum("gpus") == 0
     assert (found["cpu"].count(), found["cpu"].count(up=True)) == (7, 5)
     assert found["none"].count() == 0
+    assert [found[name].nodes_per_job for name in ("cpu", "gpu", "old")] == [None, 2, 1]
     assert found["cpu"].time_limit_s == 3600
     gpu = found["gpu"]
     assert (gpu.count(), gpu.maximum("gpus"), gpu.maximum("cores")) == (3, 4, 64)

@@ -173,7 +173,7 @@ def _nodes(scheduler, profile, study, timeout_s):
     job = _job(module, profile, study)
     request = _request(module, profile, study)
     try:
-        reports = node_check.run(scheduler, job, request, timeout_s)
+        reports = node_check.run(scheduler, job, request, timeout_s, _latency_s(profile))
     except Error as error:
         yield fix(str(error))
         return
@@ -192,7 +192,8 @@ def _job(module, profile, study):
     devices = site_devices.devices(facts)
     wanted = queue_check.jobs_of_study(study, study.runs)[0] + queue_check.jobs_of_searches(study)
     cores = [job.cores_per_task * job.tasks_per_node for _, job in wanted]
-    on_several_nodes = facts["nodes"] > 1 and hasattr(module, "on_each_node")
+    several = facts["nodes"] > 1 and any(run.nodes > 1 for run in study.runs)
+    on_several_nodes = several and hasattr(module, "on_each_node")
     return JobRequest(
         name="check_site",
         nodes=2 if on_several_nodes else 1,
@@ -297,9 +298,14 @@ def _expected(profile, job, request, study):
     return {
         "cores": job.cores_per_node,
         "gpus": job.gpus_per_node or None,
-        "latency_s": float(profile.content.get("latency-wait", 5)),
+        "latency_s": _latency_s(profile),
         "modules": request["modules"],
         "mpi_across": request["mpi_across"],
         "environments": sorted({run.environment for run in study.runs}),
         "packages": request["pythons"],
+        "own_name": not job.gpus_per_node and any(run.framework == "jax" for run in study.runs),
     }
+
+
+def _latency_s(profile):
+    return float(profile.content.get("latency-wait", 5))

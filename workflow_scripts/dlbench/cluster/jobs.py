@@ -253,9 +253,15 @@ def check(
         label = next(label for label, one in labelled_jobs if one is job)
         labels_by_problem.setdefault(problem, []).append(label)
     if labels_by_problem:
+        fitting = [
+            name
+            for name, other in queues.items()
+            if other.up and not any(any(_problems(job, other)) for _, job in labelled_jobs)
+        ]
+        hint = f"; {' or '.join(fitting)} would take all jobs" if fitting else ""
         raise Error(
             "\n".join(
-                f"{problem}: {phrases.counted(len(labels), 'job')}, as {labels[0]}"
+                f"{problem}: {phrases.counted(len(labels), 'job')}, as {labels[0]}{hint}"
                 for problem, labels in labels_by_problem.items()
             )
         )
@@ -280,6 +286,7 @@ def _problems(job, queue):
     per_node = job.per_node
     limits = (
         ("nodes", job.nodes, queue.count() if queue.nodes else None, "lower site.nodes"),
+        ("nodes for one job", job.nodes, queue.nodes_per_job, "lower site.nodes"),
         (
             "GPUs per node", per_node["gpus"], queue.maximum("gpus"),
             "correct site.devices_per_node",

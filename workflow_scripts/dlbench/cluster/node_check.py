@@ -29,7 +29,7 @@ from dlbench.schedulers import JobRequest, output_of
 FOLDER = Path("results/site_check")
 PROGRAM = "workflow_scripts/check_node.py"
 MINUTES = 5  # limit of the job, which takes seconds
-LATE_FILES_S = 5.0  # after the end of the job, until its last files appear
+LATE_FILES_S = 5.0  # after the end of a job that failed, until its last files appear
 SKEW_S = 1.0  # of clocks; beyond this, times in logs of several nodes are misleading
 FREE_MB = 1024
 LAUNCH_FAILED = re.compile(r"launch failed|\bMPI\b", re.IGNORECASE)  # in the output of srun
@@ -44,7 +44,11 @@ exit 1
 
 
 def run(
-    scheduler: str, job: JobRequest, request: Mapping[str, Any], timeout_s: float
+    scheduler: str,
+    job: JobRequest,
+    request: Mapping[str, Any],
+    timeout_s: float,
+    latency_s: float = LATE_FILES_S,
 ) -> list[dict[str, Any]]:
     """Submit the job and return the reports of check_node.py, one for each node.
 
@@ -52,6 +56,7 @@ def run(
         scheduler: name of a file in schedulers/.
         request: what check_node.py checks.
         timeout_s: how long the job may wait in the queue.
+        latency_s: for which Snakemake waits for the files of a job that has succeeded.
 
     Raises:
         Error: the job was refused, waited too long, or ended without a report.
@@ -69,7 +74,7 @@ def run(
         except OSError as error:
             raise Error(f"{command[0]} cannot be started: {error}") from None
     try:
-        reports = _wait_for_reports(process, folder, job.nodes, timeout_s)
+        reports = _wait_for_reports(process, folder, job.nodes, timeout_s, latency_s)
         if reports is None:
             raise Error(_describe_timeout(module, scheduler, folder, timeout_s))
     finally:
@@ -87,7 +92,8 @@ def remarks(reports: Sequence[Mapping[str, Any]], expected: Mapping[str, Any]) -
         reports: of check_node.py.
         expected: {"cores", "gpus" (None if devices are CPUs), "latency_s", "modules",
             "packages": {python: package}, "environments": names of those of the runs,
-            "mpi_across": None or {"component", "shells"}}.
+            "mpi_across": None or {"component", "shells"}, "own_name": whether runs need the name
+            that a node has for itself}.
     """
     hosts: dict[Remark, list[str]] = {}
     for report in reports:
@@ -107,7 +113,7 @@ def _script(folder, before):
     )
 
 
-def _wait_for_reports(process, folder, nodes, timeout_s):
+def _wait_for_reports(process, folder, nodes, timeout_s, latency_s):
     """The reports of all nodes, or fewer if the job has ended; None if it waited too long."""
     started, answered, ended_at = time.monotonic(), False, None
     while True:
@@ -118,7 +124,8 @@ def _wait_for_reports(process, folder, nodes, timeout_s):
         now = time.monotonic()
         if process.poll() is not None:
             ended_at = ended_at or now
-            if now - ended_at > LATE_FILES_S or not _job_id(folder):
+            late_s = LATE_FILES_S if process.returncode else latency_s
+            if now - ended_at > late_s or not _job_id(folder):
                 return reports
         if now - started > timeout_s + (MINUTES * 60 if answered else 0):
             return reports if answered else None
@@ -211,7 +218,7 @@ def _remarks(report, expected):
     yield from _files(report, expected["latency_s"])
     yield from _clock(report)
     if report["others"]:
-        yield from _others(report["others"])
+        yield from _others(report["others"], expected["own_name"])
     if report["modules"]:
         yield fix(report["modules"])
     elif expected["modules"]:
@@ -265,7 +272,7 @@ def _clock(report):
         yield ok(text)
 
 
-def _others(others):
+def _others(others, own_name):
     """Remarks on whether processes on several nodes can connect to one another."""
     remedy = "put the names of all nodes into DNS or /etc/hosts, or say site.node_address"
     if others["unknown"]:
@@ -278,10 +285,10 @@ def _others(others):
         )
     else:
         yield ok("the other nodes are known, and a free port of one is reached")
-    if others["own"]:
-        yield note(
-            f"does not know its own name ({others['own']}), behind which JAX and horovodrun "
-            "listen: with several processes they would not start there"
+    if others["own"] and own_name:
+        yield fix(
+            f"does not know its own name ({others['own']}), where JAX listens: runs across nodes "
+            "would not start; put it into DNS or /etc/hosts with an address of that node"
         )
 
 

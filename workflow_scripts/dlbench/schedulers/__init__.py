@@ -156,13 +156,17 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Queue:
-    """A queue (or partition); `nodes` has an entry for each kind of node, () if not known."""
+    """A queue (or partition); `nodes` has an entry for each kind of node, () if not known.
+
+    nodes_per_job: the most that one job may have; None without a limit.
+    """
 
     name: str
     default: bool = False
     up: bool = True
     time_limit_s: float | None = None
     nodes: tuple[Nodes, ...] = ()
+    nodes_per_job: int | None = None
 
     @property
     def kinds(self) -> str:

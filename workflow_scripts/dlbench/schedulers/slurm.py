@@ -50,11 +50,12 @@ ENDS = {
 
 def queues() -> dict[str, Queue]:
     """The queues that users may submit to, by name."""
-    columns = "--format=%P|%a|%l|%D|%c|%m|%G|%T"
+    columns = "--format=%P|%a|%l|%D|%c|%m|%G|%T|%s"
     queues: dict[str, Queue] = {}
     # Without --exact sinfo joins nodes that differ in one line.
     for line in output_of(["sinfo", "--noheader", "--exact", columns]).splitlines():
-        name, up, limit, count, cores, memory, gres, state = line.split("|")
+        name, up, limit, count, cores, memory, gres, state, *size = line.split("|")
+        most = "".join(size).rpartition("-")[2]  # of 1-infinite, or 2
         nodes = Nodes(
             count=int(count),
             cores=int(cores.rstrip("+")),
@@ -68,6 +69,7 @@ def queues() -> dict[str, Queue]:
             default=name.endswith("*"),
             up=up == "up",
             time_limit_s=seconds(limit),
+            nodes_per_job=int(most) if most.isdigit() else None,
         )
         queues[name] = replace(queue, nodes=group_alike((*queue.nodes, nodes)))
     return {queue.name: queue for queue in queues.values()}
