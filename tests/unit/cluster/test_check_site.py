@@ -331,15 +331,6 @@ def test_a_job_that_cannot_see_the_folder_is_explained(place, program, monkeypat
     assert f"under the same path: {place}" in found
 
 
-def test_files_of_a_job_that_appear_late_are_waited_for_as_snakemake_does(
-    place, program, monkeypatch
-):
-    monkeypatch.setattr(node_check, "LATE_FILES_S", 0.1)
-    late = "cd $(dirname $out)\nmkdir late\nmv report.* late\n(sleep 1.5; mv late/* .) >&- 2>&- &\n"
-    program("sbatch", script=SBATCH + late)
-    assert texts("fix", with_job=True) == []
-
-
 def test_several_nodes_are_asked_each_if_runs_are_on_several(place, program):
     facts(nodes=2)
     assert texts("fix", with_job=True) == []

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -214,6 +215,19 @@ def test_a_node_that_alone_has_come_says_what_it_found(monkeypatch, tmp_path):
     found = check_node.find_others(str(tmp_path), "n1", request)
     assert found["unknown"] == {} and found["connection"] is None
     assert check_node.find_others(str(tmp_path), "n1", request | {"nodes": 1}) is None
+
+
+@pytest.mark.parametrize(("code", "seen"), [(0, [REPORT]), (1, [])])
+def test_files_of_a_job_that_appear_late_are_waited_for_unless_it_failed(
+    code, seen, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(node_check, "LATE_FILES_S", 0.1)
+    (tmp_path / "submitted.out").write_text("17\n")
+    late = threading.Timer(1, (tmp_path / "report.n1.json").write_text, [json.dumps(REPORT)])
+    late.start()
+    ended = SimpleNamespace(poll=lambda: code, returncode=code)
+    assert node_check._wait_for_reports(ended, tmp_path, 1, 30, latency_s=60) == seen
+    late.join()
 
 
 def test_how_each_scheduler_submits_a_job_and_waits_for_it(program):
