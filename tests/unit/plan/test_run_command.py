@@ -10,6 +10,7 @@ def test_the_words_of_a_run_are_made_when_they_are_formatted_and_once_for_severa
     plan, monkeypatch
 ):
     run_id = next(iter(plan.runs))
+    assert plan.facts["study"] == STUDY["study"]
     made = []
     words_of = run_command.start_run_arguments
     monkeypatch.setattr(

@@ -32,9 +32,10 @@ def place(tmp_path, monkeypatch):
     return finish(RUN)
 
 
-def finish_again(made_from=None, **end):
+def finish_again(made_from=None, study=None, **end):
     (run_record.folder(RUN.id) / "train.jsonl").unlink()
-    finish(RUN, launch={"made_from": staleness.made_from(RUN) | (made_from or {})}, **end)
+    launch = {"made_from": staleness.made_from(RUN) | (made_from or {}), "study": study}
+    finish(RUN, launch=launch, **end)
 
 
 def test_a_sound_record_stands_and_a_run_without_a_folder_is_missing(place):
@@ -85,6 +86,9 @@ def test_without_a_sound_log_the_run_is_trained_again(place, damage):
 def test_a_run_made_from_something_else_is_stale(place):
     finish_again({"code": "0" * 64})
     assert judgement.state(RUN) == (State.STALE, "code changed since it was trained")
+    # Two studies may have one name for two programs.
+    finish_again({"code": "0" * 64}, study="one")
+    assert judgement.state(RUN)[1] == "code changed since it was trained for study one"
     finish_again({"environment": "0" * 64})
     assert judgement.state(RUN)[1] == "environment changed since it was trained: envs/train/uv.lock"
 

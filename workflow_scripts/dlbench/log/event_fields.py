@@ -135,7 +135,7 @@ LIMITS = _entries(
 EVENTS = {
     "launch": {
         "t_utc?": DATE, "made_from?": FACTS, "container?": FACTS, "limits?": FACTS, "job?": FACTS,
-        "site?": FACTS, "modules?": TEXTS, "command?": PLAIN, "git_commit?": TEXT,
+        "site?": FACTS, "study?": TEXT, "modules?": TEXTS, "command?": PLAIN, "git_commit?": TEXT,
         "git_dirty?": PLAIN, "user_files?": PLAIN, "network?": PLAIN, "session?": FACTS,
     },
     "begin": {"t_utc": DATE, "containment?": FACTS},

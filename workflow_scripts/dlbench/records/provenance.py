@@ -12,6 +12,7 @@ from dlbench.machine.limits import OF_GROUPS
 OF_LAUNCH = (
     "command",
     "container",
+    "study",
     "site",
     "job",
     "modules",

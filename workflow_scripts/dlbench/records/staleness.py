@@ -128,6 +128,7 @@ def outdated(
     """Why an undamaged record is no longer valid, or "". Arguments as in judgement.state."""
     current = made_from(run, adopted, image_settings)
     done = "recorded" if record["status"] == "skipped" else "trained"
+    done += f" for study {study}" if (study := record["provenance"].get("study")) else ""
     if difference := describe_changes(run, current, record["made_from"], done):
         return difference
     if record["status"] == "skipped" and can_run:
