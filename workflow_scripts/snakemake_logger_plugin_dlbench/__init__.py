@@ -2,8 +2,8 @@
 
 Snakemake imports this before it reads a Snakefile, and from where dlbench is installed. The files
 that do the work are those of the Snakefile that is started, so they are imported once it was read.
-Until then, without a campaign of dlbench, in a dry run, with --verbose and with --quiet all, the
-output is Snakemake's own.
+Until then, without a campaign of dlbench, with --verbose, with --quiet all and in a dry run with
+another --quiet than rules, the output is Snakemake's own.
 """
 
 import contextlib
@@ -83,7 +83,8 @@ class LogHandler(LogHandlerBase):
 
     def _lines_of_campaign(self):
         common, show = self.common_settings, getattr(self.settings, "show", None) or "bar"
-        own = common.dryrun or common.verbose or common.debug_dag or "all" in self._quiet
+        own = common.verbose or common.debug_dag or "all" in self._quiet
+        own = own or (common.dryrun and "rules" not in self._quiet)
         if own or show == "snakemake" or PLANNING not in sys.modules:
             return None
         plan = sys.modules[PLANNING].plan_in_use()
@@ -94,11 +95,12 @@ class LogHandler(LogHandlerBase):
         return live_lines.LiveLines(
             plan,
             self._snakemake.formatter,
-            bar=show == "bar" and "progress" not in self._quiet,
+            bar=show == "bar" and "progress" not in self._quiet and not common.dryrun,
             jobs="progress" not in self._quiet,
             commands=common.printshellcmds,
             failed_logs=common.show_failed_logs,
             colour=not common.nocolor,
+            counts=common.dryrun,
         )
 
     def _print(self, record):

@@ -51,7 +51,15 @@ def test_a_campaign_has_our_lines_unless_other_ones_are_asked_for(handler, monke
     assert handler()("Job stats: 17", event="run_info") == "Job stats: 17\n"
 
 
-def test_a_dry_run_and_a_verbose_one_are_snakemakes_own(handler):
+def test_a_dry_run_has_the_table_of_jobs_once_and_nothing_of_snakemake_beside_it(handler):
+    emit = handler(dryrun=True)
+    assert emit("SNAKEMAKE", event="workflow_started") == ""
+    assert emit("Job stats: 17", event="run_info") == "Job stats: 17\n"
+    assert emit("Job stats: 17", event="run_info") == emit("Reasons:\n    input files") == ""
+    assert emit("This was a dry-run") == "This was a dry-run\n"
+
+
+def test_a_dry_run_with_details_and_a_verbose_one_are_snakemakes_own(handler):
     for flags in ({"dryrun": True}, {"verbose": True}):
         emit = handler(quiet=None, **flags)
         assert emit("Building DAG of jobs...") == ""

@@ -30,7 +30,7 @@ BOOKKEEPING = re.compile(
     r"host: |Rules claiming more threads|Conda environments: ignored|"
     r"Singularity containers: ignored|Group jobs: inactive|Select jobs to execute|"
     r"Touching output file|Elapsed time: |"
-    r"DAG of jobs will be updated|Updating checkpoint dependencies"
+    r"DAG of jobs will be updated|Updating checkpoint dependencies|Reasons:"
 )
 # What hides the reason of an error: all files of code, which rules have as inputs, and no message.
 NO_REASON = re.compile(r"\n *(input: .*|message: None)(?=\n|$)")
@@ -51,6 +51,7 @@ class LiveLines:
         commands: whether to print shell commands.
         failed_logs: whether the formatter prints the logs of failed jobs.
         colour: whether to use colours on a terminal.
+        counts: whether to print the table of jobs, as of a dry run.
     """
 
     def __init__(
@@ -62,10 +63,11 @@ class LiveLines:
         commands: bool = False,
         failed_logs: bool = False,
         colour: bool = True,
+        counts: bool = False,
     ) -> None:
         self._campaign = LiveCampaign(plan)
         self._formatter, self._jobs = formatter, jobs
-        self._commands, self._failed_logs = commands, failed_logs
+        self._commands, self._failed_logs, self._counts = commands, failed_logs, counts
         self._began_s, self._ended = time.monotonic(), 0
         self._trains = False  # whether this start is about runs, as that of a history is not
         self._screen: Screen = open_screen(self._campaign, bar, colour)
@@ -81,6 +83,9 @@ class LiveLines:
             self._print(self._end_of(values["job_id"]))
         elif event == "shellcmd":
             self._print([self._formatter.format(record)] if self._commands else [])
+        elif event == "run_info" and self._counts:
+            self._print([self._formatter.format(record)])
+            self._counts = False  # Snakemake repeats it
         elif event in ("job_error", "group_error"):
             self._show_error(record, values)
         elif event == "resources_info":
