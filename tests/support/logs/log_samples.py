@@ -16,7 +16,7 @@ from support.logs.trainer_samples import GLOBAL_BATCH, TRAINERS
 
 STEP_TIMES_S = (0.03125, 0.125, 0.5, 2.0)
 NO_STEP_TIMES = {
-    *("dcgm_dmon", "horovod_timeline", "keras_csvlogger", "mlperf", "mxnet", "nvidia_smi"),
+    *("dcgm_dmon", "horovod_timeline", "keras_csvlogger", "mlperf", "nvidia_smi"),
     *("nvidia_smi_dmon", "snakemake_benchmark", "tf_cnn_benchmark_log", "tf_cnn_eval_log"),
 }
 ROUNDING_S = {

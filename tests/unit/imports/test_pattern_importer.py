@@ -111,6 +111,119 @@ def test_a_finished_log_whose_rate_is_missing_is_of_a_failed_run(log):
     assert cut.status == "failed" and cut.columns["final_loss"] == 7.992
 
 
+def bar(step, time, loss, more=""):
+    """A writing of Keras' progress bar."""
+    coloured = f"\x1b[1m{step}/100\x1b[0m \x1b[32m━\x1b[0m\x1b[37m━\x1b[0m \x1b[1m5s\x1b[0m"
+    return f"\r{coloured} {time}/step - accuracy: 0.5 - loss: {loss}{more}"
+
+
+def keras(epoch):
+    """An epoch, whose bar is written once more with the evaluation's time in it."""
+    held_out = f" - val_accuracy: 0.{epoch} - val_loss: 1.5"
+    writings = (1, "2s", 2.5), (50, "48ms", 2.25), (100, "47ms", 2.0), (100, "61ms", 2.0, held_out)
+    return f"Epoch {epoch}/2\n{''.join(bar(*writing) for writing in writings)}\n"
+
+
+# Of each program: patterns, lines as it prints them, its steps, their windows and seconds.
+PROGRAMS = {
+    "timm": (
+        {"step": r"^Train: (?P<epoch>\d+) \[ *(?P<step>\d+)/(?P<epoch_steps>\d+) .*Loss: +"
+                 r"(?P<loss>\S+) .*\((?P<step_time_s>[\d.]+)s, ",
+         "means": "running mean", "counts_from": 0,
+         "evaluation": r"Test: \[ *30/30\].*Acc@1: .*\( *(?P<top1_percent>\S+)\)  Acc@5: "},
+        "Train: 0 [   0/60 (  2%)]  Loss: 6.9 (6.9)  Time: 9.000s,   14/s  (9.000s,   14/s)  LR\n"
+        "Train: 0 [  49/60 ( 83%)]  Loss: 6.5 (6.7)  Time: 0.300s,  426/s  (0.474s,  270/s)  LR\n"
+        "Test: [  30/30]  Time: 0.1 (0.1)  Loss:  6 (6)  Acc@1:  1 (  2.5)  Acc@5:  2 (  5.0)\n"
+        "Train: 1 [   0/60 (  2%)]  Loss: 6.4 (6.4)  Time: 0.700s,  182/s  (0.700s,  182/s)  LR\n"
+        "Train: 1 [  49/60 ( 83%)]  Loss: 6.1 (6.2)  Time: 0.300s,  426/s  (0.308s,  415/s)  LR\n",
+        [1, 50, 61, 110], [1, 49, 1, 49], [9.0, 0.3, 0.7, 0.3],
+    ),
+    "mmengine": (
+        {"step": r"\(train\) +\[(?P<epoch>\d+)\]\[ *(?P<step>\d+)/(?P<epoch_steps>\d+)\].* time: "
+                 r"(?P<step_time_s>\S+)  data_time.* loss: (?P<loss>\S+)"},
+        "".join(
+            f"07/03 13:04:17 - mmengine - INFO - Epoch(train)  [{epoch}][{step:2}/25]  lr: 1e-3  "
+            f"eta: 0:13:14  time: {time}  data_time: 0.0335  memory: 970  loss: 2.5\n"
+            for epoch, step, time in ((1, 10, 0.5), (1, 20, 0.25), (2, 10, 0.25), (2, 20, 0.125))
+        ),
+        [10, 20, 35, 45], [10, 10, 10, 10], [0.5, 0.25, 0.25, 0.125],
+    ),
+    "detectron2": (  # 17, 37 and 57 steps after the first three
+        {"step": r"iter: (?P<step>\d+)  total_loss: (?P<loss>\S+) .* time: (?P<step_time_s>\S+)  ",
+         "means": "running mean", "warm_up": 3, "counts_from": 0},
+        "".join(
+            f"[09/02 02:37:24 d2.utils.events]:  eta: 0:05:22  iter: {step}  total_loss: 1.5  "
+            f"loss_cls: 0.595  time: {time}  data_time: 0.0222  lr: 1.6e-05  max_mem: 2725M\n"
+            for step, time in ((19, "1.0000"), (39, "1.2000"), (59, "1.2500"))
+        ),
+        [20, 40, 60], [17, 20, 20], [1.0, 1.37, 1.3425],
+    ),
+    "nanotron": (
+        {"step": r"iteration: (?P<step>\d+) / .*per_iteration_ms: (?P<step_time_ms>\S+) "
+                 r".*lm_loss: (?P<loss>\S+)",
+         "settings": r"global_batch_size: (?P<global_batch>\S+)"},
+        "".join(
+            f"11/20/2025 10:00:01 [INFO|DP=0|PP=0|TP=0|node1]: iteration: {step} / 100 | "
+            f"elapsed_time_per_iteration_ms: {time} | tokens_per_sec: 338K | "
+            f"global_batch_size: 1.02K | lm_loss: 11 | lr: 0.00015\n"
+            for step, time in ((1, "6.33K"), (2, "3.1K"), (3, 998))
+        ),
+        [1, 2, 3], [1, 1, 1], [6.33, 3.1, 0.998],
+    ),
+    "OLMo": (
+        {"step": r"\[step=(?P<step>\d+)/.*CrossEntropyLoss=(?P<loss>\S+) .*batches_per_second="
+                 r"(?P<steps_per_second>\S+)",
+         "continued": r"^ +\S.*=\S+$"},
+        "".join(
+            f"2024-02-02 10:00:10.123\tnode1:0\tolmo.train:816\tINFO\t[step={step}/740]\n"
+            "    train/CrossEntropyLoss=9.876\n    throughput/total_tokens=41,943,040\n"
+            f"    throughput/device/batches_per_second={rate}\n"
+            "    System/Peak GPU Memory (MB)=41,225\n"
+            for step, rate in ((10, 0.25), (20, 0.5), (30, 0.5))
+        ),
+        [10, 20, 30], [10, 10, 10], [4.0, 2.0, 2.0],
+    ),
+    "Ultralytics": (  # time since training began
+        {"step": r"^\s*(?P<epoch>\d+),\s*(?P<elapsed_s>[\d.]+),\s*(?P<loss>[\d.]+),",
+         "epoch_steps": 625, "metrics": {"map50": r"^\d+,(?:[^,]*,){2}([\d.]+)"}},
+        "epoch,time,train/box_loss,metrics/mAP50(B)\n"
+        "1,70.5,1.6,0.36\n2,133.0,1.5,0.41\n3,195.5,1.4,0.44\n",
+        [625, 1250, 1875], [625, 625, 625], [0.1128, 0.1, 0.1],
+    ),
+    "Keras": (  # the mean does not have the first step of an epoch
+        {"step": r"^ *(?P<step>\d+)/(?P<epoch_steps>\d+) .* (?P<step_time_with_unit>\d+[mu]?s)/step"
+                 r".*\bloss: (?P<loss>\S+)",
+         "progress_bars": True, "untimed": 1, "means": "running mean",
+         "evaluation": r"val_accuracy: (?P<top1>\S+) - val_loss: (?P<loss>\S+)"},
+        keras(1) + keras(2),
+        [1, 50, 100, 101, 150, 200], [0, 0, 99, 0, 0, 99], [None, None, 0.047, None, None, 0.047],
+    ),
+    "tqdm": (  # seconds without decimals
+        {"step": r"\| (?P<step>\d+)/\S+ \[(?P<elapsed_with_unit>[\d:]+)<.*loss=(?P<loss>[\d.]+)",
+         "progress_bars": True},
+        "".join(
+            f"\r {step / 10:.0f}%|###  | {step}/1k [{time}<?, 1.98it/s, loss={loss}]"
+            for step, time, loss in ((0, "00:00", 9), (10, "00:09", 4), (30, "00:29", 3),
+                                     (610, "10:09", 2), (1000, "16:39", 1))
+        ) + "\n",
+        [10, 30, 610, 1000], [10, 0, 600, 390], [0.9, None, 1.0, 1.0],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_logs_of_programs_without_an_importer_are_read_by_patterns_alone(log, name):
+    patterns, content, steps, windows, times = PROGRAMS[name]
+    run = read(log, content, **patterns)
+    assert list(run.steps.step) == steps and list(run.steps.window_steps) == windows
+    found = [time if time == time else None for time in run.steps.step_time_s]
+    assert found == [time and pytest.approx(time, rel=1e-9) for time in times]
+    expected = {"timm": [(1, 0.025)], "Keras": [(None, 0.1), (None, 0.2)]}
+    assert [(e.get("epoch"), e["top1"]) for e in run.evals] == expected.get(name, [])
+    assert run.columns.get("global_batch") == {"nanotron": 1020}.get(name)
+    assert not any("left out: a step" in note for note in run.notes)
+
+
 def test_numbers_in_quotes_of_later_versions_of_transformers_are_read(log):
     content = (
         "{'loss': '1.25', 'grad_norm': '1.1', 'learning_rate': '1e-05', 'epoch': '1'}\n"

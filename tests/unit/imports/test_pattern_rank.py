@@ -9,6 +9,9 @@ from dlbench.imports.log_file import LogError, LogFile
 
 STEP = r"step (?P<step>\S+) loss (?P<loss>\S+) took (?P<step_time_ms>\S+) ms"
 
+BAR = r"(?P<step>\d+) of (?P<epoch_steps>\d+): (?P<step_time_s>\S+)"
+EPOCH = r"(?P<epoch>\d)/(?P<step>\d+): (?P<step_time_s>\S+)"
+
 
 def read(log, content, **patterns):
     log.write_text(content)
@@ -31,6 +34,34 @@ def test_steps_that_count_from_0_are_counted_from_1(log):
 
 
 @pytest.mark.parametrize(
+    ("pattern", "content", "steps", "said"),
+    [
+        (BAR, "9 of 10: 1\n5 of 10: 1\n",
+         None, "step 5 after step 9: lines of two runs, of several ranks, or of another epoch"),
+        (BAR, "10 of 10: 1\n5 of 10: 1\n",
+         [10, 15], None),
+        (EPOCH, "3/5: 1\n3/10: 1\n4/5: 1\n",
+         [25, 30, 35], "epochs are taken to be as long as the longest"),
+        (EPOCH, "2/9: 1\n1/10: 1\n",
+         None, "step 10 of epoch 1 after step 9 of epoch 2"),
+        (r"(?P<steps>\d+) steps in (?P<window_time_s>\S+)", "10 steps in 5\n20 steps in 5\n",
+         [10, 30], None),
+    ],
+)  # fmt: skip
+def test_steps_that_begin_anew_are_of_another_epoch_if_that_is_known(
+    log, pattern, content, steps, said
+):
+    if steps is None:
+        with pytest.raises(LogError, match=said):
+            read(log, content, step=pattern)
+        return
+    run = read(log, content, step=pattern)
+    assert list(run.steps.step) == steps and (said or "") in "; ".join(run.notes)
+    if "steps in" in content:
+        assert list(run.steps.step_time_s) == [0.5, 0.25]
+
+
+@pytest.mark.parametrize(
     ("warm_up", "expected"),
     [(None, [1, 0, 0, 0]), (0, [0, 0, 0, 0]), (2, [1, 1, 0, 0]), ("^step 3", [0, 0, 1, 0])],
 )
@@ -48,7 +79,7 @@ def test_what_is_no_number_is_left_out_with_its_line(log):
     notes = "\n".join(run.notes)
     assert "line 3 left out: a step whose number is none" in notes
     assert "lines 2 to 4, 2 of them, left out: step_time_ms that is no number above 0" in notes
-    assert math.isnan(run.steps.loss[-1])
+    assert math.isnan(run.steps.loss[-1]) and "the loss is nan from line 5 on" in run.notes
 
 
 def test_evaluations_have_scores_as_shares(log):

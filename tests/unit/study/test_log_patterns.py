@@ -39,6 +39,10 @@ def test_patterns_of_a_config_are_known_with_their_defaults():
         ({"step": "iter (?P<step>"}, "log.step: 'iter (?P<step>' is no regular expression"),
         ({"step": STEP.replace("_ms", "_min")}, "no number 'step_time_min' (did you mean 'step_t"),
         ({"step": r"(?P<time>\d+)"}, "names have their unit, and here there are: step, loss"),
+        (
+            {"step": r"(?P<epoch>.): (?P<elapsed_s>.*)"},
+            "of a line of an epoch the number of its steps",
+        ),
         ({"step": r"time (\d+)"}, r"log.step: 'time (\d+)' has no named group"),
         ({"step": STEP + "(x|y)"}, "a group without a name"),
         ({"step": STEP + r" (?P<step_time_s>\d+)"}, "step_time_ms and step_time_s are one number"),
@@ -55,6 +59,7 @@ def test_patterns_of_a_config_are_known_with_their_defaults():
         ({"step": STEP, "means": "mean"}, "expected one of mean since the last line, of one step"),
         ({"rate": r"(?P<items_per_second>.*)", "means": "running mean"}, "and it has none"),
         ({"step": STEP, "evaluation_in_step": True}, "there is no pattern of an evaluation"),
+        ({"step": STEP, "rank": "all"}, "rank: expected the number of a rank, or alone"),
         ({"step": STEP, "stop": "x"}, "unknown key 'stop' (did you mean 'step'?)"),
         ({"step": STEP, "metrics": {"a": {"unit": "s"}}}, "missing key: pattern"),
         (5, "expected a text or a mapping, found 5"),

@@ -44,7 +44,7 @@ class LogFile:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self.unfinished: int | None = None
-        self._last = b""
+        self._last, self._plain = b"", log_text.plain
 
     @functools.cached_property
     def beginning(self) -> bytes:
@@ -62,7 +62,7 @@ class LogFile:
     def head(self) -> bytes:
         """The `beginning`; if it is text, cleaned as in `blocks`."""
         text = b"".join(log_text.in_utf8([self.beginning]))
-        return self.beginning if is_binary(text) else log_text.plain(text)
+        return self.beginning if is_binary(text) else self._plain(text)
 
     @property
     def head_text(self) -> str:
@@ -73,6 +73,12 @@ class LogFile:
         """The same log with other lines as its `head`, for `recognise`."""
         other = LogFile(self.path)
         other.head = lines
+        return other
+
+    def with_bars(self) -> "LogFile":
+        """The same log with each writing of a progress bar as a line."""
+        other = LogFile(self.path)
+        other._plain = log_text.with_bars
         return other
 
     @functools.cached_property
@@ -118,6 +124,8 @@ class LogFile:
         self.unfinished = None
         number, rest = 1, b""
         for chunk in log_text.in_utf8(self.chunks()):
+            if self._plain is log_text.with_bars:
+                chunk = self._plain(chunk)
             end = chunk.rfind(b"\n") + 1
             rest += chunk[:end] if end else chunk
             if not end:
@@ -126,10 +134,10 @@ class LogFile:
                 raise self._too_long(number)
             if not end:
                 continue
-            yield number, log_text.plain(rest)
+            yield number, self._plain(rest)
             number += rest.count(b"\n")
             rest = chunk[end:]
-        self._last = log_text.plain(rest)
+        self._last = self._plain(rest)
         if self._last:
             self.unfinished = number
 

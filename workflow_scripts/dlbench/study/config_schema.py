@@ -290,6 +290,7 @@ PATTERNS = {
     "^[0-9a-f]{12}$": "the key of a machine, 12 hexadecimal digits",
     "^20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$": 'a date in quotes, "YYYY-MM-DD"',
     "^[^/]+$": "a name that is not empty and has no /",
+    "^alone$": "the number of a rank, or alone",
     "^sha256:[0-9a-f]{64}$": "sha256: and 64 hexadecimal digits",
     "^gpu(:[A-Za-z0-9_.]+)?$": "gpu, or with a type, as in gpu:a100",
     r"^[A-Za-z0-9._-]*\{node\}[A-Za-z0-9._-]*$": "an address with {node} in it, as in {node}-ib0",

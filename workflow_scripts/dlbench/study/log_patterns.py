@@ -26,8 +26,15 @@ from dlbench.log import metrics as log_metrics
 
 FOLDER = plugins.LIBRARY / "imports/patterns"
 SUFFIX = ".yaml"
-# Seconds in the unit of each time of a step.
-TIMES_S = {"step_time_s": 1.0, "step_time_ms": 1e-3, "step_time_us": 1e-6}
+# Seconds in the unit of each time: of one step, since the beginning, of all steps of a line.
+STEP_TIME, ELAPSED, WINDOW_TIME = "step_time", "elapsed", "window_time"
+WITH_UNIT = "_with_unit"  # of a time whose text has its unit
+UNITS_S = {"_s": 1.0, "_ms": 1e-3, "_us": 1e-6, WITH_UNIT: 1.0}
+TIMES_S = {
+    f"{time}{unit}": seconds
+    for time in (STEP_TIME, ELAPSED, WINDOW_TIME)
+    for unit, seconds in UNITS_S.items()
+}
 STEP_RATE, TOKEN_RATE = "steps_per_second", "tokens_per_second"
 ITEM_RATES = (
     *("items_per_second", "images_per_second", "samples_per_second"),
@@ -40,18 +47,20 @@ COUNTS = ("global_batch", "batch_per_device", "devices", "nodes", "steps", "epoc
 TEXTS = ("item_shape", "model", "dataset", "framework_version", "device_model")
 # The groups that each pattern may have.
 GROUPS = {
-    "step": ("step", "loss", "learning_rate", *SPEEDS),
-    "rate": SPEEDS,
+    "step": ("step", "loss", "learning_rate", "epoch", "epoch_steps", "steps", *SPEEDS),
+    "rate": (*(f"{STEP_TIME}{unit}" for unit in UNITS_S), STEP_RATE, *OF_ITEMS),
     "evaluation": ("step", "epoch", "examples", *SCORES),
     "settings": (*COUNTS, *TEXTS),
     "failed": (),
     "warm_up": (),
+    "continued": (),
 }
 VALUE, UNIT = "value", "unit"  # the groups of a metric that has both
 ONE, SINCE, RUNNING = "of one step", "mean since the last line", "running mean"
 MEANS = (SINCE, ONE, RUNNING)
 ALL, DEVICE, PROCESS = "all devices", "one device", "one process"
 OF = (ALL, DEVICE, PROCESS)
+ALONE = "alone"  # rank: lines of several ranks are refused
 
 
 @dataclass(frozen=True)
@@ -78,7 +87,13 @@ class LogPatterns:
         warm_up: how many steps are warm-up, or a pattern of step lines that are; None: the first.
         means: what the speed in a line is the mean of, one of MEANS.
         of: whose rate is printed, one of OF.
-        rank: the rank whose lines count; None: of several ranks the slowest.
+        rank: the rank whose lines count, or ALONE; None: of several ranks the slowest.
+        counts_from: the number of the first step, and of the first epoch; None: 0 if there is a 0.
+        epoch_steps: the steps of an epoch, where lines do not have their number.
+        untimed: how many steps at the beginning (of an epoch, if steps begin anew) no time has in
+            it; None: with running means those of `warm_up`.
+        continued: of lines that continue the record of the line before.
+        progress_bars: whether each writing of a progress bar is a line.
     """
 
     step: str | None = None
@@ -91,11 +106,16 @@ class LogPatterns:
     warm_up: int | str | None = None
     means: str = SINCE
     of: str = ALL
-    rank: int | None = None
+    rank: int | str | None = None
+    counts_from: int | None = None
+    epoch_steps: int | None = None
+    untimed: int | None = None
+    continued: str | None = None
+    progress_bars: bool = False
 
     def all(self) -> Iterator[tuple[str, str]]:
         """(key, pattern) of each pattern; the keys are as in the config."""
-        for key in ("step", "rate", "evaluation", "failed", "warm_up"):
+        for key in ("step", "rate", "evaluation", "failed", "warm_up", "continued"):
             if isinstance(pattern := getattr(self, key), str):
                 yield key, pattern
         yield from (("settings", pattern) for pattern in self.settings)
@@ -223,7 +243,12 @@ def _check_speeds(patterns, where):
     if not (speed(patterns.step) or speed(patterns.rate) or patterns.metrics):
         raise Error(
             f"{where}: no group has a time or a rate, so nothing is measured: name one "
-            f"{', '.join(SPEEDS[:-1])} or {SPEEDS[-1]} in step or rate, or give metrics"
+            f"{', '.join(GROUPS['rate'])} in step or rate, or give metrics"
+        )
+    in_step = groups_of(patterns.step) if patterns.step else ()
+    if "epoch" in in_step and not {"step", "epoch_steps"} & {*in_step} and not patterns.epoch_steps:
+        raise Error(
+            f"{where}: of a line of an epoch the number of its steps is needed: epoch_steps"
         )
     if patterns.means == RUNNING and not speed(patterns.step):
         raise Error(f"{where}.means: {RUNNING} is of times or rates in step, and it has none")

@@ -3,14 +3,16 @@
 - Lines are those that console.py reads: the prefixes of launchers and loggers are removed, and the
   lines of each rank are read apart. Of several ranks the slowest counts, or the one that is named.
 - A line of a step becomes a row of steps: of one step, or a window of the steps since the line
-  before, whose time is printed or follows from running means. Steps that count from 0 are counted
-  from 1. Steps that do not increase are refused: lines of several ranks, or of two runs.
+  before, whose time is printed or follows from running means or elapsed times. Steps that count
+  from 0 are counted from 1, those of epochs on from the epoch before. Steps that do not increase
+  are refused: lines of several ranks, or of two runs.
 - A rate becomes a time by the batch of the run, or of the log's settings. Without it there is the
   throughput: items over time, the harmonic mean of the rates.
 - The first line of a step is the warm-up, unless the patterns say another.
 - A number that cannot be one is left out, with its line.
 """
 
+import dataclasses
 import difflib
 import itertools
 import re
@@ -25,7 +27,7 @@ from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogError, LogFile
 from dlbench.imports.pattern_reading import pattern_lines
 from dlbench.imports.pattern_reading.pattern_rank import RankLines
-from dlbench.study.log_patterns import LogPatterns
+from dlbench.study.log_patterns import ALONE, LogPatterns
 
 KIND = "patterns"  # of logs that are read by patterns of a config
 SHOWN, SHOWN_CHARACTERS = 5, 160  # lines near to a pattern, and of each
@@ -68,18 +70,30 @@ class PatternImporter:
         return self.processes is not None
 
     def recognise(self, log: LogFile) -> bool:
+        if self.patterns.progress_bars:
+            log = log.with_bars()
         if not any(mark in log.head for mark in self.LINE_MARKS):
             return False
         if any(text.encode() in log.head for text in self.unless):
             return False
-        lines = pa.array(console.head(log).split("\n"))
-        known = (self.patterns.step, self.patterns.rate)
-        return any(pattern and len(pattern_lines.matching(lines, pattern)) for pattern in known)
+        lines = RankLines(log, dataclasses.replace(self.patterns, metrics=()), None)
+        texts = console.head(log).split("\n")
+        lines.add(np.arange(len(texts)), pa.array(texts))
+        lines.end()
+        return not lines.matched.isdisjoint({"step", "rate"})
 
     def read(self, log: LogFile) -> Iterator[Imported]:
+        if self.patterns.progress_bars:
+            log = log.with_bars()
         ranks = self._lines_by_rank(log)
         failed = [lines.failed for lines in ranks.values() if lines.failed]
         with_steps = {rank: lines for rank, lines in ranks.items() if lines.step_lines}
+        if self.patterns.rank == ALONE and len(with_steps) > 1:
+            several = ", ".join(map(str, with_steps))
+            raise LogError(
+                f"{log.path}: lines of ranks {several}: each prints the rate of its own process, "
+                "and whether they trained together is not said; import a log of each"
+            )
         for lines in with_steps.values():
             for other in ranks.values():
                 lines.complement(other)
@@ -125,8 +139,10 @@ class PatternImporter:
                 lines = ranks.setdefault(rank, RankLines(log, self.patterns, self.processes))
                 lines.add(first + rows, of_rank)
             first += len(texts)
+        for lines in ranks.values():
+            lines.end()
         labels = [rank for rank in ranks if rank is not None]
-        if wanted is None or not labels:
+        if wanted in (None, ALONE) or not labels:
             return ranks
         if str(wanted) not in labels:
             found = ", ".join(sorted(labels, key=int))

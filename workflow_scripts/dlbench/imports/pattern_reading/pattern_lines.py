@@ -7,7 +7,7 @@ Patterns are those of dlbench/study/log_patterns.py. pyarrow.compute is imported
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,10 @@ from dlbench.imports import log_values
 THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
 PRINTED = re.compile(r"[-+]?[\d,]{1,20}(?:\.\d{0,20})?")
 SAMPLED = 100  # texts whose decimals are counted
+SUFFIXED = re.compile(r"(.*[\d.])\s?([A-Za-zµ]{1,3})", re.S)
+SCALES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
+SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+CLOCK = re.compile(r"(?:\d{1,9}:)?\d{1,9}:\d\d(?:\.\d{1,9})?")
 
 
 def split(block: bytes) -> pa.StringArray:
@@ -93,39 +97,66 @@ def only_group(line: str, pattern: str) -> str:
     return pc.replace_substring_regex(pa.array([line]), whole, r"\1")[0].as_py()
 
 
-def numbers(texts: pa.StringArray) -> np.ndarray:
-    """Texts as floats; nan of one that is no number. 1,024 is 1024.
+def records(lines: pa.StringArray, starts: np.ndarray) -> pa.StringArray:
+    """Lines joined by spaces to the records that begin at some positions, of which 0 is the first.
 
-    >>> numbers(pa.array(["1e3", "1,024", "", "nan", "n/a"])).tolist()
-    [1000.0, 1024.0, nan, nan, nan]
+    >>> records(pa.array(["step 1", "loss 2", "step 2"]), np.array([0, 2])).to_pylist()
+    ['step 1 loss 2', 'step 2']
+    """
+    import pyarrow.compute as pc
+
+    ends = pa.array(np.append(starts, len(lines)), pa.int32())
+    return pc.binary_join(pa.ListArray.from_arrays(ends, lines), " ")
+
+
+def numbers(texts: pa.StringArray, factors: Mapping[str, float] = SCALES) -> np.ndarray:
+    """Texts as floats; nan of one that is no number.
+
+    >>> numbers(pa.array(["1e3", "1,024", "", "338K", "nan", "n/a"])).tolist()
+    [1000.0, 1024.0, nan, 338000.0, nan, nan]
+    >>> numbers(pa.array(["3ms", "0.5 s", "1:02:03", "5"]), SECONDS).tolist()
+    [0.003, 0.5, 3723.0, nan]
     """
     import pyarrow.compute as pc
 
     try:
-        return pc.cast(texts, pa.float64()).to_numpy()
+        if factors is SCALES:
+            return pc.cast(texts, pa.float64()).to_numpy()
     except pa.ArrowInvalid:
-        return np.array([number(text) for text in texts.to_pylist()], float)
+        pass
+    return np.array([number(text, factors) for text in texts.to_pylist()], float)
 
 
-def number(text: str) -> float:
+def number(text: str, factors: Mapping[str, float] = SCALES) -> float:
     """A text as a float, which may be infinite; nan if it is no number."""
-    text = text.strip()
-    if THOUSANDS.fullmatch(text):
-        text = text.replace(",", "")
-    value = log_values.real(text)
-    return math.nan if value is None else value
+    if factors is SECONDS and CLOCK.fullmatch(text):
+        return sum(float(part) * 60**place for place, part in enumerate(text.split(":")[::-1]))
+    digits, factor = _parts(text.strip(), factors)
+    value = log_values.real(digits.replace(",", "") if THOUSANDS.fullmatch(digits) else digits)
+    return math.nan if value is None or factor is None else value * factor
 
 
-def half_digit(texts: pa.StringArray) -> float:
+def _parts(text, factors):
+    """(digits, by what they are multiplied; None if that is unknown) of a number."""
+    match = SUFFIXED.fullmatch(text)
+    return (match[1], factors.get(match[2])) if match else (text, factors.get(""))
+
+
+def half_digit(texts: pa.StringArray, factors: Mapping[str, float] = SCALES) -> float:
     """Half of the last printed digit of the texts, of the one with most; 0 of none.
 
     >>> half_digit(pa.array(["45.3", "45.25"])), half_digit(pa.array(["4.5e-05"]))
     (0.005, 5e-07)
+    >>> half_digit(pa.array(["338K"])), half_digit(pa.array(["01:02"]), SECONDS)
+    (500.0, 0.5)
     """
     sizes = []
     for text in texts.slice(0, SAMPLED).to_pylist():
-        mantissa, _, exponent = text.lower().partition("e")
+        text = f"{text.rpartition(':')[2]}s" if ":" in text else text.strip()  # of a clock
+        digits, factor = _parts(text, factors)
+        mantissa, _, exponent = digits.lower().partition("e")
         power = exponent or "0"
-        if PRINTED.fullmatch(mantissa) and re.fullmatch(r"[-+]?\d{1,2}", power):
-            sizes.append(0.5 * 10.0 ** (int(power) - len(mantissa.partition(".")[2])))
+        if factor and PRINTED.fullmatch(mantissa) and re.fullmatch(r"[-+]?\d{1,2}", power):
+            decimals = len(mantissa.partition(".")[2])
+            sizes.append(0.5 * 10.0 ** (int(power) - decimals) * factor)
     return min(sizes, default=0.0)

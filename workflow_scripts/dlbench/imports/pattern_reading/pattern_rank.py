@@ -15,13 +15,15 @@ from dlbench.imports.importers import Imported, Steps
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import LeftOut
 from dlbench.imports.pattern_reading import pattern_lines
-from dlbench.imports.pattern_reading.pattern_speeds import Speeds
+from dlbench.imports.pattern_reading.pattern_speeds import Rows, Speeds
 from dlbench.log import metrics as log_metrics
 from dlbench.study import log_patterns
-from dlbench.study.log_patterns import OF_ITEMS, LogPatterns
+from dlbench.study.log_patterns import OF_ITEMS, ONE, SINCE, WITH_UNIT, LogPatterns
 
-MAX_STEP = 2**53
+MAX_STEP, MAX_OF_EPOCHS = 2**53, 2**26
 PERCENT = "_percent"
+RECORD_LINES = 1000  # at most, so that a pattern that matches each line keeps little in memory
+IDS = ("step", "epoch")  # of an evaluation
 
 
 class RankLines:
@@ -46,6 +48,9 @@ class RankLines:
         self.step_numbers: dict[str, list[np.ndarray]] = {}
         self.is_warm_up: list[np.ndarray] = []
         self.half_digit = 0.0  # of the speed in step lines
+        self.first_epoch = 1  # in the log
+        self.last_loss = ""
+        self.open: tuple[np.ndarray, pa.StringArray] | None = None  # of the record that may go on
         self.last_line = 1
 
     def add(self, numbers: np.ndarray, lines: pa.StringArray) -> None:
@@ -58,6 +63,27 @@ class RankLines:
             LogError: a metric has another unit than before or than was said.
         """
         self.last_line = int(numbers[-1])
+        if not self.patterns.continued:
+            self._match(numbers, lines)
+            return
+        if self.open:
+            numbers = np.concatenate([self.open[0], numbers])
+            lines = pa.concat_arrays([self.open[1], lines])
+        starts = np.arange(len(lines))
+        starts = np.delete(starts, pattern_lines.matching(lines, self.patterns.continued))
+        starts = np.union1d([0], starts)
+        last = starts[-1] if len(lines) - starts[-1] < RECORD_LINES else len(lines)
+        self.open = numbers[last:], lines[last:]
+        starts = starts[starts < last]
+        self._match(numbers[starts], pattern_lines.records(lines[:last], starts))
+
+    def end(self) -> None:
+        """Match the last record."""
+        if self.open and len(self.open[0]):
+            first = np.zeros(1, int)
+            self._match(self.open[0][first], pattern_lines.records(self.open[1], first))
+
+    def _match(self, numbers, lines):
         if self.patterns.step:
             self._add_steps(numbers, lines)
         for row, texts in self._rows("rate", self.patterns.rate, lines):
@@ -93,9 +119,13 @@ class RankLines:
         self.matched.add("step")
         self.step_lines.append(numbers[rows])
         for name, column in texts.items():
-            self.step_numbers.setdefault(name, []).append(pattern_lines.numbers(column))
+            found = pattern_lines.numbers(column, _factors(name))
+            self.step_numbers.setdefault(name, []).append(found)
+        if "loss" in texts:
+            self.last_loss = texts["loss"][-1].as_py()
         if name := log_patterns.speed(self.patterns.step):
-            self.half_digit = self.half_digit or pattern_lines.half_digit(texts[name])
+            half = pattern_lines.half_digit(texts[name], _factors(name))
+            self.half_digit = self.half_digit or half
         if isinstance(self.patterns.warm_up, str):
             marks = np.zeros(len(lines), bool)
             marks[pattern_lines.matching(lines, self.patterns.warm_up)] = True
@@ -151,10 +181,14 @@ class RankLines:
             return None
         run = Imported(columns, steps, lines=(1, self.last_line))
         run.metrics = metrics
-        run.evals = [row for line, texts in self.evals if (row := self._evaluation(line, texts))]
-        losses = self._losses()
+        run.evals = self._evaluations()
+        losses = self._values("loss")
         if len(losses) and math.isfinite(losses[-1]):
             columns["final_loss"] = float(losses[-1])
+        elif self.last_loss.strip().lower() == "nan":
+            finite = np.flatnonzero(np.isfinite(losses))
+            line = np.concatenate(self.step_lines)[finite[-1] + 1 if len(finite) else 0]
+            run.notes.append(f"the loss is nan from line {line} on")
         if item_rates := [v for name, (v, _) in speeds.rates.items() if name in OF_ITEMS]:
             columns["images_per_second"] = item_rates[0]  # to compare ranks; complete replaces it
         run.notes += speeds.notes
@@ -169,59 +203,101 @@ class RankLines:
             return np.full(sum(map(len, self.step_lines)), math.nan)
         return np.concatenate(parts)
 
-    def _losses(self):
-        return self._values("loss") if self.step_lines else np.array([])
-
     def _steps(self):
         """(Steps, Speeds) of the step lines; times are those of one item where rates are read."""
-        patterns, rates = self.patterns, self._rates()
-        speeds = Speeds(patterns, rates, self.processes)
-        named = log_patterns.speed(patterns.step)
-        if not self.step_lines or not (named or "step" in self.step_numbers):
+        speeds = Speeds(self.patterns, self._rates(), self.processes)
+        named = log_patterns.speed(self.patterns.step)
+        if not self.step_lines or not (named or self.step_numbers.keys() & {"step", "epoch"}):
             return Steps(), speeds
-        lines = np.concatenate(self.step_lines)
-        if "step" in self.step_numbers:
-            steps = self._values("step")
-        else:
-            steps = np.arange(1.0, len(lines) + 1)
-        whole = np.isfinite(steps) & (steps >= 0) & (steps < MAX_STEP) & (steps == np.floor(steps))
-        for line in lines[~whole].tolist():
-            self.left_out.add(line, "a step whose number is none")
-        lines, steps = lines[whole], steps[whole]
-        self._check_order(lines, steps)
-        if len(steps) and steps[0] == 0:
-            steps = steps + 1
-            speeds.notes.append("steps count from 0 in the log, from 1 here")
-        times, windows = speeds.of_steps(
-            steps, self._values(named)[whole] if named else None, lines, self.left_out
-        )
-        times = self._without_evaluations(times, lines, speeds)
-        warm_up = self._warm_up(steps, windows, whole)
-        if named:
-            speeds.doubt(self.half_digit, self._values(named)[whole])
-            if len(steps) and warm_up.all():
+        kept, rows = self._numbered(speeds)
+        times, spans = np.full(len(rows), math.nan), np.zeros(len(rows))
+        if named and len(rows):
+            values = self._values(named)[kept]
+            times, spans = speeds.of_steps(rows, values, self.half_digit, self.left_out)
+            if rows.warm_up.all():
                 speeds.notes.append("all lines of steps are warm-up: nothing is measured")
-        windows = np.where(np.isfinite(times), windows, 0)
+        times = self._without_evaluations(times, rows.lines, speeds)
+        spans = np.where(np.isfinite(times), spans, 0)
         columns = Steps(
-            array("q", steps.astype(np.int64).tobytes()),
+            array("q", rows.steps.astype(np.int64).tobytes()),
             array("d", times.tobytes()),
-            array("d", self._values("loss")[whole].tobytes()),
-            array("q", windows.astype(np.int64).tobytes()),
-            array("b", warm_up.astype(np.int8).tobytes()),
+            array("d", self._values("loss")[kept].tobytes()),
+            array("q", spans.astype(np.int64).tobytes()),
+            array("b", rows.warm_up.astype(np.int8).tobytes()),
         )
         if "learning_rate" in self.step_numbers:
-            rates = self._values("learning_rate")[whole]
+            rates = self._values("learning_rate")[kept]
             columns.more["learning_rate"] = array("d", rates.tobytes())
         return columns, speeds
 
-    def _check_order(self, lines, steps):
-        back = np.flatnonzero(np.diff(steps) <= 0)
-        if len(back):
-            place = int(back[0])
+    def _numbered(self, speeds):
+        """(positions of the step lines that count, Rows of them)."""
+        patterns, given = self.patterns, self.step_numbers.keys()
+        lines = np.concatenate(self.step_lines)
+        epochs = self._values("epoch") if "epoch" in given else np.ones(len(lines))
+        most = MAX_STEP if given.isdisjoint({"epoch", "epoch_steps"}) else MAX_OF_EPOCHS
+        lengths = self._values("epoch_steps")
+        length = patterns.epoch_steps or np.max(lengths, where=lengths < most, initial=0)
+        if "step" in given:
+            within = self._values("step")
+        elif "epoch" in given:
+            within = np.full(len(lines), length)
+        else:
+            counts = self._values("steps") if "steps" in given else np.ones(len(lines))
+            within = np.cumsum(np.where(counts > 0, counts, 0))
+        numbers = np.array([within, epochs])
+        whole = np.all((numbers >= 0) & (numbers < most) & (numbers % 1 == 0), axis=0)
+        for line in lines[~whole].tolist():
+            self.left_out.add(line, "a step whose number is none")
+        first = patterns.counts_from
+        if first is None:
+            first = int(patterns.progress_bars or 0 not in within[whole])  # bars count what is done
+        if "step" in given and not first:
+            speeds.notes.append("steps count from 0 in the log, from 1 here")
+            within += 1
+        kept = np.flatnonzero(whole & (within > 0))
+        if patterns.progress_bars:  # of several writings of a step the first counts
+            again = (np.diff(within[kept]) == 0) & (np.diff(epochs[kept]) == 0)
+            kept = np.delete(kept, np.flatnonzero(again) + 1)
+        lines, within, epochs = lines[kept], within[kept], epochs[kept]
+        if "epoch" in given and len(epochs):
+            low = min(epochs[0], 1) if patterns.counts_from is None else patterns.counts_from
+            self.first_epoch, epochs = int(low), epochs - low
+        elif length:  # an epoch that ended is followed by another one
+            ended = (np.diff(within, prepend=0) <= 0) & (np.roll(within, 1) == length)
+            epochs = np.cumsum(ended)
+        else:
+            epochs = np.zeros(len(lines))
+        self._check_order(lines, within + first - 1, epochs + self.first_epoch)
+        if len(within) and epochs[-1] > epochs[0] and not length:
+            speeds.notes.append("epochs are taken to be as long as the longest: see epoch_steps")
+        begins = np.diff(epochs, prepend=-1) != 0
+        before = np.where(begins, 0, np.roll(within, 1))
+        windows = within - np.maximum(before, speeds.untimed)
+        if "steps" in given:
+            windows = self._values("steps")[kept]
+        elif patterns.means == ONE:
+            windows = np.minimum(windows, 1)
+        elif patterns.means == SINCE and len(windows) > 1:  # a log whose beginning is missing
+            windows[0] = min(windows[0], windows[1])
+        steps = epochs * max(length, np.max(within, initial=0)) + within
+        warm_up = self._warm_up(steps, windows, kept)
+        return kept, Rows(lines, steps, within, epochs, windows, warm_up)
+
+    def _check_order(self, lines, within, epochs):
+        back = (np.diff(epochs) < 0) | ((np.diff(epochs) == 0) & (np.diff(within) <= 0))
+        if back.any():
+            place = int(np.flatnonzero(back)[0])
+            several = "epoch" in self.step_numbers
+            was, now = (
+                f"step {within[row]:.0f}" + f" of epoch {epochs[row]:.0f}" * several
+                for row in (place, place + 1)
+            )
             raise self.log.error(
                 int(lines[place + 1]),
-                f"step {steps[place + 1]:.0f} after step {steps[place]:.0f}: lines of two runs, or "
-                f"of several ranks? If so, {console.UNKNOWN_RANKS_HINT}",
+                f"{now} after {was}: lines of two runs, of several ranks, or of another epoch? "
+                "Where steps begin anew in each epoch, step needs a group epoch or epoch_steps. "
+                f"Of ranks, {console.UNKNOWN_RANKS_HINT}",
             )
 
     def _without_evaluations(self, times, lines, speeds):
@@ -249,7 +325,8 @@ class RankLines:
     def _settings(self):
         columns = {}
         for name, text in self.settings.items():
-            value = log_values.count(text.replace(",", "")) if name in log_patterns.COUNTS else text
+            is_count = name in log_patterns.COUNTS
+            value = log_values.count(pattern_lines.number(text)) if is_count else text
             if value is None:
                 self.left_out.add(1, f"{name}: {log_values.printable(text)} is no count")
             else:
@@ -280,13 +357,34 @@ class RankLines:
                 self.left_out.add(line, f"metric {name}: expected a finite number, found {shown}")
         return metrics
 
+    def _evaluations(self):
+        """Rows of evals; lines of one step or epoch with different scores are one row."""
+        rows = []
+        epochs = self._values("epoch") if "epoch" in self.step_numbers else []
+        lines = np.concatenate(self.step_lines) if len(epochs) else []
+        for line, texts in self.evals:
+            row = self._evaluation(line, texts)
+            if not row:
+                continue
+            ids, last = {name: row[name] for name in IDS if name in row}, (rows or [{}])[-1]
+            if ids and ids.items() <= last.items() and row.keys() & last.keys() == {"split", *ids}:
+                last.update(row)
+                continue
+            place = int(np.searchsorted(lines, line)) - 1
+            if not ids and place >= 0 and math.isfinite(epochs[place]):
+                row["epoch"] = int(epochs[place]) + 1 - self.first_epoch
+            rows.append(row)
+        return rows
+
     def _evaluation(self, line, texts):
         """The row of evals of a line; None if it has no score."""
         row, scores = {"split": "validation"}, 0
         for name, text in texts.items():
             value = pattern_lines.number(text)
-            if name in ("step", "epoch", "examples"):
+            if name in (*IDS, "examples"):
                 value = log_values.count(value, 0)
+                if name == "epoch" and value is not None:
+                    value += 1 - self.first_epoch
             elif name.endswith(PERCENT):
                 name, value = name.removesuffix(PERCENT), value / 100
             if name in ("top1", "top5", "iou") and not 0 <= value <= 1:
@@ -295,5 +393,10 @@ class RankLines:
                 self.left_out.add(line, f"{name} of an evaluation: {log_values.printable(text)}")
                 continue
             row[name] = value
-            scores += name not in ("step", "epoch", "examples")
+            scores += name not in (*IDS, "examples")
         return row if scores else None
+
+
+def _factors(name):
+    """By what the numbers of a group are multiplied, by their suffix."""
+    return pattern_lines.SECONDS if name.endswith(WITH_UNIT) else pattern_lines.SCALES
