@@ -7,6 +7,7 @@ from snakemake.logging import DefaultFormatter
 
 from dlbench.campaign import live_lines
 from dlbench.plan import planning
+from dlbench.records import run_record
 from support.runs.made_runs import SETTINGS, finish
 
 ERROR = {
@@ -89,6 +90,24 @@ def test_an_error_is_shown_in_full_with_the_end_of_the_log(shown):
     assert "Error in rule draw_figure:" in printed and "python draw" in printed
     assert "line 99" in printed and "line 85" in printed and "line 84" not in printed
     assert "message: None" not in printed and "runs.parquet" not in printed
+
+
+def test_an_attempt_that_the_scheduler_ended_is_one_line_with_its_state(shown, program):
+    run = next(iter(shown.plan.runs.values()))
+    started(shown, run)
+    shown(event="resources_info", nodes=9)
+    log = run_record.folder(run.id) / "train.jsonl"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text('{"event": "launch", "job": {"scheduler": "slurm", "id": "7"}}\n')
+    values = ERROR | {"event": "job_error", "rule_name": "train"}
+    for state in ("PREEMPTED", "OUT_OF_MEMORY"):
+        program("squeue", f"7|{state}")
+        started(shown, run)
+        (line,) = shown(level=logging.ERROR, **values).splitlines()
+        assert line.endswith(f": Slurm ended job 7: {state}") and line.startswith("run 1/4  lenet5")
+    program("squeue", "7|FAILED")
+    started(shown, run)
+    assert "Error in rule train" in shown(level=logging.ERROR, **values)
 
 
 def test_a_log_that_a_job_has_printed_is_not_printed_again(shown):

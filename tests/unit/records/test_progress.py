@@ -44,6 +44,13 @@ def test_a_run_is_as_far_as_its_last_step_whatever_is_logged_before_it_starts(lo
     assert [event["event"] for event in progress.head(log)] == [*first, "run_start"]
 
 
+def test_a_run_of_others_has_taken_its_steps_however_many_samples_come_first(log):
+    add(log, *[{"event": "sample", "t_s": 2.0, "cpu_percent": 34.59}] * 64)
+    write(log)
+    assert progress.describe(log) == "step 2/2, loss 2, 64 images/s"
+    assert [event["event"] for event in progress.head(log)] == [*BEFORE, "run_start"]
+
+
 def test_of_a_warm_up_of_some_time_the_steps_that_follow_are_counted_from_its_end(log):
     write(log, BEFORE, 1, warmup_s=30.0)
     assert progress.describe(log) == "step 1/4, loss 2"  # so far

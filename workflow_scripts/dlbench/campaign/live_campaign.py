@@ -109,9 +109,9 @@ class LiveCampaign:
             if job.run and job.run.id not in self._statuses and self.record(job.run):
                 self.ended(number)
 
-    def failed(self, number: int) -> None:
-        """A job failed; Snakemake may start it again."""
-        self.jobs.pop(number, None)
+    def failed(self, number: int) -> Job | None:
+        """A job failed; Snakemake may start it again. Returns it, or None if it is not known."""
+        return self.jobs.pop(number, None)
 
     def record(self, run: Run) -> dict[str, Any] | None:
         """The record of a run; None if there is no valid one."""

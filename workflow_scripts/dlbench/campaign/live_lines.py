@@ -20,7 +20,7 @@ from dlbench.campaign.status_text import duration
 from dlbench.common import terminal
 from dlbench.plan.plan import Plan
 from dlbench.records import progress, run_record
-from dlbench.starting import run_lines
+from dlbench.starting import fates, run_lines
 
 LOG_LINES = 15  # of the end of a failed job's log
 LOG_BYTES = 2**16
@@ -132,8 +132,10 @@ class LiveLines:
 
     def _show_error(self, record: logging.LogRecord, values: dict[str, Any]) -> None:
         failed = values.get("job_error_info") or [values]
-        for info in failed:
-            self._campaign.failed(info["jobid"])
+        jobs = [self._campaign.failed(info["jobid"]) for info in failed]
+        if ended := list(filter(None, map(self._describe_fate, jobs))):
+            self._print(ended, "red")
+            return
         self._print([NO_REASON.sub("", self._formatter.format(record))], "red")
         if values.get("indent") or self._failed_logs:  # a job of a group, whose logs were printed
             return
@@ -141,6 +143,17 @@ class LiveLines:
         for path in dict.fromkeys(logs):
             self._print([f"    the end of {path}:"], "red")
             self._print([f"        {line}" for line in end_of_file(Path(path))])
+
+    def _describe_fate(self, job):
+        """The line on an attempt that the scheduler ended; "" if it did not, or does not say so."""
+        if not (job and job.run and self._campaign.submits):
+            return ""
+        attempt = fates.current_attempt(run_record.folder(job.run.id) / "train.jsonl")
+        state = fates.query_schedulers(filter(None, [attempt.job])).get(attempt.job)
+        if state is None or state.status not in ("interrupted", "oom", "timeout"):
+            return ""
+        plan, text = self._campaign.plan, fates.describe(attempt, state)
+        return run_lines.line(plan.position(job.run.id), plan.labels[job.run.id], text)
 
     def _unseen(self, info):
         """Whether what a failed job printed was not on this terminal."""

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 NUMBER = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?")
+# Names that others use, and ours.
+SYNONYMS = {"cuda": "gpu", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 VARYING_FILES = re.compile(r"\d+ (?:or|to) \d+ more files")  # in a merged reason
 
 
@@ -69,10 +71,17 @@ def merge(reasons: Sequence[str]) -> str:
     '16.5 to 20 items/s in 3 steps'
     >>> merge(["a.py and 30 more files", "a.py and 31 more files"])
     'a.py and 30 or 31 more files, depending on the run'
+    >>> merge(["job 2 waits", "job 4 waits"])
+    'job 2, 4 waits'
     """
     columns = zip(*(NUMBER.findall(reason) for reason in reasons), strict=True)
-    ranges = [_range(list(dict.fromkeys(column))) for column in columns]
-    merged = NUMBER.sub(lambda _: ranges.pop(0), reasons[0])
+
+    def replace(match):
+        numbers = list(dict.fromkeys(next(columns)))
+        is_id = reasons[0].endswith("job ", 0, match.start())
+        return ", ".join(numbers) if is_id else _range(numbers)
+
+    merged = NUMBER.sub(replace, reasons[0])
     return VARYING_FILES.sub(lambda files: f"{files[0]}, depending on the run", merged)
 
 
@@ -90,9 +99,13 @@ def _range(numbers):
 def did_you_mean(name: object, valid: Iterable[object]) -> str:
     """A hint for error messages: `" (did you mean 'x'?)"`, or `""` if no valid name is similar.
 
-    >>> did_you_mean("CIFAR-10", ["cifar10", "digits"])
-    " (did you mean 'cifar10'?)"
+    >>> did_you_mean("CIFAR-10", ["cifar10", "digits"]), did_you_mean("cuda", ["cpu", "gpu"])
+    (" (did you mean 'cifar10'?)", " (did you mean 'gpu'?)")
+    >>> did_you_mean("batch", ["cache", "batch_per_device"])
+    " (did you mean 'batch_per_device'?)"
     """
     plain = {str(value).lower(): str(value) for value in valid}
-    near = difflib.get_close_matches(str(name).lower(), plain, n=1)
+    word = SYNONYMS.get(str(name).lower(), str(name).lower())
+    begun = [value for value in plain if len(word) > 2 and value.startswith(word)]
+    near = begun or difflib.get_close_matches(word, plain, n=1)
     return f" (did you mean {plain[near[0]]!r}?)" if near else ""

@@ -22,7 +22,7 @@ from dlbench.study import item_names
 from dlbench.study.runs import Run
 from dlbench.trainer.reading import inputs
 
-MAX_HEAD_EVENTS = 64  # events before the first step, among which run_start is
+MAX_HEAD_EVENTS = 64  # events but samples before the first step, among which run_start is
 # Sizes of the tail to try: the event of a long window has the losses of all its steps, and a run
 # that hangs goes on writing samples, each with numbers for all GPUs.
 TAIL_BYTES = (4096, 65536, 1 << 20, 1 << 24)
@@ -180,12 +180,13 @@ def duration_s(log: Path) -> float | None:
 
 
 def head(log: Path) -> list[dict[str, Any]]:
-    """The first events of a log, up to run_start."""
+    """The first events of a log, up to run_start, without samples, of which others have hours."""
     events: list[dict[str, Any]] = []
-    with contextlib.suppress(OSError, event_fields.LogError):
-        for event in itertools.islice(event_log.read(log), MAX_HEAD_EVENTS):
-            events.append(event)
-            if event["event"] == "run_start":
+    with contextlib.suppress(OSError, event_fields.LogError), open(log, "rb") as file:
+        lines = (line for line in file if not line.startswith(_SAMPLE) and line.endswith(b"\n"))
+        for line in itertools.islice(lines, MAX_HEAD_EVENTS):
+            events.append(event_fields.parse_event(line))
+            if events[-1]["event"] == "run_start":
                 break
     return events
 
