@@ -31,7 +31,8 @@ def megatron_line(iteration, total, elapsed_ms, batch=GLOBAL_BATCH, skipped=0):
     return (
         f" [2024-04-06 03:02:12] iteration {iteration:8d}/{total:8d} | consumed samples: "
         f"{iteration * batch:12d} | elapsed time per iteration (ms): {elapsed_ms:.4f} | throughput "
-        "per GPU (TFLOP/s/GPU): 243.6 | learning rate: 1.420000E-05 | global batch size: "
+        f"per GPU (TFLOP/s/GPU): {1e3 * batch / elapsed_ms:.1f} | learning rate: 1.420000E-05 | "
+        "global batch size: "
         f"{batch:5d} | lm loss: {8 - iteration / 1000:.6E} | loss scale: 1.0 | grad norm: 1.300 | "
         f"number of skipped iterations: {skipped:3d} | number of nan iterations:   0 |\n"
     )

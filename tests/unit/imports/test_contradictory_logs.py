@@ -57,6 +57,8 @@ def test_a_falsified_number_never_has_a_rate_that_is_not_its_batch_over_its_time
 
 
 TOTAL, AVERAGE = "total images/sec: {:.2f}", '"average_examples_per_sec", "value": {}'
+LAST_TIME = "768 | elapsed time per iteration (ms): {:.4f}"
+FIRST_BATCH, LAST_BATCH = "[ 1/12]\tTime {:6.3f}", "[12/12]\tTime {:6.3f}"
 MEGATRON = "global batch size: {:5d} | lm loss: 7.994"
 
 
@@ -73,6 +75,9 @@ MEGATRON = "global batch size: {:5d} | lm loss: 7.994"
         ("hf_trainer", '"train_samples_per_second": {}', 512.0, 64.0, "8 times"),
         ("hf_trainer", '"train_steps_per_second": {}', 8.0, 1.0, "1.5 steps"),
         ("megatron", "consumed samples: {:12d}", 768, 6144, "consumed 6080 samples"),
+        ("megatron", LAST_TIME, 125.0, 1250.0, "of iteration 12 are 10 times those of others"),
+        ("pytorch_imagenet", FIRST_BATCH, 0.125, 12.5, "in epoch 1 contradict one another"),
+        ("pytorch_imagenet", LAST_BATCH, 0.125, 12.5, "in epoch 1 contradict"),
         ("megatron", MEGATRON, 64, 512, "global batches are 1152 samples"),
     ],
 )

@@ -367,8 +367,9 @@ def test_a_log_is_looked_for_as_far_as_a_stated_limit_unless_its_kind_is_asked_f
     for name, lines in (("near", 15_000), ("far", 40_000)):
         (logs / name).write_text(OUTPUT * lines + tf_cnn_benchmarks(0.125, 5))
     made = import_logs.import_paths([logs])
-    assert len(made.rows) == 3 and ("far", finding.UNKNOWN) in made.left_out
-    with pytest.raises(Error, match="by its first 64 MiB"):
+    assert len(made.rows) == 3
+    assert ("far", f"{finding.UNKNOWN} by its first 1 MiB") in made.left_out
+    with pytest.raises(Error, match="no importer knows it by its first 1 MiB; for patterns of yo"):
         import_logs.import_paths([logs / "far"])
     (row,) = import_logs.import_paths([logs / "far"], kind="tf_cnn_benchmarks").rows
     assert row["images_per_second"] == 512

@@ -1,9 +1,11 @@
 """unread_losses: a loss that an importer does not read becomes a note."""
 
+import re
+
 import pytest
 
 from dlbench.imports import import_logs
-from support.logs.log_samples import horovod_synthetic, mxnet
+from support.logs.log_samples import KINDS, horovod_synthetic
 from support.logs.trainer_samples import composer, megatron_line, pytorch_imagenet
 
 
@@ -13,6 +15,7 @@ def one(path, content):
     return row
 
 
+OTHERS = ("megatron", "pytorch_imagenet", "torchtitan")
 LOSSES = ("step 10 my_loss: 2.5", "Loss = 2.5", "{'loss': 2.5}", '"train_loss", "value": 2.5')
 
 
@@ -53,10 +56,19 @@ def test_losses_of_megatrons_forks_are_read_and_others_noted(tmp_path):
     assert "losses left out: sequence loss" in row["notes"]
 
 
+@pytest.mark.parametrize("kind", ["composer", "hf_trainer", "lightning_csv", *OTHERS])
+def test_a_loss_that_becomes_nan_is_said(tmp_path, kind):
+    content = KINDS[kind](0.125, 12)
+    last = r"7\.989" if kind == "lightning_csv" else r"7\.988"
+    row = one(tmp_path / "log", re.sub(last + r"\d*(?:[eE]\+00)?\b", "NaN", content))
+    assert "final_loss" not in row
+    assert "the loss is nan at step 12" in row["notes"]
+    assert "not read" not in row["notes"]
+
+
 @pytest.mark.parametrize(
     ("content", "old", "new", "loss", "note"),
     [
-        (mxnet, "accuracy=", "cross-entropy=2.500\tcenter-loss=", 2.5, "left out: center-loss"),
         (composer, "\t Train loss/", "\t Train loss/train/aux: 1.0000\n\t Train loss/", 7.98,
          "losses left out: loss/train/aux"),
         (pytorch_imagenet, "Loss ", "Loss: ", None, "no loss could be read in 20 lines"),

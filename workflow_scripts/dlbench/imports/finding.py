@@ -20,7 +20,7 @@ from dlbench.imports.log_file import LogError, LogFile, is_binary
 
 KERAS_PARTS = {"train", "validation"}  # the two folders of one run
 SEARCHED_BYTES = 64 * 2**20  # of a file whose beginning no importer knows; takes up to a second
-UNKNOWN = f"no importer knows it by its first {SEARCHED_BYTES // 2**20} MiB"
+UNKNOWN = "no importer knows it"
 LEADS_OUT = "a symbolic link out of the folder; give its target as another path"
 
 
@@ -146,15 +146,18 @@ def choose_importer(
         if not log.beginning:
             return log, None, "empty, or damaged from its beginning"
         names = importers_of(log)
+        unknown = UNKNOWN
+        if path.stat().st_size > SEARCHED_BYTES:
+            unknown += f" by its first {SEARCHED_BYTES // 2**20} MiB"
     except OSError as error:
         return None, None, error.strerror or str(error)
     if wanted and (candidate.is_given or not names or wanted in names):
-        return log, wanted, "" if names else UNKNOWN
+        return log, wanted, "" if names else unknown
     if len(names) > 1:
         raise Ambiguous(
             f"{path}: a log of several kinds: {', '.join(names)}; choose one with --kind"
         )
-    return log, (names[0] if names else None), "" if names else UNKNOWN
+    return log, (names[0] if names else None), "" if names else unknown
 
 
 def importers_of(log: LogFile, modules: Mapping[str, Any] | None = None) -> list[str]:

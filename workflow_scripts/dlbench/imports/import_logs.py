@@ -268,7 +268,8 @@ class _Import:
     def _leave_unknown(self, candidate, why):
         """Leave out a file that no importer recognises."""
         if candidate.is_given and self.only_path:
-            raise LogError(f"{candidate.path}: {why}")
+            hint = "; for patterns of your own, --kind FILE.yaml" if finding.UNKNOWN in why else ""
+            raise LogError(f"{candidate.path}: {why}{hint}")
         self.result.left_out.append((candidate.name, why))
         if candidate.is_given:
             self.result.unread.append(candidate.name)

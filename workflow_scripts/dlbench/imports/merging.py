@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dlbench.imports import log_values
 from dlbench.imports.finding import KERAS_PARTS
 from dlbench.imports.importers import Imported, Steps
 
@@ -181,6 +182,9 @@ def merge(sources: Iterable[Source]) -> MergedRun:
 
 
 def _take(run, name, value, source):
+    if isinstance(value, str) and not value.replace("\n", " ").isprintable():
+        run.differences.append(f"{name} is left out: {log_values.printable(value)}")
+        value = None
     if value is None:
         run.columns.setdefault(name)
     elif run.columns.get(name) is None or is_more_exact(value, run.columns[name]):

@@ -38,7 +38,7 @@ def note_unread(log: LogFile, runs: Sequence[Imported]) -> None:
 
 def _has_loss(run):
     read = run.columns.get("final_loss") is not None or any(map(math.isfinite, run.steps.loss))
-    return read or any("loss" in note for note in run.notes)
+    return read or run.steps.nan_from is not None or any("loss" in note for note in run.notes)
 
 
 def _line(match):

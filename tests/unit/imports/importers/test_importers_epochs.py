@@ -168,6 +168,16 @@ def test_the_scores_of_a_run_are_those_of_the_set_that_has_no_other_name(log):
     hard = {name.replace("eval", "eval_hard"): value / 2 for name, value in plain.items()}
     log.write_text(hf_state([plain, hard | {"step": 100}, END], 100, 100))
     assert import_logs.import_paths([log]).rows[0]["top1"] == 0.5
+    # Of several sets with names of their own none is that of the run.
+    first = {name.replace("eval", "eval_easy"): value for name, value in plain.items()}
+    log.write_text(hf_state([first | {"step": 0, "epoch": 0}, hard, END], 100, 100))
+    (found,) = import_logs.import_paths([log]).rows
+    assert "top1" not in found
+    (run,) = read("hf_trainer", log, log.read_text())
+    assert [(e["split"], e.get("epoch"), e["top1"]) for e in run.evals] == [
+        ("easy", None, 0.5),
+        ("hard", None, 0.25),
+    ]
 
 
 def test_of_a_training_that_was_stopped_early_the_items_of_its_steps_count(log):

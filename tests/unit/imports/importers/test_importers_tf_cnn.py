@@ -79,6 +79,18 @@ def test_the_total_is_the_throughput_and_the_banner_says_what_was_run(tmp_path):
     assert "1.4826 x median absolute deviation 1.1" in found["notes"]
 
 
+def test_forward_passes_alone_have_no_loss(tmp_path):
+    found = row(tmp_path, WHOLE.replace("training", "forward-only"))
+    assert (found["mode"], found["images_per_second"]) == ("forward", 99.5)
+    assert "final_loss" not in found
+
+
+def test_a_setting_with_control_characters_is_left_out_and_said(tmp_path):
+    found = row(tmp_path, WHOLE.replace("resnet50", "\0\0 resnet50"))
+    assert found["model"] is None
+    assert r"model is left out: '\x00\x00 resnet50'" in found["notes"]
+
+
 def test_a_batch_is_of_all_devices_and_the_visible_ones_are_not_used(tmp_path):
     found = row(tmp_path, tf_cnn_banner(batch=128, devices=("/gpu:0", "/gpu:1"), steps=20) + LINES)
     assert (found["global_batch"], found["batch_per_device"], found["devices"]) == (128, 64, 2)

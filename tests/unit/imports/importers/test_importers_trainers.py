@@ -153,6 +153,17 @@ def test_a_log_without_a_number_of_a_step_is_refused(log, kind, content, message
         read(kind, log, content)
 
 
+def test_rates_and_sequences_of_megatron_deepspeed_give_its_devices(log):
+    more = "| actual seqlen:  4096 | tokens per gpu per second (tgs): 2048.1 | TFLOPs: 69.85 |\n"
+    content = megatron((10, 900), (20, 1000)).replace("|\n", more)
+    (run,) = read("megatron", log, content)
+    found = row(run)
+    assert (found["item_shape"], found["devices"]) == ("4096", 128)
+    # Of a log with no more lines than the warm-up has, that is said.
+    (run,) = read("megatron", log, content.splitlines(keepends=True)[0])
+    assert "all lines of steps are warm-up: nothing is measured" in row(run)["notes"]
+
+
 # torchtitan
 
 EIGHT_RANKS = "".join(  # pytorch/torchtitan#2389
@@ -214,6 +225,18 @@ def test_colours_and_lines_of_other_ranks_do_not_disturb_torchtitans_steps(log):
     (run,) = read("torchtitan", log, coloured)
     assert list(run.steps.step) == [1, 2]
     assert "of another rank" in notes(run)
+
+
+def test_settings_of_torchtitan_are_read_as_they_were_printed_in_2025(log):
+    head = (
+        "Training starts at step 1, with local batch size 1, global batch size 8, sequence length "
+    )
+    head += "8192, total steps 100 (warmup 200)"
+    (run,) = read("torchtitan", log, titan((1, 100), (10, 2048), head=[head]))
+    found = row(run, devices=8)
+    assert (found["global_batch"], found["status"]) == (8, "failed")
+    assert (found["tokens_per_second"], found["step_time_mean_s"]) == (8 * 2048, 4)
+    assert list(run.steps.window_steps) == [1, 9]
 
 
 def test_todays_settings_of_torchtitan_count_tokens(log):

@@ -7,6 +7,7 @@
   way; Bi-Directional: the sum of both directions. Latency Test: half of a round trip, in us.
 - The log does not say how many processes there are, nor where: nodes and devices_per_node
   (processes on each) are --fields. Processes that hold no GPU count as devices.
+- Sizes whose Validation says Fail are left out.
 - Sizes that are repeated, as in a log of several tables of a kind, are rounds only within a
   table.
 
@@ -21,8 +22,8 @@ from dlbench.imports.baseline_importers import Measurement
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import MAX_TIME_S, count, real
 
-LINE_MARKS = (b"OSU MPI",)
-TITLE = re.compile(r"#\s*OSU MPI(?:-\w+)? (.+?)(?: Test)? v(\d[\w.]*)\s*$")
+LINE_MARKS = (b"# OSU ",)
+TITLE = re.compile(r"#\s*OSU [A-Z]+(?:-\w+)? (.+?)(?: Test)? v(\d[\w.]*)\s*$")
 ROW = re.compile(r"^(?:\[\d+,\d+\]<stdout>:)?\s*(\d+)\s+(\d[\d.]*)(?:\s|$)")
 BANDWIDTHS = {
     "Bandwidth": "send_bandwidth",
@@ -48,7 +49,9 @@ def read(log: LogFile, fields: Mapping[str, Any]) -> Iterator[Measurement]:
             size, value = count(match[1], high=2**62), real(match[2], 1e-9, MAX_TIME_S)
             if size is None or value is None:
                 continue
-            if measurement.measure in BANDWIDTHS.values():
+            if line.split()[-1] == "Fail":
+                measurement.meaning += f"; {size} bytes left out: wrong values"
+            elif measurement.measure in BANDWIDTHS.values():
                 measurement.gb_per_s.setdefault(size, []).append(value / 1000)
             else:
                 measurement.seconds.setdefault(size, []).append(value / 1e6)

@@ -36,7 +36,8 @@ class Steps:
     `window_steps` the number of its steps, `step_time_s` their mean time, and `loss` the loss that
     the log prints for the window. A row with a loss and without time has a window of 0.
 
-    `more` has further columns of the table of steps by name, each as long as `step`.
+    `more` has further columns of the table of steps by name, each as long as `step`. `nan_from` is
+    the first step that was added with a loss of nan.
     """
 
     step: array = field(default_factory=lambda: array("q"))
@@ -45,6 +46,7 @@ class Steps:
     window_steps: array = field(default_factory=lambda: array("q"))
     warm_up: array = field(default_factory=lambda: array("b"))
     more: dict[str, array] = field(default_factory=dict)
+    nan_from: int | None = None
 
     def __len__(self) -> int:
         return len(self.step)
@@ -58,6 +60,8 @@ class Steps:
         warm_up: bool = False,
     ) -> None:
         """Add a row; a loss of None is unknown."""
+        if self.nan_from is None and loss is not None and math.isnan(loss):
+            self.nan_from = step
         self.step.append(step)
         self.step_time_s.append(step_time_s)
         self.loss.append(math.nan if loss is None else loss)

@@ -33,6 +33,7 @@ MODES = {
     "training": "train",
     "training + evaluation": "train",
     "forward only": "forward",
+    "forward-only": "forward",  # until 1.13
 }
 EVALUATION = "evaluation"
 # Pixels per side of the images that its models for ImageNet read.

@@ -296,6 +296,9 @@ class _Section:
         if not totals and not (is_last and self.done):
             run.status, run.message = self._failure(steps, is_last)
         run.notes += _scatter(self.last_step_line) if is_last else []
+        if columns.get("mode") == "forward":
+            steps.loss = array("d", [math.nan]) * len(steps)
+            run.notes.append("losses of forward passes alone are left out")
         _tf_cnn.without_times(steps)
         devices = _tf_cnn.device_list(self.settings.get("devices", ""))
         single = self.settings.get("single_sess") == "True"

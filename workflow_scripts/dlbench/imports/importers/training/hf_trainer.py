@@ -127,8 +127,8 @@ def _evaluation(entry, prefix, step):
     values = {name: value for name, value in values.items() if value is not None}
     if not values:
         return None
-    if (epoch := real(entry.get("epoch"), 0, 1e6)) is not None:
-        values["epoch"] = max(1, math.ceil(epoch))
+    if epoch := real(entry.get("epoch"), 0, 1e6):
+        values["epoch"] = math.ceil(epoch)
     name = prefix.removeprefix(f"{EVAL}_")
     return {"split": "validation" if name == EVAL else name, "step": step, **values}
 

@@ -10,7 +10,8 @@
 - `consumed samples` and `global batch size` are of all devices; a sample is a sequence of
   seq_length tokens. Where the batch grows, images_per_second is the samples of all windows over
   their time.
-- The growth of `consumed samples` must be the batches of the lines, or the run contradicts itself.
+- The growth of `consumed samples` must be the batches of the lines, and TFLOP/s times time the
+  same in all lines, or the run contradicts itself.
 - `lm loss` (`lm-loss` in forks) is the mean over the iterations of the line that were not skipped.
   Skipped iterations (overflow of a gradient) take time and count as iterations.
 - `throughput per GPU` is counted by Megatron's own formula of FLOPs: in the notes alone.
@@ -25,6 +26,7 @@ Source: NVIDIA/Megatron-LM, megatron/training/training.py and arguments.py, of 2
 import itertools
 import math
 import re
+import statistics
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -63,6 +65,8 @@ class _Row(NamedTuple):
     skipped: int
     flops: float | None
     consumed: int | None
+    sequence: int | None
+    tokens_per_second: float | None
 
 
 def recognise(log: LogFile) -> bool:
@@ -174,8 +178,10 @@ class _Run:
             count(fields.get("global batch size")),
             total,
             count(fields.get("number of skipped iterations"), 0) or 0,
-            real(fields.get("throughput per GPU (TFLOP/s/GPU)"), 0),
+            real(fields.get("throughput per GPU (TFLOP/s/GPU)") or fields.get("TFLOPs"), 0),
             count(fields.get("consumed samples"), 0, 2**62),
+            count(fields.get("actual seqlen")),
+            real(fields.get("tokens per gpu per second (tgs)"), 0),
         )
 
     def is_of_another_rank(self, log, line, row):
@@ -249,6 +255,12 @@ class _Run:
         for name, column in SETTINGS.items():
             if (value := count(self.settings.get(name), 0)) is not None:
                 columns[column] = str(value) if column == "item_shape" else value
+        last = self.rows[-1]
+        if last.sequence:  # of Megatron-DeepSpeed
+            columns.setdefault("item_shape", str(last.sequence))
+        if last.sequence and last.batch and last.tokens_per_second:
+            tokens_per_second = last.batch * last.sequence / last.elapsed_s
+            columns.setdefault("devices", round(tokens_per_second / last.tokens_per_second) or None)
         if (rate := real(self.settings.get("lr"), 0)) is not None:
             columns["learning_rate"] = rate
         if optimizer := self.settings.get("optimizer"):
@@ -300,6 +312,17 @@ class _Run:
         regular = math.gcd(*(b - a for a, b in itertools.pairwise(iterations[1:])))
         return gap if regular % gap == 0 else regular
 
+    def _check_flops(self, run):
+        """Mark the run if the FLOPs of a sample, rate times time, differ between lines."""
+        flops = {r.iteration: r.flops * r.elapsed_s / (r.batch or 1) for r in self.rows if r.flops}
+        usual = statistics.median(flops.values()) if flops else 0
+        for iteration, value in flops.items():
+            if abs(value / usual - 1) > console.AGREE:
+                run.columns["contradicts"] = (
+                    f"TFLOP/s times time of iteration {iteration} are {value / usual:.3g} times "
+                    "those of others"
+                )
+
     def _check_samples(self, run):
         """Mark the run if the consumed samples differ from the sum of the batches."""
         lines = [row for row in self.rows if row.batch and row.consumed is not None]
@@ -314,6 +337,7 @@ class _Run:
             )
 
     def _batch(self, run, windows):
+        self._check_flops(run)
         self._check_samples(run)
         batches = {row.batch for row in self.rows if row.batch}
         if len(batches) == 1:

@@ -171,6 +171,10 @@ class _Run:
             lines = sorted(self.epochs[epoch].values())
             if from_zero:
                 lines = [line._replace(number=line.number + 1) for line in lines]
+            if not self.means and not _fits(lines, 1):
+                run.columns["contradicts"] = (
+                    f"times of batches and their means in epoch {epoch + 1} contradict one another"
+                )
             self._add_epoch(run, epoch, lines, epoch == first)
         self._end(run, lines)
         if run.steps.warm_up[0]:

@@ -8,7 +8,8 @@
   dates of two lines; without dates there is a mean with its uncertainty, and no time of a window.
   Where dates and tps differ by more than that and 2 %, the run contradicts itself: devices, batch
   or sequence are others than was said.
-- Tokens of a step follow from the line `Trainer is initialized with ...`, devices from that of
+- Tokens of a step follow from the line `Trainer is initialized with ...` (`Training starts at step
+  1, with ...` until 2025), devices from that of
   the device mesh, or both from --fields (devices, global_batch, item_shape). With devices and
   item_shape alone there is a throughput and no times; without them there is
   tokens_per_second_per_device.
@@ -53,7 +54,7 @@ VALIDATION = re.compile(r"\bvalidate step:\s+(\d+)\s+loss:\s+(\S+)")
 RANK = re.compile(r"^\[(?:rank|default)(\d+)\]:")
 MEMORY = re.compile(r"memory:\s+([\d.]+)GiB")
 SHARE = re.compile(r"mfu: ([\d.]+)%")
-SETTINGS = re.compile(r"Trainer is initialized with (.*)")
+SETTINGS = re.compile(r"(?:Trainer is initialized|Training starts at step \d+,) with (.*)")
 PARTS = {  # of that line
     "global_batch": re.compile(r"global batch size (\d+)"),
     "sequence": re.compile(r"(?:sequence|maximum context) length (\d+)"),
@@ -120,6 +121,8 @@ class _Run:
 
     def add_setting(self, line):
         """Parse a line that is not of a step: settings, devices, model, evaluations, end."""
+        if match := STARTS.search(line):
+            self.reset, self.reset_at = (count(match[1]) or 1) - 1, _date(line)
         if match := SETTINGS.search(line):
             self._settings(match[1])
         elif match := MESH.search(line):
@@ -133,8 +136,6 @@ class _Run:
                 self.columns["parameters"] = parameters
         elif match := DEVICE.search(line):
             self.columns["device_model"] = match[1]
-        elif match := STARTS.search(line):
-            self.reset, self.reset_at = (count(match[1]) or 1) - 1, _date(line)
         elif match := VALIDATION.search(line):
             step, loss = count(match[1]), log_values.loss(match[2])
             if step is not None and loss is not None:
