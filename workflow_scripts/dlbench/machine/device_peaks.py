@@ -23,14 +23,8 @@ WHITEPAPER = "NVIDIA, {} GPU architecture whitepaper, appendix A".format
 
 
 class Device(NamedTuple):
-    """A row of the table.
-
-    Attributes:
-        pattern: regular expression for its name as drivers and frameworks report it.
-        tflops: by precision.
-        memory_gb_per_s: bandwidth of its memory, 10^9 bytes.
-        source: document that states the numbers.
-    """
+    """A row: its names as drivers report them, TFLOP/s by precision, 10^9 bytes a second of its
+    memory, and the document that states them."""
 
     pattern: str
     tflops: dict[str, float]
@@ -39,13 +33,8 @@ class Device(NamedTuple):
 
 
 class Peak(NamedTuple):
-    """The peak rates of a run's device.
-
-    Attributes:
-        tflops: TFLOP/s of one device in the precision of the run; None if unknown.
-        memory_gb_per_s: of its memory; None if unknown.
-        source: of the numbers; where one is unknown, the reason.
-    """
+    """TFLOP/s of a device in a precision, and 10^9 bytes a second of its memory, None if unknown;
+    their source, or why one is unknown."""
 
     tflops: float | None
     memory_gb_per_s: float | None
