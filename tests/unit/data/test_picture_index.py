@@ -31,6 +31,12 @@ def refused(folder):
     return str(error.value)
 
 
+def test_a_path_without_pictures_is_told_from_one_that_is_not_there(tmp_path):
+    assert "pictures for each class, found nothing there" in refused(tmp_path / "nope")
+    (tmp_path / "file").touch()
+    assert "pictures for each class, found a file" in refused(tmp_path / "file")
+
+
 def test_classes_are_folders_in_the_order_of_names_with_the_pictures_of_folders_in_them(tmp_path):
     names = ("dog/b.JPG", "dog/a.png", "cat/more/c.jpeg", "cat/d.webp", "cat/notes.txt")
     index = picture_index.of_folder(make(tmp_path, *names, "cat/.hidden.jpg", ".git/x.jpg"))

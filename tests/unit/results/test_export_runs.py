@@ -51,6 +51,13 @@ def test_what_is_there_is_exported_while_other_runs_are_missing(half, capsys):
     assert len(Path("runs.csv").read_text().splitlines()) == 1
 
 
+def test_results_of_another_config_are_not_taken_for_a_study_without_any(study):
+    finish(study.runs[0], 60)
+    Path("results/runs", study.runs[0].id).rename("results/runs/another")
+    with pytest.raises(Error, match=r"none of the 4 runs of test .* has 1 record: is their config"):
+        export_runs.export(study, "runs.csv", STATUSES)
+
+
 def test_of_a_finished_study_it_is_the_table_that_the_workflow_makes(study):
     for run in study.runs:
         finish(run, 60)

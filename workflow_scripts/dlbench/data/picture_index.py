@@ -77,7 +77,8 @@ def of_folder(folder: Path) -> Index:
     """
     if not folder.is_dir():
         raise IndexingError(
-            f"{folder}: expected a folder with a folder of pictures for each class, found none"
+            f"{folder}: expected a folder with a folder of pictures for each class, found "
+            f"{'a file' if folder.exists() else 'nothing there'}"
             f"{own_code.search_hint(folder)}"
         )
     try:

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from dlbench import Error
+from dlbench.common import phrases
 from dlbench.common.files import write_json
 from dlbench.data import stores
 from dlbench.plan import site_devices, skipping, standing
@@ -83,8 +84,19 @@ def _checked_path(output):
 
 
 def rows(study: Study) -> list[Row]:
-    """Rows of the runs table, in the order of the runs' ids."""
+    """Rows of the runs table, in the order of the runs' ids.
+
+    Raises:
+        Error: there are none, but results of another config.
+    """
     standing_rows = list(_rows(study))
+    others = len({*run_record.RESULTS.glob("runs/*/run.json")}) - len(standing_rows)
+    if not standing_rows and others:
+        raise Error(
+            f"none of the {len(study.runs)} runs of {study.name} has a valid result, but "
+            f"{run_record.RESULTS} has {phrases.counted(others, 'record')}: is their config missing "
+            "(--configfile)?"
+        )
     derived.add_item_shapes(standing_rows)
     derived.add_tokens(standing_rows)
     derived.add_synthetic(standing_rows)

@@ -351,8 +351,9 @@ def _check_task(run, where):
     """Check that a model can learn from a dataset."""
     if run.framework not in engine.names():
         raise ConfigError(
-            f"{where}.framework: {run.framework} needs a trainer of its own (trainers); "
-            f"dlbench's is of {', '.join(engine.names())}"
+            f"{where}.framework: {run.framework} needs a trainer of its own (trainers)"
+            f"{phrases.did_you_mean(run.framework, engine.names())}; dlbench's is of "
+            f"{', '.join(engine.names())}"
         )
     tasks = engine.plugin_kind(run.framework, "tasks")
     task = plugins.constants(engine.plugin_kind(run.framework, "models"), run.model).get("TASK")
