@@ -40,15 +40,11 @@ def main():
     parser.add_argument("folder", help="where check-site has put its request")
     folder = parser.parse_args().folder
     me = f"{platform.node()}.{os.getpid()}"
-    started_s = time.time()
     request = wait_for(os.path.join(folder, "request.json"))
-    request_seen_after_s = time.time() - started_s
     report = {"host": platform.node(), "token": request and request["token"]}
     if request:
         rounds = [measure_round_trip(folder, f"{me}.{number}") for number in range(ROUNDS)]
-        report.update(
-            inspect_node(request), request_seen_after_s=request_seen_after_s, rounds=rounds
-        )
+        report.update(inspect_node(request), rounds=rounds)
         report["others"] = find_others(folder, me, request)
     write(os.path.join(folder, f"report.{me}.json"), report)
 

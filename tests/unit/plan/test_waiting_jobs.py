@@ -7,7 +7,7 @@ import pytest
 from dlbench.campaign import status
 from dlbench.cluster import cluster_job
 from dlbench.plan import waiting_jobs
-from dlbench.schedulers import Waiting, lsf, pbs, sge, slurm
+from dlbench.schedulers import lsf, pbs, sge, slurm
 
 LIMIT = "QOSMaxWallDurationPerJobLimit"
 HELD = "launch failed requeued held"
@@ -84,35 +84,23 @@ def test_status_says_what_a_pending_run_waits_for(study, program):
     }
 
 
-def watched(**runs):
-    cluster_job.FOLDER.mkdir(parents=True)
-    for job_id, run in runs.items():
-        (cluster_job.FOLDER / job_id.removeprefix("job")).write_text(run)
-    (cluster_job.FOLDER / "5.end").write_text("")
-
-
-def test_pbs_says_why_in_a_comment(here, program):
-    watched(job5="a", job6="", job7="c")
+def test_pbs_says_why_in_a_comment(program):
     program("qstat", "\n".join([
         "Job Id: 5", "    job_state = Q",
         "    comment = Can Never Run: Insufficient amount of queue resource: ncpus",
         "Job Id: 6", "    job_state = H", "Job Id: 7", "    job_state = R",
     ]))  # fmt: skip
     reason = "Can Never Run: Insufficient amount of queue resource: ncpus"
-    assert pbs.waiting(here) == {"5": Waiting("a", reason), "6": Waiting("", "state H")}
+    assert pbs.waiting({"5", "6", "7"}) == {"5": reason, "6": "state H"}
     assert not reason.startswith(pbs.NORMAL_REASONS)
 
 
-def test_grid_engine_says_why_of_jobs_in_an_error_state(here, program):
-    watched(job5="a", job6="b")
+def test_grid_engine_says_why_of_jobs_in_an_error_state(program):
     program("qstat", script=QSTAT_J.format(listed=QSTAT))
-    assert sge.waiting(here) == {
-        "5": Waiting("a", "state qw"),
-        "6": Waiting("b", "can not find an unused add_grp_id"),
-    }
+    found = {"5": "state qw", "6": "can not find an unused add_grp_id"}
+    assert sge.waiting({"5", "6"}) == found
 
 
-def test_lsf_says_why_of_its_pending_jobs(here, program):
-    watched(job5="a-b4")
+def test_lsf_says_why_of_its_pending_jobs(program):
     program("bjobs", "5|User has reached the pending job limit;\n6|x")
-    assert lsf.waiting(here) == {"5": Waiting("a-b4", "User has reached the pending job limit;")}
+    assert lsf.waiting({"5"}) == {"5": "User has reached the pending job limit;"}

@@ -30,7 +30,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.common import plugins
+from dlbench.common import files, plugins
 from dlbench.schedulers import WATCHED, JobRequest, JobState, output_of, watched_runs
 from dlbench.starting import refusals
 
@@ -239,7 +239,7 @@ def _job_states(scheduler, job_id):
             "of": sorted(ids),
             "fates": {key: asdict(job_state) for key, job_state in job_states.items()},
         }
-        _write(file, json.dumps(cached))
+        files.write_json(file, cached)
     return {key: JobState(**job_state) for key, job_state in cached["fates"].items()}
 
 
@@ -259,11 +259,3 @@ def _cancel(scheduler, job_ids):
 def _forget(job_id):
     for name in (job_id, f"{job_id}.lost", f"{job_id}.end"):
         (FOLDER / name).unlink(missing_ok=True)
-
-
-def _write(file, text):
-    """Write a file whole, for another process may read it."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_name(f"{file.name}.{os.getpid()}.json")
-    part.write_text(text)
-    part.replace(file)

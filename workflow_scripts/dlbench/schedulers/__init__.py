@@ -28,8 +28,8 @@ and may define:
         scheduler does not say. Raises Error if it does not answer, ValueError if its output has
         another form.
     variables(job_id): its variables that name the nodes of a job, for processes that lost them.
-    waiting(folder): {job id: Waiting} of the jobs of the workflow in a folder that have not
-        started; {} if it does not answer.
+    waiting(job_ids): {job id: why it waits} of the jobs that have not started; {} if it does not
+        answer.
     FULL: a pattern in the message of a submit command that refuses a job since there are too many.
     NORMAL_REASONS: beginnings of reasons for waiting that pass by themselves, as for a job whose
         turn has not come.
@@ -213,14 +213,6 @@ class JobState:
 
     state: str
     status: str
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """A job that its scheduler has not started: its run ("" if not one run), and the reason."""
-
-    run_id: str
-    reason: str
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dlbench import Error
 from dlbench.common import host_lists
-from dlbench.schedulers import JobRequest, JobState, Queue, Waiting, output_of, watched_runs
+from dlbench.schedulers import JobRequest, JobState, Queue, output_of
 
 JOB_ID = "LSB_JOBID"
 PROGRAMS = ("bsub", "bjobs", "bkill", "bhist", "badmin", "lsclusters")
@@ -57,15 +57,14 @@ def job_states(job_ids: Collection[str]) -> dict[str, JobState]:
     return job_states
 
 
-def waiting(folder: Path) -> dict[str, Waiting]:
-    """The jobs of the workflow in a folder that have not started, and why, by id."""
-    runs = watched_runs(folder)
+def waiting(job_ids: Collection[str]) -> dict[str, str]:
+    """Why jobs have not started, by id."""
     try:
         lines = output_of(["bjobs", "-p", "-noheader", "-o", PENDING]).splitlines()
     except Error:
         return {}
     jobs = (line.split("|", 1) for line in lines if "|" in line)
-    return {job_id: Waiting(runs[job_id], why.strip()) for job_id, why in jobs if job_id in runs}
+    return {job_id: why.strip() for job_id, why in jobs if job_id in job_ids}
 
 
 def submission(request: JobRequest, logs: str | Path) -> list[str]:

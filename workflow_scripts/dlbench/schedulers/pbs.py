@@ -15,12 +15,10 @@ from dlbench.schedulers import (
     JobState,
     Nodes,
     Queue,
-    Waiting,
     clock_seconds,
     group_alike,
     local_seconds,
     output_of,
-    watched_runs,
 )
 
 JOB_ID = "PBS_JOBID"
@@ -74,13 +72,12 @@ def job_states(job_ids: Collection[str]) -> dict[str, JobState]:
     return {job_id: _job_state(job) for job_id, job in jobs.items() if job_id in job_ids}
 
 
-def waiting(folder: Path) -> dict[str, Waiting]:
-    """The jobs of the workflow in a folder that have not started, and why, by id."""
-    runs = watched_runs(folder)
+def waiting(job_ids: Collection[str]) -> dict[str, str]:
+    """Why jobs have not started, by id."""
     return {
-        job_id: Waiting(runs[job_id], job.get("comment") or f"state {job['job_state']}")
-        for job_id, job in _jobs(sorted(runs)).items()
-        if job_id in runs and job["job_state"] in PENDING
+        job_id: job.get("comment") or f"state {job['job_state']}"
+        for job_id, job in _jobs(sorted(job_ids)).items()
+        if job_id in job_ids and job["job_state"] in PENDING
     }
 
 

@@ -15,11 +15,9 @@ from dlbench.schedulers import (
     JobState,
     Nodes,
     Queue,
-    Waiting,
     clock_seconds,
     group_alike,
     output_of,
-    watched_runs,
 )
 
 JOB_ID = "JOB_ID"
@@ -68,12 +66,8 @@ def job_states(job_ids: Collection[str]) -> dict[str, JobState]:
     return {job_id: job_state for job_id, job_state in job_states.items() if job_state}
 
 
-def waiting(folder: Path) -> dict[str, Waiting]:
-    """The jobs of the workflow in a folder that have not started, and why, by id.
-
-    Why is known where a job is in an error state, or the site has schedd_job_info true.
-    """
-    runs = watched_runs(folder)
+def waiting(job_ids: Collection[str]) -> dict[str, str]:
+    """Why jobs have not started, by id: known in an error state, or if schedd_job_info is true."""
     try:
         listed = _parsed(output_of(["qstat", "-u", getpass.getuser(), "-s", "p", "-xml"]))
     except Error:
@@ -81,11 +75,8 @@ def waiting(folder: Path) -> dict[str, Waiting]:
     states = {
         job.findtext("JB_job_number"): job.findtext("state") for job in listed.iter("job_list")
     }
-    return {
-        job_id: Waiting(runs[job_id], _reason(job_id) or f"state {state}")
-        for job_id, state in states.items()
-        if job_id in runs
-    }
+    known = [job_id for job_id in states if job_id in job_ids]
+    return {job_id: _reason(job_id) or f"state {states[job_id]}" for job_id in known}
 
 
 def _reason(job_id):

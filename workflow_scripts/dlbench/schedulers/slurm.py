@@ -14,11 +14,9 @@ from dlbench.schedulers import (
     Limits,
     Nodes,
     Queue,
-    Waiting,
     group_alike,
     local_seconds,
     output_of,
-    watched_runs,
 )
 
 JOB_ID = "SLURM_JOB_ID"
@@ -119,15 +117,14 @@ def variables(job_id: str) -> dict[str, str]:
     return {**names, "SLURM_TASKS_PER_NODE": f"{max(1, tasks // nodes)}(x{nodes})"}
 
 
-def waiting(folder: Path) -> dict[str, Waiting]:
-    """The jobs of the workflow in a folder that have not started, and why, by id."""
-    runs = watched_runs(folder)
+def waiting(job_ids: Collection[str]) -> dict[str, str]:
+    """Why jobs have not started, by id."""
     command = ["squeue", "--me", "--noheader", "--states=PENDING", "--format=%i|%r"]
     try:
         jobs = [line.split("|", 1) for line in output_of(command).splitlines() if "|" in line]
     except Error:
         return {}
-    return {job_id: Waiting(runs[job_id], reason) for job_id, reason in jobs if job_id in runs}
+    return {job_id: reason for job_id, reason in jobs if job_id in job_ids}
 
 
 def limits(account: str | None, qos: str | None, queue: str | None) -> list[Limits]:
