@@ -131,7 +131,15 @@ ALIKE = {"megatron": "lm loss: 7", "torchtitan": "loss:  7", "composer": "loss/t
 
 @pytest.mark.parametrize(
     "kind",
-    ["horovod_synthetic", "maxtext", "mxnet", "pytorch_imagenet", "tf_cnn_benchmarks", *ALIKE],
+    [
+        "hf_console",
+        "horovod_synthetic",
+        "maxtext",
+        "mxnet",
+        "pytorch_imagenet",
+        "tf_cnn_benchmarks",
+        *ALIKE,
+    ],
 )
 def test_two_trainings_that_print_at_once_without_ranks_are_refused(log, kind):
     draw = random.Random(kind)

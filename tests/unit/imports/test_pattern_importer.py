@@ -109,6 +109,11 @@ def test_a_finished_log_whose_rate_is_missing_is_of_a_failed_run(log):
     assert run.status == "ok" and run.columns["images_per_second"] == 512
     (cut,) = read_kind("hf_console", log, content[: content.index("{'train_runtime'")])
     assert cut.status == "failed" and cut.columns["final_loss"] == 7.992
+    # What comes after the rate is of the next training.
+    first, cut = read_kind("hf_console", log, content + "\n".join(content.splitlines()[:3]) + "\n")
+    assert (first.columns, first.evals) == (run.columns, run.evals)
+    assert (cut.status, cut.columns.get("images_per_second"), cut.evals) == ("failed", None, [])
+    assert (cut.columns["final_loss"], cut.lines) == (7.997, (11, 13))
 
 
 def bar(step, time, loss, more=""):

@@ -47,7 +47,10 @@ COUNTS = ("global_batch", "batch_per_device", "devices", "nodes", "steps", "epoc
 TEXTS = ("item_shape", "model", "dataset", "framework_version", "device_model")
 # The groups that each pattern may have.
 GROUPS = {
-    "step": ("step", "loss", "learning_rate", "epoch", "epoch_steps", "steps", *SPEEDS),
+    "step": (
+        *("step", "loss", "learning_rate", "epoch", "epoch_steps", "epochs_done", "steps"),
+        *SPEEDS,
+    ),
     "rate": (*(f"{STEP_TIME}{unit}" for unit in UNITS_S), STEP_RATE, *OF_ITEMS),
     "evaluation": ("step", "epoch", "examples", *SCORES),
     "settings": (*COUNTS, *TEXTS),

@@ -86,6 +86,15 @@ class PatternImporter:
         if self.patterns.progress_bars:
             log = log.with_bars()
         ranks = self._lines_by_rank(log)
+        if self.patterns.rate and not self.is_of_a_run and len(ranks) == 1:
+            ((rank, lines),) = ranks.items()
+            for training in lines.trainings():
+                yield from self._runs(log, {rank: training})
+        else:
+            yield from self._runs(log, ranks)
+
+    def _runs(self, log, ranks):
+        """The runs of one training, whose RankLines are given by rank."""
         failed = [lines.failed for lines in ranks.values() if lines.failed]
         with_steps = {rank: lines for rank, lines in ranks.items() if lines.step_lines}
         if self.patterns.rank == ALONE and len(with_steps) > 1:

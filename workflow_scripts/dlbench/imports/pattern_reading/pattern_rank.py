@@ -4,6 +4,8 @@ Numbers of step lines are kept as arrays, since a log may have millions of such 
 the last line counts, or each is a row.
 """
 
+import copy
+import itertools
 import math
 from array import array
 
@@ -43,6 +45,7 @@ class RankLines:
         self.metrics: dict[str, tuple[int, str, str]] = {}  # line, number and unit
         self.rates: dict[str, str] = {}
         self.rate_line = 0
+        self.ends: list[tuple[int, dict[str, str]]] = []  # lines of rates
         self.evals: list[tuple[int, dict[str, str]]] = []
         self.step_lines: list[np.ndarray] = []
         self.step_numbers: dict[str, list[np.ndarray]] = {}
@@ -51,7 +54,7 @@ class RankLines:
         self.first_epoch = 1  # in the log
         self.last_loss = ""
         self.open: tuple[np.ndarray, pa.StringArray] | None = None  # of the record that may go on
-        self.last_line = 1
+        self.first_line = self.last_line = 1
 
     def add(self, numbers: np.ndarray, lines: pa.StringArray) -> None:
         """Match some lines.
@@ -88,6 +91,7 @@ class RankLines:
             self._add_steps(numbers, lines)
         for row, texts in self._rows("rate", self.patterns.rate, lines):
             self.rates, self.rate_line = texts, int(numbers[row])
+            self.ends.append((self.rate_line, texts))
         for row, texts in self._rows("evaluation", self.patterns.evaluation, lines):
             self.evals.append((int(numbers[row]), texts))
         for pattern in self.patterns.settings:
@@ -168,6 +172,41 @@ class RankLines:
         if not self.rates:
             self.rates, self.rate_line = other.rates, other.rate_line
 
+    def trainings(self) -> "list[RankLines]":
+        """The lines of each training of a finished log, which ends with its rate.
+
+        Raises:
+            LogError: trainings printed at the same time.
+        """
+        lines = np.concatenate([np.array([], int), *self.step_lines])
+        done, starts = self._values("epochs_done"), [1]
+        for (end, _), (later, _) in itertools.pairwise([*self.ends, (self.last_line + 1, {})]):
+            after = lines[(lines > end) & (lines < later)]
+            if len(after):
+                starts.append(int(after[0]))
+            elif later <= self.last_line:  # without a step between two rates
+                console.check_begin(self.log, later, len(lines), 0)
+                starts.append(end + 1)
+        parts = []
+        for start, stop in itertools.pairwise([*starts, self.last_line + 1]):
+            inside = (lines >= start) & (lines < stop)
+            for line in lines[inside][1:][np.diff(done[inside]) < 0].tolist():
+                console.check_begin(self.log, line, 1, 0)
+            if start > 1 and inside.any():
+                console.check_begin(self.log, start, done[inside][0], done[0])
+            part = copy.copy(self)
+            part.first_line, part.last_line = start, stop - 1
+            part.step_lines = [lines[inside]] if inside.any() else []
+            part.step_numbers = {
+                name: [np.concatenate(values)[inside]] for name, values in self.step_numbers.items()
+            }
+            part.evals = [(line, texts) for line, texts in self.evals if start <= line < stop]
+            rates = [texts for line, texts in self.ends if start <= line < stop]
+            part.rates = rates[-1] if rates else {}
+            part.matched = self.matched - ({"rate"} if not rates else set())
+            parts.append(part)
+        return parts
+
     def run(self) -> Imported | None:
         """The run of these lines; None if they have no number of one.
 
@@ -179,7 +218,7 @@ class RankLines:
         metrics = self._metrics()
         if not (len(steps) or self.rates or metrics or self.step_lines):
             return None
-        run = Imported(columns, steps, lines=(1, self.last_line))
+        run = Imported(columns, steps, lines=(self.first_line, self.last_line))
         run.metrics = metrics
         run.evals = self._evaluations()
         losses = self._values("loss")
