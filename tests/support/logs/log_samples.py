@@ -263,17 +263,6 @@ def nvidia_smi_dmon(step_time_s, steps):
     )
 
 
-def dlbs(step_time_s, steps):
-    values = {
-        "exp.id": "8d4a", "exp.framework": "mxnet", "exp.model": "resnet50",
-        "exp.phase": "training", "exp.replica_batch": GLOBAL_BATCH,
-        "exp.effective_batch": GLOBAL_BATCH, "exp.num_batches": steps, "exp.num_warmup_batches": 1,
-        "results.time": 1000 * step_time_s, "results.throughput": int(GLOBAL_BATCH / step_time_s),
-        "results.time_data": [1000 * step_time_s] * steps,
-    }  # fmt: skip
-    return "".join(f"__{key}__={json.dumps(value)}\n" for key, value in values.items())
-
-
 def snakemake_benchmark(step_time_s, steps):
     return (
         "s\th:m:s\tmax_rss\tmax_vms\tmax_uss\tmax_pss\tio_in\tio_out\tmean_load\tcpu_time\n"
@@ -296,7 +285,7 @@ def date(seconds):
 
 
 SAMPLES = (
-    *(convnet_benchmarks, dcgm_dmon, dlbench, dlbs, horovod_synthetic, horovod_timeline),
+    *(convnet_benchmarks, dcgm_dmon, dlbench, horovod_synthetic, horovod_timeline),
     *(keras_csvlogger, mlperf, mxnet, nvidia_smi, nvidia_smi_dmon, snakemake_benchmark),
     *(tensorboard, tf_cnn_benchmark_log, tf_cnn_benchmarks, tf_cnn_eval_log, tf_cnn_metric_log),
 )

@@ -13,7 +13,7 @@ from support.logs.rewritten_logs import DATES, RANKS, after, lines_of_progress_b
 from support.logs.trainer_samples import imagenet_line, megatron, pytorch_imagenet
 
 PRINTED = (  # kinds that are printed, and not written to a file of their own
-    *("composer", "convnet_benchmarks", "dlbs", "horovod_synthetic", "megatron", "mlperf"),
+    *("composer", "convnet_benchmarks", "horovod_synthetic", "megatron", "mlperf"),
     *("mxnet", "pytorch_imagenet", "tf_cnn_benchmarks", "torchtitan"),
 )
 
@@ -35,7 +35,7 @@ def test_a_log_reads_alike_with_what_launchers_and_loggers_write_before_lines(lo
         assert changed[name] == plain[0][name]
 
 
-@pytest.mark.parametrize("kind", ["convnet_benchmarks", "dlbs", "horovod_synthetic", "megatron"])
+@pytest.mark.parametrize("kind", ["convnet_benchmarks", "horovod_synthetic", "megatron"])
 def test_ranks_of_one_device_each_are_runs_of_their_own(log, kind):
     contents = [KINDS[kind](time_s, 20).encode() for time_s in (0.125, 0.5)]
     runs = read(kind, log, of_ranks(*contents))

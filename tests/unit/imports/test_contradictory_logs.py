@@ -68,9 +68,6 @@ MEGATRON = "global batch size: {:5d} | lm loss: 7.994"
         ("tf_cnn_benchmarks", TOTAL, 512.0, 4096.0, "8 times"),  # of 8 workers, and steps of one
         ("tf_cnn_benchmarks", TOTAL, 512.0, 480.0, "6.67 %"),
         ("tf_cnn_metric_log", AVERAGE, 512.0, 64.0, "8 times"),
-        ("dlbs", "results.throughput__={}", 512, 64, "64 items over results.time"),
-        ("dlbs", "results.time__={}", 125.0, 130.0, "results.time_data 125 ms"),
-        ("dlbs", "effective_batch__={}", 64, 512, "results.throughput is 512"),
         ("hf_trainer", '"train_runtime": {}', 1.5, 12.0, "not 12"),
         ("hf_trainer", '"train_samples_per_second": {}', 512.0, 64.0, "8 times"),
         ("hf_trainer", '"train_steps_per_second": {}', 8.0, 1.0, "1.5 steps"),
@@ -84,7 +81,7 @@ MEGATRON = "global batch size: {:5d} | lm loss: 7.994"
 def test_numbers_that_a_log_has_twice_are_compared(tmp_path, kind, number, true, false, message):
     content, printed = KINDS[kind](STEP_TIME_S, STEPS), number.format(true)
     assert content.count(printed) == 1
-    fields = None if kind in ("dlbs", "megatron") else FIELDS
+    fields = None if kind == "megatron" else FIELDS
     (row,) = rows(tmp_path / "log", content.replace(printed, number.format(false)), fields)
     assert message in row["contradicts"]
     assert row["status"] == "ok"

@@ -1,4 +1,4 @@
-"""Importers of logs with times of steps or rates: Horovod's benchmark, convnet-benchmarks, DLBS."""
+"""Importers of logs with times of steps or rates: Horovod's benchmark, convnet-benchmarks."""
 
 import math
 
@@ -183,50 +183,6 @@ def test_a_convnet_result_that_no_durations_can_have_is_refused(log):
     content = f"{DATE}step 10, duration = 0.100\n" + summary("0.100 +/- 0.001")
     with pytest.raises(LogError, match=r"line 2: .*no durations of 99 steps have these"):
         read("convnet_benchmarks", log, content)
-
-
-# DLBS
-
-DLBS = """__exp.id__="a"
-__exp.framework__="mxnet"
-__exp.framework_ver__="1.3.0"
-__exp.model__="resnet50"
-__exp.phase__="inference"
-__exp.dtype__="float"
-__exp.device_type__="gpu"
-__exp.device_title__="Tesla P100"
-__exp.replica_batch__=16
-__exp.effective_batch__= 64
-__exp.num_warmup_batches__=2
-__exp.docker__=true
-"""
-RESULTS = """__results.time__= 93.75
-__results.throughput__=682
-__results.time_data__=[62.5, 125.0]
-"""
-
-
-def test_batch_times_of_dlbs_become_steps_in_seconds(log):
-    (run,) = read("dlbs", log, DLBS + RESULTS)
-    assert list(run.steps.step_time_s) == [0.0625, 0.125]
-    assert list(run.steps.step) == [3, 4]  # after the warm-up
-    run.complete(run.columns)
-    # 64 items over 93.75 ms are 682.67 items/s, which DLBS cut to 682: it is no column.
-    assert run.columns == {
-        "framework": "mxnet", "framework_version": "1.3.0", "model": "resnet50", "mode": "forward",
-        "precision": "float32", "device_kind": "gpu", "device_model": "Tesla P100", "devices": 4,
-        "batch_per_device": 16, "global_batch": 64, "warmup_steps": 2,
-    }  # fmt: skip
-    assert "keys left out: exp.docker" in notes(run)
-
-
-def test_without_batch_times_dlbs_has_a_mean_time_or_failed(log):
-    content = DLBS + "__results.time__=[1, \n__results.time__= 80\n"
-    first, second = read("dlbs", log, content + DLBS.replace('"a"', '"b"'))
-    first.complete(first.columns)
-    assert (first.columns["step_time_mean_s"], first.columns["images_per_second"]) == (0.08, 800)
-    assert "line 13 left out: a value that is no JSON" in notes(first)
-    assert (first.status, second.status) == ("ok", "failed")
 
 
 # Bagua's synthetic benchmark, a changed copy of Horovod's
