@@ -78,6 +78,15 @@ def test_junit_leaves_out_characters_that_xml_does_not_have():
     assert suite[0].get("name") == "ab"
 
 
+def test_where_nothing_could_be_judged_nothing_has_passed():
+    first = dataclasses.replace(JUDGED, judged=(NEW,))
+    page = gate_page.page(first)
+    assert page.kind == "open" and page.title == "Session s2: nothing could be judged"
+    assert gate_page.values(first)["passed"] is None
+    failed = dataclasses.replace(JUDGED, judged=(NEW, MISSING))
+    assert gate_page.page(failed).title == "Session s2: failed"
+
+
 def test_allowed_verdicts_fail_nothing_and_are_named():
     allowed = dataclasses.replace(JUDGED, allowed=(gate.WORSE, gate.MISSING))
     page = gate_page.page(allowed)

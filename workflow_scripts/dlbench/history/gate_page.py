@@ -22,16 +22,28 @@ KINDS = dict.fromkeys(gate.FAILING, "bad") | {
     gate.NEW: "open",
 }
 NOT_JUDGED = (gate.TOO_FEW, gate.NEW)
+OUTCOMES = {
+    True: ("passed", "good"),
+    False: ("failed", "bad"),
+    None: ("nothing could be judged", "open"),
+}
 
 
 def page(judged: Gate) -> Page:
     """The Page of a judged session."""
+    outcome, kind = OUTCOMES[_passed(judged)]
     return Page(
-        title=f"Session {judged.session}: {'passed' if judged.passed else 'failed'}",
+        title=f"Session {judged.session}: {outcome}",
         lead=lead(judged),
         sections=(_facts(judged), _conditions(judged)),
-        kind="good" if judged.passed else "bad",
+        kind=kind,
     )
+
+
+def _passed(judged):
+    """Whether the gate is passed; None if nothing fails it and nothing could be judged."""
+    is_open = judged.passed and not any(one.prediction for one in judged.judged)
+    return None if is_open else judged.passed
 
 
 def lead(judged: Gate) -> str:
@@ -59,7 +71,7 @@ def values(judged: Gate) -> dict[str, Any]:
         "machine_id": judged.machine_id,
         "machine": judged.machine,
         "started_at": _utc(judged.started_at),
-        "passed": judged.passed,
+        "passed": _passed(judged),
         "base": judged.base,
         "tag": judged.tag or None,
         "base_first": _utc(judged.base_first),

@@ -47,7 +47,7 @@ class Section:
 class Page:
     """A title, one sentence that says it all, and sections.
 
-    `kind` is good or bad where the page is the outcome of a check, else "".
+    `kind` is good, bad or open where the page is the outcome of a check, else "".
     """
 
     title: str

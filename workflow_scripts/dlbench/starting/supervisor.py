@@ -165,7 +165,7 @@ def supervise(run: SupervisedRun) -> Outcome:
     shown = end
     disturbed = disturbances.describe_disturbance(neighbour_use)
     if end["status"] == "ok" and disturbed and not run.last_attempt:
-        no_result, outcome = TRIED_AGAIN, Outcome.REPEAT
+        no_result, outcome = f"{TRIED_AGAIN}, unless others_share is null", Outcome.REPEAT
         shown = {"status": "unstable", "message": disturbed}  # as it would be recorded
     if attempts.failed_on_full_disk(run.log, end):
         no_result = f"no room on the disk of {run.log.parent}: make some, then start again"
