@@ -161,7 +161,7 @@ def test_a_node_on_which_something_else_computes_is_named_and_no_other(campaign,
     assert slow["ratio_ci95_low"] < slow["ratio"] < slow["ratio_ci95_high"] < 1
     report = (campaign.folder / "results/report.html").read_text()
     assert "node n2 is slower than the others" in report
-    assert "in 3 runs, all disturbed by other processes on it, p = " in report
+    assert "in 3 runs, all disturbed, p = " in report
 
 
 def test_the_executor_slurm_trains_runs_of_one_and_of_two_nodes_at_once(slurm, tmp_path):

@@ -31,6 +31,15 @@ def test_versions_that_only_the_log_of_another_program_names_are_facts():
     assert facts["package numpy"] == "2.0.2"  # as the environment has it
 
 
+def test_a_changed_program_is_no_change_of_dlbench():
+    record = made_campaigns.record(RUN, 1.0, made_campaigns.FIRST, "s")
+    digest = record["made_from"]["code"]
+    assert causes.facts([record])["dlbench code"] == digest
+    record["provenance"]["user_files"] = {"trainer": {"sha256": digest}}
+    facts = causes.facts([record])
+    assert facts["trainer program"] == digest and "dlbench code" not in facts
+
+
 def test_the_likeliest_cause_is_first():
     sessions = texts(
         *[{"GPU driver": "1", "kernel": "1", "dlbench commit": "a"}] * 3,

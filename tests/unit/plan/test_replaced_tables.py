@@ -2,7 +2,7 @@
 
 from dlbench.plan import replaced_tables
 
-TABLE = b"run_id,study,timing_source\na,log,imported\nb,first,measured\n"
+TABLE = b"run_id,study,timing_source,source\na,log,megatron,x.log\nb,first,patterns,\n"
 
 
 def test_tables_of_another_study_are_said_to_be_replaced(tmp_path, monkeypatch):

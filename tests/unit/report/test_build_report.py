@@ -107,8 +107,7 @@ def test_reasons_that_differ_in_numbers_are_one_and_the_commonest_is_first(tmp_p
     coverage = [covered("a", "ok"), covered("b", "unstable", "some"), covered("c", "imported")]
     found = made(tmp_path, [], coverage=coverage)
     assert found.lead.startswith(
-        "All 2 runs completed, 1 of them unstable (steps stalled, or other processes disturbed "
-        "them)."
+        "All 2 runs completed, 1 of them unstable (steps stalled, or they were disturbed)."
     )
     assert found.statuses == [("ok", 1), ("unstable", 1), ("imported", 1)]
 

@@ -88,13 +88,17 @@ def test_runs_that_other_processes_disturbed_are_no_part_of_those_that_stalled(t
     ]
     caveats = "\n".join(made(tmp_path, rows).caveats)
     assert (
-        "2 runs were disturbed by other processes on the machine (for example, other processes "
-        "used 0.08 of 2 cores in one run). No statement about speed that uses such a run is "
-        "labelled shown."
+        "2 runs were disturbed (for example, other processes used 0.08 of 2 cores in one run). No "
+        "statement about speed that uses such a run is labelled shown."
     ) in caveats
     assert "1 more run is unstable: some steps stalled" in caveats
     (caveat, *_) = made(tmp_path, rows[:1]).caveats[1:]
-    assert "1 run was disturbed by other processes on the machine (other processes used" in caveat
+    assert "1 run was disturbed (other processes used" in caveat
+    quota = [made_tables.run(repeat=i, quota_throttled_percent=p) for i, p in ((1, 4), (2, 35))]
+    assert (
+        "A quota of CPU time stopped 1 run in up to 35 % of its periods: their rates are those of "
+        "the quota."
+    ) in made(tmp_path, quota).caveats
 
 
 def test_a_report_says_which_runs_contradict_themselves_and_has_no_mean_of_them(tmp_path):
@@ -159,10 +163,13 @@ def test_published_and_imported_rows_say_where_they_are_from(tmp_path):
     published = {"timing_source": "published", "source": "a paper, p. 3"}
     rows += made_tables.study(devices=[1, 2], repeats=1, **published)
     rows += made_tables.study(devices=[4], timing_source="keras_csv", source="log.csv")
+    rows += made_tables.study(devices=[8], repeats=1, timing_source="keras_csv", site="here")
     found = made(tmp_path, rows)
+    assert "Measured on here" in found.lead and "Beside them: 3 imported runs and " in found.lead
     caveats = "\n".join(found.caveats)
     assert "2 rows are not measured here but published (a paper, p. 3): references" in caveats
     assert "3 runs are imported from logs of keras_csv (log.csv)" in caveats
+    assert "1 run is timed by the program itself, in a log of keras_csv." in caveats
     assert set(column(found, "source").values) == {None, "a paper, p. 3", "log.csv"}
     assert column(found, "metric", "published").values
     assert all("published" not in finding.text for finding in found.findings)

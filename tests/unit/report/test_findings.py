@@ -74,7 +74,7 @@ def test_where_every_base_differs_no_number_is_given():
         speedups=[speedup(2 * n, 1.4, 1.3, 1.5, base_mismatch=f) for n, f in enumerate(flags, 1)]
     )
     assert finding.text == (
-        "In 2 of 3 speedups, other processes on the machine disturbed some runs of point and base; "
+        "In 2 of 3 speedups, some runs of point and base were disturbed; "
         "in 1, point and base differ in strategy. The effect of more devices is confounded with "
         "these differences."
     )
@@ -148,7 +148,7 @@ def test_what_is_undecided_only_by_the_correction_says_so():
     ("flag", "words"),
     [
         ("framework_version", "Flagged: the two sides also differ in framework_version"),
-        ("neighbours", "other processes on the machine disturbed some runs of the two sides"),
+        ("neighbours", "some runs of the two sides were disturbed"),
     ],
 )
 def test_a_comparison_of_sides_that_differ_in_more_is_only_indicated(flag, words):
@@ -275,7 +275,7 @@ def test_what_is_shown_stands_before_a_larger_difference_beside_neighbours():
     loud = [row | {"disturbed": WORDS} for row in large]
     (finding,) = found([*large[:8], *loud[8:]])
     assert finding.evidence == INDICATED
-    words = "Flagged: other processes on the machine disturbed some runs of the two sides."
+    words = "Flagged: some runs of the two sides were disturbed."
     assert words in finding.text
     for rate, word in ((110, "slower"), (100, "equivalent")):
         small = [*repeats(100, 8), *repeats(rate, 8, strategy="horovod")]

@@ -37,7 +37,7 @@ def test_a_slow_node_is_named_with_its_evidence():
 
 def test_it_is_said_where_others_disturbed_all_runs_of_a_slow_node():
     (found,) = node_findings.findings([row | {"disturbed": True} for row in rows(2)])
-    assert "in 6 runs, all disturbed by other processes on it, p = " in found.text
+    assert "in 6 runs, all disturbed, p = " in found.text
     assert found.evidence == "indicated"
     both = [row | {"disturbed": row["node"] == "n2"} for row in rows(2, 5)]
     (found,) = node_findings.findings(both)

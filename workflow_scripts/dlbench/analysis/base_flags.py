@@ -8,8 +8,8 @@ from dlbench.tables.cells import Row, is_absent
 
 # In different sessions, between which drift is not excluded.
 APART = "measured apart"
-NEIGHBOURS = "neighbours"  # other processes on the machine disturbed a run of a side
-OTHER_FLAGS = {NEIGHBOURS: "disturbed by other processes", APART: APART}  # flags that are no fields
+NEIGHBOURS = "neighbours"  # other processes on the machine, or a quota, disturbed a run of a side
+OTHER_FLAGS = {NEIGHBOURS: "disturbed", APART: APART}  # flags that are no fields
 REMEDY = "With dlbench rerun-bases both sides are measured again, in one session."
 
 # Facts in which runs of one condition agree, besides their fields.
@@ -52,10 +52,10 @@ def clause(flags: str, sides: str, verb: str = "differ in") -> str:
         verb: before the names of fields.
 
     >>> clause("device_model, seed, neighbours, measured apart", "both")
-    'both differ in device_model and seed and were measured apart, and other processes on the \
-machine disturbed some of their runs'
+    'both differ in device_model and seed and were measured apart, and some of their runs were \
+disturbed'
     >>> clause("neighbours", "point and base")
-    'other processes on the machine disturbed some runs of point and base'
+    'some runs of point and base were disturbed'
     """
     fields, other_flags = _split(flags)
     predicates = [f"{verb} {_listed(fields)}"] if fields else []
@@ -63,7 +63,7 @@ machine disturbed some of their runs'
     clauses = [f"{sides} {' and '.join(predicates)}"] if predicates else []
     if NEIGHBOURS in other_flags:
         owner = "of their runs" if predicates else f"runs of {sides}"
-        clauses.append(f"other processes on the machine disturbed some {owner}")
+        clauses.append(f"some {owner} were disturbed")
     return ", and ".join(clauses)
 
 
@@ -98,7 +98,7 @@ def base_mismatch(row: Row, base: Row, fixed: str = "batch_per_device") -> list[
 
 
 def is_disturbed(*rows: Row) -> bool:
-    """Whether other processes disturbed any of some runs: used more than allowed."""
+    """Whether any of some runs was disturbed: by others beyond what is allowed, or by a quota."""
     return any(not is_absent(row.get("disturbed")) for row in rows)
 
 

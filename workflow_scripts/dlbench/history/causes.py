@@ -170,10 +170,10 @@ def _facts(record):
     yield "module list", provenance.get("modules")
     yield "storage", site.get("storage")
     yield "interconnect", site.get("interconnect")
-    yield "trainer program", (provenance.get("user_files") or {}).get("trainer", {}).get("sha256")
     yield "dlbench commit", provenance.get("git_commit")
     yield "dlbench release", provenance.get("release")
-    yield "dlbench code", made_from.get("code")
+    is_external = "trainer" in (provenance.get("user_files") or {})
+    yield "trainer program" if is_external else "dlbench code", made_from.get("code")
     yield "host", ", ".join(provenance.get("hosts") or ())
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dlbench.common import tools
+from dlbench.tables import timing_sources
 
 RUNS = Path("results/tables/runs.csv")
-MEASURED = "measured"  # rows of imports have the names of these
 
 
 def lines(study: str) -> Iterator[str]:
@@ -29,6 +29,6 @@ def _study_of_tables():
     unreadable = contextlib.suppress(OSError, csv.Error, UnicodeDecodeError)
     with unreadable, open(RUNS, encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            if row.get("timing_source") == MEASURED and row.get("study"):
+            if timing_sources.is_own(row) and row.get("study"):
                 return row["study"]
     return None

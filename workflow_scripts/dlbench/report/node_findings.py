@@ -63,7 +63,7 @@ def _finding(group, named, several_sites):
 def _evidence(row):
     number, interval = _ratio(row)
     runs = phrases.counted(row["runs"], "run")
-    runs += ", all disturbed by other processes on it" if row["disturbed"] else ""
+    runs += ", all disturbed" if row["disturbed"] else ""
     return f"{row['node']}: {number} ({interval}) in {runs}, p = {row['p_slower']:.2g}"
 
 

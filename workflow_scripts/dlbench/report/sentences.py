@@ -16,6 +16,7 @@ from dlbench.trainer import engine
 
 MAX_NOTES = 8
 MAX_PARTS = 3  # of the time of runs that are named
+THROTTLED_PERCENT = 5  # of the periods of a quota
 MIN_RUNS = 3  # runs of a combination, below which there is no verdict
 STATUS_LABELS = {"oom": "out of memory", "timeout": "over the time limit"}
 
@@ -68,10 +69,7 @@ def _completed(counts, current, beside_stale):
     if beside_stale:
         text = f"Of the {phrases.counted(current, 'other run')}, {well} completed"
     if counts["unstable"]:
-        text += (
-            f", {counts['unstable']} of them unstable (steps stalled, or other processes "
-            "disturbed them)"
-        )
+        text += f", {counts['unstable']} of them unstable (steps stalled, or they were disturbed)"
     failures = [
         f"{counts[status]} {what}"
         for status, what in (
@@ -87,7 +85,7 @@ def _completed(counts, current, beside_stale):
 
 def _place(runs):
     """Where own runs were measured, as one sentence, if that is known."""
-    own_runs = [row for row in runs if row.get("timing_source") in (None, timing_sources.MEASURED)]
+    own_runs = list(filter(timing_sources.is_own, runs))
     machines = _commonest(row.get("device_model") for row in own_runs)
     sites = _commonest(row.get("site") for row in own_runs)
     where = [*[f"on {sites}"] * bool(sites), *[f"({machines})"] * bool(machines)]
@@ -97,8 +95,7 @@ def _place(runs):
 def _imported_and_published(runs):
     """How many runs and numbers of others there are, as one sentence, if any."""
     published = sum(row.get("timing_source") == timing_sources.PUBLISHED for row in runs)
-    own_count = sum(row.get("timing_source") in (None, timing_sources.MEASURED) for row in runs)
-    imported = len(runs) - published - own_count
+    imported = len(runs) - published - sum(map(timing_sources.is_own, runs))
     parts = [phrases.counted(imported, "imported run")] * bool(imported)
     parts += [phrases.counted(published, "published point")] * bool(published)
     return [f"Beside them: {' and '.join(parts)}."] if parts else []
@@ -124,7 +121,7 @@ def facts(
         conditions: of the runs, from report_tables.conditions.
         spent_s: seconds of each part of all runs together (dlbench/records/account.py).
     """
-    own_runs = [row for row in runs if row.get("timing_source") == timing_sources.MEASURED]
+    own_runs = list(filter(timing_sources.is_own, runs))
     known = {sessions.session_of(row) for row in (*own_runs, *sentinels)}
     session_text = sessions.describe(len(known), len(sentinels), [row["verdict"] for row in drift])
     devices = sorted({row["devices"] for row in runs if row.get("devices")})
@@ -249,9 +246,15 @@ def _on_repeats(runs):
         example = disturbed[0]["disturbed"].replace("others ", "other processes ")
         example = example if single else f"for example, {example} in one run"
         yield (
-            f"{phrases.counted(len(disturbed), 'run')} {'was' if single else 'were'} disturbed by "
-            f"other processes on the machine ({example}). No statement about speed that uses such "
-            "a run is labelled shown."
+            f"{phrases.counted(len(disturbed), 'run')} {'was' if single else 'were'} disturbed "
+            f"({example}). No statement about speed that uses such a run is labelled shown."
+        )
+    others = [row for row in runs if not base_flags.is_disturbed(row)]
+    shares = [row.get("quota_throttled_percent") or 0 for row in others]
+    if limited := [percent for percent in shares if percent > THROTTLED_PERCENT]:
+        yield (
+            f"A quota of CPU time stopped {phrases.counted(len(limited), 'run')} in up to "
+            f"{max(limited):.0f} % of its periods: their rates are those of the quota."
         )
     unstable = [base_flags.is_disturbed(row) for row in runs if row["status"] == "unstable"]
     if stalled := unstable.count(False):
@@ -265,11 +268,14 @@ def _on_sources(runs):
     sources = {}
     for row in runs:
         if row.get("timing_source") not in (None, timing_sources.MEASURED):
-            sources.setdefault(row["timing_source"], []).append(row.get("source"))
-    for timing, origins in sorted(sources.items()):
+            key = row["timing_source"], timing_sources.is_own(row)
+            sources.setdefault(key, []).append(row.get("source"))
+    for (timing, is_own), origins in sorted(sources.items()):
         where = _commonest(origins, 2 if timing != timing_sources.PUBLISHED else 8)
         where = f" ({where})" if where else ""
-        if timing == timing_sources.PUBLISHED:
+        if is_own:
+            yield f"{_are(len(origins), 'run')} timed by the program itself, in a log of {timing}."
+        elif timing == timing_sources.PUBLISHED:
             yield (
                 f"{_are(len(origins), 'row')} not measured here but published{where}: references, "
                 "on which no finding rests."
@@ -343,7 +349,7 @@ def _on_environments(comparisons, versions):
 
 
 def _on_confounding(runs):
-    own_runs = [row for row in runs if row.get("timing_source") == timing_sources.MEASURED]
+    own_runs = list(filter(timing_sources.is_own, runs))
     for names, things in (
         (("device_model",), "device models"),
         (("framework", "framework_version"), "versions"),
