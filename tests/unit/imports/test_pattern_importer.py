@@ -4,6 +4,8 @@ import pytest
 
 from dlbench.imports import import_logs, kinds
 from dlbench.imports.log_file import LogError, LogFile
+from dlbench.imports.pattern_reading.pattern_importer import PatternImporter
+from dlbench.study import log_patterns
 from support.logs.reading_logs import notes
 from support.logs.reading_logs import read as read_kind
 from support.logs.rewritten_logs import of_ranks
@@ -114,6 +116,12 @@ def test_a_finished_log_whose_rate_is_missing_is_of_a_failed_run(log):
     assert (first.columns, first.evals) == (run.columns, run.evals)
     assert (cut.status, cut.columns.get("images_per_second"), cut.evals) == ("failed", None, [])
     assert (cut.columns["final_loss"], cut.lines) == (7.997, (11, 13))
+    # Each has its own warm-up.
+    rate = r"mean (?P<step_time_ms>\S+)"
+    patterns = log_patterns.parse({"step": STEP, "rate": rate, "warm_up": "took 9"}, "log")
+    log.write_text("mean 5\n".join((lines(5), lines(5, 1) + lines(9).partition("\n")[2], "")))
+    runs = list(PatternImporter("ours", patterns).read(LogFile(log)))
+    assert [list(run.steps.warm_up) for run in runs] == [[0] * 5, [0, 1, 1, 1, 1]]
 
 
 def bar(step, time, loss, more=""):

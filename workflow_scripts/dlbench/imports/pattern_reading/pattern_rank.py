@@ -49,7 +49,6 @@ class RankLines:
         self.evals: list[tuple[int, dict[str, str]]] = []
         self.step_lines: list[np.ndarray] = []
         self.step_numbers: dict[str, list[np.ndarray]] = {}
-        self.is_warm_up: list[np.ndarray] = []
         self.half_digit = 0.0  # of the speed in step lines
         self.first_epoch = 1  # in the log
         self.last_loss = ""
@@ -133,7 +132,7 @@ class RankLines:
         if isinstance(self.patterns.warm_up, str):
             marks = np.zeros(len(lines), bool)
             marks[pattern_lines.matching(lines, self.patterns.warm_up)] = True
-            self.is_warm_up.append(marks[rows])
+            self.step_numbers.setdefault("warm_up", []).append(marks[rows])
             if marks.any():
                 self.matched.add("warm_up")
 
@@ -356,7 +355,7 @@ class RankLines:
         """Whether each row is warm-up."""
         warm_up = self.patterns.warm_up
         if isinstance(warm_up, str):
-            return np.concatenate(self.is_warm_up)[whole]
+            return self._values("warm_up")[whole]
         if warm_up is None:
             return np.arange(len(steps)) == 0
         return steps - np.maximum(windows, 1) + 1 <= warm_up
