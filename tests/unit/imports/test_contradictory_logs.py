@@ -73,6 +73,7 @@ MEGATRON = "global batch size: {:5d} | lm loss: 7.994"
         ("hf_trainer", '"train_steps_per_second": {}', 8.0, 1.0, "1.5 steps"),
         ("megatron", "consumed samples: {:12d}", 768, 6144, "consumed 6080 samples"),
         ("megatron", LAST_TIME, 125.0, 1250.0, "of iteration 12 are 10 times those of others"),
+        ("maxtext", "step: 11, seconds: {:.3f}", 0.125, 1.25, "8.192e+04 tokens, in others 8192"),
         ("pytorch_imagenet", FIRST_BATCH, 0.125, 12.5, "in epoch 1 contradict one another"),
         ("pytorch_imagenet", LAST_BATCH, 0.125, 12.5, "in epoch 1 contradict"),
         ("megatron", MEGATRON, 64, 512, "global batches are 1152 samples"),

@@ -331,3 +331,7 @@ def test_what_maxtext_prints_of_its_config_and_of_evaluations_is_read(log):
     assert [run.columns[name] for name in settings] == [64, 1, "128", "llama3-8b", "0.7.2"]
     assert [(row["step"], row["loss"]) for row in run.evals] == [(3, 9.42), (7, 8.0)]
     assert run.evals[1]["perplexity"] == 2980.958
+    # A log without config has the rate of a device that each line states.
+    (run,) = read_kind("maxtext", log, content[content.index("completed") :])
+    run.complete(run.columns)
+    assert run.columns["tokens_per_second_per_device"] == 64 * 128 / 0.5

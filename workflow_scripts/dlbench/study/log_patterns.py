@@ -40,6 +40,7 @@ ITEM_RATES = (
     *("items_per_second", "images_per_second", "samples_per_second"),
     "sequences_per_second",
 )
+TOKENS_OF_DEVICE = "tokens_per_second_per_device"  # beside the time of one step
 OF_STEPS, OF_ITEMS = (*TIMES_S, STEP_RATE), (*ITEM_RATES, TOKEN_RATE)
 SPEEDS = (*OF_STEPS, *OF_ITEMS)
 SCORES = ("loss", "top1", "top5", "top1_percent", "top5_percent", "iou", "perplexity")
@@ -49,7 +50,7 @@ TEXTS = ("item_shape", "model", "dataset", "framework_version", "device_model")
 GROUPS = {
     "step": (
         *("step", "loss", "learning_rate", "epoch", "epoch_steps", "epochs_done", "steps"),
-        *SPEEDS,
+        *(TOKENS_OF_DEVICE, *SPEEDS),
     ),
     "rate": (*(f"{STEP_TIME}{unit}" for unit in UNITS_S), STEP_RATE, *OF_ITEMS),
     "evaluation": ("step", "epoch", "examples", *SCORES),

@@ -229,6 +229,8 @@ class RankLines:
             run.notes.append(f"the loss is nan from line {line} on")
         if item_rates := [v for name, (v, _) in speeds.rates.items() if name in OF_ITEMS]:
             columns["images_per_second"] = item_rates[0]  # to compare ranks; complete replaces it
+        if speeds.contradicts:
+            columns["contradicts"] = speeds.contradicts
         run.notes += speeds.notes
         run.notes += self.left_out.notes()
         run.complete = lambda known: speeds.complete(known, run)
@@ -254,6 +256,7 @@ class RankLines:
             times, spans = speeds.of_steps(rows, values, self.half_digit, self.left_out)
             if rows.warm_up.all():
                 speeds.notes.append("all lines of steps are warm-up: nothing is measured")
+            speeds.compare(times, self._values(log_patterns.TOKENS_OF_DEVICE)[kept], rows)
         times = self._without_evaluations(times, rows.lines, speeds)
         spans = np.where(np.isfinite(times), spans, 0)
         columns = Steps(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dlbench.imports import log_values, windows
+from dlbench.imports import console, log_values, windows
 from dlbench.imports.importers import Imported
 from dlbench.study import item_names, log_patterns
 from dlbench.study.log_patterns import DEVICE, PROCESS, RUNNING, LogPatterns
@@ -63,6 +63,7 @@ class Speeds:
     ) -> None:
         self.patterns, self.rates, self.processes = patterns, rates, processes
         self.notes: list[str] = []
+        self.tokens_of_device, self.contradicts = 0.0, ""
         self.of_line = log_patterns.speed(patterns.step)
         self.printed, self.is_clock = np.array([]), False  # speeds of lines
         running = patterns.means == RUNNING and isinstance(patterns.warm_up, int)
@@ -147,6 +148,19 @@ class Speeds:
             self.uncertainty = 2 * float(doubts.max()) * int(begins.sum()) / measured_s
         return times, spans
 
+    def compare(self, times: np.ndarray, rates: np.ndarray, rows: Rows) -> None:
+        """Compare times of one step with tokens/s of a device: together as many in each line."""
+        tokens, counted = times * rates, (rates > 0) & ~rows.warm_up
+        if not counted.any():
+            return
+        self.tokens_of_device = float(counted.sum() / (1 / rates[counted]).sum())
+        usual = np.nanmedian(tokens)
+        for row in np.flatnonzero(abs(tokens / usual - 1) > console.AGREE)[:1]:
+            self.contradicts = (
+                f"time x tokens/s in line {rows.lines[row]} are {tokens[row]:.4g} tokens, in others "
+                f"{usual:.4g}"
+            )
+
     def complete(self, columns: dict, run: Imported) -> None:
         """Add what needs columns of the run: batch, devices, items' shape."""
         self.notes = run.notes
@@ -164,6 +178,8 @@ class Speeds:
                 columns["step_time_mean_s"] = 1 / value
             elif share:
                 self._throughput(columns, name, value * share, tokens)
+        if self.tokens_of_device and not batch:
+            columns[log_patterns.TOKENS_OF_DEVICE] = self.tokens_of_device
         if self.uncertainty and (self.of_line or self.rates):
             columns.setdefault("rate_uncertainty", self.uncertainty)
 
