@@ -63,7 +63,7 @@ if PLAN.new_session:
     os.environ.update(DLBENCH_START=PLAN.new_session["id"])
 # For the container directive, whose command-line arguments are the same for all rules.
 os.environ.update(PLAN.directive_environment)
-# Once for all runs of a job, which would each ask its scheduler.
+# Once for all runs of a job.
 os.environ.update(schedulers.job_variables())
 if not (STARTED.submits and STARTED.is_main):
     # The secrets of commands, for which command lines have numbers. They are not set where jobs are

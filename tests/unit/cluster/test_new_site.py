@@ -57,7 +57,7 @@ def test_a_scheduler_that_does_not_answer_is_passed_over(slurm, place):
 
 def test_nodes_with_gpus_come_before_the_default_queue(slurm):
     site = new_site.describe("slurm")
-    assert (site.queue.name, site.kind, site.others) == ("gpu", "gpu", ("cpu",))
+    assert (site.queue.name, site.kind) == ("gpu", "gpu")
 
 
 def test_the_queue_that_is_named_is_described(slurm):

@@ -87,13 +87,14 @@ def test_limits_of_qos_and_associations_are_looked_at(place, program, monkeypatc
     program("scontrol", "PartitionName=cpu QoS=N/A TotalCPUs=24")
     assert texts("fix") == []
     profile("qos=short")
-    short = "QOS short allows a job 5 min, and 2 jobs would ask for more, as lenet5 synthetic batch"
+    short = "asks for 16 minutes, and QOS short has 5 (lower time_limit_s"
     (found,) = texts("fix")
     assert found.startswith(short)
     profile()
     monkeypatch.setenv("MOST", "00:10:00")
     (found,) = texts("fix")
-    assert found.startswith("the association with account mine allows a job 10 min, and 2 jobs ")
+    assert "16 minutes, and the association with account mine has 10 " in found
+    assert "2 jobs, as lenet5 synthetic batch" in found
     monkeypatch.delenv("MOST")
     program("scontrol", "PartitionName=cpu QoS=short TotalCPUs=24")
     (found,) = texts("fix")
@@ -110,7 +111,9 @@ def test_a_limit_on_the_jobs_in_the_queue_is_compared_with_those_of_the_profile(
     assert not [text for text in texts("note") if "jobs: " in text]
     profile(jobs=50)
     (found,) = [text for text in texts("note") if "jobs: " in text]
-    assert found.startswith("QOS normal allows 3 jobs in the queue, and the profile has jobs: 50")
+    assert found.startswith(
+        "QOS normal has 3 jobs in the queue at most, and the profile has jobs: 5"
+    )
 
 
 def test_runs_that_are_done_are_not_counted_as_to_train(place):

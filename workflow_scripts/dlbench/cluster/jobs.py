@@ -12,6 +12,7 @@
   nodes join it, so that each node is waited for once.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -244,28 +245,32 @@ def check(
     queue = queues[name]
     if not queue.up:
         raise Error(f"{name} is down: the scheduler starts no jobs in it now")
-    labels_by_problem: dict[str, list[str]] = {}
-    for label, job in labelled_jobs:
-        for problem in _problems(job, queue):
-            labels_by_problem.setdefault(problem, []).append(label)
+    labels_by_problem = problems(labelled_jobs, queue)
     unsupported = unsupported_jobs([job for _, job in labelled_jobs]) if unsupported_jobs else ()
     for problem, job in unsupported:
         label = next(label for label, one in labelled_jobs if one is job)
         labels_by_problem.setdefault(problem, []).append(label)
     if labels_by_problem:
-        fitting = [
-            name
-            for name, other in queues.items()
-            if other.up and not any(any(_problems(job, other)) for _, job in labelled_jobs)
-        ]
+        others = (other for other in queues.values() if other.up)
+        fitting = [other.name for other in others if not problems(labelled_jobs, other)]
         hint = f"; {' or '.join(fitting)} would take all jobs" if fitting else ""
-        raise Error(
-            "\n".join(
-                f"{problem}: {phrases.counted(len(labels), 'job')}, as {labels[0]}{hint}"
-                for problem, labels in labels_by_problem.items()
-            )
-        )
+        lines = itertools.starmap(describe_problem, labels_by_problem.items())
+        raise Error("\n".join(f"{line}{hint}" for line in lines))
     return queue
+
+
+def problems(labelled_jobs: Iterable[tuple[str, Job]], queue: Queue) -> dict[str, list[str]]:
+    """{why a queue, or a rule, would reject jobs: their labels}."""
+    labels_by_problem: dict[str, list[str]] = {}
+    for label, job in labelled_jobs:
+        for problem in _problems(job, queue):
+            labels_by_problem.setdefault(problem, []).append(label)
+    return labels_by_problem
+
+
+def describe_problem(problem: str, labels: Sequence[str]) -> str:
+    """A line on why jobs would be rejected, and on how many."""
+    return f"{problem}: {phrases.counted(len(labels), 'job')}, as {labels[0]}"
 
 
 def _tasks(run):
@@ -287,6 +292,14 @@ def _problems(job, queue):
     limits = (
         ("nodes", job.nodes, queue.count() if queue.nodes else None, "lower site.nodes"),
         ("nodes for one job", job.nodes, queue.nodes_per_job, "lower site.nodes"),
+        (
+            "cores for one job", job.cores_per_task * job.tasks, queue.cores_per_job,
+            "lower threads_per_device",
+        ),
+        (
+            "GPUs for one job", job.gpus_per_node * job.nodes, queue.gpus_per_job,
+            "lower devices_per_node",
+        ),
         (
             "GPUs per node", per_node["gpus"], queue.maximum("gpus"),
             "correct site.devices_per_node",

@@ -23,14 +23,12 @@ class NewSite:
 
     Attributes:
         scheduler: name of a file in schedulers/.
-        others: names of the other queues.
         nodes: None if the scheduler does not say what its nodes have.
         name: of the cluster; None if the scheduler does not say.
     """
 
     scheduler: str
     queue: Queue
-    others: tuple[str, ...]
     nodes: Nodes | None
     name: str | None = None
 
@@ -109,7 +107,6 @@ def describe(scheduler: str, queue: str | None = None) -> NewSite:
     return NewSite(
         scheduler,
         chosen,
-        tuple(sorted(queues.keys() - {chosen.name})),
         kinds[-1] if kinds else None,
         module.cluster_name() if hasattr(module, "cluster_name") else None,
     )

@@ -24,13 +24,6 @@ SITE_KEYS = {
     "cores_per_node": "cores",
     "memory_mb_per_node": "memory_mb",
 }
-# What jobs request: field of Limits, unit, and the amount of a Job.
-REQUESTED = (
-    ("minutes", "min", lambda job: job.time_min),
-    ("nodes", "nodes", lambda job: job.nodes),
-    ("cores", "cores", lambda job: job.cores_per_task * job.tasks),
-    ("gpus", "GPUs", lambda job: job.gpus_per_node * job.nodes),
-)
 
 
 def remarks(
@@ -105,21 +98,13 @@ def _limits(module, profile, labelled_jobs):
     except Error:
         return  # a remark on accounts says so already
     for limit in limits:
-        for name, text, requested in REQUESTED:
-            maximum = getattr(limit, name)
-            above = [(label, requested(job)) for label, job in labelled_jobs if maximum is not None]
-            above = [(label, number) for label, number in above if number > maximum]
-            if above:
-                label, number = max(above, key=lambda one: one[1])
-                yield fix(
-                    f"{limit.source} allows a job {maximum:g} {text}, and "
-                    f"{phrases.counted(len(above), 'job')} would ask for more, as {label} for "
-                    f"{number:g}: they would be refused, or wait without an end"
-                )
-        if limit.jobs is not None and limit.jobs < (jobs_at_once := profile.content.get("jobs", 1)):
+        for found in jobs.problems(labelled_jobs, limit).items():
+            yield fix(f"{jobs.describe_problem(*found)}: refused, or waiting without an end")
+        at_once = profile.content.get("jobs", 1)
+        if limit.jobs_at_once is not None and limit.jobs_at_once < at_once:
             yield note(
-                f"{limit.source} allows {phrases.counted(limit.jobs, 'job')} in the queue, and the "
-                f"profile has jobs: {jobs_at_once}: those above wait to be submitted"
+                f"{limit.name} has {phrases.counted(limit.jobs_at_once, 'job')} in the queue at "
+                f"most, and the profile has jobs: {at_once}: those above wait to be submitted"
             )
 
 

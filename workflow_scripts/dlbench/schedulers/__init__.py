@@ -33,8 +33,8 @@ and may define:
     FULL: a pattern in the message of a submit command that refuses a job since there are too many.
     NORMAL_REASONS: beginnings of reasons for waiting that pass by themselves, as for a job whose
         turn has not come.
-    limits(account, qos, queue): the Limits of jobs in its accounting. Raises Error if it does not
-        answer.
+    limits(account, qos, queue): the rules of the site on jobs, by its accounting, each as a Queue.
+        Raises Error if it does not answer.
     addresses(names): {name: address} by which the scheduler itself reaches nodes.
     forgets_after_s(): seconds for which it knows a job that has ended; None: longer than needed, or
         it does not say.
@@ -156,9 +156,11 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Queue:
-    """A queue (or partition); `nodes` has an entry for each kind of node, () if not known.
+    """A queue (or partition), or a rule on jobs, with the most that it allows; None: any number.
 
-    nodes_per_job: the most that one job may have; None without a limit.
+    Attributes:
+        nodes: an entry for each kind of node; () if not known.
+        jobs_at_once: of a user, queued and running.
     """
 
     name: str
@@ -167,6 +169,9 @@ class Queue:
     time_limit_s: float | None = None
     nodes: tuple[Nodes, ...] = ()
     nodes_per_job: int | None = None
+    cores_per_job: int | None = None
+    gpus_per_job: int | None = None
+    jobs_at_once: int | None = None
 
     @property
     def kinds(self) -> str:
@@ -213,21 +218,6 @@ class JobState:
 
     state: str
     status: str
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The most that a job may request by a rule of the site, which `source` names.
-
-    None means no limit. Cores and GPUs are totals of all nodes; `jobs` are those in the queue.
-    """
-
-    source: str
-    minutes: float | None = None
-    nodes: int | None = None
-    cores: int | None = None
-    gpus: int | None = None
-    jobs: int | None = None
 
 
 def job(environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:

@@ -11,7 +11,6 @@ from dlbench.common import host_lists
 from dlbench.schedulers import (
     JobRequest,
     JobState,
-    Limits,
     Nodes,
     Queue,
     group_alike,
@@ -127,8 +126,8 @@ def waiting(job_ids: Collection[str]) -> dict[str, str]:
     return {job_id: reason for job_id, reason in jobs if job_id in job_ids}
 
 
-def limits(account: str | None, qos: str | None, queue: str | None) -> list[Limits]:
-    """The limits of this user's jobs by QOS and associations.
+def limits(account: str | None, qos: str | None, queue: str | None) -> list[Queue]:
+    """What QOS and associations allow this user's jobs.
 
     Args:
         account, qos, queue: that the jobs request; None: the default.
@@ -168,19 +167,15 @@ def _qos_of_partition(name):
 
 
 def _limits(source, wall, tres, jobs):
-    maximum = dict(part.split("=", 1) for part in tres.split(",") if "=" in part)
-    limit_s = seconds(wall)
-
-    def number(name):
-        return int(maximum[name]) if maximum.get(name, "").isdigit() else None
-
-    return Limits(
+    most = dict(part.split("=", 1) for part in f"{tres},jobs={jobs}".split(",") if "=" in part)
+    most = {name: int(number) for name, number in most.items() if number.isdigit()}
+    return Queue(
         source,
-        minutes=limit_s / 60 if limit_s is not None else None,
-        nodes=number("node"),
-        cores=number("cpu"),
-        gpus=number("gres/gpu"),
-        jobs=int(jobs) if jobs.isdigit() else None,
+        time_limit_s=seconds(wall),
+        nodes_per_job=most.get("node"),
+        cores_per_job=most.get("cpu"),
+        gpus_per_job=most.get("gres/gpu"),
+        jobs_at_once=most.get("jobs"),
     )
 
 

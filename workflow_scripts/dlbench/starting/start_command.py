@@ -171,14 +171,13 @@ def copies_command(run: Run, trainer: list[str], python: str, device: str) -> li
 
 
 def job_variables(run: Run, module_names: list[str]) -> dict[str, str]:
-    """The environment variables with which a run is started: those of its modules and its job.
+    """The environment variables with which a run is started: those of its modules.
 
     Raises:
         Error: a module cannot be loaded.
     """
     # In an image there are no modules.
-    modules = environment_modules.load([] if by_directive(run) else module_names)
-    return schedulers.job_variables() | modules
+    return environment_modules.load([] if by_directive(run) else module_names)
 
 
 def address_variables(
