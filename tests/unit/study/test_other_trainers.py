@@ -151,3 +151,10 @@ def test_the_precision_of_a_program_is_what_somebody_says_and_changes_no_id(thei
     assert other_trainers.precision(short) == "float8"
     theirs(precision={"half=true": "float16"})
     assert other_trainers.precision(short) is None
+
+
+def test_what_nobody_says_of_a_program_is_not_known(theirs):
+    run = dataclasses.replace(theirs(command=["x", "--seed={seed}"]), optimizer="adam")
+    assert {"learning_rate", "framework", "xla"} <= (unknown := other_trainers.unstated(run))
+    assert not {"seed", "optimizer", "model", "strategy"} & unknown
+    assert other_trainers.unstated(dataclasses.replace(run, trainer="dlbench")) == set()

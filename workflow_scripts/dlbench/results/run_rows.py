@@ -100,7 +100,8 @@ def row(
         fingerprints.unlike_nodes(provenance),
         bound_ranks.caveat(provenance.get("bindings") or ()),
     ]
-    values = {name: getattr(run, name) for name in _KNOWN} | {
+    unstated = other_trainers.unstated(run)
+    values = {name: None if name in unstated else getattr(run, name) for name in _KNOWN} | {
         "run_id": run.id,
         "study": study.name,
         "precision": other_trainers.precision(run),

@@ -15,6 +15,7 @@ writes into {folder}.
 Runs inside images too, so it needs the standard library only.
 """
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -27,6 +28,8 @@ from typing import Any
 from dlbench import Error
 from dlbench.common import assignments, phrases, plugins
 from dlbench.machine import redaction
+from dlbench.run_fields.learning import Learning
+from dlbench.run_fields.reading import Reading
 from dlbench.study import log_patterns
 from dlbench.study.free_axes import parameters
 from dlbench.study.runs import DEFAULTS, FIELDS, Run
@@ -42,6 +45,10 @@ PLACEHOLDERS = {
 }
 RESERVED = frozenset((*FIELDS, *PLACEHOLDERS, parameters.KEY))  # no names of parameters
 FREE_NAMES = ("model", "dataset")  # names of the other program, not of files in dlbench
+# Fields of which a program of others has its own defaults.
+ITS_OWN = {field.name for kind in (Learning, Reading) for field in dataclasses.fields(kind)} | {
+    *("framework", "precision", "xla", "compile", "compile_mode", "deterministic", "recompute")
+}
 # Fields in which the program's log must not contradict the run.
 COMPARED = ("global_batch", "batch_per_device", "devices", "nodes")
 AUTO = "auto"  # kind of a log that importers recognise
@@ -134,16 +141,18 @@ def check_parameters(run: Run, in_formulas: Container[str] = ()) -> None:
         )
 
 
-def precision(run: Run) -> str | None:
-    """What a run computes in; None if neither its block, its command nor the config say it.
+def unstated(run: Run) -> set[str]:
+    """The fields of ITS_OWN that neither the block of another program nor its command says."""
+    words = " ".join(_trainers.get(run.trainer, {}).get("command", ()))
+    said = run.values().keys() | {name for name in ITS_OWN if f"{{{name}}}" in words}
+    return ITS_OWN - said if run.is_external else set()
 
-    A program of others has its own default, so that of the field says nothing.
-    """
-    entry = _trainers.get(run.trainer, {})
-    taken = any("{precision}" in word for word in entry.get("command", ()))
-    if taken or not run.is_external or "precision" in run.values():
+
+def precision(run: Run) -> str | None:
+    """What a run computes in; None if neither its block, its command nor the config say it."""
+    if "precision" not in unstated(run):
         return run.precision
-    said = entry.get("precision", {})
+    said = _trainers.get(run.trainer, {}).get("precision", {})
     return next((said[text] for text in said if text in run.trainer_parameters), None)
 
 
