@@ -112,8 +112,11 @@ def variables(job_id: str) -> dict[str, str]:
     if len(found) < 3:
         return {}
     nodes, tasks = int(found["NumNodes"]), int(found["NumTasks"])
-    names = dict.fromkeys(("SLURM_JOB_NODELIST", "SLURM_NODELIST"), found["NodeList"])
-    return {**names, "SLURM_TASKS_PER_NODE": f"{max(1, tasks // nodes)}(x{nodes})"}
+    return {
+        "SLURM_JOB_NODELIST": found["NodeList"],
+        "SLURM_NODELIST": found["NodeList"],
+        "SLURM_TASKS_PER_NODE": f"{max(1, tasks // nodes)}(x{nodes})",
+    }
 
 
 def waiting(job_ids: Collection[str]) -> dict[str, str]:
