@@ -160,12 +160,12 @@ def test_lines_are_read_by_patterns_and_what_goes_wrong_is_recorded_and_said(fre
 
 def test_another_programs_runs_are_bound_sampled_packed_and_accounted_for(fresh):
     (fresh.folder / "softmax.py").write_text(ESCAPES + SCRIPT)
-    flops = {"model_flops_per_item": "2e9 * {weight} / {devices}"}
+    flops = {"model_flops_per_item": "2e9 * {weight} / {devices}", "precision": {"": "float8"}}
     softmax = TRAINER | flops | {"command": [*COMMAND, "{pace}", "{weight}"]}
     # Large batches: the rate is printed with one digit, which must tell the time of each step.
     block = THEIRS | {"batch_per_device": 2560, "steps": 80, "copies_per_node": [1, 2]}
     block["parameters"] = {"pace": "slow", "weight": 4}
-    site = CONFIG["site"] | {"device_peak_tflops": {"float32": 10.0}}
+    site = CONFIG["site"] | {"device_peak_tflops": {"float8": 10_000.0}}
     fresh.configure(matrix=[block], trainers={"softmax": softmax}, site=site, figures=[])
     fresh.succeed()
     one, two = sorted(fresh.rows(), key=lambda row: row["copies_per_node"])
@@ -173,8 +173,8 @@ def test_another_programs_runs_are_bound_sampled_packed_and_accounted_for(fresh)
     for row in (one, two):
         assert row["status"] in TRAINED, row["message"]
         assert float(row["model_flops_per_item"]) == 8e9
-        expected = 8e9 * float(row["images_per_second"]) / 1e13
-        assert float(row["mfu"]) == pytest.approx(expected)
+        expected = 8e9 * float(row["images_per_second"]) / 1e16
+        assert float(row["mfu"]) == pytest.approx(expected) and row["precision"] == "float8"
         assert float(row["cpu_time_s"]) > 0.5 and int(row["peak_memory_bytes"]) > 2**20
         assert "no GPUs" in records[row["run_id"]]["summary"]["energy_unknown"]
     folder = fresh.folder / "results/runs" / one["run_id"]

@@ -39,7 +39,8 @@ def test_the_page_leads_from_a_script_to_a_speedup_and_a_log_has_all_that_ours_h
     assert len(config.splitlines()) <= 20
     study = yaml.safe_load(config)
     (fresh.folder / "logged.py").write_text(PROGRAM)
-    study["trainers"]["logged"] = {"command": ["python3", "logged.py"], "log": "dlbench"}
+    said = {"command": ["python3", "logged.py"], "log": "dlbench", "precision": {"": "float32"}}
+    study["trainers"]["logged"] = said
     study["matrix"].append(LOGGED)
     site = CONFIG["site"] | {"device_peak_tflops": {"float32": 0.1}}
     fresh.configure(**study | {"repeats": 1, "site": site, "figures": ["scaling", "account"]})
