@@ -55,7 +55,7 @@ def test_an_interrupted_run_says_how_the_scheduler_ended_its_job(study, slurm):
         interrupted(run, job=JOB | {"id": job_id})
     assert numbers(study) == {"interrupted": 3, "pending": 1}
     assert reasons(study) == [
-        ("interrupted", "Slurm ended job 17, 18: OUT_OF_MEMORY", 2),
+        ("interrupted", "Slurm ended jobs 17, 18: OUT_OF_MEMORY", 2),
         ("interrupted", "Slurm ended job 19: TIMEOUT", 1),
     ]
 

@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 
-NUMBER = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?")
+NUMBER = re.compile(r"(?:\bjob )?\d[\d.]*(?:e[+-]?\d+)?")
 # Names that others use, and ours.
 SYNONYMS = {"cuda": "gpu", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 VARYING_FILES = re.compile(r"\d+ (?:or|to) \d+ more files")  # in a merged reason
@@ -64,6 +64,28 @@ def without_numbers(reason: str) -> str:
     return NUMBER.sub("0", reason)
 
 
+def merged(names: Iterable[str], reasons: Iterable[str]) -> list[str]:
+    """Reasons, of which those of one name that differ in numbers only are one, as of `merge`.
+
+    >>> merged(["cnn", "cnn", "mlp"], ["9 items/s", "8 items/s", "70 items/s"])
+    ['cnn: 8 or 9 items/s', 'cnn: 8 or 9 items/s', 'mlp: 70 items/s']
+    """
+    groups: dict[str, dict[str, list[str]]] = {}
+    keys = [
+        (without_numbers(reason), name, reason) for name, reason in zip(names, reasons, strict=True)
+    ]
+    for text, name, reason in keys:
+        groups.setdefault(text, {}).setdefault(name, []).append(reason)
+    texts = {
+        text: {name: merge(reasons) for name, reasons in group.items()}
+        for text, group in groups.items()
+    }
+    return [
+        f"{name}: {texts[text][name]}" if len({*texts[text].values()}) > 1 else texts[text][name]
+        for text, name, _ in keys
+    ]
+
+
 def merge(reasons: Sequence[str]) -> str:
     """Merge reasons that differ in their numbers only into one with ranges of numbers.
 
@@ -71,23 +93,18 @@ def merge(reasons: Sequence[str]) -> str:
     '16.5 to 20 items/s in 3 steps'
     >>> merge(["a.py and 30 more files", "a.py and 31 more files"])
     'a.py and 30 or 31 more files, depending on the run'
-    >>> merge(["job 2 waits", "job 4 waits"])
-    'job 2, 4 waits'
     """
     columns = zip(*(NUMBER.findall(reason) for reason in reasons), strict=True)
-
-    def replace(match):
-        numbers = list(dict.fromkeys(next(columns)))
-        is_id = reasons[0].endswith("job ", 0, match.start())
-        return ", ".join(numbers) if is_id else _range(numbers)
-
-    merged = NUMBER.sub(replace, reasons[0])
+    ranges = [_range(list(dict.fromkeys(column))) for column in columns]
+    merged = NUMBER.sub(lambda _: ranges.pop(0), reasons[0])
     return VARYING_FILES.sub(lambda files: f"{files[0]}, depending on the run", merged)
 
 
 def _range(numbers):
     if len(numbers) == 1:
         return numbers[0]
+    if numbers[0].startswith("job "):
+        return f"jobs {', '.join(number.removeprefix('job ') for number in numbers)}"
     try:
         least, most = min(numbers, key=float), max(numbers, key=float)
     except ValueError:  # parts of an address, e.g. 10.0.0.1
