@@ -44,7 +44,7 @@ def test_grid_engine_is_not_taken_for_pbs_whose_programs_it_has(place, programs_
     assert new_site.find_schedulers() == ["sge", "pbs"]
 
 
-def test_a_scheduler_that_does_not_answer_is_passed_over(slurm, place):
+def test_a_scheduler_that_does_not_answer_is_passed_over(slurm, place, capsys):
     for name in ("qsub", "qstat", "qdel", "qacct", "qhost", "qconf"):
         (place / "bin" / name).write_text("#!/bin/sh\necho no qmaster >&2\nexit 1\n")
         (place / "bin" / name).chmod(0o755)
@@ -53,6 +53,11 @@ def test_a_scheduler_that_does_not_answer_is_passed_over(slurm, place):
     assert (scheduler, site.scheduler) == ("slurm", "slurm")
     with pytest.raises(Error, match=r"(?s)no qmaster.*did you mean 'cpu'"):
         new_site.of_this_machine("cpus")
+    (place / "bin/sinfo").write_text("#!/bin/sh\nexit 1\n")
+    capsys.readouterr()
+    assert new_site.of_this_machine() == (None, None)
+    line = "runs are for this machine, since no scheduler answers (SGE, PBS, Slurm)\n"
+    assert capsys.readouterr().err == line
 
 
 def test_nodes_with_gpus_come_before_the_default_queue(slurm):

@@ -77,8 +77,9 @@ def of_this_machine(queue: str | None = None) -> tuple[str | None, NewSite | Non
             return scheduler, None if has_site else site
     if queue:
         raise Error("\n".join(errors))
-    for reason in errors:
-        print(f"runs are for this machine, without a scheduler: {reason}", file=sys.stderr)
+    if errors:
+        names = ", ".join(map(display_name, schedulers))
+        print(f"runs are for this machine, since no scheduler answers ({names})", file=sys.stderr)
     return None, None
 
 

@@ -1,6 +1,7 @@
 """Whether a queue offers what the jobs of a study request: part of check_site.py."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import ModuleType
 
 from dlbench import Error
@@ -13,17 +14,11 @@ from dlbench.plan import planning, site_devices, skipping
 from dlbench.plan.plan import ATTEMPTS
 from dlbench.records import judgement, staleness
 from dlbench.records.judgement import State
-from dlbench.schedulers import Job, Nodes, Queue
+from dlbench.schedulers import Job, Queue
 from dlbench.study.config import Study
 from dlbench.study.runs import Run
 
 SITE_FILE = "site.yaml"
-# Its keys about a node, and the fields of Nodes that they describe.
-SITE_KEYS = {
-    "devices_per_node": "gpus",
-    "cores_per_node": "cores",
-    "memory_mb_per_node": "memory_mb",
-}
 
 
 def remarks(
@@ -177,22 +172,9 @@ def _not_up(queue, runs):
 
 def _against_site(queue, facts):
     """Remarks where site.yaml promises nodes that the queue does not have."""
-    promised = {key: facts[key] for key in SITE_KEYS if facts[key] not in (None, "auto")}
-    if facts["device"] != "gpu":
-        promised.pop("devices_per_node", None)
-    per_node = {SITE_KEYS[key]: number for key, number in promised.items()}
-    maximum = {key: queue.maximum(SITE_KEYS[key]) for key in promised}
-    above = [
-        (key, number, maximum[key])
-        for key, number in promised.items()
-        if maximum[key] is not None and number > maximum[key]
-    ]
-    if queue.nodes and facts["nodes"] > queue.count():
-        above.append(("nodes", facts["nodes"], queue.count()))
-    for key, number, offered in above:
-        yield fix(f"site.{key} is {number}, and {queue.name} has {offered}: correct {SITE_FILE}")
-    if queue.nodes and not above and queue.count(**per_node) < facts["nodes"]:
-        yield fix(
-            f"{SITE_FILE} promises {Nodes(facts['nodes'], **per_node)}, and {queue.name} has "
-            f"{queue.count(**per_node)} such: say there what one kind of node has"
-        )
+    nodes, is_gpu = facts["nodes"], facts["device"] == "gpu"
+    keys = ("cores_per_node", "memory_mb_per_node", "devices_per_node")
+    cores, memory_mb, gpus = (facts[key] if facts[key] != "auto" else 0 for key in keys)
+    promised = Job(nodes, nodes, cores, memory_mb or 0, gpus * is_gpu, 0, False, "", "")
+    for problem in jobs.problems([("", promised)], replace(queue, nodes_per_job=None)):
+        yield fix(f"{SITE_FILE} {problem}")

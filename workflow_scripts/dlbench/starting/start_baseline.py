@@ -7,7 +7,6 @@ without numbers: the others' are collected without waiting for it.
 
 import argparse
 import dataclasses
-import os
 import subprocess
 import sys
 import time
@@ -36,9 +35,7 @@ def start(options: argparse.Namespace) -> int | str:
     """
     run = Run.from_json(options.spec)
     title = f"baseline {options.output.stem}"
-    os.environ.update(start_command.job_variables(run, options.module))
-    os.environ.update(start_command.address_variables(run, options.node_address))
-    start_command.check_node(run)
+    start_command.prepare(run, options.module, options.node_address)
     form = trainer_image.read_form(options.form) if options.form else None
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     start_info = start_command.build(by_command(run), command, form, options.device, options.bind)

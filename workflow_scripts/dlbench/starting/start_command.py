@@ -170,14 +170,16 @@ def copies_command(run: Run, trainer: list[str], python: str, device: str) -> li
     return [python, os.path.relpath(START_PROCESSES), "--copies", count, *each, "--", *trainer]
 
 
-def job_variables(run: Run, module_names: list[str]) -> dict[str, str]:
-    """The environment variables with which a run is started: those of its modules.
+def prepare(run: Run, module_names: list[str], node_address: str | None) -> None:
+    """Set the variables of this process with which a run is started, and check its node.
 
     Raises:
-        Error: a module cannot be loaded.
+        Error: a module cannot be loaded, or the run names another node.
     """
     # In an image there are no modules.
-    return environment_modules.load([] if by_directive(run) else module_names)
+    os.environ.update(environment_modules.load([] if by_directive(run) else module_names))
+    os.environ.update(address_variables(run, node_address))
+    check_node(run)
 
 
 def address_variables(

@@ -82,9 +82,7 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
     form, start_info, network = None, start_command.NOTHING, None
     if not refusal:
         try:
-            os.environ.update(start_command.job_variables(run, options.module))
-            os.environ.update(start_command.address_variables(run, options.node_address))
-            start_command.check_node(run)
+            start_command.prepare(run, options.module, options.node_address)
             form = trainer_image.read_form(options.form) if options.form else None
             start_info, network = _command(run, options, form)
         except start_command.NotEntered:
