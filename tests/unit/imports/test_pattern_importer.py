@@ -6,6 +6,7 @@ from dlbench.imports import import_logs, kinds
 from dlbench.imports.log_file import LogError, LogFile
 from dlbench.imports.pattern_reading.pattern_importer import PatternImporter
 from dlbench.study import log_patterns
+from support.logs.log_samples import mxnet
 from support.logs.reading_logs import notes
 from support.logs.reading_logs import read as read_kind
 from support.logs.rewritten_logs import of_ranks
@@ -235,6 +236,20 @@ def test_logs_of_programs_without_an_importer_are_read_by_patterns_alone(log, na
     assert [(e.get("epoch"), e["top1"]) for e in run.evals] == expected.get(name, [])
     assert run.columns.get("global_batch") == {"nanotron": 1020}.get(name)
     assert not any("left out: a step" in note for note in run.notes)
+
+
+def test_lines_of_one_epoch_of_mxnet_are_one_evaluation_and_epochs_count_from_1(log):
+    held_out = "INFO:root:Epoch[0] Validation-accuracy=0.5\nEpoch[0] Validation-cross-entropy=1.5\n"
+    later = "Epoch[1] Batch [2]\tSpeed: 512.00 samples/sec\nEpoch[1] Validation-accuracy=0.75\n"
+    (run,) = read_kind("mxnet", log, mxnet(0.125, 3) + held_out + later)
+    run.complete(run.columns | {"global_batch": 64})
+    assert (list(run.steps.step), list(run.steps.window_steps)) == (
+        [2, 3, 4, 5, 8],
+        [1, 1, 1, 1, 2],
+    )
+    first, second = run.evals
+    assert first == {"split": "validation", "epoch": 1, "top1": 0.5, "loss": 1.5}
+    assert second == {"split": "validation", "epoch": 2, "top1": 0.75}
 
 
 def test_numbers_in_quotes_of_later_versions_of_transformers_are_read(log):

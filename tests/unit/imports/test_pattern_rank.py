@@ -44,8 +44,10 @@ def test_steps_that_count_from_0_are_counted_from_1(log):
          [25, 30, 35], "epochs are taken to be as long as the longest"),
         (EPOCH, "2/9: 1\n1/10: 1\n",
          None, "step 10 of epoch 1 after step 9 of epoch 2"),
-        (r"(?P<steps>\d+) steps in (?P<window_time_s>\S+)", "10 steps in 5\n20 steps in 5\n",
-         [10, 30], None),
+        (r"(?P<steps>\d+) steps in (?P<window_time_s>\S+)", "20 steps in 5\n10 steps in 5\n",
+         [20, 30], None),
+        (r"(?P<step>\d+): (?P<steps>\d+) steps in (?P<window_time_s>\S+)",
+         "20: 20 steps in 5\n50: 10 steps in 5\n", [20, 50], None),
     ],
 )  # fmt: skip
 def test_steps_that_begin_anew_are_of_another_epoch_if_that_is_known(
@@ -58,7 +60,7 @@ def test_steps_that_begin_anew_are_of_another_epoch_if_that_is_known(
     run = read(log, content, step=pattern)
     assert list(run.steps.step) == steps and (said or "") in "; ".join(run.notes)
     if "steps in" in content:
-        assert list(run.steps.step_time_s) == [0.5, 0.25]
+        assert list(run.steps.step_time_s) == [0.25, 0.5]
 
 
 @pytest.mark.parametrize(
