@@ -5,11 +5,11 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from dlbench.cluster import cluster_job
-from dlbench.schedulers import JobState, sge
+from dlbench.schedulers import JobState, sge, watched_runs
 from support.campaigns.campaign import REPOSITORY, TRAINED, Campaign, environment
 
 pytestmark = pytest.mark.usefixtures("grid_engine")
@@ -118,7 +118,7 @@ def test_a_job_over_its_time_is_known_as_such(tmp_path, monkeypatch):
     assert program("status", job_id) == "running"
     wait_for(lambda: sge.job_states({job_id}).get(job_id, NOT_YET).status == "timeout", 60)
     wait_for(lambda: program("status", job_id) == "failed", 10)
-    assert cluster_job.watched() == []
+    assert [*watched_runs(Path())] == []
 
 
 def jobs():

@@ -12,6 +12,7 @@ from dlbench import Error
 from dlbench.cluster import cluster_job
 from dlbench.common import plugins
 from dlbench.records import run_record
+from dlbench.schedulers import watched_runs
 from dlbench.starting import refusals
 from support.machines.paths import REPOSITORY
 
@@ -81,12 +82,12 @@ def test_a_submitted_job_is_watched_until_it_says_how_it_ended(folder, program):
     script = job_script(folder, {"rule": "train", "threads": 1, "resources": resources})
     assert cluster_job.submit("sge", script) == "7"
     assert Path("asked").read_text().endswith(f"-pe smp 12 -l h_rt=5400 -m fast nodes {script}\n")
-    assert Path("results/logs/cluster").is_dir() and cluster_job.watched() == ["7"]
+    assert Path("results/logs/cluster").is_dir() and [*watched_runs(Path())] == ["7"]
     program("qstat", ALIVE)
     assert cluster_job.status("sge", "7") == "running"
     ended("7", 0)
     assert cluster_job.status("sge", "7") == "success"
-    assert cluster_job.watched() == [] and not Path("deleted").exists()
+    assert [*watched_runs(Path())] == [] and not Path("deleted").exists()
 
 
 def test_a_job_that_ends_badly_has_failed_whatever_the_scheduler_says(folder, program):
@@ -222,7 +223,7 @@ def test_jobs_that_are_left_are_cancelled_and_those_that_have_ended_are_not(fold
         (cluster_job.FOLDER / job_id).touch()
     ended("4", 0)
     assert cluster_job.cancel_leftover_jobs("sge") == ["5"]
-    assert Path("deleted").read_text() == "5\n" and cluster_job.watched() == []
+    assert Path("deleted").read_text() == "5\n" and [*watched_runs(Path())] == []
     assert cluster_job.cancel_leftover_jobs("sge") == []
 
 
@@ -235,7 +236,7 @@ def test_jobs_of_this_start_are_left_alone(folder, program, monkeypatch):
         monkeypatch.setenv(cluster_job.START, start_id)
         assert cluster_job.submit("sge", script) == number
     assert cluster_job.cancel_leftover_jobs("sge", except_start="this") == ["7"]
-    assert cluster_job.watched() == ["8"]
+    assert [*watched_runs(Path())] == ["8"]
 
 
 def test_a_cancelled_job_that_does_not_end_is_named(folder, program):

@@ -56,7 +56,7 @@ def test_a_scheduler_that_does_not_answer_is_passed_over(slurm, place, capsys):
     (place / "bin/sinfo").write_text("#!/bin/sh\nexit 1\n")
     capsys.readouterr()
     assert new_site.of_this_machine() == (None, None)
-    line = "runs are for this machine, since no scheduler answers (SGE, PBS, Slurm)\n"
+    line = "runs are for this machine, since no scheduler answers (SGE, Slurm, PBS)\n"
     assert capsys.readouterr().err == line
 
 

@@ -119,9 +119,8 @@ def cancel_leftover_jobs(
     Raises:
         Error: they do not end.
     """
-    earlier = [
-        job_id for job_id in watched() if except_start is None or _start_of(job_id) != except_start
-    ]
+    ids = sorted(watched_runs(Path()))
+    earlier = [key for key in ids if except_start is None or _start_of(key) != except_start]
     left = [job_id for job_id in earlier if _exit_code(job_id) is None]
     if left:
         _cancel(scheduler, left)
@@ -150,11 +149,6 @@ def _running(scheduler, job_ids):
     return sorted(
         job_id for job_id, job_state in job_states.items() if job_state.status == "running"
     )
-
-
-def watched() -> list[str]:
-    """Ids of the jobs that were submitted and whose end is not known."""
-    return sorted(watched_runs(Path()))
 
 
 def read_request(script: str | Path) -> JobRequest:
@@ -233,7 +227,7 @@ def _job_states(scheduler, job_id):
     except (OSError, ValueError):
         fresh = False
     if not fresh:
-        ids = {job_id, *(key for key in watched() if _exit_code(key) is None)}
+        ids = {job_id, *(key for key in watched_runs(Path()) if _exit_code(key) is None)}
         job_states = plugins.load("schedulers", scheduler).job_states(ids)
         cached = {
             "of": sorted(ids),

@@ -95,10 +95,8 @@ def describe(scheduler: str, queue: str | None = None) -> NewSite:
     """
     module = plugins.load("schedulers", scheduler)
     queues = module.queues()
-    if queue is None:
-        chosen = max(queues.values(), key=_suitability, default=None)
-    else:
-        chosen = queues.get(queue)
+    best = max(queues.values(), key=_suitability, default=None)
+    chosen = best if queue is None else queues.get(queue)
     if chosen is None:
         raise Error(
             f"{display_name(scheduler)} has no queue {queue or ''!r}"

@@ -288,15 +288,6 @@ def _queue_dates(module, job_id):
     return dates if dates == sorted(dates) else []
 
 
-def local_seconds(text: str, form: str) -> float:
-    """Seconds since 1970 of a date in this machine's time zone.
-
-    Raises:
-        ValueError: it has another form.
-    """
-    return datetime.strptime(text.strip(), form).timestamp()
-
-
 def clock_seconds(text: str) -> int:
     """Seconds of a time as PBS and Grid Engine write it, as in 24:00:00 or 600.
 

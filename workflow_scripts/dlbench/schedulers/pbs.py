@@ -6,6 +6,7 @@ invalid if the environment of a job has quotes.
 
 import re
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from pathlib import Path
 
 from dlbench import Error
@@ -17,7 +18,6 @@ from dlbench.schedulers import (
     Queue,
     clock_seconds,
     group_alike,
-    local_seconds,
     output_of,
 )
 
@@ -86,7 +86,8 @@ def queue_times(job_id: str) -> tuple[float, float] | None:
     fields = _jobs([job_id]).get(job_id, {})
     if not fields.get("qtime") or not fields.get("stime"):
         return None
-    submitted, started = (local_seconds(fields[n], "%a %b %d %H:%M:%S %Y") for n in QUEUED)
+    dates = (datetime.strptime(fields[name].strip(), "%a %b %d %H:%M:%S %Y") for name in QUEUED)
+    submitted, started = (date.timestamp() for date in dates)
     return submitted, started
 
 

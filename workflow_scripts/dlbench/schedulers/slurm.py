@@ -4,6 +4,7 @@ import getpass
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 from dlbench import Error
@@ -14,7 +15,6 @@ from dlbench.schedulers import (
     Nodes,
     Queue,
     group_alike,
-    local_seconds,
     output_of,
 )
 
@@ -101,7 +101,7 @@ def queue_times(job_id: str) -> tuple[float, float] | None:
     line = output_of(["squeue", "--noheader", "--format=%V|%S", "--jobs", job_id]).strip()
     if not line:
         return None
-    submitted, started = (local_seconds(text, "%Y-%m-%dT%H:%M:%S") for text in line.split("|"))
+    submitted, started = (datetime.fromisoformat(date).timestamp() for date in line.split("|"))
     return submitted, started
 
 
