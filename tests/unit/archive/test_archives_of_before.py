@@ -49,7 +49,7 @@ def test_its_own_programs_make_the_same_tables_again(tmp_path):
     output = program("dlbench", "rederive", BEFORE, "--output", tmp_path / "again")
     assert output.splitlines()[0].startswith(NOT_COMPARED)
     assert output.splitlines()[1] == (
-        "identical: 6 tables, 1 figures, the report, 6 tables of runs; "
+        "identical: 6 tables, 1 figure, the report, 6 tables of runs; "
         "0 records say what their logs do"
     )
 
@@ -64,7 +64,7 @@ def test_our_programs_read_the_same_results_from_it_and_name_what_they_write_oth
     arguments = (tmp_path / "older.zip", "--output", tmp_path / "again", "--own-code")
     output = program("dlbench", "rederive", *arguments, code=1)
     assert NOT_COMPARED in output and f"{RUNS}: differs" in output
-    assert "file(s) differ, of 6 tables, 1 figures, the report, 6 tables of runs: " in output
+    assert "file(s) differ, of 6 tables, 1 figure, the report, 6 tables of runs: " in output
     assert "without --own-code, that in the archive does it" in output or "versions above" in output
     now, before = (
         {row["run_id"]: {name: row[name] for name in MEASURED} for row in csv.DictReader(lines)}

@@ -83,7 +83,7 @@ def with_record(archive, output, change):
 def test_the_programs_of_the_archive_derive_everything_and_it_is_compared(small, tmp_path):
     output = rederived(small, "--output", tmp_path / "again")
     assert output == (
-        "identical: 1 tables, 2 figures, the report, 1 tables of runs; "
+        "identical: 1 table, 2 figures, the report, 1 table of runs; "
         "1 records say what their logs do\n"
     )
     assert (tmp_path / "again" / REPORT).read_bytes() == content(small, REPORT)
@@ -123,7 +123,7 @@ def test_what_differs_is_named_with_the_versions_that_differ(small, tmp_path):
         assert f"{name}: differs\n" in output
     assert "runs.parquet: differs" not in output
     assert re.search(r"^pyarrow: 0\.1 in the archive, [\d.]+ here$", output, re.MULTILINE)
-    assert "3 file(s) differ, of 1 tables, 2 figures" in output
+    assert "3 file(s) differ, of 1 table, 2 figures" in output
     assert " run --project FOLDER`, with the unpacked archive as FOLDER, takes those" in output
 
 

@@ -55,7 +55,7 @@ def test_progress_is_shown_with_rate_and_time_left(server, path, monkeypatch):
     lines = []
     fetch_file([server.url()], path, len(CONTENT), report=lines.append)
     assert 2 <= len(lines) <= 20
-    pattern = r"data\.bin: [01] of 1 MB, \d+\.\d MB/s, \d+ s left"
+    pattern = r"data\.bin: [01](\.\d+)? of 1 MB, \d+\.\d MB/s, \d+ s left"
     assert all(re.fullmatch(pattern, line) for line in lines)
 
 

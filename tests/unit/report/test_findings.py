@@ -118,6 +118,11 @@ def test_comparisons_come_with_verdict_interval_and_counts():
 def test_undecided_is_open_and_says_what_it_takes():
     (finding,) = found(comparisons=[comparison("undecided", 1.002, 0.98, 1.02)])
     assert finding.headline == "apptainer against bare: undecided"
+    of_parameter = {"field": "parameters.tensor_parallel", "condition": "4", "base": "1"}
+    (named,) = found(comparisons=[comparison("undecided", 1.002, 0.98, 1.02) | of_parameter])
+    assert named.headline == "tensor parallel 4 against tensor parallel 1: undecided"
+    (few,) = found(comparisons=[comparison("too few runs", 9.98)])
+    assert (few.number, few.interval) == ("", "")
     (wide,) = found(comparisons=[comparison("undecided", 1.2, 0.4, 2.9)])
     assert (wide.number, wide.interval) == ("\u00d7 1.2", "0.4 to 2.9")  # written alike
     assert finding.evidence == OPEN

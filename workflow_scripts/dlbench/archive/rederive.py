@@ -29,6 +29,7 @@ from dlbench.archive import archive_logs, verify_archive
 from dlbench.archive.verify_archive import Bag
 from dlbench.common import tools
 from dlbench.common.files import sha256
+from dlbench.common.phrases import counted
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.study.runs import Run, labels
 from dlbench.tables import table_names
@@ -138,8 +139,8 @@ def training_plan(bag: Bag) -> Iterator[str]:
         yield verify_archive.printable(line)
     known = [e["nodes"] * e["duration_s"] for e in todo if e["duration_s"] is not None]
     yield (
-        f"{len(todo)} runs to train: {sum(known) / 3600:.3g} node-hours of training as they took "
-        "there"
+        f"{counted(len(todo), 'run')} to train: {sum(known) / 3600:.3g} node-hours of training as "
+        "they took there"
         + (f", {len(todo) - len(known)} unknown" if len(known) < len(todo) else "")
         + (f"; {skipped} were skipped" if skipped else "")
     )

@@ -9,8 +9,8 @@ The JSON (`report`), whose keys stay:
     reasons         [{state, message, runs}]: why they failed, are interrupted, stale, skipped or
                     excluded, these two last, else the most frequent first; what ended the last
                     attempt of pending ones; "missed gate" for runs that are done and did not
-                    learn what they must; messages that differ in numbers only are one, with the
-                    least and the greatest of each
+                    learn what they must; messages of a model that differ in numbers only are one,
+                    with the least and the greatest of each
     running         [{run_id, label, step, total_steps, loss, images_per_second, rate, elapsed_s,
                     left_s, message}]; rate: images or tokens a second in words; the message is what
                     the scheduler says of a run that writes nothing
@@ -35,6 +35,7 @@ import json
 import math
 import sys
 import time
+from collections import Counter
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ def report(study: Study, at_a_time: int | None = None, with_runs: bool = False) 
         "site": study.site["name"],
         "generated_at": event_log.utc_now(),
         "combinations": {"total": len(standings), **counts, "excluded": len(study.excluded)},
-        "reasons": _grouped(_reasons(study, standings)),
+        "reasons": _grouped([*_reasons(study, standings)]),
         "running": [
             _running(study.labels[s.run.id], s, remaining[s.run.id][0])
             for s in standings
@@ -115,14 +116,14 @@ def report(study: Study, at_a_time: int | None = None, with_runs: bool = False) 
 
 
 def _reasons(study, standings):
-    """(state, message) of each run that has a message."""
+    """(state, model, message) of each run that has a message."""
     for standing in standings:
         if standing.message and standing.state not in ("running", "unread"):
-            yield standing.state, standing.message
+            yield standing.state, standing.run.model, standing.message
         if standing.missed:
-            yield MISSED, standing.missed
+            yield MISSED, standing.run.model, standing.missed
     for left_out in study.excluded:
-        yield "excluded", f"{left_out.block}: {left_out.reason}"
+        yield "excluded", "", f"{left_out.block}: {left_out.reason}"
 
 
 def _remaining(standing, estimates):
@@ -132,13 +133,11 @@ def _remaining(standing, estimates):
 
 
 def _grouped(reasons):
-    groups = {}
-    for state, message in reasons:
-        groups.setdefault((state, phrases.without_numbers(message)), []).append(message)
-    ordered = sorted(groups.items(), key=lambda item: (item[0][0] in INTENDED, -len(item[1])))
+    states, models, messages = map(list, zip(*reasons, strict=True)) if reasons else ([], [], [])
+    counts = Counter(zip(states, phrases.merged(models, messages), strict=True))
+    ordered = sorted(counts.items(), key=lambda item: (item[0][0] in INTENDED, -item[1]))
     return [
-        {"state": state, "message": phrases.merge(messages), "runs": len(messages)}
-        for (state, _), messages in ordered
+        {"state": state, "message": message, "runs": runs} for (state, message), runs in ordered
     ]
 
 

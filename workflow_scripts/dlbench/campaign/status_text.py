@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
-from dlbench.common import terminal
+from dlbench.common import phrases, terminal
 from dlbench.log import event_fields
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.log.event_log import FAILED
@@ -19,7 +19,7 @@ WIDTH = 88  # of wrapped text, without its indentation
 def lines(report: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of a report of `status.report`; counts of 0 are left out."""
     counts = report["combinations"]
-    yield f"{report['study']} on {report['site']}: {counts['total']} runs"
+    yield f"{report['study']} on {report['site']}: {phrases.counted(counts['total'], 'run')}"
     yield ""
     done, failed = (sum(counts[state] for state in states) for states in (SUCCEEDED, FAILED))
     yield _count("done", done, _split(counts, SUCCEEDED) if counts["unstable"] else "")

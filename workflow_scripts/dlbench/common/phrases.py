@@ -1,12 +1,15 @@
 """Text for people: numbers with units, reasons and hints."""
 
 import difflib
+import json
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 NUMBER = re.compile(r"(?:\bjob )?\d[\d.]*(?:e[+-]?\d+)?")
 # Names that others use, and ours.
 SYNONYMS = {"cuda": "gpu", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b")
 VARYING_FILES = re.compile(r"\d+ (?:or|to) \d+ more files")  # in a merged reason
 
 
@@ -31,6 +34,16 @@ def four_digits(value: float) -> str:
     ('171.2', '15060')
     """
     return f"{float(f'{value:.4g}'):.15g}"
+
+
+def short(value: Any) -> str:
+    """A value for a sentence, as JSON if it is no text: digests and long texts are cut.
+
+    >>> short(f"sha256:{'0f' * 32}"), short([1])
+    ('sha256:0f0f0f0f0f0f...', '[1]')
+    """
+    text = DIGEST.sub(r"\1...", value if isinstance(value, str) else json.dumps(value))
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def duration(seconds: float) -> str:

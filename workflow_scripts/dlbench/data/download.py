@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dlbench import Error
-from dlbench.common import plugins
+from dlbench.common import phrases, plugins
 from dlbench.common.files import add_filename, write_json
 from dlbench.data import checksums
 from dlbench.data.checksums import WrongFile
@@ -298,9 +298,10 @@ class _Transfer:
             return
         self._reported_s = now
         rate = arrived / (now - started_s)
-        of = f" of {limit / 1e6:.0f}" if limit else ""
+        of = f" of {phrases.four_digits(limit / 1e6)}" if limit else ""
         left = f", {(limit - position) / rate:.0f} s left" if limit else ""
-        self._report(f"{self._path.name}: {position / 1e6:.0f}{of} MB, {rate / 1e6:.1f} MB/s{left}")
+        done = phrases.four_digits(position / 1e6)
+        self._report(f"{self._path.name}: {done}{of} MB, {rate / 1e6:.1f} MB/s{left}")
 
 
 def _check_published(path, content, published, digests=None):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dlbench.common import phrases
 from dlbench.machine.hardware import installed_gib
 
 Facts = Mapping[str, str]
@@ -42,7 +43,7 @@ class Cause:
     @property
     def text(self) -> str:
         when = "" if self.exact else " (near it)"
-        return f"{self.name} {_short(self.before)} -> {_short(self.after)}{when}"
+        return f"{self.name} {phrases.short(self.before)} -> {phrases.short(self.after)}{when}"
 
 
 def facts(records: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -141,10 +142,6 @@ def _places(texts):
 
 def _class(name):
     return next((i for i, start in enumerate(CLASSES) if name.startswith(start)), len(CLASSES))
-
-
-def _short(value):
-    return value if len(value) <= 60 else f"{value[:57]}..."
 
 
 def _facts(record):

@@ -6,11 +6,11 @@ the digest of the sorted list of the nodes' fingerprints.
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from dlbench.common import phrases
 from dlbench.common.files import json_digest
 from dlbench.machine import redaction
 
@@ -144,7 +144,7 @@ def differences(
         if name.endswith("packages_sha256"):
             texts += _package_differences(packages(before), packages(now))
         else:
-            texts.append(f"{name} {_short(now)}, not {_short(before)}")
+            texts.append(f"{name} {phrases.short(now)}, not {phrases.short(before)}")
     more = len(texts) - MAX_DIFFERENCES
     return "; ".join(texts[:MAX_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
 
@@ -177,8 +177,3 @@ def _flat(facts, name=""):
             yield from _flat(value, f"{name} {key}".strip())
     else:
         yield name, facts
-
-
-def _short(value):
-    text = value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

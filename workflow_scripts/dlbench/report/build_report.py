@@ -43,7 +43,7 @@ ORDER = ("ok", "unstable", "stale", *event_log.FAILED, "skipped", "excluded", "i
 class Reason:
     """Why runs have a status, how many have it, and one of them.
 
-    Reasons that differ in numbers only are one.
+    Reasons of a model that differ in numbers only are one.
     """
 
     status: str
@@ -221,21 +221,14 @@ def _status_order(status):
 
 def _reasons(coverage, statuses):
     """Reasons of some statuses, the commonest first."""
+    chosen = [row for row in coverage if row["status"] in statuses]
+    names = [_combination(row["combination"]) for row in chosen]
+    models = [name.partition(" ")[0] for name in names]
+    texts = phrases.merged(models, [row["reason"] or "no reason is known" for row in chosen])
     groups = {}
-    for row in coverage:
-        if row["status"] in statuses:
-            reason = row["reason"] or ""
-            key = _status_order(row["status"]), phrases.without_numbers(reason)
-            groups.setdefault(key, []).append((row["status"], reason, row["combination"]))
-    reasons = [
-        Reason(
-            group[0][0],
-            phrases.merge([reason for _, reason, _ in group]) or "no reason is known",
-            len(group),
-            _combination(group[0][2]),
-        )
-        for group in groups.values()
-    ]
+    for row, text, name in zip(chosen, texts, names, strict=True):
+        groups.setdefault((row["status"], text), []).append(name)
+    reasons = [Reason(*key, len(group), group[0]) for key, group in groups.items()]
     return sorted(reasons, key=lambda reason: (-reason.runs, reason.status, reason.text))
 
 

@@ -132,19 +132,18 @@ def _comparison_finding(name, group, judged):
     counts = finding_words.verdict_counts(row["verdict"] for row in group)
     first = min(judged, key=_by_evidence)
     evidence = _evidence_of(first)
-    headline = f"{first['condition']}: {first['verdict']}"
+    condition, base = (wording.condition(name, first[side]) for side in ("condition", "base"))
+    headline = f"{condition} against {base}: {first['verdict']}"
     if first["verdict"] not in (equivalence.UNDECIDED, equivalence.TOO_FEW_RUNS):
         preposition = "to" if first["verdict"] == equivalence.EQUIVALENT else "than"
-        headline = f"{first['condition']} is {first['verdict']} {preposition} {first['base']}"
-    else:
-        headline = f"{first['condition']} against {first['base']}: {first['verdict']}"
+        headline = f"{condition} is {first['verdict']} {preposition} {base}"
     all_verdicts = f"All of {wording.field_name(name)}: {counts}. " if len(group) > 1 else ""
     place = row_names([first, *(row for row in judged if row is not first)], (name,))[0]
     runs = finding_words.describe_runs(first["n_a"], first["n_b"])
     text = f"{place}, {runs}. {all_verdicts}{_caveats(first)}"
-    number, interval = finding_words.ratio_texts(
-        first["ratio"], first.get("ci95_low"), first.get("ci95_high")
-    )
+    tested = first["verdict"] != equivalence.TOO_FEW_RUNS
+    ratios = (first["ratio"], first.get("ci95_low"), first.get("ci95_high"))
+    number, interval = finding_words.ratio_texts(*ratios) if tested else ("", "")
     return Finding(
         headline=headline,
         text=text.strip(),
@@ -324,7 +323,9 @@ def _contrast_finding(name, pairs):
     text += f" Flagged: {base_flags.clause(flags, 'the two sides')}." if flags else ""
     drift_row = {**sides.columns, "base_flags": flags}
     text += "".join(f" {sentence}" for sentence in finding_words.drift_sentences(drift_row))
-    number, interval = finding_words.ratio_texts(first.ratio, first.ci95_low, first.ci95_high)
+    # A ratio that no interval goes with is not what is read first.
+    ratios = (first.ratio, first.ci95_low, first.ci95_high)
+    number, interval = finding_words.ratio_texts(*ratios) if tested else ("", "")
     figure = contrasts.FIGURES[name]
     return Finding(
         headline=headline,

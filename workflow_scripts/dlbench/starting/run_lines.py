@@ -56,9 +56,8 @@ def describe_end(
         items_per_second: of the whole run, for one that completed; None: its latest steps'.
     """
     message = f" ({end['message']})" if end["message"] else ""
-    progress_text = (
-        f", {progress.describe(log, items_per_second)}" if end["status"] in SUCCEEDED else ""
-    )
+    has_steps = end["status"] in SUCCEEDED and progress.latest(log)
+    progress_text = f", {progress.describe(log, items_per_second)}" if has_steps else ""
     took = f", {seconds:.0f} s" if seconds is not None else ""
     return f"{end['status']}{message}{progress_text}{took}"
 

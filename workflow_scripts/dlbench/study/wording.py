@@ -95,6 +95,17 @@ def setting(name: str, value: Any) -> str:
     return label.removesuffix("s") if name in COUNTED and text == "1" else label
 
 
+def condition(field: str, value: Any) -> str:
+    """A condition of a comparison, as in `apptainer`, `recomputing` and `no recomputing`.
+
+    Args:
+        value: or its text, as in the table of comparisons.
+    """
+    if field in SWITCHES:
+        return switch(field, str(value) == str(True))
+    return setting(field, value)
+
+
 def field_name(name: str) -> str:
     """The name of a field without value and unit: `batch per device`, `XLA`, `power limit`."""
     return SWITCHES.get(name, _plain(name.removesuffix("_w")))

@@ -8,6 +8,7 @@ import sys
 
 from dlbench.archive import write_archive
 from dlbench.command.study_files import add_configfile
+from dlbench.common.phrases import counted
 from dlbench.study import config
 
 
@@ -22,7 +23,7 @@ def run(args: argparse.Namespace) -> None:
     settings = config.read_merged_config(args.config_json) or config.settings_of(args.configfile)
     summary = write_archive.write(settings, args.output, args.with_images)
     print(
-        f"{args.output}: {summary.runs} runs, {summary.files} files",
+        f"{args.output}: {counted(summary.runs, 'run')}, {counted(summary.files, 'file')}",
         *summary.describe_secrets(),
         sep="\n",
         file=sys.stderr,

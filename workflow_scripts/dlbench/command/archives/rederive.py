@@ -12,6 +12,7 @@ import sys
 from dlbench.archive import archive_logs, rederive, verify_archive
 from dlbench.command.archives.verify import add_limit
 from dlbench.common import tools
+from dlbench.common.phrases import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,8 +65,8 @@ def _print_outcome(outcome, own_code):
     for name, archived, installed in outcome.versions:
         print(f"{name}: {archived} in the archive, {installed} here", file=sys.stderr)
     total = (
-        f"{outcome.tables} tables, {outcome.figures} figures, the report, "
-        f"{outcome.run_tables} tables of runs"
+        f"{counted(outcome.tables, 'table')}, {counted(outcome.figures, 'figure')}, the report, "
+        f"{counted(outcome.run_tables, 'table')} of runs"
     )
     if note := archive_logs.describe_other_versions(outcome.records.others):
         print(note, file=sys.stderr)

@@ -11,6 +11,7 @@ import sys
 from dlbench.archive import archive_logs, verify_archive
 from dlbench.common import flag_types
 from dlbench.common.files import sha256
+from dlbench.common.phrases import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(verify_archive.summarise(problems)), file=sys.stderr)
         print(f"{args.archive}: {len(problems)} problem(s)", file=sys.stderr)
         return 1
-    print(f"{args.archive}: sound: {files} files, {runs} runs{deep}; SHA-256 {digest}")
+    what = f"{counted(files, 'file')}, {counted(runs, 'run')}{deep}"
+    print(f"{args.archive}: sound: {what}; SHA-256 {digest}")
     return 0
 
 

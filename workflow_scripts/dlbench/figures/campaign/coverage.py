@@ -180,12 +180,11 @@ def _counts(cells):
 def _reasons(cells, characters):
     """The commonest reasons, with their status and how many runs they concern: lines.
 
-    Reasons that differ in numbers only are one.
+    Reasons of a model that differ in numbers only are one.
     """
     explained = cells[cells["reason"].fillna("") != ""]
-    key = explained["reason"].map(phrases.without_numbers)
-    reasons = explained.groupby(["status", key])["reason"]
-    explained = explained.assign(reason=reasons.transform(lambda g: phrases.merge(list(g))))
+    models = explained["combination"].str.split().str[0]
+    explained = explained.assign(reason=phrases.merged(models, explained["reason"]))
     counts = (
         explained.groupby(["status", "reason"]).size().sort_values(ascending=False, kind="stable")
     )

@@ -120,14 +120,14 @@ def _differences(axes, key, rows):
     axes.xaxis.set_major_locator(styles.FittingTicks(7))
     axes.set_xlabel(_legend(rows), loc="left")
     is_single = rows["condition"].nunique() == 1
-    subject = f"{_condition(field, rows['condition'].iloc[0])} " if is_single else ""
+    subject = f"{wording.condition(field, rows['condition'].iloc[0])} " if is_single else ""
     common = [
         _setting(rows.iloc[0], name)
         for name in IN_HEADING
         if name != field and rows[name].nunique(dropna=False) == 1 and not pd.isna(rows[name][0])
     ]
     field_name = wording.field_name(field)
-    subtitle = f"{subject}relative to {_condition(field, base)} \u00b7 {', '.join(common)}"
+    subtitle = f"{subject}relative to {wording.condition(field, base)} \u00b7 {', '.join(common)}"
     styles.heading(
         axes,
         f"{field_name[0].upper()}{field_name[1:]} \u00b7 {model}, {dataset}",
@@ -205,7 +205,7 @@ def _start_up(axes, rows):
     _rows(axes, [""] * len(rows))
     for y, row in rows.iterrows():
         _bar(axes, row, "a", (y + 0.14, 0.26), "", alpha=1, color="#262626", fontsize=9)
-        base = f"{_condition(row['field'], row['base'])}: "
+        base = f"{wording.condition(row['field'], row['base'])}: "
         _bar(axes, row, "b", (y - 0.2, 0.18), base, alpha=0.45, color=styles.GREY, fontsize=7.5)
     axes.set_xlim(left=0)
     axes.set_xlabel("s \u00b7 pale: the base", loc="left")
@@ -266,17 +266,10 @@ def _name(row, rows):
     differing = [n for n in SETTINGS if n not in compared and rows[n].nunique() > 1]
     parts = [_setting(row, n) for n in wording.fields_for_label(differing, row)]
     if not parts or rows["condition"].nunique() > 1:
-        parts.insert(0, _condition(field, row["condition"]))
+        parts.insert(0, wording.condition(field, row["condition"]))
     name = ", ".join(filter(None, parts))
     # There is room for two lines in a row.
     return textwrap.fill(name, max(styles.NAME_CHARACTERS, len(name) // 2 + LONGEST_PART))
-
-
-def _condition(field, name):
-    """As in `apptainer`, `recomputing` and `no recomputing`."""
-    if field in wording.SWITCHES:
-        return wording.switch(field, name == str(True))
-    return wording.setting(field, name)
 
 
 def _setting(row, name):
@@ -286,9 +279,7 @@ def _setting(row, name):
         return phrases.counted(value, wording.device(row["device_kind"]))
     if pd.isna(value) or value == "":
         return ""
-    return (
-        _condition(name, str(value)) if name in wording.SWITCHES else wording.setting(name, value)
-    )
+    return wording.condition(name, value)
 
 
 def _limits(rows):
