@@ -26,7 +26,8 @@ for name in {names}:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(" ".join(sys.argv[1:]))
 """
-TABLE, FIGURE, REPORT = "results/tables/runs.csv", "results/figures/usl.svg", "results/report.html"
+TABLE, FIGURE = "results/tables/runs.csv", "results/figures/scaling.svg"
+REPORT = "results/report.html"
 
 
 def writing(*names):
@@ -47,10 +48,10 @@ def small(study, tmp_path):
         "dlbench/__main__.py": writing(REPORT),
     }
     files |= {f"workflow_scripts/{name}": text for name, text in scripts.items()}
-    about = {"figures": ["usl", "loss"], "tables": ["runs"], "made_with": {}}
+    about = {"figures": ["scaling", "loss"], "tables": ["runs"], "made_with": {}}
     files |= {TABLE: b"", "results/tables/runs.parquet": b"", f"{place}/steps.parquet": b""}
     files |= {f"results/figures/{name}.svg": name.encode() for name in about["figures"]}
-    files |= {REPORT: b"report --figures usl loss", "archive.json": json.dumps(about).encode()}
+    files |= {REPORT: b"report --figures scaling loss", "archive.json": json.dumps(about).encode()}
     bag.write(tmp_path / "small.zip", files, [("Bagging-Date", "2026-01-01")])
     return tmp_path / "small.zip"
 
@@ -201,4 +202,4 @@ def test_the_list_of_an_archive_of_others_neither_fails_nor_speaks_to_the_termin
     output = listed(model="\x1b[2J")
     assert "\x1b" not in output and "\\x1b[2J" in output
     for values in ({"nodes": "many"}, {"learning_rate": []}, {"unknown": 1}):
-        assert "not a record of this version of dlbench" in listed(2, **values)
+        assert "no field of a run, or of another type" in listed(2, **values)

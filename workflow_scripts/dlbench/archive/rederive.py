@@ -31,6 +31,7 @@ from dlbench.common import tools
 from dlbench.common.files import sha256
 from dlbench.common.phrases import counted
 from dlbench.log.event_fields import SUCCEEDED
+from dlbench.records import record_fields, run_record
 from dlbench.study.runs import Run, labels
 from dlbench.tables import table_names
 
@@ -173,15 +174,9 @@ def _run_cost(bag, name):
     Raises:
         Error: this version cannot read the record.
     """
-    record = json.loads(bag.read(f"data/{name}", verify_archive.MAX_RECORD_BYTES))
-    try:
-        run, seconds = Run(**record["spec"]), record["summary"].get("duration_s")
-        numbers = (run.nodes, run.devices_per_node, run.repeat, seconds or 0)
-        if not all(isinstance(number, int | float) for number in numbers):
-            raise TypeError(f"expected numbers, found {numbers}")
-        return run, str(record["status"]), seconds
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise Error(f"{name}: not a record of this version of dlbench: {error!r}") from error
+    record = run_record.parsed(bag.read(f"data/{name}", verify_archive.MAX_RECORD_BYTES), name)
+    record_fields.check(record)
+    return Run.from_spec(record["spec"]), record["status"], record["summary"].get("duration_s")
 
 
 def _read_about(bag):

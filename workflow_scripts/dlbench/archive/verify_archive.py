@@ -24,6 +24,7 @@ from pathlib import Path, PurePosixPath
 
 from dlbench import Error
 from dlbench.archive.bag import BLOCK_BYTES, DECLARATION, MANIFEST, PAYLOAD, TAG_MANIFEST
+from dlbench.common.files import require_file
 from dlbench.records import run_record
 
 # Unpacked over packed bytes: deflate reaches 1032, logs with equal steps about 30.
@@ -114,6 +115,7 @@ def open_bag(path: str | Path, limit_bytes: float = DEFAULT_LIMIT_BYTES) -> Iter
         Refused: the files are not safe, or it is no bag.
     """
     path = Path(path)
+    require_file(path)
     size = path.stat().st_size
     _check_directory(path, size)
     try:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterator
 from os import PathLike
@@ -52,6 +53,16 @@ def write_json(path: str | PathLike[str], content: Any) -> None:
     """Write plain values as JSON, atomically."""
     with atomic_write(path) as part:
         part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def require_file(path: str | PathLike[str]) -> None:
+    """Check that a path leads to a plain file: to open a pipe waits, and a device may act.
+
+    Raises:
+        OSError: it does not, or there is nothing.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "expected a plain file, no folder, pipe or device", str(path))
 
 
 def sha256(path: str | PathLike[str]) -> str:
@@ -109,6 +120,7 @@ def make_empty_folder(folder: str | PathLike[str]) -> Path:
 def read_json(path: str | PathLike[str]) -> dict[str, Any] | None:
     """The JSON object in a file; None if the file is absent or holds anything else."""
     try:
+        require_file(path)
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None

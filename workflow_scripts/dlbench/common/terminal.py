@@ -4,11 +4,11 @@ import re
 
 MAX_MESSAGE = 500  # characters of a failure's message
 # Escape sequences (ECMA-48, 5.4; operating system commands end with BEL or ST), then all other
-# control characters but tabs and new lines.
+# control characters but tabs and new lines, and halves of characters.
 _ESCAPES = re.compile(
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]"
 )
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def plain(text: str) -> str:

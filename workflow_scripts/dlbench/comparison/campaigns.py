@@ -15,7 +15,7 @@ from dlbench import Error
 from dlbench.analysis import base_flags, measures
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.machine import fingerprints
-from dlbench.records import run_record
+from dlbench.records import record_fields, run_record
 from dlbench.study import contradictions, item_names
 from dlbench.study.runs import DEFAULTS, FIELDS, Run, is_of_statistics
 from dlbench.tables import metrics, parquet_files, runs_table
@@ -153,14 +153,10 @@ def from_record(record: Mapping[str, Any]) -> Measured:
     """The run of a record.
 
     Raises:
-        RecordError: it has fields that runs of this version have not.
+        RecordError: it has fields that runs of this version have not, or values of other kinds.
     """
+    record_fields.check(record)
     spec, provenance = record["spec"], record["provenance"]
-    unknown = sorted(spec.keys() - FIELDS.keys())
-    if unknown:
-        raise run_record.RecordError(
-            f"{record['run_id']}: made by another dlbench: no field {', '.join(unknown)} here"
-        )
     container, made_from = provenance.get("container") or {}, record["made_from"]
     versions = provenance.get("versions") or {}
     facts = {

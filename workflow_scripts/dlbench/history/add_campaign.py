@@ -21,6 +21,7 @@ import yaml
 
 from dlbench import Error
 from dlbench.archive import verify_archive
+from dlbench.common import terminal
 from dlbench.common.files import read_json, sha256, write_json
 from dlbench.history import campaign_files, dataset, session_rows, sources
 from dlbench.records import run_record
@@ -97,7 +98,8 @@ def lines(receipt: Mapping[str, Any]) -> list[str]:
     name = receipt["source"]
     parts = ((key, text) for key in ("refused", "waiting", "notes") for text in receipt[key])
     own = [f"{name}: {key}: {_without(text, name)}" for key, text in parts]
-    return [f"{name}: {len(receipt['files'])} session(s) in the history", *own]
+    head = f"{name}: {len(receipt['files'])} session(s) in the history"
+    return list(map(terminal.plain, (head, *own)))
 
 
 def _without(text, name):
@@ -137,7 +139,7 @@ def _from_folder(path, wait: Callable[[str], None], note) -> _Campaign:
     for file in sorted(folder.glob("runs/*/run.json")):
         try:
             records.append(run_record.read(file))
-        except run_record.RecordError as error:
+        except (run_record.RecordError, OSError) as error:
             note(str(error))
     going_on = _going_on(folder)
     if going_on:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dlbench.common import phrases
+from dlbench.common import phrases, terminal
 from dlbench.history import causes, dataset, machines, shared_changes
 from dlbench.history.change_points import MIN_SESSIONS, Change
 from dlbench.history.history_rows import HistoryRows, day, to_time
@@ -55,7 +55,8 @@ class History:
         found = phrases.counted(len(self.findings), "finding")
         head = f"{phrases.counted(current, 'session')} of the history count; {found}"
         numbered = [f"{row['finding']}. {row['text']}" for row in self.findings]
-        return [head, *numbered, *self.news, *self.remarks, *self.questions]
+        lines = (head, *numbered, *self.news, *self.remarks, *self.questions)
+        return list(map(terminal.plain, lines))
 
 
 def analyse(

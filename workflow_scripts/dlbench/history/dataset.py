@@ -23,6 +23,7 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 
 from dlbench.common.files import json_digest
+from dlbench.history import row_check
 from dlbench.tables import parquet_files
 from dlbench.tables.cells import Row
 from dlbench.tables.history_columns import PARTITION, SESSIONS
@@ -58,6 +59,7 @@ def add(folder: Path, rows: Sequence[Row], replaces: Iterable[str] = ()) -> str:
     digest = json_digest([json.dumps(plain, sort_keys=True, default=str), replaces])[:NAME_DIGITS]
     name = f"{_folder(site)}/year={started_at.year}/{quote(session, safe='')}-{digest}.parquet"
     if not (folder / name).exists():
+        row_check.check(parquet_files.table(plain, SESSIONS), name)
         parquet_files.write(folder / name, plain, SESSIONS, replaces=replaces)
     return name
 
@@ -70,9 +72,8 @@ def of_session(folder: Path, site: str, session: str) -> list[str]:
 
 
 def rows_of(folder: Path, name: str, columns: Sequence[str]) -> list[Row]:
-    """The rows of a file. Raises TableError: it is damaged."""
-    schema = pa.schema([SESSIONS.field(column) for column in columns])
-    return parquet_files.read(folder / name, schema, earlier=True).to_pylist()
+    """The rows of a file. Raises TableError: it is damaged, or a value cannot be."""
+    return _table(folder / name, columns).to_pylist()
 
 
 def logs(folder: Path, name: str) -> frozenset[str]:
@@ -88,23 +89,30 @@ def of_archive(folder: Path, name: str) -> bool:
 def standings(folder: Path) -> list[Standing]:
     """How each file of a history stands, in the order of their names."""
     sessions: dict[tuple[str, str], list[str]] = {}
+    refused = []
     for path in sorted(folder.glob("site=*/year=*/*.parquet")):
         site = unquote(path.parents[1].name.removeprefix("site="))
-        sessions.setdefault((site, _session(path)), []).append(str(path.relative_to(folder)))
-    return [one for key, names in sessions.items() for one in _judged(folder, *key, names)]
+        key, name = (site, _session(path)), str(path.relative_to(folder))
+        if name.encode(errors="replace").decode() == name:
+            sessions.setdefault(key, []).append(name)
+        else:
+            reason = "expected a name in UTF-8"
+            refused.append(Standing(*map(ascii, (name, *key)), DAMAGED, reason))
+    return refused + [
+        one for key, names in sessions.items() for one in _judged(folder, *key, names)
+    ]
 
 
 def read(
     folder: Path, all_standings: Sequence[Standing], columns: Sequence[str]
 ) -> tuple[pa.Table, list[Standing]]:
     """(columns of all files that count, with `site` and `file`; standings of damaged ones)."""
-    schema = pa.schema([SESSIONS.field(name) for name in columns])
     counted = [one for one in all_standings if one.standing == CURRENT]
     tables, damaged = [], []
 
     def of_file(one):
         try:
-            return parquet_files.read(folder / one.file, schema, earlier=True)
+            return _table(folder / one.file, columns)
         except parquet_files.TableError as error:
             return error
 
@@ -122,9 +130,19 @@ def read(
             if len(tables) >= MAX_WAITING:
                 tables = [_joined(tables)]
     if not tables:
-        names = [*schema, pa.field("site", pa.string()), pa.field("file", pa.string())]
+        names = [*_schema(columns), pa.field("site", pa.string()), pa.field("file", pa.string())]
         return pa.schema(names).empty_table(), damaged
     return _joined(tables), damaged
+
+
+def _table(path, columns):
+    table = parquet_files.read(path, _schema(columns), earlier=True)
+    row_check.check(table, path)
+    return table
+
+
+def _schema(columns):
+    return pa.schema([SESSIONS.field(name) for name in columns])
 
 
 def _judged(folder, site, session, names) -> Iterator[Standing]:

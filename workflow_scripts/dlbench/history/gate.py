@@ -95,6 +95,7 @@ class Gate:
         changed: what differs in the fingerprints between the last session of the base and this,
             as "name before -> after".
         least: the least size of a change that fails, as a share.
+        refused: files of the history that cannot be read, and why.
         allowed: verdicts that fail nothing, of FAILING.
     """
 
@@ -113,6 +114,7 @@ class Gate:
     judged: tuple[Judged, ...]
     allowed: tuple[str, ...] = ()
     tag: str = ""
+    refused: tuple[str, ...] = ()
 
     @property
     def failures(self) -> list[Judged]:
@@ -159,7 +161,7 @@ def judge(
     """
     names = machines.named(names_of_machines)
     standings = dataset.standings(folder)
-    table, _ = dataset.read(folder, standings, analyse_history.COLUMNS)
+    table, damaged = dataset.read(folder, standings, analyse_history.COLUMNS)
     if not len(table):
         raise Error(
             f"{folder}: expected a history with sessions (site=*/year=*/*.parquet), found none: "
@@ -170,7 +172,12 @@ def judge(
     start = columns.dates[rows].min()
     before = HistoryRows(table.filter(pa.array(columns.dates < start)), names)
     judged = _Judge(columns, rows, before, base, least, tags or {}).gate(tuple(allowed))
-    return replace(judged, tag=base if base in (tags or {}) else "")
+    refused = tuple(
+        f"{one.file}: {one.reason}"
+        for one in (*standings, *damaged)
+        if one.standing in (dataset.CONTRADICTORY, dataset.DAMAGED)
+    )
+    return replace(judged, tag=base if base in (tags or {}) else "", refused=refused)
 
 
 def _rows_of_session(columns, session, folder):

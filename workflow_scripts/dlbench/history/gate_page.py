@@ -122,6 +122,8 @@ def _facts(judged):
     if any(one.prediction for one in judged.judged):
         powers = ", ".join(f"{100 * s:g} %: {100 * _power(judged, s):.0f} %" for s in SIZES)
         rows.append(["chance to find a loss in one condition", f"{powers} (the median of them)"])
+    if judged.refused:
+        rows.append(["left out", "; ".join(judged.refused)])
     if judged.allowed:
         rows.append(["fails nothing", ", ".join(judged.allowed)])
     return Section("What was judged", (), Table(("", ""), rows))

@@ -41,7 +41,7 @@ def read_folder(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, pa.Tab
             row, tables = record_row(record), _tables(path.parent, record["log_sha256"])
             rows = [{"run_id": "", **one} for one in record["summary"].get("metrics", [])]
             tables["metrics"] = parquet_files.table(rows, METRICS)
-        except (Error, TypeError, KeyError) as error:
+        except (Error, OSError, TypeError, KeyError) as error:
             yield {}, {}, f"{path.parent.name}: {error}"
             continue
         yield row, tables, ""

@@ -4,6 +4,7 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
+from dlbench.common import terminal
 from dlbench.pages.page import Cell, Page, Table
 
 NARROWEST, WIDEST = 80, 120  # columns of a text
@@ -28,7 +29,7 @@ def text(page: Page, width: int | None = None) -> str:
         if section.table:
             lines += [""] if section.paragraphs else []
             lines += _grid(section.table, width)
-    return "\n".join(lines) + "\n"
+    return terminal.plain("\n".join(lines) + "\n")
 
 
 def _grid(table: Table, width: int) -> Iterator[str]:
@@ -73,7 +74,7 @@ def markdown(page: Page) -> str:
             lines += [_escaped(paragraph), ""]
         if section.table:
             lines += _pipes(section.table)
-    return "\n".join(lines) + "\n"
+    return terminal.plain("\n".join(lines) + "\n")
 
 
 def _pipes(table: Table) -> Iterator[str]:

@@ -82,18 +82,9 @@ def campaigns(rows: HistoryRows) -> list[Campaign]:
         key = source, digest, study, citation
         found.setdefault(key, []).append(rows.texts["file"][code])
     return [
-        Campaign(source, digest, study, tuple(sorted(files)), _parsed(citation))
+        Campaign(source, digest, study, tuple(sorted(files)), json.loads(citation or "{}"))
         for (source, digest, study, citation), files in sorted(found.items())
     ]
-
-
-def _parsed(text: str) -> Mapping[str, Any]:
-    """A citation in a history, whose files others may have written."""
-    try:
-        content = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, Mapping) else {}
 
 
 def licenses(all_campaigns: Sequence[Campaign], given: str | None) -> tuple[str, ...]:

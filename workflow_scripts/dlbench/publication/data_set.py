@@ -24,7 +24,7 @@ from dlbench import Error
 from dlbench.archive import crate
 from dlbench.common import phrases
 from dlbench.common.files import atomic_write, read_json
-from dlbench.history import analyse_history
+from dlbench.history import analyse_history, dataset
 from dlbench.history.history_rows import day
 from dlbench.publication import cards, citations, history_crate
 from dlbench.tables import history_columns, parquet_files
@@ -44,11 +44,16 @@ OURS = re.compile(
 
 @dataclass(frozen=True)
 class DataSet:
-    """What was written: how many sessions count, of which campaigns, and the licence."""
+    """What was written: how many sessions count, of which campaigns, and the licence.
+
+    Attributes:
+        remarks: texts on what is left out.
+    """
 
     sessions: int
     campaigns: Sequence[citations.Campaign]
     licenses: Sequence[str]
+    remarks: Sequence[str]
 
 
 def write(
@@ -93,11 +98,13 @@ def write(
         written.append(f"tables/{name}.parquet")
         with atomic_write(output / written[-1]) as part:
             pq.write_table(_plain(table), part, compression="zstd")
-    for path in sorted(history.glob("site=*/year=*/*")):
-        if path.suffix in (".parquet", ".withdrawn"):
-            written.append(f"history/{path.relative_to(history)}")
-            with atomic_write(output / written[-1], force=False) as part:
-                shutil.copyfile(path, part)
+    for row in found.campaigns:
+        path = history / row["file"]
+        for file in (path, path.with_suffix(".withdrawn")):
+            if row["standing"] != dataset.DAMAGED and file.is_file():
+                written.append(f"history/{file.relative_to(history)}")
+                with atomic_write(output / written[-1], force=False) as part:
+                    shutil.copyfile(file, part)
     filled = {name: text for name, text in TABLES.items() if len(tables[name])}
     texts = {
         cards.ZENODO: cards.zenodo(title, summary, authors, licenses, campaigns),
@@ -112,7 +119,7 @@ def write(
             part.write_bytes(content)
     for name in set(earlier) - {*written, *texts}:
         (output / name).unlink(missing_ok=True)
-    return DataSet(sessions, campaigns, licenses)
+    return DataSet(sessions, campaigns, licenses, found.remarks)
 
 
 def _earlier(output: Path) -> list[str]:

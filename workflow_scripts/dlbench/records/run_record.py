@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common.files import json_digest, sha256, write_json
+from dlbench.common.files import json_digest, require_file, sha256, write_json
 from dlbench.log import event_log
 from dlbench.study.runs import is_sentinel
 
@@ -98,6 +98,7 @@ def read(path: str | Path) -> dict[str, Any]:
         RecordError: it is missing, damaged, or of a newer version.
     """
     try:
+        require_file(path)
         content = Path(path).read_bytes()
     except FileNotFoundError:
         raise RecordError(f"{path}: there is no record") from None

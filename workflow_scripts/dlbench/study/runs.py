@@ -61,7 +61,7 @@ class Run(RunFields):
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> "Run":
-        """The run with the values in `spec`, that of a log's run_start.
+        """The run with the values in `spec`, that of a log's run_start or of a record.
 
         Raises:
             Error: it names no run: a field is unknown, missing, or of another type.
@@ -73,7 +73,7 @@ class Run(RunFields):
                 raise TypeError(f"{', '.join(wrong)}: no field of a run, or of another type")
             return cls(**given)
         except (TypeError, ValueError, OverflowError) as error:
-            raise Error(f"run_start names no run: {error}") from error
+            raise Error(f"it names no run: {error}") from error
 
     def __post_init__(self):
         # 1 and 1.0 are one learning rate and must give one id.

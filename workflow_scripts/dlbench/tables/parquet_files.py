@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dlbench import Error
-from dlbench.common.files import atomic_write
+from dlbench.common.files import atomic_write, require_file
 from dlbench.tables import table_names
 from dlbench.tables.cells import Row
 
@@ -197,6 +197,7 @@ def _opened(path, cached=False):
         cached: it is opened for each of its runs; its digest is compared once.
     """
     try:
+        require_file(path)
         if not (_was_intact(path, os.stat(path).st_mtime_ns) if cached else _is_intact(path)):
             raise TableError(
                 f"{path} is damaged: it does not match the digest in it{_remedy(path)}"

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from dlbench.command.study_files import add_configfile
-from dlbench.common import flag_types
+from dlbench.common import flag_types, terminal
 from dlbench.common.files import atomic_write
 from dlbench.history import bases, dashboards, gate, gate_page, sources
 from dlbench.pages import page_html, page_text
@@ -81,5 +81,5 @@ def run(args: argparse.Namespace) -> int:
         if path := getattr(args, f"write_{name}", None):
             with atomic_write(path) as part:
                 part.write_text(write(judged), encoding="utf-8")
-    sys.stdout.write(WRITERS[args.format](judged))
+    sys.stdout.write(terminal.plain(WRITERS[args.format](judged)))
     return 0 if judged.passed else 1

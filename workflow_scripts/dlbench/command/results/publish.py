@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from dlbench.command.study_files import add_configfile
-from dlbench.common import phrases
+from dlbench.common import phrases, terminal
 from dlbench.history import sources
 from dlbench.publication import data_set
 from dlbench.study import config
@@ -42,6 +42,7 @@ def run(args: argparse.Namespace) -> None:
         f"{args.output}: {sessions} of {campaigns}, {' and '.join(made.licenses)}",
         f"to publish it: hf upload NAME/DATA_SET {args.output} --repo-type dataset",
         f"or upload a zip of it to Zenodo, with the fields of {args.output / '.zenodo.json'}",
+        *map(terminal.plain, made.remarks),
         sep="\n",
         file=sys.stderr,
     )

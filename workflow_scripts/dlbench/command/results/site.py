@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dlbench.command.study_files import add_configfile
-from dlbench.common import phrases
+from dlbench.common import phrases, terminal
 from dlbench.history import sources
 from dlbench.publication import git_branch
 from dlbench.study import config
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
     sessions = phrases.counted(len(site.sessions), "session")
     machines = phrases.counted(len(site.machines), "machine")
     made = f"{args.output / 'index.html'}: {sessions} of {machines}"
-    print(made, *site.notes, sep="\n", file=sys.stderr)
+    print(made, *map(terminal.plain, site.notes), sep="\n", file=sys.stderr)
     if repository:
         message = f"{TITLE}: {sessions} of {machines}"
         commit = repository.commit(args.git_branch, args.output, build_site.FILES, message)
