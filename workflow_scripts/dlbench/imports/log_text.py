@@ -89,13 +89,13 @@ def plain(block: bytes) -> bytes:
     return block
 
 
-def with_bars(text: bytes) -> bytes:
+def with_bars(block: bytes) -> bytes:
     r"""A text without escape sequences, whose progress bars have a line for each writing.
 
     >>> with_bars(b" 1/9 [00:01]\r\x1b[A 2/9 [00:02]\r\n")
     b' 1/9 [00:01]\n 2/9 [00:02]\n'
     """
-    return ESCAPES.sub(b"", text).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return ESCAPES.sub(b"", block).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
 def last_writing(line: bytes) -> bytes:

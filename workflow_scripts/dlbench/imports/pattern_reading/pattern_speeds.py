@@ -64,7 +64,7 @@ class Speeds:
         self.patterns, self.rates, self.processes = patterns, rates, processes
         self.notes: list[str] = []
         self.tokens_of_device, self.contradicts = 0.0, ""
-        self.of_line = log_patterns.speed(patterns.step)
+        self.of_line = log_patterns.speed(patterns.step) or ""
         self.printed, self.is_clock = np.array([]), False  # speeds of lines
         running = patterns.means == RUNNING and isinstance(patterns.warm_up, int)
         self.untimed = patterns.warm_up if running else 0
