@@ -157,8 +157,8 @@ class Speeds:
         usual = np.nanmedian(tokens)
         for row in np.flatnonzero(abs(tokens / usual - 1) > console.AGREE)[:1]:
             self.contradicts = (
-                f"time x tokens/s in line {rows.lines[row]} are {tokens[row]:.4g} tokens, in others "
-                f"{usual:.4g}"
+                f"time x tokens/s in line {rows.lines[row]} are {tokens[row]:.4g} tokens, in "
+                f"others {usual:.4g}"
             )
 
     def complete(self, columns: dict, run: Imported) -> None:
