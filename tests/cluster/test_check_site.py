@@ -71,7 +71,7 @@ def test_what_site_and_profile_promise_in_vain_is_told_and_no_job_is_left(campai
     code, lines = check(campaign, "--no-job")
     assert code == 1
     (message,) = fixes(lines)
-    assert message.startswith("site.yaml asks for 8 GPUs per node, and cpu has 4 (correct site.")
+    assert message.startswith("asks for 8 GPUs per node, and cpu has 4 (correct site.dev")
 
     change_site(campaign)
     slurm.run("scontrol", "update", "nodename=n2,n3", "state=drain", "reason=test")

@@ -240,7 +240,8 @@ def test_a_partition_of_one_rule_is_looked_at(place):
 def test_a_site_that_promises_more_than_the_partition_has_is_to_be_corrected(changed, said, place):
     profile(**{"default-resources": ["slurm_partition=gpu"]})
     facts(**changed)
-    assert any(text.startswith(f"site.yaml {said}") for text in texts("fix"))
+    (found,) = [text for text in texts("fix") if text.endswith("1 job, as site.yaml promises")]
+    assert found.startswith(said)
 
 
 def test_runs_that_ask_for_more_than_the_partition_gives_are_to_be_changed(place):
@@ -288,7 +289,7 @@ def test_what_no_single_node_has_is_not_taken_for_there(place, program):
     refused, promised = texts("fix")
     assert refused.startswith("asks for 1 node of 16 cores, 8000 MiB, 1 GPUs, and cpu has 0 such (")
     assert "(2 nodes of 64 cores, 8000 MiB, 0 GPUs; 1 node of 8 cores, 8000 MiB, 4 GPUs)" in refused
-    said = "site.yaml asks for 1 node of 64 cores, 8000 MiB, 4 GPUs, and cpu has 0 such ("
+    said = "asks for 1 node of 64 cores, 8000 MiB, 4 GPUs, and cpu has 0 such ("
     assert promised.startswith(said)
     facts(device="gpu", devices_per_node=4, cores_per_node=8)
     assert texts("fix") == []

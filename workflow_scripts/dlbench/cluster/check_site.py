@@ -172,8 +172,9 @@ def _nodes(scheduler, profile, study, timeout_s):
     module = plugins.load("schedulers", scheduler)
     job = _job(module, profile, study)
     request = _request(module, profile, study)
+    expected = _expected(profile, job, request, study)
     try:
-        reports = node_check.run(scheduler, job, request, timeout_s, _latency_s(profile))
+        reports = node_check.run(scheduler, job, request, timeout_s, expected["latency_s"])
     except Error as error:
         yield fix(str(error))
         return
@@ -183,7 +184,7 @@ def _nodes(scheduler, profile, study, timeout_s):
     else:
         yield ok(f"a job ran on {', '.join(hosts)}")
     yield from _images(study)
-    yield from node_check.remarks(reports, _expected(profile, job, request, study))
+    yield from node_check.remarks(reports, expected)
 
 
 def _job(module, profile, study):
@@ -298,14 +299,10 @@ def _expected(profile, job, request, study):
     return {
         "cores": job.cores_per_node,
         "gpus": job.gpus_per_node or None,
-        "latency_s": _latency_s(profile),
+        "latency_s": float(profile.content.get("latency-wait", 5)),
         "modules": request["modules"],
         "mpi_across": request["mpi_across"],
         "environments": sorted({run.environment for run in study.runs}),
         "packages": request["pythons"],
         "own_name": not job.gpus_per_node and any(run.framework == "jax" for run in study.runs),
     }
-
-
-def _latency_s(profile):
-    return float(profile.content.get("latency-wait", 5))

@@ -12,7 +12,6 @@
   nodes join it, so that each node is waited for once.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -245,32 +244,30 @@ def check(
     queue = queues[name]
     if not queue.up:
         raise Error(f"{name} is down: the scheduler starts no jobs in it now")
-    labels_by_problem = problems(labelled_jobs, queue)
     unsupported = unsupported_jobs([job for _, job in labelled_jobs]) if unsupported_jobs else ()
-    for problem, job in unsupported:
-        label = next(label for label, one in labelled_jobs if one is job)
-        labels_by_problem.setdefault(problem, []).append(label)
-    if labels_by_problem:
+    if lines := problems(labelled_jobs, queue, unsupported):
         others = (other for other in queues.values() if other.up)
         fitting = [other.name for other in others if not problems(labelled_jobs, other)]
         hint = f"; {' or '.join(fitting)} would take all jobs" if fitting else ""
-        lines = itertools.starmap(describe_problem, labels_by_problem.items())
         raise Error("\n".join(f"{line}{hint}" for line in lines))
     return queue
 
 
-def problems(labelled_jobs: Iterable[tuple[str, Job]], queue: Queue) -> dict[str, list[str]]:
-    """{why a queue, or a rule, would reject jobs: their labels}."""
-    labels_by_problem: dict[str, list[str]] = {}
-    for label, job in labelled_jobs:
-        for problem in _problems(job, queue):
-            labels_by_problem.setdefault(problem, []).append(label)
-    return labels_by_problem
+def problems(
+    jobs: Sequence[tuple[str, Job]], queue: Queue, refused: Iterable[tuple[str, Job]] = ()
+) -> list[str]:
+    """Lines on why a queue, or a rule, would reject jobs, each with their number.
 
-
-def describe_problem(problem: str, labels: Sequence[str]) -> str:
-    """A line on why jobs would be rejected, and on how many."""
-    return f"{problem}: {phrases.counted(len(labels), 'job')}, as {labels[0]}"
+    Args:
+        jobs: (label for messages, Job) of each.
+        refused: (reason, Job) of those that the scheduler rejects itself.
+    """
+    found = [(problem, label) for label, job in jobs for problem in _problems(job, queue)]
+    found += [(why, label) for why, job in refused for label, other in jobs if other is job]
+    labels: dict[str, list[str]] = {}
+    for problem, label in found:
+        labels.setdefault(problem, []).append(label)
+    return [f"{why}: {phrases.counted(len(of), 'job')}, as {of[0]}" for why, of in labels.items()]
 
 
 def _tasks(run):

@@ -48,7 +48,7 @@ def run(
     job: JobRequest,
     request: Mapping[str, Any],
     timeout_s: float,
-    latency_s: float = LATE_FILES_S,
+    latency_s: float,
 ) -> list[dict[str, Any]]:
     """Submit the job and return the reports of check_node.py, one for each node.
 

@@ -62,14 +62,14 @@ def remarks(
     yield from _not_up(queue, runs)
     yield from _against_site(queue, study.site)
     for reason, labels in labels_by_reason.items():
-        yield note(f"{_count_runs(labels)} left out: {reason}")
+        yield note(f"{phrases.counted(len(labels), 'run')} left out: {reason}")
     for label, _ in searches:
         yield note(f"to search first, since its runs are not known yet: {label}")
     if runs:
         longest = max(job.time_min for _, job in runs)
-        yield ok(f"{_count_runs(runs)} to train, of at most {longest} min")
+        yield ok(f"{phrases.counted(len(runs), 'run')} to train, of at most {longest} min")
     elif not unknown and not labels_by_reason and not searches:
-        yield ok(f"nothing to train: {_count_runs(study.runs)} done")
+        yield ok(f"nothing to train: {phrases.counted(len(study.runs), 'run')} done")
 
 
 def to_train(study: Study) -> list[Run]:
@@ -93,8 +93,8 @@ def _limits(module, profile, labelled_jobs):
     except Error:
         return  # a remark on accounts says so already
     for limit in limits:
-        for found in jobs.problems(labelled_jobs, limit).items():
-            yield fix(f"{jobs.describe_problem(*found)}: refused, or waiting without an end")
+        for line in jobs.problems(labelled_jobs, limit):
+            yield fix(f"{line}: refused, or waiting without an end")
         at_once = profile.content.get("jobs", 1)
         if limit.jobs_at_once is not None and limit.jobs_at_once < at_once:
             yield note(
@@ -140,10 +140,6 @@ def _job(run, study, devices):
     return jobs.job_of_run(run, study.site, devices.kind, study.time_limit_s, **limits)
 
 
-def _count_runs(runs):
-    return phrases.counted(len(runs), "run")
-
-
 def _queue_named(queues, queue_name):
     return queues.get(queue_name or next((q.name for q in queues.values() if q.default), None))
 
@@ -163,8 +159,8 @@ def _not_up(queue, runs):
     ]
     if waiting:
         yield fix(
-            f"{text}: {_count_runs(waiting)} would wait for them, as {waiting[0]}; lower "
-            "site.nodes, or begin when they are back"
+            f"{text}: {phrases.counted(len(waiting), 'run')} would wait for them, as {waiting[0]}; "
+            "lower site.nodes, or begin when they are back"
         )
     else:
         yield note(text)
@@ -176,5 +172,5 @@ def _against_site(queue, facts):
     keys = ("cores_per_node", "memory_mb_per_node", "devices_per_node")
     cores, memory_mb, gpus = (facts[key] if facts[key] != "auto" else 0 for key in keys)
     promised = Job(nodes, nodes, cores, memory_mb or 0, gpus * is_gpu, 0, False, "", "")
-    for problem in jobs.problems([("", promised)], replace(queue, nodes_per_job=None)):
-        yield fix(f"{SITE_FILE} {problem}")
+    wanted = [(f"{SITE_FILE} promises", promised)]
+    yield from map(fix, jobs.problems(wanted, replace(queue, nodes_per_job=None)))
