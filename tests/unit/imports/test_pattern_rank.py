@@ -71,7 +71,6 @@ def test_warm_up_is_the_first_line_or_what_is_said(log, warm_up, expected):
     entry = {} if warm_up is None else {"warm_up": warm_up}
     run = read(log, "".join(map(step, range(1, 5))), **entry)
     assert list(run.steps.warm_up) == expected
-    assert "all lines of steps are warm-up: nothing is measured" in read(log, step(1)).notes
 
 
 def test_what_is_no_number_is_left_out_with_its_line(log):

@@ -109,6 +109,10 @@ class MergedRun:
         for source in self.sources:
             prefix = f"{source.kind}: " if len(self.sources) > 1 else ""
             notes += [f"{prefix}{note}" for note in source.imported.notes]
+        if self.steps.nan_from is not None:
+            notes.append(f"the loss is nan at step {self.steps.nan_from}")
+        if any(self.steps.warm_up) and all(self.steps.warm_up):
+            notes.append("all lines of steps are warm-up: none of them is measured")
         return list(dict.fromkeys(notes))
 
     @property

@@ -23,7 +23,6 @@ from dlbench.study import contradictions, item_names
 from dlbench.tables import parquet_files, run_columns, table_columns, table_names
 from dlbench.tables.metric_columns import METRICS
 
-NOTHING_MEASURED = "all lines of steps are warm-up: nothing is measured"
 ROWS_AT_ONCE = 2**14  # steps in a row group, so that a long run is never in memory twice
 
 
@@ -85,11 +84,7 @@ def run_row(
         digest: SHA-256 of the run's logs.
         import_name: the study, unless a log or the user gives another one.
     """
-    notes, steps = run.notes, run.steps
-    if steps.nan_from is not None:
-        notes.append(f"the loss is nan at step {steps.nan_from}")
-    if (nothing := NOTHING_MEASURED) not in notes and any(steps.warm_up) and all(steps.warm_up):
-        notes.append(nothing)
+    notes = run.notes
     row = _from_steps(run) | _from_evals(run.evals) | run.columns
     for rate in ("images_per_second", "step_time_mean_s"):
         if row.get(rate) is not None and not (math.isfinite(row[rate]) and row[rate] > 0):

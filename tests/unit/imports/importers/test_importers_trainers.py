@@ -161,7 +161,7 @@ def test_rates_and_sequences_of_megatron_deepspeed_give_its_devices(log):
     assert (found["item_shape"], found["devices"]) == ("4096", 128)
     # Of a log with no more lines than the warm-up has, that is said.
     (run,) = read("megatron", log, content.splitlines(keepends=True)[0])
-    assert "all lines of steps are warm-up: nothing is measured" in row(run)["notes"]
+    assert "all lines of steps are warm-up: none of them is measured" in row(run)["notes"]
 
 
 # torchtitan

@@ -254,8 +254,6 @@ class RankLines:
         if named and len(rows):
             values = self._values(named)[kept]
             times, spans = speeds.of_steps(rows, values, self.half_digit, self.left_out)
-            if rows.warm_up.all():
-                speeds.notes.append("all lines of steps are warm-up: nothing is measured")
             speeds.compare(times, self._values(log_patterns.TOKENS_OF_DEVICE)[kept], rows)
         times = self._without_evaluations(times, rows.lines, speeds)
         spans = np.where(np.isfinite(times), spans, 0)

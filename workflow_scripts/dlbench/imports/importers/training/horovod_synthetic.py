@@ -114,10 +114,7 @@ class _Run:
         self.model = self.batch = self.devices = self.device_kind = None
         self.total = self.mean = self.spread = None
         self.headers = 0
-        self.rates, self.differences = (
-            {},
-            [],
-        )  # by iteration; how far rates of other ranks are from them
+        self.rates, self.differences = {}, []  # by iteration; how far those of others are from them
         self.of_all_devices = False  # the rates, as Bagua prints them
         self.left_out = LeftOut()
 
@@ -163,7 +160,7 @@ class _Run:
             )
         if self.of_all_devices:
             self.rates = {number: rate / self.devices for number, rate in self.rates.items()}
-        self.iterations = sorted(self.rates)
+        iterations = sorted(self.rates)
         warm_up = self._warm_up()
         columns = {
             "model": self.model,
@@ -180,12 +177,12 @@ class _Run:
             {name: value for name, value in columns.items() if value is not None},
             lines=(self.first_line, self.last_line),
         )
-        measured = [self.rates[number] for number in self.iterations if number != warm_up]
+        measured = [self.rates[number] for number in iterations if number != warm_up]
         if not self.rates:
             run.columns["images_per_second"] = self.total
             run.notes.append("the arithmetic mean of rates: no less than items over time")
         elif self.batch:
-            for iteration in self.iterations:
+            for iteration in iterations:
                 step = (iteration + 1) * WINDOW_STEPS
                 time_s = self.batch / self.rates[iteration]
                 run.steps.add(step, time_s, None, WINDOW_STEPS, iteration == warm_up)
@@ -208,7 +205,7 @@ class _Run:
 
     def _warm_up(self):
         """The iteration that is the program's warm-up; None if all are measured."""
-        if len(self.rates) < 2 or self.iterations[0] != 0:
+        if len(self.rates) < 2 or min(self.rates) != 0:
             return None
         if self.mean is None:
             return 0
@@ -219,10 +216,7 @@ class _Run:
     def _compare(self, run, measured, warm_up):
         """Compare the printed mean with that of the iterations, of which some may be missing."""
         if self.total is None:
-            run.status, run.message = (
-                "failed",
-                f"its log ends after iteration {self.iterations[-1]}",
-            )
+            run.status, run.message = "failed", f"its log ends after iteration {max(self.rates)}"
         if warm_up is not None:
             why = "the printed mean leaves it out" if self.mean else "no mean shows what it is"
             run.notes.append(f"iteration 0 is taken as warm-up: {why}")

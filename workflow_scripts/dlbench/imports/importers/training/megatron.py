@@ -243,7 +243,7 @@ class _Run:
         if self.repeated_lines:
             run.notes.append(
                 f"{self.repeated_lines} lines of other ranks: the first of each iteration counts; "
-                f"times differ by up to {self.time_difference:.1%}, losses by up to 0"
+                f"times differ by up to {self.time_difference:.1%}"
             )
         if self.losses:
             run.notes.append(f"losses left out: {log_values.list_names(self.losses)}")
@@ -293,12 +293,9 @@ class _Run:
         run.notes.append(
             "the first lines are the warm-up" if interval == 1 else "the first line is the warm-up"
         )
-        if parallel := [f"{name} {self.settings[name]}" for name in PARALLEL if self._splits(name)]:
-            run.notes.append(", ".join(parallel))
+        parallel = [name for name in PARALLEL if (count(self.settings.get(name)) or 1) > 1]
+        run.notes += [f"{name} {self.settings[name]}" for name in parallel]
         return windows
-
-    def _splits(self, name):
-        return (count(self.settings.get(name)) or 1) > 1
 
     def _interval(self):
         """The number of iterations between two lines, from the arguments or else from the lines."""

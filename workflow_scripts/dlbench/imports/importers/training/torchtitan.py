@@ -168,8 +168,7 @@ class _Run:
             self.left_out.add(line, "a step without a number or a rate")
             return
         if self.steps and step == self.steps[-1]:
-            last = len(self.steps) - 1
-            rates = (rate, self.rates[-1]) if last and rate > MIN_RATE else (1, 1)
+            rates = (rate, self.rates[-1]) if self.steps[1:] and rate > MIN_RATE else (1, 1)
             console.check_rank(log, line, rates, (loss, self.losses[-1]))
             self.left_out.add(line, "the same step again: of another rank")
             self.losses_of_others.setdefault(step, loss)
