@@ -20,6 +20,10 @@ from dlbench.trainer import engine
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
 PLANTED = "pl4nted-s3cret"
+KEYS = (
+    *("ghp_", "glpat-", "hf_", "sk-proj-", "sk-ant-api03-", "AIza", "ya29.", "npm_", "pypi-"),
+    *("sk_live_", "rk_test_", "nvapi-", "xoxb-"),
+)
 SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 3}
 
 
@@ -46,8 +50,23 @@ def test_variables_that_are_not_allowed_or_secret_by_name_are_not_recorded():
         f"https://host/path?x=1&sig_token={PLANTED}&y=2",
         f"Authorization: Bearer {PLANTED}",
         f"clientSecret='{PLANTED} {PLANTED}'",
-        "ghp_" + "a1B2" * 9,
+        f"{{'NCCL_SOCKET_IFNAME': 'token={PLANTED}'}}",
+        f'msg="Authorization: Bearer {PLANTED}"',
+        f"Authorization: Token {PLANTED}",
+        f"sent Bearer {PLANTED}",
+        f"\x1b[1mpassword\x1b[0m: {PLANTED}",
+        f"\\u001b[32mapi_key\\u001b[39m=\\u001b[1m{PLANTED}",
+        f"\x1b[2Ktoken\x1b[K: {PLANTED}",
+        f'{{\\"password\\": \\"my {PLANTED}\\"}}',
+        f'{{\\\\\\"token\\\\\\":\\\\\\"{PLANTED}\\\\\\"}}',
+        f'"password": "{PLANTED}',
+        *(f"{key}{'a1B2' * 13}" for key in KEYS),
+        *(f"OpenAI('{key}{'a1B2' * 13}')" for key in KEYS),
+        f"-----BEGIN RSA PRIVATE KEY-----\n{PLANTED}\n{PLANTED}\n-----END RSA PRIVATE KEY-----",
+        f"-----BEGIN PRIVATE KEY-----\\n{PLANTED}\\n-----END PRIVATE KEY-----",
+        f"-----BEGIN OPENSSH PRIVATE KEY-----\n{PLANTED}\n",
         "AKIA" + "ABCDEFGH12345678",
+        "ASIA" + "ABCDEFGH12345678",
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
     ],
 )
@@ -126,6 +145,9 @@ def test_names_that_say_so_are_those_of_secrets_and_others_that_only_look_so_are
         "--tokens={batch_per_device} --key={model}",
         "nvidia-smi -i GPU-1 -pl 300",
         "train --use-auth --steps 3",
+        "sk-learn-compatible-estimators global-batch-size-per-device bearer of-good-news",
+        "-----BEGIN CERTIFICATE-----",
+        'msg="loss: 5, lr: 0.1"',
     ],
 )
 def test_numbers_of_tokens_fields_of_a_run_and_other_flags_are_no_secrets(text):
@@ -174,7 +196,8 @@ def test_a_command_whose_secrets_were_taken_out_has_them_again(command):
 
 @given(st.lists(st.lists(st.sampled_from([
     '"token": ', "key=", "--key ", "-p", "-u a:", "ipmi -P ", "x://", "@", f'"{PLANTED}"', PLANTED,
-    "ghp_" + "a" * 20, redaction.HIDDEN, "}}", "a", " ", "'", ",", "\n- ",
+    "ghp_" + "a" * 20, redaction.HIDDEN, "}}", "a", " ", "'", ",", "\n- ", '\\"', "Bearer ", "\x1b",
+    "[", "0m", "-----BEGIN PRIVATE KEY-----", "-----END",
 ]), min_size=2).map("".join)))  # fmt: skip
 def test_a_redacted_text_stays_as_it_is(command):
     text = redaction.redact(" ".join(command))
@@ -195,6 +218,7 @@ def test_any_words_are_words_afterwards(command):
 
 def test_a_long_value_does_not_take_long():
     parts = ["a", "a=", "--a ", "a:/", "token ", "x://", "eyJ", "eyJ-", "a. ", "--a,", "--a\n"]
+    parts += ['key: "', "key: \\'", "-----BEGIN PRIVATE KEY-----", "bearer ", "sk-", "\x1b["]
     for part in [*parts, "\n- ", "ipmi ", "ipmi -P", "-u a"]:
         began = time.process_time()
         redaction.redact(part * 20_000)

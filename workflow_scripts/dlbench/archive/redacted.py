@@ -110,7 +110,7 @@ def _has_secret(name, source, known):
 def _lines(source):
     """Yield the content in blocks of whole lines; a line longer than a block is cut."""
     if isinstance(source, bytes):
-        yield from source.splitlines(keepends=True)
+        yield source
         return
     with open(source, "rb") as file:
         while block := file.read(BLOCK_BYTES):

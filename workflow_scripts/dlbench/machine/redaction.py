@@ -43,17 +43,26 @@ _WORDS = (
     r"(?:^|(?<=[^a-z])|api|access|private|ssh|license)keys?(?![a-z])|(?-i:(?<=[a-z])Keys?(?![a-z]))"
 )
 SECRET_NAME = re.compile(_WORDS, re.IGNORECASE)
-# The look-behind starts a match once in a long word only, so that time stays linear.
-_PAIR = re.compile(
-    r"(?<![\w.\-])(?P<name>[\w.\-]+)[\"']?\s*(?:=|:(?!//))\s*"
-    r"(?P<value>(?:(?:bearer|basic)\s+)?(?:\"[^\"]*\"|'[^']*'|[^\s\"',;&]+))",
-    re.IGNORECASE,
-)
-_FLAG = re.compile(r"(?<!\S)--?(?P<name>[\w.\-]+)\s+(?P<value>(?!-)\S+)")
-# The same as items of a list, as JSON, Python and YAML write it.
-_ITEM = re.compile(
-    r"(?<![\w.\-])--?(?P<name>[\w.\-]+)[\"']?[ \t]*(?:,\s*|\r?\n[ \t]*-[ \t]+)"
-    r"(?P<value>(?![\"']?-)(?:\"[^\"\n]+\"|'[^'\n]+'|[^\s\"',\[\]]+))"
+# Names and what stands between them and their values, then the values, which are looked at behind
+# names of secrets alone: what is behind others is searched, too. The look-behind starts a match
+# once in a long word only, so that time stays linear.
+_NAMED_VALUES = (
+    (
+        re.compile(r"(?<![\w.\-])(?P<name>[\w.\-]+)(?:\\*[\"'])?\s*(?:=|:(?!//))\s*"),
+        re.compile(
+            r"(?P<quote>\\*[\"'])(?:(?!(?P=quote))[\s\S])*(?P=quote)"
+            r"|(?:(?:bearer|basic|digest|token)\s+)?\\*[\"']?[^\s\"'\\,;&]+",
+            re.IGNORECASE,
+        ),
+    ),
+    (re.compile(r"(?<!\S)--?(?P<name>[\w.\-]+)\s+"), re.compile(r"(?!-)\S+")),
+    # The same as items of a list, as JSON, Python and YAML write it.
+    (
+        re.compile(r"(?<![\w.\-])--?(?P<name>[\w.\-]+)\\*[\"']?[ \t]*(?:,\s*|\r?\n[ \t]*-[ \t]+)"),
+        re.compile(
+            r"(?!\\*[\"']?-)(?:(?P<quote>\\*[\"'])(?:(?!(?P=quote)).)+(?P=quote)|[^\s\"',\[\]]+)"
+        ),
+    ),
 )
 _USER = re.compile(
     r"(?<![a-z0-9+.\-])[a-z][a-z0-9+.\-]*:(?:\\?/){2}(?P<value>[^/\\\s]*)@",
@@ -73,14 +82,22 @@ _NAMED = re.compile(
 )
 # Programs that read a power meter over the network; a number is a port.
 _IPMI = re.compile(r"\bipmi[\w\-]*\b[^\n]{0,500}?\s-[Pp]\s+(?P<value>(?!\d+(?!\S))[^\s\-]\S*)")
-# GitHub, GitLab, Hugging Face, Slack, OpenAI, AWS, JSON web tokens.
+# GitHub, GitLab, Hugging Face, Slack, OpenAI and Anthropic, AWS, Google, npm, PyPI, Stripe, NVIDIA,
+# JSON web tokens; bearers of any; private keys in PEM, also without an end.
 _KEYS = re.compile(
     r"(?<![\w\-.])(?P<value>gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w\-]{16,}|hf_[A-Za-z0-9]{20,}|"
-    r"xox[abprs]-[\w\-]{10,}|sk-(?:proj-)?\w{20,}|AKIA[A-Z0-9]{16}|"
-    r"eyJ[\w\-]{8,}\.[\w\-]+\.[\w\-]*)"
+    r"xox[abprs]-[\w\-]{10,}|sk-(?=[\w\-]*\d)[\w\-]{20,}|A[KS]IA[A-Z0-9]{16}|AIza[\w\-]{30,}|"
+    r"ya29\.[\w\-]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[\w\-]{40,}|[rs]k_(?:live|test)_[A-Za-z0-9]{16,}|"
+    r"nvapi-[\w\-]{20,}|eyJ[\w\-]{8,}\.[\w\-]+\.[\w\-]*)"
 )
+_BEARER = re.compile(r"\bbearer\s+(?P<value>(?=\S*\d)[\w\-.~+/=]{8,})", re.IGNORECASE)
+_PEM = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY[A-Z ]{0,10}-----(?P<value>[\s\S]+?)(?=-----END|\Z)"
+)
+# As programs print them, and as JSON, Python and shells write them.
+_COLOURS = re.compile(r"(?:\x1b|\\(?:u001b|x1b|033|e))\[[\d;]*[A-Za-z]", re.IGNORECASE)
 # What replaces a secret, before brackets of what it stands in.
-_REPLACED = re.compile(r"[\"']?\(hidden(?:-\d+)?\)[\"'}\])]*")
+_REPLACED = re.compile(r"\\*[\"']?\(hidden(?:-\d+)?\)[\\\"'}\])]*")
 # Of a command of the config, for a value of the run; its closing brace may be stripped.
 _FIELD = re.compile(r"\{[a-z_]+\}?")
 
@@ -119,7 +136,7 @@ def hidden(secret: str) -> str:
 
 
 def redact(text: str, hide: Hide = hidden) -> str:
-    """A text with the secrets in it hidden; without more in it, it stays as it is.
+    """A text with the secrets in it hidden, and without colours; without more it stays as it is.
 
     Args:
         hide: returns the replacement of a secret.
@@ -129,26 +146,43 @@ def redact(text: str, hide: Hide = hidden) -> str:
     >>> redact("--max-tokens=4096 tokens: 1e6")
     '--max-tokens=4096 tokens: 1e6'
     """
+    return _redacted(text, hide, _COLOURS)
 
+
+def _redacted(text, hide, *left_out):
     def replaced(match):
-        name, value = match.groupdict().get("name"), match["value"]
-        no_secret = name is not None and (not is_secret(name) or _is_plain(name, value))
-        if no_secret or _REPLACED.fullmatch(value):
+        if _REPLACED.fullmatch(match["value"]):
             return match[0]
         start, end = (place - match.start() for place in match.span("value"))
-        return match[0][:start] + hide(value) + match[0][end:]
+        return match[0][:start] + hide(match["value"]) + match[0][end:]
 
     before = None
     while text != before:  # what replaces a secret may end another's value earlier
         before = text
-        for pattern in (_USER, _NAMED, _IPMI, _SHORT, _KEYS, _PAIR, _FLAG, _ITEM):
+        for pattern in left_out:
+            text = pattern.sub("", text)
+        for pattern in (_PEM, _USER, _NAMED, _IPMI, _SHORT, _KEYS, _BEARER):
             text = pattern.sub(replaced, text)
+        for names, values in _NAMED_VALUES:
+            text = _without_values(text, names, values, hide)
     return text
 
 
+def _without_values(text, names, values, hide):
+    """A text in which the values are hidden that stand behind names of secrets."""
+    parts, end = [], 0
+    for match in names.finditer(text):
+        name = match["name"]
+        found = match.start() >= end and is_secret(name) and values.match(text, match.end())
+        if found and not (_is_plain(name, found[0]) or _REPLACED.fullmatch(found[0])):
+            parts += text[end : match.end()], hide(found[0])
+            end = found.end()
+    return "".join(parts) + text[end:]
+
+
 def has_key(text: str) -> bool:
-    """Whether a text has a key of a well-known service in it, or a user in a URL."""
-    return bool(_KEYS.search(text) or _USER.search(text))
+    """Whether a text has a key of a well-known service in it, a private key or a user in a URL."""
+    return any(pattern.search(text) for pattern in (_KEYS, _USER, _PEM))
 
 
 def redact_command(command: Iterable[str], hide: Hide = hidden) -> list[str]:
@@ -173,7 +207,7 @@ def redact_command(command: Iterable[str], hide: Hide = hidden) -> list[str]:
         elif ipmi and _IPMI.fullmatch(f"ipmi {before} {argument}"):
             redacted.append(hide(argument))
         else:
-            redacted.append(redact(argument, hide))
+            redacted.append(_redacted(argument, hide))
         before = argument
         ipmi = ipmi or os.path.basename(argument).startswith("ipmi")
         secret_flag = plain and not equals and argument.startswith("-") and is_secret(name)
@@ -214,7 +248,7 @@ class Secrets:
 
     def take_out(self, text: str) -> str:
         """A text with numbers for its secrets."""
-        return redact(text, self._number)
+        return _redacted(text, self._number)
 
     def take_out_of_template(self, command: Iterable[str]) -> list[str]:
         """The arguments of a command with numbers for its secrets; names in braces stay."""
@@ -301,6 +335,6 @@ def _compiled(patterns):
 
 def _is_plain(name, value):
     """Whether a value is no secret though its name is: a field of a run, or a number of tokens."""
-    value = value.strip("\"'}])")
+    value = value.strip("\\\"'}])")
     number = re.fullmatch(r"-?[\d_]*\.?\d+(?:e[+-]?\d+)?[kmgtb]?", value, re.IGNORECASE)
     return bool(_FIELD.fullmatch(value) or (number and "token" in name.lower()))
