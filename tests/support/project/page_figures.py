@@ -83,7 +83,6 @@ def rows(name):
             "energy_throughput",
             "real_vs_synthetic",
             "step_times",
-            "usl",
             "utilisation",
         ),
         scaling,

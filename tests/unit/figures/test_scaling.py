@@ -1,10 +1,10 @@
-"""Figures of scaling: points, intervals and laws are those of the table of speedups."""
+"""Figures of scaling: points and intervals are those of the table of speedups."""
 
 import numpy as np
 import pytest
 
 from support.results import made_tables
-from support.results.drawn_figures import crosses, has, texts
+from support.results.drawn_figures import crosses, texts
 
 NO_SERIES = "no series on more than one device"
 
@@ -96,21 +96,3 @@ def test_scaling_without_a_series_is_a_message(case, drawn):
 def test_what_was_skipped_is_no_series(draw):
     rows = made_tables.failing(made_tables.study(devices=[1, 2]), lambda row: True, "skipped")
     assert texts(draw("scaling", rows).axes[0]) == [NO_SERIES]
-
-
-@pytest.mark.ci
-def test_laws_are_those_of_the_table_of_speedups(drawn, made):
-    speedups = made("huge numbers").speedups
-    axes = drawn("usl", "huge numbers")
-    fitted = speedups[speedups["usl_alpha"].notna()]
-    assert len(axes) == fitted["batch_per_device"].nunique() == 2
-    for axis, (_, own) in zip(axes, fitted.groupby("batch_per_device"), strict=True):
-        assert all(has(axis, rate) for rate in own["images_per_second"])
-        assert any(f"alpha {own['usl_alpha'].iloc[0]:.2g} [" in word for word in texts(axis))
-        beyond = [line for line in axis.lines if line.get_linestyle() == "--"]
-        assert all(min(line.get_xdata()) >= 16 for line in beyond)
-
-
-def test_what_has_no_fit_says_why(drawn):
-    (axes,) = drawn("usl", "missing base")
-    assert "needs 5 numbers of devices, there are 3" in texts(axes)[0]

@@ -282,7 +282,7 @@ def test_what_is_missing_is_named_and_no_page_is_written(drawn, tmp_path):
     output = tmp_path / "page.html"
     for arguments, message in (
         (["--tables", "nowhere"], "runs.parquet: there is no such table"),
-        (["--figures", "usl", "--figures-folder", "nowhere"], "usl.svg"),
+        (["--figures", "scaling", "--figures-folder", "nowhere"], "scaling.svg"),
     ):
         finished = dlbench("report", "--tables", drawn[0], *arguments, "--output", output)
         assert finished.returncode == 2 and message in finished.stderr

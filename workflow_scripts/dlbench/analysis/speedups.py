@@ -1,15 +1,12 @@
 """The table of speedups: a row for each point of each series of runs (scaling_series.py).
 
 Series are made once, for this table; figures, report and rerun_bases read them from it.
-
-Laws of scaling (laws.py) are fitted to the throughputs behind the speedups, corrected for the drift
-between the sessions of a point and its base, which must be shown to be equivalent to none.
 """
 
 from collections.abc import Sequence
 
-from dlbench.analysis import base_flags, estimates, laws
-from dlbench.analysis.scaling_series import ONE_COUNT, SERIES, all_series, rates, run_names
+from dlbench.analysis import estimates
+from dlbench.analysis.scaling_series import ONE_COUNT, SERIES, all_series, run_names
 from dlbench.study import item_names
 from dlbench.study.config import Study
 from dlbench.tables.cells import Row
@@ -25,18 +22,16 @@ def rows(study: Study, runs: Sequence[Row], sentinels: Sequence[Row] = ()) -> li
     return [
         row
         for series in all_series(runs, sentinels, study.equivalence_margin)
-        for law in [_laws(series)]
-        for row in _rows(study, series, law)
+        for row in _rows(study, series)
     ]
 
 
-def _rows(study, series, law):
+def _rows(study, series):
     base = series.base
     common = {
         "study": study.name,
         "scaling": series.kind,
         **{name: series.row.get(name) for name in ("model", "dataset", *SERIES, *ALONGSIDE)},
-        **law,
     }
     if base:
         common |= {
@@ -64,12 +59,6 @@ def _rows(study, series, law):
             "base_mismatch": ", ".join(point.mismatch) if base else None,
             "note": _note(series, point),
         }
-
-
-def _corrected(point):
-    """Throughputs of a point's runs as they would be in the sessions of its base."""
-    drift = point.sides and point.sides.drift
-    return [rate / (drift.ratio.value if drift else 1.0) for rate in rates(point.runs)]
 
 
 # Facts of a series that are no part of its key.
@@ -104,26 +93,3 @@ def _note(series, point):
     if point.sides and point.sides.drift:
         notes.append(f"over sessions: {point.sides.label}")
     return "; ".join(notes)
-
-
-def _laws(series):
-    """The columns of the laws fitted to a series, or why none is fitted."""
-    if series.base is None:
-        return {"fit": f"no fit: {ONE_COUNT}"}
-    devices = [run["devices"] for run in series.runs]
-    mismatch = base_flags.clause(", ".join(series.mismatch), "points and base")
-    # Too few numbers of devices come first: no better base would help.
-    if reasons := list(filter(None, (laws.why_no_fit(devices), mismatch))):
-        return {"fit": f"no fit: {'; '.join(reasons)}"}
-    throughputs = [rate for point in series.points for rate in _corrected(point)]
-    estimates_by_law = {"usl": laws.usl(devices, throughputs)}
-    parameters = dict(
-        zip(("usl_alpha", "usl_beta"), estimates_by_law["usl"] or (None, None), strict=True)
-    )
-    if series.kind == "strong":  # Amdahl's is about a fixed amount of work
-        parameters["serial_fraction"] = estimates_by_law["amdahl"] = laws.amdahl(
-            devices, throughputs
-        )
-    failed = [name for name, fitted in estimates_by_law.items() if fitted is None]
-    columns = {"fit": f"no fit of {' and '.join(failed)}" if failed else "fitted"}
-    return columns | {k: v for name, e in parameters.items() for k, v in _estimate(name, e).items()}

@@ -26,8 +26,6 @@ COLUMN_LABELS = {
     "top5": "top 5",
     "iou": "IoU",
     "p_tost": "p TOST",
-    "usl_alpha": "USL alpha",
-    "usl_beta": "USL beta",
 }
 # What makes a combination.
 SETTINGS = tuple(n for n in (*CONDITION, *base_flags.FACTS) if n != "seed")
