@@ -17,6 +17,11 @@ from typing import Any
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
+# A start removes at its end the folder in which another one that is planned will lock its files.
+UNLOCKED, ENDED = (
+    "/.snakemake/locks/",
+    "another start here ended while this one planned: start again",
+)
 PLANNING = "dlbench.plan.planning"  # the module that has planned a campaign, if it is loaded
 
 
@@ -104,6 +109,9 @@ class LogHandler(LogHandlerBase):
         )
 
     def _print(self, record):
+        text = str(record.msg)
+        if "FileNotFoundError" in text and UNLOCKED in text:
+            record.msg, record.args = ENDED, ()
         if self._lines:
             try:
                 self._lines.show(record)

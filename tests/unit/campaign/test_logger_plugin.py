@@ -76,6 +76,12 @@ def test_what_comes_before_the_workflow_is_not_lost_if_that_never_starts(handler
     assert capfd.readouterr().err == "Unlocked working directory.\n"
 
 
+def test_a_start_that_ended_meanwhile_is_no_traceback(handler):
+    error = "Traceback ...\nFileNotFoundError: ... '/x/.snakemake/locks/0.input.lock'"
+    message = "another start here ended while this one planned: start again\n"
+    assert handler()(error, logging.ERROR) == message
+
+
 def test_a_broken_event_ends_our_lines_and_not_the_campaign(handler):
     emit = handler()
     emit("", event="run_info")
