@@ -40,14 +40,14 @@ def write(log, first=BEFORE, steps=2, **spec):
 @pytest.mark.parametrize("first", [BEFORE[:2], BEFORE, BEFORE[1:]], ids=len)
 def test_a_run_is_as_far_as_its_last_step_whatever_is_logged_before_it_starts(log, first):
     write(log, first)
-    assert progress.describe(log) == "step 2/2, loss 2, 64 images/s"
+    assert progress.describe(log) == "step 2/2, loss 2, 64 items/s"
     assert [event["event"] for event in progress.head(log)] == [*first, "run_start"]
 
 
 def test_a_run_of_others_has_taken_its_steps_however_many_samples_come_first(log):
     add(log, *[{"event": "sample", "t_s": 2.0, "cpu_percent": 34.59}] * 64)
     write(log)
-    assert progress.describe(log) == "step 2/2, loss 2, 64 images/s"
+    assert progress.describe(log) == "step 2/2, loss 2, 64 items/s"
     assert [event["event"] for event in progress.head(log)] == [*BEFORE, "run_start"]
 
 
@@ -61,7 +61,7 @@ def test_of_a_warm_up_of_some_time_the_steps_that_follow_are_counted_from_its_en
 
 def test_of_a_run_without_a_model_no_loss_is_told(log):
     write(log, mode="input")
-    assert progress.describe(log) == "step 2/2, 64 images/s"
+    assert progress.describe(log) == "step 2/2, 64 items/s"
 
 
 def test_a_run_without_a_step_says_so(log):
@@ -74,7 +74,7 @@ def test_a_run_that_hangs_is_as_far_as_its_last_step_however_long_samples_are_ta
     write(log)
     sample = {"event": "sample", "t_s": 2.0, "cpu_percent": 34.59, "memory_bytes": 486252544}
     add(log, *[sample | {f"gpu{n}_power_w": 312.625 for n in range(8)}] * seconds)
-    assert progress.describe(log) == "step 2/2, loss 2, 64 images/s"
+    assert progress.describe(log) == "step 2/2, loss 2, 64 items/s"
 
 
 def test_what_a_run_took_counts_from_its_launch_whatever_is_logged_before_it_starts(log):

@@ -15,7 +15,7 @@ TRAINS = (
 
 
 def ended(folder, **further):
-    """The log of a run that took three steps at 32 images/s, and a record of it."""
+    """The log of a run that took three steps at 32 items/s, and a record of it."""
     run = watched(folder, TRAINS + END.replace(DATE, "2999-01-01T00:00:00.000000Z"))
     assert supervisor.supervise(run)
     end = event_log.last_run_end(run.log)
@@ -29,7 +29,7 @@ def last_line(capsys):
 def test_the_last_line_says_how_fast_it_was_and_what_is_left(tmp_path, capsys):
     run_lines.report_result("1/2", "lenet5 synthetic", *ended(tmp_path), 1)
     last = last_line(capsys)
-    assert last.startswith("run 1/2  lenet5 synthetic: ok, step 3/3, loss 2, 32 images/s, ")
+    assert last.startswith("run 1/2  lenet5 synthetic: ok, step 3/3, loss 2, 32 items/s, ")
     assert "; about " in last
     assert last.endswith(" min left")
 
@@ -39,7 +39,7 @@ def test_a_run_that_is_recorded_as_unstable_is_not_called_ok(tmp_path, capsys):
     unstable["summary"] = {"images_per_second": 27.5}
     run_lines.report_result("2/2", "lenet5 synthetic", *ended(tmp_path, **unstable), 0)
     last = last_line(capsys)
-    assert ": unstable (others used 1.02 of 2 cores), step 3/3, loss 2, 27.5 images/s, " in last
+    assert ": unstable (others used 1.02 of 2 cores), step 3/3, loss 2, 27.5 items/s, " in last
     assert " ok" not in last
 
 

@@ -8,10 +8,10 @@ from dlbench.study import item_names
 
 
 @pytest.mark.parametrize("shape", [None, "", math.nan, [], "large", "224 x 224"])
-def test_an_item_of_unknown_shape_has_no_name_and_its_rate_is_of_images(shape):
+def test_an_item_of_unknown_shape_has_no_name_and_its_rate_is_of_items(shape):
     assert item_names.name(shape) is None
     assert item_names.tokens(shape) is None
-    assert item_names.unit([shape]) == item_names.IMAGES
+    assert item_names.unit([shape]) == item_names.ITEMS
 
 
 def test_a_line_of_tokens_is_a_sequence_and_anything_wider_an_image():

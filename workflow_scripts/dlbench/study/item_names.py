@@ -50,9 +50,7 @@ def tokens(shape: Shape) -> int | None:
 
 
 def unit(shapes: Iterable[Shape], one_factor: bool = False) -> Unit:
-    """The unit of the rates of some runs: the one that all their items share.
-
-    Items of unknown shape count as images, as most logs of other programs are about images.
+    """The unit of the rates of some runs: the one that all their items, of known shape, share.
 
     Args:
         one_factor: all rates are converted by one factor, so sequences of several lengths cannot be
@@ -60,13 +58,16 @@ def unit(shapes: Iterable[Shape], one_factor: bool = False) -> Unit:
 
     >>> unit(["128", "128"]).plural, unit(["32x32x1", None]).plural, unit(["128", None]).plural
     ('tokens', 'images', 'items')
+    >>> unit([None]).plural
+    'items'
     >>> unit(["128", "64"]).plural, unit(["128", "64"], one_factor=True).plural
     ('tokens', 'sequences')
     """
+    shapes = list(shapes)
     lengths = {tokens(shape) for shape in shapes}
     known = lengths - {None}
     if not known:
-        return IMAGES
+        return IMAGES if any(map(name, shapes)) else ITEMS
     if None in lengths:
         return ITEMS
     if one_factor and len(known) > 1:
