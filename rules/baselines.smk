@@ -19,21 +19,25 @@ rule baselines:
 rule measure_baseline:
     """Measure one baseline; no timed job runs at the same time."""
     input:
-        baseline_inputs,
+        lambda w: baselines.inputs(PLAN, w.baseline),
     output:
         "results/baselines/{machine}/{baseline}.json",
     log:
         "results/logs/baselines/{machine}-{baseline}.log",
     # In the job of its node's runs, after them by priority: each node is waited for once.
     group:
-        bundle_of_baseline if STARTED.submits else None
+        (
+            (lambda w: JOBS.bundle(w.baseline))
+            if STARTED.submits and STARTED.is_main
+            else None
+        )
     conda:
         "../envs/workflow.yaml"
     resources:
         **(JOBS.resources_of_baselines if STARTED.submits else {}),
         bench=1,
     params:
-        command=baseline_arguments,
+        command=lambda w, output: baselines.arguments(PLAN, w.baseline, str(output)),
     shell:
         program("start_baseline.py", "exec python")
         + " --output {output:q} --messages {log:q} {params.command}"

@@ -193,55 +193,10 @@ def plan_found_batches():
     check_cluster()
 
 
-def environments_and_images(wildcards):
-    """The stamp files of all environments and images."""
-    return PLAN.environments
-
-
-def start_run_arguments(wildcards, output):
-    """The arguments of start_run.py after its files, quoted for the shell."""
-    return run_command.StartRunArguments(PLAN, wildcards.run_id)
-
-
-def directive_image(wildcards):
-    """The image that the container directive enters for a run, or None."""
-    return PLAN.directive_image(wildcards.run_id)
-
-
-def training_priority(wildcards):
-    """Higher for runs that come earlier in the seeded order."""
-    return PLAN.priority(wildcards.run_id)
-
-
-def attempt_of_job(wildcards, attempt):
-    """The number of this attempt, from 1."""
-    return attempt
-
-
-def prepare_image_arguments(image, form):
-    """Further arguments of prepare_image.py, quoted for the shell."""
-    return shlex.join(run_command.prepare_image_arguments(PLAN, image, form))
-
-
 def measured_baselines(wildcards):
     """The files of the study's baselines on this machine."""
     check_cluster()
     return baselines.files(PLAN, STARTED.submits)
-
-
-def baseline_inputs(wildcards):
-    """The inputs of a baseline."""
-    return baselines.inputs(PLAN, wildcards.baseline)
-
-
-def bundle_of_baseline(wildcards):
-    """The group of runs whose job a baseline shares, or None."""
-    return JOBS.bundle(wildcards.baseline) if STARTED.is_main else None
-
-
-def baseline_arguments(wildcards, output):
-    """The arguments of start_baseline.py after its files, quoted for the shell."""
-    return baselines.arguments(PLAN, wildcards.baseline, str(output))
 
 
 def figure_tables(wildcards):
@@ -249,16 +204,6 @@ def figure_tables(wildcards):
     with_baselines = baselines.for_figure(wildcards.figure, STUDY.figures)
     alone = baselines.is_alone(wildcards.figure)
     return [*with_baselines, *(() if alone else rules.collect_runs.output)]
-
-
-def bundle(wildcards):
-    """The group of runs that share a job with this one, or None."""
-    return JOBS.bundle(wildcards.run_id)
-
-
-def results_of_bundle(wildcards):
-    """The records of runs that share a job, and the baselines that are measured in it."""
-    return JOBS.results(wildcards.bundle)
 
 
 def ends_of_bundles(wildcards):

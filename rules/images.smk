@@ -12,7 +12,7 @@ rule images:
     """Every environment of the study, and every image in the forms that its runs take."""
     input:
         list_of_remade,
-        made=environments_and_images,
+        made=lambda w: PLAN.environments,
     log:
         "results/logs/see_images.log",
     localrule: True
@@ -86,7 +86,9 @@ checkpoint prepare_image:
     resources:
         bench=1,
     params:
-        how=lambda w, output: prepare_image_arguments(w.image, w.form),
+        how=lambda w, output: shlex.join(
+            run_command.prepare_image_arguments(PLAN, w.image, w.form)
+        ),
     shell:
         program("prepare_image.py") + " {input.image:q} --keep-failure"
         " {params.how} --output {output:q} 2>&1 | tee {log:q}"

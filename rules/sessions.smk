@@ -59,7 +59,7 @@ rule end_session:
 rule end_bundle:
     """Join runs and baselines of a bundle: Snakemake submits connected jobs of a group as one."""
     input:
-        results_of_bundle,
+        lambda w: JOBS.results(w.bundle),
     output:
         temp(touch("results/sessions/{session}.{bundle}.done")),
     wildcard_constraints:

@@ -61,19 +61,19 @@ rule train:
         record="results/runs/{run_id}/run.json",
     log:
         "results/logs/train/{run_id}.log",
-    priority: training_priority
+    priority: lambda w: PLAN.priority(w.run_id)
     # One attempt more, which records how the scheduler ended the last one.
     retries: PLAN.tries if STARTED.submits else PLAN.attempts
     group:
-        bundle if STARTED.submits else None
+        (lambda w: JOBS.bundle(w.run_id)) if STARTED.submits else None
     container:
-        directive_image
+        lambda w: PLAN.directive_image(w.run_id)
     resources:
         **(JOBS.resources if STARTED.submits else {}),
         bench=1,
-        attempt=attempt_of_job,
+        attempt=lambda w, attempt: attempt,
     params:
-        start_run_arguments,
+        lambda w, output: run_command.StartRunArguments(PLAN, w.run_id),
     shell:
         program("start_run.py", "exec python", STRICT + OUR_PYTHON)
         + " --log {output.log:q} --messages {log:q}"
@@ -99,7 +99,7 @@ rule skip_run:
     resources:
         bench=1,
     params:
-        start_run_arguments,
+        lambda w, output: run_command.StartRunArguments(PLAN, w.run_id),
     shell:
         program("start_run.py", "exec python")
         + " --log {output.log:q} --messages {log:q} {params}"
