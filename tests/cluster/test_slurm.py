@@ -235,7 +235,7 @@ def test_a_campaign_goes_on_whatever_happens_to_its_jobs(campaign, slurm):
     assert "Nothing to be done" in campaign.succeed("--profile", "slurm")
 
 
-def test_a_submission_that_is_refused_for_a_moment_is_tried_again(campaign, tmp_path):
+def test_a_submission_that_is_refused_for_a_moment_waits(campaign, tmp_path):
     """As where the queue is full: sbatch refuses once, then it is the real one."""
     refused = tmp_path / "refused"
     sbatch = tmp_path / "bin/sbatch"
@@ -250,10 +250,10 @@ def test_a_submission_that_is_refused_for_a_moment_is_tried_again(campaign, tmp_
     campaign.configure(matrix=[{"name": "refused", **QUICK, "seed": 11}], figures=[])
     output = campaign.succeed("--profile", "slurm")
     message = "sbatch failed (exit code 1): sbatch: error: QOSMaxSubmitJobPerUserLimit"
-    assert "Trying to restart job" in output and f"Slurm refused its job: {message}" in output
+    assert "Trying to restart" not in output and f"Slurm refused its job: {message}" in output
     assert all(record["status"] in TRAINED for record in records_of(campaign))
     fields = [record["provenance"]["refused"] for record in records_of(campaign)]
-    assert [found["message"] for found in fields if found] == [message]
+    assert [found["message"].startswith(message) for found in fields if found] == [True]
 
 
 def test_what_slurm_refuses_is_told_on_the_terminal_and_by_status(campaign):
