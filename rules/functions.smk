@@ -130,11 +130,6 @@ def search_inputs(wildcards):
     return [] if why_not else plan.inputs_of_run(search.run)
 
 
-def searched_run(wildcards):
-    """The run with which a search tries the smallest batch."""
-    return PLAN.searches[wildcards.search][0].run
-
-
 def find_batch_arguments(wildcards, output):
     """The arguments of find_batch.py after its files, quoted for the shell."""
     memory_mb = STUDY.site["memory_mb_per_node"]

@@ -39,7 +39,7 @@ checkpoint find_batch:
         "../envs/workflow.yaml"
     resources:
         **(
-            JOBS.resources_like(searched_run)
+            JOBS.resources_like(lambda w: PLAN.searches[w.search][0].run)
             if STARTED.submits and PLAN.searches
             else {}
         ),

@@ -28,7 +28,8 @@ def comparison_page(comparison: Compared, regressions: list[Pair] | None = None)
     """
     lead = _lead(comparison)
     if regressions is not None:
-        lead += f" Check {'failed' if regressions else 'passed'}: {_count(regressions)}."
+        lead += f" Check {'failed' if regressions else 'passed'}: "
+        lead += phrases.counted(len(regressions), "regression") + "."
     return Page(
         title="Comparison of two campaigns",
         lead=lead,
@@ -37,10 +38,6 @@ def comparison_page(comparison: Compared, regressions: list[Pair] | None = None)
         ),
         kind="" if regressions is None else "bad" if regressions else "good",
     )
-
-
-def _count(regressions):
-    return phrases.counted(len(regressions), "regression")
 
 
 def count_runs(campaign: Campaign) -> str:

@@ -26,7 +26,8 @@ def sentinels_of(
     )
     known: dict[str, dict[Run, Run]] = {}
     for run in runs if matches else ():
-        known.setdefault(_id_prefix(run), {})[replace(run, repeat=1, sentinel=0)] = run
+        prefix = run.id.rsplit("-", 2)[0]  # of the ids of its sentinels
+        known.setdefault(prefix, {})[replace(run, repeat=1, sentinel=0)] = run
     made = {}
     for match in matches:
         numbers: dict[str, Any] = {name: int(match[name]) for name in ("repeat", "sentinel")}
@@ -42,8 +43,3 @@ def existing_ids(results: Path = run_record.RESULTS) -> Iterator[re.Match[str]]:
     with contextlib.suppress(OSError):
         names = os.listdir(results / "runs")
         yield from filter(None, map(SENTINEL_ID.fullmatch, names))
-
-
-def _id_prefix(run):
-    """The prefix of the ids of a run's sentinels."""
-    return run.id.rsplit("-", 2)[0]

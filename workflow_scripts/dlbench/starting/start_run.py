@@ -131,18 +131,13 @@ def _restore_secrets(options: argparse.Namespace) -> None:
 
 
 def arguments_of_attempt(arguments: list[str], attempt: int) -> list[str]:
-    """The command line of start_run.py for another attempt.
+    """The command line of start_run.py for another attempt: the last number counts.
 
     >>> arguments_of_attempt(["start_run.py", "--attempt", "1", "--", "train", "--attempt", "1"], 2)
-    ['start_run.py', '--attempt', '2', '--', 'train', '--attempt', '1']
+    ['start_run.py', '--attempt', '1', '--attempt=2', '--', 'train', '--attempt', '1']
     """
-    flags, rest = arguments, []
-    if "--" in arguments:
-        flags, rest = arguments[: arguments.index("--")], arguments[arguments.index("--") :]
-    if "--attempt" in flags:
-        index = flags.index("--attempt") + 1
-        return [*flags[:index], str(attempt), *flags[index + 1 :], *rest]
-    return [*flags, f"--attempt={attempt}", *rest]
+    cut = arguments.index("--") if "--" in arguments else len(arguments)
+    return [*arguments[:cut], f"--attempt={attempt}", *arguments[cut:]]
 
 
 def _is_valid(run: Run, options: argparse.Namespace, record: dict[str, Any]) -> bool:

@@ -210,7 +210,8 @@ def _end_of_ranks(log):
     """
     ends = [event_log.last_run_end(path) for path in event_log.rank_paths(log) if path.is_file()]
     ended = [end for end in ends if end and end["message"] != event_log.STOPPED_BY_SIGNAL]
-    failed = sorted((end for end in ended if end["status"] != "ok"), key=_when)
+    failed = [end for end in ended if end["status"] != "ok"]
+    failed.sort(key=lambda end: str(end.get("t_utc", "")))
     for end in failed:
         if end["status"] != "failed":
             return end
@@ -218,10 +219,6 @@ def _end_of_ranks(log):
         stopped = [end for end in ends if end and end not in ended]
         return failed[0] if failed and len(ended) + len(stopped) == len(ends) else None
     return failed[0] if failed else next(iter(ended), None)
-
-
-def _when(end):
-    return str(end.get("t_utc", ""))
 
 
 def refuse(run: SupervisedRun, status: str, reason: str, before_first_step: bool = False) -> None:

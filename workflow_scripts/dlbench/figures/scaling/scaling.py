@@ -119,13 +119,9 @@ class _Drawn:
                 )
             if base_flags.APART in point.mismatch:
                 styles.half(axes, at, estimate.value, styles.looks(self.own.index), zorder=3.5)
-            if _is_unstable(point):
+            if any(run["status"] == "unstable" for run in point.runs):
                 styles.star(axes, at, estimate.value, self.color)
         return (x[-1], values[-1]) if points else None
-
-
-def _is_unstable(point):
-    return any(run["status"] == "unstable" for run in point.runs)
 
 
 def _drawn(panel, baselines):
