@@ -106,21 +106,19 @@ def test_commands_name_a_hostile_file_and_go_on(history, hostile):
         program("analyse_history.py"),
         dlbench("gate", "--allow", "missing"),
         dlbench("site"),
-        dlbench("publish", "--license", "MIT"),
     ):
         text = finished.stdout + finished.stderr
         assert finished.returncode == 0 and "\x1b" not in text, text
         assert "expected" in text and (
             "\\udcff\\x1b" in text if hostile == "name" else path.name in text
         )
-    assert len(list(Path("results/published/history").glob("*/*/*.parquet"))) == 8
 
 
 def test_control_characters_of_others_do_not_reach_the_terminal(history):
     facts = json.dumps({"GPU driver": "\x1b[31mred\x07"})
     for name, value in (("condition", "\x1b]0;title\x07 a"), ("facts", facts)):
         with_value(last_file(history), name, value)
-    for kind in ("text", "markdown", "html", "json", "junit", "prometheus", "bencher"):
+    for kind in ("text", "markdown", "html", "json", "junit"):
         text = dlbench("gate", "--format", kind).stdout
         assert not set(text) & {"\x1b", "\x07"} and "a" in text
     assert "\x1b" not in program("analyse_history.py").stderr

@@ -67,7 +67,7 @@ def pages(output):
 def test_every_link_leads_to_a_file_and_a_place_that_are_there(history, tmp_path):
     files = build(history, tmp_path / "site", archives="../archives")
     made_pages = pages(tmp_path / "site")
-    assert len(made_pages) == 3 + 2 + 2 + 2  # with studies, machines and conditions
+    assert len(made_pages) == 2 + 2 + 2 + 2  # with studies, machines and conditions
     linked = set()
     for name, page in made_pages.items():
         assert len(page.names) == len(set(page.names)), name

@@ -30,7 +30,6 @@ GROUPS: dict[str, dict[str, str]] = {  # by folder
         "history": "many campaigns: since when one is slower, and why",
         "gate": "the newest campaign by those before it, for CI",
         "site": "a website of a history: machines, conditions, changes",
-        "publish": "a history as a data set for Zenodo and Hugging Face",
         "accept-nodes": "nodes that keep a site's bounds, what to measure next",
         "import": "logs and results of other programs as tables like ours",
     },

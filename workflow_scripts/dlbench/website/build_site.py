@@ -15,8 +15,6 @@ from dlbench.pages import page_html, templates
 from dlbench.pages.page import Page
 from dlbench.website import (
     comparison,
-    feed,
-    leaders,
     overview_pages,
     reports,
     series_pages,
@@ -31,8 +29,6 @@ OURS = re.compile(r"[a-z0-9-]+\.(html|xml)")
 NAVIGATION = {
     "Overview": "index.html",
     "Compare": comparison.ADDRESS,
-    "Leaders": "leaders.html",
-    "Feed": feed.NAME,
 }
 
 
@@ -41,7 +37,6 @@ def build(
     names_of_machines: Mapping[str, Sequence[str]],
     output: Path,
     archives: str | None = None,
-    address: str = "",
     places_of_reports: Iterable[Path] = (),
 ) -> Site:
     """Write the website of a history.
@@ -49,7 +44,6 @@ def build(
     Args:
         names_of_machines: `machines` of a config.
         archives: address of the folder that has the archives, for links.
-        address: where the website will be, for the links of its feed.
         places_of_reports: archives and results folders, whose reports it shows.
 
     Raises:
@@ -64,7 +58,7 @@ def build(
     site = site_data.read(history, names_of_machines)
     shown = reports.find(site, history, places_of_reports, site.notes.append)
     written = []
-    for name, text in _files(site, shown, archives, address):
+    for name, text in _files(site, shown, archives):
         with atomic_write(output / name) as part:
             part.write_text(text, encoding="utf-8")
         written.append(name)
@@ -88,13 +82,12 @@ def _earlier(output: Path) -> list[str]:
 
 
 def _files(
-    site: Site, shown: Mapping[str, reports.Report], archives: str | None, address: str
+    site: Site, shown: Mapping[str, reports.Report], archives: str | None
 ) -> Iterator[tuple[str, str]]:
     """(name, text) of each file."""
     index = overview_pages.index(site)
     yield _html("index.html", index, overview_pages.search_index(site), "search.js")
     yield _html(comparison.ADDRESS, comparison.page(), comparison.data(site), "compare.js")
-    yield _html("leaders.html", leaders.page(site))
     for name, sessions in site.studies.items():
         page = overview_pages.study(name, sessions, site, archives, shown.get(name))
         yield _html(site_data.study_page(name), page)
@@ -104,7 +97,6 @@ def _files(
         yield _html(machine.address, series_pages.machine(machine))
     for condition in site.conditions:
         yield _html(condition.address, series_pages.condition(condition))
-    yield feed.NAME, feed.feed(site, address)
 
 
 def _html(
@@ -128,5 +120,4 @@ def _html(
         data=data,
         address=name,
         navigation=NAVIGATION,
-        feed=feed.NAME,
     )

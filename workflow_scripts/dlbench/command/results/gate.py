@@ -12,7 +12,7 @@ from pathlib import Path
 from dlbench.command.study_files import add_configfile
 from dlbench.common import flag_types, terminal
 from dlbench.common.files import atomic_write
-from dlbench.history import bases, dashboards, gate, gate_page, sources
+from dlbench.history import bases, gate, gate_page, sources
 from dlbench.pages import page_html, page_text
 from dlbench.study import config
 
@@ -22,8 +22,6 @@ WRITERS = {
     "html": lambda judged: page_html.html_page(gate_page.page(judged)),
     "json": lambda judged: json.dumps(gate_page.values(judged), indent=1, allow_nan=False) + "\n",
     "junit": gate_page.junit,
-    "prometheus": dashboards.prometheus,
-    "bencher": lambda judged: json.dumps(dashboards.bencher(judged), indent=1) + "\n",
 }
 
 
