@@ -96,8 +96,8 @@ def standings(folder: Path) -> list[Standing]:
         if name.encode(errors="replace").decode() == name:
             sessions.setdefault(key, []).append(name)
         else:
-            reason = "expected a name in UTF-8"
-            refused.append(Standing(*map(ascii, (name, *key)), DAMAGED, reason))
+            file, of_site, session = map(ascii, (name, *key))
+            refused.append(Standing(file, of_site, session, DAMAGED, "expected a name in UTF-8"))
     return refused + [
         one for key, names in sessions.items() for one in _judged(folder, *key, names)
     ]

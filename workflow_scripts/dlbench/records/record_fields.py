@@ -4,6 +4,7 @@ Whoever makes a record can also make its digest, so its values may be of any kin
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from dlbench import Error
@@ -56,7 +57,7 @@ RECORD = {
 }  # fmt: skip
 
 
-def check(record: dict[str, Any]) -> None:
+def check(record: Mapping[str, Any]) -> None:
     """Check the values of a record that are read of others.
 
     Raises:
