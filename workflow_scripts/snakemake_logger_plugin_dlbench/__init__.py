@@ -22,6 +22,9 @@ UNLOCKED, ENDED = (
     "/.snakemake/locks/",
     "another start here ended while this one planned: start again",
 )
+TARGETS = """
+Targets: all, archive, baselines, batches, data, figures, history, history_figures, images, report,
+runs, site, tables, tensorboard; or files in results/."""
 PLANNING = "dlbench.plan.planning"  # the module that has planned a campaign, if it is loaded
 
 
@@ -112,6 +115,8 @@ class LogHandler(LogHandlerBase):
         text = str(record.msg)
         if "FileNotFoundError" in text and UNLOCKED in text:
             record.msg, record.args = ENDED, ()
+        elif text.startswith("MissingRuleException"):
+            record.msg += TARGETS
         if self._lines:
             try:
                 self._lines.show(record)

@@ -1,6 +1,7 @@
 """Snakemake's logger plugin: who prints what, and that nothing of it ends a campaign."""
 
 import logging
+import re
 import sys
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ from snakemake_interface_logger_plugins.registry import LoggerPluginRegistry
 
 from dlbench.plan import planning
 from snakemake_logger_plugin_dlbench import LogHandler, LogHandlerSettings
+from support.machines.paths import REPOSITORY
 from support.runs.made_runs import SETTINGS
 
 FLAGS = {
@@ -74,6 +76,14 @@ def test_what_comes_before_the_workflow_is_not_lost_if_that_never_starts(handler
     emit.handler.close()
     emit.handler.close()
     assert capfd.readouterr().err == "Unlocked working directory.\n"
+
+
+def test_a_misspelt_target_is_reported_with_all_targets(handler):
+    rules = "".join(path.read_text() for path in REPOSITORY.glob("rules/*.smk"))
+    shown = handler()("MissingRuleException:\nNo rule to produce tabels", logging.ERROR)
+    targets = {*re.findall(r"^rule ([a-z]+):", rules, re.M)} - {"train"}
+    assert shown.startswith("MissingRuleException:\nNo rule to produce tabels\nTargets: all, ")
+    assert targets < {*re.findall(r"\w+", shown)}
 
 
 def test_a_start_that_ended_meanwhile_is_no_traceback(handler):

@@ -1,7 +1,6 @@
 """dlbench run: Snakemake with a study, as its plain command."""
 
 import argparse
-import re
 import shlex
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlbench import Error
-from dlbench.command import starting, study_files
+from dlbench.command import study_files
 from support.machines.paths import REPOSITORY
 from support.programs.in_process import dlbench
 
@@ -51,21 +50,6 @@ def test_a_folder_without_a_workflow_gets_that_of_dlbench_and_snakemakes_exit_co
     finished = start()
     assert finished.returncode == 7
     assert finished.stderr == f"+ snakemake --snakefile {shlex.quote(f'{REPOSITORY}/Snakefile')}\n"
-
-
-def test_a_misspelt_target_is_reported_with_all_targets(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("config.yaml").touch()
-    finished = dlbench("run", "config.yaml", "tables", "tabels", "-c1")
-    assert finished.returncode == 2
-    names = "all, archive, baselines, batches, data, figures, history, history_figures, images, "
-    names += "report, runs, site, tables, tensorboard"
-    message = f"error: no target 'tabels' (did you mean 'tables'?); there are: {names}\n"
-    assert finished.stderr == message
-    rules = "".join(path.read_text() for path in REPOSITORY.glob("rules/*.smk"))
-    assert {*re.findall(r"^rule ([a-z]+):", rules, re.M)} - {"train"} < {*starting.TARGETS}
-    passed = ("tables", "results/report.html", "collect_runs", "-c1", "tabels")
-    assert dlbench("run", "config.yaml", *passed).became[-5:] == [*passed]
 
 
 def test_the_own_config_is_the_plain_workflow(folder):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.campaign.live_campaign import LiveCampaign
-from dlbench.campaign.live_screen import Screen, open_screen
+from dlbench.campaign.live_screen import open_screen
 from dlbench.campaign.status_text import duration
 from dlbench.common import terminal
 from dlbench.plan.plan import Plan
@@ -70,7 +70,7 @@ class LiveLines:
         self._commands, self._failed_logs, self._counts = commands, failed_logs, counts
         self._began_s, self._ended = time.monotonic(), 0
         self._trains = False  # whether this start is about runs, as that of a history is not
-        self._screen: Screen = open_screen(self._campaign, bar, colour)
+        self._screen = open_screen(self._campaign, bar, colour)
 
     def show(self, record: logging.LogRecord) -> None:
         """Print what a user wants to know of a record."""

@@ -11,7 +11,7 @@ import os
 import select
 import sys
 import threading
-from typing import Any, Protocol
+from typing import Any
 
 from dlbench.campaign.live_campaign import LiveCampaign
 from dlbench.campaign.status_text import duration
@@ -31,20 +31,7 @@ COLOURS = (
 )
 
 
-class Screen(Protocol):
-    """Where lines go."""
-
-    def print(self, line: str, style: str = "") -> None:
-        """Print a line, or several."""
-
-    def refresh(self) -> None:
-        """Draw the bar again."""
-
-    def close(self) -> None:
-        """Print what is left, and leave the terminal as it was."""
-
-
-def open_screen(campaign: LiveCampaign, bar: bool, colour: bool) -> Screen:
+def open_screen(campaign: LiveCampaign, bar: bool, colour: bool) -> "PlainScreen":
     """The screen with a bar if it is asked for and there is a terminal; else the plain one."""
     can_draw = os.isatty(OUTPUTS[-1]) and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
     return BarScreen(campaign, colour) if bar and can_draw else PlainScreen()
@@ -64,7 +51,7 @@ class PlainScreen:
         """Nothing was changed."""
 
 
-class BarScreen:
+class BarScreen(PlainScreen):
     """Lines above one bar, on the terminal of stderr."""
 
     def __init__(self, campaign: LiveCampaign, colour: bool = True) -> None:

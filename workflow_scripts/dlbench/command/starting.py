@@ -2,24 +2,17 @@
 
 import argparse
 import importlib.util
-import itertools
 import os
 import shlex
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from dlbench import Error
-from dlbench.common import own_code, phrases
+from dlbench.common import own_code
 from dlbench.study import yaml_files
 
 # Where Snakemake looks for it.
 SNAKEFILES = ("Snakefile", "snakefile", "workflow/Snakefile", "workflow/snakefile")
-# Rules of ours that collect or make what a user wants; others have an underscore.
-TARGETS = (
-    *("all", "archive", "baselines", "batches", "data", "figures", "history", "history_figures"),
-    *("images", "report", "runs", "site", "tables", "tensorboard"),
-)
 
 
 def become_snakemake(arguments: Sequence[str]) -> NoReturn:
@@ -39,19 +32,6 @@ def become_snakemake(arguments: Sequence[str]) -> NoReturn:
         arguments = ["--snakefile", str(own_code.PROJECT / "Snakefile"), *arguments]
     print(f"+ {shlex.join(['snakemake', *arguments])}", file=sys.stderr, flush=True)
     os.execv(sys.executable, [sys.executable, "-m", "snakemake", *arguments])
-
-
-def check_targets(words: Sequence[str]) -> None:
-    """Check that words before options are targets of our workflow, or its rules or files.
-
-    Raises:
-        Error: one is not; the message has all targets.
-    """
-    is_ours = own_code.in_project_folder() or not any(map(os.path.exists, SNAKEFILES))
-    for word in itertools.takewhile(lambda word: is_ours and word[:1] != "-", words):
-        if word not in TARGETS and not {*"/_"} & {*word}:
-            hint = phrases.did_you_mean(word, TARGETS)
-            raise Error(f"no target {word!r}{hint}; there are: {', '.join(TARGETS)}")
 
 
 def config_files(arguments: Sequence[str]) -> list[str]:

@@ -3,6 +3,7 @@
 import difflib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -77,26 +78,19 @@ def without_numbers(reason: str) -> str:
     return NUMBER.sub("0", reason)
 
 
-def merged(names: Iterable[str], reasons: Iterable[str]) -> list[str]:
+def merged(names: Iterable[str], reasons: Sequence[str]) -> list[str]:
     """Reasons, of which those of one name that differ in numbers only are one, as of `merge`.
 
     >>> merged(["cnn", "cnn", "mlp"], ["9 items/s", "8 items/s", "70 items/s"])
     ['cnn: 8 or 9 items/s', 'cnn: 8 or 9 items/s', 'mlp: 70 items/s']
     """
-    groups: dict[str, dict[str, list[str]]] = {}
-    keys = [
-        (without_numbers(reason), name, reason) for name, reason in zip(names, reasons, strict=True)
-    ]
-    for text, name, reason in keys:
-        groups.setdefault(text, {}).setdefault(name, []).append(reason)
-    texts = {
-        text: {name: merge(reasons) for name, reasons in group.items()}
-        for text, group in groups.items()
-    }
-    return [
-        f"{name}: {texts[text][name]}" if len({*texts[text].values()}) > 1 else texts[text][name]
-        for text, name, _ in keys
-    ]
+    groups: dict[tuple[str, str], list[str]] = {}
+    keys = [(without_numbers(reason), name) for name, reason in zip(names, reasons, strict=True)]
+    for key, reason in zip(keys, reasons, strict=True):
+        groups.setdefault(key, []).append(reason)
+    texts = {key: merge(group) for key, group in groups.items()}
+    kinds = Counter(text for text, _ in {(key[0], text) for key, text in texts.items()})
+    return [f"{key[1]}: {texts[key]}" if kinds[key[0]] > 1 else texts[key] for key in keys]
 
 
 def merge(reasons: Sequence[str]) -> str:

@@ -22,21 +22,17 @@ KINDS = dict.fromkeys(gate.FAILING, "bad") | {
     gate.NEW: "open",
 }
 NOT_JUDGED = (gate.TOO_FEW, gate.NEW)
-OUTCOMES = {
-    True: ("passed", "good"),
-    False: ("failed", "bad"),
-    None: ("nothing could be judged", "open"),
-}
 
 
 def page(judged: Gate) -> Page:
     """The Page of a judged session."""
-    outcome, kind = OUTCOMES[_passed(judged)]
+    words = {True: "passed", False: "failed", None: "nothing could be judged"}
+    passed = _passed(judged)
     return Page(
-        title=f"Session {judged.session}: {outcome}",
+        title=f"Session {judged.session}: {words[passed]}",
         lead=lead(judged),
         sections=(_facts(judged), _conditions(judged)),
-        kind=kind,
+        kind={True: "good", False: "bad", None: "open"}[passed],
     )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from dlbench.analysis import base_flags, equivalence
-from dlbench.study import wording
 
 MINUS, TIMES = "\u2212", "\u00d7"
 
@@ -76,14 +75,6 @@ def unlike_bases(flagged: Sequence[str], of_all: str = "") -> str:
     numbers = [f"in {count}" for _, count in counts]
     numbers[0] += f" of {len(flagged)} {of_all}" if of_all else ""
     return "; ".join(f"{n}, {clause}" for n, clause in zip(numbers, clauses, strict=True))
-
-
-def setting_label(name: str, row: dict[str, Any]) -> str:
-    """The label of a setting, as in `batch 64` or `no XLA`."""
-    value = row[name]
-    if name in wording.SWITCHES:
-        return wording.switch(name, value)
-    return wording.field(name, value) or str(value)
 
 
 def colour_kind(verdict: str) -> str:

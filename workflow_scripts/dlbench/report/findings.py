@@ -297,7 +297,7 @@ def _contrast_finding(name, pairs):
     row, base = a[0], b[0]
     tested = first.verdict != equivalence.TOO_FEW_RUNS
     decided = tested and first.verdict != equivalence.UNDECIDED
-    labels = finding_words.setting_label(name, row), finding_words.setting_label(name, base)
+    labels = [wording.condition(name, side[name]) for side in (row, base)]
     verdict = first.verdict if decided else "undecided" if tested else "too few runs for a verdict"
     preposition = "equivalent to" if verdict == equivalence.EQUIVALENT else f"{verdict} than"
     headline = f"{labels[0]} is {preposition} {labels[1]}"

@@ -13,7 +13,6 @@ from datetime import datetime
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.common import phrases
 from dlbench.common.files import write_json
 from dlbench.data import stores
 from dlbench.plan import site_devices, skipping, standing
@@ -90,12 +89,10 @@ def rows(study: Study) -> list[Row]:
         Error: there are none, but results of another config.
     """
     standing_rows = list(_rows(study))
-    others = len({*run_record.RESULTS.glob("runs/*/run.json")}) - len(standing_rows)
-    if not standing_rows and others:
+    if not standing_rows and any(run_record.RESULTS.glob("runs/*/run.json")):
         raise Error(
-            f"none of the {len(study.runs)} runs of {study.name} has a valid result, but "
-            f"{run_record.RESULTS} has {phrases.counted(others, 'record')}: is their config missing "
-            "(--configfile)?"
+            f"none of the {len(study.runs)} runs of {study.name} has a valid result, but others "
+            f"in {run_record.RESULTS} have: is their config missing (--configfile)?"
         )
     derived.add_item_shapes(standing_rows)
     derived.add_tokens(standing_rows)
@@ -125,10 +122,6 @@ def _write_csv(output, rows, schema):
     parquet_files.write_csv(output, parquet_files.table(rows, schema))
 
 
-def _write_parquet(output, rows, schema):
-    parquet_files.write(output, rows, schema)
-
-
 def _write_json(output, rows, schema):
     plain = parquet_files.table(rows, schema).to_pylist()
     write_json(output, [{name: _plain(value) for name, value in row.items()} for row in plain])
@@ -141,4 +134,4 @@ def _plain(value):
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-WRITERS = {".csv": _write_csv, ".parquet": _write_parquet, ".json": _write_json}
+WRITERS = {".csv": _write_csv, ".parquet": parquet_files.write, ".json": _write_json}

@@ -26,6 +26,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     file = study_file(args.study or CONFIG)
     own = Path(file).resolve() == Path(CONFIG).resolve()
-    starting.check_targets(args.snakemake)
     # Behind the others, since --configfile takes all that follows.
     starting.become_snakemake([*args.snakemake, *([] if own else ["--configfile", file])])

@@ -143,17 +143,7 @@ def _draw_cells(axis, rows, column, columns):
             if worst not in event_fields.SUCCEEDED and well:
                 axis.text(x + 0.22, y, f"{well}/{len(cell)}", fontsize=7.5, va="center")
     for status, places in marks.items():
-        symbol, colour, _ = _looks(status)
-        edge = colour if symbol in "x_" else "white"
-        axis.plot(
-            *zip(*places, strict=True),
-            symbol,
-            color=colour,
-            ms=9,
-            mec=edge,
-            mew=2.2 if symbol in "x_" else 0.8,
-            label=status,
-        )
+        axis.plot(*zip(*places, strict=True), label=status, **_marker(status))
     axis.set_xticks(range(len(columns)), [f"{value:g}" for value in columns])
     axis.set_xlim(-0.6, len(columns) - 0.2)
     axis.set_yticks(range(len(rows) - 1, -1, -1), [name for name, _ in rows], fontsize=9)
@@ -165,6 +155,12 @@ def _draw_cells(axis, rows, column, columns):
 
 def _looks(status):
     return LOOKS.get(status, ("*", "black", status))
+
+
+def _marker(status):
+    symbol, colour, _ = _looks(status)
+    edge, width = (colour, 2.2) if symbol in "x_" else ("white", 0.8)
+    return {"marker": symbol, "color": colour, "mec": edge, "mew": width, "ms": 9, "ls": "none"}
 
 
 def _severity(status):
@@ -200,11 +196,7 @@ def _legend(figure, cells, reasons):
     """Symbols that occur and the reasons, below the map."""
     handles = []
     for status in sorted(set(cells["status"]), key=_severity):
-        symbol, colour, label = _looks(status)
-        edge = colour if symbol in "x_" else "white"
-        width = 2.2 if symbol in "x_" else 0.8
-        looks = {"marker": symbol, "color": colour, "mec": edge, "mew": width, "ms": 9}
-        handles.append(Line2D([], [], linestyle="none", label=label, **looks))
+        handles.append(Line2D([], [], label=_looks(status)[2], **_marker(status)))
     columns = max(1, int(figure.get_figwidth() / 1.9))
     lines = -(-len(handles) // columns)
     figure.set_figheight(figure.get_figheight() + 0.22 * lines + 0.17 * len(reasons))

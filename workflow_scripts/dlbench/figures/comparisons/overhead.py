@@ -9,7 +9,6 @@ from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
 
 from dlbench.analysis import base_flags, comparisons, equivalence
 from dlbench.analysis.frames import Tables
-from dlbench.common import phrases
 from dlbench.drawing import row_charts, series, styles
 from dlbench.study import wording
 from dlbench.study.config import COMPANIONS
@@ -122,7 +121,7 @@ def _differences(axes, key, rows):
     is_single = rows["condition"].nunique() == 1
     subject = f"{wording.condition(field, rows['condition'].iloc[0])} " if is_single else ""
     common = [
-        _setting(rows.iloc[0], name)
+        series.setting_label(rows.iloc[0], name)
         for name in IN_HEADING
         if name != field and rows[name].nunique(dropna=False) == 1 and not pd.isna(rows[name][0])
     ]
@@ -264,22 +263,12 @@ def _name(row, rows):
     field = row["field"]
     compared = (field, *COMPANIONS.get(field, ()))
     differing = [n for n in SETTINGS if n not in compared and rows[n].nunique() > 1]
-    parts = [_setting(row, n) for n in wording.fields_for_label(differing, row)]
+    parts = [series.setting_label(row, n) for n in wording.fields_for_label(differing, row)]
     if not parts or rows["condition"].nunique() > 1:
         parts.insert(0, wording.condition(field, row["condition"]))
     name = ", ".join(filter(None, parts))
     # There is room for two lines in a row.
     return textwrap.fill(name, max(styles.NAME_CHARACTERS, len(name) // 2 + LONGEST_PART))
-
-
-def _setting(row, name):
-    """As in `2 GPUs` or `batch 64`."""
-    value = row[name]
-    if name == "devices":
-        return phrases.counted(value, wording.device(row["device_kind"]))
-    if pd.isna(value) or value == "":
-        return ""
-    return wording.condition(name, value)
 
 
 def _limits(rows):
