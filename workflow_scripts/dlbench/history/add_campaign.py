@@ -24,7 +24,7 @@ from dlbench.archive import verify_archive
 from dlbench.common import terminal
 from dlbench.common.files import read_json, sha256, write_json
 from dlbench.history import campaign_files, dataset, session_rows, sources
-from dlbench.records import run_record
+from dlbench.records import record_fields, run_record
 from dlbench.tables import parquet_files
 from dlbench.tables.cells import Row
 
@@ -138,7 +138,9 @@ def _from_folder(path, wait: Callable[[str], None], note) -> _Campaign:
     records = []
     for file in sorted(folder.glob("runs/*/run.json")):
         try:
-            records.append(run_record.read(file))
+            record = run_record.read(file)
+            record_fields.check(record)
+            records.append(record)
         except (run_record.RecordError, OSError) as error:
             note(str(error))
     going_on = _going_on(folder)

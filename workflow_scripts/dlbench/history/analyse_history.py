@@ -120,10 +120,7 @@ def write(history: History, output: Path) -> None:
 def _add_findings(history, columns, site, machine):
     """Add the findings of one machine at one site."""
     rows = np.flatnonzero(
-        (columns.codes["site"] == site)
-        & (columns.machine == machine)
-        & (columns.n > 0)
-        & np.isfinite(columns.means)
+        (columns.codes["site"] == site) & (columns.machine == machine) & (columns.n > 0)
     )
     if not len(rows):
         return

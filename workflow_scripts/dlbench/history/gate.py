@@ -286,7 +286,6 @@ class _Judge:
             & (before.codes["condition_id"] == codes[0])
             & (before.codes["metric"] == codes[1])
             & (before.n > 0)
-            & np.isfinite(before.means)
         )
         same = [
             at for at in rows if "{}" in (meaning, m := before.text("meaning", at)) or m == meaning
