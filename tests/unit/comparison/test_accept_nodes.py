@@ -49,7 +49,7 @@ def test_nodes_that_pass_alone_are_measured_in_pairs_next(wanted):
     rows = [product(f"n{n}", 80.0 if n == 3 else 100.0) for n in range(1, 6)]
     found = accepted(wanted, rows, ["n1", "n3.cluster.org", "n6"])
     assert (found.good, found.bad, found.unknown) == (("n1", "n2", "n4", "n5"), ("n3",), ("n6",))
-    assert found.step.groups == (("n1", "n2"), ("n4", "n5"))
+    assert found.groups.next == (("n1", "n2"), ("n4", "n5"))
     assert not found.all_passed
 
 
@@ -73,20 +73,35 @@ def test_then_all_of_them_and_then_nothing(wanted):
     assert accepted(wanted, rows).all_passed
     rows += [exchange("n[1-2]"), exchange("n[3-4]")]
     found = accepted(wanted, rows)
-    assert found.step.groups == (("n1", "n2", "n3", "n4"),) and found.all_passed
+    assert found.groups.next == (("n1", "n2", "n3", "n4"),) and found.all_passed
     found = accepted(wanted, [*rows, exchange("n[1-4]")])
-    assert (found.step.groups, found.all_passed) == ((), True)
+    assert (found.groups.next, found.all_passed) == ((), True)
 
 
-def test_a_pair_that_fails_is_bisected_and_the_bad_node_leaves_the_list(wanted):
+def test_nodes_of_a_pair_that_fails_are_measured_with_others_and_the_bad_one_leaves_the_list(
+    wanted,
+):
     rows = [product(f"n{n}") for n in range(1, 7)]
     rows += [exchange("n[1-2]"), exchange("n[3-4]", 9.0), exchange("n[5-6]")]
     found = accepted(wanted, rows)
     assert found.unknown == ("n3", "n4") and found.bad == ()
-    assert found.step.groups == (("n1", "n3"), ("n2", "n4"))
+    assert found.groups.next == (("n1", "n3"), ("n2", "n4"))
     found = accepted(wanted, [*rows, exchange("n[1,3]"), exchange("n[2,4]", 9.0)])
     assert (found.bad, found.good) == (("n4",), ("n1", "n2", "n3", "n5", "n6"))
-    assert found.step.groups == (("n1", "n2", "n3", "n5", "n6"),)
+    assert found.groups.next == (("n1", "n2", "n3", "n5", "n6"),)
+
+
+def test_of_an_odd_number_one_is_in_two_pairs_and_all_that_fail_together_are_named(wanted):
+    rows = [product(f"n{n}") for n in range(1, 4)]
+    assert accepted(wanted, rows).groups.next == (("n1", "n2"), ("n1", "n3"))
+    rows += [exchange("n[1-2]"), exchange("n[1,3]"), exchange("n[1-3]", 9.0)]
+    found = accepted(wanted, rows)
+    assert (found.groups.together, found.groups.next) == ((("n1", "n2", "n3"),), ())
+    assert found.good == ("n1", "n2", "n3") and not found.all_passed
+    # Where no node has passed with another, no pair tells which is at fault.
+    rows = [product("n1"), product("n2"), exchange("n[1-2]", 9.0)]
+    found = accepted(wanted, rows)
+    assert (found.unknown, found.bad, found.groups.next) == (("n1", "n2"), (), ())
 
 
 def test_the_program_writes_both_lists_and_says_the_next_groups_also_as_json(tmp_path, monkeypatch):

@@ -110,14 +110,6 @@ def test_groups_have_bounds_of_their_own_of_one_size_or_of_any(tmp_path):
     assert [found[name].passed for name in ("n1", "n[1-2]", "n[1-4]")] == [None, True, None]
 
 
-def test_of_each_bound_it_is_known_how_many_keep_it_and_who_is_slowest(tmp_path):
-    rows = [baseline(f"n{n}", value) for n, value in ((1, 690.0), (2, 590.0), (3, 680.0))]
-    wanted = read(tmp_path, {"match": PRODUCT, "value": TFLOPS})
-    (found,) = acceptance.by_bound(wanted, node_results.of_baselines(rows), ["n3", "n4"])
-    assert (found.kept, found.failed, found.missing) == (2, 1, 1)
-    assert (found.lowest, found.median) == pytest.approx((590, 680)) and found.slowest == "n2"
-
-
 def test_a_bound_may_be_on_a_metric_that_the_runs_programs_name(tmp_path):
     busbw = {"name": "busbw_gb_per_s", "value": 90.0, "unit": "GB/s", "better": "higher"}
     made = [

@@ -1,7 +1,7 @@
 """Accept the nodes of a machine: from the tables of a study and a site's bounds to lists of nodes.
 
-First each node alone, then pairs of those that passed, then all of them together; a pair, or all,
-that fails is bisected (analysis/bisection.py). What is to be measured next follows from what is in
+First each node alone, then pairs of those that passed, then all of them together. Nodes of a pair
+that fails are measured with others that passed. What is to be measured next follows from what is in
 the tables, so the same command is repeated after each round.
 """
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.analysis import bisection
 from dlbench.common import host_lists, phrases
 from dlbench.common.files import atomic_write
 from dlbench.comparison import acceptance, bounds, campaigns, node_results
@@ -21,7 +20,23 @@ from dlbench.tables import parquet_files
 from dlbench.tables.baseline_columns import BASELINES
 
 PASS, FAIL = "nodes.pass", "nodes.fail"
-LARGEST = 2  # nodes of a group in a study's first round
+
+
+@dataclass(frozen=True)
+class Groups:
+    """What groups of nodes say.
+
+    Attributes:
+        good: nodes that were in a group that passed.
+        bad: nodes that are all that their failed groups have in common, all others being good.
+        together: groups that failed though each of their nodes passed in another.
+        next: what to measure next.
+    """
+
+    good: node_results.Group
+    bad: node_results.Group
+    together: tuple[node_results.Group, ...]
+    next: tuple[node_results.Group, ...]
 
 
 @dataclass(frozen=True)
@@ -33,14 +48,13 @@ class Accepted:
         good: nodes that keep their bounds and are not the fault of a group.
         bad: nodes that do not, or are.
         unknown: nodes of which something was not measured, or no group tells.
-        step: what groups say, and the next ones.
     """
 
     judged: tuple[acceptance.Judged, ...]
     good: node_results.Group
     bad: node_results.Group
     unknown: node_results.Group
-    step: bisection.Step
+    groups: Groups
 
     @property
     def all_passed(self) -> bool:
@@ -106,27 +120,55 @@ def accept(
         for one in judged
         if len(one.nodes) > 1 and one.passed is not None
     }
-    step = _with_all(bisection.next_step(node_results.in_order(fit), measured), measured)
+    groups = _groups(node_results.in_order(fit), measured)
     in_groups = {name for group in measured for name in group}
-    bad = {name for name, passed in alone.items() if passed is False} | set(step.bad)
-    open_ = {name for name in fit if name in in_groups and name not in step.good}
+    bad = {name for name, passed in alone.items() if passed is False} | set(groups.bad)
+    open_ = {name for name in fit if name in in_groups and name not in groups.good}
     open_ |= {name for name in alone if name not in fit}
     if not bounded_alone:
-        open_ |= set(fit) - set(step.good)
+        open_ |= set(fit) - set(groups.good)
     return Accepted(
         judged=tuple(judged),
         good=node_results.in_order(set(alone) - bad - open_),
         bad=node_results.in_order(bad),
         unknown=node_results.in_order(open_ - bad),
-        step=step,
+        groups=groups,
     )
 
 
-def _with_all(step, measured):
-    """The Step whose next group is all good nodes, if all pairs are done and they were not."""
-    if step.groups or len(step.good) <= LARGEST or frozenset(step.good) in measured:
-        return step
-    return bisection.Step(step.good, step.bad, step.together, (step.good,), step.undecided)
+def _groups(nodes, measured):
+    """The Groups of nodes that passed alone.
+
+    Args:
+        measured: {group: whether it passed}.
+    """
+    known = {group: passed for group, passed in measured.items() if group <= {*nodes}}
+    good = frozenset(name for group, passed in known.items() if passed for name in group)
+    failed = [group for group, passed in known.items() if not passed]
+    bad = set()
+    for name in nodes:
+        own = [group for group in failed if group - good == {name}]
+        if own and frozenset.intersection(*own) == {name}:
+            bad.add(name)
+    suspects = [name for name in nodes if name not in good | bad]
+    names = [name for name in nodes if name in good]
+    if not known:
+        following = [nodes[at : at + 2] for at in range(0, len(nodes) - 1, 2)]
+        following += [(nodes[0], nodes[-1])] if len(nodes) % 2 and len(nodes) > 1 else []
+    elif suspects:
+        # Each beside another good node, so that the pairs may be measured at the same time.
+        turned = [(name, names[at:] + names[:at]) for at, name in enumerate(suspects)]
+        pairs = [[(one, name) for one in good_ones] for name, good_ones in turned]
+        fresh = ((pair for pair in of_one if frozenset(pair) not in known) for of_one in pairs)
+        following = [pair for pair in (next(of_one, None) for of_one in fresh) if pair]
+    else:
+        following = [tuple(names)] if len(names) > 2 and good not in known else []
+    return Groups(
+        good=tuple(names),
+        bad=node_results.in_order(bad),
+        together=tuple(sorted(node_results.in_order(g) for g in failed if g <= good)),
+        next=tuple(map(node_results.in_order, following)),
+    )
 
 
 def write(accepted: Accepted, folder: Path) -> None:
@@ -170,8 +212,8 @@ def values(accepted: Accepted) -> dict[str, Any]:
             }
             for one in accepted.judged
         ],
-        "fail_together": list(map(list, accepted.step.together)),
-        "next": list(map(list, accepted.step.groups)),
+        "fail_together": list(map(list, accepted.groups.together)),
+        "next": list(map(list, accepted.groups.next)),
     }
 
 
@@ -186,7 +228,7 @@ def page(accepted: Accepted, folder: Path) -> Page:
     failures += [
         f"{host_lists.compact_hosts(group)} fails together, while each of its nodes passes with "
         "others: expected a fault of the network between them, or of runs of that size"
-        for group in accepted.step.together
+        for group in accepted.groups.together
     ]
     if failures:
         sections.append(Section("What fails or is missing", tuple(failures)))

@@ -119,56 +119,6 @@ def judge(
     return sorted(judged, key=_rank)
 
 
-@dataclass(frozen=True)
-class Kept:
-    """A bound and the nodes, or groups of nodes, that it is about.
-
-    Attributes:
-        subject: a few words for what was measured.
-        kept, failed, missing: how many keep it, do not, and were not measured.
-        lowest, median: of the means of those that were measured, in the bound's unit; None if
-            none was.
-        slowest: the node or group of the lowest.
-    """
-
-    bound: bounds.Bound
-    subject: str
-    kept: int
-    failed: int
-    missing: int
-    lowest: float | None
-    median: float | None
-    slowest: str
-
-
-def by_bound(
-    wanted: Sequence[bounds.Bound], results: Sequence[Result], expected: Iterable[str] = ()
-) -> list[Kept]:
-    """Of each bound who keeps it; for bounds that `judge` does not refuse."""
-    by_nodes = _by_nodes(results, expected)
-    return [_kept(bound, _of_bound(bound, by_nodes)) for bound in wanted]
-
-
-def _kept(bound, of_bound):
-    sizes = {len(nodes) for nodes, own in of_bound.items() if own}
-    about = {nodes: own for nodes, own in of_bound.items() if len(nodes) in sizes}
-    kinds = Counter(_outcome(bound, own, len(nodes))[0] for nodes, own in about.items())
-    means = {
-        nodes: mean.value for nodes, own in about.items() if (mean := _mean(bound, own)) is not None
-    }
-    slowest = min(means, key=lambda nodes: means[nodes], default=())
-    return Kept(
-        bound=bound,
-        subject=_subject(bound, [one for own in about.values() for one in own]),
-        kept=kinds["kept"],
-        failed=kinds["failed"],
-        missing=kinds["missing"],
-        lowest=means.get(slowest),
-        median=statistics.median(means.values()) if means else None,
-        slowest=host_lists.compact_hosts(slowest),
-    )
-
-
 def _by_nodes(results, expected):
     by_nodes: dict[Group, list[Result]] = {(name,): [] for name in expected}
     for result in results:
