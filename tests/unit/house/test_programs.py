@@ -37,7 +37,6 @@ NEEDED = {
     "dlbench import": TABLES,
     "measure_baselines.py": {"numpy"},
     "dlbench partial": FIGURES,
-    "dlbench rerun-bases": STATISTICS,
     "dlbench site": STATISTICS,
     "start_run.py": {"numpy"},
     "train.py": {"numpy"},

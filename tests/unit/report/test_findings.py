@@ -197,7 +197,7 @@ def test_conditions_that_were_measured_apart_are_only_indicated():
     runs = repeats(100.0, session="A") + repeats(250.0, runtime="apptainer", session="B")
     (finding,) = found(runs)
     assert finding.evidence == INDICATED
-    assert "the two sides were measured apart. With dlbench rerun-bases" in finding.text
+    assert "the two sides were measured apart. After dlbench retry" in finding.text
     once_more = [row | {"session": "B"} for row in runs[:3]]
     (finding,) = findings.findings(runs, [], [], once_more)
     assert finding.evidence == SHOWN

@@ -10,7 +10,7 @@ from dlbench.tables.cells import Row, is_absent
 APART = "measured apart"
 NEIGHBOURS = "neighbours"  # other processes on the machine, or a quota, disturbed a run of a side
 OTHER_FLAGS = {NEIGHBOURS: "disturbed", APART: APART}  # flags that are no fields
-REMEDY = "With dlbench rerun-bases both sides are measured again, in one session."
+REMEDY = "After dlbench retry with the ids of both sides one session has them."
 
 # Facts in which runs of one condition agree, besides their fields.
 FACTS = ("site", "device_model", "framework_version", "timing_source", "item_shape")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dlbench.analysis import base_flags, equivalence, estimates, measures
-from dlbench.analysis.drift import Drift, Sides
+from dlbench.analysis.drift import Drift
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.log.metrics import NEITHER
 from dlbench.records import sentinel_runs
@@ -140,25 +140,6 @@ class _Drifts:
         if name not in self._drifts:
             self._drifts[name] = Drift(*self._measured, pair.metric)
         return self._drifts[name].compare(pair.a, pair.b)
-
-
-def sides(
-    study: Study, runs: Sequence[Row], repeated: Sequence[Row], table: Sequence[Row]
-) -> Iterator[tuple["Pair", Sides]]:
-    """Yield each pair that can be compared, of throughput and of metrics, with its Sides.
-
-    Args:
-        runs, repeated: rows of the tables of runs and of sentinels.
-        table: rows of the table of metrics.
-    """
-    runs, repeated = (measures.attached(rows, table) for rows in (runs, repeated))
-    drifts = _Drifts(runs, repeated, study.equivalence_margin)
-    named = measures.named(table)
-    for pair in pairs(study, runs, named):
-        if pair.metric.name in named.unlike or not (pair.a and pair.b):
-            continue
-        if not measures.not_positive([*pair.a, *pair.b], pair.metric):
-            yield pair, drifts.compare(pair)
 
 
 class Pair(NamedTuple):

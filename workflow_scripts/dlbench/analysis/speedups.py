@@ -1,6 +1,6 @@
 """The table of speedups: a row for each point of each series of runs (scaling_series.py).
 
-Series are made once, for this table; figures, report and rerun_bases read them from it.
+Series are made once, for this table; figures and report read them from it.
 """
 
 from collections.abc import Sequence

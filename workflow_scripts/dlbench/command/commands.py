@@ -19,7 +19,6 @@ GROUPS: dict[str, dict[str, str]] = {  # by folder
         "status": "which runs are done, running, failed, skipped or stale",
         "retry": "forget failures and start the workflow, for another try",
         "forget": "forget results, so that the next start trains them again",
-        "rerun-bases": "train bases again beside what is compared with them",
         "doctor": "what is wrong with a results folder, and repair it",
     },
     "results": {
