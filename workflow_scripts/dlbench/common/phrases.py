@@ -73,11 +73,6 @@ def ranges(numbers: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
-def without_numbers(reason: str) -> str:
-    """A reason with each number replaced by 0: equal for reasons that `merge` can merge."""
-    return NUMBER.sub("0", reason)
-
-
 def merged(names: Iterable[str], reasons: Sequence[str]) -> list[str]:
     """Reasons, of which those of one name that differ in numbers only are one, as of `merge`.
 
@@ -85,7 +80,7 @@ def merged(names: Iterable[str], reasons: Sequence[str]) -> list[str]:
     ['cnn: 8 or 9 items/s', 'cnn: 8 or 9 items/s', 'mlp: 70 items/s']
     """
     groups: dict[tuple[str, str], list[str]] = {}
-    keys = [(without_numbers(reason), name) for name, reason in zip(names, reasons, strict=True)]
+    keys = [(NUMBER.sub("0", reason), name) for name, reason in zip(names, reasons, strict=True)]
     for key, reason in zip(keys, reasons, strict=True):
         groups.setdefault(key, []).append(reason)
     texts = {key: merge(group) for key, group in groups.items()}

@@ -282,14 +282,10 @@ def _on_sources(runs):
             )
         else:
             yield f"{_are(len(origins), 'run')} imported from logs of {timing}{where}."
-    notes = {}  # those that differ in numbers only are one
-    for row in runs:
-        for note in (row.get("notes") or "").split("; "):
-            if note:
-                notes.setdefault(phrases.without_numbers(note), []).append(note)
-    commonest = sorted(notes.values(), key=lambda group: (-len(group), group[0]))
-    for group in commonest[:MAX_NOTES]:
-        yield f"Note on {phrases.counted(len(group), 'run')}: {phrases.merge(group)}"
+    notes = [note for row in runs for note in (row.get("notes") or "").split("; ") if note]
+    commonest = Counter(phrases.merged([""] * len(notes), sorted(notes))).most_common()
+    for note, count in commonest[:MAX_NOTES]:
+        yield f"Note on {phrases.counted(count, 'run')}: {note}"
     if len(commonest) > MAX_NOTES:
         yield f"{len(commonest) - MAX_NOTES} further kinds of notes are in the table of runs."
 

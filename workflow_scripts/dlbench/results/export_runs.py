@@ -8,7 +8,7 @@
 
 import math
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime
 from pathlib import Path
 
@@ -134,4 +134,8 @@ def _plain(value):
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-WRITERS = {".csv": _write_csv, ".parquet": parquet_files.write, ".json": _write_json}
+WRITERS: dict[str, Callable[..., None]] = {
+    ".csv": _write_csv,
+    ".parquet": parquet_files.write,
+    ".json": _write_json,
+}
