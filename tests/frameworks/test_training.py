@@ -154,14 +154,13 @@ def test_two_processes_train_as_one_with_their_batch(framework, own, digits, one
     caches = [event for path in paths for event in events(path, "page_cache")]
     assert [event["kept"] for event in caches if "kept" in event] == [1]  # one reads for both
     assert [len(events(path, "profile")) for path in paths] == [1, 0]
-    profile, called = events(log, "profile")[0], {"jax": "onv", "pytorch": "convolution"}
-    assert profile["steps"] == 5
-    assert any(called[framework.name] in one["operation"] for one in profile["operations"])
-    assert {one["place"] for one in profile["operations"]} == {"host"}
+    assert events(log, "profile")[0]["steps"] == 5
     content = json.loads(gzip.decompress(log.with_name(event_log.TRACE).read_bytes()))
     done = [event for event in content["traceEvents"] if event["ph"] == "X"]
     assert {"pid", "tid", "ts", "dur", "name"} <= set.intersection(*map(set, done))
-    assert any(event.get("cat") == "cpu_op" for event in done)
+    called = {"jax": "onv", "pytorch": "convolution"}[framework.name]
+    assert any(called in event["name"] for event in done if event.get("cat") == "cpu_op")
+    assert {event.get("cat") for event in done}.isdisjoint({"kernel", "gpu_memcpy"})
     assert mean_losses(log) == pytest.approx(losses(one_device), rel=1e-4)
     if framework is JAX:  # every process logs the mean over all devices
         assert losses(paths[0]) == losses(paths[1])

@@ -60,11 +60,11 @@ def test_two_devices_train_as_one_process_with_twice_the_batch(how, one_process,
         traced = [len(events(path, "profile")) for path in logs]
         assert traced == [1, 0][: len(logs)]
         (profile,) = events(log, "profile")
-        assert (profile["steps"], {one["place"] for one in profile["operations"]}) == (5, {"host"})
-        assert any("onv" in one["operation"] for one in profile["operations"])
+        assert profile["steps"] == 5
         content = json.loads(gzip.decompress(log.with_name(event_log.TRACE).read_bytes()))
         done = [event for event in content["traceEvents"] if event["ph"] == "X"]
         assert len(done) > 50 and all(event["ts"] >= 0 and event["dur"] >= 0 for event in done)
+        assert any("onv" in event["name"] for event in done if event.get("cat") == "cpu_op")
     # All ranks describe the machine of one process.
     found = fingerprints.provenance([events(path, "machine") for path in logs])
     assert [rank["rank"] for rank in found["ranks"]] == list(range(len(logs)))

@@ -59,7 +59,7 @@ def test_looks_change_the_report_alone_and_snakemakes_own_has_all_figures_and_ta
         assert text in page
 
 
-def test_a_profile_is_kept_with_its_run_in_the_tables_the_report_and_the_archive(fresh):
+def test_a_profile_is_kept_with_its_run_in_the_report_and_the_archive(fresh):
     block = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 4, "steps": 3}
     fresh.configure(
         matrix=[block | {"name": "quick", "warmup_steps": 1, "profile": True}], figures=[]
@@ -68,11 +68,8 @@ def test_a_profile_is_kept_with_its_run_in_the_tables_the_report_and_the_archive
     ((run_id, record),) = fresh.records().items()
     trace = fresh.folder / f"results/runs/{run_id}/trace.json.gz"
     assert trace.name in record["files"] and record["summary"]["account_s"]["profile"] > 0
-    rows = fresh.rows("operations")
-    assert {row["run_id"] for row in rows} == {run_id}
-    assert 0 < sum(float(row["share"]) for row in rows) <= 1.000001
     page = (fresh.folder / PAGE).read_text()
-    assert f'href="runs/{run_id}/trace.json.gz"' in page and 'id="table-operations"' in page
+    assert f'href="runs/{run_id}/trace.json.gz"' in page
     with zipfile.ZipFile(fresh.folder / "results/archive.zip") as archive:
         assert any(name.endswith(f"{run_id}/trace.json.gz") for name in archive.namelist())
     trace.unlink()

@@ -1,5 +1,8 @@
 """Checks of what is computed: precisions, windows, compilation, checkpoints, profiles."""
 
+import collections
+import gzip
+import json
 import math
 import signal
 import subprocess
@@ -7,7 +10,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from dlbench.log.operations import MOST
+from dlbench.log import event_log
 from dlbench.run_fields.fields import DECLARED
 from dlbench.trainer.checkpoints import STOPPED_EXIT_CODE
 from support.trainers.training_runs import TRAIN
@@ -126,23 +129,20 @@ def profile(report, device, framework):
         run = train(device, framework, trained.new_log(), **fields)
     if not report.expect(run.code == 0, run.why()):
         return
-    event = run.event("profile")
-    operations = event.get("operations", [])
-    if not report.expect(operations, f"no operations: {event.get('unknown')}"):
+    if not report.expect(not (why := run.event("profile").get("unknown")), f"no trace: {why}"):
         return
-    places = {operation["place"] for operation in operations}
-    report.number("place", ", ".join(places))
-    wanted = "device" if device.is_gpu else "host"
-    report.expect(places == {wanted}, f"operations of the {places}, not of the {wanted}")
-    for operation in operations[:8]:
-        report.number(operation["operation"][:90], operation["share"])
-    report.expect(len(operations) <= MOST, "too many operations")
+    with gzip.open(run.log.with_name(event_log.TRACE), "rt") as file:
+        events = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+    wanted = "kernel" if device.is_gpu else "cpu_op"
+    spent_us = collections.Counter()
+    for event in events:
+        if event.get("cat") == wanted:
+            spent_us[event["name"][:90]] += event["dur"]
+    report.expect(spent_us, f"no {wanted} in the trace")
+    on_device = any(event.get("cat") == "kernel" for event in events)
+    report.expect(on_device == device.is_gpu, "kernels in a trace of a CPU")
+    for name, us in spent_us.most_common(8):
+        report.number(name, us / spent_us.total())
     report.number("attention by the log", run.event("run_start").get("attention"))
-    of_attention = [
-        operation["operation"][:90]
-        for operation in operations
-        if any(word in operation["operation"].lower() for word in ATTENTION)
-    ]
+    of_attention = [name for name in spent_us if any(word in name.lower() for word in ATTENTION)]
     report.number("kernels of attention, by their names", "; ".join(of_attention) or "none")
-    spent_s = sum(o["spent_s"] / o["share"] for o in operations[:1])
-    report.number("busy, of a step", spent_s / event["steps"] / run.step_s())

@@ -75,13 +75,3 @@ def accounts(rows):
             if spent_s:
                 share = {"spent_s": spent_s, "share": spent_s / row["wall_s"]}
                 yield {"study": row["study"], "run_id": row["run_id"], "part": part, **share}
-
-
-def operations(rows):
-    """The rows of the table of operations, of runs that had a trace."""
-    for row in rows:
-        if row.get("trace_file"):
-            of_run = {"study": row["study"], "run_id": row["run_id"], "steps": 5}
-            for name, share in (("Conv2D", 0.75), ("MatMul", 0.25)):
-                common = {"place": "host", "operation": name, "count": 10, "spent_s": 2 * share}
-                yield of_run | common | {"share": share}

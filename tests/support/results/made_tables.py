@@ -230,7 +230,6 @@ def write(folder, rows, steps_each=100):
         ("evals", evals, run_columns.EVALS),
         ("comparisons", _comparisons(rows), table_columns.COMPARISONS),
         ("accounts", list(made_run_tables.accounts(rows)), table_columns.ACCOUNTS),
-        ("operations", list(made_run_tables.operations(rows)), table_columns.OPERATIONS),
         ("coverage", _coverage(rows), table_columns.COVERAGE),
         ("speedups", speedups.rows(MADE, complete, repeated), table_columns.SPEEDUPS),
         ("published", _published(folder, complete), table_columns.PUBLISHED),

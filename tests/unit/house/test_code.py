@@ -93,7 +93,6 @@ DESCRIBED = {
     "rules for layers": ("dlbench/trainer/keras/flops.py", *CODE),
     "calibrations": ("dlbench/trainer/calibration.py", *CODE),
     "profiles": ("dlbench/trainer/profiling.py", *CODE),
-    "what a trace says": ("dlbench/log/operations.py", *CODE),
     "words of mistakes": ("dlbench/common/phrases.py", *CODE),
     "bounds of flags": ("dlbench/common/flag_types.py", *CODE),
     "a field": ("dlbench/run_fields/learning.py", *CODE),

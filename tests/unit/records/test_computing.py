@@ -12,7 +12,6 @@ from dlbench.records import computing, parse_run
 from support.runs.parsed_runs import RUN, parsed, write
 
 COUNTED = {"forward_flops_per_item": 100, "forward_values_per_item": 7, "flops_unknown": []}
-OPERATION = {"operation": "Conv2D", "place": "host", "count": 5, "spent_s": 0.5, "share": 0.25}
 TIMES = [9.0, 0.5, 0.5, 0.5]
 
 
@@ -63,15 +62,13 @@ def test_a_record_has_what_its_log_counted_and_what_its_device_was_measured_to_a
     assert (unknown["attainable_tflops"], unknown["attainable_gb_per_s"]) == (None, None)
 
 
-def test_a_record_has_the_operations_of_a_profile_or_why_there_are_none():
-    assert "operations" not in summary({})
-    known = {"spent_s": 2.0, "steps": 5, "sha256": "0", "operations": [OPERATION]}
-    found = summary({}, profile=known)
+def test_a_record_has_the_trace_of_a_profile_or_why_there_is_none():
+    assert "trace_file" not in summary({})
+    found = summary({}, profile={"spent_s": 2.0, "steps": 5, "sha256": "0"})
     assert (found["trace_file"], found["trace_unknown"]) == ("trace.json.gz", None)
-    assert (found["profiled_steps"], found["operations"]) == (5, [OPERATION])
+    assert found["profiled_steps"] == 5
     found = summary({}, profile={"spent_s": 2.0, "unknown": "no counters"})
     assert (found["trace_file"], found["trace_unknown"]) == (None, "no counters")
-    assert found["operations"] == []
 
 
 @pytest.mark.parametrize(
@@ -79,10 +76,6 @@ def test_a_record_has_the_operations_of_a_profile_or_why_there_are_none():
     [
         ({"forward_flops_per_item": -1}, "forward_flops_per_item to be a count"),
         *(({"event": "calibration", "tflops": n}, "tflops to be a rate above 0") for n in (0, "x")),
-        *(
-            ({"event": "profile", "operations": [OPERATION | wrong]}, "operations to be a list of")
-            for wrong in ({"count": 0}, {"spent_s": -1.0}, {"place": None}, {"more": 1})
-        ),
     ],
 )
 def test_a_count_or_rate_that_cannot_be_is_an_error_of_the_log(fields, expected):

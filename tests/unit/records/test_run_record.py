@@ -173,7 +173,7 @@ def test_a_run_whose_trace_is_lost_or_another_one_is_trained_again(place):
     trace = place / event_log.TRACE
     trace.write_bytes(b"a trace")
     log = EventLog(place / "train.jsonl")
-    log.write("profile", spent_s=1.0, steps=5, sha256=sha256(trace), operations=[])
+    log.write("profile", spent_s=1.0, steps=5, sha256=sha256(trace))
     log.close()
     parse_run.parse(RUN, place / "train.jsonl", place / "run.json")
     record = run_record.read(place / "run.json")

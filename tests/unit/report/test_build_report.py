@@ -224,7 +224,7 @@ def test_the_page_allows_its_own_style_and_script_and_nothing_else(tmp_path):
     assert " style=" not in page and " onclick=" not in page
 
 
-def test_the_operations_of_profiles_are_a_table_with_links_to_the_traces_that_are_there(tmp_path):
+def test_the_report_links_the_traces_that_are_there(tmp_path):
     rows = made_tables.study(devices=[1, 2], repeats=1)
     for row in rows:
         row["trace_file"] = "trace.json.gz"
@@ -232,7 +232,6 @@ def test_the_operations_of_profiles_are_a_table_with_links_to_the_traces_that_ar
     place.mkdir(parents=True)
     (place / "trace.json.gz").touch()
     found = made(tmp_path, rows)
-    assert column(found, "operation", "operations").values == ["Conv2D", "MatMul"] * 2
     page = report_html.html_page(found)
     links = re.findall(r'(?:src|href)="(?!#|data:)([^"]*)"', page)
     assert links == [f"runs/{rows[0]['run_id']}/trace.json.gz"]

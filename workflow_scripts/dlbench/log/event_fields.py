@@ -123,9 +123,6 @@ ENERGY = {
 }  # fmt: skip
 HOST_ENERGY = {f"host_{name}": kind for name, kind in ENERGY.items()}
 NODE_ENERGY = {f"node_{name}": kind for name, kind in ENERGY.items()}
-OPERATIONS = _entries(
-    {"operation": TEXT, "place": TEXT, "count": STEP, "spent_s": SECONDS, "share": NUMBER}
-)
 LIMITS = _entries(
     {"uuid": TEXT, "restored": FLAG}
     | dict.fromkeys(("found_w", "enforced_w", "enforced_last_w?"), NUMBER)
@@ -199,7 +196,6 @@ EVENTS = {
     },
     "profile": {
         "spent_s": SECONDS, "steps?": STEP, "bytes?": COUNT, "sha256?": TEXT, "unknown?": TEXT,
-        "operations?": OPERATIONS,
     },
     "imported": {"kind": TEXT, "notes": TEXTS, "numbers": NUMBERS, "contradicts?": TEXT},
     "metric": {"name": METRIC_NAME, "value": NUMBER, "unit": TEXT, "better": DIRECTION},

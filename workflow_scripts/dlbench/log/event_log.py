@@ -42,8 +42,8 @@ dates in UTC):
                 t_s: the end of the work, before the trainer shuts down;
                 hung, time_limit_s of a timeout, if the supervisor wrote it;
                 before_first_step: it failed for a transient reason and measured nothing
-    profile     operations: of a few more steps, from their trace, which is beside the log as
-                TRACE; steps, spent_s, bytes, sha256; unknown: why there is none
+    profile     steps, spent_s, bytes, sha256: of the trace of a few more steps, which is beside
+                the log as TRACE; unknown: why there is none
                 (dlbench/trainer/profiling.py)
     parts       step, seconds: what parts of the steps of a window took, as data_wait; by programs
                 that use programs/logger/dlbench_log.py, as is `logger` in run_start

@@ -1,7 +1,7 @@
 """FLOPs of a run and attainable rates of its device, for the summary of its record.
 
 FLOPs are those of the model's forward pass, as the trainer counted them, times the passes of the
-run's mode (dlbench/trainer/model_flops.py). The operations of a profile are copied from the log.
+run's mode (dlbench/trainer/model_flops.py).
 """
 
 from typing import Any
@@ -56,5 +56,4 @@ def _profile(profile):
         "profiled_steps": profile.get("steps"),
         "trace_file": event_log.TRACE if profile.get("sha256") else None,
         "trace_unknown": profile.get("unknown"),
-        "operations": profile.get("operations") or [],
     }

@@ -21,7 +21,7 @@ from dlbench.study.runs import is_sentinel
 
 RECORD_VERSION = 1
 # Of what a record says of its logs. If it changes, all logs are parsed again.
-PARSER_VERSION = 13
+PARSER_VERSION = 14
 KEYS = (
     "record_version",
     "parser_version",

@@ -40,7 +40,6 @@ CANNOT_CHANGE_RESULTS = frozenset(
             "common/phrases.py",
             "common/terminal.py",
             "log/event_fields.py",  # refuses damaged logs
-            "log/operations.py",  # counts what was done after the run
             "trainer/calibration.py",  # measures the machine, after the run
             "trainer/profiling.py",  # traces further steps, after the run
             "trainer/containment.py",  # checks where a run is, and refuses

@@ -41,7 +41,6 @@ DESCRIPTIONS = {
     "accounts": "What the wall time of each run was spent on.",
     "explanations": "What a step of each explained condition is made of, by its probes.",
     "probes": "Short runs that measure the parts of a step of other runs; not in any statistics.",
-    "operations": "What runs with a profile spent most time on: one row an operation and run.",
     "nodes": "How fast each node is beside the others, by runs on one node; the slowest first.",
     "drift": "How fast the machine was in a session, over an earlier one, by conditions of both.",
     "metric_comparisons": "Conditions against their base by metrics that `compare` names.",

@@ -1,6 +1,6 @@
 """From the records and logs of all runs to tables.
 
-- results/tables: runs, evaluations, accounts of their time, operations of profiles, metrics,
+- results/tables: runs, evaluations, accounts of their time, metrics,
   coverage, comparisons of conditions, speedups, published numbers, sentinels, drift, nodes, probes
   and what they explain, tries of searches, comparisons and drift of metrics. Beside our own runs
   there are those of others, imported and published.
@@ -115,7 +115,7 @@ def _own_runs(study, device_kind, recipes, results, append_evals):
         RecordError, Damaged: as in `collect`.
     """
     rows, coverage = [], []
-    parts: dict[str, list[Row]] = {"accounts": [], "operations": [], "metrics": []}
+    parts: dict[str, list[Row]] = {"accounts": [], "metrics": []}
     repeats, damaged = fingerprints.Repeats(), {}
     for run in sorted(study.runs, key=lambda run: run.id):
         folder = run_record.folder(run.id, results)
@@ -132,7 +132,6 @@ def _own_runs(study, device_kind, recipes, results, append_evals):
             parts["accounts"] += _account_rows(
                 study.name, run.id, record["summary"].get("account_s", {})
             )
-            parts["operations"] += _operation_rows(study.name, run.id, record["summary"])
             parts["metrics"] += run_metrics.rows(record)
         stale = staleness.outdated(run, record, False, recipes, study.images)
         coverage.append(_coverage_row(study.labels[run.id], row, stale))
@@ -153,12 +152,6 @@ def _account_rows(study, run_id, seconds_by_part):
         for part, spent_s in seconds_by_part.items()
         if spent_s > 0
     ]
-
-
-def _operation_rows(study, run_id, summary):
-    """The rows of a run in the table of operations."""
-    common = {"study": study, "run_id": run_id, "steps": summary.get("profiled_steps")}
-    return [common | operation for operation in summary.get("operations") or []]
 
 
 def _append_own_evals(row, results, append_evals):

@@ -19,7 +19,7 @@ from dlbench.tables import table_columns
 from dlbench.tables.cells import Row
 
 _KNOWN = tuple(name for name in FIELDS if name in table_columns.RUNS.names)
-_WITHOUT_COLUMN = ("copies_images_per_second", "account_s", "operations", "metrics")
+_WITHOUT_COLUMN = ("copies_images_per_second", "account_s", "metrics")
 _EXCHANGED = ("gathered_bytes_per_step", "reduced_bytes_per_step")
 
 

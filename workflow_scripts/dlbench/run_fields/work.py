@@ -110,7 +110,7 @@ class Work:
     profile: bool = declared(
         False,
         "Trace a few further steps after the measured ones and keep that as trace.json.gz "
-        "beside the log (docs/training.md); the table operations has what took most.",
+        "beside the log (docs/training.md).",
         part=MODEL,
         changes_speed=False,
         of_condition=False,

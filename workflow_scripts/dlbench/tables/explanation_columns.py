@@ -1,5 +1,5 @@
-"""The columns on where time went: the tables of accounts and operations, of runs, and that of
-explanations, of the steps of conditions.
+"""The columns on where time went: the table of accounts, of runs, and that of explanations, of the
+steps of conditions.
 """
 
 import pyarrow as pa
@@ -40,17 +40,6 @@ ACCOUNTS = pa.schema(
         ),
         field("spent_s", REAL, "s", "of the first process of the run"),
         field("share", REAL, "1", "of all parts of the run together"),
-    ]
-)
-OPERATIONS = pa.schema(
-    [
-        *fields(NAME, "study", "run_id"),
-        field("place", NAME, note="device, if its streams were traced; else host: its threads"),
-        field("operation", TEXT, note="its kind as the framework calls it; of a GPU the kernel"),
-        field("count", COUNT, note="how often it was done in the traced steps"),
-        field("spent_s", REAL, "s", "in the operation itself, in all traced steps, on all tracks"),
-        field("share", REAL, "1", "of the time of all operations of the trace"),
-        field("steps", COUNT, "steps", "that were traced"),
     ]
 )
 # Columns of the table of runs on profiles.

@@ -11,8 +11,6 @@ TABLES = {
     "evals": "One row for each evaluation on held-out items.",
     "accounts": "Where the wall time of own runs went: one row for each part of a run that took "
     "any. The parts of a run add up to its `wall_s`.",
-    "operations": "What the profiles of own runs say (`profile: true`): one row for each of the 20 "
-    "operations of a run in which most time was spent.",
     "metrics": "One row for each metric of each run, of sentinels too: a number that the run's "
     "program names itself.",
     "coverage": "One row for each combination and repeat that the config asks for, whatever became "

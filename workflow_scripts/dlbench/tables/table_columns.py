@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dlbench.run_fields.fields import FIELDS
 from dlbench.study.runs import CONDITION
-from dlbench.tables.explanation_columns import ACCOUNTS, EXPLANATIONS, OPERATIONS, PROFILE
+from dlbench.tables.explanation_columns import ACCOUNTS, EXPLANATIONS, PROFILE
 from dlbench.tables.fields import (
     COUNT,
     NAME,
@@ -375,7 +375,6 @@ STUDY_TABLES = {
     "runs": RUNS,
     "evals": EVALS,
     "accounts": ACCOUNTS,
-    "operations": OPERATIONS,
     "metrics": METRICS,
     "coverage": COVERAGE,
     "comparisons": COMPARISONS,

@@ -5,7 +5,6 @@ OF_STUDY = (
     "runs",
     "evals",
     "accounts",
-    "operations",
     "metrics",
     "coverage",
     "comparisons",

@@ -185,7 +185,7 @@ class Engine(Protocol):
             folder: an empty folder for the profiler's files.
 
         Returns:
-            The trace, as events that dlbench/log/operations.py describes.
+            The trace, as events that dlbench/trainer/profiling.py describes.
 
         Raises:
             NotImplementedError: by default.

@@ -4,9 +4,11 @@
   last steps of the run. The weights that they change have been compared before and are not saved.
 - All processes do the steps, because they exchange gradients; rank 0 is traced. Of several copies
   (copies_per_node) the first is traced, and the others do no further steps.
-- `trace.json.gz` beside the log has the format that dlbench/log/operations.py describes, whichever
-  framework traced. The event `profile` has its digest and its operations, or the reason why there
-  is no trace.
+- `trace.json.gz` beside the log is gzipped JSON in Chrome's trace format, which ui.perfetto.dev
+  opens, whichever framework traced. A complete event (`ph` is X) is work in a track, which is a
+  thread (`tid`) of a process (`pid`); `ts` and `dur` are microseconds. Categories (`cat`) are those
+  of PyTorch's profiler: kernel, gpu_memcpy and gpu_memset by a device, cpu_op by the framework.
+- The event `profile` has the digest of the trace, or the reason why there is none.
 """
 
 import contextlib
@@ -21,7 +23,7 @@ from typing import Any, NamedTuple
 
 from dlbench.common import terminal
 from dlbench.common.files import atomic_write, sha256
-from dlbench.log import event_log, operations
+from dlbench.log import event_log
 from dlbench.log.event_log import EventLog
 from dlbench.trainer import schedule
 from dlbench.trainer.engine import Engine
@@ -31,9 +33,7 @@ from dlbench.trainer.strategy import BaseStrategy, Spec
 STEPS = 5
 MAX_CHARACTERS = 300  # of a text value of an event
 # An operation of TensorFlow's executor, as its profiler names it: node:kind.
-_NODE = re.compile(r"[^:\s]+:_?([A-Z]\w*)")
-_NUMBER = re.compile(r"([._]\d+)+$")  # the suffix by which XLA numbers operations of one kind
-_COPY, _SET = "Memcpy", "Memset"
+_NODE = re.compile(r"[^:\s]+:_?[A-Z]\w*")
 DEVICE, STREAM, OPERATIONS = "/device:", "Stream", "XLA Ops"  # prefixes of track names
 
 
@@ -106,7 +106,6 @@ def _traced(engine: Engine, steps: _Steps, folder: Path) -> dict[str, Any]:
         "steps": steps.count,
         "bytes": path.stat().st_size,
         "sha256": sha256(path),
-        "operations": operations.read(path),
     }
 
 
@@ -154,8 +153,7 @@ def _is_relevant(track, streamed):
 def _complete(track: Track, place: dict[str, int], zero_ps: int) -> Iterator[dict[str, Any]]:
     on_device = track.process.startswith(DEVICE)
     for name, begin_ps, duration_ps, values in track.events:
-        category, operation = _kind(name, values, on_device)
-        plain = {key: _short(value) for key, value in values.items() if _is_plain(key, value)}
+        category = _category(name, values, on_device)
         yield {
             "ph": "X",
             **place,
@@ -163,23 +161,14 @@ def _complete(track: Track, place: dict[str, int], zero_ps: int) -> Iterator[dic
             "ts": (begin_ps - zero_ps) / 1e6,
             "dur": duration_ps / 1e6,
             **({"cat": category} if category else {}),
-            "args": plain | ({"operation": operation} if operation else {}),
+            "args": {key: _short(value) for key, value in values.items() if _is_plain(key, value)},
         }
 
 
-def _kind(name, values, on_device):
-    """(category, operation) of an event; "" for no category, and for the event's name itself."""
-    hlo_op = values.get("hlo_op")
-    if on_device and name.startswith(_COPY):
-        return "gpu_memcpy", ""
-    if on_device and name.startswith(_SET):
-        return "gpu_memset", ""
+def _category(name, values, on_device):
     if on_device:
-        return "kernel", _NUMBER.sub("", name) if hlo_op else ""
-    if hlo_op:
-        return "cpu_op", _NUMBER.sub("", str(hlo_op))
-    node = _NODE.fullmatch(name)
-    return ("cpu_op", node[1]) if node else ("", "")
+        return {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}.get(name[:6], "kernel")
+    return "cpu_op" if values.get("hlo_op") or _NODE.fullmatch(name) else ""
 
 
 def _is_plain(key, value):
