@@ -51,13 +51,9 @@ def test_a_folder_of_pictures_is_trained_on_and_converted_again_when_it_changes(
     assert not listed.exists()
 
 
-def test_runs_of_own_arrays_and_files_and_of_all_that_docs_add_are_trained_and_drawn(
-    fresh, tmp_path
-):
+def test_runs_of_own_files_and_of_all_that_docs_add_are_trained_and_drawn(fresh, tmp_path):
     adding_page.write(fresh.folder)
     adding_page.write_sources(fresh.folder / "own_data")
-    arrays = np.arange(24, dtype=np.uint8).repeat(1024).reshape(24, 32, 32)
-    np.savez(tmp_path / "arrays.npz", x_train=arrays, y_train=np.arange(24) % 2)
     (tmp_path / "datasets").mkdir()
     stripes = "workflow_scripts/dlbench/data/datasets/stripes.py"
     (tmp_path / "datasets" / "bars.py").write_text(adding_page.files()[stripes])
@@ -71,20 +67,15 @@ def test_runs_of_own_arrays_and_files_and_of_all_that_docs_add_are_trained_and_d
             own | {"name": "table", "model": "mlp", "dataset": "readings"} | gate,
             own | {"name": "photographs", "model": "cnn12", "dataset": "photos"},
             own | {"name": "file", "model": "lenet5", "dataset": "bars"},
-            own | {"name": "arrays", "model": "lenet5", "dataset": "arrays"},
         ],
-        data=CONFIG["data"]
-        | {
-            "manual_dir": "own_data",
-            "images": {"arrays": {"numpy": str(tmp_path / "arrays.npz")}},
-        },
+        data=CONFIG["data"] | {"manual_dir": "own_data"},
         dataset_folder=str(tmp_path / "datasets"),
         model_folder="my_models",
         figures=["resident_set"],
     )
     fresh.succeed()
     records = {record["spec"]["dataset"]: record for record in fresh.records().values()}
-    assert sorted(records) == ["arrays", "bars", "photos", "readings", "stripes"]
+    assert sorted(records) == ["bars", "photos", "readings", "stripes"]
     for record in records.values():
         assert record["status"] in TRAINED, record["message"]
     # Of the second epoch.

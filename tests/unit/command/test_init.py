@@ -7,7 +7,6 @@ import shutil
 import tarfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 
@@ -105,12 +104,7 @@ def test_a_folder_of_pictures_is_a_dataset_of_the_study(tmp_path, capsys):
     assert written["data"] == {"images": {"digits_of_mine": {"csv": str(labels)}}}
 
 
-def test_arrays_and_shards_are_datasets_of_the_study(tmp_path, capsys):
-    arrays = {"x_train": np.zeros((4, 8, 8)), "y_train": np.arange(4) % 2}
-    np.savez(tmp_path / "Cells 2.npz", **arrays)
-    assert init("--framework", "pytorch", "--data", str(tmp_path / "Cells 2.npz")) == 0
-    written = yaml.safe_load(Path("my_study.yaml").read_text())
-    assert written["data"] == {"images": {"cells_2": {"numpy": str(tmp_path / "Cells 2.npz")}}}
+def test_shards_are_a_dataset_of_the_study(tmp_path, capsys):
     shards = tmp_path / "birds" / "train-{0..1}.tar"
     assert "2 of 2 shards do not exist" in refused(capsys, "x.yaml", "--data", str(shards))
     shards.parent.mkdir()

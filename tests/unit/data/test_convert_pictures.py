@@ -120,19 +120,6 @@ def test_pictures_in_larger_files_are_converted_as_those_of_folders(own, tmp_pat
     assert not list((tmp_path / "out").glob(".unpacked*"))
 
 
-def test_arrays_are_converted_as_they_are(tmp_path):
-    images, labels = np.arange(10 * 6, dtype=np.uint8).reshape(10, 2, 3), np.arange(10) % 2
-    np.savez_compressed(tmp_path / "a.npz", x_train=images, y_train=labels)
-    manifest, records = converted(tmp_path, numpy=str(tmp_path / "a.npz"))
-    assert manifest["reader"] == {
-        "encoding": "raw", "shape": [2, 3, 1], "classes": 2, "first_label": 0,
-    }  # fmt: skip
-    every = records["train"] + records["validation"]
-    assert sorted(r["image/encoded"][0] for r in every) == [image.tobytes() for image in images]
-    assert all(r["image/encoded"][0][0] // 6 % 2 == r["image/class/label"][0] for r in every)
-    assert not list((tmp_path / "out").glob(".unpacked*"))
-
-
 # What is at the top left and at the top right of a picture that was turned by its EXIF data.
 RED, GREEN, BLUE, BLACK = (1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 0)
 TOPS = {1: (RED, GREEN), 2: (GREEN, RED), 3: (BLACK, BLUE), 4: (BLUE, BLACK)}

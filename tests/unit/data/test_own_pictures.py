@@ -2,7 +2,6 @@
 
 import os
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -23,10 +22,8 @@ def own(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"path": "a", "numpy": "a.npz"}, "expected one place of pictures, found numpy and path"),
-        ({"numpy": "a.npz", "image_size": (8, 8)}, "image_size: only with path or csv or"),
+        ({"path": "a", "parquet": "b"}, "expected one place of pictures, found parquet and path"),
         ({"path": "a", "columns": ("x", "y")}, "columns: only with csv or parquet, found path"),
-        ({"path": "a", "value_range": (0, 1)}, "value_range: only with numpy, found path"),
         ({"path": "a", "validation": "b"}, "validation: only with webdataset, found path"),
     ],
 )
@@ -41,7 +38,6 @@ def test_keys_that_contradict_one_another_are_refused(given, message):
     [
         ({"webdataset": "/data/a{1,2}/x.tar"}, "/data"),
         ({"webdataset": "/data/a/x-*.tar", "validation": "/data/b/x.tar"}, "/data"),
-        ({"numpy": "/data/x.npy", "labels": "/data/y.npy"}, "/data"),
         ({"parquet": "data/x.parquet"}, f"{os.getcwd()}/data"),
         ({"csv": "/data/x.csv", "path": "/pictures"}, "/pictures"),
     ],
@@ -67,24 +63,17 @@ def test_contents_are_read_once_before_a_conversion_too(own, tmp_path):
 
 
 def test_larger_files_are_identified_by_their_contents_and_not_opened(tmp_path):
-    path = tmp_path / "a.npz"
+    path = tmp_path / "a.parquet"
     path.write_bytes(b"no archive")
-    given = {"numpy": str(path)}
+    given = {"parquet": str(path)}
     first = own_pictures.identify("photos", given, tmp_path / "results")
     path.write_bytes(b"another")
     assert own_pictures.identify("photos", given, tmp_path / "results").digest != first.digest
     with pytest.raises(IndexingError, match="found none"):
-        own_pictures.identify("photos", {"numpy": str(tmp_path / "b.npz")}, tmp_path)
+        own_pictures.identify("photos", {"parquet": str(tmp_path / "b.parquet")}, tmp_path)
 
 
 def test_what_is_at_a_path_is_found_by_the_names_of_files(own, tmp_path):
     assert own_pictures.at(own) == {"path": str(own)}
-    arrays = {"x_train": np.zeros((4, 2, 2)), "y_train": np.arange(4) % 2}
-    np.savez(tmp_path / "a.npz", **arrays)
-    assert own_pictures.at(tmp_path / "a.npz") == {"numpy": str(tmp_path / "a.npz")}
-    (tmp_path / "arrays").mkdir()
-    for name, array in arrays.items():
-        np.save(tmp_path / "arrays" / f"{name}.npy", array)
-    assert own_pictures.at(tmp_path / "arrays") == {"numpy": str(tmp_path / "arrays")}
     with pytest.raises(IndexingError, match="2 of 2 shards do not exist"):
         own_pictures.at(tmp_path / "train-{0..1}.tar")

@@ -5,7 +5,6 @@
 - Pictures are turned upright as their EXIF data say. Upright JPEGs in grey or RGB stay as they are,
   other pictures are encoded as JPEG: the trainer decodes, crops and resizes them at each step.
 - With `image_size` each is cropped at its centre to that ratio, resized, and stored as an array.
-- Items of NumPy files are arrays already, and stored as these.
 """
 
 import concurrent.futures
@@ -147,24 +146,15 @@ def as_stored(content: bytes, size: tuple[int, int] | None, where: str) -> tuple
 
 def _source(settings, index):
     splits = picture_index.split(index, settings.validation_share, settings.seed)
-    if _has_arrays(settings):
-        return settings.form.source(index, splits)
     return Pictures(index, splits, settings.image_size)
-
-
-def _has_arrays(settings):
-    return hasattr(settings.form, "source")
 
 
 def _dataset(settings, index, records):
     """What a dataset's file defines: images.py, with SHARDS and READER of these pictures."""
     images = plugins.load("datasets", "images")  # imported here: it imports this module
-    classes, shape = len(index.classes), None
+    classes = len(index.classes)
     if settings.image_size:
         shape = [*settings.image_size, 3]
-    elif _has_arrays(settings):
-        shape = records.shape
-    if shape:
         reader = {"encoding": "raw", "shape": shape, "classes": classes, "first_label": 0}
     else:
         reader = images.READER | {"classes": classes}
@@ -182,8 +172,6 @@ _index: Index  # of this conversion, inherited by forked workers
 def _unreadable(name, index, settings, workers):
     """{name: reason} of the pictures that do not decode; all are decoded."""
     global _index
-    if _has_arrays(settings):
-        return {}
     _index, names = index, index.names
     reason = functools.partial(_reason, settings.image_size)
     with contextlib.ExitStack() as stack:

@@ -16,22 +16,18 @@ from dlbench.data.picture_index import TRAIN, VALIDATION, Index, IndexingError
 from dlbench.trainer.reading import manifest
 
 NOTED = "index.json"  # digests of the contents, beside the manifest
-FORMS = ("numpy", "parquet", "webdataset")  # files in forms/
-SUFFIXES = {".csv": "csv", ".npz": "numpy", ".parquet": "parquet", ".tar": "webdataset"}
+FORMS = ("parquet", "webdataset")  # files in forms/
+SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".tar": "webdataset"}
 # Keys that only some forms have, and to which they belong; all pictures have the others.
 OF_FORMS = {
     "columns": ("csv", "parquet"),
-    "labels": ("numpy",),
-    "value_range": ("numpy",),
     "validation": ("webdataset",),
-    "image_size": ("path", "csv", "parquet", "webdataset"),
-    "max_unreadable": ("path", "csv", "parquet", "webdataset"),
 }
 # Others need not know where pictures lie.
-PLACES = ("path", "csv", "numpy", "labels", "parquet", "webdataset", "validation")
+PLACES = ("path", "csv", "parquet", "webdataset", "validation")
 CODE = (
     *("datasets/images.py", "convert_pictures.py", "own_pictures.py", "picture_index.py"),
-    *("pictures.py", "arrays.py", "forms/numpy.py", "forms/parquet.py", "forms/webdataset.py"),
+    *("pictures.py", "arrays.py", "forms/parquet.py", "forms/webdataset.py"),
 )
 
 
@@ -42,14 +38,12 @@ class Settings:
     Attributes:
         path: folder with the pictures; if there is a `csv`, its paths are relative to it.
         csv: file that lists pictures and labels.
-        numpy, labels: an .npz, a folder of .npy, or an .npy of images and that of their labels.
         parquet: a file, or the folder of them.
         webdataset, validation: patterns of the names of shards.
         columns: names of the column of pictures and of that of labels.
         validation_share: of the pictures of each class that is held out, between 0 and 1.
         image_size: (height, width) of what is stored; None: pictures keep their sizes.
         max_unreadable: the share of the pictures that may be left out.
-        value_range: values of an array that become 0 and 255.
 
     Raises:
         IndexingError: keys contradict one another.
@@ -57,8 +51,6 @@ class Settings:
 
     path: str | None = None
     csv: str | None = None
-    numpy: str | None = None
-    labels: str | None = None
     parquet: str | None = None
     webdataset: str | None = None
     validation: str | None = None
@@ -67,7 +59,6 @@ class Settings:
     seed: int = 1
     image_size: tuple[int, int] | None = None
     max_unreadable: float = 0
-    value_range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         forms = [key for key in ("csv", *FORMS) if getattr(self, key)]
@@ -175,9 +166,7 @@ def at(path: Path) -> dict[str, str]:
     """
     place = os.path.abspath(path)
     found = {SUFFIXES.get(path.suffix.lower(), "path"): place}
-    if any(path.glob("*.npy")):
-        found = {"numpy": place}
-    elif any(any((path / inside).glob("*.parquet")) for inside in ("", "data", TRAIN)):
+    if any(any((path / inside).glob("*.parquet")) for inside in ("", "data", TRAIN)):
         found = {"parquet": place}
     elif any(path.glob("*.tar")):
         parts = [part for part in (TRAIN, *VALIDATION) if any(path.glob(f"{part}*.tar"))]

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="PATH",
         help="a folder with a folder of pictures for each class, a CSV file of paths and labels, "
-        "an .npz, a Parquet file, a pattern of WebDataset shards (in quotes), or a folder of these",
+        "a Parquet file, a pattern of WebDataset shards (in quotes), or a folder of these",
     )
     parser.add_argument(
         "--partition", metavar="NAME", help="partition or queue whose nodes are used"

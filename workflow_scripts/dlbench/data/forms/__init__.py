@@ -5,7 +5,5 @@ there, with absolute paths. A file defines:
     files(given): {split: paths}; none is opened, so that a start is quick.
     index(given, place): the Index of the items. `place` is an empty folder for what must be
         unpacked to be read in any order; None: the items will not be read.
-    source(index, splits) (optional): the Source of items that are arrays, with their `shape`.
-        Without it items are pictures, which are decoded.
 All raise IndexingError if files or labels are not as expected.
 """
