@@ -1,24 +1,60 @@
-"""The doctor: a healthy folder is healthy, each illness is named, and repairs lose nothing."""
+"""The doctor: a healthy folder is healthy, and each illness of it is named."""
 
 import json
 import os
 import shutil
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from dlbench.campaign import doctor
-from dlbench.log import attempts, event_log
-from dlbench.records import judgement, run_record
+from dlbench.analysis import run_tables
+from dlbench.campaign import doctor, snakemake_files
+from dlbench.common.files import sha256
+from dlbench.log import event_log
+from dlbench.records import judgement, parse_run, run_record
 from dlbench.records.judgement import State
+from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
-from dlbench.tables import parquet_files, run_columns, table_columns
-from support.runs.ended_runs import ONE, SHORT, TWO, finish, log_of
-from support.runs.healthy_folder import here as here
-from support.runs.healthy_folder import listing, old, only, program
-from support.runs.healthy_folder import place as place
+from dlbench.tables import parquet_files, table_columns
+from support.machines.nvidia_smi import NvidiaSmi
+from support.programs import in_process
+from support.runs.ended_runs import ONE, SHORT, TWO, finish
 from support.runs.made_runs import SETTINGS
+from support.studies import made_studies
+from support.studies.site_facts import SITE
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The folder of a workflow with two healthy runs."""
+    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
+    monkeypatch.chdir(tmp_path)
+    for run in (ONE, TWO):
+        place = finish(run)
+        run_tables.ensure_run_tables(run.id, sha256(place / "train.jsonl"))
+    return tmp_path
+
+
+@pytest.fixture
+def place(here):
+    return run_record.folder(ONE.id)
+
+
+def program(*arguments):
+    return in_process.dlbench("doctor", *arguments)
+
+
+def listing():
+    """Every file with its content."""
+    return {str(p): p.read_bytes() for p in Path("results").rglob("*") if p.is_file()}
+
+
+def only(**how):
+    (finding,) = doctor.examine(**how)
+    return finding
 
 
 def test_a_healthy_folder_is_healthy_and_nothing_in_it_is_touched(here):
@@ -41,115 +77,85 @@ def faster(place):
     record(place, summary=summary | {"images_per_second": 2 * summary["images_per_second"]})
 
 
-def edited(path, before="0.5", after="0.4"):
-    path.write_text(path.read_text().replace(before, after))
+def edited(path):
+    path.write_text(path.read_text().replace("0.5", "0.4"))
 
 
 def cut(path, by):
     path.write_bytes(path.read_bytes()[:-by])
 
 
-def without_record(place, damage):
-    (place / "run.json").unlink()
-    old(damage(place / "train.jsonl") or place / "train.jsonl")
-
-
 def of_two(name):
     return run_record.folder(TWO.id) / name
 
 
-# {what is wrong: (how that comes about, the kind of the finding, its text)}.
+# {what is wrong: (how that comes about, the text of the finding, its advice)}.
+AGAIN, UPDATE = "the next start reads its log again or", "update dlbench"
 ILLNESSES = {
-    "no record": (lambda p: (p / "run.json").unlink(), "record", "there is no record"),
-    "half a record": (lambda p: cut(p / "run.json", 100), "record", "not a whole record"),
-    "deep record": (lambda p: (p / "run.json").write_text("[" * 100_000), "record", "not a whole"),
-    "edited record": (lambda p: edited(p / "run.json"), "record", "changed after"),
+    "half a record": (lambda p: cut(p / "run.json", 100), "run.json: not a whole record", AGAIN),
+    "deep record": (
+        lambda p: (p / "run.json").write_text("[" * 100_000), "run.json: not a whole", AGAIN
+    ),
+    "edited record": (lambda p: edited(p / "run.json"), "run.json: changed after", AGAIN),
     "record of another": (
-        lambda p: shutil.copy(of_two("run.json"), p), "record", f"it is the record of {TWO.id}"
+        lambda p: shutil.copy(of_two("run.json"), p), f"it is the record of {TWO.id}", AGAIN
+    ),
+    "other folders": (
+        lambda p: record(p, files={"../x": {"bytes": 1}}), "files outside of its folder", AGAIN
     ),
     "newer record": (
         lambda p: record(p, record_version=run_record.RECORD_VERSION + 1),
-        "record", "made by a newer dlbench",
+        "made by a newer dlbench", UPDATE,
     ),
-    "newer log": (
-        lambda p: without_record(p, lambda log: edited(log, '_version": 1', '_version": 99')),
-        "log", "version 99, made by a newer dlbench",
-    ),
-    "cut log": (lambda p: cut(p / "train.jsonl", 50), "run", "train.jsonl: expected"),
+    "cut log": (lambda p: cut(p / "train.jsonl", 50), "train.jsonl: expected", AGAIN),
     "no log of a rank": (
         lambda p: event_log.rank_path(of_two("train.jsonl"), 1).unlink(),
-        "run", "train.rank1.jsonl: missing",
+        "train.rank1.jsonl: missing", AGAIN,
     ),
-    "interrupted": (
-        lambda p: without_record(p, lambda log: cut(log, 1)), "interrupted", "without an end"
-    ),
-    "no log": (
-        lambda p: without_record(p, lambda log: log.write_text("\0" * 99 + "\n") and log),
-        "log", "line 1: not an event",
-    ),
-    "log of another": (
-        lambda p: without_record(p, lambda log: shutil.copy(of_two("train.jsonl"), log)),
-        "run", f"its log is that of {TWO.id}",
-    ),
-    "open attempt": (
-        lambda p: without_record(p, lambda log: log.rename(p / attempts.OPEN)),
-        "interrupted", "an attempt that came to its end",
-    ),
-    "second name": (
-        lambda p: attempts.link_open_log(p / "train.jsonl"), "interrupted", "a second name"
-    ),
-    "no table": (lambda p: (p / "evals.parquet").write_bytes(b"PAR1"), "table", "no table of ours"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("illness", ILLNESSES)
-def test_each_illness_of_a_run_is_named(place, illness):
-    damage, kind, what = ILLNESSES[illness]
+def test_each_illness_of_a_record_is_named(place, illness):
+    damage, what, advice = ILLNESSES[illness]
     damage(place)
     finding = only()
-    assert finding.kind == kind and what in finding.what
-    assert (finding.repair_action is None) == illness.startswith("newer")
+    assert finding.kind == "run" and what in finding.what
+    assert finding.advice.startswith(advice)
 
 
-@pytest.mark.parametrize(
-    ("damage", "what"),
-    [
-        (faster, "its summary.images_per_second is not what its log"),
-        (
-            lambda place: edited(place / "train.jsonl"),
-            "train.jsonl: changed after its record was written",
-        ),
-    ],
-    ids=["record", "log"],
-)
-def test_wrong_numbers_are_named_where_content_is_read(place, damage, what):
-    damage(place)
-    assert doctor.examine() == []
-    assert what in only(content=True).what
-
-
-def test_a_log_that_is_being_written_is_none_of_its_affairs(place):
+def test_a_run_without_a_record_is_none_of_its_affairs(place):
     (place / "run.json").unlink()
     cut(place / "train.jsonl", 50)
-    assert doctor.examine() == []
-
-
-def test_repairs_make_again_what_logs_say_and_keep_what_is_moved_aside(place):
-    good = (place / "run.json").read_bytes()
-    (place / "run.json").write_text("{}")
-    edited(of_two("train.jsonl"))
-    damaged = of_two("train.jsonl").read_bytes()
-    finished = program("--repair", "--content")
-    assert finished.returncode == 0
-    assert finished.stdout.startswith("repaired: run: results/runs/")
     assert doctor.examine(content=True) == []
+
+
+def test_a_changed_log_is_named_where_content_is_read_and_forgetting_has_it_trained_again(place):
+    edited(place / "train.jsonl")
+    assert doctor.examine() == []
+    finding = only(content=True)
+    assert finding.what == "train.jsonl: changed after its record was written"
+    assert finding.advice.startswith(f"dlbench forget {ONE.id}, ")
+    assert judgement.state(ONE)[0] is State.CURRENT
+    assert in_process.dlbench("forget", ONE.id).returncode == 0
+    assert judgement.state(ONE)[0] is State.STALE
+    assert doctor.examine(content=True) == []
+
+
+def test_an_edited_record_is_named_where_content_is_read_and_read_again_once_removed(place):
+    good = (place / "run.json").read_bytes()
+    faster(place)
+    assert doctor.examine() == []
+    finding = only(content=True)
+    assert "its summary.images_per_second is not what its log" in finding.what
+    assert finding.advice == "remove it: the next start reads the log again"
+    Path(finding.where).unlink()
+    assert judgement.state(ONE)[0] is State.UNREAD
+    parse_run.parse(ONE, place / "train.jsonl", place / "run.json")
     assert (place / "run.json").read_bytes() == good
-    assert judgement.state(ONE) == (State.CURRENT, "") and judgement.state(TWO)[0] is State.STALE
-    assert of_two("train.attempt1.jsonl").read_bytes() == damaged
-    assert b"{}" in listing("results/aside").values()
 
 
-def test_tables_of_another_log_or_with_a_flipped_bit_are_named(place):
+def test_tables_with_a_flipped_bit_are_named(place):
     rows = [{"run_id": "a", "status": "ok"}]
     study, imported = (Path("results", p) for p in ("tables/coverage.parquet", "imports/x"))
     parquet_files.write(study, rows, table_columns.COVERAGE)
@@ -161,19 +167,21 @@ def test_tables_of_another_log_or_with_a_flipped_bit_are_named(place):
         path.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
     assert [f.where for f in doctor.examine()] == [str(study)]
     found = doctor.examine(content=True)
-    assert [(f.kind, f.where) for f in found] == [
-        ("table", str(study)),
-        ("table", str(imported / "evals.parquet")),
-        ("table", str(place / "steps.parquet")),
+    assert [(f.where, f.advice) for f in found] == [
+        (str(study), "remove it: `snakemake tables` makes it again"),
+        (
+            str(imported / "evals.parquet"),
+            "remove it: `snakemake results/imports/x/evals.parquet` makes it again",
+        ),
+        (
+            str(place / "steps.parquet"),
+            "remove it: `snakemake --forcerun collect_runs` makes it again",
+        ),
     ]
-    assert {f.what for f in found} == {"it does not match the digest in it"}
-    doctor.repair(found)
-    assert not (imported / "runs.parquet").exists()  # so that the next start imports again
+    assert {f.what for f in found} == {"is damaged: it does not match the digest in it"}
     (study.parent / "from_papers.parquet").write_bytes(b"PAR1")
-    assert only().repair_action is None
-    (study.parent / "from_papers.parquet").unlink()
-    parquet_files.write(place / "steps.parquet", [], run_columns.STEPS, log_sha256="0" * 64)
-    assert only().what == "made from another log"
+    study.unlink()
+    assert only().advice == "take it anew from its origin"
 
 
 def test_a_clock_that_was_set_back_is_said_and_the_times_stand(here):
@@ -213,7 +221,7 @@ def test_runs_of_other_studies_do_not_hide_what_is_wrong_with_a_studys_own(here)
     assert line.startswith(f"run: results/runs/{ONE.id}: train.jsonl: expected ")
     of_study = program("--configfile", "mine.yaml", "--study", "--json")
     damaged, unknown = json.loads(of_study.stdout)["findings"]
-    assert (damaged["kind"], unknown["kind"], unknown["repairable"]) == ("run", "unknown runs", 0)
+    assert (damaged["kind"], unknown["kind"]) == ("run", "unknown runs")
     assert unknown["what"].startswith("5 of no run") and " and 2 more" in unknown["what"]
 
 
@@ -228,7 +236,138 @@ def test_a_folder_without_results_and_a_bad_config_are_refused(here, tmp_path_fa
 
 
 def test_a_name_with_a_newline_stays_on_one_line(here):
-    log_of(Run(**SHORT, repeat=2)).parent.rename("results/runs/a\nb\x1b[31m")
+    finish(Run(**SHORT, repeat=2)).rename("results/runs/a\nb\x1b[31m")
     finished = program()
     assert len(finished.stdout.splitlines()) == 1
     assert "\x1b" not in finished.stdout
+
+
+def test_parts_of_files_are_named_once_their_writer_is_gone(here):
+    ended = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    tables_folder = Path("results/tables")
+    tables_folder.mkdir()
+    (tables_folder / f".runs.parquet.{ended}.part").write_bytes(b"half")
+    (tables_folder / f".evals.parquet.{os.getpid()}.part").write_bytes(b"being written")
+    (tables_folder / ".x.abc.part").mkdir()
+    old = tables_folder / ".old.abc.part"
+    old.mkdir()
+    os.utime(old, (time.time() - 3601, time.time() - 3601))
+    assert [Path(f.where).name for f in doctor.examine()] == [
+        f".runs.parquet.{ended}.part",
+        ".old.abc.part",
+    ]
+
+
+def test_a_trainer_that_nobody_waits_for_is_named_with_its_process(here):
+    for name in ("train.py", "snakemake"):
+        Path(name).write_text("import time; print('on', flush=True); time.sleep(60)")
+    pipe = {"stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "train.py"], **pipe) as trainer:
+        trainer.stdout.readline()
+        finding = only()
+        with subprocess.Popen([sys.executable, "snakemake"], **pipe) as workflow:
+            workflow.stdout.readline()
+            assert snakemake_files.workflows() == [workflow.pid]
+            assert doctor.examine() == []
+            workflow.kill()
+        trainer.kill()
+    assert (finding.kind, finding.advice) == ("process", f"kill {trainer.pid}")
+
+
+def test_shards_of_another_size_or_content_and_a_manifest_that_is_none_are_named(here):
+    place = Path("results/data/digits")
+    place.mkdir(parents=True)
+    shard = {"file": "train-0", "records": 1, "bytes": 4, "sha256": None}
+    reader = {"encoding": "raw", "shape": [2, 2, 1], "classes": 10, "first_label": 0}
+    splits = {"train": {"records": 1, "shards": [shard]}}
+    manifest = {"dataset": "digits", "kind": "image", "reader": reader, "splits": splits}
+    (place / "manifest.json").write_text(json.dumps(manifest))
+    (place / "train-0").write_bytes(b"012")
+    assert "expected 4 bytes, found 3" in only().what
+    assert only().advice.startswith("remove results/data/digits/manifest.json: ")
+    (place / "train-0").write_bytes(b"0123")  # as large as expected, but no TFRecord file
+    assert doctor.examine() == []
+    assert "train-0" in only(content=True).where + only(content=True).what
+    for text in ("[]", "{}", "[" * 100_000, '{"splits": 3}'):
+        (place / "manifest.json").write_text(text)
+        assert only().kind == "data", text
+
+
+def test_images_whose_files_are_gone_are_named(here):
+    place = Path("results/images/train")
+    place.mkdir(parents=True)
+    (place / "image.json").write_text(json.dumps({"path": f"{place}/oci"}))
+    (place / "podman.json").write_text(json.dumps({"prepared": "localhost/dlbench/train:0"}))
+    assert "results/images/train/oci is gone" in only().what
+
+
+def test_files_that_shut_out_the_group_are_named_and_the_advice_opens_them(here):
+    tree = Path("results/images/train/oci")
+    (tree / "root").mkdir(parents=True)
+    Path("results").chmod(0o770)
+    for path in Path("results").rglob("*"):
+        path.chmod(0o770 if path.is_dir() else 0o660)
+    shut = run_record.folder(ONE.id)
+    for path, mode in ((tree / "root", 0o700), (shut / "run.json", 0o600), (shut, 0o700)):
+        path.chmod(mode)
+    assert "2 files or folders shut out the group" in only().what
+    subprocess.run(only().advice.partition("; and see")[0], shell=True, check=True)
+    assert doctor.examine() == []
+    assert (tree / "root").stat().st_mode & 0o777 == 0o700
+    shut.chmod(0o700)
+    Path("results").chmod(0o700)
+    assert doctor.examine() == []  # the group is kept out on purpose
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+@pytest.mark.parametrize(
+    ("options", "what"), [("size=1m", "MiB are free"), ("ro", "it cannot be written")]
+)
+def test_a_disk_that_is_full_or_read_only_is_said(here, options, what):
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", "results"],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        finding = only()
+    finally:
+        subprocess.run(["umount", "results"], check=True)
+    assert finding.kind == "disk" and what in finding.what
+
+
+PYTORCH = made_studies.BLOCK | {"framework": "pytorch", "steps": 5}
+
+
+@pytest.fixture
+def smi(tmp_path, monkeypatch):
+    """A fake nvidia-smi, and environments of which that of PyTorch is installed."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    monkeypatch.setattr(trainer_environments, "is_installed", lambda name: name == "pytorch")
+    return NvidiaSmi(tmp_path / "bin")
+
+
+def test_an_environment_whose_cuda_is_too_new_for_the_driver_is_a_finding(here, smi):
+    smi.set_driver("535.104.05")
+    found = only()
+    assert (found.kind, found.where) == ("driver", "envs/pytorch")
+    assert "580.65.06 or newer, and there is 535.104.05" in found.line()
+    assert "environment: pytorch-cuda12" in found.advice
+    smi.set_driver("580.95.05")
+    assert doctor.examine() == []
+    smi.break_down()
+    assert doctor.examine() == []
+
+
+@pytest.mark.parametrize(("device", "named"), [("gpu", ["envs/pytorch"]), ("cpu", [])])
+def test_of_a_study_the_environments_of_its_runs_count_and_none_on_cpus(here, device, named, smi):
+    smi.set_driver("535.104.05")
+    study = made_studies.study(PYTORCH, site=SITE | {"device": device, "devices_per_node": 1})
+    assert [problem.where for problem in doctor.examine(study)] == named

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from dlbench.analysis import run_tables
-from dlbench.campaign import doctor_runs
+from dlbench.campaign import doctor
 from dlbench.common.files import sha256
 from dlbench.log import event_fields, event_log
 from dlbench.log.event_fields import LogError
@@ -149,7 +149,7 @@ def test_whatever_is_damaged_in_a_log_ends_nothing_and_is_no_result_beside_its_r
 
 def check_all_readers(study, place):
     """Check that the doctor, the status and the supervisor can describe the runs."""
-    for problem in doctor_runs.problems(study, content=True):
+    for problem in doctor.of_runs(study, content=True):
         assert problem.line()
     assert {stand.run.id for stand in standing.examine(study)} == {run.id for run in study.runs}
     log = place / "train.jsonl"

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from dlbench.analysis import equivalence
-from dlbench.campaign import doctor_runs, start_session
+from dlbench.campaign import doctor, start_session
 from dlbench.plan import planning, run_command, sentinels
 from dlbench.records import run_record, sessions, staleness
 from dlbench.results import collect_runs
@@ -278,15 +278,15 @@ def test_the_doctor_names_damaged_sentinels_and_calls_none_interrupted():
     finish_all(made)
     good = repeated(made)
     log = run_record.folder(good.id) / "train.jsonl"
-    assert [f.kind for f in doctor_runs.problems(made, unknown=True)] == []
+    assert [f.kind for f in doctor.of_runs(made, unknown=True)] == []
     started = run_record.folder(dataclasses.replace(good, sentinel=2).id)
     shutil.copytree(run_record.folder(good.id), started)
     (started / "run.json").unlink()
     (started / "train.jsonl").write_bytes(log.read_bytes()[:300])
-    assert [f.kind for f in doctor_runs.problems(made, unknown=True)] == []
+    assert [f.kind for f in doctor.of_runs(made, unknown=True)] == []
     log.write_bytes(log.read_bytes()[:-5])
-    (found,) = doctor_runs.problems(made, unknown=True)
-    assert found.kind == "sentinel" and "no start trains it again" in found.repair
+    (found,) = doctor.of_runs(made, unknown=True)
+    assert found.kind == "sentinel" and "no start trains it again" in found.advice
 
 
 def test_failed_sentinels_are_not_forgotten_with_failed_runs():

@@ -1,6 +1,6 @@
 """How a study stands, what is wrong with its results, and which of them are forgotten.
 
 status.py reports the state of all runs, partial_results.py makes tables of finished ones, doctor.py
-finds and repairs damage, forget_runs.py forgets results, so that runs are trained again.
+finds damage, forget_runs.py forgets results, so that runs are trained again.
 Imports figures, results, plan and rooms below; command imports it.
 """

@@ -1,48 +1,21 @@
-"""Snakemake's locks and marks of incomplete files in .snakemake, and its running processes.
+"""Snakemake's locks in .snakemake, and its running processes.
 
-Snakemake has no command that prints its locks and marks. By default both are files. With
-`--persistence-backend db` they are in a database, which is not read: then `locks` and `marks` are
-empty and `are_in_database` is true.
+Snakemake has no command that prints its locks. By default they are files. With
+`--persistence-backend db` they are in a database, which is not read: then `locks` is empty.
 """
 
-import base64
-import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 
-LOCKS, INCOMPLETE = Path(".snakemake/locks"), Path(".snakemake/incomplete")
-DATABASE = Path(".snakemake/metadata.db")
-NOT_READ = (
-    "not looked at: Snakemake's locks and marks of half-written files are in its database "
-    "(--persistence-backend db)"
-)
-
-
-def are_in_database() -> bool:
-    """Whether locks and marks may be in Snakemake's database instead of files."""
-    return DATABASE.is_file()
+LOCKS = Path(".snakemake/locks")
 
 
 def locks() -> list[Path]:
     """The files by which Snakemake has locked the current folder."""
     return sorted(LOCKS.glob("*.lock"))
-
-
-def marks() -> Iterator[tuple[Path, str | None]]:
-    """Yield (mark, the incomplete file that it names, or None)."""
-    for mark in sorted(path for path in INCOMPLETE.rglob("*") if path.is_file()):
-        yield mark, _marked(mark)
-
-
-def _marked(mark):
-    # A mark's path is the file's path in base 64, split into folders that begin with @.
-    parts = [part.removeprefix("@") for part in mark.relative_to(INCOMPLETE).parts]
-    with contextlib.suppress(ValueError, UnicodeDecodeError):
-        return base64.b64decode("".join(parts), altchars=b"-_", validate=True).decode()
-    return None
 
 
 def workflows(folder: str | Path = ".") -> list[int]:

@@ -19,7 +19,7 @@ GROUPS: dict[str, dict[str, str]] = {  # by folder
         "status": "which runs are done, running, failed, skipped or stale",
         "retry": "forget failures and start the workflow, for another try",
         "forget": "forget results, so that the next start trains them again",
-        "doctor": "what is wrong with a results folder, and repair it",
+        "doctor": "what is wrong with a results folder, and what to do",
     },
     "results": {
         "report": "one HTML page of a study's tables and figures",

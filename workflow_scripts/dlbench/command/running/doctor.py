@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     study = config.study_from_files(args.configfile) if args.study or args.configfile else None
     problems = doctor.examine(study, args.content, args.study)
     if args.json:
-        findings = [problem.plain() for problem in problems]
+        findings = [vars(problem) for problem in problems]
         print(json.dumps({"schema_version": doctor.SCHEMA_VERSION, "findings": findings}))
     else:
         for problem in problems:
