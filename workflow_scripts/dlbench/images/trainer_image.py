@@ -26,7 +26,6 @@ from dlbench.images.image import IMAGES, MARKER, Image
 from dlbench.machine import redaction
 from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
-from dlbench.study.trainer_environments import NOT_INSTALLED
 from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
 
@@ -296,7 +295,7 @@ def unsupported(run: Run, images: Mapping[str, Any]) -> str | None:
         return f"start: directive enters an image on one node only; the run has {run.nodes} nodes"
     missing = tools.missing_program(module.PROGRAMS)
     if missing:
-        return f"runtime {run.runtime} {NOT_INSTALLED}: {missing}"
+        return f"runtime {run.runtime} is not installed: {missing}"
     try:
         origin(settings(run.environment, images))
     except Error as error:

@@ -10,7 +10,6 @@ from dlbench.records import enough
 from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.config import Study
 from dlbench.study.runs import Run
-from dlbench.study.trainer_environments import NOT_INSTALLED
 from dlbench.trainer import copies, engine, profiling, schedule, sequences, updates
 from dlbench.trainer.reading import inputs
 
@@ -110,7 +109,7 @@ def _missing_package(run, strategy, image_settings):
                     f"environments that do: {', '.join(having)}"
                 )
             return (
-                f"{package} {NOT_INSTALLED} in envs/{run.environment}; install it with: "
+                f"{package} is not installed in envs/{run.environment}; install it with: "
                 + tools.dlbench_command(f"environment envs/{run.environment} --extra {package}")
             )
     return None
@@ -136,6 +135,6 @@ def _not_installed(run):
     if contained or not trainer_environments.has_environment(run) or is_installed:
         return None
     return (
-        f"envs/{run.environment} {NOT_INSTALLED} here (where_installed); install it with: "
+        f"envs/{run.environment} is not installed here (where_installed); install it with: "
         + tools.dlbench_command(f"environment envs/{run.environment}")
     )

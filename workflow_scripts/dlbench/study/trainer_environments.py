@@ -25,7 +25,6 @@ from dlbench.trainer import engine
 
 ENVIRONMENTS = Path("envs")
 CHOSEN = Path("results/chosen_environments.json")
-NOT_INSTALLED = "is not installed"  # in the message of a run that is skipped for that reason
 
 
 def has_environment(run: Run) -> bool:
@@ -270,7 +269,7 @@ def lacks_python(environment: str, ours: str = platform.python_version()) -> str
     newest = next((f"3.{minor}" for minor in minors if fits(f"3.{minor}", required)), required)
     install = tools.uv_command(f"python install {newest}")
     return (
-        f"envs/{environment} needs Python {required}, which {NOT_INSTALLED}: uv finds none (the "
+        f"envs/{environment} needs Python {required}, which is not installed: uv finds none (the "
         f"workflow's is {ours}). Install one, as with `{install}`, or give another environment"
     )
 
