@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-import yte
 
 from dlbench.cluster import check_site, node_check, profiles
 from dlbench.cluster.remarks import Remark
@@ -169,7 +168,6 @@ def test_resources_of_a_profile_are_read_in_all_their_forms(place):
     "executor, command, installs",
     [
         ("cluster-generic", "run pbs", "sync"),
-        ("kubernetes", None, "sync --extra kubernetes"),
         ("htcondor", None, "pip install snakemake-executor-plugin-htcondor"),
     ],
 )
@@ -388,24 +386,3 @@ def test_an_image_that_is_not_made_is_noted_and_one_that_is_is_started(place, pr
 
 def test_a_remark_of_several_lines_stays_aligned():
     assert str(Remark("fix", "one\ntwo")) == "fix   one\n      two"
-
-
-@pytest.mark.parametrize("on_the_path", [True, False])
-def test_a_profile_ends_with_the_installation_where_its_plugin_is_missing(
-    on_the_path, place, program, monkeypatch
-):
-    program("uv")
-    (place / "elsewhere").mkdir()
-    monkeypatch.chdir(place / "elsewhere")
-    monkeypatch.setenv("PATH", str(place if on_the_path else place / "elsewhere"))
-    monkeypatch.setenv("UV", str(place / "uv"))
-    profile = profiles.read(str(REPOSITORY / "profiles/kubernetes"))
-    asked = []
-    monkeypatch.setattr(profiles.importlib.util, "find_spec", asked.append)
-    with pytest.raises(SystemExit) as ended:
-        yte.process_yaml(profile.file.read_text(), require_use_yte=True)
-    command = profiles.installation(profile.executor)
-    assert command.startswith("uv sync" if on_the_path else f"{place}/uv sync")
-    package = f"{profiles.PLUGIN}{profile.executor}"
-    assert str(ended.value) == f"{package} is missing: {command}"
-    assert asked == [package.replace("-", "_")]

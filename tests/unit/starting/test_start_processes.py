@@ -180,6 +180,67 @@ def test_a_command_that_does_not_exist_leaves_nothing_changed(tmp_path):
     assert [signal.getsignal(number) for number in start_processes.FORWARDED] == before
 
 
+# Pods of Kubernetes.
+
+POD = """
+import sys
+sys.path.insert(0, {room!r})
+from dlbench.starting import start_processes
+start_processes.PODS_S = 2.0
+sys.exit(start_processes.run({jobs!r}, sys.argv[1:]))
+"""
+
+
+def pods(folder, jobs, python):
+    """(exit code, messages) of each of two pods that share a folder."""
+    shared = {"DLBENCH_POD_HOSTS": "a,b", "DLBENCH_POD_PORT": "7000"}
+    shared["DLBENCH_POD_FOLDER"] = str(folder / "pods")
+    driver = [sys.executable, "-c", POD.format(room=str(PROGRAM.parent), jobs=jobs)]
+    started = [
+        subprocess.Popen(
+            [*driver, *command(folder, python)],
+            env=os.environ | shared | {"JOB_COMPLETION_INDEX": str(index)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in (0, 1)
+    ]
+    said = [pod.communicate(timeout=60)[1] for pod in started]
+    return [(pod.returncode, text) for pod, text in zip(started, said, strict=True)]
+
+
+def test_tasks_are_spread_over_the_pods_and_each_knows_the_addresses_of_all(tmp_path):
+    jobs = {"chief": 1, "worker": 2, "ps": 1}
+    late = "if me == 'ps0': there('chief0'); time.sleep(0.3)\n"
+    found = pods(tmp_path, jobs, late + "write(me, os.environ['TF_CONFIG'])")
+    assert found == [(0, ""), (0, "")]
+    configs = {path.name: json.loads(path.read_text()) for path in tmp_path.glob("*0")}
+    cluster = {"chief": ["a:7000"], "ps": ["b:7002"], "worker": ["a:7001", "b:7003"]}
+    assert configs["ps0"] == {"cluster": configs["chief0"]["cluster"],
+                              "task": {"type": "ps", "index": 0}}  # fmt: skip
+    assert configs["ps0"]["cluster"] == cluster
+    assert start_processes.layout({"chief": 1, "worker": 3, "ps": 3}, 3) == [
+        [("chief", 0), ("ps", 2), ("worker", 0)],
+        [("ps", 0), ("worker", 1)],
+        [("ps", 1), ("worker", 2)],
+    ]
+
+
+@pytest.mark.parametrize("failing", ["worker0", "worker1"])
+def test_a_process_that_fails_ends_those_of_all_pods_and_its_exit_code_is_theirs(tmp_path, failing):
+    other = "worker1" if failing == "worker0" else "worker0"
+    fails = f"if me == {failing!r}:\n    there('ready-{other}'); sys.exit(7)\n{SLEEPS}"
+    found = pods(tmp_path, {"worker": 2}, fails)
+    assert [code for code, _ in found] == [7, 7]
+    assert any("of another pod is 7" in said for _, said in found)
+    assert not any(map(alive, pids(tmp_path)))
+
+
+def test_pod_0_waits_for_the_others_only_so_long(tmp_path):
+    found = pods(tmp_path, {"worker": 2}, "time.sleep(4 if me == 'worker1' else 0)")
+    assert found == [(1, "other pods have not ended 2 s after this one\n"), (0, "")]
+
+
 # Copies.
 
 # Each writes a file with its number.

@@ -86,12 +86,9 @@ def installed(executor: str) -> bool:
 
 def installation(executor: str) -> str:
     """The command that installs an executor's plugin, in the locked version if there is one."""
-    project = tomllib.loads(PYPROJECT.read_text())["project"]
-    needed = {"": project["dependencies"], **project["optional-dependencies"]}
-    for extra, pins in needed.items():
-        if any(re.split(r"[=<>~! ]", pin)[0] == PLUGIN + executor for pin in pins):
-            return tools.install_command(extra) if extra else tools.uv_command("sync")
-    return tools.uv_command(f"pip install {PLUGIN}{executor}")
+    pins = tomllib.loads(PYPROJECT.read_text())["project"]["dependencies"]
+    is_locked = any(re.split(r"[=<>~! ]", pin)[0] == PLUGIN + executor for pin in pins)
+    return tools.uv_command("sync" if is_locked else f"pip install {PLUGIN}{executor}")
 
 
 def _folders(name):

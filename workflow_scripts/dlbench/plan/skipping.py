@@ -40,6 +40,17 @@ def cannot_run(
         or other_trainers.unsupported(run)
         or trainer_environments.missing_python(run)
         or _missing_package(run, strategy, image_settings or {})
+        or started_elsewhere(run)
+    )
+
+
+def started_elsewhere(run: Run) -> str | None:
+    """Why a run that pods start is skipped by the workflow; None for any other."""
+    if not launchers.starts_elsewhere(run.launcher):
+        return None
+    return (
+        f"launcher {run.launcher} needs the pods of a Job: write it with "
+        f"`dlbench kubernetes-job {run.id}`"
     )
 
 

@@ -1,6 +1,9 @@
 """Plain processes on this machine: one tf.distribute cluster, or copies of one run.
 
 - Each process of a cluster gets its TF_CONFIG, with free ports of the loopback interface.
+- In the pods of an indexed Job of Kubernetes each pod starts its part of a cluster. The manifest
+  sets DLBENCH_POD_HOSTS, the names of all pods, and DLBENCH_POD_PORT, the first of their ports; the
+  pods tell one another how they ended by files in DLBENCH_POD_FOLDER, on a volume that they share.
 - Each copy gets its number as DLBENCH_COPY, and cores and GPUs that no other copy has.
 - When one fails, all others are ended: they would wait for it for ever.
 """
@@ -17,14 +20,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from dlbench import Error
+from dlbench.common.files import atomic_write
 
 LOOPBACK = "127.0.0.1"
 POLL_S = 0.05
 TERM_TIMEOUT_S = 5.0  # between SIGTERM and SIGKILL
 EXIT_TIMEOUT_S = 60.0  # for the others to end once the first process has completed
+PODS_S = 60.0  # for other pods to end, and to see files of one another on their volume
 FORWARDED = tuple(getattr(signal, f"SIG{name}") for name in ("TERM", "INT", "HUP", "USR1", "USR2"))
 
 
@@ -38,18 +44,70 @@ def run(jobs: dict[str, int], command: list[str]) -> int:
     Returns:
         Exit code of the first task that failed, 0 if none did.
     """
-    names = [(job, index) for job, count in jobs.items() for index in range(count)]
-    ports = free_ports(len(names), LOOPBACK)
-    addresses = {name: f"{LOOPBACK}:{port}" for name, port in zip(names, ports, strict=True)}
+    hosts = os.environ.get("DLBENCH_POD_HOSTS", LOOPBACK).split(",")
+    pod = int(os.environ["JOB_COMPLETION_INDEX"]) if "DLBENCH_POD_HOSTS" in os.environ else 0
+    tasks = layout(jobs, len(hosts))
+    places = [(host, name) for host, names in zip(hosts, tasks, strict=True) for name in names]
+    first = int(os.environ.get("DLBENCH_POD_PORT", 0))
+    count = len(places)
+    ports = range(first, first + count) if first else free_ports(count, LOOPBACK)
+    addresses = {name: f"{host}:{port}" for (host, name), port in zip(places, ports, strict=True)}
     cluster = {job: [addresses[job, i] for i in range(count)] for job, count in jobs.items()}
     configs = {
         (job, index): json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
-        for job, index in names
+        for job, index in tasks[pod]
     }
     popen_options = {
         name: {"env": os.environ | {"TF_CONFIG": config}} for name, config in configs.items()
     }
-    return supervise(popen_options, command, EXIT_TIMEOUT_S)
+    if len(hosts) == 1:
+        return supervise(popen_options, command, EXIT_TIMEOUT_S)
+    return _among_pods(popen_options, command, pod, len(hosts))
+
+
+def layout(jobs: dict[str, int], nodes: int) -> list[list[tuple[str, int]]]:
+    """The tasks of each node as (job, index): equally many workers in each, the others in turn.
+
+    >>> layout({"chief": 1, "worker": 2, "ps": 1}, nodes=2)
+    [[('chief', 0), ('worker', 0)], [('ps', 0), ('worker', 1)]]
+    """
+    each = jobs.get("worker", 0) // nodes
+    others = [(job, i) for job, count in jobs.items() if job != "worker" for i in range(count)]
+    return [
+        others[node::nodes] + [("worker", node * each + i) for i in range(each)]
+        for node in range(nodes)
+    ]
+
+
+def _among_pods(popen_options, command, pod, pods):
+    """`supervise` the processes of one pod of several, which end if those of another fail.
+
+    Pod 0 writes the record, so it ends last: it waits for the others, and these, if they failed,
+    give it time, since the Job ends all pods once one has failed.
+    """
+    folder = Path(os.environ["DLBENCH_POD_FOLDER"])
+    others = [folder / f"exit-{index}" for index in range(pods) if index != pod]
+
+    def codes():
+        return {path.name: int(path.read_text()) for path in others if path.exists()}
+
+    def failed():
+        found = ((name, code) for name, code in codes().items() if code)
+        return next(((code, f"{name} of another pod is {code}") for name, code in found), None)
+
+    code = supervise(popen_options, command, EXIT_TIMEOUT_S, failed)
+    with atomic_write(folder / f"exit-{pod}") as part:
+        part.write_text(str(code))
+    deadline = time.monotonic() + PODS_S
+    if pod:
+        time.sleep(PODS_S if code else 0)
+        return code
+    while not code and len(codes()) < len(others):
+        if time.monotonic() > deadline:
+            print(f"other pods have not ended {PODS_S:g} s after this one", file=sys.stderr)
+            return 1
+        time.sleep(POLL_S)
+    return code or max(codes().values())
 
 
 def run_copies(count: int, command: list[str], cores_each: int = 0, gpus_each: int = 0) -> int:
