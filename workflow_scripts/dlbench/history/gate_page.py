@@ -47,8 +47,6 @@ def lead(judged: Gate) -> str:
     counts = judged.counts
     verdicts = ", ".join(f"{counts[name]} {name}" for name in gate.VERDICTS if counts[name])
     text = f"{phrases.counted(len(judged.judged), 'condition')} of {judged.site}: {verdicts}."
-    if not any(one.prediction for one in judged.judged):
-        text += " Nothing could be judged."
     if judged.others:
         text += (
             f" The history has no session of this machine, {judged.machine_id} "

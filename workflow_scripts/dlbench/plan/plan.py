@@ -358,12 +358,12 @@ class Plan:
         repeated = [run.id for run in self.sentinels.runs]
         if run_id in repeated:
             return f"sentinel {repeated.index(run_id) + 1}/{len(repeated)}"
-        positions, total = self._pending_positions, len(self.study.runs) - len(self.skipped)
-        return f"{total - len(positions) + positions.get(run_id, 0) + 1}/{total}"
+        total = len(self.study.runs) - len(self.skipped)
+        return f"{total - self._pending_after[run_id][0]}/{total}"
 
     def runs_after(self, run_id: str) -> int:
         """The number of runs and sentinels to be done after a run."""
-        return self._pending_after[run_id]
+        return sum(self._pending_after[run_id])
 
     def train_again(self, run_ids: Iterable[str]) -> None:
         """Have runs trained whose records are valid, as the command line asks for."""
@@ -374,17 +374,12 @@ class Plan:
 
     @functools.cached_property
     def _pending_after(self):
-        counts, after = {}, 0
+        """{run id: [number of runs, number of sentinels] to be trained after it}."""
+        counts, after, sentinels = {}, [0, 0], {run.id for run in self.sentinels.runs}
         for run_id in reversed(self.runs):
-            counts[run_id] = after
-            after += run_id in self.pending and run_id not in self.skipped
+            counts[run_id] = [*after]
+            after[run_id in sentinels] += run_id in self.pending and run_id not in self.skipped
         return counts
-
-    @functools.cached_property
-    def _pending_positions(self):
-        others = {run.id for run in self.sentinels.runs} | self.skipped.keys()
-        ordered = (key for key in self.runs if key in self.pending and key not in others)
-        return {run_id: index for index, run_id in enumerate(ordered)}
 
 
 def environment_stamp(run: Run) -> str | None:

@@ -96,11 +96,7 @@ def setting(name: str, value: Any) -> str:
 
 
 def condition(field: str, value: Any) -> str:
-    """A condition of a comparison, as in `apptainer`, `recomputing` and `no recomputing`.
-
-    Args:
-        value: or its text, as in the table of comparisons.
-    """
+    """A value of a field, or its text in a table: `apptainer`, `recomputing`, `no recomputing`."""
     if field in SWITCHES:
         return switch(field, str(value) == str(True))
     return setting(field, value)
