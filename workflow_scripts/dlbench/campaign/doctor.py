@@ -198,9 +198,9 @@ def _orphans():
 def _parts():
     """Problems of partial files and folders that a killed write left."""
     for root, folders, files in _walk():
-        left = [name for name in files if (m := PART.fullmatch(name)) and not _is_alive(m[1])]
-        left += [name for name in folders if PART_FOLDER.fullmatch(name) and _is_old(root, name)]
-        folders[:] = [name for name in folders if name not in left]
+        left = [n for n in files if (m := PART.fullmatch(n)) and not psutil.pid_exists(int(m[1]))]
+        left += [n for n in folders if PART_FOLDER.fullmatch(n) and _is_old(Path(root, n))]
+        folders[:] = [n for n in folders if n not in left]
         for name in left:
             yield Problem(
                 "left over",
@@ -211,12 +211,8 @@ def _parts():
             )
 
 
-def _is_alive(pid):
-    return psutil.pid_exists(int(pid))
-
-
-def _is_old(root, name):
-    return time.time() - Path(root, name).lstat().st_mtime > OLD_S
+def _is_old(path):
+    return time.time() - path.lstat().st_mtime > OLD_S
 
 
 def _data(content):
