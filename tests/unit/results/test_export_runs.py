@@ -54,7 +54,9 @@ def test_what_is_there_is_exported_while_other_runs_are_missing(half, capsys):
 def test_results_of_another_config_are_not_taken_for_a_study_without_any(study):
     finish(study.runs[0], 60)
     Path("results/runs", study.runs[0].id).rename("results/runs/another")
-    with pytest.raises(Error, match=r"none of the 4 runs of test .* others in results have: is their"):
+    with pytest.raises(
+        Error, match=r"none of the 4 runs of test .* others in results have: is their"
+    ):
         export_runs.export(study, "runs.csv", STATUSES)
 
 

@@ -26,7 +26,7 @@ from dlbench import Error
 from dlbench.analysis import run_tables
 from dlbench.common.files import write_json
 from dlbench.records import run_record
-from dlbench.results import export_runs, run_metrics
+from dlbench.results import export_runs, run_metrics, run_rows
 from dlbench.study.config import Study
 from dlbench.tables import parquet_files, run_columns, table_columns, table_names
 from dlbench.tables.metric_columns import METRICS
@@ -92,7 +92,8 @@ def _write(study, part):
     """Write all tables. Returns the number of runs."""
     for name in TABLES:
         (part / name).mkdir(parents=True)
-    rows = sorted(export_runs.rows(study), key=lambda row: (*_key(row), row["run_id"]))
+    results = filter(run_rows.is_result, export_runs.rows(study))
+    rows = sorted(results, key=lambda row: (*_key(row), row["run_id"]))
     for key, group in itertools.groupby(rows, _key):
         group = list(group)
         with _writer(part, "runs", key) as runs:
