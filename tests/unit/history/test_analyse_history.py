@@ -76,7 +76,8 @@ def test_a_change_of_nothing_that_is_recorded_says_so():
     add(range(6))
     add(range(6, 12), rates=1100, driver="550.54")
     (row,) = analyse().findings
-    assert row["direction"] == "gain" and "nothing that is recorded changed then" in row["text"]
+    assert row["text"].startswith("gain of +10.0 % (+")
+    assert "nothing that is recorded changed then" in row["text"]
 
 
 def test_what_changed_in_the_newest_session_is_named_before_its_effect_can_be_known():
