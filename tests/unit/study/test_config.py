@@ -82,8 +82,8 @@ def test_the_order_of_the_runs_follows_the_seed_and_the_config_stays_as_it_is():
 @pytest.mark.parametrize(
     ("strategy", "launcher", "nodes", "fitting"),
     [
-        ("multiworker", "mpirun", 2, ["srun"]),
-        ("parameter_server", "horovodrun", 1, ["local", "srun"]),
+        ("multiworker", "mpirun", 2, ["kubernetes", "srun"]),
+        ("parameter_server", "horovodrun", 1, ["kubernetes", "local", "srun"]),
         ("horovod", "torchrun", 1, ["horovodrun", "mpirun", "srun"]),
     ],
 )
