@@ -218,7 +218,7 @@ def test_progress_is_read_from_logs_of_ours_and_of_other_trainers(tmp_path, firs
     log.start(spec=spec, total_steps=9)
     log.step(1, 0.5, 0.5, 2.0, 0.01, False, 1)
     log.close()
-    assert progress.describe(tmp_path / "train.jsonl") == "step 1/9, loss 2, 16 images/s"
+    assert progress.describe(tmp_path / "train.jsonl") == "step 1/9, loss 2, 16 items/s"
 
 
 def test_a_run_that_went_on_elsewhere_has_the_facts_of_both_parts(study):
