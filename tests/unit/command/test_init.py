@@ -147,7 +147,7 @@ def test_a_scheduler_that_does_not_answer_leaves_this_machine(slurm, place, caps
     (place / "bin/sinfo").write_text("#!/bin/sh\necho no controller >&2\nexit 1\n")
     assert init("--framework", "jax") == 0
     captured = capsys.readouterr()
-    assert captured.err.startswith("runs are for this machine, since no scheduler answers (Slurm)\n")
+    assert captured.err == "runs are for this machine, since no scheduler answers (Slurm)\n"
     assert "--profile" not in captured.out
     assert "no controller" in refused(capsys, "other.yaml", "--partition", "cpu")
 
