@@ -34,6 +34,7 @@ HOSTILE = {
 }
 MORE = [
     *((name, None) for name in ("session", "machine_key", "machine_facts", "facts", "mean", "n")),
+    ("mean", 0.0),
     ("facts", '{"GPU driver": null}'),
     ("facts", '{"GPU driver": ["x"]}'),
     ("machine_facts", "{}"),

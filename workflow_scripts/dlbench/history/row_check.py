@@ -21,7 +21,7 @@ _LOG = math.log(MOST)
 RANGES: dict[str, tuple[Any, Any]] = {
     "started_at": (np.datetime64("2020"), np.datetime64("2100")),
     **dict.fromkeys(("n", "failed", "disturbed", "missed"), (0, MAX_INDEX)),
-    **{"mean_log": (-_LOG, _LOG), "scatter": (0, 2 * _LOG), "mean": (0, 2 * MOST)},
+    **{"mean_log": (-_LOG, _LOG), "scatter": (0, 2 * _LOG), "mean": (0.5 / MOST, 2 * MOST)},
     **dict.fromkeys(("mean_ci95_low", "mean_ci95_high"), (0, 1e300)),
 }
 _MACHINES = ({"nodes", "gpus", "gpus_per_node"}, {"device_model"})  # as machines.facts has them
