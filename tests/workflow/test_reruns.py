@@ -116,7 +116,7 @@ def test_in_a_clone_with_the_results_what_cannot_change_a_run_trains_nothing(cam
     assert jobs["convert_dataset"] == ["digits"]
     edit(clone, "trainer/engine.py", "BATCH = 256", "BATCH = 255")
     assert clone.scheduled()["train"] == campaign.ids()
-    assert f"changed since it was trained: {LIBRARY}/trainer/engine.py\n" in clone.output
+    assert f"since it was trained for study test: {LIBRARY}/trainer/engine.py\n" in clone.output
 
 
 @pytest.mark.ci
