@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dlbench import Error
@@ -199,6 +199,7 @@ def test_a_command_whose_secrets_were_taken_out_has_them_again(command):
     "ghp_" + "a" * 20, redaction.HIDDEN, "}}", "a", " ", "'", ",", "\n- ", '\\"', "Bearer ", "\x1b",
     "[", "0m", "-----BEGIN PRIVATE KEY-----", "-----END",
 ]), min_size=2).map("".join)))  # fmt: skip
+@example(['"token": "token": ', "ipmi -P x://", "ipmi -P key="])
 def test_a_redacted_text_stays_as_it_is(command):
     text = redaction.redact(" ".join(command))
     assert redaction.redact(text) == text

@@ -193,6 +193,13 @@ def redact_command(command: Iterable[str], hide: Hide = hidden) -> list[str]:
     >>> redact_command(["mysql", "-pabc", "-u", "me:abc"])
     ['mysql', '-p(hidden)', '-u', 'me:(hidden)']
     """
+    arguments, earlier = [*command], None
+    while arguments != earlier:  # as in a text
+        arguments, earlier = _redacted_once(arguments, hide), arguments
+    return arguments
+
+
+def _redacted_once(command, hide):
     redacted: list[str] = []
     hide_next, ipmi, before = False, False, ""
     for argument in command:
