@@ -1,6 +1,6 @@
 """Two campaigns of three runs a side, whose ratios can be computed by hand."""
 
-from dlbench.comparison import compare_runs
+from dlbench.analysis import compare_runs
 from support.runs.made_runs import campaign
 
 STEP = 1.1

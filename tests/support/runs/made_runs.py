@@ -5,7 +5,7 @@ import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from dlbench.comparison.campaigns import Campaign, Measured
+from dlbench.analysis.campaigns import Campaign, Measured
 from dlbench.log import event_fields, event_log
 from dlbench.records import parse_run, run_record, staleness
 from dlbench.study import config

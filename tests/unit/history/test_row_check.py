@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dlbench.comparison import campaigns
+from dlbench.analysis import campaigns
 from dlbench.history import add_campaign, dataset, sources
 from dlbench.log.event_fields import MOST
 from dlbench.records.run_record import RecordError

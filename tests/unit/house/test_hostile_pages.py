@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 
-from dlbench.comparison import compare_runs, comparison_page
+from dlbench.analysis import compare_runs, comparison_page
 from dlbench.pages import page_html
 from dlbench.tables import parquet_files, table_columns
 from dlbench.website import build_site

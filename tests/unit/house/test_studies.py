@@ -8,9 +8,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from dlbench.analysis import base_flags, published_numbers, scaling_series
+from dlbench.analysis import (
+    acceptance,
+    base_flags,
+    bounds,
+    campaigns,
+    node_results,
+    published_numbers,
+    scaling_series,
+)
 from dlbench.common import plugins
-from dlbench.comparison import acceptance, bounds, campaigns, node_results
 from dlbench.results import published_beside_own
 from dlbench.study import config
 from dlbench.tables import parquet_files, table_columns

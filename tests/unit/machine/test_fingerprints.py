@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from dlbench.analysis import campaigns
 from dlbench.common.files import json_digest
-from dlbench.comparison import campaigns
 from dlbench.log import event_log
 from dlbench.machine import facts, fingerprints, limits, software
 from dlbench.records import judgement, parse_run, progress, run_record, staleness

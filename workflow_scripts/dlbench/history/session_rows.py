@@ -13,9 +13,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from dlbench import Error
-from dlbench.analysis import estimates
+from dlbench.analysis import campaigns, estimates
 from dlbench.common.files import canonical_json, json_digest
-from dlbench.comparison import campaigns
 from dlbench.history import causes, machines
 from dlbench.log import event_fields
 from dlbench.records.run_record import RecordError

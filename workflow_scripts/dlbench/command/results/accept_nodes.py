@@ -8,8 +8,8 @@ import json
 import sys
 from pathlib import Path
 
+from dlbench.analysis import accept_nodes
 from dlbench.common import host_lists
-from dlbench.comparison import accept_nodes
 from dlbench.pages import page_text
 
 

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from dlbench import Error
+from dlbench.analysis import bounds, bounds_page, campaigns, compare_runs, comparison_page
 from dlbench.common import flag_types
 from dlbench.common.files import atomic_write
-from dlbench.comparison import bounds, bounds_page, campaigns, compare_runs, comparison_page, plain
 from dlbench.pages import page_html, page_text
 
 FORMATS = ("text", "markdown", "html", "json")
@@ -118,7 +118,7 @@ def _compare(a, args):
         comparison.metric.check_direction()
     regressions = None if args.fail_on is None else comparison.regressions(args.fail_on)
     page = comparison_page.comparison_page(comparison, regressions)
-    _write_page(page, plain.comparison_values(comparison, regressions), args)
+    _write_page(page, compare_runs.values(comparison, regressions), args)
     return bool(regressions)
 
 

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from dlbench import Error
-from dlbench.comparison import acceptance, bounds, campaigns, node_results
-from dlbench.comparison.campaigns import Measured
+from dlbench.analysis import acceptance, bounds, campaigns, node_results
+from dlbench.analysis.campaigns import Measured
 from dlbench.study.runs import DEFAULTS
 
 RUN = {"model": "resnet50", "dataset": "synthetic", "batch_per_device": 64, "steps": 50}

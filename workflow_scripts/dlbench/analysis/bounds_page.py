@@ -4,9 +4,9 @@ import math
 from collections import Counter
 from typing import Any
 
-from dlbench.comparison.bounds import FAIL, PASS, TOO_FEW, UNDECIDED, Outcome
-from dlbench.comparison.campaigns import Campaign
-from dlbench.comparison.comparison_page import count_runs
+from dlbench.analysis.bounds import FAIL, PASS, TOO_FEW, UNDECIDED, Outcome
+from dlbench.analysis.campaigns import Campaign
+from dlbench.analysis.comparison_page import count_runs
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.study.wording import number, short_labels
 

@@ -17,8 +17,7 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.analysis import equivalence, estimates
-from dlbench.common.phrases import did_you_mean
-from dlbench.comparison.campaigns import (
+from dlbench.analysis.campaigns import (
     FACTS,
     ITEM_RATE,
     JOINABLE,
@@ -29,6 +28,7 @@ from dlbench.comparison.campaigns import (
     find_metric,
     positive,
 )
+from dlbench.common.phrases import did_you_mean
 from dlbench.log.metrics import LOWER
 from dlbench.records import sessions
 from dlbench.tables.metrics import Metric
@@ -39,6 +39,10 @@ FAILED, TIMEOUT, SKIPPED = "failed", "timeout", "skipped"
 VERDICT_BY_STATUS = {"failed": FAILED, "oom": FAILED, "timeout": TIMEOUT, "skipped": SKIPPED}
 NAMED_IF_UNKNOWN = ("site", "device_model", "framework_version", "git_commit")
 MAX_PAIRS = 1_000_000  # of which the nearest partners are looked for
+NUMBERS = (
+    *("ratio", "ci90_low", "ci90_high", "ci95_low", "ci95_high", "p_tost", "p_difference"),
+    *("p_tost_raw", "p_difference_raw", "scatter", "family", "repeats_needed"),
+)
 
 
 @dataclass(frozen=True)
@@ -397,3 +401,75 @@ def list_values(values: Sequence[Any], most: int = 3) -> str:
     """Values as text, as in `8, 16, 32 and 4 more`; `not known` if there are none."""
     more = f" and {len(values) - most} more" if len(values) > most else ""
     return ", ".join(map(str, values[:most])) + more if values else "not known"
+
+
+def values(comparison: Compared, regressions: list[Pair] | None = None) -> dict[str, Any]:
+    """Two compared campaigns as plain values, for JSON, whose keys stay; None: not known.
+
+    Args:
+        regressions: the pairs for which a check fails; None if nothing is checked.
+    """
+    failing = None if regressions is None else {id(pair) for pair in regressions}
+    return {
+        "metric": comparison.metric.name,
+        "unit": comparison.metric.unit,
+        "margin": comparison.margin,
+        "a": _campaign_values(comparison.a),
+        "b": _campaign_values(comparison.b),
+        "joined_on": list(comparison.joined),
+        "not_joined_on": list(comparison.not_joined),
+        "measured_apart": comparison.measured_apart,
+        "differs": {n: {"a": a, "b": b} for n, (a, b) in comparison.differs.items()},
+        "combinations": [_pair_values(pair, failing) for pair in comparison.pairs],
+        "unmatched": [_unmatched_values(unmatched) for unmatched in comparison.unmatched],
+        "regressions": None if regressions is None else len(regressions),
+    }
+
+
+def _campaign_values(campaign):
+    return {
+        "path": campaign.path,
+        "runs": len(campaign.runs),
+        "finished": len(campaign.finished()),
+        "not_ended": campaign.not_ended,
+        "unread": list(campaign.unread),
+    }
+
+
+def _pair_values(pair, failing):
+    return {
+        "combination": pair.values,
+        "a": _side_values(pair.a),
+        "b": _side_values(pair.b),
+        **{name: _number(getattr(pair.compared, name, None)) for name in NUMBERS},
+        "verdict": pair.verdict,
+        "reason": pair.reason,
+        "worse_beyond_margin": pair.beyond_margin,
+        "regression": None if failing is None else id(pair) in failing,
+    }
+
+
+def _side_values(side):
+    mean = side.mean
+    return {
+        "values": list(side.values),
+        "mean": mean.value if mean else None,
+        "mean_ci95_low": _number(mean.low) if mean else None,
+        "mean_ci95_high": _number(mean.high) if mean else None,
+        "failed": side.failed,
+        "disturbed": side.disturbed,
+    }
+
+
+def _unmatched_values(unmatched):
+    partner = unmatched.partner
+    return {
+        "side": unmatched.side,
+        "combination": unmatched.values,
+        "runs": unmatched.runs,
+        "nearest_differs": partner and {n: list(values) for n, values in partner.items()},
+    }
+
+
+def _number(value):
+    return None if value is None or math.isnan(value) else float(value)

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dlbench import Error
-from dlbench.comparison import campaigns, comparison_page
+from dlbench.analysis import campaigns, comparison_page
 from dlbench.pages import page_text
 from dlbench.records import run_record
 from dlbench.tables import parquet_files, table_columns

@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from dlbench.comparison import comparison_page
-from dlbench.comparison import plain as campaign_plain
+from dlbench.analysis import compare_runs, comparison_page
 from dlbench.pages import page_html, page_text
 from support.comparisons.compared_campaigns import A_RATES, STEP, compared, rates
 from support.runs.made_runs import measured
@@ -43,7 +42,7 @@ def test_campaigns_that_share_no_session_are_said_to_be_measured_apart_and_check
         assert [
             " ".join(text.split()).count("A and B were measured apart") for text in formats
         ] == ([0, 0, 0] if found is together else [1, 1, 1])
-        assert campaign_plain.comparison_values(found)["measured_apart"] == (found is apart)
+        assert compare_runs.values(found)["measured_apart"] == (found is apart)
     assert [pair.verdict for pair in apart.pairs] == [pair.verdict for pair in together.pairs]
     assert len(apart.regressions(["slower"])) == len(together.regressions(["slower"]))
     unknown = compared([measured(A_RATES)], [measured(rates(1))])
@@ -89,5 +88,5 @@ def test_no_verdict_rests_on_a_run_that_others_disturbed(side, steps, verdict):
     assert pair.compared == quiet.pairs[0].compared
     reason = f"other processes disturbed runs: 1 in {'AB'[side]}"
     assert reason in " ".join(page_text.text(comparison_page.comparison_page(loud), 200).split())
-    (plain,) = campaign_plain.comparison_values(loud)["combinations"]
+    (plain,) = compare_runs.values(loud)["combinations"]
     assert plain["ab"[side]]["disturbed"] == 1 and plain["reason"] == reason

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dlbench.analysis import accept_nodes, bounds, node_results
 from dlbench.common import host_lists
-from dlbench.comparison import accept_nodes, bounds, node_results
 from dlbench.tables import parquet_files
 from dlbench.tables.baseline_columns import BASELINES
 from support.programs.in_process import dlbench

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlbench import Error
-from dlbench.analysis import estimates
+from dlbench.analysis import bounds, estimates
+from dlbench.analysis.node_results import SKIPPED, Group, Result, positive
 from dlbench.baselines import collectives
 from dlbench.common import host_lists, phrases
-from dlbench.comparison import bounds
-from dlbench.comparison.node_results import SKIPPED, Group, Result, positive
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.study.wording import number
 

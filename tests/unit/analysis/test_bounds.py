@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from dlbench import Error
-from dlbench.comparison import bounds, bounds_page
+from dlbench.analysis import bounds, bounds_page
 from dlbench.pages import page_html, page_text
 from support.programs.in_process import dlbench
 from support.runs.made_runs import campaign, measured

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
+from dlbench.analysis import acceptance, bounds, campaigns, node_results
 from dlbench.common import host_lists, phrases
 from dlbench.common.files import atomic_write
-from dlbench.comparison import acceptance, bounds, campaigns, node_results
 from dlbench.machine import host_name
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.tables import parquet_files

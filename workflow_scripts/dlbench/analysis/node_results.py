@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlbench import Error
+from dlbench.analysis import bounds
+from dlbench.analysis.campaigns import ITEM_RATE, JOINABLE, Measured
 from dlbench.baselines.measures import NOT_MEASURED
 from dlbench.common import host_lists
-from dlbench.comparison import bounds
-from dlbench.comparison.campaigns import ITEM_RATE, JOINABLE, Measured
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.machine import host_name
 from dlbench.tables.cells import Row

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dlbench import Error
-from dlbench.comparison import campaigns, compare_runs
+from dlbench.analysis import campaigns, compare_runs
 from dlbench.log.event_fields import STATUSES
 from dlbench.records import parse_run, run_record
 from dlbench.results import export_runs

@@ -24,10 +24,10 @@ import yaml
 
 from dlbench import Error
 from dlbench.analysis import equivalence, estimates
+from dlbench.analysis.campaigns import FACTS, JOINABLE, Campaign, find_metric, positive
+from dlbench.analysis.compare_runs import grouped
 from dlbench.common.files import atomic_write
 from dlbench.common.phrases import did_you_mean
-from dlbench.comparison.campaigns import FACTS, JOINABLE, Campaign, find_metric, positive
-from dlbench.comparison.compare_runs import grouped
 from dlbench.study import yaml_files
 from dlbench.study.free_axes import parameters
 from dlbench.study.runs import DEFAULTS

@@ -5,9 +5,9 @@ import math
 from collections import Counter
 
 from dlbench.analysis import equivalence
+from dlbench.analysis.campaigns import Campaign
+from dlbench.analysis.compare_runs import FAILED, SKIPPED, TIMEOUT, Compared, Pair, list_values
 from dlbench.common import phrases
-from dlbench.comparison.campaigns import Campaign
-from dlbench.comparison.compare_runs import FAILED, SKIPPED, TIMEOUT, Compared, Pair, list_values
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.study import wording
 from dlbench.study.runs import DEFAULTS
