@@ -45,7 +45,7 @@ BEHIND_LENET = {
     "dlbench/common/options.py",
     "dlbench/common/plugins.py",
     "dlbench/images/runtimes/bare.py",
-    "dlbench/launchers/none.py",
+    "dlbench/starting/launchers/none.py",
     "dlbench/log/event_log.py",
     "dlbench/machine/binding.py",
     "dlbench/machine/core_division.py",

@@ -13,7 +13,7 @@ from support.machines.paths import REPOSITORY
 # What runs in images and in the environments of trainers. Other packages are imported in the
 # functions that need them.
 ALONE = (
-    *("baselines/", "common/", "images/", "launchers/", "log/", "machine/", "records/"),
+    *("baselines/", "common/", "images/", "log/", "machine/", "records/"),
     *("run_fields/", "schedulers/", "starting/", "trainer/"),
     *("study/contradictions.py", "study/other_trainers.py", "study/repeats.py", "study/runs.py"),
     "study/trainer_environments.py",

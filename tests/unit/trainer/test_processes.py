@@ -1,11 +1,15 @@
 """pytorch/processes: the rank of a process, by the variables of its launcher."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from dlbench import Error
+from dlbench.common import plugins
+from dlbench.study import launching
+from dlbench.study.runs import Run
 from dlbench.trainer.pytorch import processes
 from dlbench.trainer.pytorch.processes import Rendezvous
 
@@ -34,6 +38,23 @@ def test_other_launchers_say_it_as_for_other_frameworks(launcher):
     workers = ["a:1", "a:2", "b:1", "b:2"]
     config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": 3}}
     assert find(launcher, {"TF_CONFIG": json.dumps(config)}) == Rendezvous(3, 1, "a:1")
+
+
+def test_a_new_launcher_that_sets_torchruns_variables_is_one_more_file(tmp_path):
+    lines = 'PROTOCOL = "torchrun"\nTAKES_TASKS = False\ndef unsupported(run): return None\n'
+    (tmp_path / "rsh.py").write_text(lines)
+    run = Run(
+        model="mlp", dataset="synthetic", batch_per_device=8, steps=1, devices_per_node=2,
+        framework="pytorch", strategy="ddp", launcher="rsh",
+    )  # fmt: skip
+    plugins.add_user_folder("launchers", tmp_path)
+    try:
+        assert launching.describe_misfit(run) is None
+        assert find("rsh", TORCHRUN) == Rendezvous(3, 1, "a:29500")
+        horovod = replace(run, framework="tensorflow", strategy="horovod")
+        assert "on one node these do: horovodrun" in launching.describe_misfit(horovod)
+    finally:
+        plugins.add_user_folder("launchers")
 
 
 def test_processes_of_open_mpi_meet_at_a_port_of_their_job():

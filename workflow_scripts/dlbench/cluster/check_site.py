@@ -18,10 +18,10 @@ from dlbench.cluster.remarks import Remark, fix, note, ok
 from dlbench.common import files, phrases, plugins, tools
 from dlbench.images import trainer_image
 from dlbench.images.runtimes import Container
-from dlbench.launchers import mpirun
 from dlbench.plan import site_devices
 from dlbench.schedulers import JobRequest
 from dlbench.starting import start_command
+from dlbench.starting.launchers import mpirun
 from dlbench.study import config, trainer_environments
 from dlbench.trainer import engine
 

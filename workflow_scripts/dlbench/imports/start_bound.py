@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from dlbench import Error
-from dlbench.common import networks, plugins
+from dlbench.common import networks
 from dlbench.machine import binding, gpu_places, host_name
 from dlbench.study import other_trainers
 from dlbench.study.runs import Run
@@ -30,7 +30,7 @@ from dlbench.trainer import cluster, engine
 
 NODE, OWN = "node", "own"  # which GPUs a process sees
 COPY = "DLBENCH_COPY"  # of start_processes.py
-RENDEZVOUS = ("srun", "mpirun")  # launchers under which processes are told where rank 0 is
+RENDEZVOUS = ("slurm", "mpi")  # protocols in which processes are told where rank 0 is
 
 
 class Place(NamedTuple):
@@ -67,7 +67,7 @@ def start(run: Run, options: argparse.Namespace, command: list[str]) -> NoReturn
 
 def place_of(run: Run, environ: Mapping[str, str]) -> Place | None:
     """The Place of this process by the variables of its launcher; None if they do not say."""
-    names = plugins.constants("launchers", run.launcher).get("RANKS")
+    names = cluster.RANKS.get(cluster.protocol(run.launcher))
     try:
         if names:
             return Place(*(int(environ[name]) for name in names))
@@ -142,7 +142,7 @@ def _rendezvous(
     Args:
         first_node: address of the first node, if there are several.
     """
-    if run.launcher not in RENDEZVOUS or "MASTER_PORT" in environ:
+    if cluster.protocol(run.launcher) not in RENDEZVOUS or "MASTER_PORT" in environ:
         return {}
     jobs = engine.strategy_of(run).jobs(run)
     if run.launcher == "srun":

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dlbench import Error, launchers
+from dlbench import Error
 from dlbench.common import own_code, plugins
 from dlbench.data import fetch_dataset, stores
 from dlbench.images import trainer_image
@@ -22,6 +22,7 @@ from dlbench.study import (
     batch_searches,
     config,
     config_schema,
+    launching,
     other_trainers,
     trainer_environments,
 )
@@ -201,7 +202,7 @@ def _with_sentinels(repeated, study, to_train, pending, seed):
 def _check_remains(study, skipped, searches):
     """Check that this machine can do some of the runs, when none has a result yet."""
     can_search = any(not why_not for _, why_not in searches.values())
-    elsewhere = any(launchers.starts_elsewhere(run.launcher) for run in study.runs)
+    elsewhere = any(launching.starts_elsewhere(run.launcher) for run in study.runs)
     if len(skipped) < len(study.runs) or can_search or elsewhere:
         return
     reasons = [*skipped.values(), *(why_not for _, why_not in searches.values())]

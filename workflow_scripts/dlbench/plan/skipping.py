@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from dlbench import launchers
 from dlbench.common import plugins, tools
 from dlbench.images import trainer_image
 from dlbench.plan.site_devices import Devices
 from dlbench.records import enough
-from dlbench.study import other_trainers, trainer_environments
+from dlbench.study import launching, other_trainers, trainer_environments
 from dlbench.study.config import Study
 from dlbench.study.runs import Run
 from dlbench.trainer import copies, engine, profiling, schedule, sequences, updates
@@ -46,7 +45,7 @@ def cannot_run(
 
 def started_elsewhere(run: Run) -> str | None:
     """Why a run that pods start is skipped by the workflow; None for any other."""
-    if not launchers.starts_elsewhere(run.launcher):
+    if not launching.starts_elsewhere(run.launcher):
         return None
     return (
         f"launcher {run.launcher} needs the pods of a Job: write it with "
@@ -75,7 +74,7 @@ def _unsupported_power_limit(run, devices):
             "power_limit_w is of GPUs; the devices of this site are CPUs, which are some cores of "
             "a processor, and Linux limits whole processors"
         )
-    if run.nodes > 1 or launchers.starts_elsewhere(run.launcher):
+    if run.nodes > 1 or launching.starts_elsewhere(run.launcher):
         return (
             "power_limit_w is set on the node of the process that supervises a run, and this run "
             "has others: choose one node and a launcher other than kubernetes, or leave it out"

@@ -87,8 +87,8 @@ class Place:
     )
     launcher: str = declared(
         "none",
-        "Name of a file in workflow_scripts/dlbench/launchers/: what starts the processes. "
-        "Left out, the strategy's own.",
+        "Name of a file in dlbench/starting/launchers/: what starts the processes. Left out, the "
+        "strategy's own.",
         folder="launchers",
         label="{}",
     )

@@ -21,9 +21,9 @@ from dlbench import Error, schedulers
 from dlbench.common import assignments, host_lists, networks, options, plugins
 from dlbench.images import trainer_image
 from dlbench.images.runtimes import HOST_ONLY, Container
-from dlbench.launchers import mpirun as launchers_mpirun
 from dlbench.machine import host_name
 from dlbench.starting import environment_modules, start_unreachable
+from dlbench.starting.launchers import mpirun as launchers_mpirun
 from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.runs import Run
 from dlbench.trainer import cluster, copies

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dlbench import Error, launchers
+from dlbench import Error
 from dlbench.common import own_code
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_fields, event_log
@@ -16,6 +16,7 @@ from dlbench.machine import hardware, limits, redaction
 from dlbench.records import enough, parse_run, run_record, sessions
 from dlbench.starting import (
     fates,
+    launchers,
     leftovers,
     neighbours,
     power_limits,

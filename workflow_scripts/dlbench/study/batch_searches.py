@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dlbench import launchers
 from dlbench.common import files, options, plugins
 from dlbench.log import event_log
 from dlbench.run_fields.fields import DECLARED
-from dlbench.study import matrix
+from dlbench.study import launching, matrix
 from dlbench.study.config_schema import ConfigError
 from dlbench.study.runs import Run
 from dlbench.trainer.reading import inputs
@@ -165,7 +164,7 @@ def unsupported(run: Run) -> str | None:
         return f"trainer {run.trainer} is another program, whose memory is not counted"
     if run.mode == inputs.INPUT_ONLY:
         return "mode input has no model, whose memory the batch would fill"
-    if launchers.starts_elsewhere(run.launcher):
+    if launching.starts_elsewhere(run.launcher):
         return f"launcher {run.launcher} starts runs elsewhere, where nobody sees their memory"
     return None
 

@@ -13,11 +13,17 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-from dlbench import Error, launchers
+from dlbench import Error
 from dlbench.common import host_lists, options, phrases, plugins
 from dlbench.common.files import canonical_json
 from dlbench.log import event_log
-from dlbench.study import config_schema, learning_gates, other_trainers, trainer_environments
+from dlbench.study import (
+    config_schema,
+    launching,
+    learning_gates,
+    other_trainers,
+    trainer_environments,
+)
 from dlbench.study.config_schema import ConfigError, check_name
 from dlbench.study.free_axes import parameters, variables
 from dlbench.study.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run
@@ -244,7 +250,7 @@ def run_from_values(values: dict[str, Any], where: str, images: dict[str, Any]) 
                 "dlbench's own has the fields of a run"
             )
         _check_task(run, where)
-        if reason := launchers.describe_misfit(run):
+        if reason := launching.describe_misfit(run):
             raise ConfigError(f"{where}.launcher: {reason}")
     if run.node and (named := len(host_lists.expand_hosts(run.node))) != run.nodes:
         count = "one node" if named == 1 else f"{named} nodes"
@@ -280,7 +286,7 @@ def _with_environment(run, images):
     started elsewhere, or in an image that the config describes. An image that is built from an
     environment follows the choice.
     """
-    elsewhere = launchers.starts_elsewhere(run.launcher)
+    elsewhere = launching.starts_elsewhere(run.launcher)
     if run.is_external or elsewhere or run.environment in images:
         return run
     environment = trainer_environments.chosen(run.environment)

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dlbench import Error, launchers
+from dlbench import Error
 from dlbench.common import installation, own_code, plugins, tools
 from dlbench.common.files import read_json, sha256, write_json
-from dlbench.study import other_trainers
+from dlbench.study import launching, other_trainers
 from dlbench.study.runs import Run
 from dlbench.trainer import engine
 
@@ -245,7 +245,7 @@ def missing_python(run: Run) -> str | None:
     if not reason or not has_environment(run):
         return None
     contained = plugins.constants("runtimes", run.runtime)["CONTAINED"]
-    elsewhere = launchers.starts_elsewhere(run.launcher)
+    elsewhere = launching.starts_elsewhere(run.launcher)
     return None if contained or elsewhere else reason
 
 

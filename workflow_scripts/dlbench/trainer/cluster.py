@@ -1,6 +1,6 @@
 """The cluster of a run: the addresses of its processes, and the rank of this one.
 
-- TF_CONFIG has both if a launcher has set it (dlbench/launchers/local.py, or a site's own
+- TF_CONFIG has both if a launcher has set it (dlbench/starting/launchers/local.py, or a site's own
   scheduler), whatever the framework.
 - Otherwise they follow from Slurm's variables: the first tasks on each node are its workers, the
   others are of the other kinds. The ports follow from the job's id, so that two jobs on one node
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dlbench import Error
-from dlbench.common import host_lists, networks
+from dlbench.common import host_lists, networks, plugins
 from dlbench.trainer.strategy import Spec
 
 PORTS_PER_JOB = 64
@@ -34,6 +34,15 @@ RENDEZVOUS_TIMEOUT_S = 600  # until the last process has started: containers sta
 
 # Variable with the addresses of nodes that are not reached by their names, as JSON.
 NODE_ADDRESSES = "DLBENCH_NODE_ADDRESSES"
+
+
+# Variables with the rank of a process, and with its number on its node, by protocol.
+RANKS = {
+    "slurm": ("SLURM_PROCID", "SLURM_LOCALID"),
+    "mpi": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    "horovod": ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK"),
+    "torchrun": ("RANK", "LOCAL_RANK"),
+}
 
 
 class Unreachable(Error):
@@ -62,6 +71,11 @@ class Cluster:
         """The hosts of all tasks, the first task's first."""
         addresses = itertools.chain(*self.addresses.values())
         return list(dict.fromkeys(address.rpartition(":")[0] for address in addresses))
+
+
+def protocol(launcher: str) -> str:
+    """How the processes of a launcher find one another: its PROTOCOL, see starting/launchers."""
+    return plugins.constants("launchers", launcher)["PROTOCOL"]
 
 
 def find(

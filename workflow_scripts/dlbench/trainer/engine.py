@@ -363,13 +363,13 @@ def unsupported_strategy(run: Spec) -> str | None:
     others = [
         name for name in names() if run.strategy in plugins.names(plugin_kind(name, "strategies"))
     ]
+    found = {name: plugins.load(strategies, name).Strategy for name in plugins.names(strategies)}
     # Options and launcher belong to the strategy that the run names, not to the alternatives.
-    instead = {"strategy_options": "", "launcher": "any"}
     fitting = [
         name
-        for name in plugins.names(strategies)
-        if not plugins.load(strategies, name).Strategy.unsupported(
-            _Changed(run, strategy=name, **instead)
+        for name, other in found.items()
+        if not other.unsupported(
+            _Changed(run, strategy=name, strategy_options="", launcher=other.launcher)
         )
     ]
     return (

@@ -26,6 +26,7 @@ class BaseStrategy:
     Attributes:
         packages: what the trainer's environment needs beside the framework.
         launcher: of runs that name none.
+        protocols: of launchers, by which its processes can find one another.
         OPTIONS: of `strategy_options`: see dlbench/common/options.py.
         evaluates_together: whether an evaluation needs all ranks.
         supports_windows: whether several steps can be launched before the host waits.
@@ -38,6 +39,7 @@ class BaseStrategy:
 
     packages: tuple[str, ...] = ()
     launcher = "none"
+    protocols: tuple[str, ...] = ("tf_config", "slurm")
     OPTIONS: dict[str, Any] = {}
     evaluates_together = False
     supports_windows = True

@@ -26,10 +26,9 @@ from dlbench.trainer.pytorch.strategies import Base
 from dlbench.trainer.strategy import Spec
 
 LOOPBACK = "127.0.0.1"
-TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
-OPEN_MPI = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "LOCAL_RANK", "SIZE"))
-# Options by which a launcher is told how many processes there are, and how many on each node.
-OPTIONS = {"torchrun": "--nnodes and --nproc-per-node", "mpirun": "-n and --map-by"}
+SIZES = {"torchrun": "WORLD_SIZE", "mpi": "OMPI_COMM_WORLD_SIZE"}
+# Options by which such a launcher is told how many processes there are, and how many on each node.
+OPTIONS = {"torchrun": "--nnodes and --nproc-per-node", "mpi": "-n and --map-by"}
 
 
 class Rendezvous(NamedTuple):
@@ -44,12 +43,13 @@ class DistributedBase(Base):
     """One process for each device, on any number of nodes; subclasses exchange gradients."""
 
     launcher = "torchrun"
+    protocols = ("torchrun", "mpi", "tf_config", "slurm")
     supports_cuda_graphs = False
 
     @classmethod
     def unsupported(cls, run: Spec) -> str | None:
         told = "MASTER_ADDR" in os.environ or getattr(run, "is_external", False)
-        if run.launcher == "mpirun" and run.nodes > 1 and not told:
+        if cluster.protocol(run.launcher) == "mpi" and run.nodes > 1 and not told:
             return (
                 f"strategy {run.strategy} on {run.nodes} nodes needs launcher srun: Open MPI does "
                 "not tell the processes where rank 0 is, unless MASTER_ADDR does"
@@ -64,7 +64,7 @@ class DistributedBase(Base):
         place = find(spec, self.jobs(spec))
         self.size = spec.nodes * spec.devices_per_node
         self.rank, self.local_rank, self._address = place
-        if spec.launcher == "mpirun" and spec.nodes > 1:  # at what MASTER_ADDR says
+        if cluster.protocol(spec.launcher) == "mpi" and spec.nodes > 1:  # at what MASTER_ADDR says
             cluster.check_names([self._address.rpartition(":")[0]])
         if spec.nodes == 1:  # also where the machine's own name has no address
             for library in ("GLOO", "NCCL"):
@@ -142,19 +142,22 @@ def find(spec: Spec, jobs: dict[str, int], environ: Mapping[str, str] = os.envir
     Raises:
         Error: the variables of the run's launcher are missing, or contradict the run.
     """
-    if spec.launcher == "torchrun":
-        rank, local_rank = _numbers(TORCHRUN, spec, jobs["worker"], environ)
+    protocol = cluster.protocol(spec.launcher)
+    if protocol == "torchrun":
+        rank, local_rank = _numbers(protocol, spec, jobs["worker"], environ)
         missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not environ.get(name)]
         if missing:
-            raise Error(f"{' and '.join(missing)} not set: was the trainer started by torchrun?")
+            raise Error(
+                f"{' and '.join(missing)} not set: was the trainer started by {spec.launcher}?"
+            )
         return Rendezvous(rank, local_rank, f"{environ['MASTER_ADDR']}:{environ['MASTER_PORT']}")
     if "TORCHELASTIC_RUN_ID" in environ:
         raise Error(
             f"torchrun started this process, and the run's launcher is {spec.launcher}: say "
             "--launcher torchrun"
         )
-    if spec.launcher == "mpirun":
-        rank, local_rank = _numbers(OPEN_MPI, spec, jobs["worker"], environ)
+    if protocol == "mpi":
+        rank, local_rank = _numbers(protocol, spec, jobs["worker"], environ)
         host = environ.get("MASTER_ADDR", LOOPBACK)
         # Two jobs of Open MPI on one node have different namespaces, and so different ports.
         job = zlib.crc32(environ.get("PMIX_NAMESPACE", "").encode())
@@ -162,7 +165,7 @@ def find(spec: Spec, jobs: dict[str, int], environ: Mapping[str, str] = os.envir
         return Rendezvous(rank, local_rank, f"{host}:{port}")
     names = "torchrun, local or srun"
     known = cluster.find(spec, jobs, environ, launchers=names, first_suffices=True)
-    if spec.launcher == "srun":
+    if protocol == "slurm":
         _choose_interface(known)
     return Rendezvous(known.task, known.local_rank, known.addresses["worker"][0])
 
@@ -177,9 +180,10 @@ def _choose_interface(known):
             os.environ["GLOO_SOCKET_IFNAME"] = interface
 
 
-def _numbers(names, spec, size, environ):
+def _numbers(protocol, spec, size, environ):
     """(rank, local rank) of this process, checked against the run's number of processes."""
     each = spec.devices_per_node
+    names = (*cluster.RANKS[protocol], SIZES[protocol])
     texts = {name: environ.get(name, "unset") for name in names}
     variables = ", ".join(f"{name}={text}" for name, text in texts.items())
     try:
@@ -191,6 +195,6 @@ def _numbers(names, spec, size, environ):
     if started != size or not (0 <= rank < size and 0 <= local_rank < each):
         raise Error(
             f"expected {size} processes, {each} on each of {spec.nodes} node(s), found "
-            f"{variables}: check the options {OPTIONS[spec.launcher]} of {spec.launcher}"
+            f"{variables}: check the options {OPTIONS[protocol]} of {spec.launcher}"
         )
     return rank, local_rank

@@ -25,7 +25,6 @@ from dlbench.trainer.strategy import Spec
 
 AXIS = "devices"
 PATIENCE_S = 10  # a process that exits waits so long for the others, which may have failed
-LAUNCHERS = ("local", "srun", "kubernetes")  # whose processes can rendezvous
 
 
 class Strategy(Base):
@@ -33,11 +32,11 @@ class Strategy(Base):
 
     @classmethod
     def unsupported(cls, run: Spec) -> str | None:
-        if sum(cls.jobs(run).values()) > 1 and run.launcher not in LAUNCHERS:
+        together = cluster.protocol(run.launcher) in cls.protocols
+        if sum(cls.jobs(run).values()) > 1 and not together:
             return (
                 "strategy sharded has several processes on several nodes or with processes=device: "
-                f"they need launcher {', '.join(LAUNCHERS[:-1])} or "
-                f"{LAUNCHERS[-1]}, found {run.launcher}"
+                f"they need launcher local, srun or kubernetes, found {run.launcher}"
             )
         if run.accumulate_steps > 1 and cls.parse_options(run)["batch_norm"] == "global":
             return (

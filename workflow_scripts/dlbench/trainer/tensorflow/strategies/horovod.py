@@ -43,6 +43,7 @@ from dlbench.trainer.tensorflow.strategies import Base, Tensor, Variable
 class Strategy(Base):
     packages = ("horovod",)
     launcher = "horovodrun"
+    protocols = ("horovod", "mpi", "slurm")
     OPTIONS = {
         "cycle_time_ms": 5.0,
         "fusion_threshold_mib": 128,

@@ -8,12 +8,12 @@
 
 from pathlib import Path
 
-from dlbench import launchers
+from dlbench.starting import launchers
 from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
 
+PROTOCOL = "slurm"
 TAKES_TASKS = True
-RANKS = ("SLURM_PROCID", "SLURM_LOCALID")
 OPTIONS_SET = (
     "nodes", "ntasks", "distribution", "cpu-bind", "kill-on-bad-exit", "overlap",
     "ntasks-per-node", "multi-prog",

@@ -12,9 +12,9 @@ from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
 
 PROGRAM = "workflow_scripts/start_processes.py"  # relative to the workflow's folder, as train.py
+PROTOCOL = "tf_config"
 TAKES_TASKS = False
 ELSEWHERE = True
-RENDEZVOUS = ("local", "torchrun")
 
 
 def unsupported(run: Spec) -> str | None:

@@ -7,15 +7,15 @@ import os
 import sys
 from pathlib import Path
 
-from dlbench import launchers
+from dlbench.starting import launchers
 from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
 
-PROGRAM = Path(__file__).parents[2] / "start_processes.py"
+PROGRAM = Path(__file__).parents[3] / "start_processes.py"
 
+PROTOCOL = "tf_config"
 TAKES_TASKS = False
 LOOPBACK_SUFFICES = True
-RENDEZVOUS = ("local", "torchrun")
 
 unsupported = launchers.unsupported_across_nodes
 

@@ -10,16 +10,16 @@ of the Python with which it was installed.
 import shlex
 from pathlib import Path
 
-from dlbench import Error, launchers, schedulers
+from dlbench import Error, schedulers
+from dlbench.starting import launchers
 from dlbench.trainer import cluster, engine
 from dlbench.trainer.strategy import Spec
 
+PROTOCOL = "torchrun"
 TAKES_TASKS = False
 LOOPBACK_SUFFICES = True
-RENDEZVOUS = ("torchrun",)
 MODULE = "torch.distributed.run"
 FRAMEWORK = "pytorch"
-RANKS = ("RANK", "LOCAL_RANK")
 OPTIONS_SET = (
     "standalone", "local-addr", "nproc-per-node", "no-python", "nnodes", "node-rank", "module",
     "master-addr", "master-port", "rdzv-endpoint", "rdzv-backend", "rdzv-id",

@@ -1,26 +1,29 @@
 """Launchers, one file each: what starts the processes of a run.
 
 A launcher file defines:
+    PROTOCOL: how a process learns its rank and the address of the others:
+        none      it is the only one
+        tf_config by TF_CONFIG
+        slurm     by Slurm's variables of a task
+        mpi       by Open MPI's variables; the MPI library connects them
+        horovod   by the variables of Horovod's own launcher
+        torchrun  by RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
+      Strategies say which they understand (`protocols`); other combinations are refused.
     TAKES_TASKS: whether its processes are tasks of the scheduler's job; if not, it starts all
         processes of a node from one task.
     LOOPBACK_SUFFICES (optional): whether processes on one node need no network but the loopback
         interface. If it takes tasks, this holds outside of jobs only.
-    RENDEZVOUS (optional): the strategies whose processes find one another under it, each given by
-        its default launcher; all strategies, if left out.
     LISTENS_BY_NAME (optional): whether its processes listen at the address of the machine's own
         name, and abort if it has none.
     ELSEWHERE (optional): whether something other than this workflow starts its runs.
-    RANKS (optional): names of the variables with the rank of a process, and with its number on its
-        node, if it gives processes such.
     OPTIONS_SET (optional): the options that it sets itself, if it takes `launcher_options`.
     unsupported(run): why it cannot start a run, or None.
     command(run, trainer, environment): the command line, a list of strings, that starts the
         command `trainer` once per process. Programs are taken from the bin/ of the folder
         `environment`; from PATH if it is None.
-Nothing here starts anything. The room imports trainer, schedulers and common.
+Nothing here starts anything.
 """
 
-import dataclasses
 import json
 import os
 from collections.abc import Mapping
@@ -49,45 +52,22 @@ def first_node(environ: Mapping[str, str] = os.environ) -> str | None:
     return known.get(names[0], names[0]) if names else None
 
 
-def describe_misfit(run: Spec) -> str | None:
-    """Why the run's processes cannot find one another under its launcher; None if they can."""
-    if _supports_rendezvous(run):
-        return None
-    fitting = [
-        name
-        for name in plugins.names("launchers")
-        if _supports_rendezvous(other := dataclasses.replace(run, launcher=name))
-        and not plugins.load("launchers", name).unsupported(other)
-    ]
-    others = [
-        name
-        for name in plugins.names(engine.plugin_kind(run.framework, "strategies"))
-        if engine.strategy_of(other := dataclasses.replace(run, strategy=name)).launcher != "none"
-        and _supports_rendezvous(other)
-    ]
-    on = f"{run.nodes} nodes" if run.nodes > 1 else "one node"
-    return (
-        f"launcher {run.launcher} does not let the processes of strategy {run.strategy} find one "
-        f"another; on {on} these do: {', '.join(fitting) or 'none'}. It is for the strategies: "
-        f"{', '.join(others)}. Exclude such combinations"
-    )
-
-
-def starts_elsewhere(launcher: str) -> bool:
-    """Whether something other than this workflow starts the runs of a launcher."""
-    return bool(plugins.constants("launchers", launcher).get("ELSEWHERE"))
-
-
-def _supports_rendezvous(run):
-    supported = plugins.constants("launchers", run.launcher).get("RENDEZVOUS")
-    return supported is None or engine.strategy_of(run).launcher in ("none", *supported)
-
-
 def unsupported_across_nodes(run: Spec) -> str | None:
     """Why a launcher that starts processes on this machine only cannot start a run; or None."""
     if run.nodes > 1:
         return (
             f"launcher {run.launcher} starts processes on this machine only, not on "
             f"{run.nodes} nodes"
+        )
+    return None
+
+
+def unsupported_processes(run: Spec) -> str | None:
+    """Why a launcher that starts one process cannot start a run; or None."""
+    strategy = engine.strategy_of(run)
+    if strategy.launcher != "none":
+        return (
+            f"strategy {run.strategy} needs a launcher such as {strategy.launcher}, found "
+            f"{run.launcher}"
         )
     return None

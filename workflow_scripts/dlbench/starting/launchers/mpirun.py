@@ -17,15 +17,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from dlbench import Error, launchers, schedulers
+from dlbench import Error, schedulers
 from dlbench.common import plugins
+from dlbench.starting import launchers
 from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
 
+PROTOCOL = "mpi"
 TAKES_TASKS = True
 LOOPBACK_SUFFICES = True
-RENDEZVOUS = ("horovodrun", "torchrun")
-RANKS = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
 OPTIONS_SET = ("plm-rsh-agent",)
 SSH = "ssh"
 

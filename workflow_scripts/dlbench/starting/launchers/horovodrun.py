@@ -7,15 +7,14 @@ path of the Python with which it was installed, which is wrong in a copy of the 
 import shlex
 from pathlib import Path
 
-from dlbench import launchers
+from dlbench.starting import launchers
 from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
 
+PROTOCOL = "horovod"
 TAKES_TASKS = False
 LOOPBACK_SUFFICES = True
-RENDEZVOUS = ("horovodrun",)
 LISTENS_BY_NAME = True
-RANKS = ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK")
 OPTIONS_SET = ("gloo", "mpi", "np", "num-proc", "hosts", "hostfile")
 MODULE = "horovod.runner.launch"
 
