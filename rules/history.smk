@@ -47,7 +47,7 @@ rule site:
             "results/history/{table}.parquet",
             table=["campaigns", "series", "findings", "changes"],
         ),
-        code=lambda w: PLAN.code("dlbench/command/results/site.py"),
+        code=lambda w: PLAN.code("dlbench/website/build_site.py"),
         looks=own_code.looks("pages", "website"),
     output:
         directory("results/site"),

@@ -16,7 +16,7 @@ import pytest
 
 from dlbench.archive import verify_archive
 from dlbench.archive.verify_archive import Refused
-from dlbench.command.archives.verify import add_limit
+from dlbench.command.archives import add_limit
 from dlbench.records import run_record
 from support.archives import made_archives
 from support.archives.made_archives import ARCHIVE, REPOSITORY

@@ -2,7 +2,7 @@
 
 import re
 
-from dlbench.command import commands, commands_page, dispatch
+from dlbench.command import commands_page, dispatch
 
 
 def sections():
@@ -13,7 +13,7 @@ def sections():
 
 def test_each_option_of_each_command_is_in_its_section():
     found = sections()
-    assert list(found) == commands.names()  # in the order of the help
+    assert list(found) == dispatch.names()  # in the order of the help
     for name, section in found.items():
         for action in dispatch.parser(name)._actions:
             for option in action.option_strings[:1] if action.dest != "help" else ():

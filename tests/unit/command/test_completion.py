@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from dlbench.command import commands
+from dlbench.command import dispatch
 from support.programs import in_process
 
 
@@ -21,7 +21,7 @@ def completion(shell):
 def test_it_has_all_commands_and_their_options(shell):
     pytest.importorskip("shtab")
     printed = completion(shell).stdout
-    assert all(name in printed for name in commands.names())
+    assert all(name in printed for name in dispatch.names())
     assert "rederive" in printed and "own-code" in printed
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dlbench.command import commands, dispatch
+from dlbench.command import dispatch
 from dlbench.common import installation
 from support.machines.paths import REPOSITORY
 
@@ -28,7 +28,7 @@ def test_without_a_command_it_lists_all_on_one_screen(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[: len(lines) // 2] == lines[len(lines) // 2 :]
     assert len(lines) // 2 <= 30 and max(map(len, lines)) <= 80
-    assert all(any(f" {name} " in line for line in lines) for name in commands.names())
+    assert all(any(f" {name} " in line for line in lines) for name in dispatch.names())
 
 
 def test_it_says_its_version_and_where_its_snakefile_is(capsys):
@@ -71,13 +71,20 @@ def test_no_command_is_imported_but_the_one_that_is_asked_for_and_no_package():
         loaded = ast.literal_eval(finished.stdout.splitlines()[-1])
         ours = {"__main__", "dlbench", "dlbench.common", "dlbench.command"}
         ours |= {f"dlbench.common.{name}" for name in ("command_line", "phrases", "terminal")}
-        assert set(loaded) <= ours | {"dlbench.command.commands", "dlbench.command.dispatch"}
-    code = "import sys; from dlbench.command import commands; commands.load('verify')"
+        assert set(loaded) <= ours | {"dlbench.command.dispatch"}
+    code = "import sys; from dlbench.command import dispatch; dispatch.load('verify')"
     code += "; print(*sys.modules)"
     finished = run(sys.executable, "-S", "-c", code, env={"PYTHONPATH": str(FOLDER.parent)})
-    loaded = {name for name in finished.stdout.split() if name.count(".") == 3}
-    of_commands = {name for name in loaded if name.startswith("dlbench.command.")}
-    assert of_commands == {"dlbench.command.archives.verify"}
+    of_commands = {name for name in finished.stdout.split() if name.startswith("dlbench.command.")}
+    assert of_commands == {f"dlbench.command.{n}" for n in ("archives", "dispatch", "starting")}
+
+
+def test_each_function_with_arguments_is_a_listed_command():
+    for file, (_, group) in dispatch.GROUPS.items():
+        tree = ast.parse((FOLDER / "command" / f"{file}.py").read_bytes())
+        functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+        commands = {name for name in functions if f"add_{name}" in functions}
+        assert commands <= {dispatch.load(name).run.__name__ for name in group}
 
 
 def test_a_reader_that_has_enough_is_no_error():

@@ -16,7 +16,7 @@ import yaml
 from snakemake.cli import get_argument_parser
 
 from dlbench.analysis import equivalence
-from dlbench.command import commands, commands_page, dispatch
+from dlbench.command import commands_page, dispatch
 from dlbench.study import config, config_files, config_schema
 from dlbench.tables import write_reference_pages
 from dlbench.tables.meanings import TABLES
@@ -141,7 +141,7 @@ def check_dlbench(command):
     """Check that a command of dlbench exists and has the flags."""
     name, *given = command
     if name not in ("--help", "--version", "COMMAND"):
-        assert name in commands.names(), name
+        assert name in dispatch.names(), name
         check_flags([] if name == "run" else given, "workflow_scripts/dlbench", name)
 
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from dlbench.command import commands
+from dlbench.command import dispatch
 from dlbench.common.own_code import PROGRAMS
 from dlbench.run_fields import fields
 from dlbench.study import runs
@@ -99,7 +99,7 @@ def test_what_a_machine_without_our_packages_starts_needs_the_standard_library_a
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "program",
-    [*sorted(p.name for p in PROGRAMS.glob("*.py")), *(f"dlbench {n}" for n in commands.names())],
+    [*sorted(p.name for p in PROGRAMS.glob("*.py")), *(f"dlbench {n}" for n in dispatch.names())],
 )
 def test_a_program_says_what_it_does_and_imports_no_more_than_every_start_needs(program):
     name, *command = program.split()

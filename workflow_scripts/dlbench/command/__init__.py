@@ -1,1 +1,1 @@
-"""The command dlbench: what users start, a file a command."""
+"""The command dlbench: what users start, a file for each group of commands."""

@@ -2,7 +2,7 @@
 
 import argparse
 
-from dlbench.command import commands, dispatch
+from dlbench.command import dispatch
 
 PATH = "docs/commands.md"
 MOST_CHOICES = 8  # that are listed with an option
@@ -28,23 +28,21 @@ and return its exit code.
 def page() -> str:
     """All commands as Markdown, by groups, in the order of `dlbench --help`."""
     sections = [HEAD]
-    for folder, group in commands.GROUPS.items():
-        sections.append(f"## {commands.TITLES[folder]}\n")
+    for title, group in dispatch.GROUPS.values():
+        sections.append(f"## {title}\n")
         sections += [_section(name) for name in group]
     sections.append("Next: [campaigns.md](campaigns.md), the commands of a campaign by example.\n")
     return "\n".join(sections)
 
 
 def _section(name):
-    command, parser = commands.load(name), dispatch.parser(name)
+    parser = dispatch.parser(name)
     arguments = [action for action in parser._actions if action.dest != "help"]
     rows = [f"| `{_argument(each)}` | {_meaning(parser, each)} |" for each in arguments]
     head = ["| Argument | Meaning |", "| --- | --- |"] if rows else []
-    usage = getattr(command, "USAGE", None) or _usage(arguments)
-    text = (command.__doc__ or "").strip()
-    return "\n".join(
-        [f"### {name}\n", f"`dlbench {name} {usage}`\n", f"{text}\n", *head, *rows, ""]
-    )
+    usage = dispatch.USAGES.get(name) or _usage(arguments)
+    title = f"### {name}\n\n`dlbench {name} {usage}`\n\n{parser.description}\n"
+    return "\n".join([title, *head, *rows, ""])
 
 
 def _usage(arguments):

@@ -1,18 +1,90 @@
-"""Find the command that is meant, parse its arguments, do it, and give its exit code."""
+"""Find the command that is meant, parse its arguments, do it, and give its exit code.
+
+The command `accept-nodes` is the function `accept_nodes(args)` of its group's file: its docstring
+is what `--help` prints; it returns the exit code, or None for 0, and raises Error for bad input.
+`add_accept_nodes(parser)` adds its arguments, if it has any.
+Nothing else is imported here: `dlbench --help` is quick, and a command imports what it needs.
+"""
 
 import argparse
 import gc
+import importlib
+import inspect
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from dlbench import Error
-from dlbench.command import commands
 from dlbench.common import command_line, phrases, terminal
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 USAGE = "usage: dlbench COMMAND [OPTIONS]   dlbench COMMAND --help   dlbench --version"
 FOOTER = "Exit codes: 0; 1 if something failed or is not as it should be; 2 for bad input."
+# The groups of commands, by their file: (title, {command: one line about it}).
+GROUPS: dict[str, tuple[str, dict[str, str]]] = {
+    "running": (
+        "Runs",
+        {
+            "init": "write a study for this machine, and a site.yaml",
+            "run": "start the workflow with a study, as snakemake does",
+            "status": "which runs are done, running, failed, skipped or stale",
+            "retry": "forget failures and start the workflow, for another try",
+            "forget": "forget results, so that the next start trains them again",
+            "doctor": "what is wrong with a results folder, and what to do",
+        },
+    ),
+    "results": (
+        "Results",
+        {
+            "report": "one HTML page of a study's tables and figures",
+            "partial": "tables and figures of the runs finished so far",
+            "export": "runs as CSV, Parquet or JSON; all as a Parquet dataset",
+            "compare": "two campaigns, or one with bounds",
+            "history": "many campaigns: since when one is slower, and why",
+            "gate": "the newest campaign by those before it, for CI",
+            "site": "a website of a history: machines, conditions, changes",
+            "accept-nodes": "nodes that keep a site's bounds, what to measure next",
+            "import": "logs and results of other programs as tables like ours",
+        },
+    ),
+    "archives": (
+        "Archives",
+        {
+            "archive": "a finished study as one zip file, to publish",
+            "verify": "every digest and record of an archive",
+            "rederive": "tables, figures and report of an archive once more",
+        },
+    ),
+    "places": (
+        "Places",
+        {
+            "check-site": "what is to be fixed before a campaign on a cluster",
+            "baselines": "a table of what machines attain without a model",
+            "where": "the folder of the Snakefile, studies and profiles",
+            "datasets": "the datasets that there are",
+            "verify-dataset": "compare converted shards with their manifest",
+            "environment": "install a trainer's pinned environment",
+            "kubernetes-job": "one run as an indexed Job of Kubernetes",
+            "completion": "completion for bash, zsh or fish",
+        },
+    ),
+}
+KEYWORDS = ("import",)  # of Python, which no function can be named as
+# Of commands that start Snakemake: what they take. After -- all is for Snakemake, but of `run`.
+USAGES = {
+    "run": "[STUDY [TARGETS AND OPTIONS OF SNAKEMAKE]]",
+    "retry": "[OPTIONS] [RUN_ID ...] [-- OPTIONS OF SNAKEMAKE]",
+    "history": "[OPTIONS] [-- OPTIONS OF SNAKEMAKE]",
+}
+PASSES_ON = ("retry", "history")
+
+
+class Command(NamedTuple):
+    """The functions of a command."""
+
+    run: Callable[[argparse.Namespace], int | None]
+    add_arguments: Callable[[argparse.ArgumentParser], None]
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -46,41 +118,54 @@ def _do(name, arguments):
 
         print(f"dlbench {installation.version()}")
         return 0
-    if name not in commands.names():
+    if name not in names():
         raise Error(
-            f"dlbench has no command {name!r}{phrases.did_you_mean(name, commands.names())}; "
+            f"dlbench has no command {name!r}{phrases.did_you_mean(name, names())}; "
             "dlbench --help lists them"
         )
-    command = commands.load(name)
     passed_on = []
-    if getattr(command, "PASSES_ON", False) and "--" in arguments:
+    if name in PASSES_ON and "--" in arguments:
         cut = arguments.index("--")
         arguments, passed_on = arguments[:cut], arguments[cut + 1 :]
     args = parser(name).parse_args(arguments)
     args.passed_on = passed_on
-    code = command.run(args) or 0
+    code = load(name).run(args) or 0
     sys.stdout.flush()  # so that a closed pipe is noticed here
     return code
+
+
+def names() -> list[str]:
+    """The names of all commands."""
+    return [name for _, group in GROUPS.values() for name in group]
+
+
+def load(name: str) -> Command:
+    """Import the file of a command, and find its functions."""
+    (file,) = (file for file, (_, group) in GROUPS.items() if name in group)
+    module = importlib.import_module(f"dlbench.command.{file}")
+    function = name.replace("-", "_") + ("_" if name in KEYWORDS else "")
+    return Command(
+        getattr(module, function), getattr(module, f"add_{function}", lambda parser: None)
+    )
 
 
 def help_text() -> str:
     """All commands by groups, in lines that fit a terminal."""
     lines = [USAGE]
-    for folder, group in commands.GROUPS.items():
+    for title, group in GROUPS.values():
         for index, (name, summary) in enumerate(group.items()):
-            title = "" if index else commands.TITLES[folder]
-            lines.append(f"{title:9}{name:15}{summary}")
+            lines.append(f"{'' if index else title:9}{name:15}{summary}")
     return "\n".join([*lines, FOOTER])
 
 
 def parser(name: str) -> argparse.ArgumentParser:
     """The parser of a command's arguments."""
-    command = commands.load(name)
+    command = load(name)
     made = argparse.ArgumentParser(
         prog=f"dlbench {name}",
-        description=command.__doc__,
+        description=inspect.getdoc(command.run),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage=f"%(prog)s {command.USAGE}" if hasattr(command, "USAGE") else None,
+        usage=f"%(prog)s {USAGES[name]}" if name in USAGES else None,
     )
     command.add_arguments(made)
     return made

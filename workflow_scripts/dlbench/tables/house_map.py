@@ -1,8 +1,7 @@
-"""The map of the library, workflow_scripts/README.md: commands, programs by topic, rooms by floor.
+"""The map of the library, workflow_scripts/README.md: programs by topic, and rooms by floor.
 
-Commands and programs come with the first line of their docstring, programs under the room of the
-file that they call; rooms with the first sentence of their own, on the floors that pyproject.toml
-gives them.
+Programs come with the first line of their docstring, under the room of the file that they call;
+rooms with the first sentence of their own, on the floors that pyproject.toml gives them.
 """
 
 import ast
@@ -22,12 +21,10 @@ Made by `workflow_scripts/write_reference_pages.py` from the first lines of prog
 
 ## Commands
 
-What users start is one command, `dlbench`: each row is `dlbench COMMAND`, one file of a folder of
-`dlbench/command/`, listed in [commands.py](dlbench/command/commands.py). Some of them rules start,
-too, as `python workflow_scripts/dlbench COMMAND`, which needs nothing installed. Each says with
-`--help` what it takes. Options have the same name everywhere: `--configfile` for the study,
-`--output` for what is written, `--json` for programs. Exit codes are 0; 1 if something failed or is
-not as it should be; 2 for bad input; 130 after an interruption.
+What users start is one command, `dlbench`: [docs/commands.md](../docs/commands.md) has all, and
+[dispatch.py](dlbench/command/dispatch.py) finds their functions. Some of them rules start, too, as
+`python workflow_scripts/dlbench COMMAND`, which needs nothing installed. Options have the same name
+everywhere: `--configfile` for the study, `--output` for what is written, `--json` for programs.
 """
 PROGRAMS_HEAD = """## Programs by topic
 
@@ -71,8 +68,6 @@ def map_page() -> str:
     return "\n".join(
         [
             HEAD,
-            _commands_table(),
-            "",
             PROGRAMS_HEAD,
             _programs_table(),
             "",
@@ -81,18 +76,6 @@ def map_page() -> str:
             "",
         ]
     )
-
-
-def _commands_table():
-    lines = ["| Group | Command | What it does |", "| --- | --- | --- |"]
-    for folder in _folders(LIBRARY / "command"):
-        files = sorted(path for path in folder.glob("*.py") if path.name != "__init__.py")
-        for index, path in enumerate(files):
-            name = path.stem.strip("_").replace("_", "-")
-            link = f"[{name}](dlbench/command/{folder.name}/{path.name})"
-            group = "" if index else folder.name
-            lines.append(f"| {group} | {link} | {_first_sentence(path)} |")
-    return "\n".join(lines)
 
 
 def _programs_table():

@@ -1,17 +1,10 @@
-"""Write a first study for this machine as commented YAML, and a site.yaml where a scheduler is.
+"""Commands about a study that is to be run, runs or did.
 
-TARGET is a file, or a folder, in which the study is config.yaml. It takes minutes: it measures the
-speedup on this machine's GPUs or cores, and throughput by batch size. Where Slurm, Grid Engine, PBS
-or LSF is found, the nodes of a partition are described in site.yaml. No file is ever replaced. With
---data the study also trains on pictures of your own (docs/data.md).
-
-Where dlbench was installed from a wheel, TARGET is config.yaml, which later commands read by
-themselves, and the profile of a scheduler is copied into this folder, for your changes.
-
-Example: dlbench init my_study.yaml --framework pytorch
+A command imports what it needs when it is called: `dlbench run` starts without the tables.
 """
 
 import argparse
+import json
 import os
 import shlex
 import shutil
@@ -19,18 +12,18 @@ import sys
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.campaign import new_study
-from dlbench.cluster import new_site
-from dlbench.cluster.queue_check import SITE_FILE
+from dlbench.command import starting
+from dlbench.command.starting import CONFIG, add_configfile, add_json, study_file
 from dlbench.common import flag_types, installation, own_code, phrases, plugins, tools
-from dlbench.trainer import engine
 
-STUDY, CONFIG = "my_study.yaml", "config.yaml"
+STUDY = "my_study.yaml"
 UNKNOWN = "what a node has is not known; write it there"
 SUFFIXES = (".yaml", ".yml")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_init(parser: argparse.ArgumentParser) -> None:
+    from dlbench.trainer import engine
+
     default = CONFIG if installation.is_wheel() else STUDY
     parser.add_argument("target", nargs="?", default=default, help=f"file or folder ({default})")
     parser.add_argument("--name", help="of the study; if not given, that of the file or folder")
@@ -66,7 +59,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> None:
+def init(args: argparse.Namespace) -> None:
+    """Write a first study for this machine as commented YAML, and a site.yaml where a scheduler is.
+
+    TARGET is a file, or a folder, in which the study is config.yaml. It takes minutes: it measures
+    the speedup on this machine's GPUs or cores, and throughput by batch size. Where Slurm, Grid
+    Engine, PBS or LSF is found, the nodes of a partition are described in site.yaml. No file is
+    ever replaced. With --data the study also trains on pictures of your own (docs/data.md).
+
+    Where dlbench was installed from a wheel, TARGET is config.yaml, which later commands read by
+    themselves, and the profile of a scheduler is copied into this folder, for your changes.
+
+    Example: dlbench init my_study.yaml --framework pytorch
+    """
+    from dlbench.campaign import new_study
+    from dlbench.cluster import new_site
+    from dlbench.cluster.queue_check import SITE_FILE
+
     file = _new_file(args.target)
     scheduler, site = new_site.of_this_machine(args.partition)
     site_text = new_site.text(site) if site else None
@@ -110,6 +119,9 @@ def _new_file(target):
 
 def _choice(args, file, site, scheduler, images):
     """What the study trains: what is given, then answers, then what the machine has."""
+    from dlbench.campaign import new_study
+    from dlbench.trainer import engine
+
     kind, devices = new_study.devices_of(site)
     own_name = file.absolute().parent.name if file.name == CONFIG else file.stem
     _ask(args, "name", "Name of the study", own_name)
@@ -154,6 +166,8 @@ def _ask(args, name, question, default):
 
 def _nodes(most, available, scheduler):
     """The numbers of nodes that runs have; () if all have one."""
+    from dlbench.campaign import new_study
+
     if most == 1:
         return ()
     if scheduler != "slurm":
@@ -201,3 +215,146 @@ def _write(file, text):
     file.parent.mkdir(parents=True, exist_ok=True)
     with open(file, "x", encoding="utf-8") as new:
         new.write(text)
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "study", metavar="STUDY", nargs="?", help="a file, a folder, or a name in studies/"
+    )
+    parser.add_argument("snakemake", nargs=argparse.REMAINDER, help="as snakemake --help lists")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Start the workflow with a study, and print the plain command of Snakemake that does it.
+
+    STUDY is a config file, a folder that has one, or the name of a folder in studies/; without one,
+    or with config.yaml, it is that of the config.yaml here. All after it are targets and options of
+    Snakemake.
+
+    Example: dlbench run overhead -n
+    """
+    file = study_file(args.study or CONFIG)
+    own = Path(file).resolve() == Path(CONFIG).resolve()
+    # Behind the others, since --configfile takes all that follows.
+    starting.become_snakemake([*args.snakemake, *([] if own else ["--configfile", file])])
+
+
+def add_status(parser: argparse.ArgumentParser) -> None:
+    add_configfile(parser)
+    parser.add_argument(
+        "--jobs",
+        type=flag_types.whole(1),
+        metavar="N",
+        help="trained at a time; as many as now, if not given",
+    )
+    parser.add_argument("--runs", action="store_true", help="also one line a run")
+    add_json(parser)
+    parser.add_argument(
+        "--watch", type=flag_types.real(above=0), metavar="SECONDS", help="again and again"
+    )
+
+
+def status(args: argparse.Namespace) -> None:
+    """Show the status of a study: which runs are done, running, pending, failed, skipped or stale.
+
+    Also shows the cost. It reads the config, the records and the logs, and changes nothing, so it
+    can run at any time, also on another machine that has access to the results.
+    """
+    from dlbench.campaign.status import print_status
+    from dlbench.study import config
+
+    study = config.study_from_files(args.configfile)
+    print_status(study, args.jobs, args.runs, args.json, args.watch)
+
+
+DRY = ("-n", "-np", "--dry-run", "--dryrun")
+
+
+def add_retry(parser: argparse.ArgumentParser) -> None:
+    from dlbench.campaign import forget_runs
+
+    forget_runs.add_selection_flags(parser)
+    add_configfile(parser)
+
+
+def retry(args: argparse.Namespace) -> None:
+    """Forget failures or other results of a study, and start the workflow, which trains them again.
+
+    The workflow also trains missing runs. Arguments after -- are passed to Snakemake, whose exit
+    code this program returns. If there is nothing to forget, nothing is started.
+
+    Example: dlbench retry --status oom --configfile my_study.yaml -- --cores 4
+    """
+    from dlbench.campaign import forget_runs
+    from dlbench.study import config
+
+    snakemake = args.passed_on
+    files = args.configfile or starting.config_files(snakemake)
+    if args.configfile:
+        if starting.config_files(snakemake):
+            raise Error("--configfile: expected once, found before -- and after it")
+        snakemake = [*snakemake, "--configfile", *files]
+    if any(argument in DRY for argument in snakemake):
+        raise Error("expected --dry-run before --, which forgets nothing; found it after --")
+    study = config.study_from_files(files)
+    chosen = forget_runs.select(args, study)
+    if not chosen:
+        print(f"no run of the study {study.name!r} to try again: nothing is started")
+        return
+    if not args.dry_run:
+        forget_runs.check_not_running()
+    forget_runs.forget(chosen, args.dry_run)
+    if not args.dry_run:
+        starting.become_snakemake(snakemake)
+
+
+def add_forget(parser: argparse.ArgumentParser) -> None:
+    from dlbench.campaign import forget_runs
+
+    forget_runs.add_selection_flags(parser)
+    add_configfile(parser)
+    add_json(parser)
+
+
+def forget(args: argparse.Namespace) -> None:
+    """Forget recorded results, failures by default, so that the next start trains them again.
+
+    With --configfile only those of that study. The logs stay, as train.attemptN.jsonl beside the
+    new ones.
+    """
+    from dlbench.campaign import forget_runs
+    from dlbench.study import config
+
+    study = config.study_from_files(args.configfile) if args.configfile else None
+    forget_runs.forget(forget_runs.select(args, study), args.dry_run, args.json)
+
+
+def add_doctor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", nargs="?", default=".", help="of the workflow, or its results")
+    add_configfile(parser)
+    parser.add_argument("--study", action="store_true", help="name runs that the config has not")
+    parser.add_argument("--content", action="store_true", help="read shards and logs whole")
+    add_json(parser)
+
+
+def doctor(args: argparse.Namespace) -> int:
+    """Check whether a results folder is healthy.
+
+    Prints one line for each finding: what, where, why it matters, what to do. Checks the records of
+    all runs, or with --configfile or --study those of a study, and what lies around them; nothing
+    is changed. Exit code 1: there are findings.
+    """
+    from dlbench.campaign.doctor import SCHEMA_VERSION, enter_workflow_folder, examine
+    from dlbench.study import config
+
+    enter_workflow_folder(args.folder)
+    study = config.study_from_files(args.configfile) if args.study or args.configfile else None
+    problems = examine(study, args.content, args.study)
+    if args.json:
+        findings = [vars(problem) for problem in problems]
+        print(json.dumps({"schema_version": SCHEMA_VERSION, "findings": findings}))
+    else:
+        for problem in problems:
+            print(problem.line())
+        print(f"{len(problems)} finding(s)" if problems else "healthy", file=sys.stderr)
+    return 1 if problems else 0

@@ -1,1 +1,0 @@
-"""Commands about archives: written, verified, derived again."""

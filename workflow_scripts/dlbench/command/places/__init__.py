@@ -1,1 +1,0 @@
-"""Commands about what a study needs: data, environments, a site, its machines."""

@@ -1,1 +1,0 @@
-"""Commands about results: pages, tables, comparisons, logs of others."""

@@ -1,1 +1,0 @@
-"""Commands about a study that is to be run, runs or did."""
