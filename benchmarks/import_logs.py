@@ -25,7 +25,7 @@ from . import REPOSITORY, measuring
 OURS = """
 import sys
 sys.path.insert(0, sys.argv[2])
-from dlbench.imports.importers.tf_cnn import tf_cnn_benchmarks
+from dlbench.imports.importers import tf_cnn_benchmarks
 from dlbench.imports.log_file import LogFile
 from dlbench.tables import parquet_files
 parquet_files.spare_memory()  # as the program does

@@ -16,8 +16,8 @@ from support.logs.trainer_samples import GLOBAL_BATCH, TRAINERS
 
 STEP_TIMES_S = (0.03125, 0.125, 0.5, 2.0)
 NO_STEP_TIMES = {
-    *("dcgm_dmon", "horovod_timeline", "keras_csvlogger", "mlperf", "nvidia_smi"),
-    *("nvidia_smi_dmon", "snakemake_benchmark", "tf_cnn_benchmark_log", "tf_cnn_eval_log"),
+    *("gpu_counters", "horovod_timeline", "mlperf"),
+    *("tf_cnn_benchmark_log", "tf_cnn_eval_log"),
 }
 ROUNDING_S = {
     "convnet_benchmarks": 0.00056,  # half a digit, times n / (n - 1) of 10 steps
@@ -186,11 +186,6 @@ def mllog(time_ms, kind, key, value, metadata, namespace=""):
     return f":::MLLOG {json.dumps(event)}\n"
 
 
-def keras_csvlogger(step_time_s, steps):
-    rows = "".join(f"{epoch},0.5,{8 - epoch},0.25,{8.5 - epoch}\r\n" for epoch in range(3))
-    return f"epoch,accuracy,loss,val_accuracy,val_loss\r\n{rows}"
-
-
 def tensorboard(step_time_s, steps):
     """As our export writes it."""
     started = BEGAN.timestamp()
@@ -226,8 +221,8 @@ def horovod_timeline(step_time_s, steps):
     return "[\n" + ",\n".join(map(json.dumps, events)) + "]"
 
 
-def nvidia_smi(step_time_s, steps):
-    """A sample a step."""
+def gpu_counters(step_time_s, steps):
+    """A sample a step, as nvidia-smi --query-gpu prints it."""
     lines = "".join(
         f"{BEGAN + timedelta(seconds=step * step_time_s):%Y/%m/%d %H:%M:%S.%f}"[:-3]
         + ", 0, NVIDIA A100-SXM4-40GB, 97 %, 40960 MiB, 300.00 W, [N/A]\n"
@@ -237,16 +232,6 @@ def nvidia_smi(step_time_s, steps):
         "timestamp, index, name, utilization.gpu [%], memory.used [MiB], power.draw [W], "
         f"temperature.gpu\n{lines}"
     )
-
-
-def dcgm_dmon(step_time_s, steps):
-    """A sample a step, with the date that `ts` writes before it."""
-    lines = "".join(
-        f"{BEGAN + timedelta(seconds=step * step_time_s):%Y-%m-%dT%H:%M:%S.%f} GPU 0     97      "
-        f"40960    300.000    {1000 + round(300_000 * step * step_time_s)}\n"
-        for step in range(steps)
-    )
-    return f"#Entity   GPUTL   FBUSD   POWER   TOTEC\nID        %       MB      W       mJ\n{lines}"
 
 
 def nvidia_smi_dmon(step_time_s, steps):
@@ -260,14 +245,6 @@ def nvidia_smi_dmon(step_time_s, steps):
         "#Date       Time        gpu    pwr  gtemp  mtemp     sm    mem      fb   mclk   pclk \n"
         "#YYYYMMDD   HH:MM:SS    Idx      W      C      C      %      %      MB    MHz    MHz \n"
         f"{lines}"
-    )
-
-
-def snakemake_benchmark(step_time_s, steps):
-    return (
-        "s\th:m:s\tmax_rss\tmax_vms\tmax_uss\tmax_pss\tio_in\tio_out\tmean_load\tcpu_time\n"
-        f"{step_time_s * steps:.4f}\t0:00:01\t512.00\t900.00\t500.00\t501.00\t0.00\t1.00\t"
-        f"99.00\t{step_time_s * steps:.2f}\n"
     )
 
 
@@ -285,8 +262,8 @@ def date(seconds):
 
 
 SAMPLES = (
-    *(convnet_benchmarks, dcgm_dmon, dlbench, horovod_synthetic, horovod_timeline),
-    *(keras_csvlogger, mlperf, mxnet, nvidia_smi, nvidia_smi_dmon, snakemake_benchmark),
+    *(convnet_benchmarks, dlbench, gpu_counters, horovod_synthetic, horovod_timeline),
+    *(mlperf, mxnet),
     *(tensorboard, tf_cnn_benchmark_log, tf_cnn_benchmarks, tf_cnn_eval_log, tf_cnn_metric_log),
 )
 KINDS = {

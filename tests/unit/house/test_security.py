@@ -57,7 +57,7 @@ def test_a_line_that_does_not_end_is_refused(tmp_path):
 
 @pytest.mark.parametrize("part", [b"[", b'{"a":'])
 def test_json_that_is_nested_too_deeply_is_refused_or_left_out(part, tmp_path):
-    for kind in ("hf_trainer", "horovod_timeline", "mlperf", "snakemake_benchmark",
+    for kind in ("hf_trainer", "horovod_timeline", "mlperf",
                  "tf_cnn_benchmark_log", "tf_cnn_metric_log"):  # fmt: skip
         content = KINDS[kind](0.125, 12).encode()
         at = content.find(b"\n", len(content) // 2) + 1

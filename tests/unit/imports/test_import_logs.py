@@ -133,7 +133,7 @@ def test_several_logs_of_a_kind_in_one_folder_are_several_runs(tmp_path):
 
 
 def test_what_ran_beside_a_run_joins_it_and_no_other(tmp_path):
-    gpus = KINDS["nvidia_smi"](0.125, 20)
+    gpus = KINDS["gpu_counters"](0.125, 20)
     folders = [tmp_path / name for name in ("one", "two", "none")]
     for folder in folders:
         write(folder / "gpus.csv", gpus)
@@ -239,7 +239,7 @@ def test_a_table_of_ours_passes_through_and_its_runs_are_not_taken_twice(tmp_pat
 
 def test_one_run_of_a_folder_is_read_for_who_wants_no_tables(tmp_path):
     write(tmp_path / "printed.log")
-    write(tmp_path / "gpus.csv", KINDS["nvidia_smi"](0.125, 20))
+    write(tmp_path / "gpus.csv", KINDS["gpu_counters"](0.125, 20))
     for kind in ("auto", "tf_cnn_benchmarks"):
         run = import_logs.read_run(tmp_path, kind)
         assert (run.kind, run.status) == ("tf_cnn_benchmarks", "ok")

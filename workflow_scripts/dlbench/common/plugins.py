@@ -22,7 +22,7 @@ from dlbench.common import phrases
 
 LIBRARY = Path(__file__).parents[1]
 # Kinds whose files may be one folder deeper; these folders sort them by topic.
-NESTED = ("models", "figures", "importers")
+NESTED = ("models", "figures")
 # The user's folders, global as sys.path is: set when a program starts, read by all functions here.
 # Keys are the last parts of kinds, because a folder of models may have those of any framework.
 _user_folders: dict[str, Path] = {}

@@ -15,7 +15,7 @@ from typing import Any
 from dlbench import Error
 from dlbench.common.files import is_below
 from dlbench.imports import kinds
-from dlbench.imports.importers.training._event_files import is_event_file
+from dlbench.imports.importers.tensorboard import is_event_file
 from dlbench.imports.log_file import LogError, LogFile, is_binary
 
 KERAS_PARTS = {"train", "validation"}  # the two folders of one run

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from dlbench.imports.importers.suites import _mlperf_items
+from dlbench.imports.importers import mlperf
 from dlbench.imports.log_file import LogError
 from support.logs.log_samples import BEGAN
 from support.logs.mlperf_lines import (
@@ -26,8 +26,8 @@ from support.logs.reading_logs import notes, read
 
 @pytest.fixture(autouse=True)
 def an_epoch_of_resnet_may_have_1000_items(monkeypatch):
-    sets = [(1000, 1000), *_mlperf_items.EPOCH_ITEMS["resnet"]]
-    monkeypatch.setitem(_mlperf_items.EPOCH_ITEMS, "resnet", sets)
+    sets = [(1000, 1000), *mlperf.EPOCH_ITEMS["resnet"]]
+    monkeypatch.setitem(mlperf.EPOCH_ITEMS, "resnet", sets)
 
 
 def test_the_rate_of_mlperf_is_the_items_of_its_epochs_over_their_time(log):

@@ -6,9 +6,8 @@ import math
 import pytest
 
 from dlbench.imports import import_logs
-from dlbench.imports.importers import Steps
-from dlbench.imports.importers.tf_cnn import _tf_cnn, tf_cnn_metric_log
-from dlbench.imports.importers.tf_cnn import tf_cnn_benchmarks as importers_tf_cnn_benchmarks
+from dlbench.imports.importers import Steps, tf_cnn_metric_log
+from dlbench.imports.importers import tf_cnn_benchmarks as importers_tf_cnn_benchmarks
 from dlbench.imports.log_file import LogError, LogFile
 from support.logs.log_samples import (
     date,
@@ -186,8 +185,8 @@ def test_one_decimal_says_little_of_a_window_late_in_a_run():
     steps = Steps()
     rates = [47.3] * 200
     steps.step.extend(range(10, 2001, 10))
-    _tf_cnn.without_times(steps)
-    joined = _tf_cnn.add_times(steps, rates, 64, half_digit=0.05)
+    importers_tf_cnn_benchmarks.without_times(steps)
+    joined = importers_tf_cnn_benchmarks.add_times(steps, rates, 64, half_digit=0.05)
     ends = {n: w for n, w in enumerate(steps.window_steps) if w}
     windows = list(ends.values())
     assert joined == 200 - len(ends) > 100

@@ -1,12 +1,11 @@
-"""Importers of logs beside a run: counters of GPUs, Snakemake's benchmarks, Horovod's timeline."""
+"""Importers of logs beside a run: counters of GPUs, Horovod's timeline."""
 
-import gzip
 import json
 
 import pytest
 
 from dlbench.imports import import_logs
-from dlbench.imports.importers.machines import nvidia_smi_dmon
+from dlbench.imports.importers import gpu_counters
 from dlbench.imports.log_file import LogError, LogFile
 from support.logs import log_samples
 from support.logs.reading_logs import notes, read
@@ -24,18 +23,19 @@ def line(second, gpu=0, values="97 %, 40960 MiB, 300.00 W"):
 
 
 def test_samples_of_nvidia_smi_count_from_the_first_and_have_our_units(log):
-    (run,) = read("nvidia_smi", log, HEADER + line(5.177) + line(6.677))
+    (run,) = read("gpu_counters", log, HEADER + line(5.177) + line(6.677))
     both = {"gpu": "0", "utilisation_percent": 97, "memory_used_bytes": 40960 * MIB, "power_w": 300}
     assert run.samples == [both | {"t_s": 0, "energy_j": 0}, both | {"t_s": 1.5, "energy_j": 450}]
-    assert run.columns == {"device_model": "NVIDIA A100-SXM4-40GB"}
-    (run,) = read("nvidia_smi", log, HEADER + line(5, 0, "97, 40960, 300.00"))
+    memory = {"peak_used_bytes_per_device": 40960 * MIB}
+    assert run.columns == {"device_model": "NVIDIA A100-SXM4-40GB", **memory}
+    (run,) = read("gpu_counters", log, HEADER + line(5, 0, "97, 40960, 300.00"))
     assert run.samples[0]["memory_used_bytes"] == 40960 * MIB  # by the units of the header
 
 
 def test_energy_is_power_over_time_by_the_trapezoid_rule_for_each_gpu(log):
     powers = [(0, 0, 100), (0, 1, 50), (2, 0, 300), (2, 1, 50), (3, 0, 100), (3, 1, 50)]
     content = HEADER + "".join(line(s, gpu, f"9 %, 1 MiB, {w}.00 W") for s, gpu, w in powers)
-    (run,) = read("nvidia_smi", log, content)
+    (run,) = read("gpu_counters", log, content)
     # GPU 0: 2 s x 200 W + 1 s x 200 W; GPU 1: 3 s x 50 W.
     assert [row["energy_j"] for row in run.samples] == [0, 0, 400, 100, 600, 150]
 
@@ -43,14 +43,14 @@ def test_energy_is_power_over_time_by_the_trapezoid_rule_for_each_gpu(log):
 def test_a_power_that_was_not_there_is_bridged(log):
     powers = ("100.00 W", "[N/A]", "200.00 W")
     content = HEADER + "".join(line(s, 0, f"9 %, 1 MiB, {w}") for s, w in enumerate(powers))
-    (run,) = read("nvidia_smi", log, content)
+    (run,) = read("gpu_counters", log, content)
     assert [row.get("energy_j") for row in run.samples] == [0.0, None, 300.0]
     assert "power.draw: not there in 1 samples" in notes(run)
 
 
 def test_decimal_commas_of_nvidia_smi_are_read(log):
     comma = HEADER + (line(5.177) + line(6.677)).replace("300.00 W", "300,50 W")
-    (run,) = read("nvidia_smi", log, comma)
+    (run,) = read("gpu_counters", log, comma)
     assert [row["power_w"] for row in run.samples] == [300.5, 300.5]
     assert run.samples[1]["energy_j"] == pytest.approx(1.5 * 300.5)
     assert "left out" not in notes(run)
@@ -67,7 +67,7 @@ def test_decimal_commas_of_nvidia_smi_are_read(log):
 def test_the_first_power_that_the_gpu_has_counts(log, columns, powers):
     content = HEADER.replace("power.draw [W]", columns)
     content += "".join(line(second, values=f"97 %, 1 MiB, {powers}") for second in (5, 6))
-    (run,) = read("nvidia_smi", log, content)
+    (run,) = read("gpu_counters", log, content)
     assert run.samples[1]["power_w"] == run.samples[1]["energy_j"] == 300
 
 
@@ -78,7 +78,7 @@ def test_other_columns_of_nvidia_smi(log):
         "2024/06/01 11:27:05.177, GPU-8932f937, 61, 1410 MHz, 1215 MHz, 0x0000000000000044, P0, "
         "[Not Supported]\n"
     )
-    (run,) = read("nvidia_smi", log, content)
+    (run,) = read("gpu_counters", log, content)
     clocks = {"temperature_c": 61.0, "clock_sm_mhz": 1410.0, "clock_memory_mhz": 1215.0}
     reasons = {"throttle_reasons": "sw_power_cap+hw_thermal_slowdown"}
     assert run.samples == [{"t_s": 0.0, "gpu": "GPU-8932f937"} | clocks | reasons]
@@ -93,7 +93,7 @@ NO_INDEX = "timestamp, utilization.gpu [%]\n2024/06/01 11:27:05.177, 5 %\n"
     [
         (line(5), r"line 1: no header.*--query-gpu=timestamp,index,name"),
         ("index, utilization.gpu [%]\n0, 5 %\n", "line 1: no timestamp.*--query-gpu=timestamp"),
-        (HEADER, "line 1: no sample after the header"),
+        (HEADER, "line 1: no sample of a GPU after the header"),
         (HEADER + line(5) + NO_INDEX, "line 3: a header with other columns"),
         (
             NO_INDEX + "2024/06/01 11:27:05.179, 5 %\n",
@@ -103,18 +103,18 @@ NO_INDEX = "timestamp, utilization.gpu [%]\n2024/06/01 11:27:05.177, 5 %\n"
 )
 def test_a_log_of_nvidia_smi_that_has_no_samples_of_known_gpus_is_refused(log, content, reason):
     with pytest.raises(LogError, match=reason):
-        read("nvidia_smi", log, content)
+        read("gpu_counters", log, content)
 
 
 @pytest.mark.parametrize(
     ("content", "samples", "note"),
     [
         (NO_INDEX, 1, "taken as GPU 0"),
-        (HEADER + line(5) + HEADER + line(6), 2, "line 3 left out: the header again"),
+        (HEADER + line(5) + HEADER + line(6), 2, ""),
         (line(4) + HEADER + line(5), 1, "line 1 left out: before the header"),
         (HEADER + line(5) + line(6)[:-4], 1, "line 3 left out: no newline at its end"),
         (HEADER + line(5) + line(5), 1, "a time no later than that of the GPU's last sample"),
-        (HEADER + line(5) + line(4), 1, "a time before that of the first sample"),
+        (HEADER + line(5) + line(4), 1, "a time no later than that of the GPU's last sample"),
         (HEADER + line(5) + line(99), 1, "line 3 left out: a timestamp that is not a date"),
         (HEADER + line(5) + "2024/06/01 11:27:06.0\n", 1, "line 3 left out: 1 values for 6"),
     ],
@@ -122,14 +122,14 @@ def test_a_log_of_nvidia_smi_that_has_no_samples_of_known_gpus_is_refused(log, c
 def test_a_line_of_nvidia_smi_that_is_no_new_sample_is_left_out_and_said(
     log, content, samples, note
 ):
-    (run,) = read("nvidia_smi", log, content)
+    (run,) = read("gpu_counters", log, content)
     assert len(run.samples) == samples and run.samples[0]["t_s"] == 0
     assert note in notes(run)
 
 
 @pytest.mark.parametrize("value", ["101 %", "-1 %", "nan %", "5 W h"])
 def test_a_value_that_cannot_be_is_left_out_and_said(log, value):
-    (run,) = read("nvidia_smi", log, HEADER + line(5, 0, f"{value}, 1 MiB, 9.00 W"))
+    (run,) = read("gpu_counters", log, HEADER + line(5, 0, f"{value}, 1 MiB, 9.00 W"))
     assert "utilisation_percent" not in run.samples[0]
     assert "line 2 left out: utilization.gpu is not a number, or out of range" in notes(run)
 
@@ -150,7 +150,7 @@ TIMED = """#Time        gpu   pwr    sm    fb
 
 
 def test_samples_of_dmon_have_our_units_and_energy_by_the_trapezoid_rule(log):
-    (run,) = read("nvidia_smi_dmon", log, TIMED)
+    (run,) = read("gpu_counters", log, TIMED)
     assert run.samples == [
         {"t_s": 0, "gpu": "0", "utilisation_percent": 50, "memory_used_bytes": 10 * MIB,
          "power_w": 100, "energy_j": 0},
@@ -162,27 +162,27 @@ def test_samples_of_dmon_have_our_units_and_energy_by_the_trapezoid_rule(log):
 
 
 def test_samples_of_dmon_without_times_give_the_largest_memory_alone(log):
-    (run,) = read("nvidia_smi_dmon", log, PLAIN)
+    (run,) = read("gpu_counters", log, PLAIN)
     assert not run.samples and run.columns == {"peak_used_bytes_per_device": 200 * MIB}
     assert "have no time, left out; with one: nvidia-smi dmon -s pucm -o DT" in notes(run)
-    assert "fields left out: dec, enc, mem, mtemp" in notes(run)
+    assert "columns left out: dec, enc, mem, mtemp" in notes(run)
 
 
 def test_commas_of_csv_and_a_header_that_comes_again_change_nothing_of_dmon(log):
     content = log_samples.nvidia_smi_dmon(1, 4)
-    (plain,) = read("nvidia_smi_dmon", log, content)
+    (plain,) = read("gpu_counters", log, content)
     header, units, *rows = content.splitlines(True)
-    (again,) = read("nvidia_smi_dmon", log, "".join([header, units, *rows[:2], header, *rows[2:]]))
+    (again,) = read("gpu_counters", log, "".join([header, units, *rows[:2], header, *rows[2:]]))
     separated = "".join(", ".join(line.split()) + "\n" for line in content.splitlines())
-    (by_commas,) = read("nvidia_smi_dmon", log, separated)
+    (by_commas,) = read("gpu_counters", log, separated)
     assert by_commas.samples == again.samples == plain.samples and len(plain.samples) == 4
 
 
 def test_tables_of_processes_or_of_several_headers_are_none_of_dmon(log):
     log.write_text("# gpu        pid  type    sm   mem\n    0      12345     C    10     1\n")
-    assert not nvidia_smi_dmon.recognise(LogFile(log))
-    with pytest.raises(LogError, match="a header with other fields"):
-        read("nvidia_smi_dmon", log, PLAIN + TIMED)
+    assert not gpu_counters.recognise(LogFile(log))
+    with pytest.raises(LogError, match="a header with other columns"):
+        read("gpu_counters", log, PLAIN + TIMED)
 
 
 def test_samples_belong_to_the_run_of_their_folder(tmp_path):
@@ -207,7 +207,7 @@ def test_samples_of_dcgm_have_our_units_and_the_energy_of_its_counter(log):
         (1, "GPU 1    10    1024     60.000    7000000"),
         (2.5, "GPU 0    98    40960    310.000   5450500"),
     )
-    (run,) = read("dcgm_dmon", log, DCGM + rows)
+    (run,) = read("gpu_counters", log, DCGM + rows)
     assert run.samples[2] == {
         "t_s": 1.5, "gpu": "0", "utilisation_percent": 98.0, "memory_used_bytes": 40960 * MIB,
         "power_w": 310.0, "energy_j": 450.5,
@@ -217,7 +217,7 @@ def test_samples_of_dcgm_have_our_units_and_the_energy_of_its_counter(log):
 
 def test_samples_of_dcgm_without_dates_are_left_out_but_their_energy_and_memory_are_known(log):
     rows = "GPU 0    97    40960    300.250   5000\nGPU 0    97    1    300.250   7500\n"
-    (run,) = read("dcgm_dmon", log, DCGM + rows)
+    (run,) = read("gpu_counters", log, DCGM + rows)
     assert run.samples == []
     assert run.columns == {"peak_used_bytes_per_device": 40960 * MIB}
     assert "2 samples have no time, left out; with one: dcgmi dmon" in notes(run)
@@ -226,54 +226,29 @@ def test_samples_of_dcgm_without_dates_are_left_out_but_their_energy_and_memory_
 
 def test_what_dcgm_prints_beside_samples_of_gpus_is_left_out_and_said(log):
     rows = "GPU 0    N/A    40960    300.250   5000\nSwitch 3    1    2    3    4\n"
-    (run,) = read("dcgm_dmon", log, DCGM + rows + DCGM + rows)
+    (run,) = read("gpu_counters", log, DCGM + rows + DCGM + rows)
     assert "GPUTL: not there in 2 samples" in notes(run)
     assert "left out: not a whole GPU: Switch" in notes(run)
     # A header as cpu_swe_benchmark's test has it.
     content = "#Entity         GPUTL             MCUTL             DRAMA\nID\n"
-    (run,) = read("dcgm_dmon", log, content + dated((1, "GPU 0  10  20  N/A")))
+    (run,) = read("gpu_counters", log, content + dated((1, "GPU 0  10  20  N/A")))
     assert run.samples == [{"t_s": 0.0, "gpu": "0", "utilisation_percent": 10.0}]
-    assert "fields left out: DRAMA, MCUTL" in notes(run)
+    assert "columns left out: DRAMA, MCUTL" in notes(run)
 
 
 def test_a_counter_that_went_back_and_a_clock_that_went_back_are_said(log):
     rows = dated((2, "GPU 0  1  2  3  5000"), (1, "GPU 0  1  2  3  4000"))
-    (run,) = read("dcgm_dmon", log, DCGM + rows)
+    (run,) = read("gpu_counters", log, DCGM + rows)
     assert len(run.samples) == 1
     assert "the energy counter went backwards" in notes(run)
-    assert "a date earlier than that of the sample before" in notes(run)
+    assert "a time no later than that of the GPU's last sample" in notes(run)
 
 
 def test_a_log_of_dcgm_without_a_sample_or_with_two_headers_is_refused(log):
     with pytest.raises(LogError, match="no sample of a GPU"):
-        read("dcgm_dmon", log, DCGM)
-    with pytest.raises(LogError, match="line 4: a header with other fields"):
-        read("dcgm_dmon", log, DCGM + "GPU 0  1  2  3  4\n#Entity  GPUTL\n")
-
-
-# Snakemake's benchmark files
-
-COLUMNS = "s\th:m:s\tmax_rss\tmax_vms\tmax_uss\tmax_pss\tio_in\tio_out\tmean_load\tcpu_time\n"
-
-
-def test_a_benchmark_of_snakemake_is_in_seconds_and_units_of_2_to_the_20(log):
-    table = f"{COLUMNS}12.5000\t0:00:12\t512.25\t900.00\t1.00\t1.00\t0.00\t1.00\t99.00\t11.75\n"
-    row = {"s": 12.5, "h:m:s": "0:00:12", "max_rss": 512.25, "cpu_time": 11.75, "io_in": None}
-    for content in (table, f"{json.dumps(row, sort_keys=True)}\n"):
-        (run,) = read("snakemake_benchmark", log, content)
-        expected = {"duration_s": 12.5, "cpu_time_s": 11.75, "peak_memory_bytes": 512.25 * MIB}
-        assert run.columns == expected
-    (run,) = read("snakemake_benchmark", log, f"{COLUMNS}0.1\t0:00:00{8 * (chr(9) + '-')}\n")
-    assert run.columns == {"duration_s": 0.1}
-    rows = "".join(f"{s}.0\t0:00:01\t1.0\t1\t1\t1\t-\t-\t1\t1.0\n" for s in (1, 3, 2))
-    (run,) = read("snakemake_benchmark", log, gzip.compress((COLUMNS + rows).encode()))
-    assert run.columns == {} and "3 repeats of the job, 1 to 3 s" in notes(run)
-
-
-@pytest.mark.parametrize("row", ["1.0\t0:00:01", "x\t0:00:01" + "\t1" * 8])
-def test_a_row_of_snakemake_that_is_none_is_refused_with_its_line(log, row):
-    with pytest.raises(LogError, match="line 2: expected"):
-        read("snakemake_benchmark", log, f"{COLUMNS}{row}\n")
+        read("gpu_counters", log, DCGM)
+    with pytest.raises(LogError, match="line 4: a header with other columns"):
+        read("gpu_counters", log, DCGM + "GPU 0  1  2  3  4\n#Entity  GPUTL\n")
 
 
 # Horovod's timeline

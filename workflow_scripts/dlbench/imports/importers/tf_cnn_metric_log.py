@@ -1,7 +1,7 @@
 """metric.log of tf_cnn_benchmarks (--benchmark_log_dir), JSON lines.
 
 - `current_examples_per_sec` is the printed rate with all digits, a cumulative mean of one process
-  (dlbench/imports/importers/tf_cnn/_tf_cnn.py). It is undone here if the batch is known, from
+  (tf_cnn_benchmarks.py). It is undone here if the batch is known, from
   benchmark.log or the user. `loss` in the extras is that of the step alone.
 - `average_examples_per_sec` is `total images/sec`, of all workers, by the clock: the throughput.
 - `eval_*` are of an evaluation after the training. Their global_step counts the warm-up, which
@@ -18,11 +18,10 @@ import re
 from array import array
 from collections.abc import Iterator
 
-from dlbench.imports.importers import Imported, Steps
-from dlbench.imports.importers.tf_cnn import _tf_cnn
+from dlbench.imports.importers import Imported, Steps, tf_cnn_benchmarks
 from dlbench.imports.log_file import LogFile
 
-FAMILY = _tf_cnn.FAMILY
+FAMILY = "tf_cnn_benchmarks"
 RATE, TOTAL = "current_examples_per_sec", "average_examples_per_sec"
 SCORES = {"eval_top_1_accuracy": "top1", "eval_top_5_accuracy": "top5"}
 NAMES = re.compile(rb'"name": ?"(?:current_|average_|eval_average_)examples_per_sec"')
@@ -56,7 +55,7 @@ def _event(log, number, line):
         event = json.loads(line)
         extras = {extra["name"]: extra["value"] for extra in event.get("extras") or ()}
         step = event["global_step"]
-        date = _tf_cnn.utc_date(event["timestamp"])
+        date = tf_cnn_benchmarks.utc_date(event["timestamp"])
         if not 0 <= step < 2**62 or int(step) != step:
             raise ValueError(f"step {step}")
         return str(event["name"]), float(event["value"]), int(step), date, extras
@@ -112,11 +111,11 @@ class _Run:
         notes = self.notes + [f"left out: {count} x {name}" for name, count in self.unknown.items()]
         dates = dict(zip(steps.step, self.dates, strict=True))
         if len(dates) < len(steps):
-            ranks = _tf_cnn.merge_ranks(steps, self.rates)
+            ranks = tf_cnn_benchmarks.merge_ranks(steps, self.rates)
             if not ranks:
                 raise log.error(self.lines[0], "steps go back from here on: of which process?")
             notes.append(f"{ranks} processes wrote into this log: the slowest counts")
-        _tf_cnn.without_times(steps)
+        tf_cnn_benchmarks.without_times(steps)
         columns = {"framework": "tensorflow"}
         if self.total:
             columns["images_per_second"] = self.total
@@ -131,9 +130,9 @@ class _Run:
             run.status, run.message = "failed", f"its log ends {where}"
 
         def complete(known):
-            batch = _tf_cnn.process_batch(known)
+            batch = tf_cnn_benchmarks.process_batch(known)
             if len(steps) and batch:
-                _tf_cnn.add_times(steps, self.rates, batch)
+                tf_cnn_benchmarks.add_times(steps, self.rates, batch)
             elif len(steps):
                 notes.append(
                     "no batch size is known (it is in benchmark.log): no times from rates of steps"

@@ -1,24 +1,30 @@
-"""What tf_cnn_benchmarks prints.
+"""What tf_cnn_benchmarks prints; and settings and rates, as all of its logs have them.
 
 - `10  images/sec: 47.3 +/- 0.7 (jitter = 1.1)  9.068`, with tabs, or with spaces if copied from a
-  terminal. The rate is a cumulative mean (importers/tf_cnn/_tf_cnn.py), undone here. The
+  terminal. The rate printed at step s is the batch over the mean time of all s steps so far, so
+  these took T(s) = s batch / rate, and the steps between two prints the difference of two T. The
   number after +/- is the standard error of the steps' rates: their population standard deviation
   over the root of their number. jitter is 1.4826 times the median absolute deviation of the rates.
   Both are of all steps so far and are given in the notes. The last number is the loss of that step
   alone. With --display_perf_ewma the rate is a moving mean, which the log does not say: then its
-  times mean nothing.
+  times mean nothing. Steps are counted from 1 after the warm-up, which is not printed.
 - `total images/sec: 2047.95`: items of all workers over the time by the clock, which includes
   saving but no warm-up. It is the throughput. An evaluation prints the same words; the banner's
   `Mode:` tells them apart. Training with evaluations in between prints `Done with training`
   instead.
-- Step lines are of one process, under Horovod of one device. If all print into one log, the
+- Step lines and their batch are of one process: of all its GPUs, under Horovod of one. Only
+  distributed_all_reduce (SingleSess) prints rates of all workers. If all print into one log, the
   slowest counts. Processes that know nothing of one another (two banners, but no devices of
   several) are runs of their own; without the launcher's prefixes such a log is refused.
+- A worker of a distributed training (`/job:worker`) prints its own devices, its own batch (today's
+  version that of all workers) and its own rates; its total alone is of all workers. Total over rate
+  is their number, where it is a whole one and they wait for one another.
 - `Accuracy @ 1 = 0.5300 Accuracy @ 5 = 0.7800 [50000 examples]`: of held-out items. Accuracies
   of training steps (--print_training_accuracy) are not imported.
 - The log has no dates. If another run was appended to it, it has two runs.
 
-Source: tensorflow/benchmarks, scripts/tf_cnn_benchmarks/benchmark_cnn.py.
+Source: tensorflow/benchmarks, scripts/tf_cnn_benchmarks/benchmark_cnn.py; models for the sides of
+images.
 """
 
 import itertools
@@ -26,14 +32,35 @@ import math
 import operator
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
 
 from dlbench.imports import console, log_values, windows
 from dlbench.imports.importers import Imported, Steps
-from dlbench.imports.importers.tf_cnn import _tf_cnn
 from dlbench.imports.log_file import LogFile
 
-FAMILY = _tf_cnn.FAMILY
+FAMILY = "tf_cnn_benchmarks"
+WORKERS_DOUBT = 0.02  # relative: the total is by the clock, with what is between steps
+SYNTHETIC = " (synthetic)"
+MODES = {
+    "training": "train",
+    "training + evaluation": "train",
+    "forward only": "forward",
+    "forward-only": "forward",  # until 1.13
+}
+EVALUATION = "evaluation"
+# Pixels per side of the images that its models for ImageNet read.
+IMAGE_SIDES = {
+    **dict.fromkeys(("googlenet", "mobilenet", "nasnet", "vgg11", "vgg16", "vgg19"), 224),
+    **dict.fromkeys(("alexnet", "trivial"), 227),
+    **dict.fromkeys(("inception3", "inception4"), 299),
+    "lenet": 28,
+    "nasnetlarge": 331,
+    "overfeat": 231,
+}
+CIFAR10_SIDE = 32  # of the images that its models for CIFAR-10 read
+RESNET = re.compile(r"(?:official_)?resnet\d+(?:_v1\.5|_v2)?")  # of ImageNet: 224
 LINE_MARKS = (b"images/sec: ", b"Img/sec", b"Batch size:  ")
 HALF_DIGIT = 0.05  # of the printed rates, items/s
 _gap = r"[\t ]+"  # a tab; spaces if the log was copied from a terminal
@@ -144,7 +171,7 @@ class _Section:
     @property
     def is_of_several(self):
         """Whether the banner says that several processes trained together."""
-        devices = _tf_cnn.device_list(self.settings.get("devices", ""))
+        devices = device_list(self.settings)
         horovod = self.settings.get("variables") == "horovod" and len(devices) > 1
         return horovod or (bool(devices) and "job:" in devices[0])
 
@@ -218,10 +245,10 @@ class _Section:
         if not self.has_content:
             return []
         self._note_damage()
-        columns = _tf_cnn.columns(self.settings, self.notes)
-        if version := _tf_cnn.version(self.settings.get("version", "")):
+        columns = settings_columns(self.settings, self.notes)
+        if version := parse_version(self.settings.get("version", "")):
             columns["framework_version"] = version
-        if self.settings.get("mode") == _tf_cnn.EVALUATION:
+        if self.settings.get("mode") == EVALUATION:
             return [self._evaluation(columns)]
         *earlier, last = self._parts(log)
         return [
@@ -252,8 +279,8 @@ class _Section:
             if len(parts) < 2 or not all(_ascend(steps.step[part]) for part in parts):
                 raise self._unknown_ranks_error(log)
             return [(_cut(steps, part), rates[part], self._totals_between(part)) for part in parts]
-        ranks = _tf_cnn.merge_ranks(steps, rates, in_order=self.ranks == 1)
-        devices = _tf_cnn.device_list(self.settings.get("devices", ""))
+        ranks = merge_ranks(steps, rates, in_order=self.ranks == 1)
+        devices = device_list(self.settings)
         if not ranks or (self.settings.get("variables") == "horovod" and ranks > len(devices)):
             raise self._unknown_ranks_error(log)
         self.notes.append(f"{ranks} processes printed into this log: the slowest counts")
@@ -286,11 +313,9 @@ class _Section:
             columns["images_per_second"] = min(totals)
             if len(set(totals)) > 1:
                 run.notes.append(f"{len(totals)} totals were printed: the least counts")
-        if _tf_cnn.is_worker(self.settings):
+        if is_worker(self.settings):
             rate = rates[-1] if rates else None
-            of_all, why = _tf_cnn.worker_columns(
-                self.settings, min(totals, default=None), rate, HALF_DIGIT
-            )
+            of_all, why = worker_columns(self.settings, min(totals, default=None), rate, HALF_DIGIT)
             columns |= of_all
             run.notes.append(why if of_all else f"devices and global_batch are unknown: {why}")
         if not totals and not (is_last and self.done):
@@ -299,16 +324,16 @@ class _Section:
         if columns.get("mode") == "forward":
             steps.loss = array("d", [math.nan]) * len(steps)
             run.notes.append("losses of forward passes alone are left out")
-        _tf_cnn.without_times(steps)
-        devices = _tf_cnn.device_list(self.settings.get("devices", ""))
+        without_times(steps)
+        devices = device_list(self.settings)
         single = self.settings.get("single_sess") == "True"
 
         def complete(known):
-            batch = _tf_cnn.process_batch(known, devices, single)
+            batch = process_batch(known, devices, single)
             if len(steps) and not batch:
                 run.notes.append("no batch size is known: no times from the rates of steps")
             elif len(steps):
-                joined = _tf_cnn.add_times(steps, rates, batch, HALF_DIGIT)
+                joined = add_times(steps, rates, batch, HALF_DIGIT)
                 if joined:
                     run.notes.append(
                         f"{joined} of {len(steps)} windows joined with the next: one decimal "
@@ -366,3 +391,250 @@ def _ascend(steps):
 
 def _cut(steps, part):
     return Steps(step=steps.step[part], loss=steps.loss[part], warm_up=steps.warm_up[part])
+
+
+def settings_columns(settings: Mapping[str, str], notes: list[str]) -> dict[str, Any]:
+    """Columns of the runs table from the settings that tf_cnn_benchmarks prints or writes.
+
+    Args:
+        settings: texts by their names in benchmark.log (model, dataset, mode, devices,
+            batch_size_per_device, ...), and `batch_size`, of all workers if that is known.
+        notes: notes on unknown or converted values are appended to this list.
+    """
+    known: dict[str, Any] = {"framework": "tensorflow"}
+    for name, key in (("model", "model"), ("optimizer", "optimizer"), ("strategy", "variables")):
+        if key in settings:
+            known[name] = settings[key]
+    if "dataset" in settings:
+        dataset = settings["dataset"].removesuffix(SYNTHETIC)
+        known["dataset"] = dataset
+        if settings["dataset"].endswith(SYNTHETIC):
+            known["dataset"] = "synthetic"
+            notes.append(f"synthetic images like those of {dataset}")
+        if shape := item_shape(settings.get("model"), dataset):
+            known["item_shape"] = shape
+    if mode := MODES.get(settings.get("mode", "")):
+        known["mode"] = mode
+    steps = log_values.count(settings.get("num_batches"))
+    per_device = log_values.count(settings.get("batch_size_per_device"))
+    if epochs := whole_epochs(settings.get("num_epochs"), steps):
+        known["epochs"] = epochs
+        notes.append(f"{epochs} epochs are {steps} steps")
+    elif steps:
+        known["steps"] = steps
+    if per_device:
+        known["batch_per_device"] = per_device
+    return known | _devices(settings, per_device, notes)
+
+
+def whole_epochs(text: str | None, steps: int | None) -> int | None:
+    """The number of epochs that the user set; None if the user set a number of steps.
+
+    The program prints the epochs of its whole steps, which may be a fraction of a step fewer.
+
+    >>> whole_epochs("4.9971", 488), whole_epochs("5.12", 500), whole_epochs(None, 500)
+    (5, None, None)
+    """
+    epochs = log_values.real(text, 0.5, 1e6)
+    if not epochs or not steps or abs(epochs - round(epochs)) * steps >= epochs:
+        return None
+    return round(epochs)
+
+
+def item_shape(model: str | None, dataset: str) -> str | None:
+    """The shape of one image as the runs table has it; None if it is unknown.
+
+    >>> item_shape("resnet50_v2", "imagenet"), item_shape("alexnet", "cifar10")
+    ('224x224x3', '32x32x3')
+    """
+    side = None
+    if dataset == "cifar10":
+        side = CIFAR10_SIDE
+    elif dataset == "imagenet":
+        side = 224 if RESNET.fullmatch(model or "") else IMAGE_SIDES.get(model or "")
+    return f"{side}x{side}x3" if side else None
+
+
+def _devices(settings, per_device, notes):
+    devices, batch = device_list(settings), log_values.count(settings.get("batch_size"))
+    if not devices:
+        return {"global_batch": batch} if batch else {}
+    known = {"device_kind": "gpu" if "gpu" in devices[0].lower() else "cpu"}
+    if is_worker(settings):
+        return known
+    of_all_workers = devices[0].startswith(("horovod/", "/job:", "job:"))
+    if of_all_workers and per_device:  # the batch may be of one worker
+        batch = per_device * len(devices)
+    if not batch or not per_device:
+        return known | {"devices": len(devices)}
+    count = batch // per_device
+    if count % len(devices) or batch % per_device:
+        notes.append(f"{batch} items on {len(devices)} devices are not {per_device} on each")
+        return known | {"devices": len(devices), "global_batch": batch}
+    if count == len(devices) and not of_all_workers:
+        known |= {"nodes": 1, "devices_per_node": count}
+    return known | {"devices": count, "global_batch": batch}
+
+
+def is_worker(settings: Mapping[str, str]) -> bool:
+    """Whether settings are those of one of several workers, which lists only its own devices."""
+    devices = device_list(settings)
+    single_session = settings.get("single_sess") == "True"
+    return bool(devices) and devices[0].startswith("/job:worker") and not single_session
+
+
+def worker_columns(
+    settings: Mapping[str, str], total: float | None, rate: float | None, half_digit: float
+) -> tuple[dict[str, int], str]:
+    """(devices and global_batch of all workers or {}, how they were derived or why not).
+
+    Args:
+        total: items/s of all workers, printed by one of them.
+        rate: the last rate of that worker, items/s.
+        half_digit: half of the rate's last printed digit, items/s.
+    """
+    devices = len(device_list(settings))
+    per_device = log_values.count(settings.get("batch_size_per_device"))
+    if settings.get("sync") == "False":
+        return {}, "workers that do not wait for one another (Sync: False) have no common step"
+    if not total or not rate or not half_digit < rate < math.inf:
+        return {}, "without a total of all workers their number is unknown"
+    ratio = total / rate
+    fewest = math.ceil(total / (rate + half_digit) * (1 - WORKERS_DOUBT))
+    most = math.floor(total / (rate - half_digit) * (1 + WORKERS_DOUBT))
+    if fewest > most or most < 1:
+        return {}, f"the total is {ratio:.3g} times the worker's rate, no whole number of workers"
+    batch = log_values.count(settings.get("batch_size")) or 0
+    stated = batch / (devices * (per_device or math.inf))
+    if stated > 1:
+        if not (stated.is_integer() and fewest <= stated <= most):
+            reason = (
+                f"{stated:g} workers by the batch, {ratio:.3g} by the total over the worker's rate"
+            )
+            return {}, reason
+        fewest = most = int(stated)
+    if fewest < most:
+        return {}, f"{fewest} to {most} workers by the total over the worker's rounded rate"
+    known = {"devices": fewest * devices}
+    if per_device:
+        known["global_batch"] = known["devices"] * per_device
+    reason = f"the total is {ratio:.4g} times the rate of this worker: {fewest} workers"
+    return known, reason
+
+
+def device_list(settings: Mapping[str, str]) -> list[str]:
+    """The devices in settings, as `['/gpu:0', '/gpu:1']`; [] if there is no such list."""
+    text = settings.get("devices", "").strip()
+    return re.findall(r"'([^']+)'", text) if text[:1] == "[" and text[-1:] == "]" else []
+
+
+def process_batch(
+    known: Mapping[str, Any], devices: Sequence[str] = (), single_session: bool = False
+) -> int | None:
+    """Items per step of the process that printed the rates; None if unknown.
+
+    Args:
+        known: columns of the run.
+        devices: the list of devices that the process printed.
+        single_session: whether one process prints the rates of all workers.
+    """
+    batch, per_device = known.get("global_batch"), known.get("batch_per_device")
+    if single_session:
+        return batch
+    horovod = known.get("strategy") == "horovod" or any(d.startswith("horovod/") for d in devices)
+    if horovod:
+        return per_device
+    return per_device * len(devices) if per_device and devices else batch
+
+
+def add_times(steps: Steps, rates: Sequence[float], batch: int, half_digit: float = 0.0) -> int:
+    """Fill in the times of windows from cumulative rates.
+
+    Windows are joined where rounding leaves their times in doubt (dlbench/imports/windows.py): at
+    step 1000, rates like `47.3` every 10 steps do not determine the time of 10 steps.
+
+    Args:
+        steps: from `without_times`.
+        rates: items/s, one for each of its rows.
+        batch: items per step of the process that printed the rates.
+        half_digit: half of the last printed digit, items/s; 0: all digits are printed.
+
+    Returns:
+        The number of rows without a time.
+    """
+    readings = (
+        (step * batch / rate, step * batch / rate * half_digit / rate)
+        if 0 < rate < math.inf
+        else (0.0, 0.0)
+        for step, rate in zip(steps.step, rates, strict=True)
+    )
+    before, before_s, before_rate = 0, 0.0, None
+    ends = windows.ends(readings)
+    for row in ends:
+        step, rate = steps.step[row], rates[row]
+        took_s = step * batch / rate
+        window = steps.window_steps[row] = step - before
+        # Equal rates: without the rounding of a difference.
+        same = before_rate in (None, rate)
+        steps.step_time_s[row] = batch / rate if same else (took_s - before_s) / window
+        before, before_s, before_rate = step, took_s, rate
+    return len(steps) - len(ends)
+
+
+def without_times(steps: Steps) -> None:
+    """Set the columns of times and windows of steps to unknown."""
+    steps.step_time_s = array("d", [math.nan]) * len(steps)
+    steps.window_steps = array("q", [0]) * len(steps)
+
+
+def merge_ranks(steps: Steps, rates: array, in_order: bool = True) -> int:
+    """Merge the rows that several processes printed into one log.
+
+    Synchronous steps end together, so the rates of ranks differ little, and the slowest counts.
+    The mean of the ranks' losses counts. The last step is left out unless as many processes
+    printed it as the step before.
+
+    Args:
+        steps, rates: in the order of the log; changed in place.
+        in_order: the ranks of rows are unknown, except that each rank's rows are in order.
+
+    Returns:
+        The number of processes; 0 if some left steps out or their rows cannot be separated.
+    """
+    prints: dict[int, list[tuple[float, float]]] = {}  # (rate, loss) of each rank, by step
+    for step, rate, loss in zip(steps.step, rates, steps.loss, strict=True):
+        prints.setdefault(step, []).append((rate, loss))
+    ranks = max(map(len, prints.values()))
+    ordered = sorted(prints)
+    # No process is two rows ahead of another.
+    positions = {step: position for position, step in enumerate(ordered)}
+    printed = [positions[step] for step in steps.step]
+    most = itertools.accumulate(printed, max)
+    if in_order and any(now < last - 1 for now, last in zip(printed, most, strict=True)):
+        return 0
+    if len(prints[ordered[-1]]) < ranks:
+        del prints[ordered.pop()]
+    if not ordered or any(len(prints[step]) != ranks for step in ordered):
+        return 0
+    steps.step, steps.warm_up = array("q", ordered), array("b", bytes(len(ordered)))
+    rates[:] = array("d", (min(rate for rate, _ in prints[step]) for step in ordered))
+    steps.loss = array(
+        "d", (math.fsum(loss for _, loss in prints[step]) / ranks for step in ordered)
+    )
+    return ranks
+
+
+def utc_date(text: str) -> datetime:
+    """A date in ISO 8601, in UTC; a date without time zone is UTC.
+
+    Raises:
+        ValueError, AttributeError, OverflowError: it is no date.
+    """
+    date = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return (date if date.tzinfo else date.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
+
+
+def parse_version(text: str) -> str | None:
+    """The version in a text such as `1.10.0` or `v1.10.0-0-g656e7a2b34`; None if it has none."""
+    match = re.match(r"v?(\d+(?:\.\d+)+[\w.]*)", text)
+    return match[1] if match else None

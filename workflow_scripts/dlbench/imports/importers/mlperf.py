@@ -4,8 +4,8 @@
   namespaces.
 - Training is the time from epoch_start to epoch_stop, or block_start to block_stop, without the
   evaluations in it. images_per_second is the items of these intervals over their time: a rate of
-  the whole machine, as items and batch are global. _mlperf_items.py counts the items; if it has
-  doubts, there is no rate and the notes have the reason.
+  the whole machine, as items and batch are global. If the items are not certain, there is no rate
+  and the notes have the reason.
 - `throughput`, a key of its own or one of `tracked_stats`, was measured by the submitter with a
   clock, over a window and in a unit of his own: of one device or of all, of items or of tokens.
   The notes quote it; it is no throughput of ours.
@@ -21,17 +21,36 @@
   are those of the first that prints them, since all print the same. A second run_start of a
   namespace begins the next run.
 
+One key has several meanings in the logs of submissions. The items are, in this order,
+- the growth of `samples_count`, if the events of intervals have it. Where the stop of a block
+  repeats the count of its start (NVIDIA's NeMo), that is what the block trained if its steps times
+  the batch are as many (v5.1); else the growth is to the start of the next block;
+- steps times batch: if train_samples is the schedule of the learning rate times the batch, then
+  `epoch_count` counts steps (Google's BERT), at most as many as the schedule has;
+- `train_samples`, if it is printed after the training (NVIDIA's BERT prints what it trained);
+- epochs times `train_samples`, if that is the training set that the benchmark's rules name, and no
+  evaluation says that an epoch was left before its end (as DLRM's are). Where train_samples is the
+  batches of that set, as NVIDIA's RetinaNet prints the length of its loader, these are counted.
+  Google's Transformer prints the number of packed sequences: such epochs are not counted. Nor are
+  those of benchmarks without epochs of items (Minigo), or of a log that names no benchmark.
+- An interval that ends with the run, or after it, may have been left before its end: it counts only
+  by `samples_count` or by `train_samples` that is printed after the training.
+Steps that the log counts in another way (`current_iter_num`, the schedule) must agree.
+
 Source: mlcommons/logging, mlperf_logging/mllog/{mllog,constants}.py; keys of tracked_stats from
-submissions of MLPerf Training.
+submissions of MLPerf Training; mlcommons/training_results_v0.7 and the programs that wrote its
+logs; MLPerf's training rules for the training sets.
 """
 
+import dataclasses
+import itertools
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+from dlbench import Error
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported
-from dlbench.imports.importers.suites import _mlperf_items
-from dlbench.imports.importers.suites._mlperf_items import Interval
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import LeftOut, count, real
 
@@ -68,6 +87,187 @@ LOSSES = {
 PACKED = LOSSES.keys() - {"flux1"}
 MAX_TIME_MS = 1e14  # the year 5138
 MAX_EPOCHS = 9999
+COCO, OPEN_IMAGES = (117_266, 118_287), (1_170_301, 1_170_301)
+# Fewest and most items of an epoch. GNMT's leave out pairs that are too long; ssd's data changed
+# with v2.0.
+EPOCH_ITEMS = {
+    "resnet": [(1_281_167, 1_281_167)],
+    "retinanet": [OPEN_IMAGES],
+    "ssd": [COCO, OPEN_IMAGES],
+    "maskrcnn": [COCO],
+    "transformer": [(4_590_101, 4_590_101)],
+    "gnmt": [(3_400_000, 4_100_000)],
+    "dlrm": [(4_195_197_692, 4_195_197_692)],
+}
+MAX_ITEMS = 2**53
+MAX_DIFFERENCE = 0.05  # between items and steps times batch; last batches are filled or left out
+
+
+class _Doubt(Error):
+    """Items or times are not certain; the message says why."""
+
+
+@dataclass
+class _Interval:
+    """The time from one event to another, in ms since 1970.
+
+    Attributes:
+        first_count, last_count: samples_count at its start and at its end.
+        epochs: epoch_count, in the log's unit.
+        first_step: current_iter_num at the start.
+    """
+
+    start_ms: float
+    stop_ms: float
+    first_count: int | None = None
+    last_count: int | None = None
+    epochs: float = 1
+    first_step: int | None = None
+
+    @property
+    def items(self) -> int | None:
+        """The growth of samples_count in the interval; None if the log lacks it."""
+        if self.first_count is None or self.last_count is None:
+            return None
+        return self.last_count - self.first_count
+
+    def has(self, time_ms: float) -> bool:
+        return self.start_ms < time_ms < self.stop_ms
+
+
+def _counted(intervals, evaluations=()):
+    """The intervals with a known growth of samples_count; [] if there are none.
+
+    A block with an evaluation and without samples belongs to the evaluation.
+
+    >>> blocks = [_Interval(0, 9, 0, 0), _Interval(9, 18, 64, 64)]
+    >>> [block.items for block in _counted(blocks)]
+    [64]
+    """
+    counted = []
+    for interval, next_ in itertools.zip_longest(intervals, intervals[1:]):
+        if interval.items == 0 and next_ and next_.first_count is not None:
+            if any(_contains(interval, evaluation) for evaluation in evaluations):
+                continue
+            interval = dataclasses.replace(interval, last_count=next_.first_count)
+        if interval.items and interval.items > 0:
+            counted.append(interval)
+    return counted
+
+
+def _trained_items(intervals, settings, printed_ms):
+    """What was trained in the only interval, as BERT prints it afterwards as `train_samples`."""
+    is_bert = settings.get("submission_benchmark") == "bert" and len(intervals) == 1
+    if not is_bert or printed_ms is None or printed_ms < intervals[0].stop_ms:
+        return None
+    return count(settings.get("train_samples"), 1, MAX_ITEMS)
+
+
+def _count_items(intervals, settings, epochs_scored):
+    """(items of all intervals, how they were counted); a _Doubt if that is not certain.
+
+    Args:
+        epochs_scored: epoch_num of the evaluations.
+    """
+    samples = count(settings.get("train_samples"), 1, MAX_ITEMS)
+    batch = count(settings.get("global_batch_size"))
+    benchmark = settings.get("submission_benchmark")
+    if not samples:
+        raise _Doubt("no train_samples, and no samples_count that grows")
+    if benchmark is None:
+        raise _Doubt("no submission_benchmark: was the log cut at its beginning?")
+    epochs = sum(interval.epochs for interval in intervals)
+    schedule = count(settings.get("opt_learning_rate_training_steps"), 1, MAX_ITEMS)
+    if batch and schedule and samples == batch * schedule and 1 < epochs <= schedule:
+        return epochs * batch, "epoch_count, which is of steps here, x global_batch_size"
+    of_batches = _is_of_batches(benchmark, samples, batch)
+    if not of_batches:
+        _check_benchmark(benchmark, samples, batch)
+    if any((number := real(epoch)) and not number.is_integer() for epoch in epochs_scored):
+        raise _Doubt("an epoch was evaluated and perhaps left before its end")
+    each = samples * batch if batch and of_batches else samples
+    _check_steps(intervals, each, batch)
+    if batch and schedule and each * epochs > batch * schedule * (1 + MAX_DIFFERENCE):
+        raise _Doubt(
+            f"{epochs:g} x {samples} train_samples are more than the schedule's {schedule} steps "
+            f"of {batch}"
+        )
+    batches = f" batches of {batch}" if of_batches else ""
+    return epochs * each, f"epochs x train_samples {samples}{batches}"
+
+
+def _is_of_batches(benchmark, samples, batch):
+    """Whether train_samples is the number of batches of an epoch, without or with a partial one."""
+    if not batch or batch == 1:
+        return False
+    sets = EPOCH_ITEMS.get(benchmark, ())
+    return any(fewest // batch <= samples <= -(-most // batch) for fewest, most in sets)
+
+
+def _check_benchmark(benchmark, samples, batch):
+    """Doubt it unless train_samples is an epoch of the benchmark."""
+    if benchmark not in EPOCH_ITEMS:
+        raise _Doubt(f"an epoch of {benchmark} has no number of items that its rules name")
+    sets = EPOCH_ITEMS[benchmark]
+    # The last batch of an epoch may be left out.
+    if not any(fewest - (batch or 1) < samples <= most for fewest, most in sets):
+        expected = " or ".join(
+            f"{fewest}" if fewest == most else f"{fewest} to {most}" for fewest, most in sets
+        )
+        raise _Doubt(f"train_samples is {samples}, an epoch of {benchmark} has {expected} items")
+
+
+def _check_steps(intervals, samples, batch):
+    """Doubt it unless the steps between two intervals agree with their items."""
+    if not batch:
+        return
+    for interval, next_ in itertools.pairwise(intervals):
+        if interval.first_step is None or not next_.first_step:
+            continue
+        steps = next_.first_step - interval.first_step
+        items = samples * interval.epochs
+        if abs(items - steps * batch) > max(batch, MAX_DIFFERENCE * items):
+            raise _Doubt(
+                f"{items:g} items by epochs and {steps} x {batch} by steps (current_iter_num)"
+            )
+
+
+def _training_ms(intervals, evaluations, run_ms):
+    """The time of the intervals without the evaluations, (start, stop), in them.
+
+    It is in doubt where most of the run's time, `run_ms` (0: unknown), is outside the intervals.
+    """
+    inside_ms = sum(i.stop_ms - i.start_ms for i in intervals)
+    within = [e for e in evaluations if any(_contains(i, e) for i in intervals)]
+    training = inside_ms - sum(stop - start for start, stop in within)
+    outside_ms = sum(stop - start for start, stop in evaluations if (start, stop) not in within)
+    if training <= 0:
+        raise _Doubt("all of the time of the intervals is that of evaluations")
+    rest_ms = run_ms - inside_ms - outside_ms
+    if run_ms and rest_ms > training:
+        raise _Doubt(
+            f"the intervals have {training / 1000:g} s without evaluations, and {rest_ms / 1000:g} "
+            "s of the run lie in none of them: was it trained then?"
+        )
+    return training
+
+
+def _count_mixed(intervals, evaluations, scores_ms):
+    """The number of intervals with the start, end or score of an evaluation, but not all of it."""
+    within = [(i, e) for i in intervals for e in evaluations if _contains(i, e)]
+    whole = [evaluation for _, evaluation in within]
+    marks = [time for e in evaluations if e not in whole for time in e]
+    # A score may be printed some time after its evaluation.
+    clean = [id(i) for i, _ in within]
+    return sum(
+        any(i.has(time) for time in marks)
+        or (id(i) not in clean and any(i.has(time) for time in scores_ms))
+        for i in intervals
+    )
+
+
+def _contains(interval, evaluation):
+    return interval.start_ms <= evaluation[0] <= evaluation[1] <= interval.stop_ms
 
 
 def recognise(log: LogFile) -> bool:
@@ -178,7 +378,7 @@ class _Run:
             return
         metadata = start["metadata"]
         self.intervals[name].append(
-            Interval(
+            _Interval(
                 start["time_ms"],
                 event["time_ms"],
                 *counts,
@@ -261,26 +461,26 @@ class _Run:
         intervals = self.intervals[name]
         scored = [event for _, event in self.evals]
         try:
-            counted = _mlperf_items.counted_intervals(intervals, self.evaluations)
+            counted = _counted(intervals, self.evaluations)
             printed_ms = self.printed_ms.get("train_samples")
             if counted:
                 # What was trained outside of them changes nothing.
                 items, counted_by, run_ms = sum(i.items for i in counted), "samples_count", 0
             else:
                 counted = intervals
-                items = _mlperf_items.trained_items(intervals, self.settings, printed_ms)
+                items = _trained_items(intervals, self.settings, printed_ms)
                 counted_by = "train_samples, printed after the training"
                 if not items:
                     counted = self._whole(intervals)
-                    items, counted_by = _mlperf_items.count_items(
+                    items, counted_by = _count_items(
                         counted,
                         self.settings,
                         epochs_scored=[event["metadata"].get("epoch_num") for event in scored],
                     )
                 left_ms = sum(i.stop_ms - i.start_ms for i in intervals if i not in counted)
                 run_ms = 1000 * run.columns.get("duration_s", 0) - left_ms
-            time_ms = _mlperf_items.training_ms(counted, self.evaluations, run_ms)
-        except _mlperf_items.Doubt as doubt:
+            time_ms = _training_ms(counted, self.evaluations, run_ms)
+        except _Doubt as doubt:
             run.notes.append(f"no items per second: {doubt}")
             return
         run.columns["images_per_second"] = items / (time_ms / 1000)
@@ -293,9 +493,7 @@ class _Run:
                 f"{len(intervals) - len(counted)} intervals are left out: they end with the run, "
                 "or their items are not counted"
             )
-        mixed = _mlperf_items.count_mixed(
-            counted, self.evaluations, [event["time_ms"] for event in scored]
-        )
+        mixed = _count_mixed(counted, self.evaluations, [event["time_ms"] for event in scored])
         if mixed:
             run.notes.append(
                 f"in {mixed} of the intervals evaluations run, begin or end: the log does not say "
@@ -303,10 +501,14 @@ class _Run:
             )
 
     def _whole(self, intervals):
+        """The intervals that end before the run ends."""
         if not self.stops:
             return intervals
         stop_ms = max(event["time_ms"] for event in self.stops.values())
-        return _mlperf_items.whole_intervals(intervals, stop_ms)
+        whole = [interval for interval in intervals if interval.stop_ms < stop_ms]
+        if not whole:
+            raise _Doubt("no interval ends before the run: was it left before its end?")
+        return whole
 
     def _evaluations(self, run, start_ms):
         benchmark = self.settings.get("submission_benchmark")

@@ -13,14 +13,11 @@ Source: tensorflow/models, official/utils/logs/logger.py; benchmark_cnn.py of te
 
 import json
 from collections.abc import Iterator
-from datetime import datetime
-from typing import Any
 
-from dlbench.imports.importers import Imported
-from dlbench.imports.importers.tf_cnn import _tf_cnn
+from dlbench.imports.importers import Imported, tf_cnn_benchmarks
 from dlbench.imports.log_file import LogFile
 
-FAMILY = _tf_cnn.FAMILY
+FAMILY = "tf_cnn_benchmarks"
 
 
 def recognise(log: LogFile) -> bool:
@@ -35,24 +32,15 @@ def is_run_info(log: LogFile) -> bool:
 
 def is_of_evaluation(log: LogFile) -> bool:
     """Whether this benchmark.log was written by an evaluation."""
-    # The order of the two keys differs between versions.
-    return b'"string_value": "evaluation"' in log.head or (
-        b'{"string_value": "evaluation", "name": "mode"}' in log.head
-    )
+    return b'"string_value": "evaluation"' in log.head
 
 
 def read(log: LogFile) -> Iterator[Imported]:
-    for number, info in lines(log):
-        notes: list[str] = []
-        columns = run_columns(info, notes)
-        date = started_at(log, number, info)
-        if date:
-            columns["started_at"] = date
-        yield Imported(columns, notes=notes, lines=(number, number))
+    yield from (run for run, _ in runs(log))
 
 
-def lines(log: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (number, run info with its `settings`) of each line that is not empty.
+def runs(log: LogFile) -> Iterator[tuple[Imported, dict[str, str]]]:
+    """Yield (run, settings by name) of each line that is not empty.
 
     Raises:
         LogError: a line is no object with run_parameters, or all are empty.
@@ -67,36 +55,30 @@ def lines(log: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
             settings = {p["name"]: _value(p) for p in info["run_parameters"]}
         except (ValueError, TypeError, KeyError, StopIteration, RecursionError) as error:
             raise log.error(number, f"not what a benchmark.log has: {error!r}"[:300]) from error
-        yield number, {**info, "settings": settings}
+        run = Imported({}, lines=(number, number))
+        run.columns = _columns(info, settings, run.notes)
+        if (date := info.get("run_date")) is not None:
+            try:
+                run.columns["started_at"] = tf_cnn_benchmarks.utc_date(date)
+            except (ValueError, AttributeError, OverflowError) as error:
+                raise log.error(number, f"run_date is no date: {error}"[:300]) from error
+        yield run, settings
     if is_empty:
         raise log.error(1, "empty")
 
 
-def run_columns(info: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Columns of the runs table; notes on unknown values are appended to `notes`."""
-    columns = _tf_cnn.columns(info["settings"], notes)
-    if _tf_cnn.is_worker(info["settings"]):
+def _columns(info, settings, notes):
+    columns = tf_cnn_benchmarks.settings_columns(settings, notes)
+    if tf_cnn_benchmarks.is_worker(settings):
         notes.append("settings of one worker: the devices and the batch of all are not in it")
     text = _within(info, "tensorflow_version", "version")
-    if text and (version := _tf_cnn.version(text)):
+    if text and (version := tf_cnn_benchmarks.parse_version(text)):
         columns["framework_version"] = version
     gpu = _within(info, "machine_config", "gpu_info", "model")
     cpu = _within(info, "machine_config", "cpu_info", "cpu_info")
-    model = gpu if columns.get("device_kind") == "gpu" else cpu
-    if model:
+    if model := gpu if columns.get("device_kind") == "gpu" else cpu:
         columns["device_model"] = model
     return columns
-
-
-def started_at(log: LogFile, number: int, info: dict[str, Any]) -> datetime | None:
-    """The start of the training or evaluation; None if the log lacks it."""
-    text = info.get("run_date")
-    if text is None:
-        return None
-    try:
-        return _tf_cnn.utc_date(text)
-    except (ValueError, AttributeError, OverflowError) as error:
-        raise log.error(number, f"run_date is no date: {error}"[:300]) from error
 
 
 def _value(parameter):

@@ -14,21 +14,24 @@
   events have no times of steps.
 - The notes name other tags. A file with no other tags is refused.
 - If the step goes back, training was resumed: of repeated steps the last ones count.
+- The format is read without TensorFlow or TensorBoard: TFRecords, each a serialised Event, of which
+  the time, the step, scalars and texts are read; histograms, images, audio and graphs are skipped.
 
-Source: Keras' callbacks/tensorboard.py and tf_cnn_benchmarks' benchmark_cnn.py; the format is that
-of importers/training/_event_files.py.
+Source: Keras' callbacks/tensorboard.py and tf_cnn_benchmarks' benchmark_cnn.py;
+tensorflow/core/util/event.proto, framework/{summary,tensor,types}.proto.
 """
 
 import math
 import re
+import struct
 from array import array
 from collections import Counter
 from collections.abc import Iterator
 
+from dlbench.common import protobuf, tfrecord
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported, Steps
-from dlbench.imports.importers.training._event_files import EventFile, is_event_file
-from dlbench.imports.importers.training.keras_csvlogger import ACCURACIES, TOP5
+from dlbench.imports.importers.csv_logger import ACCURACIES, TOP5
 from dlbench.imports.log_file import LogError, LogFile
 from dlbench.imports.log_values import MAX_TIME_S, count, real
 from dlbench.study import contradictions
@@ -62,6 +65,12 @@ THROUGHPUT = "summary/images_per_second"
 DESCRIPTION = "run"
 KNOWN = ", ".join((*STEP_TAGS, *EVAL_TAGS, *EPOCH_TAGS, "usage/*", THROUGHPUT))
 MAX_STEP = 2**53
+VERSION = b"brain.Event:"  # in the first event of each file
+# By the number of a tensor's type: how an element is packed in tensor_content, and the field that
+# has it if tensor_content is empty.
+ELEMENTS = {1: ("<f", 5), 2: ("<d", 6), 3: ("<i", 7), 9: ("<q", 10), 19: ("<e", 13)}
+TEXT = 7  # a tensor's type
+STRINGS = 8  # the field of a tensor with its texts
 
 
 def recognise(log: LogFile) -> bool:
@@ -69,12 +78,9 @@ def recognise(log: LogFile) -> bool:
 
 
 def read(log: LogFile) -> Iterator[Imported]:
-    file = EventFile(log)
     run = _Run()
-    for event in file:
-        run.add(event)
-    if file.cut_at is not None:
-        run.notes.append(f"the record at byte {file.cut_at} left out: cut short")
+    for wall_time_s, step, values in _events(log, run.notes):
+        run.add(wall_time_s, step, values)
     if not run.has_values:
         raise LogError(f"{log.path}: no event with a value")
     if not run.is_known:
@@ -104,27 +110,27 @@ class _Run:
         rows = (self.steps.rows.step or self.steps.values, self.evals, self.samples, self.epochs)
         return any(map(bool, rows)) or bool(self.columns or self.description)
 
-    def add(self, event):
-        if event.is_version or not event.values:
+    def add(self, wall_time_s, step, values):
+        if not values:
             return
         if self.start_s is None:
-            self.start_s = event.wall_time_s
-        t_s = real(event.wall_time_s - self.start_s, 0, MAX_TIME_S)
+            self.start_s = wall_time_s
+        t_s = real(wall_time_s - self.start_s, 0, MAX_TIME_S)
         evaluation, samples = {}, {}
-        for tag, value in event.values:
+        for tag, value in values:
             if isinstance(value, str):
                 if tag == DESCRIPTION:
                     self.description = _table(value)
                 else:
                     self.unused[tag] += 1
-            elif value is None or not 0 <= event.step <= MAX_STEP:
+            elif value is None or not 0 <= step <= MAX_STEP:
                 self.unused[tag] += 1
             elif tag in STEP_TAGS:
-                self.steps.add(event.step, STEP_TAGS[tag], value)
+                self.steps.add(step, STEP_TAGS[tag], value)
             elif tag in EVAL_TAGS:
                 evaluation[EVAL_TAGS[tag]] = value
             elif tag in EPOCH_TAGS:
-                self.epochs.setdefault(event.step, {})[EPOCH_TAGS[tag]] = value
+                self.epochs.setdefault(step, {})[EPOCH_TAGS[tag]] = value
             elif tag == THROUGHPUT:
                 self.columns["images_per_second"] = value
             elif match := USAGE.fullmatch(tag):
@@ -134,7 +140,7 @@ class _Run:
                 self.unused[tag] += 1
         when = {} if t_s is None else {"t_s": t_s}
         if evaluation:
-            row = {"split": "validation", "step": event.step, **when}
+            row = {"split": "validation", "step": step, **when}
             self.evals.append(row | _scores(evaluation))
         self.samples += [{**when, **place, **values} for place, values in samples.values()]
 
@@ -287,3 +293,116 @@ def _table(text):
         if "batch_per_device" in columns:
             columns["global_batch"] = columns["batch_per_device"] * columns["devices"]
     return columns
+
+
+def _events(log, notes):
+    """Yield (time in s since 1970, step, [(tag, float, text, or None for another value)])."""
+    offset = 0
+    try:
+        for offset, payload in tfrecord.payloads(_Stream(log.chunks()), log.path):
+            yield _parse_event(payload)
+            offset += 16 + len(payload)
+    except tfrecord.CutOffError:
+        notes.append(f"the record at byte {offset} left out: cut short")
+    except tfrecord.RecordError as error:
+        raise LogError(str(error)) from error
+    except (ValueError, IndexError, struct.error) as error:
+        raise LogError(f"{log.path}: record at byte {offset}: no event: {error}") from error
+
+
+def is_event_file(head: bytes) -> bool:
+    """Whether the beginning of a file is that of an event file, judged by its first record."""
+    try:
+        _, payload = next(tfrecord.payloads(_Stream(iter([head])), ""), (0, b""))
+    except tfrecord.RecordError:
+        return False
+    return VERSION in payload
+
+
+class _Stream:
+    """The chunks of a log, readable as a file."""
+
+    def __init__(self, chunks):
+        self._chunks = chunks
+        self._chunk, self._at = b"", 0
+
+    def read(self, size):
+        read, parts = 0, []
+        while True:
+            part = self._chunk[self._at : self._at + size - read]
+            self._at += len(part)
+            read += len(part)
+            parts.append(part)
+            if read == size or not (chunk := next(self._chunks, b"")):
+                return b"".join(parts)
+            self._chunk, self._at = chunk, 0
+
+
+def _parse_event(payload):
+    wall_time_s, step, values = 0.0, 0, []
+    for number, value in protobuf.fields(payload):
+        if number == 1:
+            (wall_time_s,) = struct.unpack("<d", value)
+        elif number == 2:
+            step = _signed(value)
+        elif number == 5:
+            values += [_value(content) for part, content in protobuf.fields(value) if part == 1]
+    return wall_time_s, step, values
+
+
+def _value(content):
+    tag, value = "", None
+    for number, part in protobuf.fields(content):
+        if number == 1:
+            tag = bytes(part).decode("utf-8", "replace")
+        elif number == 2:
+            (value,) = struct.unpack("<f", part)
+        elif number == 8:
+            value = _element(part)
+    return tag, value
+
+
+def _element(tensor):
+    """The single element of a tensor as a float or text; None for several or another type."""
+    kind, content, elements, several = 0, b"", {}, False
+    for number, value in protobuf.fields(tensor):
+        if number == 1:
+            kind = value
+        elif number == 2:
+            several = _elements(value) != 1
+        elif number == 4:
+            content = bytes(value)
+        else:
+            elements.setdefault(number, []).append(value)
+    if several:
+        return None
+    if kind == TEXT:
+        texts = elements.get(STRINGS, [])
+        return bytes(texts[0]).decode("utf-8", "replace") if len(texts) == 1 else None
+    if kind not in ELEMENTS:
+        return None
+    packing, field = ELEMENTS[kind]
+    if content:
+        return float(struct.unpack(packing, content)[0])
+    if field not in elements:
+        return 0.0  # as TensorFlow reads a tensor without content
+    value = elements[field][-1]
+    if kind in (1, 2):
+        return struct.unpack(packing, value)[0]
+    number = value if isinstance(value, int) else protobuf.read_varint(value, 0)[0]
+    if kind == 19:
+        return struct.unpack("<e", struct.pack("<H", number))[0]
+    return float(_signed(number))
+
+
+def _elements(shape):
+    """The number of elements of a tensor with a shape; more than one if it is unknown."""
+    product = 1
+    for number, dimension in protobuf.fields(shape):
+        size = dict(protobuf.fields(dimension)).get(1, 0) if number == 2 else 2
+        product *= size
+    return product
+
+
+def _signed(value):
+    return value - (value >> 63 << 64)

@@ -7,15 +7,15 @@ are in metric.log. It is written after the training.
 from collections.abc import Iterator
 from typing import Any
 
-from dlbench.imports.importers import Imported
-from dlbench.imports.importers.tf_cnn import _tf_cnn, tf_cnn_benchmark_log
+from dlbench.imports.importers import Imported, tf_cnn_benchmark_log
 from dlbench.imports.log_file import LogFile
+from dlbench.imports.log_values import count
 
-FAMILY = _tf_cnn.FAMILY
+FAMILY = "tf_cnn_benchmarks"
 # Columns in which an evaluation may differ from the training before it.
 OF_TRAINING = (
     *("steps", "epochs", "global_batch", "batch_per_device"),
-    *("devices", "nodes", "devices_per_node"),
+    *("devices", "nodes", "devices_per_node", "started_at"),
 )
 
 
@@ -24,17 +24,14 @@ def recognise(log: LogFile) -> bool:
 
 
 def read(log: LogFile) -> Iterator[Imported]:
-    for number, info in tf_cnn_benchmark_log.lines(log):
-        notes: list[str] = []
-        columns = tf_cnn_benchmark_log.run_columns(info, notes)
-        batches = _tf_cnn.positive(info["settings"].get("num_batches"))
+    for run, settings in tf_cnn_benchmark_log.runs(log):
+        if date := run.columns.get("started_at"):
+            run.notes.append(f"evaluated from {date:%Y-%m-%d %H:%M:%S} UTC on")
         for name in OF_TRAINING:
-            columns.pop(name, None)
+            run.columns.pop(name, None)
         row: dict[str, Any] = {"split": "validation"}
-        batch = _tf_cnn.positive(info["settings"].get("batch_size"))
+        batches, batch = count(settings.get("num_batches")), count(settings.get("batch_size"))
         if batches and batch:
             row["examples"] = batches * batch
-        date = tf_cnn_benchmark_log.started_at(log, number, info)
-        if date:
-            notes.append(f"evaluated from {date:%Y-%m-%d %H:%M:%S} UTC on")
-        yield Imported(columns, evals=[row], notes=notes, lines=(number, number))
+        run.evals.append(row)
+        yield run

@@ -1,1 +1,0 @@
-"""What is written beside a run: readings of devices, costs of jobs."""

@@ -1,1 +1,0 @@
-"""Logs of tf_cnn_benchmarks."""

@@ -1,1 +1,0 @@
-"""Logs of programs and libraries that train."""
