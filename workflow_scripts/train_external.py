@@ -12,7 +12,7 @@ from pathlib import Path
 from dlbench.common import flag_types
 from dlbench.common.command_line import run_program
 from dlbench.imports import train_external
-from dlbench.imports.watched_program import Watching
+from dlbench.imports.train_external import Watching
 from dlbench.machine import gpu_readings
 from dlbench.study import trainer_environments
 from dlbench.study.runs import Run

@@ -12,7 +12,7 @@ import pytest
 from dlbench import Error
 from dlbench.common import plugins
 from dlbench.common.files import files_below
-from dlbench.imports import finding, import_baselines, import_logs, kinds, table_rows
+from dlbench.imports import import_baselines, import_logs, kinds, table_rows
 from dlbench.imports.log_file import LogFile
 from dlbench.tables import parquet_files, run_columns, table_columns
 from support.logs import log_samples
@@ -79,7 +79,7 @@ def test_a_file_that_no_importer_knows_is_named_and_is_an_error_alone(tmp_path):
     write(tmp_path / "log")
     made = import_logs.import_paths([tmp_path])
     empty = "empty, or damaged from its beginning"
-    assert dict(made.left_out) == {"notes.txt": finding.UNKNOWN, "empty": empty}
+    assert dict(made.left_out) == {"notes.txt": kinds.UNKNOWN, "empty": empty}
     assert made.summary().endswith("1 run of 3 files")
     with pytest.raises(Error, match=r"notes\.txt: no importer knows it"):
         import_logs.import_paths([tmp_path / "notes.txt"])
@@ -112,8 +112,8 @@ def test_links_that_lead_out_of_a_folder_are_named_and_not_read_unless_they_are_
     for given in (logs, tmp_path / "by_link"):
         made = import_logs.import_paths([given])
         assert len(made.rows) == 1
-        outside = {"kmsg": finding.LEADS_OUT, "more": finding.LEADS_OUT}
-        assert dict(made.left_out) == outside | {"run/beside": finding.LEADS_OUT}
+        outside = {"kmsg": kinds.LEADS_OUT, "more": kinds.LEADS_OUT}
+        assert dict(made.left_out) == outside | {"run/beside": kinds.LEADS_OUT}
     assert len(import_logs.import_paths([logs, logs / "more", logs / "run" / "beside"]).rows) == 3
     with pytest.raises(Error, match="nothing was imported: no log of"):
         import_baselines.import_baselines([logs], tmp_path / "out", {"site": "far"})
@@ -259,7 +259,7 @@ def test_the_program_writes_tables_and_says_what_was_left_out(tmp_path):
     output = tmp_path / "runs.parquet"
     done = program(tmp_path / "logs", "--output", output, "--fields", '{"site": "far"}')
     assert done.returncode == 0
-    assert done.stderr.splitlines() == [f"left out: README: {finding.UNKNOWN}", "1 run of 2 files"]
+    assert done.stderr.splitlines() == [f"left out: README: {kinds.UNKNOWN}", "1 run of 2 files"]
     assert pq.read_table(output, columns=["site"]).to_pylist() == [{"site": "far"}]
 
 
@@ -269,7 +269,7 @@ def test_the_program_says_why_nothing_can_be_imported_and_writes_no_table(tmp_pa
     done = program(tmp_path / "logs", *outputs)
     assert done.returncode == 2
     assert "error: nothing was imported" in done.stderr.splitlines()
-    assert f"left out: README: {finding.UNKNOWN}" in done.stderr.splitlines()
+    assert f"left out: README: {kinds.UNKNOWN}" in done.stderr.splitlines()
     assert [path.name for path in tmp_path.iterdir()] == ["logs"]
     done = program(tmp_path / "logs", "--output", tmp_path / "runs.parquet", "--fields", "{")
     assert done.returncode == 2
@@ -352,23 +352,23 @@ def test_a_log_that_begins_with_other_text_is_known_if_its_program_prints_it(tmp
     content = KINDS[kind](0.125, 12)
     before = OUTPUT * 20_000  # 1.2 MB
     (tmp_path / "log").write_text(before + content)
-    candidate = finding.Candidate(tmp_path / "log", "log", True)
-    _, found, _ = finding.choose_importer(candidate)
+    candidate = kinds.Candidate(tmp_path / "log", "log", True)
+    _, found, _ = kinds.choose_importer(candidate)
     printed = hasattr(kinds.load(kind), "LINE_MARKS")
     assert found == (kind if printed else None)
     (tmp_path / "log").write_bytes((before + content).encode("utf-16"))
-    assert finding.choose_importer(candidate)[1] == found
+    assert kinds.choose_importer(candidate)[1] == found
 
 
 def test_a_log_is_looked_for_as_far_as_a_stated_limit_unless_its_kind_is_asked_for(
     logs, monkeypatch
 ):
-    monkeypatch.setattr(finding, "SEARCHED_BYTES", 2**20)
+    monkeypatch.setattr(kinds, "SEARCHED_BYTES", 2**20)
     for name, lines in (("near", 15_000), ("far", 40_000)):
         (logs / name).write_text(OUTPUT * lines + tf_cnn_benchmarks(0.125, 5))
     made = import_logs.import_paths([logs])
     assert len(made.rows) == 3
-    assert ("far", f"{finding.UNKNOWN} by its first 1 MiB") in made.left_out
+    assert ("far", f"{kinds.UNKNOWN} by its first 1 MiB") in made.left_out
     with pytest.raises(Error, match="no importer knows it by its first 1 MiB; for patterns of yo"):
         import_logs.import_paths([logs / "far"])
     (row,) = import_logs.import_paths([logs / "far"], kind="tf_cnn_benchmarks").rows
@@ -376,14 +376,14 @@ def test_a_log_is_looked_for_as_far_as_a_stated_limit_unless_its_kind_is_asked_f
     (logs / "README").write_text("hello\n")
     made = import_logs.import_paths([logs], kind="tf_cnn_benchmarks")
     assert (len(made.rows), made.unread) == (4, ["m/log"])
-    assert ("README", finding.UNKNOWN) in made.left_out
+    assert ("README", kinds.UNKNOWN) in made.left_out
 
 
 def test_what_is_no_text_is_not_searched(tmp_path, monkeypatch):
     monkeypatch.setattr(LogFile, "blocks", lambda log: pytest.fail("searched"))
     (tmp_path / "weights").write_bytes(random.Random(1).randbytes(2**20))
-    candidate = finding.Candidate(tmp_path / "weights", "weights", True)
-    assert finding.choose_importer(candidate)[1:] == (None, finding.UNKNOWN)
+    candidate = kinds.Candidate(tmp_path / "weights", "weights", True)
+    assert kinds.choose_importer(candidate)[1:] == (None, kinds.UNKNOWN)
 
 
 def test_an_importer_that_fails_is_about_its_log_alone(logs, tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from dlbench import Error
 from dlbench.imports import import_logs, logged_events, train_external
-from dlbench.imports.watched_program import Watching
+from dlbench.imports.train_external import Watching
 from dlbench.log import event_log
 from dlbench.records import parse_run, progress, run_record
 from dlbench.study.runs import Run

@@ -4,7 +4,7 @@ import pytest
 
 from dlbench.imports import import_logs, kinds
 from dlbench.imports.log_file import LogError, LogFile
-from dlbench.imports.pattern_reading.pattern_importer import PatternImporter
+from dlbench.imports.pattern_importer import PatternImporter
 from dlbench.study import log_patterns
 from support.logs.log_samples import mxnet
 from support.logs.reading_logs import notes
@@ -102,7 +102,7 @@ def test_a_pattern_that_matches_nothing_is_refused_with_the_five_lines_that_came
 def test_bytes_of_a_log_that_are_searched_at_once_end_at_no_boundary_of_them(log, monkeypatch):
     content = lines(steps=40_000).rstrip("\n")  # a last line counts without its newline, too
     whole = read(log, content)
-    monkeypatch.setattr("dlbench.imports.pattern_reading.pattern_importer.BATCH_BYTES", 1)
+    monkeypatch.setattr("dlbench.imports.pattern_importer.BATCH_BYTES", 1)
     assert read(log, content).steps == whole.steps and len(whole.steps) == 40_000
 
 

@@ -1,4 +1,4 @@
-"""unread_losses: a loss that an importer does not read becomes a note."""
+"""import_logs: a loss that an importer does not read becomes a note."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""watched_program: a program of others is sampled and ended from outside."""
+"""train_external: a program of others is sampled and ended from outside."""
 
 import json
 import os
@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from dlbench.imports import watched_program
+from dlbench.imports import train_external
 from dlbench.imports.logged_events import Relay
-from dlbench.imports.watched_program import Watching
+from dlbench.imports.train_external import Watching
 from dlbench.log.event_log import EventLog
 from dlbench.study import other_trainers
 from dlbench.study.runs import Run
@@ -35,7 +35,7 @@ def watch(tmp_path):
         variables = other_trainers.log_variables(RUN, folder)
         log.begin()
         how = Watching(**watching)
-        ended = watched_program.run([*PYTHON, code], folder, log, how, variables, relay)
+        ended = train_external.run_watched([*PYTHON, code], folder, log, how, variables, relay)
         lines = (tmp_path / "train.jsonl").read_text().splitlines()
         run.events = [json.loads(line) for line in lines]
         return ended
@@ -68,14 +68,14 @@ def test_the_energy_of_several_nodes_is_not_that_of_the_first(watch):
 
 
 def test_a_program_that_prints_too_much_is_ended_with_a_reason(watch, monkeypatch):
-    monkeypatch.setattr(watched_program, "MAX_PRINTED_BYTES", 2**20)
-    monkeypatch.setattr(watched_program, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(train_external, "MAX_PRINTED_BYTES", 2**20)
+    monkeypatch.setattr(train_external, "LOOK_EVERY_S", 0.05)
     ended = watch("while True: print('y' * 10000)")
     assert ended.too_much.startswith("it printed more than 1 MiB") and ended.exit_code
 
 
 def test_files_that_grow_are_a_sign_of_life_also_below_its_folder(watch, monkeypatch):
-    monkeypatch.setattr(watched_program, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(train_external, "LOOK_EVERY_S", 0.05)
     path = watch.folder / "logs" / "a"
     code = f"import os, time\nos.mkdir({str(path.parent)!r})\nfor n in range(9):\n"
     code += f"  open({str(path)!r}, 'a').write('x'); time.sleep(0.06)"
@@ -86,7 +86,7 @@ def test_files_that_grow_are_a_sign_of_life_also_below_its_folder(watch, monkeyp
 
 @pytest.mark.ci
 def test_what_it_logs_is_copied_meanwhile_and_samples_have_its_clock(watch, monkeypatch):
-    monkeypatch.setattr(watched_program, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(train_external, "LOOK_EVERY_S", 0.05)
     code = f"import sys, time; sys.path.append({str(REPOSITORY / 'programs/logger')!r})\n"
     code += "import dlbench_log; time.sleep(0.7); log = dlbench_log.Log()\n"
     code += "for n in range(3):\n  with log.step(): time.sleep(0.3)"
@@ -121,5 +121,5 @@ def test_the_size_of_a_folder_is_that_of_all_files_below_it(tmp_path):
     (tmp_path / "a" / "b").mkdir(parents=True)
     for name, size in (("one", 5), ("a/two", 7), ("a/b/three", 11)):
         (tmp_path / name).write_bytes(b"x" * size)
-    assert watched_program.bytes_below(tmp_path) == 23
-    assert watched_program.bytes_below(tmp_path / "none") == 0
+    assert train_external.bytes_below(tmp_path) == 23
+    assert train_external.bytes_below(tmp_path / "none") == 0

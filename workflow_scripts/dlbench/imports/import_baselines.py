@@ -12,7 +12,7 @@ from dlbench import Error
 from dlbench.baselines import all_reduce, rounds
 from dlbench.common import plugins
 from dlbench.common.files import write_json
-from dlbench.imports import finding
+from dlbench.imports import kinds
 from dlbench.imports.baseline_importers import Measurement
 from dlbench.imports.import_fields import parse_fields
 from dlbench.imports.log_file import LogFile
@@ -48,7 +48,7 @@ def import_baselines(
             f"no field {', '.join(unknown)} of baselines; there are: {', '.join(USER_COLUMNS)}"
         )
     contents = {}
-    for candidates in finding.candidates_by_folder(paths, lambda below: False):
+    for candidates in kinds.candidates_by_folder(paths, lambda below: False):
         for candidate in filter(lambda measurement: measurement.is_readable, candidates):
             log = LogFile(candidate.path)
             for number, (kind, measurement) in enumerate(_measurements(log, fields)):
@@ -76,7 +76,7 @@ def _parse_fields(fields):
 
 def _measurements(log: LogFile, fields: Mapping[str, Any]) -> Iterator[tuple[str, Measurement]]:
     modules = {name: plugins.load(KIND, name) for name in plugins.names(KIND)}
-    for kind in finding.importers_of(log, modules):
+    for kind in kinds.importers_of(log, modules):
         yield from (
             (kind, measurement) for measurement in plugins.load(KIND, kind).read(log, fields)
         )

@@ -3,37 +3,52 @@
 - Importers (dlbench/imports/importers) recognise logs by their content. Files that none recognises
   are left out and listed; if such a file is the only given path, that is an error.
 - A log that cannot be read is listed, and all others are imported. If none can be read, no table is
-  written.
+  written. A loss that a log has and its importer does not read is noted in the run.
 - Logs of different kinds that one program wrote into one folder belong to one run. A copy of a log,
   also a compressed one, is the same run.
+- Rows of dlbench's own results folders (runs/*/run.json; damaged records are left out and listed)
+  and runs tables (of results/tables, `dlbench export` or `dlbench import`) are imported unchanged.
 - Folders are imported one after the other, and the steps of a run are written as soon as the run is
   complete, so memory holds the logs of one folder.
 """
 
 import contextlib
+import math
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dlbench import Error
 from dlbench.common import phrases
 from dlbench.common.files import atomic_write
-from dlbench.imports import finding, kinds, own_results, table_rows, unread_losses
+from dlbench.imports import kinds, log_values, table_rows
 from dlbench.imports.import_fields import PathPattern, parse_fields
+from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogError, LogFile
-from dlbench.imports.merging import MergedRun, Source, digest_of, group_by_run, merge
-from dlbench.imports.pattern_reading.pattern_importer import PatternImporter
+from dlbench.imports.pattern_importer import PatternImporter
+from dlbench.imports.table_rows import MergedRun, Source, digest_of, group_by_run, merge
 from dlbench.log import event_log
+from dlbench.records import run_record
 from dlbench.study import contradictions
-from dlbench.tables import parquet_files, run_columns, table_columns
+from dlbench.study.runs import is_of_statistics
+from dlbench.tables import parquet_files, run_columns, runs_table, table_columns
 from dlbench.tables.metric_columns import METRICS
 
 BY_FIELDS, BY_PATH = "--fields", "--path-fields"
+SUFFIXES = (".parquet", ".csv", ".json")
+SPELLINGS = (b"loss", b"Loss", b"LOSS")
+SHOWN_BYTES = 120  # bytes of a line
+LOSS = re.compile(
+    rb"loss\b[\"']?(?:, ?[\"']value[\"'])?[ \t]?[:=(]?[ \t]{0,4}-?\d{1,12}\.\d", re.IGNORECASE
+)
 # Columns of results; the others are settings.
 MEASURED = {f.name for f in table_columns.RUNS if pa.types.is_floating(f.type)} - {"learning_rate"}
 
@@ -110,7 +125,7 @@ def import_paths(
         job = _Import(parse_fields(fields or {}), pattern, name, writers, own.name if own else kind)
         job.own = own
         job.only_path = len(paths) == 1
-        for candidates in finding.candidates_by_folder(paths, own_results.is_results_folder):
+        for candidates in kinds.candidates_by_folder(paths, is_results_folder):
             job.import_folder(candidates)
             if report_progress:
                 report_progress(job.result.progress())
@@ -143,7 +158,7 @@ def read_run(
         job.own, job.kind, job.of_own = kind, None, printed
         kind = kind.name
     runs: list[list[Source]] = []
-    for candidates in finding.candidates_by_folder([folder], lambda below: False):
+    for candidates in kinds.candidates_by_folder([folder], lambda below: False):
         if candidates[0].path.parent == Path(folder):
             runs += [sources for sources, _ in job.read_folder(candidates)]
     if kind != "auto":
@@ -225,9 +240,9 @@ class _Import:
             if self.of_own and candidate.path.name == self.of_own:
                 log, kind = LogFile(candidate.path), self.own.name
             else:
-                log, kind, why_unknown = finding.choose_importer(candidate, self.kind)
+                log, kind, why_unknown = kinds.choose_importer(candidate, self.kind)
             if kind is None:
-                if log and own_results.is_runs_table(log):
+                if log and is_runs_table(log):
                     self._add_runs_table(candidate)
                 else:
                     self._leave_unknown(candidate, why_unknown)
@@ -242,7 +257,7 @@ class _Import:
                 return None, []
             runs = list(_read(module, kind, log))
             if not attaches:
-                unread_losses.note_unread(log, runs)
+                note_unread(log, runs)
             sources = [
                 Source(imported, kind, candidate.name, f"{log.sha256}:{number}")
                 for number, imported in enumerate(runs)
@@ -268,7 +283,7 @@ class _Import:
     def _leave_unknown(self, candidate, why):
         """Leave out a file that no importer recognises."""
         if candidate.is_given and self.only_path:
-            hint = "; for patterns of your own, --kind FILE.yaml" if finding.UNKNOWN in why else ""
+            hint = "; for patterns of your own, --kind FILE.yaml" if kinds.UNKNOWN in why else ""
             raise LogError(f"{candidate.path}: {why}{hint}")
         self.result.left_out.append((candidate.name, why))
         if candidate.is_given:
@@ -308,7 +323,7 @@ class _Import:
             self.writers[table](rows)
 
     def _add_results_folder(self, folder):
-        for row, run_tables, why_not in own_results.read_folder(folder.path):
+        for row, run_tables, why_not in read_folder(folder.path):
             self.result.files += 1
             try:
                 if why_not:
@@ -318,7 +333,7 @@ class _Import:
                 self._leave_unread(folder.name, error)
 
     def _add_runs_table(self, file):
-        for row in own_results.read_table(file.path):
+        for row in read_table(file.path):
             self._add_row(row, file, {})
 
     def _add_row(self, row, file, run_tables):
@@ -376,3 +391,121 @@ def print_progress(text: str) -> None:
     """Print the progress on stderr, always on the same line, if that is a terminal."""
     if sys.stderr.isatty():
         print(f"\r{text}", end="\x1b[K", file=sys.stderr, flush=True)
+
+
+def is_results_folder(folder: Path) -> bool:
+    """Whether a folder has records, like results/ and unpacked archives."""
+    return next((folder / "runs").glob("*/run.json"), None) is not None
+
+
+def read_folder(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, pa.Table], str]]:
+    """Yield (row of the runs table, tables by name, "") of each run.
+
+    The tables are those of steps, evals and samples that the run's folder has, and its metrics. A
+    run that is left out is ({}, {}, why).
+    """
+    for path in sorted((folder / "runs").glob("*/run.json")):
+        if not is_of_statistics(path.parent.name):
+            continue  # a sentinel or a probe is no run of the study
+        try:
+            record = run_record.read(path)
+            row, tables = record_row(record), _tables(path.parent, record["log_sha256"])
+            rows = [{"run_id": "", **one} for one in record["summary"].get("metrics", [])]
+            tables["metrics"] = parquet_files.table(rows, METRICS)
+        except (Error, OSError, TypeError, KeyError) as error:
+            yield {}, {}, f"{path.parent.name}: {error}"
+            continue
+        yield row, tables, ""
+
+
+def record_row(record: dict[str, Any]) -> dict[str, Any]:
+    """The row of the runs table for a record; study and learning gate are unknown.
+
+    Raises:
+        TypeError, KeyError, Error: the record lacks a field or has one of another type.
+    """
+    from dlbench.results import run_rows  # which imports SciPy: slow
+
+    provenance = record["provenance"]
+    origin = SimpleNamespace(
+        name=None, site=provenance.get("site") or {}, must_reach={}, with_found_batch=None
+    )
+    origin.site = {"name": origin.site.get("name")}
+    devices = " ".join(map(str, provenance.get("devices") or ())).lower()
+    kind = next((kind for kind in ("gpu", "cpu") if kind in devices), None)
+    return run_rows.row(record, origin, kind)
+
+
+def _tables(folder, log_sha256):
+    tables = {}
+    for name, schema in run_columns.RUN_TABLES.items():
+        path = folder / f"{name}.parquet"
+        if not path.exists():
+            continue
+        try:
+            parquet_files.check(path)
+            if parquet_files.is_made_from(path, log_sha256):
+                tables[name] = parquet_files.read(path, schema, earlier=True)
+        except parquet_files.TableError:
+            from dlbench.analysis import run_tables  # which imports SciPy: slow
+
+            tables[name] = run_tables.table_from_logs(folder, name)
+    return tables
+
+
+def is_runs_table(log: LogFile) -> bool:
+    """Whether a file is a runs table, by its columns."""
+    head = log.head
+    if log.path.suffix not in SUFFIXES:
+        return False
+    if head[:4] == b"PAR1":
+        try:
+            schema = pq.read_schema(log.path)
+        except (OSError, pa.ArrowInvalid):
+            return False
+        names = set(schema.names)
+        return b"schema_version" in (schema.metadata or {}) and {"run_id", "status"} <= names
+    first = head.partition(b"\n")[0]
+    if log.path.suffix == ".csv":
+        return b"run_id" in first and b"status" in first
+    return head.lstrip()[:1] == b"[" and b'"run_id"' in head and b'"status"' in head
+
+
+def read_table(path: Path) -> list[dict[str, Any]]:
+    """The rows of a runs table.
+
+    Raises:
+        Error: it cannot be read.
+    """
+    return runs_table.table_rows(path)
+
+
+def note_unread(log: LogFile, runs: Sequence[Imported]) -> None:
+    """Add a note to each run without loss whose lines contain one."""
+    without_loss = [run for run in runs if not _has_loss(run)]
+    for first, block in log.blocks() if without_loss else ():
+        if not any(spelling in block for spelling in SPELLINGS):
+            continue
+        for match in LOSS.finditer(block):
+            number = first + block.count(b"\n", 0, match.start())
+            for run in without_loss:
+                if run.lines[0] <= number <= run.lines[1]:
+                    run.notes.append(f"a loss that is not read: line {number}, {_line(match)}")
+            without_loss = [
+                run for run in without_loss if not run.lines[0] <= number <= run.lines[1]
+            ]
+            if not without_loss:
+                return
+
+
+def _has_loss(run):
+    read = run.columns.get("final_loss") is not None or any(map(math.isfinite, run.steps.loss))
+    return read or run.steps.nan_from is not None or any("loss" in note for note in run.notes)
+
+
+def _line(match):
+    """The line of a loss; of a long line SHOWN_BYTES around the loss."""
+    block, start = match.string, match.start()
+    begin = max(block.rfind(b"\n", 0, start) + 1, start - SHOWN_BYTES // 2)
+    text = block[begin : begin + SHOWN_BYTES].partition(b"\n")[0]
+    return log_values.printable(text.decode("utf-8", "replace").strip(), SHOWN_BYTES)

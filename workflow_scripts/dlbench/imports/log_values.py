@@ -1,4 +1,7 @@
-"""Parse values in logs of other programs, check that they are plausible, and print them safely."""
+"""Values in logs of other programs: parsed, checked to be plausible, printed safely.
+
+Of a clock whose readings have few digits `window_ends` gives the windows of steps between them.
+"""
 
 import csv
 import json
@@ -16,6 +19,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MAX_COUNT = 2**31 - 1  # of devices, items in a batch, steps in a window
 MAX_TIME_S = 1e9  # of a run: 32 years
 MAX_NAMES = 20  # listed in one note
+MAX_DOUBT = 0.01  # relative error of the time of a window of steps by the last printed digit
 CUT_SHORT = "no newline at its end, so it may be cut short"  # reason to leave a last line out
 
 
@@ -153,3 +157,37 @@ class LeftOut:
             else f"lines {first} to {last}, {times} of them, left out: {reason}"
             for reason, (first, last, times) in self._lines_by_reason.items()
         ]
+
+
+def window_ends(
+    readings: Iterable[tuple[float, float]], start: tuple[float, float] = (0, 0)
+) -> array:
+    """The positions of the readings at which windows end.
+
+    A window whose time is in doubt by more than MAX_DOUBT is joined with the next one, the last
+    with as many before it as needed. The mean of all has the printed precision in any case.
+
+    Args:
+        readings: (time in s, its error in s by the last printed digit) each; a time of 0 is none.
+        start: that of the beginning.
+
+    >>> list(window_ends([(10, 0.1), (20, 0.1), (30, 0.4), (40, 0.1), (41, 0.1)]))
+    [0, 4]
+    """
+    rows, times_s, doubts_s = array("q"), array("d"), array("d")
+    last, last_s, last_doubt_s = None, *start
+    for row, (at_s, doubt_s) in enumerate(readings):
+        if not at_s:
+            continue
+        last = (row, at_s, doubt_s)
+        took_s = at_s - last_s
+        if took_s > last_doubt_s and doubt_s + last_doubt_s <= MAX_DOUBT * took_s:
+            rows.append(row)
+            times_s.append(at_s)
+            doubts_s.append(doubt_s)
+            last_s, last_doubt_s = at_s, doubt_s
+    if last and (not rows or rows[-1] != last[0]):
+        while rows and last[2] + doubts_s[-1] > MAX_DOUBT * (last[1] - times_s[-1]):
+            del rows[-1], times_s[-1], doubts_s[-1]
+        rows.append(last[0])
+    return rows

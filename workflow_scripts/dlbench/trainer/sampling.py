@@ -1,7 +1,7 @@
 """Sample what a training process, its node and its GPUs use, from a thread inside the process.
 
 Programs of others are sampled from outside: then the processes are all those of the program
-(dlbench/imports/watched_program.py). Each sample is one `sample` event of the run's log:
+(dlbench/imports/train_external.py). Each sample is one `sample` event of the run's log:
     t_s                           when, on the clock of the log
     cpu_percent                   of this process since the last sample, 100 = one core
     memory_bytes                  resident set of this process

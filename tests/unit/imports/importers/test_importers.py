@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlbench.imports import import_logs, kinds, merging, table_rows
+from dlbench.imports import import_logs, kinds, table_rows
 from dlbench.imports.importers import Steps
 from dlbench.imports.log_file import LogError, LogFile
 from dlbench.tables import parquet_files, table_columns
@@ -37,7 +37,7 @@ def runs(name, path):
     assert importer.recognise(log) in (True, False)
     found = []
     for imported in importer.read(log):
-        run = merging.merge([merging.Source(imported, name, "log", "0" * 64)])
+        run = table_rows.merge([table_rows.Source(imported, name, "log", "0" * 64)])
         table_rows.complete(run, {}, "log")
         row = table_rows.run_row(run, "run", "0" * 64, None)
         parquet_files.table([row], table_columns.RUNS)

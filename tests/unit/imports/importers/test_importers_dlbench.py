@@ -10,7 +10,7 @@ import pytest
 
 from dlbench import Error
 from dlbench.analysis import run_tables
-from dlbench.imports import import_logs, own_results
+from dlbench.imports import import_logs
 from dlbench.log import event_log
 from dlbench.log.event_log import EventLog
 from dlbench.records import parse_run, run_record
@@ -151,7 +151,7 @@ def test_evaluations_of_an_earlier_version_are_imported_without_the_columns_they
     rows = [{"run_id": parsed_runs.RUN.id, "epoch": 1, "split": "validation", "top1": 0.5}]
     digest = {"log_sha256": record["log_sha256"]}
     parquet_files.write(folder / "evals.parquet", rows, schema, **digest)
-    ((_, tables, why_not),) = own_results.read_folder(tmp_path)
+    ((_, tables, why_not),) = import_logs.read_folder(tmp_path)
     assert why_not == ""
     (found,) = tables["evals"].to_pylist()
     assert (found["top1"], found["score"], found["score_name"]) == (0.5, None, None)
@@ -160,16 +160,16 @@ def test_evaluations_of_an_earlier_version_are_imported_without_the_columns_they
 def test_a_damaged_table_of_a_run_is_made_from_its_log_and_the_folder_stays_as_it_is(tmp_path):
     folder, record = parsed(tmp_path)
     run_tables.ensure_run_tables(parsed_runs.RUN.id, record["log_sha256"], results=tmp_path)
-    ((_, whole, _),) = own_results.read_folder(tmp_path)
+    ((_, whole, _),) = import_logs.read_folder(tmp_path)
     path = folder / "steps.parquet"
     content = path.read_bytes()
     damaged = content[:300] + bytes([content[300] ^ 4]) + content[301:]
     path.write_bytes(damaged)
-    ((row, tables, why_not),) = own_results.read_folder(tmp_path)
+    ((row, tables, why_not),) = import_logs.read_folder(tmp_path)
     assert (row["run_id"], why_not) == (parsed_runs.RUN.id, "")
     assert tables["steps"].equals(whole["steps"])
     assert path.read_bytes() == damaged
     with open(folder / "train.jsonl", "a") as log:
         log.write("x")
-    ((row, _, why_not),) = own_results.read_folder(tmp_path)
+    ((row, _, why_not),) = import_logs.read_folder(tmp_path)
     assert row == {} and "train.jsonl" in why_not

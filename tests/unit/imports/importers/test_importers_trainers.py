@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dlbench.imports import merging, table_rows
+from dlbench.imports import table_rows
 from dlbench.imports.log_file import LogError
 from support.logs import trainer_samples
 from support.logs.reading_logs import notes, read
@@ -13,7 +13,7 @@ from support.logs.trainer_samples import megatron_line, titan_lines, titan_step
 
 def row(imported, **fields):
     """The row of the runs table of what an importer read, with columns that the user gives."""
-    run = merging.merge([merging.Source(imported, "kind", "log", "0" * 64)])
+    run = table_rows.merge([table_rows.Source(imported, "kind", "log", "0" * 64)])
     table_rows.complete(run, {"--fields": fields}, "log")
     return table_rows.run_row(run, "run", "0" * 64, None)
 

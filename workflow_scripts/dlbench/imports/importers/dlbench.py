@@ -90,7 +90,7 @@ def _unpack(path, output):
 def _imported(path):
     # These import SciPy, which is slow.
     from dlbench.analysis import run_tables
-    from dlbench.imports import own_results
+    from dlbench.imports import import_logs
 
     logs = [parse_run.RankLog(rank) for rank in event_log.rank_paths(path)]
     if "spec" not in logs[0].start:
@@ -99,7 +99,7 @@ def _imported(path):
     record_path = path.with_name("run.json")
     parse_run.parse(run, path, record_path)
     record = run_record.read(record_path)
-    columns = own_results.record_row(record)
+    columns = import_logs.record_row(record)
     status, message = columns.pop("status"), columns.pop("message")
     for name in ("run_id", "study", "timing_source", "log_sha256", "parser_version"):
         columns.pop(name)

@@ -15,7 +15,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from dlbench.imports import log_text, log_values
+from dlbench.imports import log_file, log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogError, LogFile
 
@@ -57,7 +57,7 @@ def _events(log):
     """
     # Latin-1 has one character for each byte, so positions are byte offsets.
     decoder, rest, start, in_array = json.JSONDecoder(), "", 0, False
-    for chunk in log_text.in_utf8(log.chunks()):
+    for chunk in log_file.in_utf8(log.chunks()):
         rest += chunk.decode("latin-1")
         position = 0
         while True:

@@ -34,7 +34,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dlbench.imports import console, log_values, windows
+from dlbench.imports import console, log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import CUT_SHORT, MAX_TIME_S, LeftOut, count, real
@@ -273,7 +273,7 @@ def _window_ends(lines, warm_up):
     """
     start = (lines[0].time_s, HALF_DIGIT_S) if warm_up else (0.0, 0.0)
     readings = ((line.number * line.mean_s, line.number * HALF_DIGIT_S) for line in lines[warm_up:])
-    return {warm_up + row for row in windows.ends(readings, start)}
+    return {warm_up + row for row in log_values.window_ends(readings, start)}
 
 
 def _fits(lines, first):

@@ -36,7 +36,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from dlbench.imports import console, log_values, windows
+from dlbench.imports import console, log_values
 from dlbench.imports.importers import Imported, Steps
 from dlbench.imports.log_file import LogFile
 
@@ -337,7 +337,7 @@ class _Section:
                 if joined:
                     run.notes.append(
                         f"{joined} of {len(steps)} windows joined with the next: one decimal "
-                        f"of a mean leaves their times in doubt by over {windows.MAX_DOUBT:.0%}"
+                        f"of a mean leaves their times in doubt by over {log_values.MAX_DOUBT:.0%}"
                     )
 
         run.complete = complete
@@ -550,7 +550,7 @@ def process_batch(
 def add_times(steps: Steps, rates: Sequence[float], batch: int, half_digit: float = 0.0) -> int:
     """Fill in the times of windows from cumulative rates.
 
-    Windows are joined where rounding leaves their times in doubt (dlbench/imports/windows.py): at
+    Windows are joined where rounding leaves their times in doubt (`log_values.window_ends`): at
     step 1000, rates like `47.3` every 10 steps do not determine the time of 10 steps.
 
     Args:
@@ -569,7 +569,7 @@ def add_times(steps: Steps, rates: Sequence[float], batch: int, half_digit: floa
         for step, rate in zip(steps.step, rates, strict=True)
     )
     before, before_s, before_rate = 0, 0.0, None
-    ends = windows.ends(readings)
+    ends = log_values.window_ends(readings)
     for row in ends:
         step, rate = steps.step[row], rates[row]
         took_s = step * batch / rate

@@ -22,11 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dlbench.imports import console, log_values
+from dlbench.imports import console, log_values, pattern_lines
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogError, LogFile
-from dlbench.imports.pattern_reading import pattern_lines
-from dlbench.imports.pattern_reading.pattern_rank import RankLines
+from dlbench.imports.pattern_run import RankLines
 from dlbench.study.log_patterns import ALONE, LogPatterns
 
 KIND = "patterns"  # of logs that are read by patterns of a config

@@ -1,8 +1,8 @@
-"""log_text: a log's text, whatever its encoding, colours and progress bars."""
+"""log_file: a log's text, whatever its encoding, colours and progress bars."""
 
 import pytest
 
-from dlbench.imports import import_logs, log_text
+from dlbench.imports import import_logs, log_file
 from dlbench.imports.log_file import MAX_LINE_BYTES, LogFile
 from support.logs import rewritten_logs
 from support.logs.log_samples import KINDS
@@ -40,7 +40,7 @@ def test_a_line_that_is_written_over_for_hours_does_not_fill_memory(tmp_path):
     ["accuracy 33% | loss 2 | 1/30", "a[0]: 5%", "{'a': '10%|x'}", "12it per step", "33%|# no bar"],
 )
 def test_what_only_looks_like_a_bar_stays(line):
-    assert log_text.plain(f"{line}\n".encode()) == f"{line}\n".encode()
+    assert log_file.plain(f"{line}\n".encode()) == f"{line}\n".encode()
 
 
 @pytest.mark.parametrize("size", [2, 3, 100, 262_144, 262_145])
@@ -48,7 +48,7 @@ def test_utf_16_is_decoded_whatever_the_size_of_its_pieces(tmp_path, size):
     text = "step 1 \U0001f600 é\n" * 40_000
     content = text.encode("utf-16")
     pieces = [content[:4096], *(content[n : n + size] for n in range(4096, len(content), size))]
-    assert b"".join(log_text.in_utf8(pieces)).decode() == text
+    assert b"".join(log_file.in_utf8(pieces)).decode() == text
 
 
 def test_a_log_in_utf_16_has_the_digest_of_its_bytes(tmp_path):
