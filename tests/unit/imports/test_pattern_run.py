@@ -1,20 +1,18 @@
 """pattern_run: what the numbers in lines become: rows, columns, metrics, times and rates."""
 
+import math
 import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from dlbench.imports import console, pattern_lines
-from support.logs.rewritten_logs import DATES, RANKS
-import math
-import pytest
-from dlbench.imports import kinds
+
+from dlbench.imports import console, kinds, pattern_lines, table_rows
 from dlbench.imports.log_file import LogError, LogFile
-import pytest
-from dlbench.imports import kinds, table_rows
-from dlbench.imports.log_file import LogFile
+from support.logs.rewritten_logs import DATES, RANKS
+
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n"), max_size=20), min_size=1))
 def test_a_block_is_split_at_its_newlines(texts):

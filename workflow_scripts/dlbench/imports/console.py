@@ -61,8 +61,7 @@ class Reader(Protocol):
     def runs(self) -> list[Imported]:
         """The runs of all lines.
 
-        Raises:
-            LogError: there are none, or the lines contradict one another.
+        A LogError if there are none, or the lines contradict one another.
         """
 
 

@@ -65,8 +65,7 @@ class PathPattern:
     def fields(self, path: str) -> dict[str, Any]:
         """The fields in the beginning of a path with `/` as separator.
 
-        Raises:
-            Error: the path does not match, or a value does not have its column's type.
+        An Error if the path does not match, or a value does not have its column's type.
         """
         match = self._pattern.match(path)
         if not match:

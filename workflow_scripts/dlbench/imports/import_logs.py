@@ -365,11 +365,7 @@ class _Import:
 
 
 def _read(module, kind, log):
-    """Yield the Imported of each run.
-
-    Raises:
-        LogError: the importer failed.
-    """
+    """Yield the Imported of each run; a LogError if the importer failed."""
     try:
         yield from module.read(log)
     except (Error, OSError):
@@ -421,8 +417,7 @@ def read_folder(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, pa.Tab
 def record_row(record: dict[str, Any]) -> dict[str, Any]:
     """The row of the runs table for a record; study and learning gate are unknown.
 
-    Raises:
-        TypeError, KeyError, Error: the record lacks a field or has one of another type.
+    A TypeError, KeyError or Error if the record lacks a field or has one of another type.
     """
     from dlbench.results import run_rows  # which imports SciPy: slow
 
@@ -472,11 +467,7 @@ def is_runs_table(log: LogFile) -> bool:
 
 
 def read_table(path: Path) -> list[dict[str, Any]]:
-    """The rows of a runs table.
-
-    Raises:
-        Error: it cannot be read.
-    """
+    """The rows of a runs table; an Error if it cannot be read."""
     return runs_table.table_rows(path)
 
 

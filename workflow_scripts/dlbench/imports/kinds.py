@@ -36,8 +36,7 @@ def names() -> list[str]:
 def load(kind: str) -> Any:
     """The importer of a kind of log: a module, or a PatternImporter.
 
-    Raises:
-        Error: there is none, or its file of patterns has mistakes.
+    An Error if there is none, or its file of patterns has mistakes.
     """
     return _of_file(kind) if kind in log_patterns.names() else plugins.load(IMPORTERS, kind)
 
@@ -52,8 +51,7 @@ def summary(kind: str) -> str:
 def of_user(kind: str) -> PatternImporter | None:
     """The importer that a file of patterns of the user is; None of a name, which is checked.
 
-    Raises:
-        Error: there is no such kind of log, or the file has mistakes.
+    An Error if there is no such kind of log, or the file has mistakes.
     """
     if kind.endswith(log_patterns.SUFFIX):
         importer = _read_file(Path(kind), config_schema.check_log_patterns)
@@ -82,8 +80,7 @@ def _of_file(kind):
 def _read_file(path, check):
     """The importer that a file of patterns is.
 
-    Raises:
-        Error: the file has mistakes, other than that RE2 cannot read a pattern.
+    An Error if the file has mistakes, other than that RE2 cannot read a pattern.
     """
     content = yaml_files.read(path)
     content = content if isinstance(content, dict) else {}

@@ -186,8 +186,7 @@ class LogFile:
     def sha256(self) -> str:
         """SHA-256 of the content, as 64 hexadecimal digits.
 
-        Raises:
-            LogError: the file cannot be read to its end.
+        A LogError if the file cannot be read to its end.
         """
         digest = hashlib.sha256()
         for chunk in self.chunks():
@@ -197,16 +196,14 @@ class LogFile:
     def chunks(self) -> Iterator[bytes]:
         """Yield the raw content in pieces, for binary formats.
 
-        Raises:
-            LogError: the file cannot be read to its end.
+        A LogError if the file cannot be read to its end.
         """
         return self._read(lambda file: iter(lambda: file.read(BLOCK_BYTES), b""))
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield (number from 1, text without its newline); bytes that are not UTF-8 become U+FFFD.
 
-        Raises:
-            LogError: the file cannot be read to its end, or a line is too long.
+        A LogError if the file cannot be read to its end, or a line is too long.
         """
         for first, block in self.blocks():
             yield from enumerate(block.decode("utf-8", "replace").split("\n")[:-1], start=first)
@@ -245,8 +242,7 @@ class LogFile:
     def text(self) -> Iterator[bytes]:
         """Yield the content in pieces like `blocks`, including a last line without newline.
 
-        Raises:
-            LogError: the file cannot be read to its end, or a line is too long.
+        A LogError if the file cannot be read to its end, or a line is too long.
         """
         for _, block in self.blocks():
             yield block

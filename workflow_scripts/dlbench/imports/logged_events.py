@@ -158,8 +158,7 @@ class Relay:
     def _start(self, rank):
         """Write the run_start of a rank.
 
-        Raises:
-            LogError: the program states something of the wrong type.
+        A LogError if the program states something of the wrong type.
         """
         stated = rank.start.get("stated") or {}
         shape = stated.get("item_shape") or self._run.sequence_length
@@ -199,8 +198,7 @@ class _Rank:
     def new_events(self) -> Iterator[Event]:
         """Yield the events of complete lines that were not read before.
 
-        Raises:
-            LogError: the file is another one than before, or no log.
+        A LogError if the file is another one than before, or no log.
         """
         try:
             file = open(self.path, "rb")  # noqa: SIM115

@@ -131,8 +131,7 @@ class PatternImporter:
     def _lines_by_rank(self, log):
         """The RankLines of each rank that counts.
 
-        Raises:
-            LogError: there are labels, and none is that of the rank that counts.
+        A LogError if there are labels, and none is that of the rank that counts.
         """
         ranks, first, wanted = {}, 1, self.patterns.rank
         all_patterns = [pattern for _, pattern in self.patterns.all()]

@@ -399,8 +399,7 @@ class RankLines:
     def trainings(self) -> "list[RankLines]":
         """The lines of each training of a finished log, which ends with its rate.
 
-        Raises:
-            LogError: trainings printed at the same time.
+        A LogError if trainings printed at the same time.
         """
         lines = np.concatenate([np.array([], int), *self.step_lines])
         done, starts = self._values("epochs_done"), [1]
@@ -434,8 +433,7 @@ class RankLines:
     def run(self) -> Imported | None:
         """The run of these lines; None if they have no number of one.
 
-        Raises:
-            LogError: steps do not increase.
+        A LogError if steps do not increase.
         """
         steps, speeds = self._steps()
         columns = self._settings()

@@ -413,8 +413,7 @@ def _folder(copy):
 def _read(run, folder, kind):
     """The MergedRun of the logs in a folder.
 
-    Raises:
-        Error: they have no run, several, or one that contradicts what was to be trained.
+    An Error if they have no run, several, or one that contradicts what was to be trained.
     """
     stated = {name: getattr(run, name) for name in other_trainers.COMPARED}
     if run.sequence_length:

@@ -52,8 +52,7 @@ def read(log: LogFile) -> Iterator[Imported]:
 def _events(log):
     """Yield (byte offset, event) of each event, and (byte offset, None) if the last is cut short.
 
-    Raises:
-        LogError: the file has something else between the events.
+    A LogError if the file has something else between the events.
     """
     # Latin-1 has one character for each byte, so positions are byte offsets.
     decoder, rest, start, in_array = json.JSONDecoder(), "", 0, False

@@ -42,8 +42,7 @@ def read(log: LogFile) -> Iterator[Imported]:
 def runs(log: LogFile) -> Iterator[tuple[Imported, dict[str, str]]]:
     """Yield (run, settings by name) of each line that is not empty.
 
-    Raises:
-        LogError: a line is no object with run_parameters, or all are empty.
+    A LogError if a line is no object with run_parameters, or all are empty.
     """
     is_empty = True
     for number, line in log.lines():

@@ -627,8 +627,7 @@ def merge_ranks(steps: Steps, rates: array, in_order: bool = True) -> int:
 def utc_date(text: str) -> datetime:
     """A date in ISO 8601, in UTC; a date without time zone is UTC.
 
-    Raises:
-        ValueError, AttributeError, OverflowError: it is no date.
+    A ValueError, AttributeError or OverflowError if it is no date.
     """
     date = datetime.fromisoformat(text.replace("Z", "+00:00"))
     return (date if date.tzinfo else date.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
