@@ -236,23 +236,21 @@ def power_limit(report, device):
         report.number("enforced", gpu.enforced_w, "W")
         report.number("persistence mode", str(gpu.persists))
     most = max(gpu.most_w or 0 for gpu in gpus)
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "train.jsonl"
-        reason = _refused(most + 1000, log)
-        report.number("above the range", reason or "taken")
-        report.expect("takes from" in (reason or ""), f"above its range: {reason}")
-        if not MAY_SET_POWER_LIMIT:
-            report.note("no limit was set: --set-power-limit asks for that")
-            return
-        reason = _refused(max(gpu.least_w or 0 for gpu in gpus), log, report)
-        report.number("the least limit", reason or "set and restored")
+    reason = _refused(most + 1000)
+    report.number("above the range", reason or "taken")
+    report.expect("takes from" in (reason or ""), f"above its range: {reason}")
+    if not MAY_SET_POWER_LIMIT:
+        report.note("no limit was set: --set-power-limit asks for that")
+        return
+    reason = _refused(max(gpu.least_w or 0 for gpu in gpus), report)
+    report.number("the least limit", reason or "set and restored")
 
 
-def _refused(limit_w, log, report=None):
+def _refused(limit_w, report=None):
     """Why a limit is refused; None if it was set, and restored."""
-    limits = power_limits.Limits(int(limit_w), 1, log)
+    limits = power_limits.Limits(int(limit_w), 1)
     try:
-        with limits:
+        with limits.held():
             pass
     except power_limits.Refused as error:
         return str(error)

@@ -1,4 +1,4 @@
-"""power_limits: set for a run on its GPUs, restored whatever happens, refused where it cannot be.
+"""power_limits: set for a run on its GPUs, restored at its end, refused where it cannot be.
 
 nvidia-smi itself was not run: no GPU is here, so a program of its name takes its place.
 """
@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dlbench import Error
 from dlbench.log import event_fields, event_log
-from dlbench.starting import leftovers, power_limits, supervisor
+from dlbench.starting import supervisor
 from dlbench.starting.power_limits import Limits, Refused
 from support.machines.nvidia_smi import NvidiaSmi
 from support.programs import in_process
@@ -24,7 +23,6 @@ from support.trainers.watched_runs import DATE, PYTHON, watched
 pytestmark = pytest.mark.usefixtures("impatient")
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
-LOG = Path("results/runs/x/train.jsonl")
 SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 3}
 SEES = "import subprocess; subprocess.run('nvidia-smi --query-gpu=power.limit>seen', shell=True)"
 FAILED = f'{{"event": "run_end", "status": "oom", "message": "full", "t_utc": "{DATE}"}}'
@@ -40,16 +38,12 @@ def gpus(tmp_path, monkeypatch):
     return smi
 
 
-def notes():
-    return list(power_limits.FOLDER.glob("*"))
-
-
 def test_the_limit_holds_in_the_block_and_is_then_what_it_was(gpus):
     gpus.set_limit(1, 310.0)
-    with Limits(250, 2, LOG) as limits:
+    limits = Limits(250, 2)
+    with limits.held():
         assert gpus.limits == [250, 250]
-        assert sorted(path.stem for path in notes()) == sorted(gpus.uuids)
-    assert gpus.limits == [300, 310] and notes() == []
+    assert gpus.limits == [300, 310]
     reported = event_fields.parse_event(
         json.dumps({"event": "power_limit", **limits.fields()}).encode()
     )
@@ -61,10 +55,10 @@ def test_the_limit_holds_in_the_block_and_is_then_what_it_was(gpus):
 
 
 def test_it_is_restored_where_the_block_fails(gpus):
-    with pytest.raises(ZeroDivisionError), Limits(200, 1, LOG):
+    with pytest.raises(ZeroDivisionError), Limits(200, 1).held():
         assert gpus.limits == [200, 300]
         raise ZeroDivisionError
-    assert gpus.limits == [300, 300] and notes() == []
+    assert gpus.limits == [300, 300]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +67,7 @@ def test_it_is_restored_where_the_block_fails(gpus):
 )
 def test_only_the_gpus_of_the_run_are_limited(gpus, monkeypatch, visible, limits):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    with Limits(200, 1, LOG):
+    with Limits(200, 1).held():
         assert gpus.limits == limits
 
 
@@ -86,7 +80,7 @@ def test_only_the_gpus_of_the_run_are_limited(gpus, monkeypatch, visible, limits
         ({"persistence_mode": "Disabled"}, "is without persistence mode: its driver would forget"),
         ({"allowed": False}, "takes from 100 to 400 W and enforces 300 W now; nvidia-smi said: F"),
         ({"allowed": False}, "Insufficient Permissions Terminating early due to previous errors. "
-         "(exit code 4). Only root may set it, and whom the site lets by site.power_limit_command"),
+         "(exit code 4). Only root of the host may set it, and whom the site lets by site.pow"),
         ({"supported": False}, "Treating as warning and moving on. All done. (exit code 0)"),
         ({"capped": True, "enforced.power.limit": 180.0}, "enforces 180 W now; nvidia-smi said: "),
     ],
@@ -96,35 +90,11 @@ def test_a_limit_that_one_gpu_cannot_have_is_refused_and_all_stay_as_they_were(
 ):
     gpus.change(1, **change)
     before = gpus.limits
-    with pytest.raises(Refused) as refusal, Limits(250, 2, LOG):
+    with pytest.raises(Refused) as refusal, Limits(250, 2).held():
         pytest.fail("the run was started")
     assert str(refusal.value).startswith("power_limit_w 250: ")
     assert message in str(refusal.value)
-    assert gpus.limits == before and notes() == []
-
-
-@pytest.mark.parametrize(
-    ("mark", "found", "remedy"),
-    [
-        ("path", " in a container ({}), whose root", "start the workflow on the host, or leave"),
-        ("variable", " in a container (container=podman), whose", "start the workflow on the host"),
-        (None, ": name such a command", "or leave power_limit_w out and have the site set"),
-    ],
-)
-def test_who_lacks_the_right_reads_what_he_is_and_what_to_do(
-    gpus, tmp_path, monkeypatch, mark, found, remedy
-):
-    path = tmp_path / ".containerenv"
-    monkeypatch.setattr(power_limits, "CONTAINER_PATHS", [path])
-    monkeypatch.setenv("container", "podman" if mark == "variable" else "")
-    if mark == "path":
-        path.touch()
-    gpus.change(0, allowed=False)
-    with pytest.raises(Refused) as refusal, Limits(250, 1, LOG):
-        pytest.fail("the run was started")
-    message = str(refusal.value)
-    assert f"this process is of user {os.geteuid()}{found.format(path)}" in message
-    assert remedy in message and message.endswith("as by nvidia-smi -pl in the scheduler's prolog")
+    assert gpus.limits == before
 
 
 @pytest.mark.parametrize(
@@ -138,22 +108,23 @@ def test_who_lacks_the_right_reads_what_he_is_and_what_to_do(
 )
 def test_gpus_that_are_not_to_be_had_are_named(gpus, monkeypatch, visible, message):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    with pytest.raises(Refused, match=f"^power_limit_w 250: {message}$"), Limits(250, 2, LOG):
+    with pytest.raises(Refused, match=f"^power_limit_w 250: {message}$"), Limits(250, 2).held():
         pytest.fail("the run was started")
 
 
 def test_without_a_driver_the_message_says_what_is_missing(gpus, monkeypatch):
     gpus.break_down()
     with pytest.raises(Refused, match="lists no GPUs here: NVIDIA-SMI has failed"):
-        Limits(250, 1, LOG).__enter__()
+        Limits(250, 1).held().__enter__()
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(Refused, match=r"comes with NVIDIA's driver, lists no GPUs here: .*No such"):
-        Limits(250, 1, LOG).__enter__()
+        Limits(250, 1).held().__enter__()
 
 
 def test_the_limit_that_there_is_needs_no_permission(gpus):
     gpus.change(0, allowed=False)
-    with Limits(300, 1, LOG) as limits:
+    limits = Limits(300, 1)
+    with limits.held():
         assert gpus.limits == [300, 300]
     assert limits.fields()["gpus"][0]["restored"]
 
@@ -161,7 +132,7 @@ def test_the_limit_that_there_is_needs_no_permission(gpus):
 def test_a_site_may_name_another_command(gpus):
     (gpus.folder / "sudo").write_text('#!/bin/sh\necho "$*" >> asked\nshift; exec "$@"\n')
     (gpus.folder / "sudo").chmod(0o755)
-    with Limits(250, 1, LOG, command="sudo -n nvidia-smi"):
+    with Limits(250, 1, "sudo -n nvidia-smi").held():
         assert gpus.limits == [250, 300]
     uuid = gpus.uuids[0]
     assert Path("asked").read_text().splitlines() == [
@@ -169,13 +140,14 @@ def test_a_site_may_name_another_command(gpus):
         f"-n nvidia-smi -i {uuid} -pl 300",
     ]
     with pytest.raises(Refused, match="power_limit_command 'sudo \"x': No closing quotation"):
-        Limits(250, 1, LOG, command='sudo "x').__enter__()
+        Limits(250, 1, 'sudo "x').held().__enter__()
 
 
 def test_what_somebody_else_has_set_meanwhile_is_let_be_and_told(gpus):
-    with Limits(250, 1, LOG) as limits:
+    limits = Limits(250, 1)
+    with limits.held():
         gpus.set_limit(0, 350.0)
-    assert gpus.limits == [350, 300] and notes() == []
+    assert gpus.limits == [350, 300]
     assert limits.changed == (
         "the power limit of GPU-aaaa1111-0000 was 250 W at the start and 350 W at the end"
     )
@@ -183,78 +155,17 @@ def test_what_somebody_else_has_set_meanwhile_is_let_be_and_told(gpus):
 
 
 def test_a_limit_that_cannot_be_restored_is_told_with_the_command_that_does_it(gpus, capfd):
-    with Limits(250, 1, LOG) as limits:
+    limits = Limits(250, 1)
+    with limits.held():
         gpus.change(0, allowed=False)
-    words = "Have root run nvidia-smi -i GPU-aaaa1111-0000 -pl 300, then remove results/power_limi"
+    words = "Have root run nvidia-smi -i GPU-aaaa1111-0000 -pl 300"
     assert words in limits.fields()["trouble"] and words in capfd.readouterr().err
-    assert not limits.fields()["gpus"][0]["restored"] and len(notes()) == 1
-
-
-def test_a_gpu_that_another_run_has_limited_is_let_be(gpus):
-    with Limits(250, 1, LOG):
-        with pytest.raises(Error, match="another run has set the limit of GPU-aaaa") as error:
-            Limits(200, 1, LOG).__enter__()
-        assert not isinstance(error.value, Refused)  # it passes
-        assert gpus.limits == [250, 300] and len(notes()) == 1
-    assert gpus.limits == [300, 300]
-
-
-def left(gpus, set_w=250, **changes):
-    """A note as a killed supervisor leaves it, which is no more."""
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    mark = leftovers.mark(LOG)[leftovers.VARIABLE].split(" ")
-    supervisor_words = " ".join([mark[0], str(dead.pid), "1", str(LOG)])
-    note = {"uuid": gpus.uuids[0], "found_w": 300.0, "set_w": set_w, "command": "nvidia-smi"}
-    path = power_limits.FOLDER / f"{gpus.uuids[0]}.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(note | {"supervisor": supervisor_words} | changes))
-    gpus.set_limit(0, 250.0)
-
-
-def test_what_a_killed_attempt_left_is_restored_by_the_next_start(gpus, capfd):
-    left(gpus)
-    power_limits.restore_leftover_limits()
-    assert gpus.limits == [300, 300] and notes() == []
-    assert "that a killed attempt left is restored, 300 W" in capfd.readouterr().err
-    power_limits.restore_leftover_limits()
-    assert capfd.readouterr().err == ""
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"set_w": 200}, {"uuid": "GPU-gone"}],
-    ids=["set anew by somebody", "taken out of the machine"],
-)
-def test_what_is_no_longer_as_it_was_left_is_let_be(gpus, changes):
-    left(gpus, **changes)
-    power_limits.restore_leftover_limits()
-    assert gpus.limits == [250, 300]
-
-
-@pytest.mark.parametrize(
-    "words", ["another-boot/pid:[1] 5 5 x", "", None, 7], ids=["elsewhere", "unknown", "none", "no"]
-)
-def test_notes_of_other_machines_and_damaged_ones_are_let_be(gpus, words):
-    left(gpus, supervisor=words)
-    power_limits.restore_leftover_limits()
-    assert gpus.limits == [250, 300] and len(notes()) == 1
-
-
-def test_beside_a_limit_that_cannot_be_restored_nothing_is_started(gpus):
-    left(gpus)
-    gpus.change(0, allowed=False)
-    with pytest.raises(Error, match="is 250 W, set for a run, and cannot be restored: nvidia-smi"):
-        power_limits.restore_leftover_limits()
-    gpus.break_down()
-    with pytest.raises(Error, match="may have left a power limit, see results/power_limits/GPU-"):
-        power_limits.restore_leftover_limits()
-    assert len(notes()) == 1
+    assert not limits.fields()["gpus"][0]["restored"]
 
 
 def test_a_supervised_run_says_what_its_limit_was(gpus, tmp_path):
     sees = "subprocess.run('nvidia-smi --query-gpu=power.limit > seen', shell=True)"
-    run = watched(tmp_path, sees, power_limit=Limits(250, 1, tmp_path / "runs/run/train.jsonl"))
+    run = watched(tmp_path, sees, power_limit=Limits(250, 1))
     assert supervisor.supervise(run)
     assert Path("seen").read_text().split() == ["250.00", "300.00"]
     assert gpus.limits == [300, 300]
@@ -317,17 +228,7 @@ def test_an_interrupted_run_restores_the_limit(gpus, tmp_path, number):
     assert gpus.limits == [200, 300]
     process.send_signal(number)
     process.communicate(timeout=30)
-    assert process.returncode == 1 and gpus.limits == [300, 300] and notes() == []
-
-
-def test_after_a_kill_the_next_start_restores_the_limit_before_it_trains(gpus, tmp_path):
-    process = begun(tmp_path / "run")
-    process.kill()
-    process.communicate(timeout=30)
-    assert gpus.limits == [200, 300]
-    finished = start(tmp_path / "next", SEES)
-    assert "that a killed attempt left is restored, 300 W" in finished.stderr
-    assert Path("seen").read_text().split() == ["300.00", "300.00"] and notes() == []
+    assert process.returncode == 1 and gpus.limits == [300, 300]
 
 
 def begun(folder):

@@ -48,8 +48,8 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         needed, and AGAIN if that attempt is to be made in this process.
 
     Raises:
-        Error: processes or power limits of a killed attempt cannot be ended or restored, or
-            Snakemake did not enter the container.
+        Error: processes of a killed attempt cannot be ended, or Snakemake did not enter the
+            container.
     """
     _restore_secrets(options)
     run = Run.from_json(options.spec)
@@ -65,7 +65,6 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         print(f"{label}: an earlier job of this start recorded it", file=sys.stderr)
         return 0
     leftovers.end()
-    power_limits.restore_leftover_limits()
     refusal: tuple[Any, ...] | None = _reason_to_skip(options)
     attempt = 1
     if not refusal and options.attempt > 1:
@@ -238,9 +237,7 @@ def _supervised_run(
         )
     gpus, power_limit = run.devices_per_node * run.copies_per_node, None
     if run.power_limit_w:
-        power_limit = power_limits.Limits(
-            run.power_limit_w, gpus, options.log, options.power_limit_command
-        )
+        power_limit = power_limits.Limits(run.power_limit_w, gpus, options.power_limit_command)
     command = start_info.command
     if network == "loopback":
         command = tuple(start_unreachable.command(command))

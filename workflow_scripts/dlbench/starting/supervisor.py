@@ -116,7 +116,7 @@ def supervise(run: SupervisedRun) -> Outcome:
             _report(run, f"{INTERRUPTED} (stopped by {stopped_by}); {_describe_next_start(run)}")
             return Outcome.NONE
         if run.power_limit:
-            until_ended.enter_context(run.power_limit)
+            until_ended.enter_context(run.power_limit.held())
         _clear(run.log)
         _report(run, _checkpoint_to_start_from(run), goes_on=True)
         log = event_log.EventLog(run.log)
