@@ -153,8 +153,6 @@ def inspect_node(request):
     report["driver"] = driver()
     report["programs"] = [(names, first_installed(names)) for names in request["programs"]]
     report["mpi"] = None if request["mpi"] is None else mpi_programs(request["mpi"])
-    across = request["mpi_across"]
-    report["remote_shell"] = first_installed(across["shells"]) if across else None
     report["srun_mpi"] = run_command(["srun", "--mpi=list"])[1] if request["srun_mpi"] else None
     report["mpi_type"] = mpi_type() if request["srun_mpi"] else None
     report["tmpdir"] = temporary_space(request["tmpdir"])
@@ -199,7 +197,7 @@ def driver():
 
 
 def mpi_programs(requested):
-    """[(path, version or error output, whether it starts, components)] of each installed mpirun."""
+    """[(path, version or error output, whether it starts)] of each installed mpirun."""
     programs = []
     for mpirun, variables in requested:
         path = shutil.which(mpirun)
@@ -207,15 +205,8 @@ def mpi_programs(requested):
             code, output = run_command([path, "--version"], variables)
             match = re.search(r"(Open MPI|MPICH|Intel\(R\) MPI)\D*([\d.]*\d)", output)
             version = " ".join(match.groups()) if match else output
-            programs.append((path, version, code == 0, components(path, variables)))
+            programs.append((path, version, code == 0))
     return programs
-
-
-def components(mpirun, variables):
-    """The components (ras) by which Open MPI learns of a job's nodes, e.g. ["slurm"]."""
-    info = os.path.join(os.path.dirname(mpirun), "ompi_info")
-    listed = run_command([info, "--parsable"], variables)[1]
-    return sorted(set(re.findall(r"^mca:ras:(\w+):", listed, re.MULTILINE)))
 
 
 def mpi_type():

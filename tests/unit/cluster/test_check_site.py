@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dlbench.cluster import check_site, node_check, profiles
-from dlbench.cluster.remarks import Remark
+from dlbench.cluster import check_site, profiles
+from dlbench.cluster.check_site import Remark
 from dlbench.common import tools
+from dlbench.study import config
 from support.machines.paths import REPOSITORY, without_a_space
 from support.programs import in_process
+from support.runs.ended_runs import finish
 from support.studies.site_facts import CONFIG
 
 BLOCK = {"name": "block", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8,
@@ -19,10 +21,11 @@ BLOCK = {"name": "block", "model": "lenet5", "dataset": "synthetic", "batch_per_
 TWO_NODES = BLOCK | {"nodes": 2, "strategy": "multiworker", "launcher": "srun"}
 FACTS = {"name": "here", "device": "cpu", "cores_per_node": 1, "devices_per_node": 1,
          "memory_mb_per_node": 8000, "interconnect": "none", "storage": "a disk"}  # fmt: skip
+SETTINGS = ["slurm_partition=cpu", "slurm_account=mine", "mem_mb=600"]
 PROFILE = {
     "executor": "cluster-generic",
     "cluster-generic-submit-cmd": "run slurm",
-    "default-resources": ["slurm_partition=cpu", "slurm_account=mine", "mem_mb=600"],
+    "default-resources": SETTINGS,
     "latency-wait": 60,
 }
 SINFO = "cpu*|up|1:00:00|3|8|8000|(null)|idle\ngpu|up|1:00:00|3|8|8000|gpu:4|mixed"
@@ -31,6 +34,21 @@ SBATCH = """#!/bin/sh
 echo 17
 for script; do case $script in --output=*) out=${script#--output=} ;; esac; done
 sh "$script" >"$out" 2>&1
+"""
+BY_SRUN = BLOCK | {"strategy": "multiworker", "launcher": "srun", "devices_per_node": 1}
+ACCOUNTS = """#!/bin/sh
+case "$*" in
+    *qos*) printf 'normal|||%s\\nshort|00:05:00|cpu=4,node=1|\\nnight|00:01:00||2\\n' "$JOBS" ;;
+    *MaxWall*)
+        printf 'mine||normal|%s||\\n' "$MOST"
+        printf 'mine|night|night|00:01:00||\\nother||night|00:01:00||\\n' ;;
+    *) echo mine ;;
+esac
+"""
+SRUN = """#!/bin/sh
+echo "$@" >srun.words
+echo 'srun: error: task 0 launch failed: Unspecified' >&2
+exit 1
 """
 TRUE = "#!/bin/sh\nexit 0\n"
 
@@ -320,7 +338,7 @@ def test_a_job_that_waits_too_long_is_cancelled(place, program):
 
 
 def test_a_job_that_cannot_see_the_folder_is_explained(place, program, monkeypatch):
-    monkeypatch.setattr(node_check, "LATE_FILES_S", 0.1)
+    monkeypatch.setattr(check_site, "LATE_FILES_S", 0.1)
     elsewhere = SBATCH.replace('sh "$script"', "sh -c 'echo cd: no such folder; exit 1'")
     program("sbatch", script=elsewhere)
     found = only_fix(with_job=True)
@@ -386,3 +404,55 @@ def test_an_image_that_is_not_made_is_noted_and_one_that_is_is_started(place, pr
 
 def test_a_remark_of_several_lines_stays_aligned():
     assert str(Remark("fix", "one\ntwo")) == "fix   one\n      two"
+
+
+def test_limits_of_qos_and_associations_are_looked_at(place, program, monkeypatch):
+    program("sacctmgr", script=ACCOUNTS)
+    program("scontrol", "PartitionName=cpu QoS=N/A TotalCPUs=24")
+    assert texts("fix") == []
+    profile(**{"default-resources": [*SETTINGS, "qos=short"]})
+    short = "asks for 16 minutes, and QOS short has 5 (lower time_limit_s"
+    (found,) = texts("fix")
+    assert found.startswith(short)
+    profile()
+    monkeypatch.setenv("MOST", "00:10:00")
+    (found,) = texts("fix")
+    assert "16 minutes, and the association with account mine has 10 " in found
+    assert "2 jobs, as lenet5 synthetic batch" in found
+    monkeypatch.delenv("MOST")
+    program("scontrol", "PartitionName=cpu QoS=short TotalCPUs=24")
+    (found,) = texts("fix")
+    assert found.startswith(short)
+
+
+def test_a_limit_on_the_jobs_in_the_queue_is_compared_with_those_of_the_profile(
+    place, program, monkeypatch
+):
+    program("sacctmgr", script=ACCOUNTS)
+    program("scontrol", "PartitionName=cpu QoS=N/A TotalCPUs=24")
+    monkeypatch.setenv("JOBS", "3")
+    profile(jobs=3)
+    assert not [text for text in texts("note") if "jobs: " in text]
+    profile(jobs=50)
+    (found,) = [text for text in texts("note") if "jobs: " in text]
+    assert found.startswith(
+        "QOS normal has 3 jobs in the queue at most, and the profile has jobs: 5"
+    )
+
+
+def test_runs_that_are_done_are_not_counted_as_to_train(place):
+    assert "2 runs to train, of at most 16 min" in texts("ok")
+    first, second = config.study_from_files(["config.yaml"]).runs
+    finish(first)
+    assert "1 run to train, of at most 16 min" in texts("ok")
+    finish(second)
+    assert "nothing to train: 2 runs done" in texts("ok")
+
+
+def test_the_job_starts_its_processes_as_runs_by_srun_are_started(place, program):
+    program("srun", script=SRUN)
+    write("config.yaml", CONFIG | {"matrix": [BY_SRUN], "figures": [], "repeats": 2})
+    (found,) = texts("fix", with_job=True)
+    assert found.startswith("job 17 of the check could not start its processes, as those of runs ")
+    assert "task 0 launch failed: Unspecified; Slurm's default protocol of MPI may not" in found
+    assert "--mpi" not in (place / "srun.words").read_text()

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.cluster.queue_check import SITE_FILE
 from dlbench.common import phrases, plugins, tools
 from dlbench.schedulers import Nodes, Queue, display_name
 
+SITE_FILE = "site.yaml"
 # Of Lmod and Environment Modules: what is loaded in this shell, names with colons between them.
 LOADED = "LOADEDMODULES"
 DEFAULT_NAME = "this machine"  # site.name in config.yaml

@@ -74,7 +74,7 @@ def init(args: argparse.Namespace) -> None:
     """
     from dlbench.campaign import new_study
     from dlbench.cluster import new_site
-    from dlbench.cluster.queue_check import SITE_FILE
+    from dlbench.cluster.new_site import SITE_FILE
 
     file = _new_file(args.target)
     scheduler, site = new_site.of_this_machine(args.partition)

@@ -1,4 +1,4 @@
-"""The job that checks a site: how it is submitted, and what its nodes report."""
+"""check_node: the job that checks a site, how it is submitted, and what its nodes report."""
 
 import json
 import os
@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dlbench.cluster import cluster_job, node_check
-from dlbench.cluster.remarks import Remark
+from dlbench.cluster import check_site, cluster_job
+from dlbench.cluster.check_site import Remark
 from dlbench.common import plugins
 from support.machines.nvidia_smi import NvidiaSmi
 from support.machines.paths import REPOSITORY
@@ -40,15 +40,14 @@ ASKED = cluster_job.JobRequest(
 )
 EXPECTED = {
     "cores": 8, "gpus": 4, "latency_s": 5, "modules": [], "packages": {"py": "snakemake"},
-    "mpi_across": {"component": "slurm", "shells": ["ssh"]}, "environments": ["pytorch", "jax"],
-    "own_name": True,
+    "environments": ["pytorch", "jax"], "own_name": True,
 }  # fmt: skip
 ROUND = {"round_trip_s": 0.1, "offset_s": 0.0}
 REPORT = {
     "host": "n1", "token": "t", "rounds": [ROUND, ROUND, ROUND], "modules": None, "cores": 8,
     "pythons": {"py": ["3.11.7", True]}, "gpus": 4, "driver": "580.95.05",
     "programs": [[["apptainer"], "apptainer"]],
-    "mpi": [["/usr/bin/mpirun", "Open MPI 4.1.4", True, ["slurm"]]], "remote_shell": None,
+    "mpi": [["/usr/bin/mpirun", "Open MPI 4.1.4", True]],
     "srun_mpi": "MPI types: none pmix", "mpi_type": "pmix",
     "tmpdir": {"folder": "/tmp", "free_mb": 9999}, "images": {},
     "others": {"unknown": {}, "connection": None, "own": ""},
@@ -59,38 +58,28 @@ CLOSED = {"unknown": {}, "connection": "n2 port 5: timed out", "own": ""}
 
 
 def test_a_node_that_has_all_has_nothing_to_fix():
-    found = list(node_check.remarks([REPORT], EXPECTED))
+    found = list(check_site.remarks_on_nodes([REPORT], EXPECTED))
     assert {finding.mark for finding in found} == {"ok"}
     assert all(finding.text.startswith("n1: ") for finding in found)
 
 
-@pytest.mark.parametrize(
-    ("shell", "mark", "said"),
-    [
-        ("pbs_tmrsh", "ok", "it is told a job's nodes and starts on them by pbs_tmrsh"),
-        (None, "fix", "pbs_tmrsh or ssh, by which it could start processes on other nodes, is not"),
-    ],
-)
-def test_an_mpirun_that_does_not_know_the_scheduler_needs_a_remote_shell(shell, mark, said):
-    expected = EXPECTED | {"mpi_across": {"component": "tm", "shells": ["pbs_tmrsh", "ssh"]}}
-    found = list(node_check.remarks([REPORT | {"remote_shell": shell}], expected))
-    (told,) = [finding for finding in found if "tm of ompi_info" in finding.text]
-    assert told.mark == mark and said in told.text
-
-
 def test_what_holds_for_several_nodes_is_said_once():
-    found = list(node_check.remarks([REPORT, REPORT | {"host": "n2", "cores": 2}], EXPECTED))
+    found = list(
+        check_site.remarks_on_nodes([REPORT, REPORT | {"host": "n2", "cores": 2}], EXPECTED)
+    )
     assert Remark("ok", "n1, n2: 9999 MiB are free for temporary files in /tmp") in found
     assert [f.text.split(":")[0] for f in found if f.mark == "fix"] == ["n2"]
 
 
 def test_the_own_name_of_a_node_is_not_looked_at_where_nothing_listens_there():
-    found = node_check.remarks([REPORT | {"others": NAMELESS}], EXPECTED | {"own_name": False})
+    found = check_site.remarks_on_nodes(
+        [REPORT | {"others": NAMELESS}], EXPECTED | {"own_name": False}
+    )
     assert not [finding for finding in found if finding.mark != "ok" or "own name" in finding.text]
 
 
 def test_a_driver_that_nvidia_smi_does_not_tell_is_passed_over():
-    told = [f.text for f in node_check.remarks([REPORT | {"driver": None}], EXPECTED)]
+    told = [f.text for f in check_site.remarks_on_nodes([REPORT | {"driver": None}], EXPECTED)]
     assert not any("driver" in text for text in told)
 
 
@@ -104,7 +93,6 @@ SLOW = {"round_trip_s": 8.0, "offset_s": 0.0}
         ({"rounds": [ROUND, None, ROUND]}, "fix", "was not seen there"),
         ({"rounds": [ROUND, SLOW, ROUND]}, "fix", "set latency-wait to 16 in the profile"),
         ({"rounds": [{"round_trip_s": 0.2, "offset_s": 2.0}]}, "fix", "clock is -2.00 s"),
-        ({"rounds": [{"round_trip_s": 4.0, "offset_s": 2.0}]}, "note", "too slowly to say more"),
         ({"modules": "module load x failed"}, "fix", "n1: module load x failed"),
         ({"pythons": {"py": [None, "no such file"]}}, "fix", "cannot be started: no such file"),
         ({"pythons": {"py": ["3.11.7", False]}}, "fix", "py has no snakemake"),
@@ -115,7 +103,7 @@ SLOW = {"round_trip_s": 8.0, "offset_s": 0.0}
         ({"driver": "535.104.05"}, "fix", "`environment: pytorch-cuda12`"),
         ({"programs": [[["apptainer", "singularity"], None]]}, "fix", "apptainer or singularity"),
         ({"mpi": []}, "fix", "no mpirun on the path"),
-        ({"mpi": [["/x/mpirun", "libx.so missing", False, []]]}, "fix", "does not work: libx.so"),
+        ({"mpi": [["/x/mpirun", "libx.so missing", False]]}, "fix", "does not work: libx.so"),
         ({"srun_mpi": "MPI types: none"}, "fix", "srun knows no protocol of MPI"),
         ({"mpi_type": "none"}, "fix", "export SLURM_MPI_TYPE=pmix"),
         ({"mpi_type": "pmi2"}, "fix", "srun speaks pmi2 to MPI and knows pmix:"),
@@ -128,7 +116,7 @@ SLOW = {"round_trip_s": 8.0, "offset_s": 0.0}
     ],
 )
 def test_what_a_node_lacks_is_said_with_what_to_do(changed, mark, said):
-    found = [f for f in node_check.remarks([REPORT | changed], EXPECTED) if f.mark != "ok"]
+    found = [f for f in check_site.remarks_on_nodes([REPORT | changed], EXPECTED) if f.mark != "ok"]
     assert [f.mark for f in found] == [mark], found
     assert said in found[0].text
 
@@ -136,7 +124,7 @@ def test_what_a_node_lacks_is_said_with_what_to_do(changed, mark, said):
 def test_a_node_says_what_it_has_and_how_files_come_through(tmp_path):
     request = {
         "token": "t", "python": sys.executable, "pythons": {sys.executable: "snakemake", "no": "x"},
-        "modules": [], "programs": [["sh"], ["nothing", "no"]], "mpi": [], "mpi_across": None,
+        "modules": [], "programs": [["sh"], ["nothing", "no"]], "mpi": [],
         "srun_mpi": False, "tmpdir": str(tmp_path), "images": {"a": ["echo", "Python 3.9"]},
         "nodes": 1,
     }  # fmt: skip
@@ -157,7 +145,7 @@ def test_a_node_says_what_it_has_and_how_files_come_through(tmp_path):
     thread = threading.Thread(target=answer)
     thread.start()
     try:
-        command = [sys.executable, REPOSITORY / node_check.PROGRAM, tmp_path]
+        command = [sys.executable, REPOSITORY / check_site.PROGRAM, tmp_path]
         path = f"{tmp_path / 'bin'}:/usr/bin:/bin"
         subprocess.run(command, check=True, timeout=60, env={**os.environ, "PATH": path})
     finally:
@@ -193,7 +181,7 @@ def test_nodes_look_one_another_up_and_connect(addresses, pattern, unknown, tmp_
     nodes = [
         subprocess.Popen(
             [*arguments, name, json.dumps(request)],
-            cwd=(REPOSITORY / node_check.PROGRAM).parent,
+            cwd=(REPOSITORY / check_site.PROGRAM).parent,
             env=os.environ | {"SLURMD_NODENAME": name},
             stdout=subprocess.PIPE,
         )
@@ -206,7 +194,7 @@ def test_nodes_look_one_another_up_and_connect(addresses, pattern, unknown, tmp_
 
 
 def test_a_node_that_alone_has_come_says_what_it_found(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str((REPOSITORY / node_check.PROGRAM).parent))
+    monkeypatch.syspath_prepend(str((REPOSITORY / check_site.PROGRAM).parent))
     import check_node
 
     monkeypatch.setattr(check_node, "FILE_TIMEOUT_S", 0.1)
@@ -221,12 +209,12 @@ def test_a_node_that_alone_has_come_says_what_it_found(monkeypatch, tmp_path):
 def test_files_of_a_job_that_appear_late_are_waited_for_unless_it_failed(
     code, seen, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(node_check, "LATE_FILES_S", 0.1)
+    monkeypatch.setattr(check_site, "LATE_FILES_S", 0.1)
     (tmp_path / "submitted.out").write_text("17\n")
     late = threading.Timer(1, (tmp_path / "report.n1.json").write_text, [json.dumps(REPORT)])
     late.start()
     ended = SimpleNamespace(poll=lambda: code, returncode=code)
-    assert node_check._wait_for_reports(ended, tmp_path, 1, 30, latency_s=60) == seen
+    assert check_site._wait_for_reports(ended, tmp_path, 1, 30, latency_s=60) == seen
     late.join()
 
 
