@@ -15,7 +15,7 @@ from types import SimpleNamespace
 sys.path.insert(0, "workflow_scripts")
 import numpy as np
 import torch
-from dlbench.trainer.pytorch import host_to_device
+from dlbench.trainer.pytorch import loading
 
 class Stream:
     def __init__(self):
@@ -54,7 +54,7 @@ def step(inputs, targets):
     steps.queued.append(lambda: seen.append((inputs.float().mean().item(), targets.tolist())))
 
 batches = ((np.full((4, 3, 2, 1), n, np.uint8), np.full(4, n, np.int32)) for n in range(6))
-for inputs, targets in host_to_device.ahead(batches, torch.device("cpu")):
+for inputs, targets in loading.ahead(batches, torch.device("cpu")):
     assert inputs.shape == (4, 1, 3, 2) and targets.dtype == torch.int64
     ahead.append(len(steps.queued) - steps.done)
     places.add(inputs.data_ptr())

@@ -21,7 +21,8 @@ from dlbench.common import plugins
 from dlbench.results import published_beside_own
 from dlbench.study import config
 from dlbench.tables import parquet_files, table_columns
-from dlbench.trainer import engine, sequences
+from dlbench.trainer import engine
+from dlbench.trainer.reading import inputs
 from support.machines.paths import REPOSITORY
 
 STUDIES = REPOSITORY / "studies"
@@ -126,7 +127,7 @@ def test_the_study_of_transformers_varies_all_that_it_says(read):
         texts = [run for run in study.runs if run.sequence_length]
         varied = {name: {getattr(run, name) for run in texts} for name in VARIED}
         assert all(len(values) > 1 for values in varied.values()), varied
-        assert not [reason for run in study.runs if (reason := sequences.unsupported(run))]
+        assert not [reason for run in study.runs if (reason := inputs.unsupported_text(run))]
     assert {run.model for run in full.runs} == {"gpt2_small", "bert_base", "vit_b16"}
     assert {run.model for run in smoke.runs} == {"gpt_tiny", "vit_tiny"}
     for run in smoke.runs:

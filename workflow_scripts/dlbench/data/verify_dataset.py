@@ -23,9 +23,7 @@ def verify(folder: Path | str, content: bool = True) -> list[str]:
     """
     if not (Path(folder) / manifest.NAME).exists():
         return [f"{folder}: no manifest.json; is this the folder of a converted dataset?"]
-    from dlbench.trainer.reading.converted import (
-        ConvertedDataset,
-    )  # it imports NumPy, which is slow
+    from dlbench.trainer.reading.converted import ConvertedDataset  # it imports NumPy: slow
 
     try:
         data = ConvertedDataset(folder)
@@ -72,9 +70,9 @@ def _check_record(data, payload):
     Raises:
         Error: it does not.
     """
-    from dlbench.trainer.reading import records
+    from dlbench.trainer.reading.reader import parsed
 
-    inputs, targets = records.parsed(data, [payload])
+    inputs, targets = parsed(data, [payload])
     known = range(data.classes or 0)
     if len(inputs) != 1 or len(targets) != 1:
         content = f"{len(inputs)} inputs and {len(targets)} targets in a record"

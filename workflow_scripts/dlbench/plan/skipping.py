@@ -9,7 +9,7 @@ from dlbench.records import enough
 from dlbench.study import launching, other_trainers, trainer_environments
 from dlbench.study.config import Study
 from dlbench.study.runs import Run
-from dlbench.trainer import copies, engine, profiling, schedule, sequences, updates
+from dlbench.trainer import copies, engine, profiling, schedule, updates
 from dlbench.trainer.reading import inputs
 
 
@@ -24,7 +24,7 @@ def cannot_run(
     strategy = engine.strategy_of(run)
     launcher = plugins.load("launchers", run.launcher)
     return (
-        (None if run.is_external else engine.unsupported(run) or sequences.unsupported(run))
+        (None if run.is_external else engine.unsupported(run) or inputs.unsupported_text(run))
         or strategy.unsupported(run)
         or launcher.unsupported(run)
         or copies.unsupported(run, strategy)

@@ -47,7 +47,6 @@ CANNOT_CHANGE_RESULTS = frozenset(
             "trainer/device_memory.py",  # counts
             "trainer/model_flops.py",
             "trainer/reading/inputs.py",  # refuses what does not fit
-            "trainer/sequences.py",  # refuses what does not fit
         )
     ]
 )
@@ -55,9 +54,7 @@ CANNOT_CHANGE_RESULTS = frozenset(
 # Files that only some runs execute: {file: (field, its values in such runs)}.
 OPTIONAL_CODE = {
     plugins.LIBRARY / "trainer/reading/page_cache.py": ("page_cache", inputs.PAGE_CACHES[1:]),
-    plugins.LIBRARY / "trainer/reading/input_engine.py": ("mode", (inputs.INPUT_ONLY,)),
-    plugins.LIBRARY / "trainer/reading/grained.py": ("input", ("grain",)),
-    plugins.LIBRARY / "trainer/pytorch/loading.py": ("input", ("torch",)),
+    plugins.LIBRARY / "trainer/input_engine.py": ("mode", (inputs.INPUT_ONLY,)),
 }
 
 

@@ -10,16 +10,15 @@ from typing import Any, Protocol
 
 from dlbench.common import plugins
 from dlbench.trainer import engine, updates
-from dlbench.trainer.reading import items
 from dlbench.trainer.reading.converted import InputSettings
-from dlbench.trainer.reading.grained import GrainReader
 from dlbench.trainer.reading.inputs import reader_of
-from dlbench.trainer.reading.stored import DatasetReader
+from dlbench.trainer.reading.reader import DatasetReader, GrainReader, Items
+from dlbench.trainer.reading.reader import Strategy as ReadingStrategy
 from dlbench.trainer.schedule import Schedule
 from dlbench.trainer.strategy import Spec
 
 
-class Strategy(items.Strategy, Protocol):
+class Strategy(ReadingStrategy, Protocol):
     """The part of a strategy that these engines and their items use."""
 
     gpu_count: int
@@ -48,7 +47,7 @@ class ArrayEngine:
         self._losses = plugins.load(engine.plugin_kind(spec.framework, "losses"), model_module.TASK)
         scale, seed = self._losses.scaled, engine.seed(spec)
         settings = InputSettings(spec, strategy, model_module, self._task, scale, seed)
-        self._source = items.find(settings, data_folder, self.READERS[reader_of(spec)])
+        self._source = Items(settings, data_folder, self.READERS[reader_of(spec)])
         self.records = self._source.records
         self.data_sha256 = self._source.content_sha256
         self.item_shape = self._source.item_shape

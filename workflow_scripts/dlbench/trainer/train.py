@@ -24,14 +24,14 @@ from dlbench.trainer import (
     description,
     engine,
     flags,
+    input_engine,
     loop,
     profiling,
     schedule,
-    sequences,
     updates,
 )
 from dlbench.trainer.copies import Copy
-from dlbench.trainer.reading import input_engine, inputs, page_cache
+from dlbench.trainer.reading import inputs, page_cache
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
 
@@ -251,7 +251,7 @@ def _check_framework(spec: Spec) -> None:
             f"does not have: `dlbench environment envs/{engine.environment(spec.framework)}` "
             f"makes a Python that does, and `pip install {' '.join(missing)}` adds them to this one"
         )
-    if reason := engine.unsupported(spec) or sequences.unsupported(spec):
+    if reason := engine.unsupported(spec) or inputs.unsupported_text(spec):
         raise Error(reason)
 
 

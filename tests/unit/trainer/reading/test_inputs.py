@@ -1,4 +1,4 @@
-"""inputs: which settings of reading a run cannot have, and why."""
+"""inputs: which settings of reading and which texts a run cannot have, and why."""
 
 import pytest
 
@@ -10,6 +10,7 @@ from dlbench.trainer.reading import inputs
 
 LENET = {"model": "lenet5", "dataset": "digits", "batch_per_device": 12, "steps": 10}
 TORCH = {"framework": "pytorch", "input": "torch"}
+GPT = {"model": "gpt_tiny", "dataset": "synthetic", "batch_per_device": 4, "steps": 10}
 GRAIN = {"framework": "jax", "input": "grain"}
 
 
@@ -85,3 +86,49 @@ def test_what_a_reader_needs_beside_its_framework_is_an_extra_of_the_environment
         for framework in engine.names():
             if reader in engine.inputs(framework):
                 assert set(packages) <= offered[engine.environment(framework)], (reader, framework)
+
+
+def reason_of_text(**fields):
+    return inputs.unsupported_text(Run(**GPT | fields))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"sequence_length": 256},
+        {"dataset": "bytes", "sequence_length": 1, "recompute": True},
+        {"dataset": "bytes", "model": "lstm_ptb", "sequence_length": 5000},
+        {"dataset": "bytes", "model": "bert_base"},
+        {"model": "vit_tiny", "recompute": True},
+        {"model": "resnet20"},
+        {"dataset": "bytes", "model": "gpt2_small", "vocabulary_multiple": 64},
+    ],
+)
+def test_what_fits_is_trained(fields):
+    assert reason_of_text(**fields) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"sequence_length": 257}, "257 is more than the 256 positions of gpt_tiny"),
+        ({"dataset": "ptb"}, "needs a vocabulary of 10000 tokens, and that of gpt_tiny has 256"),
+        ({"model": "vit_tiny", "sequence_length": 64}, "vit_tiny learns classification"),
+        ({"model": "resnet20", "recompute": True}, "resnet20 has none"),
+        ({"model": "resnet20", "vocabulary_multiple": 64}, "vocabulary_multiple is of models of t"),
+    ],
+)
+@pytest.mark.parametrize("framework", engine.names())
+def test_what_does_not_fit_is_skipped_with_the_reason_of_text(framework, fields, words):
+    assert words in reason_of_text(framework=framework, **fields)
+
+
+def test_a_model_of_masked_tokens_needs_one_more_token_for_the_mask(monkeypatch):
+    models = engine.plugin_kind("tensorflow", "models")
+    known = dict(inputs.plugins.constants(models, "bert_base"))
+
+    def constants(kind, name, real=inputs.plugins.constants):
+        return known | {"CLASSES": 256} if kind == models else real(kind, name)
+
+    monkeypatch.setattr(inputs.plugins, "constants", constants)
+    assert "needs a vocabulary of 257 tokens" in reason_of_text(dataset="bytes", model="bert_base")

@@ -6,7 +6,7 @@ import numpy as np
 
 from dlbench.trainer.calibration import Repeat
 from dlbench.trainer.jax.strategies import Base
-from dlbench.trainer.reading.stored import DatasetReader
+from dlbench.trainer.reading.reader import DatasetReader
 from dlbench.trainer.strategy import Spec
 
 DTYPES = {"bfloat16": jnp.bfloat16, "float16": jnp.float16}

@@ -5,7 +5,7 @@ import torch
 from dlbench.trainer.calibration import Repeat
 from dlbench.trainer.pytorch.step import AUTOCAST
 from dlbench.trainer.pytorch.strategies import Base
-from dlbench.trainer.reading.stored import DatasetReader
+from dlbench.trainer.reading.reader import DatasetReader
 from dlbench.trainer.strategy import Spec
 
 

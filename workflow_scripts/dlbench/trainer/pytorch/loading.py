@@ -1,21 +1,29 @@
-"""PyTorch's DataLoader over our datasets: `input: torch`.
+"""PyTorch's DataLoader over our datasets (`input: torch`), and prefetching to a device.
 
-- Its worker processes prepare whole batches: worker w of n the batches w, w + n, w + 2n ... The
-  loader takes them from the workers in turn, so that the order of items is that of all readers.
-- If the dataset is kept in memory, each worker has a copy of it. If not, each worker reads all
-  records and decodes those of its batches.
-- Held-out items are read as by our own reader.
+- Each batch is copied from the host while the step before it computes. A copy overlaps with kernels
+  only if it is from pinned memory and on another stream. Pinning takes longer than a copy, so a few
+  buffers are pinned once and used in turn. So are buffers on the device: no step allocates any.
+- Batch n is copied into the buffers of batch n - 2, once step n - 2 has finished, and so during
+  step n - 1. The host waits for step n - 2 only.
+- V. Moens. A guide on good usage of non_blocking and pin_memory() in PyTorch.
+  docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
 """
 
-import os
-from collections.abc import Iterator
+import itertools
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader
 
 from dlbench.machine import limits
-from dlbench.trainer.reading.stored import Batch, DatasetReader, initialize_worker
+from dlbench.trainer.pytorch.building import channels_first
+from dlbench.trainer.reading.converted import Batch
+from dlbench.trainer.reading.reader import Batches, DatasetReader, Order, initialize_worker
+
+AT_ONCE = 2  # batches on the device: that of the present step, and the next
 
 
 class DataLoaderReader(DatasetReader):
@@ -24,46 +32,91 @@ class DataLoaderReader(DatasetReader):
     def training_batches(
         self, batch: int, seed: int, rank: int = 0, size: int = 1, first_step: int = 0
     ) -> Iterator[Batch]:
-        """As dlbench/trainer/reading/stored.py; `prefetch` is of each worker (2 if not given)."""
-        workers = self.workers or limits.usable_threads()
+        """As our own reader; `prefetch` is of each worker (2 if not given)."""
         loader = DataLoader(
-            _Batches(self, (batch, seed, rank, size, first_step)),
+            _Tensors(self, first_step, Order(batch, seed, rank, size)),
             batch_size=None,  # they are batches already
-            num_workers=workers,
+            num_workers=self.workers or limits.usable_threads(),
             prefetch_factor=self.prefetch,
             multiprocessing_context="spawn",  # a fork would copy the threads' locks
-            worker_init_fn=_WorkerInit(os.getpid()),
+            worker_init_fn=initialize_worker,
             generator=torch.Generator(),  # drawing from the default one would change dropout
         )
         for inputs, targets in loader:
             yield inputs.numpy(), targets.numpy()
 
 
-class _Batches(IterableDataset):
-    """The batches of a worker."""
+class _Tensors(Batches):
+    """Batches as tensors, which need memory that can be written."""
 
-    def __init__(self, data: DatasetReader, order: tuple[int, ...]):
-        self._data, self._order = data, order
-
-    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        worker = get_worker_info()
-        torch.set_num_threads(1)
-        for inputs, targets in self._data.batches_of_worker(
-            worker.num_workers, worker.id, self._order
-        ):
-            yield _tensor(inputs), _tensor(targets)
+    def __getitem__(self, number: int) -> Any:
+        batch = super().__getitem__(number)
+        return tuple(torch.from_numpy(np.require(part, requirements=["C", "W"])) for part in batch)
 
 
-def _tensor(array):
-    """A tensor of an array, which may be a view of read-only bytes."""
-    return torch.from_numpy(np.require(array, requirements="CW"))
+def tensor_of(values: np.ndarray) -> torch.Tensor:
+    """A tensor in the memory of an array; integers other than pixels become int64."""
+    with warnings.catch_warnings():  # nothing writes to it
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        tensor = torch.from_numpy(values)
+    return tensor if tensor.ndim > 3 or tensor.is_floating_point() else tensor.long()
 
 
-class _WorkerInit:
-    """Called in a worker before its first batch: see `initialize_worker`."""
+def ahead(
+    batches: Iterable[tuple[np.ndarray, ...]], device: torch.device
+) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Batches on a device; images have channels first.
 
-    def __init__(self, parent: int):
-        self._parent = parent
+    A batch is valid for all work that is launched on the current stream before the caller asks for
+    the next batch.
+    """
+    device_module: Any = torch.get_device_module(device)
+    stream = device_module.Stream()
+    all_buffers = [_Buffers(device, stream) for _ in range(AT_ONCE)]
+    for buffers, batch in zip(itertools.cycle(all_buffers), batches, strict=False):
+        yield buffers.copy(batch)
+        buffers.used.record(device_module.current_stream())
 
-    def __call__(self, worker: int) -> None:
-        initialize_worker(self._parent)
+
+class _Buffers:
+    """The pinned buffers of one batch in host memory, and its buffers on the device.
+
+    Args:
+        stream: of the copies.
+
+    Attributes:
+        used: an event after the step that computes with the batch.
+    """
+
+    def __init__(self, device: torch.device, stream: Any):
+        self._device_module: Any = torch.get_device_module(device)
+        self._device, self._stream = device, stream
+        self.used, self._copied = self._device_module.Event(), self._device_module.Event()
+        self._host: list[torch.Tensor] = []
+
+    def copy(self, batch: tuple[np.ndarray, ...]) -> tuple[torch.Tensor, ...]:
+        """Copy a batch to the device. Returns its tensors there, for the current stream."""
+        tensors = list(map(tensor_of, batch))
+        current = self._device_module.current_stream()
+        if [tensor.shape for tensor in tensors] != [tensor.shape for tensor in self._host]:
+            self._allocate(tensors)
+        self._copied.synchronize()  # until the previous copy has read the pinned buffers
+        for host, tensor in zip(self._host, tensors, strict=True):
+            host.copy_(tensor)
+        self._stream.wait_event(self.used)
+        with self._device_module.stream(self._stream):
+            for on_device, host in zip(self._on_device, self._host, strict=True):
+                on_device.copy_(host, non_blocking=True)
+        self._copied.record(self._stream)
+        current.wait_event(self._copied)
+        return tuple(map(channels_first, self._on_device))
+
+    def _allocate(self, tensors):
+        pinned = self._device.type != "cpu"
+        self._host = [torch.empty_like(tensor, pin_memory=pinned) for tensor in tensors]
+        self._on_device = [torch.empty_like(tensor, device=self._device) for tensor in tensors]
+        # Earlier work on the current stream may still use this memory.
+        self._stream.wait_stream(self._device_module.current_stream())
+        if pinned:
+            for on_device in self._on_device:
+                on_device.record_stream(self._stream)

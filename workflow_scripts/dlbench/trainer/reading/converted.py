@@ -1,7 +1,7 @@
 """The items of a run: a converted dataset, as its manifest describes it, or synthetic items.
 
-This file knows what a dataset contains and how its items are augmented. They are read by stored.py
-or, under TensorFlow, by tensorflow/pipelines.py.
+Each framework reads and augments them in its users' way, with its own random numbers:
+tensorflow/pipelines.py, and reader.py for JAX and PyTorch.
 """
 
 import hashlib
@@ -16,18 +16,17 @@ import numpy as np
 from dlbench import Error
 from dlbench.common import plugins
 from dlbench.trainer.reading import manifest
+from dlbench.trainer.reading.inputs import COPIED, SYNTHETIC
 from dlbench.trainer.strategy import Spec
 
 CACHED_BYTES = 1 << 30
 SHUFFLED_RECORDS = 10_000  # the window, for a split that is not kept in memory
-SHARDS_AT_ONCE = 8
-# Of the cipher that shuffles; with 4, as in TensorFlow, neighbours are correlated (0.3 to 0.6).
-SHUFFLE_ROUNDS = 12
-POSITIONS = 1 << 40  # more than any run reads
 # Szegedy et al. (2015), as tensorflow/models and tf_cnn_benchmarks crop photographs.
 CROP_AREA, CROP_RATIO, CENTRAL_SHARE = (0.08, 1.0), (3 / 4, 4 / 3), 0.875
 CROP_ATTEMPTS = 10
 SHIFT_PIXELS = 4  # of small images: He et al. (2016), section 4.2
+
+Batch = tuple[Any, np.ndarray]  # (inputs, targets)
 
 
 class ConvertedDataset:
@@ -133,6 +132,18 @@ class ConvertedDataset:
         listed = json.dumps(self.manifest["splits"], sort_keys=True)
         return hashlib.sha256(listed.encode()).hexdigest()
 
+    def held_out_windows(self, batch: int) -> Iterator[Batch]:
+        """All held-out items of a text once, in their order; those of a seed are masked."""
+        row, count = self.row("validation"), self.records("validation")
+        random = np.random.default_rng(self.text.HELD_OUT_SEED)
+        for first in range(0, count, batch):
+            numbers = np.arange(first, min(first + batch, count))
+            tokens, following = self.text.windows(row, numbers, self.item_shape[0])
+            if self.mask is None:
+                yield tokens, following
+            else:
+                yield self.text.masked(tokens, random, self.mask)
+
     def keys(self) -> tuple[str, str]:
         """Names of the features of an encoded image and of its label."""
         return manifest.KEYS[self.reader.get("layout", "tensorflow/models")]
@@ -204,41 +215,42 @@ class Source:
     """The items of a run, as far as the model and its step need to know them.
 
     Args:
-        data: the dataset; None if the items are synthetic.
-        shaped_as: a dataset whose shape and classes synthetic items have; None: they have those
-            of the model's own.
+        reader: how the framework reads converted datasets.
+        data_folder: of the run's dataset, if it is no synthetic one.
 
     Attributes:
+        data: the dataset; None if the items are synthetic.
+        like: the dataset whose shape and classes the items have, synthetic ones of a probe, too;
+            None: they have those of the model's own.
         item_shape: of one input.
         classes: how many there are.
         records: of the training split; None if the items have no end.
         content_sha256: digest of the converted dataset; None if the items are synthetic.
         scaled: makes the model's inputs from those of a batch; it returns items of the model's own
             shape, which are scaled beforehand, as they are.
+        seed: fixes synthetic items, and the order and augmentation of others.
+
+    Raises:
+        Error: there is no data, or it is of another kind than the model learns.
     """
 
     def __init__(
-        self,
-        data: ConvertedDataset | None,
-        settings: InputSettings,
-        shaped_as: ConvertedDataset | None = None,
+        self, reader: type[ConvertedDataset], settings: InputSettings, data_folder: str | None
     ):
         model, tokens = settings.model_module, settings.spec.sequence_length
         default_shape = (tokens,) if tokens else model.INPUT_SHAPE
-        like = data or shaped_as
-        self.item_shape: tuple[int, ...] = like.item_shape if like else default_shape
+        self.like: Any = open_dataset(reader, settings, data_folder)
+        self.data: Any = None if settings.spec.probe in (SYNTHETIC, COPIED) else self.like
+        self.item_shape: tuple[int, ...] = self.like.item_shape if self.like else default_shape
         fixed = getattr(model, "FIXED_CLASSES", False)
-        self.classes: int = (like.classes if like and not fixed else None) or model.CLASSES
-        self.records: int | None = data.records("train") if data else None
-        self.content_sha256: str | None = data.content_sha256() if data else None
-        self.scaled: Callable[[Any], Any] = settings.scale if like else lambda inputs: inputs
+        self.classes: int = (self.like and not fixed and self.like.classes) or model.CLASSES
+        self.records: int | None = self.data.records("train") if self.data else None
+        self.content_sha256: str | None = self.data.content_sha256() if self.data else None
+        self.scaled: Callable[[Any], Any] = settings.scale if self.like else lambda inputs: inputs
+        self.seed, self._task = settings.seed, settings.task
+        self._strategy: Any = settings.strategy
 
-    def on_host(self, first_step: int) -> Iterator[Any]:
-        """The batches of this process after so many steps, in the memory of the host.
-
-        They have no end, and nothing is copied to a device.
-
-        Raises:
-            NotImplementedError: the items are synthetic, so that nothing is read.
-        """
-        raise NotImplementedError("synthetic items are not read")
+    def synthetic(self, count: int) -> Batch:
+        """Random items that differ between processes, the same in every step."""
+        random = np.random.default_rng(self.seed + self._strategy.rank)
+        return self._task.synthetic(random, count, self.item_shape, self.classes)

@@ -8,10 +8,9 @@ For masked language models some tokens are masked:
 - J. Devlin et al. (2019). BERT. NAACL, arXiv:1810.04805, section 3.1 and appendix A.1: 15 % of the
   tokens are chosen; 80 % of these are replaced by a mask, 10 % by another token, and 10 % stay; the
   loss is that of the chosen ones.
-- Here each window has the same number of chosen tokens, so that all windows have equal weight. The
-  choice follows from the seed and the position of the window alone, as the order of items does.
+- Here each window has the same number of chosen tokens, so that all windows have equal weight.
 
-tensorflow/pipelines.py computes the same. Tasks of text name this file, so that a change of it
+Tasks of text name this file, so that a change of it
 trains runs on text again, and no others.
 """
 
@@ -22,13 +21,10 @@ import numpy as np
 
 from dlbench import Error
 from dlbench.common import tfrecord
-from dlbench.trainer.reading import random_numbers
 
 SHARE = 0.15
 IGNORED = -1  # the target of a token that is not masked
 HELD_OUT_SEED = 0
-NUMBERS, ROUNDS = 1 << 40, 12  # as for the order of items
-WORD = 2  # the third word of the seed; other values are for the order and the augmentation of items
 
 
 def load(name: str, paths: Iterable[Path], dtype: str) -> np.ndarray:
@@ -86,22 +82,17 @@ def masked_count(length: int) -> int:
 
 
 def masked(
-    tokens: np.ndarray, positions: np.ndarray, seed: int, mask: int
+    tokens: np.ndarray, random: np.random.Generator, mask: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mask some tokens of items. Targets are the true tokens there, and IGNORED elsewhere.
 
     Args:
         tokens: (items, tokens), int32.
-        positions: of the items in the endless order.
         mask: the mask token; tokens that replace others are below it.
     """
-    length = tokens.shape[1]
-    numbers = positions[:, None] * length + np.arange(length)
-    drawn = random_numbers.shuffled_places(numbers.ravel(), (seed, 0, WORD), NUMBERS - 1, ROUNDS)
-    drawn = drawn.reshape(tokens.shape)
-    ranks = drawn.argsort(1, kind="stable").argsort(1, kind="stable")
-    chosen = ranks < masked_count(length)
-    kind = drawn % 10
-    replaced = np.where(kind < 8, mask, np.where(kind == 8, drawn // 10 % mask, tokens))
+    ranks = random.random(tokens.shape).argsort(1).argsort(1)
+    chosen = ranks < masked_count(tokens.shape[1])
+    kind, other = random.random(tokens.shape), random.integers(mask, size=tokens.shape)
+    replaced = np.where(kind < 0.8, mask, np.where(kind < 0.9, other, tokens))
     inputs = np.where(chosen, replaced, tokens).astype(np.int32)
     return inputs, np.where(chosen, tokens, IGNORED).astype(np.int32)

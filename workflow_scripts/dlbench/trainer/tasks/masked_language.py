@@ -19,7 +19,5 @@ scores = language.scores
 def synthetic(
     random: "np.random.Generator", batch: int, input_shape: tuple[int, ...], classes: int
 ) -> "tuple[np.ndarray, np.ndarray]":
-    import numpy as np
-
     tokens = random.integers(0, classes - 1, (batch, *input_shape), "int32")
-    return reader().masked(tokens, np.arange(batch), 1, classes - 1)
+    return reader().masked(tokens, random, classes - 1)

@@ -18,7 +18,8 @@ from dlbench.trainer.keras import building, flops
 from dlbench.trainer.model_flops import ModelFlops
 from dlbench.trainer.reading.converted import InputSettings
 from dlbench.trainer.strategy import Spec
-from dlbench.trainer.tensorflow import calibrating, items, profiling
+from dlbench.trainer.tensorflow import calibrating, profiling
+from dlbench.trainer.tensorflow.pipelines import Source
 from dlbench.trainer.tensorflow.step import Step, set_precision
 from dlbench.trainer.tensorflow.strategies import Base
 
@@ -56,7 +57,7 @@ class Engine:
         scale = self._losses.scaled
         settings = InputSettings(spec, strategy, self._model_module, self._task, scale, seed)
         with strategy.scope():
-            self._source = items.find(settings, data_folder)
+            self._source = Source(settings, data_folder)
         self.records = self._source.records
         self.data_sha256 = self._source.content_sha256
         self.item_shape = self._source.item_shape

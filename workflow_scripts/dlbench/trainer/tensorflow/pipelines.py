@@ -1,4 +1,5 @@
-"""tf.data pipelines over the TFRecord shards of a dataset.
+"""The items of a run's steps under TensorFlow: tf.data pipelines over the TFRecord shards of a
+dataset, or synthetic items.
 
 - A batch may span two epochs. So each record is read exactly once an epoch, over all ranks
   together, even if the batch size does not divide the number of records.
@@ -8,30 +9,37 @@
 - Larger splits are read anew each epoch: the shards in random order, each rank its own share of the
   records, shuffled in a window. Shares differ by at most one record, so the ends of an epoch drift
   apart by one record an epoch.
-- Images are uint8; the step scales them.
+- Augmentation follows from seed, rank and step alone. Images are uint8; the step scales them.
 """
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
 import tensorflow as tf
 
 from dlbench.machine import limits
+from dlbench.trainer.reading import converted
 from dlbench.trainer.reading.converted import (
     CENTRAL_SHARE,
     CROP_AREA,
     CROP_ATTEMPTS,
     CROP_RATIO,
-    POSITIONS,
-    SHARDS_AT_ONCE,
     SHIFT_PIXELS,
-    SHUFFLE_ROUNDS,
     SHUFFLED_RECORDS,
-    ConvertedDataset,
+    InputSettings,
 )
+from dlbench.trainer.reading.inputs import COPIED
+from dlbench.trainer.tensorflow.strategies import Base
 
+SHARDS_AT_ONCE = 8
+SHUFFLE_ROUNDS = 12  # with 4, TensorFlow's default, neighbours are correlated (0.3 to 0.6)
 # AutoGraph would take 0.3 s of each start, and no function here has a loop over a tensor.
 _without_autograph = tf.autograph.experimental.do_not_convert
+_split = tf.random.experimental.stateless_split
 
 
-class Data(ConvertedDataset):
+class Data(converted.ConvertedDataset):
     """Pipelines over a converted dataset."""
 
     @_without_autograph
@@ -54,10 +62,34 @@ class Data(ConvertedDataset):
         Raises:
             Error: shards that the manifest lists are missing.
         """
+        rank = tf.cast(rank, tf.int64)
         if self.in_memory:
-            batches = self._from_memory(batch, seed, rank, size, first_step)
+            steps = self._numbers(batch, seed, rank, size, first_step)
+            with tf.init_scope():  # here and now, even if the pipeline is built in another process
+                load = self._taker()
         else:
-            batches = self._from_shards(batch, seed, rank, size, first_step)
+            steps = self._records(batch, seed, rank, size, first_step)
+            load = self._parsed
+
+        def loaded(step, items):
+            numbers = step * size + rank
+            if self.encoded:  # each photograph has a seed of its own
+                numbers = numbers * batch + tf.range(batch, dtype=tf.int64)
+            return *load(items), tf.stack([tf.zeros_like(numbers) + seed, numbers], axis=-1)
+
+        steps = steps.enumerate(first_step)
+        if self.encoded:
+            batches = (
+                steps.map(loaded)
+                .unbatch()
+                .map(self._cropped, num_parallel_calls=self.workers or tf.data.AUTOTUNE)
+                .batch(batch, drop_remainder=True)
+            )
+        else:
+            batches = steps.map(
+                lambda step, items: self._augmented(*loaded(step, items)),
+                num_parallel_calls=self.workers or 1,
+            )
         batches = batches.prefetch(tf.data.AUTOTUNE if self.prefetch is None else self.prefetch)
         # Only the number of threads that decode is worth tuning.
         return batches.with_options(_options(self.encoded and not self.workers, self.workers))
@@ -73,69 +105,40 @@ class Data(ConvertedDataset):
             Error: shards that the manifest lists are missing.
         """
         if self.streamed:
-            batches = self._held_out_windows(batch)
+            windows = (tf.TensorSpec((None, *self.item_shape), tf.int32),) * 2
+            batches = tf.data.Dataset.from_generator(
+                lambda: self.held_out_windows(batch), output_signature=windows
+            )
             return batches.prefetch(2).with_options(_options())
         records = tf.data.TFRecordDataset([str(path) for path, _ in self.shards("validation")])
         if self.encoded:
-            decoded = records.map(
-                lambda record: self._central(*self._parsed_one(record)),
-                num_parallel_calls=limits.usable_threads(),
-            )
-            batches = decoded.batch(batch)
+
+            def central(record):
+                images, labels = self._parsed(record[None])
+                return self._centre(images[0]), labels[0]
+
+            batches = records.map(central, num_parallel_calls=limits.usable_threads()).batch(batch)
         else:
             batches = records.batch(batch).map(self._parsed)
-        if self.mask is not None:
-            batches = batches.enumerate().map(
-                lambda number, items: self._masked(
-                    items[0],
-                    number * batch + tf.range(tf.shape(items[0], tf.int64)[0]),
-                    self.text.HELD_OUT_SEED,
-                )
-            )
         return batches.prefetch(2).with_options(_options())
 
-    def _held_out_windows(self, batch):
-        row = tf.constant(self.row("validation"))
-        batches = tf.data.Dataset.range(self.records("validation")).batch(batch)
-        if self.mask is None:
-            return batches.map(lambda indices: self._windows(row, indices))
-        return batches.map(
-            lambda indices: self._masked(
-                self._windows(row, indices)[0], indices, self.text.HELD_OUT_SEED
-            )
-        )
-
-    def _from_memory(self, batch, seed, rank, size, first_step):
+    def _numbers(self, batch, seed, rank, size, first_step):
+        """The numbers of the items of each step, in memory."""
         count = self.records("train")
-        # Now and here, even if the pipeline itself is built in another process.
-        with tf.init_scope():
-            take = self._taker()
 
-        def items(positions):
+        def numbers(step):
+            positions = step * batch * size + rank + size * tf.range(batch, dtype=tf.int64)
             epochs, places = positions // count, positions % count
             seeds = tf.stack([tf.zeros_like(epochs) + seed, epochs, tf.zeros_like(epochs)], axis=1)
             # The raw operation, because the function in tf.random takes one seed for all indices.
-            indices = tf.raw_ops.RandomIndexShuffle(
+            return tf.raw_ops.RandomIndexShuffle(
                 index=places,
                 seed=seeds,
                 max_index=tf.zeros_like(places) + (count - 1),
                 rounds=SHUFFLE_ROUNDS,
             )
-            return take(indices)
 
-        first = first_step * batch * size + tf.cast(rank, tf.int64)
-        batches = tf.data.Dataset.range(first, tf.int64.max, size).batch(batch)
-        if not self.encoded:
-            return batches.map(
-                lambda positions: self._augmented(items(positions), seed, positions),
-                num_parallel_calls=self.workers or 1,
-            )
-        return (
-            batches.map(lambda positions: (*items(positions), positions))
-            .unbatch()
-            .map(self._cropped(seed), num_parallel_calls=self.workers or tf.data.AUTOTUNE)
-            .batch(batch, drop_remainder=True)
-        )
+        return tf.data.Dataset.range(first_step, tf.int64.max).map(numbers)
 
     def _taker(self):
         """A function from numbers of training items in memory to their (inputs, targets)."""
@@ -155,30 +158,22 @@ class Data(ConvertedDataset):
         tokens = tf.cast(tf.gather(row, places), tf.int32)
         return tokens[:, :-1], tokens[:, 1:]
 
-    def _masked(self, tokens, positions, seed):
+    def _masked(self, tokens, seed):
         """Windows with some tokens masked: see reading/text.py."""
-        length = tokens.shape[1]
-        numbers = positions[:, None] * length + tf.range(length, dtype=tf.int64)
-        drawn = tf.raw_ops.RandomIndexShuffle(
-            index=tf.reshape(numbers, [-1]),
-            seed=tf.constant([seed, 0, self.text.WORD], tf.int64),
-            max_index=tf.constant(self.text.NUMBERS - 1, tf.int64),
-            rounds=self.text.ROUNDS,
-        )
-        drawn = tf.reshape(drawn, tf.shape(tokens))
-        ranks = tf.argsort(tf.argsort(drawn, stable=True), stable=True)
-        chosen = ranks < self.text.masked_count(length)
-        kind = drawn % 10
-        other = tf.cast(drawn // 10 % self.mask, tf.int32)
-        masked = tf.where(kind < 8, self.mask, tf.where(kind == 8, other, tokens))
+        seeds, shape = _split(seed, 3), tf.shape(tokens)
+        ranks = tf.argsort(tf.argsort(tf.random.stateless_uniform(shape, seeds[0])))
+        chosen = ranks < self.text.masked_count(tokens.shape[1])
+        kind = tf.random.stateless_uniform(shape, seeds[1])
+        other = tf.random.stateless_uniform(shape, seeds[2], 0, self.mask, tf.int32)
+        masked = tf.where(kind < 0.8, self.mask, tf.where(kind < 0.9, other, tokens))
         return tf.where(chosen, masked, tokens), tf.where(chosen, tokens, self.text.IGNORED)
 
-    def _from_shards(self, batch, seed, rank, size, first_step):
+    def _records(self, batch, seed, rank, size, first_step):
+        """The serialised records of each step, from the shards."""
         shards = self.shards("train")
         paths = tf.constant([str(path) for path, _ in shards])
         counts = tf.constant([count for _, count in shards], tf.int64)
         total = self.records("train")
-        rank = tf.cast(rank, tf.int64)
         start, end = total * rank // size, total * (rank + 1) // size
         skipped = first_step * batch
         first_epoch, left_out = skipped // (end - start), skipped % (end - start)
@@ -202,24 +197,12 @@ class Data(ConvertedDataset):
                 deterministic=True,
             )
             window = tf.minimum(tf.constant(SHUFFLED_RECORDS, tf.int64), end - start)
-            shuffled = records.shuffle(
+            return records.shuffle(
                 window, seed=seed * 1_000_003 + epoch, reshuffle_each_iteration=False
             )
-            positions = epoch * total + tf.range(start, end, dtype=tf.int64)
-            return tf.data.Dataset.zip((shuffled, tf.data.Dataset.from_tensor_slices(positions)))
 
         stream = tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(one_epoch)
-        stream = stream.skip(left_out)
-        if self.encoded:
-            crop = self._cropped(seed)
-            return stream.map(
-                lambda record, position: crop(*self._parsed_one(record), position),
-                num_parallel_calls=self.workers or tf.data.AUTOTUNE,
-            ).batch(batch, drop_remainder=True)
-        return stream.batch(batch, drop_remainder=True).map(
-            lambda records, positions: self._augmented(self._parsed(records), seed, positions),
-            num_parallel_calls=self.workers,
-        )
+        return stream.skip(left_out).batch(batch, drop_remainder=True)
 
     def _parsed(self, records):
         """(inputs, targets) of a batch of serialised records; encoded images stay encoded."""
@@ -245,67 +228,50 @@ class Data(ConvertedDataset):
             return images, tf.reshape(masks, (-1, *self.reader["mask"]))
         return images, tf.cast(parsed[target] - self.reader["first_label"], tf.int32)
 
-    def _augmented(self, items, seed, positions):
-        """A batch of small images, randomly shifted and mirrored if the dataset is augmented so."""
-        images, targets = items
+    def _augmented(self, images, targets, seed):
+        """A batch of windows or small images as they are trained: masked, or shifted at random."""
         if self.mask is not None:
-            return self._masked(images, positions, seed)
+            return self._masked(images, seed)
         if self.augmentation != "shift_flip":
             return images, targets
         height, width, _ = self.item_shape
         places = 2 * SHIFT_PIXELS + 1
-        # A function of the position alone, for the whole batch at once: image by image (tf.map_fn)
-        # it took more than 1 % of a small network's step.
-        drawn = tf.raw_ops.RandomIndexShuffle(
-            index=tf.cast(positions, tf.int64),
-            seed=tf.constant([seed, 0, 1], tf.int64),
-            max_index=tf.constant(POSITIONS - 1, tf.int64),
-            rounds=SHUFFLE_ROUNDS,
-        )
+        # For the whole batch at once: image by image (tf.map_fn) it took more than 1 % of a small
+        # network's step.
+        count = 2 * places * places
+        drawn = tf.random.stateless_uniform(tf.shape(images)[:1], seed, 0, count, tf.int32)
         top, left = drawn % places, drawn // places % places
-        flipped = (drawn // (places * places) % 2 == 1)[:, None]
-        columns = tf.range(width, dtype=tf.int64)[None]
+        flipped = (drawn // (places * places) == 1)[:, None]
+        columns = tf.range(width)[None]
         columns = tf.where(flipped, width - 1 - columns, columns) + left[:, None]
-        rows = tf.range(height, dtype=tf.int64)[None] + top[:, None]
+        rows = tf.range(height)[None] + top[:, None]
         pad = [SHIFT_PIXELS] * 2
         padded = tf.pad(images, [[0, 0], pad, pad, [0, 0]])
         moved = tf.gather(padded, rows, axis=1, batch_dims=1)
         moved = tf.gather(moved, columns, axis=2, batch_dims=1)
         return tf.ensure_shape(moved, (None, height, width, images.shape[-1])), targets
 
-    def _parsed_one(self, record):
-        image, label = self._parsed(record[None])
-        return image[0], label[0]
-
-    def _cropped(self, seed):
-        """(encoded, label, position) to (image, label): only a random crop is decoded."""
-
-        def crop(encoded, label, position):
-            if self.augmentation != "crop_flip":
-                return self._centre(encoded), label
-            item_seed = tf.stack([tf.cast(seed, tf.int64), position])
-            begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
-                tf.image.extract_jpeg_shape(encoded),
-                tf.zeros([1, 0, 4]),
-                item_seed,
-                min_object_covered=0.0,
-                aspect_ratio_range=CROP_RATIO,
-                area_range=CROP_AREA,
-                max_attempts=CROP_ATTEMPTS,
-                use_image_if_no_bounding_boxes=True,
-            )
-            window = tf.concat([begin[:2], extent[:2]], axis=0)
-            # With the fast transform and plain upsampling, as in tf_cnn_benchmarks.
-            image = tf.image.decode_and_crop_jpeg(
-                encoded, window, channels=3, fancy_upscaling=False, dct_method="INTEGER_FAST"
-            )
-            image = self._resized(image)
-            return tf.image.stateless_random_flip_left_right(image, item_seed + 1), label
-
-        return crop
-
-    def _central(self, encoded, label):
-        return self._centre(encoded), label
+    def _cropped(self, encoded, label, seed):
+        """A photograph as it is trained: only a random crop is decoded."""
+        if self.augmentation != "crop_flip":
+            return self._centre(encoded), label
+        of_window, of_flip = tf.unstack(_split(seed, 2))
+        begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
+            tf.image.extract_jpeg_shape(encoded),
+            tf.zeros([1, 0, 4]),
+            of_window,
+            min_object_covered=0.0,
+            aspect_ratio_range=CROP_RATIO,
+            area_range=CROP_AREA,
+            max_attempts=CROP_ATTEMPTS,
+            use_image_if_no_bounding_boxes=True,
+        )
+        window = tf.concat([begin[:2], extent[:2]], axis=0)
+        # With the fast transform and plain upsampling, as in tf_cnn_benchmarks.
+        image = tf.image.decode_and_crop_jpeg(
+            encoded, window, channels=3, fancy_upscaling=False, dct_method="INTEGER_FAST"
+        )
+        return tf.image.stateless_random_flip_left_right(self._resized(image), of_flip), label
 
     def _centre(self, encoded):
         """The central part of an image, in the model's proportions; only it is decoded."""
@@ -335,3 +301,54 @@ def _options(tuned=False, threads=None):
     if threads:
         options.threading.private_threadpool_size = threads
     return options
+
+
+class Source(converted.Source):
+    """The items of a run.
+
+    Attributes:
+        arguments: of the compiled step; set by `begin`.
+        next: called inside the compiled step, returns a batch, (inputs, targets), from `arguments`.
+    """
+
+    arguments: tuple[Any, ...]
+    next: Callable[..., Any]
+
+    def __init__(self, settings: InputSettings, data_folder: str | None):
+        super().__init__(Data, settings, data_folder)
+        self._settings = settings
+        self._strategy: Base = settings.strategy
+
+    def begin(self, step: int) -> None:
+        """Open the stream of the items that follow `step` steps; synthetic ones are on the devices,
+        or in the memory of the host if a probe copies them for each step.
+        """
+        strategy, spec = self._strategy, self._settings.spec
+        self.next = next
+        if self.data is not None:
+            self.arguments = (
+                strategy.iterator(lambda rank, size: self._batches(rank, size, step)),
+            )
+            return
+        items = self.synthetic(spec.batch_per_device)
+        if self.like and spec.probe == COPIED:
+            batch = tuple(np.concatenate([each] * strategy.devices_per_process) for each in items)
+            same = tf.data.Dataset.from_tensors(batch).repeat()
+            self.arguments = (strategy.iterator(lambda *rank: same),)
+            return
+        scale = tf.identity if self.like else self._settings.scale
+        constants = strategy.constants(  # which calls it for each device
+            lambda: (scale(tf.constant(items[0])), tf.constant(items[1]))
+        )
+        if isinstance(constants, tuple):
+            self.arguments, self.next = (), lambda: constants
+        else:
+            self.arguments = (constants,)
+
+    def on_host(self, first_step: int) -> Iterator[Any]:
+        """Batches of this process in the memory of the host; not for synthetic items."""
+        return iter(self._batches(self._strategy.rank, self._strategy.size, first_step))
+
+    def _batches(self, rank, size, step):
+        batch = self._settings.spec.batch_per_device * self._strategy.devices_per_process
+        return self.data.training_batches(batch, self.seed, rank, size, step)

@@ -14,7 +14,7 @@ from dlbench.trainer import engine, updates
 from dlbench.trainer.keras import building
 from dlbench.trainer.schedule import Schedule
 from dlbench.trainer.strategy import Spec
-from dlbench.trainer.tensorflow.items import Source
+from dlbench.trainer.tensorflow.pipelines import Source
 from dlbench.trainer.tensorflow.strategies import Base
 
 

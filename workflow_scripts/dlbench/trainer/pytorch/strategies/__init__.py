@@ -86,17 +86,17 @@ class Base(BaseStrategy):
 
         Images keep their layout in memory, which is PyTorch's channels_last.
         """
-        from dlbench.trainer.pytorch import building, host_to_device
+        from dlbench.trainer.pytorch import building, loading
 
-        return building.channels_first(host_to_device.tensor_of(values).to(self.device))
+        return building.channels_first(loading.tensor_of(values).to(self.device))
 
     def prefetch_to_devices(self, batches: Iterator[Batch]) -> Iterator[tuple[Tensor, ...]]:
         """Batches on the device of this process; on GPUs the copies overlap with the steps."""
         if not self.on_gpus:
             return (tuple(map(self.to_devices, batch)) for batch in batches)
-        from dlbench.trainer.pytorch import host_to_device
+        from dlbench.trainer.pytorch import loading
 
-        return host_to_device.ahead(batches, self.device)
+        return loading.ahead(batches, self.device)
 
     def weights_sha256(self, weights: Sequence[Tensor]) -> list[str]:
         """One digest of all weights for each device of this process."""

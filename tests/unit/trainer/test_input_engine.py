@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dlbench.trainer.reading.input_engine import InputEngine
+from dlbench.trainer.input_engine import InputEngine
 
 
 class Reading:
