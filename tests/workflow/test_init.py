@@ -1,6 +1,5 @@
 """What dlbench init writes is planned by the real Snakefile, started as init says."""
 
-import os
 import shlex
 
 import pytest
@@ -35,7 +34,8 @@ def test_a_study_and_a_site_for_a_cluster_are_planned(fresh, tmp_path):
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"#!/bin/sh\ncat <<'END'\n{SINFO if name == 'sinfo' else ''}\nEND\n")
         path.chmod(0o755)
-    cluster = Campaign(fresh.folder, {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"})
+    others = path_without_schedulers(tmp_path / "programs")
+    cluster = Campaign(fresh.folder, {"PATH": f"{tmp_path / 'bin'}:{others}"})
     arguments, plan = planned(cluster, "mine", "--framework", "pytorch", "--nodes", "2")
     assert arguments[:2] == ["--profile", "profiles/slurm"]
     assert "24 runs to train" in plan

@@ -32,7 +32,6 @@ PROFILES = "https://w3id.org/ro/wfrun/"
 RENAMED = {
     f"{CRATE}1.3": f"{CRATE}1.1",
     **{f"{PROFILES}{name}/0.6": f"{PROFILES}{name}/0.5" for name in ("process", "workflow")},
-    f"{PROFILES}provenance/0.6": f"{PROFILES}provenance/0.5",
     "https://w3id.org/workflowhub/workflow-ro-crate/1.1": (
         "https://w3id.org/workflowhub/workflow-ro-crate/1.0"
     ),
@@ -70,7 +69,7 @@ def main(folder):
         bagit.Bag(str(folder)).validate()  # raises where it is not valid
         print(f"bagit {bagit.VERSION}: valid")
     text = (crate / METADATA).read_text()
-    kind = "provenance" if f"{PROFILES}provenance/" in text else "process"
+    kind = "workflow" if f"{PROFILES}workflow/" in text else "process"
     with tempfile.TemporaryDirectory() as place:
         cache, renamed = Path(place, "cache"), Path(place, "renamed")
         with CachedSession(str(cache), backend="sqlite") as session:

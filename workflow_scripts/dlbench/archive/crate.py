@@ -1,9 +1,8 @@
 """ro-crate-metadata.json: the machine-readable description of an archive.
 
-A Provenance Run Crate 0.6 on RO-Crate 1.3: the workflow with its steps and tools, one action for
-the execution of the whole study, and one for each run. A run's folder is one entity, without its
-files, so the crate grows by 1.5 kB a run. Sources: the profile
-https://w3id.org/ro/wfrun/provenance/0.6 and the profiles that it extends.
+A Workflow Run Crate 0.6 on RO-Crate 1.3: the workflow with its tools, one action for the whole
+study, and one for each run. A run's folder is one entity, without its files, so the crate grows by
+1 kB a run. Sources: the profile https://w3id.org/ro/wfrun/workflow/0.6 and those that it extends.
 """
 
 import json
@@ -16,31 +15,17 @@ from dlbench.log.event_fields import SUCCEEDED
 from dlbench.study.other_trainers import BUILT_IN
 
 METADATA = "ro-crate-metadata.json"
-ROOT, WORKFLOW, STUDY, EXECUTION, ENGINE = "./", "Snakefile", "#study", "#execution", "#snakemake"
+ROOT, WORKFLOW, STUDY = "./", "Snakefile", "#study"
 CRATE = "https://w3id.org/ro/crate/1.3"
-PROCESS_RUN = "https://w3id.org/ro/wfrun/process/0.6"
 CONTEXT = [f"{CRATE}/context", "https://w3id.org/ro/terms/workflow-run/context"]
 PROFILES = {
-    PROCESS_RUN: ("Process Run Crate", "0.6"),
+    "https://w3id.org/ro/wfrun/process/0.6": ("Process Run Crate", "0.6"),
     "https://w3id.org/ro/wfrun/workflow/0.6": ("Workflow Run Crate", "0.6"),
-    "https://w3id.org/ro/wfrun/provenance/0.6": ("Provenance Run Crate", "0.6"),
     "https://w3id.org/workflowhub/workflow-ro-crate/1.1": ("Workflow RO-Crate", "1.1"),
 }
-SNAKEMAKE = {"name": "Snakemake", "url": {"@id": "https://snakemake.readthedocs.io"}}
+SNAKEMAKE = "https://snakemake.readthedocs.io"
 RUNS, TRAIN = "results/runs/", "workflow_scripts/train.py"
-# The steps after training: name, its file in workflow_scripts/, what it does, prefix of its inputs,
-# prefix of its outputs.
-DERIVING = (
-    ("collect_runs", "collect_runs.py", "Collect all records into tables", RUNS, "results/tables/"),
-    ("draw_figure", "draw_figure.py", "Draw the figures", "results/tables/", "results/figures/"),
-    (
-        "build_report",
-        "dlbench/command/results/report.py",
-        "Put tables and figures into one page",
-        "results/tables/",
-        "results/report.",
-    ),
-)
+RESULTS = ("results/tables/", "results/figures/", "results/report.")  # beside the runs
 ENCODINGS = {
     ".csv": "text/csv",
     ".html": "text/html",
@@ -77,14 +62,11 @@ def metadata(
     names = set(names)
     # The folder of a run stands for its files.
     singles = sorted(name for name in names if not name.startswith(RUNS))
-    steps = list(_steps(singles, runs))
-    tools = [tool for _, step_tools, _ in steps for tool in step_tools]
-    actions = [action for run in runs for action in _run_actions(run, names)]
-    actions += [action for _, _, step_actions in steps for action in step_actions]
+    tools = list(_tools(runs))
     described = {WORKFLOW, *(tool["@id"] for tool in tools)}
     graph = [
         *_head(title, authors, license_id, singles, runs),
-        *_workflow(title, engine_version, steps, tools, singles, runs),
+        *_workflow(title, engine_version, tools, singles, runs),
         *tools,
         *(_file(name) for name in singles if name not in described),
         {
@@ -94,16 +76,8 @@ def metadata(
             "description": "A folder each: its record, logs and tables of steps",
             "hasPart": _references(map(_run_folder, runs)),
         },
-        {
-            "@id": EXECUTION,
-            "@type": "OrganizeAction",
-            "name": "Snakemake's execution of the study",
-            "instrument": {"@id": ENGINE},
-            "object": _references(a["@id"] for a in actions if a["@type"] == "ControlAction"),
-            "result": {"@id": STUDY},
-        },
         *_images(runs),
-        *actions,
+        *(entity for run in runs for entity in _run(run, names)),
     ]
     text = json.dumps({"@context": CONTEXT, "@graph": graph}, indent=1, ensure_ascii=False)
     return f"{text}\n".encode()
@@ -151,7 +125,7 @@ def _head(title, authors, license_id, singles, runs):
         "conformsTo": _references(PROFILES),
         "mainEntity": {"@id": WORKFLOW},
         "hasPart": _references([*map(quote, singles), RUNS]),
-        "mentions": _references([STUDY, EXECUTION, *map(_action_id, runs)]),
+        "mentions": _references([STUDY, *map(_action_id, runs)]),
     }
     yield from authors
     yield {
@@ -165,30 +139,26 @@ def _head(title, authors, license_id, singles, runs):
         yield {"@id": id_, "@type": kinds, "name": name, "version": version}
 
 
-def _workflow(title, engine_version, steps, tools, singles, runs):
-    """Entities for the workflow, its steps, language and engine, and the study's execution."""
-    results = [name for name in singles if any(name.startswith(output) for *_, output in DERIVING)]
+def _workflow(title, engine_version, tools, singles, runs):
+    """Entities for the workflow, its language, what it takes and makes, and the study's action."""
+    results = [name for name in singles if name.startswith(RESULTS)]
     yield {
         "@id": WORKFLOW,
-        "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"],
+        "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow"],
         "name": "dlbench",
         "version": __version__,
         "programmingLanguage": {"@id": "#language"},
         "hasPart": _references(tool["@id"] for tool in tools),
-        "step": _references(_step_id(name) for name, _, _ in steps),
         "input": {"@id": "#config"},
         "output": {"@id": "#results"},
     }
-    for position, (name, step_tools, _) in enumerate(steps, start=1):
-        yield {
-            "@id": _step_id(name),
-            "@type": "HowToStep",
-            "name": name,
-            "position": str(position),
-            "workExample": _references(tool["@id"] for tool in step_tools),
-        }
-    yield {"@id": "#language", "@type": "ComputerLanguage", **SNAKEMAKE, "version": engine_version}
-    yield {"@id": ENGINE, "@type": "SoftwareApplication", **SNAKEMAKE, "version": engine_version}
+    yield {
+        "@id": "#language",
+        "@type": "ComputerLanguage",
+        "name": "Snakemake",
+        "url": {"@id": SNAKEMAKE},
+        "version": engine_version,
+    }
     for id_, label, examples in (
         ("#config", "The config", ["config.yaml"]),
         ("#results", "Tables, figures, report", results),
@@ -214,38 +184,29 @@ def _workflow(title, engine_version, steps, tools, singles, runs):
     }
 
 
-def _steps(singles, runs):
-    """(name, tools, actions) of each step that has outputs; the runs are training's actions."""
-    others = sorted({run["trainer"] for run in runs} - {BUILT_IN})
-    own_tools = [_program(TRAIN, "Train one combination")] * any(
-        run["trainer"] == BUILT_IN for run in runs
-    )
-    yield (
-        "train",
-        [
-            *own_tools,
-            *map(_other_trainer, others),
-        ],
-        [],
-    )
-    for name, file, description, source, output in DERIVING:
-        results = [single for single in singles if single.startswith(output)]
-        sources = [single for single in singles if single.startswith(source)] or [source]
-        tool = f"workflow_scripts/{file}"
-        if results:
-            action = {
-                "@id": f"#{name}",
-                "@type": "CreateAction",
-                "name": description,
-                "instrument": {"@id": tool},
-                "object": _references(map(quote, sources)),
-                "result": _references(map(quote, results)),
+def _tools(runs):
+    """What trained: the trainer, and programs that the config names."""
+    for name in sorted({run["trainer"] for run in runs}):
+        if name == BUILT_IN:
+            yield {
+                "@id": TRAIN,
+                "@type": ["File", "SoftwareSourceCode"],
+                "name": TRAIN,
+                "description": "Train one combination",
+                "encodingFormat": ENCODINGS[".py"],
             }
-            yield name, [_program(tool, description)], [action, _control(name, name, f"#{name}")]
+        else:  # an application must have an address and a version
+            yield {
+                "@id": _trainer_id(name),
+                "@type": "SoftwareApplication",
+                "name": name,
+                "url": {"@id": "config.yaml"},  # its command
+                "version": "not recorded",
+            }
 
 
-def _run_actions(run, names):
-    """Entities for a run: its folder, the action that trained it, and the step that started it."""
+def _run(run, names):
+    """Entities for a run: its folder, and the action that trained it."""
     data = (f"manifests/{run['dataset']}.json", f"adopted/{run['dataset']}/manifest.json")
     completed = run["status"] in SUCCEEDED
     yield {"@id": _run_folder(run), "@type": "Dataset", "name": run["label"]}
@@ -260,17 +221,6 @@ def _run_actions(run, names):
         "actionStatus": f"http://schema.org/{'Completed' if completed else 'Failed'}ActionStatus",
         **({} if completed else {"error": f"{run['status']}: {run['message']}"}),
         **({"containerImage": {"@id": f"#{run['image']}"}} if run["image"] else {}),
-    }
-    yield _control(run["id"], "train", _action_id(run))
-
-
-def _control(name, step, action):
-    return {
-        "@id": f"#start-{name}",
-        "@type": "ControlAction",
-        "name": f"start of {name}",
-        "instrument": {"@id": _step_id(step)},
-        "object": {"@id": action},
     }
 
 
@@ -290,33 +240,8 @@ def _file(name):
     return {"@id": quote(name), "@type": "File", "name": name, **encoding}
 
 
-def _program(name, description):
-    return {
-        "@id": name,
-        "@type": ["File", "SoftwareSourceCode"],
-        "name": name,
-        "description": description,
-        "encodingFormat": ENCODINGS[".py"],
-    }
-
-
-def _other_trainer(name):
-    """A program that a config names; an application must have an address and a version."""
-    return {
-        "@id": _trainer_id(name),
-        "@type": "SoftwareApplication",
-        "name": name,
-        "url": {"@id": "config.yaml"},  # its command
-        "version": "not recorded",
-    }
-
-
 def _trainer_id(name):
     return TRAIN if name == BUILT_IN else f"#trainer-{quote(name)}"
-
-
-def _step_id(name):
-    return f"#step-{name}"
 
 
 def _action_id(run):
