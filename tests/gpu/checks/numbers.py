@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from dlbench.log import event_log
 from dlbench.run_fields.fields import DECLARED
+from dlbench.run_fields.work import OF_PROGRAMS
 from dlbench.trainer.checkpoints import STOPPED_EXIT_CODE
 from support.trainers.training_runs import TRAIN
 
@@ -37,7 +38,8 @@ def _image_model(device):
 )
 def precisions(report, device, framework):
     fields = {"model": _image_model(device), "steps": 10, "warmup_steps": 0}
-    hows = {name: (device, {"precision": name}) for name in DECLARED["precision"].choices}
+    choices = (name for name in DECLARED["precision"].choices if name not in OF_PROGRAMS)
+    hows = {name: (device, {"precision": name}) for name in choices}
     if device.is_gpu:
         hows["a CPU"] = device._replace(kind="cpu"), {}
 
