@@ -66,7 +66,8 @@ def test_another_programs_runs_are_swept_read_and_compared_and_no_file_has_their
         assert row["batch_per_device"] == str(8 * int(depth))
         found.add((depth, row["variables"]))
     assert found == {(d, v) for d in ("2", "4") for v in ("", "BLAS_THREADS=1")}
-    compared = {row["parameters.depth"]: row for row in fresh.rows("comparisons")}
+    depths = {row["run_id"]: row["parameters.depth"] for row in fresh.rows()}
+    compared = {depths[row["settings_of"]]: row for row in fresh.rows("comparisons")}
     assert compared.keys() == {"2", "4"} and all(float(r["ratio"]) > 0 for r in compared.values())
     assert "softmax" in (fresh.folder / "results/figures/loss.svg").read_text()
 

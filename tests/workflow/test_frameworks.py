@@ -35,7 +35,10 @@ def test_a_study_trains_with_all_frameworks_and_compares_them(fresh):
         assert row["learning_gate"].startswith("missed: top1 ")
         assert row["environment"] == environment and row["framework_version"]
         assert f"{name} {row['framework_version']}" in report
-    compared = {(row["condition"], row["strategy"]): row for row in fresh.rows("comparisons")}
+    strategies = {row["run_id"]: row["strategy"] for row in fresh.rows()}
+    compared = {
+        (row["condition"], strategies[row["settings_of"]]): row for row in fresh.rows("comparisons")
+    }
     assert {row["base"] for row in compared.values()} == {"tensorflow"}
     for name in OTHERS:
         assert runs[name, "mirrored"]["status"] == "skipped"

@@ -223,17 +223,17 @@ def write(folder, rows, steps_each=100):
     """
     repeated = [row for row in rows if row.get("sentinel")]
     rows = [row for row in rows if not row.get("sentinel")]
+    apart = [row | {"apart": "sentinel"} for row in repeated]
     complete = [dict.fromkeys(table_columns.RUNS.names) | row for row in rows]
     evals = [event for row in rows for event in made_run_tables.evals(row)] if steps_each else []
     for name, content, schema in (
-        ("runs", list(filter(run_rows.is_result, complete)), table_columns.RUNS),
+        ("runs", [*filter(run_rows.is_result, complete), *apart], table_columns.RUNS),
         ("evals", evals, run_columns.EVALS),
         ("comparisons", _comparisons(rows), table_columns.COMPARISONS),
         ("accounts", list(made_run_tables.accounts(rows)), table_columns.ACCOUNTS),
         ("coverage", _coverage(rows), table_columns.COVERAGE),
         ("speedups", speedups.rows(MADE, complete, repeated), table_columns.SPEEDUPS),
         ("published", _published(folder, complete), table_columns.PUBLISHED),
-        ("sentinels", repeated, table_columns.SENTINELS),
         ("drift", drift.rows(MADE, complete, repeated), table_columns.DRIFT),
         ("nodes", nodes.rows(MADE, complete), table_columns.NODES),
         ("metrics", [m for row in rows for m in row.get("metrics", ())], table_columns.METRICS),
@@ -327,11 +327,12 @@ def _comparisons(rows):
 def _compared(name, a, b, found):
     numbers = {k: v for k, v in vars(found).items() if k != "metric" and not np.isnan(v)}
     judged = {"verdict": found.verdict, "repeats_needed": found.repeats_needed, "base_flags": ""}
-    made = {k: v for k, v in a[0].items() if k in table_columns.COMPARISONS.names} | numbers
+    made = {"study": "made", "settings_of": a[0]["run_id"], "n_a": len(a), "n_b": len(b)} | numbers
+    made |= {"metric": "images_per_second", "unit": "items/s", "better": "higher"}
     made |= judged | {"field": "runtime", "condition": name, "base": "bare"}
     for side, rows in (("a", a), ("b", b)):
         rates = [row["images_per_second"] for row in rows]
-        made[f"images_per_second_{side}"] = estimates.mean(rates).value
+        made[f"value_{side}"] = estimates.mean(rates).value
         for phase in ("start", "import", "first_batch"):
             made[f"{phase}_{side}_s"] = rows[0][f"{phase}_s"]
     return made

@@ -41,10 +41,12 @@ def compared(*groups, entries=(ENTRY,), units=("GB/s",), better="higher"):
         if value is not None
     ]
     named, attached = measures.named(table), measures.attached(rows, table)
-    found = comparisons.metric_rows(study, attached, [], named)
-    schema = table_columns.STUDY_TABLES["metric_comparisons"]
-    assert parquet_files.table(found, schema).num_rows == len(found)
-    return found, comparisons.rows(study, rows)
+    found = comparisons.rows(study, attached, [], named)
+    assert parquet_files.table(found, table_columns.COMPARISONS).num_rows == len(found)
+    sides = {True: [], False: []}
+    for row in found:
+        sides[row["metric"] == "images_per_second"].append(row)
+    return sides[False], sides[True]
 
 
 def pair(factor, **changes):

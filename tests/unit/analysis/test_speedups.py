@@ -188,7 +188,6 @@ def test_the_table_takes_all_rows_and_keeps_them(tmp_path):
     parquet_files.write(tmp_path / "s.parquet", made, table_columns.SPEEDUPS)
     read = parquet_files.read(tmp_path / "s.parquet", table_columns.SPEEDUPS).to_pylist()
     assert [{key: row[key] for key in given} for row, given in zip(read, made, strict=True)] == made
-    assert set(scaling_series.SERIES) <= set(table_columns.SPEEDUPS.names)
     assert set(base_flags.BASE_KEYS) <= set(table_columns.RUNS.names)
 
 

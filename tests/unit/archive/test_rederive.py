@@ -177,7 +177,7 @@ def test_our_own_programs_derive_what_an_earlier_version_archived_and_none_of_it
         f"identical: {len(table_names.OF_STUDY)} tables, 2 figures, the report, "
         "21 tables of runs; 8 records say what their logs do\n"
     )
-    assert b"-s1-r" in content(archive(), "results/tables/sentinels.csv")
+    assert b"-s1-r" in content(archive(), "results/tables/runs.csv")
     assert (tmp_path / "a" / "config.yaml").read_bytes() == changes["config.yaml"]
     assert (tmp_path / "a" / REPORT).read_bytes() == content(archive(), REPORT)
 

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image, ImageColor
 
 from dlbench.analysis import equivalence
+from dlbench.analysis.frames import Tables
 from dlbench.drawing import styles
 from dlbench.figures.comparisons import overhead
 from dlbench.report import report_figures
@@ -16,6 +17,7 @@ from dlbench.tables import parquet_files, table_columns
 from support.machines.paths import REPOSITORY
 from support.results.drawn_figures import saved_figures, texts
 
+METRIC = {"metric": "images_per_second", "unit": "items/s", "better": "higher"}
 ROW = {
     "study": "test",
     "field": "runtime",
@@ -48,8 +50,8 @@ ROW = {
     "n_a": 8,
     "n_b": 8,
     "base_flags": "",
-    "images_per_second_b": 1234.4,
-    "images_per_second_a": 1230.0,
+    "value_b": 1234.4,
+    "value_a": 1230.0,
     "repeats_needed": 5,
 }
 START_UP = {
@@ -85,9 +87,15 @@ def drawn(tmp_path, monkeypatch):
     kept = saved_figures(monkeypatch)
 
     def draw(*rows):
-        parquet_files.write(tmp_path / "c", list(rows), table_columns.COMPARISONS)
-        table = parquet_files.read(tmp_path / "c", table_columns.COMPARISONS).to_pandas()
-        overhead.draw(type("Tables", (), {"comparisons": table}), tmp_path / "overhead")
+        found, runs = [], []
+        for number, row in enumerate(rows):
+            own = {k: v for k, v in row.items() if k in table_columns.COMPARISONS.names}
+            found.append(METRIC | own | {"settings_of": str(number)})
+            runs.append({k: v for k, v in row.items() if k in table_columns.SETTINGS})
+            runs[-1] |= {"run_id": str(number), "study": "test"}
+        parquet_files.write(tmp_path / "comparisons.parquet", found, table_columns.COMPARISONS)
+        parquet_files.write(tmp_path / "runs.parquet", runs, table_columns.RUNS)
+        overhead.draw(Tables(tmp_path, tmp_path), tmp_path / "overhead")
         return kept[-1].axes
 
     return draw
@@ -293,7 +301,7 @@ NOTHING = "no conditions to compare \u00b7 "
         ([lacking("no base")], {NOTHING + "without a base: 1"}),
         ([lacking("no runs")], {"no runs", "of this condition"}),
         (
-            [lacking("no runs", n_a=3, n_b=0, images_per_second_b=None)],
+            [lacking("no runs", n_a=3, n_b=0, value_b=None)],
             {"no runs", "of the base"},
         ),
         ([found(1.1, 0, "faster")], {"+10.00 %", "faster", "not recorded"}),

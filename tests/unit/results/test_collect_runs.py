@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import pandas
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dlbench.analysis import frames, run_tables
+from dlbench.analysis import frames, measures, run_tables
 from dlbench.common.files import sha256
 from dlbench.log import event_log
 from dlbench.records import parse_run, run_record
@@ -116,14 +117,15 @@ def test_a_run_whose_code_changed_meanwhile_is_stale_and_says_why_and_what_it_wa
     assert {row["run_id"]: row["status"] for row in rows}[trained.id] == "ok"
 
 
-def test_what_is_not_installed_is_in_the_coverage_alone():
+def test_what_is_not_installed_is_in_no_figure_and_the_tables_say_so():
     made = study(PLAIN, repeats=3)
     trained, without, small = made.runs
     finished(trained)
     finished(without, status="skipped", message="horovod is not installed in envs/train")
     finished(small, status="skipped", message="needs 4 cpu devices per node")
-    rows = {row["run_id"] for row in collected(made, "runs", table_columns.RUNS)}
-    assert rows == {trained.id, small.id}
+    rows = {row["run_id"]: row["apart"] for row in collected(made, "runs", table_columns.RUNS)}
+    assert rows == {trained.id: None, small.id: None, without.id: "not installed"}
+    assert {*frames.Tables("tables", "results/runs").runs["run_id"]} == {trained.id, small.id}
     (row,) = (
         row
         for row in parquet_files.read("tables/coverage.parquet", table_columns.COVERAGE).to_pylist()
@@ -174,9 +176,8 @@ def test_duckdb_pandas_and_polars_read_every_table_and_the_tables_of_a_run():
     for path in paths:
         ours = pq.read_table(path)
         empty = {
-            "evals", "accounts", "metrics", "comparisons", "published", "sentinels",
-            "drift", "nodes", "probes", "explanations", "tries", "metric_comparisons",
-            "metric_drift",
+            "evals", "accounts", "metrics", "comparisons", "published", "drift", "nodes",
+            "explanations", "tries",
         }  # fmt: skip
         assert ours.num_rows or path.stem in empty, path
         readings = (
@@ -264,6 +265,23 @@ def test_conditions_are_compared_in_a_table_of_their_own():
         assert [r["verdict"] for r in csv.DictReader(file)] == ["too few runs"]
 
 
+def test_metrics_that_cannot_be_compared_are_printed_with_the_reason(capsys):
+    bandwidth = {"name": "busbw", "value": 230.5, "unit": "GB/s", "better": "higher"}
+    table = [
+        {"run_id": "a", **bandwidth},
+        {"run_id": "b", **bandwidth, "unit": "MB/s"},
+        {"run_id": "b", **bandwidth, "name": "skew", "value": -1.0},
+    ]
+    compare = [{"field": "runtime", "metric": name} for name in ("skev", "top1")]
+    rows = measures.attached([{"run_id": name, "status": "ok"} for name in "ab"], table)
+    collect_runs.report_metrics(SimpleNamespace(compare=compare), measures.named(table), rows)
+    assert capsys.readouterr().err.splitlines() == [
+        "metric busbw: unit is 'GB/s' in a and 'MB/s' in b: not compared until all runs agree",
+        "compare: no run has a metric 'skev' (did you mean 'skew'?)",
+        "metric skew: -1 in b: no ratio",
+    ]
+
+
 def falsify(run, **numbers):
     """Write other numbers into a record, which is sound otherwise."""
     place = run_record.folder(run.id) / "run.json"
@@ -314,4 +332,4 @@ def test_an_import_of_before_is_read_and_its_contradictions_are_found():
     assert "8 times as much" in rows["false"]["contradicts"]
     assert rows["true"]["images_per_second_per_device"] == 16
     speedups = collected(made, "speedups", table_columns.SPEEDUPS)
-    assert [row["runs"] for row in speedups if row["timing_source"] == "mxnet"] == [1]
+    assert [row["runs"] for row in speedups if row["settings_of"] == "a/true"] == [1]

@@ -90,8 +90,10 @@ def rows(*cases):
 
 def with_ratios(*cases):
     made = rows(*cases)
-    derived.add_synthetic(made)
-    return [(row.get("synthetic_ratio"), row.get("synthetic_runs")) for row in made]
+    given = [dict(row) for row in made]
+    found = derived.with_shared(made)
+    assert made == given  # rows are new
+    return [(row.get("synthetic_ratio"), row.get("synthetic_runs")) for row in found]
 
 
 def test_real_data_stands_beside_the_mean_of_the_same_on_synthetic_items():
@@ -112,7 +114,7 @@ def test_a_failed_run_is_no_partner_and_has_none_though_it_has_a_throughput():
         ("synthetic", 200.0, {"steps": 100, "repeat": 2}),
     )
     made[1]["status"] = made[3]["status"] = "failed"
-    derived.add_synthetic(made)
+    made = derived.with_shared(made)
     assert [row.get("synthetic_ratio") for row in made] == [pytest.approx(1.6), None, None, None]
     assert made[0]["synthetic_runs"] == 1
 
@@ -142,7 +144,7 @@ def test_of_synthetic_runs_of_several_lengths_those_of_the_runs_own_are_the_part
     made = rows(*cases)
     for row in made:
         row["steps_measured"] = row["steps"] or 9000
-    derived.add_synthetic(made)
+    made = derived.with_shared(made)
     assert [row.get("synthetic_ratio") for row in made[:2]] == [2.0, 2.0]
 
 
@@ -152,7 +154,7 @@ def test_a_run_that_failed_early_has_the_shape_of_others_of_its_model_and_datase
         ("digits", None, {"item_shape": None}),
         ("synthetic", None, {"item_shape": None}),
     )
-    derived.add_item_shapes(made)
+    made = derived.with_shared(made)
     assert [row["item_shape"] for row in made] == ["32x32x1", "32x32x1", None]
 
 
@@ -163,7 +165,7 @@ def test_throughput_of_texts_is_in_tokens_too_and_what_a_log_of_others_states_st
         for shape, rate in zip(shapes, rates, strict=True)
     ]
     made.append({"item_shape": None, "images_per_second": 10.0, "tokens_per_second": 5120.0})
-    derived.add_tokens(made)
+    made = derived.with_shared([{"status": "failed", "dataset": "x"} | row for row in made])
     assert [row.get("item") for row in made] == ["sequence", "image", None, "sequence", None]
     tokens = [row.get("tokens_per_second") for row in made]
     assert tokens == [1280.0, None, None, None, 5120.0]

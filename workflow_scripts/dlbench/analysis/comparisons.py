@@ -7,8 +7,9 @@
   shape of items.
 - Sides of different sessions are corrected for the drift between these, where it is known
   (dlbench/analysis/drift.py).
-- All comparisons of a study are one family: their p are adjusted for one another. Those of metrics
-  other than throughput are a family of their own, so that they change no verdict on throughput.
+- Throughput is compared where an entry names no other metric. All comparisons of throughput are
+  one family: their p are adjusted for one another. Those of other metrics are a family of their
+  own, so that they change no verdict on throughput.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,7 @@ from dlbench.records import sentinel_runs
 from dlbench.study.config import COMPANIONS, Study
 from dlbench.study.runs import CONDITION, FIELDS, Run, shared_values
 from dlbench.tables import cells
-from dlbench.tables.cells import Row
+from dlbench.tables.cells import Row, run_name
 from dlbench.tables.metrics import METRICS, PREFIX, THROUGHPUT, Metric
 from dlbench.tables.timing_sources import MEASURED, PUBLISHED
 
@@ -33,12 +34,9 @@ NO_RUNS = "no runs"  # of the condition or of the base that finished
 NO_BASE = "no base"  # the study has no run of it
 NO_RATIO = "no ratio"  # a value is 0 or less
 UNITS_DIFFER = "units differ"  # or the better direction, between runs of the study
-GROUP = CONDITION
 # Fields with which the software differs by intent.
 SOFTWARE = {"framework", "environment", "runtime", "trainer", "variables"}
-TOTALS = ("devices", "global_batch")
-NAMED = ("site", "timing_source")
-RATES = ("images_per_second", "tokens_per_second")
+TOKENS = "tokens_per_second"
 START_UP = ("start_s", "import_s", "first_batch_s")
 NUMBERS = (
     "ratio",
@@ -54,77 +52,58 @@ NUMBERS = (
 )
 
 
-def rows(study: Study, runs: Sequence[Row], repeated: Sequence[Row] = ()) -> list[Row]:
+def rows(
+    study: Study,
+    runs: Sequence[Row],
+    repeated: Sequence[Row] = (),
+    named: measures.Named = measures.NONE,
+) -> list[Row]:
     """Rows of the table of comparisons, in the order of the config and of the conditions.
 
     Args:
-        runs: rows of the runs table.
-        repeated: rows of the table of sentinels.
-    """
-    pairs_of_throughput = [pair for pair in pairs(study, runs) if METRIC not in pair.entry]
-    table = [
-        _row(study, pair) | _rates(pair.a, "a") | _rates(pair.b or [], "b")
-        for pair in pairs_of_throughput
-    ]
-    _judge(study, table, pairs_of_throughput, runs, repeated)
-    return table
-
-
-def metric_rows(
-    study: Study, runs: Sequence[Row], repeated: Sequence[Row], named: measures.Named
-) -> list[Row]:
-    """Rows of the table of comparisons of metrics, in the order of the config.
-
-    Args:
-        runs, repeated: rows of the tables of runs and of sentinels, with their metrics.
+        runs: rows of the runs table, with the metrics that they name.
+        repeated: such rows of sentinels.
         named: the metrics that runs name.
     """
-    of_metrics = [pair for pair in pairs(study, runs, named) if METRIC in pair.entry]
-    table = []
-    for pair in of_metrics:
-        metric, a, b = pair.metric, pair.a, pair.b or []
-        row = _row(study, pair) | {
-            "metric": metric.name,
-            "unit": metric.unit,
-            "better": metric.direction,
-        }
-        if metric.name in named.unlike:
-            row |= {"verdict": UNITS_DIFFER, "base_flags": named.unlike[metric.name]}
-        elif metric.name not in {**named.metrics, **METRICS}:
-            known = ", ".join(named.metrics) or "none"
-            row |= {"verdict": NO_RUNS, "base_flags": f"no run has it; metrics of runs: {known}"}
-        elif bad := measures.not_positive([*a, *b], metric):
-            value = f"{bad[metric.column]:g} in {bad['run_id']}"
-            row |= {"verdict": NO_RATIO, "base_flags": f"{metric.name} is {value}"}
-        else:
-            row |= {
-                f"value_{n}": _over(_geometric_mean, s, metric.column)
-                for n, s in (("a", a), ("b", b))
-            }
-        table.append(row)
-    _judge(study, table, of_metrics, runs, repeated)
-    return table
-
-
-def _judge(study, table, of_rows, runs, repeated):
-    """Add the tests and verdicts to rows that have none yet, and of which both sides have runs."""
     drifts = _Drifts(runs, repeated, study.equivalence_margin)
-    tested = []
-    for row, pair in zip(table, of_rows, strict=True):
-        if "verdict" in row:
+    table = []
+    tested: dict[bool, list[tuple[Row, equivalence.Comparison]]] = {}  # by family
+    for pair in pairs(study, runs, named):
+        metric, row = pair.metric, _row(study, pair)
+        table.append(row)
+        if reason := _not_compared(pair, named):
+            row |= reason
             continue
+        for side, its_runs in (("a", pair.a), ("b", pair.b or [])):
+            row[f"value_{side}"] = _over(_geometric_mean, its_runs, metric.column)
         if not (pair.a and pair.b):
             row["verdict"] = NO_BASE if pair.b is None else NO_RUNS
             continue
         sides = drifts.compare(pair)
         row |= sides.columns
         row["base_flags"] = ", ".join([*_differing(pair.a, pair.b, pair.fields), *sides.flags])
-        compared = equivalence.judge(sides.difference, study.equivalence_margin, pair.metric)
-        tested.append((row, compared))
-    adjusted = equivalence.adjust([comparison for _, comparison in tested])
-    for (row, _), comparison in zip(tested, adjusted, strict=True):
-        row |= {name: _none_for_nan(getattr(comparison, name)) for name in NUMBERS}
-        row |= {name: getattr(comparison, name) for name in ("verdict", "family", "repeats_needed")}
+        compared = equivalence.judge(sides.difference, study.equivalence_margin, metric)
+        tested.setdefault(metric == THROUGHPUT, []).append((row, compared))
+    for family in tested.values():
+        adjusted = equivalence.adjust([comparison for _, comparison in family])
+        for (row, _), comparison in zip(family, adjusted, strict=True):
+            row |= {name: _none_for_nan(getattr(comparison, name)) for name in NUMBERS}
+            row |= {n: getattr(comparison, n) for n in ("verdict", "family", "repeats_needed")}
+    return table
+
+
+def _not_compared(pair, named):
+    """Verdict and reason of a pair whose metric cannot be compared; None if it can."""
+    metric = pair.metric
+    if metric.name in named.unlike:
+        return {"verdict": UNITS_DIFFER, "base_flags": named.unlike[metric.name]}
+    if metric.name not in {**named.metrics, **METRICS}:
+        known = ", ".join(named.metrics) or "none"
+        return {"verdict": NO_RUNS, "base_flags": f"no run has it; metrics of runs: {known}"}
+    if bad := measures.not_positive([*pair.a, *(pair.b or [])], metric):
+        value = f"{bad[metric.column]:g} in {bad['run_id']}"
+        return {"verdict": NO_RATIO, "base_flags": f"{metric.name} is {value}"}
+    return None
 
 
 class _Drifts:
@@ -148,7 +127,7 @@ class Pair(NamedTuple):
     Attributes:
         fields: the compared field and its companions.
         labels: {"condition": its name, "base": the name of its base}.
-        run: stands for the repeats of the condition.
+        settings_of: name of the first repeat of the condition.
         a, b: rows of the runs of the condition and of its base that completed; b is None if the
             study has no run of a base.
         metric: what is compared.
@@ -157,7 +136,7 @@ class Pair(NamedTuple):
     entry: dict[str, Any]
     fields: tuple[str, ...]
     labels: dict[str, str]
-    run: Any
+    settings_of: str
     a: list[Row]
     b: list[Row] | None
     metric: Metric
@@ -196,8 +175,8 @@ def _pairs(study, entry, runs, metric):
     imported_groups = _groups(imported, fields, base_flags.FACTS)
     for conditions in [*_groups(own_runs, fields), *imported_groups]:
         conditions = {
-            name: (run, [finished[r.id] for r in repeats if r.id in finished])
-            for name, run, repeats in conditions
+            name: (repeats[0], [finished[r.id] for r in repeats if r.id in finished])
+            for name, repeats in conditions
         }
         base = next(
             (n for n, (run, _) in conditions.items() if run.value(entry["field"]) == entry["base"]),
@@ -208,7 +187,8 @@ def _pairs(study, entry, runs, metric):
         b = conditions.pop(base)[1] if base else None
         for name, (run, a) in conditions.items():
             labels = {"condition": name, "base": base or str(entry["base"])}
-            yield Pair(entry, fields, labels, run, a, b, metric)
+            own_row = {"run_id": run.id} if isinstance(run, Run) else run.row
+            yield Pair(entry, fields, labels, run_name(own_row, study.name), a, b, metric)
 
 
 def _has(row, metric):
@@ -223,12 +203,12 @@ class _Imported:
     value = Run.value
 
     def __init__(self, row):
-        self.__dict__ |= {n: row.get(n) for n in (*FIELDS, *base_flags.FACTS, *TOTALS)}
-        self.id, self.combination = row["run_id"], self
+        self.__dict__ |= {n: row.get(n) for n in (*FIELDS, *base_flags.FACTS)}
+        self.row, self.id, self.combination = row, row["run_id"], self
 
     @property
     def _key(self):
-        return tuple(getattr(self, name) for name in (*GROUP, *base_flags.FACTS))
+        return tuple(getattr(self, name) for name in (*CONDITION, *base_flags.FACTS))
 
     def __eq__(self, other):
         return self._key == other._key
@@ -238,11 +218,11 @@ class _Imported:
 
 
 def _groups(runs, fields, facts=()):
-    """Runs equal in all but `fields`: for each group [(name of a condition, run, repeats), ...].
+    """Runs equal in all but `fields`: for each group [(name of a condition, repeats), ...].
 
-    The run stands for all repeats; base and conditions are in the order of their values.
+    Base and conditions are in the order of their values.
     """
-    shared = [name for name in (*GROUP, *facts) if name not in fields]
+    shared = [name for name in (*CONDITION, *facts) if name not in fields]
     groups = {}
     for run in sorted(runs, key=lambda run: _order(run, (*shared, *fields, "repeat"))):
         group = shared_values(run, shared, fields)
@@ -257,12 +237,12 @@ def _order(run, names):
 
 
 def _named(conditions, fields):
-    """[(name, run, repeats), ...]: names have options, other companions only where they must."""
+    """[(name, repeats), ...]: names have options, other companions only where they must."""
     named = [name for name in fields if name == fields[0] or name.endswith("_options")]
     names = [_text(run, named) for run in conditions]
     if len(set(names)) < len(names):
         names = [_text(run, fields) for run in conditions]
-    return [(name, run, conditions[run]) for name, run in zip(names, conditions, strict=True)]
+    return list(zip(names, conditions.values(), strict=True))
 
 
 def _text(run, fields):
@@ -274,28 +254,29 @@ def _text(run, fields):
 
 
 def _row(study, pair):
-    """The columns of a comparison that need neither test nor metric."""
-    run, a, b = pair.run, pair.a, pair.b or []
+    """The columns of a comparison that need no test."""
+    a, b = pair.a, pair.b or []
     return {
         "study": study.name,
         "field": pair.entry["field"],
         **pair.labels,
-        **{name: next((row.get(name) for row in [*a, *b]), None) for name in NAMED},
-        **{name: getattr(run, name) for name in GROUP},
-        "devices": run.devices,
-        "global_batch": run.global_batch,
-        "device_kind": next((row["device_kind"] for row in [*a, *b]), None),
+        "settings_of": pair.settings_of,
+        "metric": pair.metric.name,
+        "unit": pair.metric.unit,
+        "better": pair.metric.direction,
         "margin": study.equivalence_margin,
         "n_a": len(a),
         "n_b": len(b),
         "base_flags": "",
+        **_times(a, "a"),
+        **_times(b, "b"),
     }
 
 
-def _rates(rows, side):
-    """The columns of throughput and times of one side, a or b, by the rows of its runs."""
+def _times(rows, side):
+    """Tokens a second and times of one side, a or b, by the rows of its runs."""
     return {
-        **{f"{name}_{side}": _over(_geometric_mean, rows, name) for name in RATES},
+        f"{TOKENS}_{side}": _over(_geometric_mean, rows, TOKENS),
         f"step_time_sd_{side}_s": _over(np.mean, rows, "step_time_sd_s"),
         **{
             f"{name.removesuffix('_s')}_{side}_s": _over(np.median, rows, name) for name in START_UP

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from dlbench.analysis import base_flags, equivalence, estimates
+from dlbench.analysis import base_flags, equivalence, estimates, measures
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.records import sessions
 from dlbench.study.config import Study
@@ -99,11 +99,11 @@ class Drift:
         """
         Args:
             rows: rows of the runs table.
-            sentinels: rows of the table of sentinels; those that count as repeats are in both.
+            sentinels: such rows of sentinels; those that count as repeats are in both.
             margin: of equivalence.
             metric: what drifts; its values are positive.
         """
-        self._margin, self._metric = margin, metric
+        self._margin, self.metric = margin, metric
         groups: dict[tuple[Any, ...], list[Row]] = {}
         repeats = set(filter(is_sentinel, (row.get("run_id") or "" for row in rows)))
         sentinels = [row for row in sentinels if row.get("run_id") not in repeats]
@@ -128,7 +128,7 @@ class Drift:
             a, b: rows of the runs table of the side and of its base, each of one device shape;
                 neither is empty.
         """
-        values = ([row[self._metric.column] for row in side] for side in (a, b))
+        values = ([row[self.metric.column] for row in side] for side in (a, b))
         measured = estimates.Difference.of(*values)
         if _by_session(a) == _by_session(b):
             return Sides(measured)
@@ -168,7 +168,7 @@ class Drift:
         if p_tost < equivalence.ALPHA:
             return NO_DRIFT
         if p_difference < equivalence.ALPHA:
-            return self._metric.verdict(np.exp(drift.mean))
+            return self.metric.verdict(np.exp(drift.mean))
         return equivalence.UNDECIDED
 
     def _side(self, rows):
@@ -315,7 +315,7 @@ def rows(
     """Rows of the table of drift: pairs of sessions that share conditions, by device shape.
 
     Args:
-        runs, sentinels: rows of the tables of these names.
+        runs: rows of the runs table. sentinels: such rows of sentinels.
     """
     drift = Drift(runs, sentinels, study.equivalence_margin, metric)
     return [
@@ -323,6 +323,15 @@ def rows(
         for _, shape in sorted(drift.shapes.items(), key=lambda item: str(item[0]))
         for row in _rows(study, drift, shape)
     ]
+
+
+def of_metrics(
+    study: Study, runs: Sequence[Row], sentinels: Sequence[Row], named: measures.Named
+) -> list[Row]:
+    """The rows of throughput, and of each metric that runs name and whose values are above 0."""
+    every = [*runs, *sentinels]
+    others = [m for m in named.metrics.values() if not measures.not_positive(every, m)]
+    return [row for m in (THROUGHPUT, *others) for row in rows(study, runs, sentinels, m)]
 
 
 def _rows(study, drift, shape):
@@ -337,6 +346,8 @@ def _rows(study, drift, shape):
         verdict = drift.verdict(change)
         yield {
             "study": study.name,
+            "metric": drift.metric.name,
+            "unit": drift.metric.unit,
             **common,
             "earlier_session": _name(earlier),
             "later_session": _name(later),

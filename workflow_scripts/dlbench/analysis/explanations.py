@@ -42,13 +42,13 @@ CONFIDENCE = 0.95
 INCLUDES_ZERO = "its interval includes zero"
 
 
-def rows(study: Study, probe_rows: Sequence[Row]) -> list[Row]:
+def rows(study: Study, runs: Sequence[Row]) -> list[Row]:
     """Rows of the table of explanations: one for each part of each condition that is explained.
 
     Args:
-        probe_rows: rows of the table of probes.
+        runs: rows of the table of runs, those of probes among them.
     """
-    by_id = {row["run_id"]: row for row in probe_rows}
+    by_id = {row["run_id"]: row for row in runs}
     conditions: dict[Run, list[Run]] = {}
     for run in sorted(study.without_probes, key=lambda run: run.repeat):
         if run.id in study.explained:
@@ -70,7 +70,7 @@ def step_time_s(row: Row | None) -> float | None:
     """Seconds of a step of a run, from its throughput; None if it did not complete.
 
     Args:
-        row: of the table of probes; None if there is none.
+        row: of the table of runs; None if there is none.
     """
     if row is None or row["status"] not in SUCCEEDED or not row.get("images_per_second"):
         return None

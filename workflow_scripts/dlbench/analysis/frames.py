@@ -18,6 +18,7 @@ from dlbench.tables import (
 )
 from dlbench.tables.cells import is_absent
 from dlbench.tables.metric_columns import METRICS
+from dlbench.tables.metrics import THROUGHPUT
 
 
 class Tables:
@@ -31,7 +32,9 @@ class Tables:
 
     @property
     def runs(self) -> pd.DataFrame:
-        return self._study_table("runs")
+        """Rows of the table of runs, but for those that are in no mean (`apart`)."""
+        frame = self._study_table("runs")
+        return frame[frame[table_columns.APART].isna()].reset_index(drop=True)
 
     @property
     def evals(self) -> pd.DataFrame:
@@ -47,7 +50,8 @@ class Tables:
 
     @property
     def comparisons(self) -> pd.DataFrame:
-        return self._study_table("comparisons")
+        """Those of throughput."""
+        return _of_throughput(self._study_table("comparisons"))
 
     @property
     def speedups(self) -> pd.DataFrame:
@@ -59,11 +63,14 @@ class Tables:
 
     @property
     def sentinels(self) -> pd.DataFrame:
-        return self._study_table("sentinels")
+        """Rows of the table of runs of all sentinels, repeats or not."""
+        frame = self._study_table("runs")
+        return frame[frame["sentinel"] > 0].reset_index(drop=True)
 
     @property
     def drift(self) -> pd.DataFrame:
-        return self._study_table("drift")
+        """That of throughput."""
+        return _of_throughput(self._study_table("drift"))
 
     @property
     def nodes(self) -> pd.DataFrame:
@@ -104,14 +111,20 @@ class Tables:
         return self._run_table(run_id, "samples", run_columns.SAMPLES)
 
     def _study_table(self, name):
-        schema = table_columns.STUDY_TABLES[name]
-        frame = parquet_files.read(self._folder / f"{name}.parquet", schema).to_pandas()
+        table = self._read(name)
+        if "settings_of" in table.column_names:
+            table = table_columns.with_settings(table, self._read("runs"))
+        frame = table.to_pandas()
         if parameters.FIELD in frame:
             frame = _with_parameters(frame)
         if contradictions.REASON in frame:
             columns = frame.columns.intersection(contradictions.WITHHELD)
             frame.loc[frame[contradictions.REASON].notna(), columns] = None
         return frame
+
+    def _read(self, name):
+        path = self._folder / f"{name}.parquet"
+        return parquet_files.read(path, table_columns.STUDY_TABLES[name])
 
     def _optional_table(self, name, schema):
         path = self._folder / f"{name}.parquet"
@@ -130,6 +143,10 @@ class Tables:
             if len(table):
                 return table.to_pandas()
         return parquet_files.table([], schema).to_pandas()
+
+
+def _of_throughput(frame):
+    return frame[frame["metric"] == THROUGHPUT.name].reset_index(drop=True)
 
 
 def _with_parameters(frame):

@@ -12,7 +12,6 @@ The figure of scaling and the table of speedups (speedups.py) are both made from
 """
 
 import math
-import urllib.parse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 from dlbench.analysis import base_flags, drift, estimates
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.study.runs import FIELDS
-from dlbench.tables.cells import Row
+from dlbench.tables.cells import Row, run_name
 
 # What is fixed in a kind of scaling.
 FIXED = {"weak": "batch_per_device", "strong": "global_batch"}
@@ -144,21 +143,6 @@ def all_series(
     return [*scaled, *(_series(None, group, lenders, drifts) for group in rest if group)]
 
 
-def run_names(runs: Iterable[Row], study: str) -> str:
-    """The names of the runs of a point, as the table of speedups of a study has them.
-
-    >>> run_names([{"study": "a", "run_id": "1"}, {"study": "b c", "run_id": "1"}], "a")
-    '1 b%20c/1'
-    """
-    return " ".join(_run_name(run, study) for run in runs)
-
-
-def _run_name(run, study):
-    """A run's id; that of another study (an import) has the name of the study before it."""
-    prefix = "" if run.get("study") in (None, study) else f"{run['study']}/"
-    return urllib.parse.quote(f"{prefix}{run['run_id']}")
-
-
 def series_from_table(points: Sequence[Row], rows: Iterable[Row]) -> list[Series]:
     """The Series behind a table of speedups.
 
@@ -167,15 +151,13 @@ def series_from_table(points: Sequence[Row], rows: Iterable[Row]) -> list[Series
         rows: rows of the table of runs; series with others are left out.
     """
     study = points[0]["study"] if points else None
-    runs = {_run_name(row, study): _plain(row) for row in rows}
+    runs = {run_name(row, study): _plain(row) for row in rows}
     series: dict[tuple[Any, ...], list[Row]] = {}
     for point in map(_plain, points):
         if not point["run_ids"] or point["scaling"] not in (None, *FIXED):
             continue  # in a table of an earlier version, or of another program
         kind, ids = point["scaling"], point["run_ids"].split(" ")
-        # Runs on one number of devices are a series for each of these.
-        one_count = None if kind else point["devices"], point["base_run_ids"]
-        key = (kind, *_key(point, FIXED[kind or "weak"]), *one_count)
+        key = kind, point["settings_of"]
         if runs.keys() >= {*ids, *(point["base_run_ids"] or ids[0]).split(" ")}:
             series.setdefault(key, []).append(point)
     return [_series_from_rows(points, runs) for points in series.values()]

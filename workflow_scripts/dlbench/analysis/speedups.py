@@ -6,10 +6,10 @@ Series are made once, for this table; figures and report read them from it.
 from collections.abc import Sequence
 
 from dlbench.analysis import estimates
-from dlbench.analysis.scaling_series import ONE_COUNT, SERIES, all_series, run_names
+from dlbench.analysis.scaling_series import ONE_COUNT, all_series
 from dlbench.study import item_names
 from dlbench.study.config import Study
-from dlbench.tables.cells import Row
+from dlbench.tables.cells import Row, run_name, run_names
 
 
 def rows(study: Study, runs: Sequence[Row], sentinels: Sequence[Row] = ()) -> list[Row]:
@@ -31,7 +31,7 @@ def _rows(study, series):
     common = {
         "study": study.name,
         "scaling": series.kind,
-        **{name: series.row.get(name) for name in ("model", "dataset", *SERIES, *ALONGSIDE)},
+        "settings_of": run_name(series.row, study.name),
     }
     if base:
         common |= {
@@ -59,10 +59,6 @@ def _rows(study, series):
             "base_mismatch": ", ".join(point.mismatch) if base else None,
             "note": _note(series, point),
         }
-
-
-# Facts of a series that are no part of its key.
-ALONGSIDE = ("device_kind", "device_model", "framework_version")
 
 
 def _estimate(name, estimate):

@@ -45,6 +45,7 @@ from dlbench.common import phrases, terminal
 from dlbench.log import event_fields, event_log
 from dlbench.plan.standing import LEFT, STATES, examine
 from dlbench.records import costs, run_record, sentinel_runs
+from dlbench.study import repeats
 from dlbench.study.config import Study
 
 SCHEMA_VERSION = 1
@@ -193,7 +194,8 @@ def _sessions(study, standings):
     ended = [run_id for run_id in repeated if (run_record.folder(run_id) / "run.json").is_file()]
     verdicts = []
     with contextlib.suppress(OSError), open(DRIFT, encoding="utf-8", newline="") as file:
-        verdicts = [row["verdict"] for row in csv.DictReader(file) if "verdict" in row]
+        rows = [row for row in csv.DictReader(file) if row.get("metric") == repeats.THROUGHPUT]
+        verdicts = [row["verdict"] for row in rows if "verdict" in row]
     return {"number": len(done), "sentinels": len(ended), "verdicts": verdicts}
 
 

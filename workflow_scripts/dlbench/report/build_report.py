@@ -33,6 +33,7 @@ from dlbench.report.findings import Finding
 from dlbench.study import contradictions, wording
 from dlbench.study.runs import CONDITION, is_sentinel
 from dlbench.tables import parquet_files, table_columns, timing_sources
+from dlbench.tables.metrics import THROUGHPUT
 
 MAX_FINDINGS = 3
 MAX_GROUPS = 20  # of the coverage that is seen at once
@@ -116,12 +117,17 @@ def read(
         for name in shown_tables.REQUIRED
         if name != "evals"
     }
+    for name in ("comparisons", "speedups"):
+        tables[name] = table_columns.with_settings(tables[name], tables["runs"])
     rows = {name: table.to_pylist() for name, table in tables.items()}
-    for name in ("runs", "sentinels"):
-        rows[name] = [contradictions.withheld(row) for row in rows[name]]
-    runs, coverage = rows["runs"], rows["coverage"]
+    all_runs = [contradictions.withheld(row) for row in rows["runs"]]
+    sentinels = [row for row in all_runs if row["sentinel"]]
+    runs = rows["runs"] = [row for row in all_runs if not row[table_columns.APART]]
+    rows["comparisons"] = [r for r in rows["comparisons"] if r["metric"] == THROUGHPUT.name]
+    drift = [r for r in shown_tables.rows_of(folder, "drift") if r["metric"] == THROUGHPUT.name]
+    coverage = rows["coverage"]
     all_findings = [
-        *findings.findings(runs, rows["speedups"], rows["comparisons"], rows["sentinels"]),
+        *findings.findings(runs, rows["speedups"], rows["comparisons"], sentinels),
         *node_findings.findings(shown_tables.rows_of(folder, "nodes")),
     ]
     all_findings.sort(key=lambda finding: finding.rank)
@@ -134,8 +140,8 @@ def read(
         facts=sentences.facts(
             runs,
             report_tables.conditions(runs),
-            rows["sentinels"],
-            shown_tables.rows_of(folder, "drift"),
+            sentinels,
+            drift,
             _spent_s(folder),
         ),
         statuses=_statuses(coverage),

@@ -7,10 +7,10 @@ import pyarrow as pa
 
 from dlbench.report import metric_tables, report_tables
 from dlbench.report.report_tables import DataTable
-from dlbench.tables import baseline_columns, parquet_files, table_columns
+from dlbench.tables import baseline_columns, parquet_files, table_columns, table_names
 from dlbench.tables.cells import Row
 
-REQUIRED = ("runs", "evals", "coverage", "comparisons", "speedups", "sentinels")
+REQUIRED = ("runs", "evals", "coverage", "comparisons", "speedups")
 # Columns that are not shown.
 LEFT_OUT = ("study", "run_ids", "base_run_ids")
 # Tables that are shown as they are: (what a row is, the columns that come first).
@@ -22,12 +22,12 @@ TABLES = {
     ),
     "comparisons": (
         "One row per condition that the config compares with its base.",
-        ("condition", "base", "model", "dataset", "verdict", "ratio", "repeats_needed", "n_a",
-         "n_b", "base_flags"),
+        ("condition", "base", "metric", "model", "dataset", "verdict", "ratio", "repeats_needed",
+         "n_a", "n_b", "base_flags"),
     ),
     "runs": (
-        "One row per run, whatever its status.",
-        ("run_id", "status", "message", "images_per_second", "tokens_per_second",
+        "One row per run, whatever its status; apart: why it is in no statistics.",
+        ("run_id", "status", "message", "apart", "images_per_second", "tokens_per_second",
          "step_time_median_s", "step_time_p95_s", "model", "dataset", "batch_per_device",
          "strategy", "devices"),
     ),
@@ -40,11 +40,8 @@ HEADINGS = {"accounts": "Wall-time breakdown"}  # of tables whose name says too 
 DESCRIPTIONS = {
     "accounts": "What the wall time of each run was spent on.",
     "explanations": "What a step of each explained condition is made of, by its probes.",
-    "probes": "Short runs that measure the parts of a step of other runs; not in any statistics.",
     "nodes": "How fast each node is beside the others, by runs on one node; the slowest first.",
     "drift": "How fast the machine was in a session, over an earlier one, by conditions of both.",
-    "metric_comparisons": "Conditions against their base by metrics that `compare` names.",
-    "metric_drift": "As drift, of metrics that programs name.",
     "published": "Numbers that others published, each with where it stands and how it was read.",
 }
 
@@ -75,7 +72,8 @@ def tables(
 
 def further(folder: Path) -> list[str]:
     """Names of further tables in the folder, as that of published numbers."""
-    return sorted(path.stem for path in folder.glob("*.parquet") if path.stem not in REQUIRED)
+    known = {*table_names.OF_STUDY, *table_names.OF_MACHINES}.difference(REQUIRED)
+    return sorted(name for name in known if (folder / f"{name}.parquet").is_file())
 
 
 def rows_of(folder: Path, name: str) -> list[Row]:

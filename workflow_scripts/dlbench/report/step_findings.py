@@ -74,7 +74,7 @@ def _finding(rows, runs):
         interval=_interval(first) if first else "",
         evidence=evidence,
         kind="same" if first else "open",
-        tables=("explanations", "probes"),
+        tables=("explanations", "runs"),
         figures=(),
         rank=(EVIDENCE.index(evidence), 1.5, -first["share"] if other_parts else 0.0),
     )

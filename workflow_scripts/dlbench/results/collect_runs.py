@@ -1,9 +1,8 @@
 """From the records and logs of all runs to tables.
 
 - results/tables: runs, evaluations, accounts of their time, metrics,
-  coverage, comparisons of conditions, speedups, published numbers, sentinels, drift, nodes, probes
-  and what they explain, tries of searches, comparisons and drift of metrics. Beside our own runs
-  there are those of others, imported and published.
+  coverage, comparisons of conditions, speedups, published numbers, drift, nodes, what probes
+  explain, tries of searches. Beside our own runs there are those of others, imported and published.
 - steps.parquet, evals.parquet and samples.parquet in each run's folder, made from
   its logs where they are missing or of another log.
 - The learning gate is judged here (dlbench/study/learning_gates.py), since it is no part of a run.
@@ -14,20 +13,32 @@
 import json
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from dlbench.analysis import comparisons, drift, explanations, nodes, run_tables, speedups
+from dlbench.analysis import (
+    comparisons,
+    drift,
+    explanations,
+    measures,
+    nodes,
+    run_tables,
+    speedups,
+)
+from dlbench.common.phrases import did_you_mean
 from dlbench.data import stores
 from dlbench.log import event_fields
 from dlbench.machine import fingerprints
 from dlbench.plan import sentinels
 from dlbench.records import run_record, staleness
-from dlbench.results import batch_tries, derived, published_beside_own, run_metrics, run_rows
+from dlbench.results import batch_tries, derived, published_beside_own, run_rows
 from dlbench.study import contradictions, learning_gates
 from dlbench.study.config import Study
 from dlbench.tables import parquet_files, run_columns, table_columns
 from dlbench.tables.cells import Row
 from dlbench.tables.fields import with_parameters
+from dlbench.tables.metrics import METRICS
+from dlbench.tables.table_columns import APART
 
 EXCLUDED, STALE, IMPORTED = "excluded", "stale", "imported"
 IMPORTS = run_record.RESULTS / "imports"
@@ -52,60 +63,59 @@ def collect(
     recipes = stores.recipes(stores.adopted(study, as_converted=True))
     with run_tables.appender(output / "evals.parquet", run_columns.EVALS) as append_evals:
         rows, coverage, parts = _own_runs(study, device_kind, recipes, results, append_evals)
-        rows = list(filter(run_rows.is_result, rows))
-        probe_ids = {run.id for run in study.runs if run.probe}
-        probe_rows = [row for row in rows if row["run_id"] in probe_ids]
-        rows, coverage = (
-            [row for row in table if row["run_id"] not in probe_ids] for table in (rows, coverage)
-        )
         for entry in study.imports:
             imported = _imported_runs(results / "imports" / entry["name"], append_evals)
             rows += imported
-            parts["metrics"] += run_metrics.imported_rows(results / "imports" / entry["name"])
+            parts["metrics"] += _imported_metrics(results / "imports" / entry["name"])
             coverage += _imported_coverage(imported, entry["name"])
-        sentinel_runs = list(sentinels.finished(study, recipes, results))
-        repeated = [
-            run_rows.row(record, study, device_kind, results) for _, record in sentinel_runs
-        ]
-        for _, record in sentinel_runs:
-            parts["metrics"] += run_metrics.rows(record)
-        if study.sentinels_are_repeats:
-            rows += _repeats_of_bases(repeated, results, append_evals)
+        for _, record in sentinels.finished(study, recipes, results):
+            row = run_rows.row(record, study, device_kind, results)
+            rows.append(row)
+            parts["metrics"] += run_rows.metrics(record)
+            if not row[APART]:
+                _append_own_evals(row, results, append_evals)
     _report_stale_runs(coverage, len(study.without_probes))
     rows += map(contradictions.marked, published_beside_own.rows(study))
-    derived.add_item_shapes([*rows, *repeated, *probe_rows])
-    derived.add_tokens([*rows, *repeated, *probe_rows])
-    derived.add_synthetic(rows)
+    rows = derived.with_shared(rows)
     # Rows whose numbers contradict one another are in the table of runs and in no other.
-    consistent, consistent_repeats, consistent_probes = (
-        [row for row in all_rows if not row.get(contradictions.REASON)]
-        for all_rows in (rows, repeated, probe_rows)
-    )
-    of_metrics = run_metrics.compared(study, consistent, consistent_repeats, parts["metrics"])
-    numbered = [
-        row | {"sentinel": run.sentinel}
-        for row, (run, _) in zip(repeated, sentinel_runs, strict=True)
-    ]
+    consistent = [row for row in rows if not row.get(contradictions.REASON)]
+    named = measures.named(parts["metrics"])
+    measured = measures.attached(consistent, parts["metrics"])
+    runs = [row for row in measured if not row.get(APART)]
+    repeated = [row for row in measured if row.get("sentinel")]
+    report_metrics(study, named, [*runs, *repeated])
     for name, content in (
         ("runs", rows),
         *parts.items(),
         ("coverage", [*coverage, *excluded(study)]),
-        ("comparisons", comparisons.rows(study, consistent, consistent_repeats)),
-        ("speedups", speedups.rows(study, consistent, consistent_repeats)),
-        ("published", published_beside_own.numbers(study, consistent)),
-        ("sentinels", numbered),
-        ("drift", drift.rows(study, consistent, consistent_repeats)),
-        ("nodes", nodes.rows(study, consistent)),
-        ("probes", probe_rows),
-        ("explanations", explanations.rows(study, consistent_probes)),
+        ("comparisons", comparisons.rows(study, runs, repeated, named)),
+        ("speedups", speedups.rows(study, runs, repeated)),
+        ("published", published_beside_own.numbers(study, runs)),
+        ("drift", drift.of_metrics(study, runs, repeated, named)),
+        ("nodes", nodes.rows(study, runs)),
+        ("explanations", explanations.rows(study, consistent)),
         ("tries", list(batch_tries.rows(study))),
-        *zip(("metric_comparisons", "metric_drift"), of_metrics, strict=True),
     ):
         schema, content = with_parameters(table_columns.STUDY_TABLES[name], content)
         parquet_files.write(output / f"{name}.parquet", content, schema)
         parquet_files.write_csv(
             output / f"{name}.csv", parquet_files.read(output / f"{name}.parquet", schema)
         )
+
+
+def report_metrics(study: Study, named: measures.Named, rows: Sequence[Row]) -> None:
+    """Print which metrics cannot be compared."""
+    for name, why in named.unlike.items():
+        print(f"metric {name}: {why}: not compared until all runs agree", file=sys.stderr)
+    for entry in study.compare:
+        name = entry.get(comparisons.METRIC)
+        if name and name not in {**named.metrics, **named.unlike, **METRICS}:
+            hint = did_you_mean(name, [*named.metrics, *METRICS])
+            print(f"compare: no run has a metric {name!r}{hint}", file=sys.stderr)
+    for metric in named.metrics.values():
+        if row := measures.not_positive(rows, metric):
+            value = row[metric.column]
+            print(f"metric {metric.name}: {value:g} in {row['run_id']}: no ratio", file=sys.stderr)
 
 
 def _own_runs(study, device_kind, recipes, results, append_evals):
@@ -132,7 +142,7 @@ def _own_runs(study, device_kind, recipes, results, append_evals):
             parts["accounts"] += _account_rows(
                 study.name, run.id, record["summary"].get("account_s", {})
             )
-            parts["metrics"] += run_metrics.rows(record)
+            parts["metrics"] += run_rows.metrics(record)
         stale = staleness.outdated(run, record, False, recipes, study.images)
         coverage.append(_coverage_row(study.labels[run.id], row, stale))
         if record["status"] in event_fields.SUCCEEDED:
@@ -140,7 +150,8 @@ def _own_runs(study, device_kind, recipes, results, append_evals):
     if damaged:
         raise run_record.Damaged(damaged)
     _report_differing_repeats(rows, coverage, repeats.differences())
-    return rows, coverage, parts
+    planned = {run.id for run in study.without_probes}
+    return rows, [row for row in coverage if row["run_id"] in planned], parts
 
 
 def _account_rows(study, run_id, seconds_by_part):
@@ -170,12 +181,11 @@ def _imported_runs(folder, append_evals):
     return list(map(contradictions.marked, runs.to_pylist()))
 
 
-def _repeats_of_bases(repeated, results, append_evals):
-    """The rows of completed sentinels, which count as repeats of the runs they repeat."""
-    rows = [row for row in repeated if row["status"] in event_fields.SUCCEEDED]
-    for row in rows:
-        _append_own_evals(row, results, append_evals)
-    return rows
+def _imported_metrics(folder):
+    """Metrics of the runs of an import; those of earlier versions have no such table."""
+    path = folder / "metrics.parquet"
+    schema = table_columns.METRICS
+    return parquet_files.read(path, schema).to_pylist() if path.is_file() else []
 
 
 def _imported_coverage(rows, name):

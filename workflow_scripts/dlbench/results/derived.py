@@ -126,24 +126,42 @@ def training_time_s(
     return float(by_rank.max(initial=0.0))
 
 
-def add_synthetic(rows: Sequence[Row]) -> None:
-    """Add to rows of the runs table their throughput over that on synthetic items.
+def with_shared(rows: Sequence[Row]) -> list[Row]:
+    """Rows of the runs table with the columns that need other rows, and those that follow.
+
+    What items are, the rates in tokens, and throughput over that on synthetic items.
+    """
+    shapes: dict[tuple[Any, ...], set[str]] = {}
+    for row in rows:
+        if row.get("item_shape"):
+            shapes.setdefault(_data_key(row), set()).add(row["item_shape"])
+    rows = [row | _item(row, shapes.get(_data_key(row), set())) for row in rows]
+    synthetic: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        if _is_measured(row) and contrasts.is_synthetic(row["dataset"]) and row.get("item_shape"):
+            synthetic.setdefault(_partner_key(row), []).append(row)
+    return [row | _beside_synthetic(row, synthetic.get(_partner_key(row))) for row in rows]
+
+
+def _item(row, shapes):
+    """What a row's items are; where its shape is missing, that of other runs of model and data."""
+    shape = row.get("item_shape") or (next(iter(shapes)) if len(shapes) == 1 else None)
+    rate, devices = row.get("images_per_second"), row.get("devices")
+    return {"item_shape": shape} | item_names.columns(shape, rate, devices)
+
+
+def _beside_synthetic(row, twins):
+    """Throughput over that on synthetic items.
 
     The partner is equal in all of SAME_SPEED and in the shape of its items, site, device and
     framework's version; its throughput is the geometric mean of its completed repeats. If
     partners have several lengths, those as long as the run count (`of_length`).
     """
-    synthetic: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        if _is_measured(row) and contrasts.is_synthetic(row["dataset"]) and row.get("item_shape"):
-            synthetic.setdefault(_partner_key(row), []).append(row)
-    for row in rows:
-        twins = synthetic.get(_partner_key(row))
-        if twins and _is_measured(row) and not contrasts.is_synthetic(row["dataset"]):
-            partners = run_lengths.of_length(row, twins)
-            rates = [partner["images_per_second"] for partner in partners]
-            row["synthetic_ratio"] = row["images_per_second"] / estimates.mean(rates).value
-            row["synthetic_runs"] = len(partners)
+    if not twins or not _is_measured(row) or contrasts.is_synthetic(row["dataset"]):
+        return {}
+    rates = [partner["images_per_second"] for partner in run_lengths.of_length(row, twins)]
+    ratio = row["images_per_second"] / estimates.mean(rates).value
+    return {"synthetic_ratio": ratio, "synthetic_runs": len(rates)}
 
 
 def _partner_key(row):
@@ -160,32 +178,13 @@ def shape_text(shape: Sequence[int] | None) -> str | None:
     return "x".join(map(str, shape)) if shape else None
 
 
-def add_item_shapes(rows: Sequence[Row]) -> None:
-    """Fill in missing item shapes, by other runs of the same model and dataset."""
-    known: dict[tuple[Any, ...], set[str]] = {}
-    for row in rows:
-        if row.get("item_shape"):
-            known.setdefault(_data_key(row), set()).add(row["item_shape"])
-    for row in rows:
-        shapes = known.get(_data_key(row), ())
-        if not row.get("item_shape") and len(shapes) == 1:
-            (row["item_shape"],) = shapes
-
-
-def add_tokens(rows: Sequence[Row]) -> None:
-    """Add to rows of the runs table what their items are, and the rates that follow from theirs."""
-    for row in rows:
-        row |= item_names.columns(
-            row.get("item_shape"), row.get("images_per_second"), row.get("devices")
-        )
-
-
 def _data_key(row):
     return tuple(row.get(n) for n in ("model", "dataset", "trainer", "timing_source", "study"))
 
 
 def _is_measured(row):
     usable = row["status"] in SUCCEEDED and not row.get(contradictions.REASON)
+    usable = usable and not row.get("apart")
     return usable and (row.get("images_per_second") or 0) > 0
 
 

@@ -26,7 +26,7 @@ from dlbench import Error
 from dlbench.analysis import run_tables
 from dlbench.common.files import write_json
 from dlbench.records import run_record
-from dlbench.results import export_runs, run_metrics, run_rows
+from dlbench.results import export_runs, run_rows
 from dlbench.study.config import Study
 from dlbench.tables import parquet_files, run_columns, table_columns, table_names
 from dlbench.tables.metric_columns import METRICS
@@ -118,7 +118,7 @@ def _write_run_tables(part, key, rows):
             folder = run_record.folder(row["run_id"])
             for name in run_columns.RUN_TABLES:
                 writers[name](run_tables.run_table(folder, name))
-            metrics = run_metrics.rows(run_record.read(folder / "run.json"))
+            metrics = run_rows.metrics(run_record.read(folder / "run.json"))
             writers["metrics"](parquet_files.table(metrics, METRICS))
 
 

@@ -94,10 +94,7 @@ def rows(study: Study) -> list[Row]:
             f"none of the {len(study.runs)} runs of {study.name} has a valid result, but others "
             f"in {run_record.RESULTS} have: is their config missing (--configfile)?"
         )
-    derived.add_item_shapes(standing_rows)
-    derived.add_tokens(standing_rows)
-    derived.add_synthetic(standing_rows)
-    return standing_rows
+    return derived.with_shared(standing_rows)
 
 
 def _rows(study):

@@ -85,7 +85,7 @@ def export(folders: Iterable[Path | str], output: Path | str) -> None:
 def own_run_folders(table: Path | str) -> list[Path]:
     """The folders of the runs in runs.csv; imported and published ones have none."""
     with open(table, newline="", encoding="utf-8") as file:
-        ids = [row["run_id"] for row in csv.DictReader(file)]
+        ids = [row["run_id"] for row in csv.DictReader(file) if not row.get("apart")]
     run_folders = [run_record.folder(run_id) for run_id in ids if ID.fullmatch(run_id)]
     return [folder for folder in run_folders if (folder / LOG).is_file()]
 

@@ -144,12 +144,28 @@ def row(
         ),
         **summary,
     }
+    values["apart"] = _apart(run, values, getattr(study, "sentinels_are_repeats", False))
     return contradictions.marked(values)
 
 
 def is_result(row: Row) -> bool:
-    """Whether a row is in tables and figures; else what its run needs was not installed."""
+    """Whether a row is in figures; else what its run needs was not installed."""
     return row["status"] != "skipped" or _NOT_INSTALLED not in (row["message"] or "")
+
+
+def metrics(record: dict[str, Any]) -> list[Row]:
+    """The rows of a run in the table of metrics."""
+    return [{"run_id": record["run_id"], **one} for one in record["summary"].get("metrics", [])]
+
+
+def _apart(run, row, sentinels_are_repeats):
+    """Why a row is in no mean; None if it is in them."""
+    if run.probe:
+        return "probe"
+    if not is_result(row):
+        return "not installed"
+    counts = sentinels_are_repeats and row["status"] in event_fields.SUCCEEDED
+    return "sentinel" if run.sentinel and not counts else None
 
 
 def _gate(must_reach, record):

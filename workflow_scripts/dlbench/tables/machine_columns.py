@@ -3,10 +3,13 @@
 import pyarrow as pa
 
 from dlbench.tables.fields import COUNT, NAME, REAL, TIME, field, fields, with_interval
+from dlbench.tables.metric_columns import METRIC, UNIT
 
 DRIFT = pa.schema(
     [
         field("study", NAME),
+        METRIC,
+        UNIT,
         *fields(NAME, "site", "device_kind"),
         *fields(pa.int32(), "nodes", "devices_per_node"),
         field("earlier_session", NAME, note="`session` of the earlier runs; none: not known"),
@@ -23,13 +26,14 @@ DRIFT = pa.schema(
         field(
             "later_runs", COUNT, "runs", "of these conditions in the later session, sentinels too"
         ),
-        *with_interval("ratio", "1", "of throughputs, later over earlier"),
+        *with_interval("ratio", "1", "of the metric, later over earlier"),
         field("margin", REAL, "1", "equivalent is from 1 / (1 + margin) to 1 + margin"),
         field(
             "verdict",
             NAME,
-            note="none: equivalent to none (TOST); faster, slower: by a two-sided test; "
-            "undecided; too few runs: of every condition that leads from one to the other",
+            note="none: equivalent to none (TOST); faster, slower or the metric's words: by a "
+            "two-sided test; undecided; too few runs: of every condition that leads from one to "
+            "the other",
         ),
     ]
 )

@@ -7,7 +7,7 @@ dlbench/tables/write_reference_pages.py.
 
 TABLES = {
     "runs": "One row for each run: own, imported (`timing_source` names the kind of log) and "
-    "published.",
+    "published. Means and figures are of those without `apart`.",
     "evals": "One row for each evaluation on held-out items.",
     "accounts": "Where the wall time of own runs went: one row for each part of a run that took "
     "any. The parts of a run add up to its `wall_s`.",
@@ -15,22 +15,16 @@ TABLES = {
     "program names itself.",
     "coverage": "One row for each combination and repeat that the config asks for, whatever became "
     "of it, and for each imported run.",
-    "comparisons": "One row for each condition and its base, as `compare` asks.",
-    "metric_comparisons": "One row for each condition and its base, as entries of `compare` with "
-    "`metric` ask.",
-    "metric_drift": "As `drift`, of each metric that programs name and whose values are above 0.",
+    "comparisons": "One row for each condition, its base and metric, as `compare` asks.",
     "drift": "One row for each device shape and pair of sessions that measured the same "
-    "conditions.",
+    "conditions, of throughput and of each metric that programs name and whose values are above "
+    "0.",
     "nodes": "How fast nodes are beside one another, by runs on one node: one row for each node, "
     "the slowest first; none where no two can be compared.",
     "speedups": "One row for each series and number of devices.",
     "published": "One row for each published number, with the own runs that match it.",
     "tries": "One row for each batch that a search for the largest one tried "
     "(`batch_per_device: max`). Tries are no runs, and in no statistics.",
-    "sentinels": "One row for each sentinel, a finished run that a later session repeated. It is a "
-    "row of `runs` only if `sentinels_are_repeats`.",
-    "probes": "One row for each probe, a short run that measures a part of the steps of others. It "
-    "is in no other table.",
     "explanations": "What a step is made of: one row for each part of each condition of a block "
     "with `explain`.",
     "baselines": "One row for each size of each baseline: what machines attain without a model, "

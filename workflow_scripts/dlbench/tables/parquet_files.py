@@ -29,7 +29,7 @@ from dlbench.common.files import atomic_write, require_file
 from dlbench.tables import table_names
 from dlbench.tables.cells import Row
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 ATTRIBUTES = "PANDAS_ATTRS"  # whose value pandas' read_parquet, as of 2.1, takes for `attrs`
 DIGEST = "file_sha256"  # of the file, with zeros in its place
 _BLANK = "0" * 64

@@ -12,7 +12,7 @@ from dlbench.tables.cells import Row
 
 
 def table_rows(path: Path) -> list[Row]:
-    """The rows of a runs table, with those of its columns that our table of runs has.
+    """The rows of a runs table that are in means, with the columns that our table of runs has.
 
     Raises:
         Error: it is no runs table, or cannot be read.
@@ -24,7 +24,7 @@ def table_rows(path: Path) -> list[Row]:
     missing = [name for name in ("run_id", "status", "model", "dataset") if name not in columns]
     if missing:
         raise Error(f"{path}: not a runs table: no column {', '.join(missing)}")
-    return rows
+    return [row for row in rows if not row.get(table_columns.APART)]
 
 
 def _parquet(path):

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from dlbench.run_fields.fields import FIELDS
 from dlbench.study.runs import CONDITION
+from dlbench.tables.cells import run_name
 from dlbench.tables.explanation_columns import ACCOUNTS, EXPLANATIONS, PROFILE
 from dlbench.tables.fields import (
     COUNT,
@@ -22,11 +23,12 @@ from dlbench.tables.fields import (
     with_run_fields,
 )
 from dlbench.tables.machine_columns import DRIFT, NODES
-from dlbench.tables.metric_columns import METRICS, comparisons_of_metrics, drift_of_metrics
+from dlbench.tables.metric_columns import BETTER, METRIC, METRICS, UNIT
 from dlbench.tables.run_columns import EVALS
 from dlbench.tables.try_columns import TRIES
 from dlbench.tables.work_columns import ENERGY, MEMORY, NEIGHBOURS, RATES, WORK
 
+APART = "apart"  # of a run that is in no mean
 LAST_EVALUATION = "on the validation data at the last evaluation"
 _FLAGS = ("xla", "compile", "deterministic", "recompute", "augment")
 _LEARNING_RATE = ("learning_rate", "learning_rate_batch", "learning_rate_warmup_steps")
@@ -63,7 +65,15 @@ RUNS = with_run_fields(
         *of_run("nodes", "devices_per_node"),
         field("devices", pa.int32()),
         *of_run("threads_per_device", "power_limit_w", "copies_per_node", described=True),
-        *of_run("input_workers", "prefetch", "repeat", "seed", "batch_per_device"),
+        *of_run("input_workers", "prefetch", "repeat"),
+        field("sentinel", pa.int32(), note="counts sessions with sentinels, from 1; 0: none"),
+        field(
+            APART,
+            NAME,
+            note="why no mean and no figure has the run: probe, of a part of steps; sentinel, if "
+            "sentinels are no repeats; not installed: what it needs; none: they have it",
+        ),
+        *of_run("seed", "batch_per_device"),
         field("batch_found", pa.bool_(), note="whether the batch is the largest that fits (max)"),
         field("global_batch", COUNT, "items"),
         *of_run("sequence_length", *_LEARNING_RATE, *_UPDATE, described=True),
@@ -196,60 +206,58 @@ RUNS = with_run_fields(
         field("log_sha256", TEXT),
         field("parser_version", pa.int32()),
     ],
-    (name for name in FIELDS if name not in ("sentinel", "probe")),
+    (name for name in FIELDS if name != "probe"),
     described=True,
 )
 # Columns that a config cannot set for an imported run: they are from its log, or name it.
 _FROM_THE_LOG = (
     *("run_id", "source", "notes", "log_sha256", "parser_version", "timing_source"),
-    "contradicts",
+    *("contradicts", "sentinel", APART),
 )
 IMPORTABLE = [name for name in RUNS.names if name not in _FROM_THE_LOG]
 
-SENTINELS = RUNS.insert(
-    RUNS.get_field_index("repeat") + 1,
-    field("sentinel", pa.int32(), note="counts the sessions that have sentinels, from 1"),
-)
-# What the runs of a group, or of a series, have in common, besides the framework.
-_COMBINATION = (
-    *("model", "dataset", "precision", "mode", "strategy", "strategy_options", "launcher"),
-    *("runtime", "runtime_options", "node", "environment", "trainer", "optimizer"),
-    *("learning_rate_scaling", "learning_rate_decay", "evaluate", "cache", "input", "page_cache"),
-)
-_COUNTS = ("threads_per_device", "copies_per_node", "input_workers", "prefetch", "epochs")
-_PLACED = (*_COUNTS, "power_limit_w")
 _across_sessions = [
     field("measured_apart", pa.bool_(), note="no session has runs of both sides"),
     *with_interval("drift", "1", "between their sessions, for which it is corrected; else none"),
 ]
-COMPARISONS = with_run_fields(
+_SETTINGS_OF = field(
+    "settings_of",
+    TEXT,
+    note="the run whose settings in `runs` are those of the row, but for columns that it has "
+    "itself; of an import with its name before it",
+)
+COMPARISONS = pa.schema(
     [
         *fields(NAME, "study", "field"),
         field("condition", NAME, note="value of the field, with the options that go with it"),
         field("base", NAME, note="the condition it is compared with: b; the other one is a"),
-        # What a group of runs has in common, and of the compared field the value of a.
-        *fields(NAME, "site", "timing_source"),
-        *of_run("framework", *_COMBINATION),
-        field("device_kind", NAME),
-        *of_run(*_FLAGS, "nodes", "devices_per_node"),
-        field("devices", pa.int32()),
-        *of_run(*_PLACED, "seed", "batch_per_device"),
-        field("global_batch", COUNT, "items"),
-        *of_run("sequence_length", "steps", "warmup_steps", "steps_per_sync"),
-        *of_run(*_LEARNING_RATE, *_UPDATE),
-        field("ratio", REAL, "1", "of the geometric means of images_per_second, a over b"),
+        _SETTINGS_OF,
+        METRIC,
+        UNIT,
+        BETTER,
+        field("ratio", REAL, "1", "of the geometric means of the metric, a over b"),
         field("ci90_low", REAL, "1", "Welch's interval on logarithms, of this comparison alone"),
         field("ci90_high", REAL, "1"),
         field("ci95_low", REAL, "1"),
         field("ci95_high", REAL, "1"),
         field("margin", REAL, "1", "equivalent is from 1 / (1 + margin) to 1 + margin"),
-        field("scatter", REAL, "1", "standard deviation of log images_per_second, pooled"),
+        field("scatter", REAL, "1", "standard deviation of the logarithms, pooled"),
         field("p_tost", REAL, "1", "of a ratio within the margin, adjusted (Holm)"),
         field("p_difference", REAL, "1", "of a ratio other than 1, adjusted (Holm)"),
         field("p_tost_raw", REAL, "1", "before the adjustment"),
         field("p_difference_raw", REAL, "1", "before the adjustment"),
-        field("family", COUNT, note="comparisons for which p is adjusted"),
-        field("verdict", NAME, note="by the adjusted p; no runs, no base: nothing to compare"),
+        field(
+            "family",
+            COUNT,
+            note="comparisons for which p is adjusted: those of throughput, or those of the others",
+        ),
+        field(
+            "verdict",
+            NAME,
+            note="by the adjusted p, as slower and faster, worse and better, or differs where no "
+            "direction is better; no ratio: a value is 0 or less; units differ; no runs, no base: "
+            "nothing to compare",
+        ),
         field("repeats_needed", COUNT, note="of each condition for a verdict; 1000: or more"),
         field("n_a", COUNT, "runs"),
         field("n_b", COUNT, "runs"),
@@ -260,10 +268,11 @@ COMPARISONS = with_run_fields(
             "runs, sides that were measured apart",
         ),
         *_across_sessions,
+        field("value_a", REAL, note="geometric mean of the metric over runs, in `unit`"),
+        field("value_b", REAL, note="geometric mean of the metric over runs, in `unit`"),
         *(
             field(f"{name}_{side}{'_s' * (unit == 's')}", REAL, unit, note)
             for name, unit, note in (
-                ("images_per_second", "items/s", "geometric mean over runs"),
                 (
                     "tokens_per_second",
                     "tokens/s",
@@ -276,26 +285,16 @@ COMPARISONS = with_run_fields(
             )
             for side in "ab"
         ),
-    ],
-    CONDITION,
+    ]
 )
-# In which the points of a series differ, or that its runs need not share.
-_ONE_EACH = ("devices_per_node", "warmup_steps", "warmup_s", "seed")
-SPEEDUPS = with_run_fields(
+SPEEDUPS = pa.schema(
     [
         field("study", NAME),
         field("scaling", NAME, note="weak: batch per device fixed; strong: global batch; or none"),
-        # What a series has in common; names of its first runs where these differ.
-        field("site", NAME),
-        *of_run("framework"),
-        field("framework_version", NAME),
-        *of_run(*_COMBINATION),
-        *fields(NAME, "device_kind", "device_model", "timing_source", "item_shape"),
-        *of_run(*_FLAGS, *_PLACED, "steps", "steps_per_sync", *_LEARNING_RATE, *_UPDATE),
+        _SETTINGS_OF,
         field("devices", pa.int32()),
         *of_run("nodes", "batch_per_device"),
         field("global_batch", COUNT, "items"),
-        *of_run("sequence_length"),
         field("runs", COUNT, "runs", "repeats that completed (ok or unstable)"),
         field("unstable_runs", COUNT, "runs", "number of them that are unstable"),
         *with_interval("images_per_second", "items/s", "geometric mean over runs"),
@@ -319,8 +318,7 @@ SPEEDUPS = with_run_fields(
         field("base_run_ids", TEXT, note="of the repeats of the base"),
         *_across_sessions,
         field("note", TEXT, note="what is missing in this row, and why"),
-    ],
-    (name for name in CONDITION if name not in _ONE_EACH),
+    ]
 )
 COVERAGE = pa.schema(
     [
@@ -371,6 +369,11 @@ PUBLISHED = pa.schema(
         field("own_over_published", REAL, "1"),
     ]
 )
+# What a row that names a run by `settings_of` takes from it; settings stand in the table of runs.
+SETTINGS = (
+    *("site", "timing_source", "framework_version", "device_kind", "device_model", "item_shape"),
+    *("devices", "global_batch", *CONDITION),
+)
 STUDY_TABLES = {
     "runs": RUNS,
     "evals": EVALS,
@@ -380,12 +383,27 @@ STUDY_TABLES = {
     "comparisons": COMPARISONS,
     "speedups": SPEEDUPS,
     "published": PUBLISHED,
-    "sentinels": SENTINELS,
     "drift": DRIFT,
     "nodes": NODES,
-    "probes": RUNS,
     "explanations": EXPLANATIONS,
     "tries": TRIES,
-    "metric_comparisons": comparisons_of_metrics(COMPARISONS),
-    "metric_drift": drift_of_metrics(DRIFT),
 }
+
+
+def with_settings(table: pa.Table, runs: pa.Table) -> pa.Table:
+    """A table with the SETTINGS of the runs that its column `settings_of` names.
+
+    Args:
+        runs: the table of runs.
+    """
+    study = table["study"][0].as_py() if len(table) else None
+    named = runs.select(["study", "run_id"]).to_pylist()
+    places = {run_name(row, study): place for place, row in enumerate(named)}
+    rows = pa.array([places.get(name) for name in table["settings_of"].to_pylist()], pa.int64())
+    own = [
+        name for name in runs.column_names if name in SETTINGS and name not in table.column_names
+    ]
+    taken = runs.select(own).take(rows)
+    for column in taken.schema:
+        table = table.append_column(column, taken[column.name])
+    return table

@@ -10,14 +10,10 @@ OF_STUDY = (
     "comparisons",
     "speedups",
     "published",
-    "sentinels",
     "drift",
     "nodes",
-    "probes",
     "explanations",
     "tries",
-    "metric_comparisons",
-    "metric_drift",
 )
 OF_RUN = ("steps", "evals", "samples")  # in the folder of each run
 OF_IMPORT = (*OF_RUN, "metrics")  # beside runs, of all runs of an import

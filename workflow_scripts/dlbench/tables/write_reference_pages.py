@@ -14,6 +14,7 @@ schema of the config.
 """
 
 import copy
+import itertools
 import json
 import re
 from collections.abc import Mapping
@@ -34,6 +35,7 @@ from dlbench.tables import (
 )
 from dlbench.tables.meanings import MEANINGS, TABLES
 
+_ENDS = ("_ci95_low", "_ci95_high")  # of the columns of an interval
 SCHEMA = "workflow_scripts/dlbench/study/config.schema.json"
 DEFAULT_STUDY = Path(__file__).parents[3] / "config.yaml"
 MADE_BY = "Made by `workflow_scripts/write_reference_pages.py` from"
@@ -230,25 +232,37 @@ def tables_page() -> str:
     sections = [TABLES_HEAD]
     for name, text in TABLES.items():
         columns = SCHEMAS[name]
-        settings = [column for column in columns if _as_in_runs(name, column)]
+        settings = {}
+        for column in columns:
+            if not column.name.endswith(_ENDS) and (base := _described_in(name, column)):
+                settings.setdefault(base, []).append(column.name)
         lines = [f"## {name}", "", text]
-        if settings:
-            lines += ["", f"As in `runs`: {', '.join(f'`{column.name}`' for column in settings)}."]
+        for base, alike in settings.items():
+            lines += ["", f"As in `{base}`: {', '.join(f'`{name}`' for name in alike)}."]
         lines += ["", "| Column | Kind | Unit | Meaning |", "| --- | --- | --- | --- |"]
-        lines += [_row(name, column) for column in columns if _listed(column, settings)]
+        apart = set(itertools.chain(*settings.values()))
+        lines += [_row(name, column) for column in columns if _listed(column, apart)]
         sections.append("\n".join(lines) + "\n")
     sections.append("Next: [results.md](results.md), how to read them.\n")
     return "\n".join(sections)
 
 
-def _as_in_runs(table, column):
-    """Whether a column of another table means what it means in `runs`."""
+def _described_in(table, column):
+    """The table before this one in which a column is described; None if it is in none."""
     is_described = _metadata(column, b"description") or f"{table}.{column.name}" in MEANINGS
-    return table != "runs" and column.name in table_columns.RUNS.names and not is_described
+    if table != "runs" and column.name in table_columns.RUNS.names and not is_described:
+        return "runs"
+    before = itertools.takewhile(lambda name: name != table, TABLES)
+    alike = (name for name in before if _has(SCHEMAS[name], column))
+    return next(alike, None) if is_described else None
+
+
+def _has(schema, column):
+    return column.name in schema.names and schema.field(column.name).equals(column, True)
 
 
 def _listed(column, settings):
-    return column not in settings and not column.name.endswith(("_ci95_low", "_ci95_high"))
+    return column.name not in settings and not column.name.endswith(_ENDS)
 
 
 def _row(table, column):

@@ -17,7 +17,7 @@ Numbers that the programs of runs name themselves, by condition. Points are mean
 repeats, each run one value, with 95 % intervals: geometric means with Student's t on the logarithm
 or, of a metric with values of 0 or less, arithmetic means with Student's t. One run has no
 interval. A metric whose unit or better direction differs between runs is not drawn. See the tables
-metrics and metric_comparisons.
+metrics and comparisons.
 """
 EMPTY_MESSAGE = "the programs of the runs name no metrics"
 BETTER = {HIGHER: "higher is better", LOWER: "lower is better"}

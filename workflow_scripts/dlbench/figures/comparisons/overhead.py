@@ -164,7 +164,7 @@ def _columns(axes, y, row, colour):
     verdict_column = VERDICT_COLUMN + SPREAD_POINTS * copies
     if row["n_b"]:
         spread = _spread(row) if copies else ""
-        rate = row["images_per_second_b"] if pd.isna(tokens := row[TOKENS]) else tokens
+        rate = row["value_b"] if pd.isna(tokens := row[TOKENS]) else tokens
         base = f"of {styles.thousands(rate)}/s"
         _annotate(axes, y, base, BASE_COLUMN, 6 if spread else 0)
         _annotate(axes, y, spread, BASE_COLUMN, -6, fontsize=8)
