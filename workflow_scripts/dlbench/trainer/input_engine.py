@@ -8,42 +8,31 @@
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-from dlbench.trainer import device_memory, engine
-from dlbench.trainer.calibration import Kernels
-from dlbench.trainer.engine import CheckpointState
+from dlbench.trainer.engine import CheckpointState, Engine
 from dlbench.trainer.model_flops import ModelFlops
 
 NO_LOSS = 0.0  # each step of a log has a loss
 
 
-class InputEngine(engine.Engine):
-    """See dlbench/trainer/engine.py, which documents the methods.
+def reading_only(of_framework: type[Any]) -> type[Any]:
+    """The class of a framework's engine, but its objects only read."""
+    return type("InputEngine", (_Reading, of_framework), {})
 
-    Args:
-        inner: the engine of the run's framework; its `build` is never called.
-    """
+
+class _Reading:
+    """What is other than in trainer/engine.py, which documents the methods."""
 
     learning_rate = 0.0
-
-    def __init__(self, inner: engine.Engine):
-        self._inner = inner
-        self.strategy, self.gpu_count = inner.strategy, inner.gpu_count
-        self.records, self.data_sha256 = inner.records, inner.data_sha256
-        self.item_shape = inner.item_shape
-        self._batches: Iterator[Any] = iter(())
+    host_batches: Callable[[int], Iterator[Any]]
 
     def build(self) -> None:
         """Nothing."""
 
     def begin(self, first: int) -> None:
-        self._batches = self._inner.host_batches(first)
+        self._batches = self.host_batches(first)
         next(self._batches)
-
-    def host_batches(self, first: int) -> Iterator[Any]:
-        return self._inner.host_batches(first)
 
     def trace(self) -> None:
         """Nothing."""
@@ -52,8 +41,7 @@ class InputEngine(engine.Engine):
         next(self._batches)
         return NO_LOSS
 
-    def evaluate(self) -> dict[str, float]:
-        raise NotImplementedError("mode input has no model to evaluate")
+    window = Engine.window
 
     def parameters(self) -> None:
         return None
@@ -64,26 +52,8 @@ class InputEngine(engine.Engine):
     def model_flops(self) -> ModelFlops:
         return ModelFlops(None, None, ["mode input has no model"])
 
-    def peak_memory(self) -> device_memory.Peak:
-        return self._inner.peak_memory()
-
     def checkpoint_state(self) -> CheckpointState:
         return CheckpointState({}, {})  # the position in the data follows from the step
 
     def weights_sha256(self) -> list[str]:
         return []
-
-    def gpu_name(self) -> str:
-        return self._inner.gpu_name()
-
-    def versions(self) -> dict[str, str]:
-        return self._inner.versions()
-
-    def kernels(self) -> Kernels:
-        return self._inner.kernels()
-
-    def profile(self, work: Callable[[], None], folder: Path) -> list[dict[str, Any]]:
-        raise NotImplementedError("mode input computes nothing")
-
-    def build_facts(self) -> dict[str, Any]:
-        return self._inner.build_facts()

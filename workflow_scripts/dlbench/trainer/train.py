@@ -134,9 +134,9 @@ class _Process:
         self._log.write("stage", name="imports", t_utc=event_log.utc_now())
         if spec.page_cache != inputs.AS_FOUND:
             self._prepare_page_cache(self._strategy, self._log)
-        self._engine = module.Engine(spec, self._strategy, where.data)
-        if spec.mode == inputs.INPUT_ONLY:
-            self._engine = input_engine.InputEngine(self._engine)
+        reads = spec.mode == inputs.INPUT_ONLY
+        make = input_engine.reading_only(module.Engine) if reads else module.Engine
+        self._engine = make(spec, self._strategy, where.data)
         self._log.write("stage", name="data", t_utc=event_log.utc_now())
         containment.check_imported(spec.runtime, engine.packages(spec.framework))
         return loop.train(
