@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from dlbench.log import measured_part
-from dlbench.machine import host_name, node_use
+from dlbench.machine import hardware, node_use
 from dlbench.records.disturbances import describe_disturbance
 from dlbench.starting import neighbours
 from dlbench.starting.neighbours import Watch
@@ -280,7 +280,7 @@ def node(host, node_percent, own_percent, threads=8, **limits):
 
 
 def test_of_several_nodes_the_one_counts_whose_others_used_most(kernel, tmp_path, monkeypatch):
-    monkeypatch.setattr(host_name, "host", lambda: "n1")
+    monkeypatch.setattr(hardware, "host", lambda: "n1")
     log = write(tmp_path / "train.jsonl", *node("n1", 10.0, 80.0))
     write(tmp_path / "train.rank1.jsonl", *node("n2", 40.0, 100.0))
     write(tmp_path / "train.rank2.jsonl", *node("n2", None, 100.0))

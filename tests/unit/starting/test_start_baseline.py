@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from dlbench.machine import host_name
+from dlbench.machine import hardware
 from dlbench.results import collect_baselines
 from dlbench.starting import start_baseline, start_command
 from dlbench.study.runs import Run
@@ -67,7 +67,7 @@ def test_without_a_file_or_with_a_failure_it_says_why(tmp_path, code, how):
 def test_a_failure_on_a_named_node_is_a_result_with_the_reason(
     tmp_path, capsys, arguments, measures
 ):
-    run = dataclasses.replace(RUN, node=host_name.short(socket.gethostname()))
+    run = dataclasses.replace(RUN, node=hardware.short_host(socket.gethostname()))
     given = options(tmp_path, "import sys; sys.exit('NCCL WARN Cuda failure')", run)
     given.command += arguments
     assert start_baseline.start(given) == 0
@@ -80,7 +80,7 @@ def test_a_failure_on_a_named_node_is_a_result_with_the_reason(
 
 
 def test_one_that_hangs_on_a_named_node_is_a_result_too(tmp_path):
-    run = dataclasses.replace(RUN, node=host_name.short(socket.gethostname()))
+    run = dataclasses.replace(RUN, node=hardware.short_host(socket.gethostname()))
     given = options(tmp_path, "import time; time.sleep(600)", run, time_limit_s=0.3)
     assert start_baseline.start(given) == 0
     for row in collect_baselines.rows_of(given.output):
@@ -88,7 +88,7 @@ def test_one_that_hangs_on_a_named_node_is_a_result_too(tmp_path):
 
 
 def test_what_a_signal_ended_on_a_named_node_is_no_result(tmp_path):
-    run = dataclasses.replace(RUN, node=host_name.short(socket.gethostname()))
+    run = dataclasses.replace(RUN, node=hardware.short_host(socket.gethostname()))
     given = options(tmp_path, "import os; os.kill(os.getpid(), 9)", run)
     assert "killed by signal 9" in start_baseline.start(given)
     assert not given.output.exists()

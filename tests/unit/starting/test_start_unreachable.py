@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dlbench.machine import host_name
+from dlbench.machine import hardware
 from dlbench.starting import start_unreachable
 from support.machines.node_names import NAME, as_node
 from support.machines.node_names import node as node
@@ -159,8 +159,8 @@ def test_a_name_that_leads_to_no_address_of_this_machine_is_noticed(node, tmp_pa
 def test_our_own_name_stays_as_it_is():
     before = socket.gethostname()
     assert start_unreachable.possible()
-    assert (socket.gethostname(), host_name.host()) == (before, before)
-    assert host_name.HOST not in os.environ
+    assert (socket.gethostname(), hardware.host()) == (before, before)
+    assert hardware.HOST not in os.environ
 
 
 @BOTH

@@ -14,7 +14,7 @@ from dlbench import Error
 from dlbench.analysis import acceptance, bounds, campaigns, node_results
 from dlbench.common import host_lists, phrases
 from dlbench.common.files import atomic_write
-from dlbench.machine import host_name
+from dlbench.machine import hardware
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.tables import parquet_files
 from dlbench.tables.baseline_columns import BASELINES
@@ -107,7 +107,7 @@ def accept(
     Raises:
         Error: a bound cannot be checked.
     """
-    names = [host_name.short(name) for name in expected]
+    names = [hardware.short_host(name) for name in expected]
     # Also nodes of which there are groups alone.
     names += [name for one in results for name in one.nodes]
     judged = acceptance.judge(wanted, results, node_results.in_order(names))

@@ -15,7 +15,7 @@ from dlbench.analysis.campaigns import ITEM_RATE, JOINABLE, Measured
 from dlbench.baselines.measures import NOT_MEASURED
 from dlbench.common import host_lists
 from dlbench.log.event_fields import SUCCEEDED
-from dlbench.machine import host_name
+from dlbench.machine import hardware
 from dlbench.tables.cells import Row
 
 Group = tuple[str, ...]
@@ -138,7 +138,7 @@ def _nodes(row):
         names = host_lists.expand_hosts(row["node"])
     else:
         names = [row["host"]] if row.get("nodes") == 1 and row.get("host") else []
-    return in_order(map(host_name.short, names))
+    return in_order(map(hardware.short_host, names))
 
 
 def in_order(names: Iterable[str]) -> Group:

@@ -28,7 +28,7 @@ from scipy import special
 
 from dlbench.analysis import base_flags, equivalence, estimates
 from dlbench.log.event_fields import SUCCEEDED
-from dlbench.machine import host_name
+from dlbench.machine import hardware
 from dlbench.study.config import Study
 from dlbench.study.runs import CONDITION
 from dlbench.tables import timing_sources
@@ -240,7 +240,7 @@ def _disturbed(runs):
 def _node(row):
     """The name of a run's node: the one that it was sent to, or else the machine's own."""
     name = row.get("node") or row.get("host")
-    return name and host_name.short(name)
+    return name and hardware.short_host(name)
 
 
 def _block(row):

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from dlbench import Error
 from dlbench.common import networks
-from dlbench.machine import binding, gpu_places, host_name
+from dlbench.machine import binding, gpu_places, hardware
 from dlbench.study import other_trainers
 from dlbench.study.runs import Run
 from dlbench.trainer import cluster, engine
@@ -87,7 +87,7 @@ def _bind(run: Run, place: Place, options: argparse.Namespace) -> dict[str, Any]
     processes = engine.strategy_of(run).processes_per_node(run)
     each = run.devices_per_node // processes or 1
     mode = run.binding or options.site_binding
-    here = {"host": host_name.host(), "cores": None, "binding": None}
+    here = {"host": hardware.host(), "cores": None, "binding": None}
     if options.device == "gpu":
         request = binding.Request(
             mode, place.local_rank, processes * run.copies_per_node, each, options.share_gpus

@@ -1,4 +1,6 @@
-"""Facts of the node that a process runs on, as the kernel states them in /proc and /sys.
+"""The name of this machine, also inside the separate network that a run may have.
+
+Facts of the node that a process runs on, as the kernel states them in /proc and /sys.
 
 - Everything is read from files; no program is called, because images may have none.
 - `constant_facts` are equal on all nodes of one kind, `present_facts` are of this node at this
@@ -10,12 +12,29 @@ import math
 import os
 import platform
 import re
+import socket
 import statistics
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dlbench.machine import host_name
+HOST = "DLBENCH_HOST"  # variable with the name of the machine outside of that network
+
+
+def host() -> str:
+    """The name of this machine, also inside a network of dlbench.starting.start_unreachable."""
+    return os.environ.get(HOST) or socket.gethostname()
+
+
+def short_host(name: str) -> str:
+    """A machine's name without its domain, in which schedulers and the machine may differ.
+
+    >>> short("n1.cluster.example"), short("n1"), short("10.0.0.1")
+    ('n1', 'n1', '10.0.0.1')
+    """
+    first = name.partition(".")[0]
+    return name if first.isdecimal() else first
+
 
 Value = TypeVar("Value")
 CPU, NODES = "sys/devices/system/cpu", "sys/devices/system/node"
@@ -101,7 +120,7 @@ def speed_facts(files: Files) -> dict[str, Any]:
 def present_facts(files: Files) -> dict[str, Any]:
     """Facts of this node and this moment."""
     return {
-        "host": host_name.host(),
+        "host": host(),
         "memory_bytes": files.fact("memory_bytes", lambda: _memory_bytes(files, "MemTotal")),
         "memory_available_bytes": files.fact(
             "memory_available_bytes", lambda: _memory_bytes(files, "MemAvailable")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.machine import host_name
+from dlbench.machine import hardware
 
 POLL_S = 0.005
 PATIENCE_S = 600.0  # until the last one has written: containers start slowly on a full node
@@ -58,7 +58,7 @@ def all_gather(folder: Path, index: int, count: int, facts: Any) -> list[Any]:
         if time.monotonic() > deadline:
             raise Error(
                 f"local rank {index} waited {PATIENCE_S:g} s for local rank "
-                f"{' and '.join(map(str, absent))} of {count} on {host_name.host()}, in vain: are "
+                f"{' and '.join(map(str, absent))} of {count} on {hardware.host()}, in vain: are "
                 "the ranks of a node numbered as the run's devices_per_node says, and do all see "
                 f"the folder {folder}?"
             )
@@ -75,7 +75,7 @@ def _remove(paths: list[Path]) -> None:
 def _node() -> str:
     """An id of this node, equal in all its containers: ranks of several nodes share a folder."""
     boot = BOOT_ID.read_text().strip()[:8] if BOOT_ID.exists() else "unknown"
-    return f"{host_name.short(host_name.host())}-{boot}"
+    return f"{hardware.short_host(hardware.host())}-{boot}"
 
 
 def _write(path, content):

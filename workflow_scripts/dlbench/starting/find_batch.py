@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 from dlbench import Error
 from dlbench.common import files, own_code
 from dlbench.log import event_fields
-from dlbench.machine import hardware, host_name, limits
+from dlbench.machine import hardware, limits
+from dlbench.machine import hardware as hardware_module
 from dlbench.records import memory, progress, run_record
 from dlbench.study.batch_searches import Search
 from dlbench.study.runs import Run
@@ -171,7 +172,7 @@ def _write(search, output, batch, reason, further):
         "reason": reason,
         "reserve": RESERVE,
         "resolution": f"1/{RESOLUTION}",
-        "host": host_name.host(),
+        "host": hardware_module.host(),
         **further,
     }
     files.write_json(output, found)

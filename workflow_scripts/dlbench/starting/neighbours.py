@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.log import event_log, measured_part
-from dlbench.machine import host_name, limits, node_use
+from dlbench.machine import hardware, limits, node_use
 from dlbench.machine.hardware import Files
 from dlbench.records import disturbances
 
@@ -184,7 +184,7 @@ class Watch:
             log: of rank 0, complete; those of other ranks and copies lie beside it.
         """
         use = self._get("neighbours", lambda: self._summary(log)) or {"span_s": 0.0}
-        use |= {"host": host_name.host()} if "host" not in use else {}
+        use |= {"host": hardware.host()} if "host" not in use else {}
         return {
             "waited_for_quiet_s": self.waited_s,
             **{key: round(v, 6) if isinstance(v, float) else v for key, v in use.items()},
@@ -199,7 +199,7 @@ class Watch:
         throttled = self._get("cpu_throttle_count", self._throttle_count)
         summary = {
             "span_s": use.span_s,
-            "host": host_name.host(),
+            "host": hardware.host(),
             "others_cpu_cores": use.others,
             "cores": use.cores,
             "node_others_cpu_cores": use.node_others,

@@ -21,7 +21,7 @@ from dlbench import Error, schedulers
 from dlbench.common import assignments, host_lists, networks, options, plugins
 from dlbench.images import trainer_image
 from dlbench.images.runtimes import HOST_ONLY, Container
-from dlbench.machine import host_name
+from dlbench.machine import hardware
 from dlbench.starting import environment_modules, start_unreachable
 from dlbench.starting.launchers import mpirun as launchers_mpirun
 from dlbench.study import other_trainers, trainer_environments
@@ -228,8 +228,10 @@ def check_node(run: Run, environ: Mapping[str, str] = os.environ) -> None:
     if not run.node:
         return
     job = schedulers.job(environ)
-    names = [host_name.host(), *(plugins.load("schedulers", job[0]).hosts(environ) if job else [])]
-    if {*map(host_name.short, host_lists.expand_hosts(run.node))} <= {*map(host_name.short, names)}:
+    names = [hardware.host(), *(plugins.load("schedulers", job[0]).hosts(environ) if job else [])]
+    if {*map(hardware.short_host, host_lists.expand_hosts(run.node))} <= {
+        *map(hardware.short_host, names)
+    }:
         return
     here = " or ".join(dict.fromkeys(names))
     remedy = "only the profile of a cluster sends runs to other nodes (docs/clusters.md)"
@@ -289,7 +291,7 @@ def network(run: Run, requested: str) -> str:
     if here and getattr(launcher, "LISTENS_BY_NAME", False) and not networks.listening_address():
         raise NoAddress(
             f"launcher {run.launcher} needs an address of this machine behind its name "
-            f"{host_name.host()} (hostname), and found none: have it put into /etc/hosts, or use "
+            f"{hardware.host()} (hostname), and found none: have it put into /etc/hosts, or use "
             "launcher mpirun"
         )
     return "host"

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dlbench.common import networks
-from dlbench.machine import host_name
+from dlbench.machine import hardware
 
 CLONE_NEWUTS, CLONE_NEWUSER, CLONE_NEWNET = 0x04000000, 0x10000000, 0x40000000  # linux/sched.h
 SIOCGIFFLAGS, SIOCSIFFLAGS = 0x8913, 0x8914  # of linux/sockios.h
@@ -36,7 +36,7 @@ def enter() -> None:
         OSError: the kernel refuses it.
     """
     user, group = os.geteuid(), os.getegid()
-    os.environ[host_name.HOST] = host_name.host()
+    os.environ[hardware.HOST] = hardware.host()
     libc, new = ctypes.CDLL(None, use_errno=True), CLONE_NEWNET | CLONE_NEWUTS
     if libc.unshare(new):
         if libc.unshare(CLONE_NEWUSER | new):

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dlbench.machine import device_peaks, facts, hardware, host_name
+from dlbench.machine import device_peaks, facts, hardware
+from dlbench.machine import hardware as hardware_module
 from dlbench.trainer import engine as frameworks
 from dlbench.trainer.engine import Engine
 from dlbench.trainer.strategy import Spec
@@ -21,7 +22,7 @@ def describe(engine: Engine) -> dict[str, Any]:
         "device_model": engine.gpu_name() if engine.gpu_count else _cpu_name(),
         "cores": strategy.cores,
         "binding": strategy.binding.describe() if strategy.binding else None,
-        "host": host_name.host(),
+        "host": hardware_module.host(),
         "pid": os.getpid(),
         "load_average": os.getloadavg(),
         "platform": platform.platform(),
