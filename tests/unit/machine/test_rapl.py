@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from dlbench.machine.rapl import Rapl
+from dlbench.machine.energy import Rapl
 from support.trainers.powercap_trees import Powercap, two_sockets
 from support.trainers.sampling_stand_ins import Clock
 
