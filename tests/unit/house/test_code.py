@@ -48,7 +48,7 @@ BEHIND_LENET = {
     "dlbench/starting/launchers/none.py",
     "dlbench/log/event_log.py",
     "dlbench/machine/binding.py",
-    "dlbench/machine/core_division.py",
+    "dlbench/machine/binding.py",
     "dlbench/machine/gpu_readings.py",
     "dlbench/trainer/checkpoints.py",
     "dlbench/trainer/copies.py",

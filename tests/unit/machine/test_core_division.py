@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.machine import core_division
-from dlbench.machine.core_division import Place, Topology
+from dlbench.machine import binding
+from dlbench.machine.binding import Place, Topology
 
 
 @st.composite
@@ -27,7 +27,7 @@ def nodes(draw):
 @given(nodes())
 def test_shares_are_equally_many_cores_do_not_overlap_and_are_all_but_what_is_left(node):
     topology, places = node
-    division = core_division.divide(topology, places)
+    division = binding.divide(topology, places)
     taken = [cpu for share in division.shares for cpu in share]
     assert len(taken) == len(set(taken)) and all(division.shares)
     assert {*taken, *division.left_over} == places[0].cpus
@@ -46,7 +46,7 @@ def test_shares_are_equally_many_cores_do_not_overlap_and_are_all_but_what_is_le
 @given(nodes())
 def test_nobody_has_far_cores_while_near_ones_are_left_over(node):
     topology, places = node
-    division = core_division.divide(topology, places)
+    division = binding.divide(topology, places)
     for place, share in zip(places, division.shares, strict=True):
         if place.near and set(share) - place.near:
             assert not place.near & set(division.left_over)
@@ -54,19 +54,19 @@ def test_nobody_has_far_cores_while_near_ones_are_left_over(node):
 
 def test_a_kernel_without_topology_has_a_core_for_each_cpu(tree):
     files = tree({"sys/devices/system/cpu/online": "0-3"})
-    topology = core_division.read(files)
+    topology = binding.read_topology(files)
     assert topology.cores == ((0,), (1,), (2,), (3,)) and topology.numa_cpus == {}
-    division = core_division.divide(topology, [Place(frozenset({0, 1, 2, 3}))] * 2)
+    division = binding.divide(topology, [Place(frozenset({0, 1, 2, 3}))] * 2)
     assert division.shares == ((0, 1), (2, 3))
 
 
 def test_where_there_is_no_sys_each_cpu_is_a_core(tree):
-    topology = core_division.read(tree({}))
-    division = core_division.divide(topology, [Place(frozenset({4, 5, 6}))] * 2)
+    topology = binding.read_topology(tree({}))
+    division = binding.divide(topology, [Place(frozenset({4, 5, 6}))] * 2)
     assert (division.shares, division.left_over) == (((4,), (5,)), (6,))
 
 
 def test_everyone_stays_in_a_mask_of_its_own():
     places = [Place(frozenset({0})), Place(frozenset({1, 2, 3}))]
-    shares = core_division.divide(Topology(((0,), (1,), (2,), (3,))), places).shares
+    shares = binding.divide(Topology(((0,), (1,), (2,), (3,))), places).shares
     assert shares == ((0,), (1, 2))

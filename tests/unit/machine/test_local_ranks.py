@@ -9,11 +9,11 @@ import pytest
 
 from dlbench import Error
 from dlbench.common import own_code
-from dlbench.machine import local_ranks
+from dlbench.machine import binding
 
 PROGRAM = """
 import json, pathlib, sys, time
-from dlbench.machine import local_ranks
+from dlbench.machine import binding
 folder, index, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 time.sleep(0.2 * (count - index))
 print(json.dumps(local_ranks.all_gather(pathlib.Path(folder), index, count, {"cpus": [index]})))
@@ -39,7 +39,7 @@ def test_each_learns_what_all_say_in_their_order(tmp_path):
 def test_what_an_earlier_start_left_is_not_taken_for_fresh(tmp_path):
     for index in (0, 1):
         old = {"number": f"old{index}", "seen": {str(1 - index): "old"}, "facts": {"cpus": [99]}}
-        path = tmp_path / f".local-rank-{index}-{local_ranks._node()}.json"
+        path = tmp_path / f".local-rank-{index}-{binding._node()}.json"
         path.write_text(json.dumps(old))
     first = start(tmp_path, 0, 2)
     time.sleep(1)
@@ -49,11 +49,11 @@ def test_what_an_earlier_start_left_is_not_taken_for_fresh(tmp_path):
 
 
 def test_who_does_not_come_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(local_ranks, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(binding, "PATIENCE_S", 0.1)
     with pytest.raises(Error, match=r"local rank 1 waited 0.1 s for local rank 0 and 2 of 3"):
-        local_ranks.all_gather(tmp_path, 1, 3, {})
+        binding.all_gather(tmp_path, 1, 3, {})
 
 
 def test_one_alone_writes_nothing(tmp_path):
-    assert local_ranks.all_gather(tmp_path / "absent", 0, 1, "me") == ["me"]
+    assert binding.all_gather(tmp_path / "absent", 0, 1, "me") == ["me"]
     assert not (tmp_path / "absent").exists()

@@ -6,7 +6,7 @@ Needs the standard library only: a record is written where the run was trained.
 from collections.abc import Sequence
 from typing import Any
 
-from dlbench.machine import bound_ranks, fingerprints
+from dlbench.machine import binding, fingerprints
 from dlbench.machine.limits import OF_GROUPS
 
 OF_LAUNCH = (
@@ -57,7 +57,7 @@ def from_logs(logs: Sequence[Any]) -> dict[str, Any]:
         "containment": [log.begin.get("containment") for log in logs],
         "imported": imported and {key: imported[key] for key in ("kind", "notes")},
         **{key: start.get(key) for key in OF_START},
-        "bindings": bound_ranks.from_starts([log.start for log in logs]),
+        "bindings": binding.from_starts([log.start for log in logs]),
         "hosts": list(dict.fromkeys(log.start["host"] for log in logs if "host" in log.start)),
         "resumed": [{key: event.get(key) for key in OF_RESUME} for event in logs[0].resumes],
         **_machines(logs),

@@ -4,7 +4,7 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from dlbench.machine import bound_ranks
+from dlbench.machine import binding
 from dlbench.machine.hardware import installed_gib
 from dlbench.records import run_record
 from dlbench.trainer import engine
@@ -33,7 +33,7 @@ def of_record(folder: Path) -> dict[str, Any]:
             "interconnect": site.get("interconnect"),
             "storage": site.get("storage"),
             "modules": ", ".join(provenance.get("modules") or []),
-            "cores and GPUs": bound_ranks.describe(provenance.get("bindings") or ()),
+            "cores and GPUs": binding.describe_ranks(provenance.get("bindings") or ()),
             **{f"{name} version": version for name, version in versions.items()},
         }
     return {}

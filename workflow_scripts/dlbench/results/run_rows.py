@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from dlbench.analysis import run_tables
 from dlbench.log import event_fields
-from dlbench.machine import bound_ranks, fingerprints
+from dlbench.machine import binding, fingerprints
 from dlbench.records import run_record
 from dlbench.results import derived, peak_use
 from dlbench.study import contradictions, learning_gates, other_trainers
@@ -98,7 +98,7 @@ def row(
     notes = [
         *(provenance.get("imported") or {}).get("notes", []),
         fingerprints.unlike_nodes(provenance),
-        bound_ranks.caveat(provenance.get("bindings") or ()),
+        binding.caveat(provenance.get("bindings") or ()),
     ]
     unstated = other_trainers.unstated(run)
     values = {name: None if name in unstated else getattr(run, name) for name in _KNOWN} | {
