@@ -6,7 +6,8 @@ import platform
 from importlib import metadata
 from typing import Any, NamedTuple
 
-from dlbench.machine import gpu_facts, gpu_readings, hardware
+from dlbench.machine import gpus as gpus_module
+from dlbench.machine import hardware
 from dlbench.trainer import engine
 
 PACKAGES = (
@@ -41,7 +42,7 @@ def find(kind: str = "auto") -> Device:
     if kind == "cpu":
         return Device("cpu")
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    found = gpu_facts.gather(gpu_readings.visible_gpus(0, count()), {})
+    found = gpus_module.gather_facts(gpus_module.visible_gpus(0, count()), {})
     uuids = tuple(device["uuid"] for device in found["devices"])
     return Device("gpu" if uuids or kind == "gpu" else "cpu", uuids)
 
@@ -60,7 +61,7 @@ def count() -> int:
 def machine(device: Device) -> dict[str, Any]:
     """The description of the machine in the results: devices and versions, no host names."""
     facts = hardware.constant_facts(hardware.Files())
-    gpus = gpu_facts.gather(device.gpus, {})
+    gpus = gpus_module.gather_facts(device.gpus, {})
     memory = hardware.present_facts(hardware.Files())["memory_bytes"]
     return {
         "device": device.kind,

@@ -10,7 +10,8 @@ import tempfile
 from pathlib import Path
 
 from dlbench.common import own_code
-from dlbench.machine import device_peaks, gpu_readings
+from dlbench.machine import device_peaks
+from dlbench.machine import gpus as gpus_module
 from dlbench.trainer import model_flops
 
 from .. import trained
@@ -104,7 +105,7 @@ def _used_bytes(device):
     import pynvml
 
     pynvml.nvmlInit()
-    return pynvml.nvmlDeviceGetMemoryInfo(gpu_readings.find_gpu(pynvml, device.gpus[0])).used
+    return pynvml.nvmlDeviceGetMemoryInfo(gpus_module.find_gpu(pynvml, device.gpus[0])).used
 
 
 def _memory(report, precision, run, before):

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from dlbench import Error
-from dlbench.machine import binding, gpu_places
+from dlbench.machine import binding, gpus
 from dlbench.machine import binding as binding_module
 from dlbench.machine.binding import Request
 from dlbench.machine.hardware import Files
@@ -44,7 +44,7 @@ def node(written, monkeypatch):
         monkeypatch.setitem(sys.modules, "pynvml", nvml)  # None: there is no such package
         count, root = len(environs), written(files)
         online = expanded(files["sys/devices/system/cpu/online"])
-        visible = [gpu_places.visible(root, environ) for environ in environs]
+        visible = [gpus.visible_places(root, environ) for environ in environs]
         topology = binding_module.read_topology(root)
         return [
             binding.decide(
@@ -190,7 +190,7 @@ def test_a_division_takes_a_small_part_of_a_start(written, monkeypatch):
     def once():
         begin = time.process_time()
         root = written(files)
-        visible = [gpu_places.visible(root, {})] * 8
+        visible = [gpus.visible_places(root, {})] * 8
         masks = [list(range(224))] * 8
         binding.decide(Request("auto", 5, 8, 1), masks, visible, binding_module.read_topology(root))
         return time.process_time() - begin
@@ -222,7 +222,7 @@ def test_uuids_may_be_cut_short_and_tasks_that_see_two_take_their_own(node):
 def test_rocms_variables_leave_the_gpus_that_they_name(environ, numbers, written, monkeypatch):
     files, nvml = topologies.mi300x_x8()
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    seen = gpu_places.visible(written(files), environ)
+    seen = gpus.visible_places(written(files), environ)
     assert [one.uuid for one in seen] == [f"GPU-000000000000ab{n:02x}" for n in numbers]
 
 

@@ -8,7 +8,7 @@ from importlib import metadata
 
 import pytest
 
-from dlbench.machine import facts, gpu_facts
+from dlbench.machine import facts, gpus
 from support.machines.nvidia_smi import NvidiaSmi
 from support.trainers.sampling_stand_ins import NVML, Clock
 
@@ -23,7 +23,7 @@ def nvml(monkeypatch):
 def test_equal_gpus_are_one_kind_and_each_is_named(nvml):
     nvml.broken = {"nvmlDeviceGetMigMode"}
     unknown = {}
-    found = gpu_facts.gather((0, 1), unknown)
+    found = gpus.gather_facts((0, 1), unknown)
     (kind,) = found["kinds"]
     assert (found["driver"], found["cuda_driver"]) == ("550.54.15", "12.4")
     assert (kind["name"], kind["memory_bytes"], kind["nvlinks"]) == ("NVIDIA H100", 80 * 2**30, 12)
@@ -36,18 +36,18 @@ def test_equal_gpus_are_one_kind_and_each_is_named(nvml):
     assert found["devices"][0]["pci"] == "00000000:01:00.0"
     assert found["links"] == [[0, 1, "NVLink"]]
     assert nvml.users == 0
-    assert gpu_facts.gather((1,), {})["kinds"] == [kind]
+    assert gpus.gather_facts((1,), {})["kinds"] == [kind]
 
 
 def test_gpus_without_nvlink_say_what_is_between_them(nvml):
     nvml.NVLINKED = False
-    found = gpu_facts.gather((0,), {})
+    found = gpus.gather_facts((0,), {})
     assert (found["kinds"][0]["nvlinks"], found["links"]) == (0, [[0, 1, "SYS"]])
 
 
 def test_a_mig_device_has_its_own_name_and_its_boards_limits(nvml):
     nvml.nvmlDeviceGetMemoryInfo = lambda handle: type("M", (), {"total": 10 * 2**30})
-    (kind,) = gpu_facts.gather(("MIG-cccc3333-0000",), {})["kinds"]
+    (kind,) = gpus.gather_facts(("MIG-cccc3333-0000",), {})["kinds"]
     assert (kind["name"], kind["memory_bytes"]) == ("NVIDIA H100 MIG 1g.10gb", 10 * 2**30)
     assert kind["power_limit_w"] == 700
 
@@ -55,10 +55,10 @@ def test_a_mig_device_has_its_own_name_and_its_boards_limits(nvml):
 def test_no_driver_or_a_lost_gpu_is_said_and_harms_nothing(nvml):
     unknown = {}
     nvml.broken = {"driver"}
-    assert gpu_facts.gather((0,), unknown) == gpu_facts.NONE
+    assert gpus.gather_facts((0,), unknown) == gpus.NONE
     assert "NVML Shared Library Not Found" in unknown["gpus"]
     nvml.broken = {1}
-    found = gpu_facts.gather((0, 1), unknown)
+    found = gpus.gather_facts((0, 1), unknown)
     assert len(found["devices"]) == 1 and unknown["gpus.1"] == "GPU is lost"
 
 
@@ -84,15 +84,15 @@ def test_a_driver_that_is_too_old_for_cuda_is_named_with_both(
             raise metadata.PackageNotFoundError(name)
         return cuda
 
-    monkeypatch.setattr(gpu_facts.metadata, "version", version)
+    monkeypatch.setattr(gpus.metadata, "version", version)
     monkeypatch.setattr(nvml, "DRIVER", driver)
-    message = gpu_facts.describe_old_driver()
+    message = gpus.describe_old_driver()
     assert (message == "") == (needed is None)
     if needed:
         assert f"CUDA {cuda}, which needs driver {needed} or newer" in message
         assert f"this node has {driver}" in message
     nvml.broken = {"driver"}
-    assert gpu_facts.describe_old_driver() == ""
+    assert gpus.describe_old_driver() == ""
 
 
 @pytest.mark.parametrize(
@@ -110,16 +110,16 @@ def test_a_driver_that_is_too_old_for_cuda_is_named_with_both(
     ],
 )
 def test_the_oldest_driver_of_a_cuda_is_named_where_a_driver_is_older(cuda, driver, needed):
-    assert gpu_facts.newer_driver(cuda, driver) == needed
+    assert gpus.newer_driver(cuda, driver) == needed
 
 
 def test_the_driver_is_the_one_that_nvidia_smi_lists(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert gpu_facts.installed_driver() is None
+    assert gpus.installed_driver() is None
     smi = NvidiaSmi(tmp_path)
     smi.set_driver("535.104.05")
-    assert gpu_facts.installed_driver() == "535.104.05"
+    assert gpus.installed_driver() == "535.104.05"
     smi.set_driver("[N/A]")
-    assert gpu_facts.installed_driver() is None
+    assert gpus.installed_driver() is None
     smi.break_down()
-    assert gpu_facts.installed_driver() is None
+    assert gpus.installed_driver() is None

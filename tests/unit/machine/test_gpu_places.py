@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from dlbench.machine import gpu_places
+from dlbench.machine import gpus
 from support.machines import topologies
 
 
@@ -18,13 +18,13 @@ def nvml(monkeypatch):
 def test_a_number_that_the_node_lacks_ends_the_list_and_an_empty_one_hides_all_as_for_cuda(
     nvml, tree
 ):
-    seen = gpu_places.visible(tree({}), {"CUDA_VISIBLE_DEVICES": "0,3,0"})
+    seen = gpus.visible_places(tree({}), {"CUDA_VISIBLE_DEVICES": "0,3,0"})
     assert [gpu.uuid for gpu in seen] == ["GPU-aaaa1111-0000"]
-    assert gpu_places.visible(tree({}), {"CUDA_VISIBLE_DEVICES": ""}) == ()
+    assert gpus.visible_places(tree({}), {"CUDA_VISIBLE_DEVICES": ""}) == ()
 
 
 def test_where_sys_is_not_there_the_place_is_not_known(nvml, tree):
-    (gpu,) = gpu_places.visible(tree({}), {})
+    (gpu,) = gpus.visible_places(tree({}), {})
     assert (gpu.pci, gpu.numa_node, gpu.cpus) == ("0000:1b:00.0", None, ())
 
 
@@ -36,4 +36,4 @@ def test_a_driver_that_does_not_start_or_a_gpu_that_is_lost_says_nothing(
         raise nvml.NVMLError("Driver Not Loaded, or GPU is lost")
 
     monkeypatch.setattr(nvml, function, fail)
-    assert gpu_places.visible(tree({}), {}) is None
+    assert gpus.visible_places(tree({}), {}) is None

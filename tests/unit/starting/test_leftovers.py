@@ -128,6 +128,6 @@ def test_beside_what_cannot_be_ended_nothing_is_started(start, monkeypatch):
 
 
 def test_the_mark_is_the_variable_that_gpu_samples_look_for():
-    from dlbench.machine import gpu_readings
+    from dlbench.machine import gpus
 
-    assert gpu_readings.SUPERVISOR == leftovers.VARIABLE
+    assert gpus.SUPERVISOR == leftovers.VARIABLE

@@ -30,7 +30,7 @@ from dlbench.common import files as common_files
 from dlbench.data import verify_dataset
 from dlbench.images import cuda_drivers, trainer_image
 from dlbench.log import event_fields, event_log
-from dlbench.machine import gpu_facts
+from dlbench.machine import gpus
 from dlbench.plan import site_devices
 from dlbench.records import rereading, run_record, sentinel_runs
 from dlbench.study import trainer_environments
@@ -266,7 +266,7 @@ def _driver(study):
     Of a study those of its runs, otherwise all that are installed. Where runs are jobs on other
     nodes, check_site.py asks those.
     """
-    driver = gpu_facts.installed_driver()
+    driver = gpus.installed_driver()
     if not driver or (study and site_devices.devices(study.site).kind == "cpu"):
         return
     if study:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlbench.common import tools
-from dlbench.machine import gpu_facts
+from dlbench.machine import gpus
 from dlbench.study import trainer_environments
 
 RUNTIME = re.compile(
-    rf'^name = "(?:{"|".join(gpu_facts.CUDA_PACKAGES)})"\nversion = "(.+)"', re.MULTILINE
+    rf'^name = "(?:{"|".join(gpus.CUDA_PACKAGES)})"\nversion = "(.+)"', re.MULTILINE
 )
 
 
@@ -41,7 +41,7 @@ def misfits(environments: Iterable[str], driver: str) -> Iterator[Misfit]:
     """
     for environment in sorted(set(environments)):
         cuda = cuda_of(environment)
-        if needed := cuda and gpu_facts.newer_driver(cuda, driver):
+        if needed := cuda and gpus.newer_driver(cuda, driver):
             reason = f"has CUDA {cuda}, which needs driver {needed} or newer, and there is {driver}"
             yield Misfit(environment, reason, _remedy(environment, driver))
 
@@ -71,7 +71,7 @@ def _remedy(environment, driver):
         # Those of other programs have their packages beside the framework.
         and other.partition("-")[0] == environment.partition("-")[0]
         and (cuda := cuda_of(other))
-        and not gpu_facts.newer_driver(cuda, driver)
+        and not gpus.newer_driver(cuda, driver)
     ]
     if not variants:
         return "update the driver: no environment in envs/ has an older CUDA and the same framework"

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from dlbench import Error
 from dlbench.common import networks
-from dlbench.machine import binding, gpu_places, hardware
+from dlbench.machine import binding, gpus, hardware
 from dlbench.study import other_trainers
 from dlbench.study.runs import Run
 from dlbench.trainer import cluster, engine
@@ -92,9 +92,9 @@ def _bind(run: Run, place: Place, options: argparse.Namespace) -> dict[str, Any]
         request = binding.Request(
             mode, place.local_rank, processes * run.copies_per_node, each, options.share_gpus
         )
-        before = os.environ.get(gpu_places.CUDA)
+        before = os.environ.get(gpus.CUDA)
         bound = binding.bind(request, options.log.parent)
-        if os.environ.get(gpu_places.CUDA) == before:  # otherwise a MIG device was chosen
+        if os.environ.get(gpus.CUDA) == before:  # otherwise a MIG device was chosen
             _show_gpus(run, place, each, bound.first, options.visible_gpus)
         cores = None if bound.mode == binding.NONE else list(bound.cpus)
         return here | {"cores": cores, "binding": bound.describe()}
@@ -125,13 +125,13 @@ def _show_gpus(run, place, each, first, which):
     Args:
         first: number of the first GPU of this process among those it sees; None: not known.
     """
-    listed = os.environ.get(gpu_places.CUDA)
+    listed = os.environ.get(gpus.CUDA)
     count = each if run.copies_per_node > 1 else run.devices_per_node
     seen = [str(n) for n in range(count)] if listed is None else listed.split(",")
     if which == OWN and len(seen) > each:
         begin = place.local_rank * each if first is None else first
         seen = seen[begin : begin + each]
-    os.environ[gpu_places.CUDA] = ",".join(seen[:count])
+    os.environ[gpus.CUDA] = ",".join(seen[:count])
 
 
 def _rendezvous(

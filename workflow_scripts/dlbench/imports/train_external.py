@@ -39,7 +39,8 @@ from dlbench.imports import import_logs, kinds, logged_events, table_rows
 from dlbench.imports.logged_events import Relay
 from dlbench.log import event_log
 from dlbench.log.event_log import EventLog
-from dlbench.machine import energy, facts, gpu_readings, node_use, redaction
+from dlbench.machine import energy, facts, node_use, redaction
+from dlbench.machine import gpus as gpus_module
 from dlbench.study import contradictions, other_trainers
 from dlbench.study.runs import FIELDS, Run
 from dlbench.tables import table_names
@@ -243,8 +244,8 @@ def _sampler(pid, samples, watching):
     """The Sampler of a program; None if no samples are to be taken."""
     if not watching.sample_every_s:
         return None
-    supervisor = os.environ.get(gpu_readings.SUPERVISOR)
-    mark = {gpu_readings.SUPERVISOR: supervisor} if supervisor else {}
+    supervisor = os.environ.get(gpus_module.SUPERVISOR)
+    mark = {gpus_module.SUPERVISOR: supervisor} if supervisor else {}
     return sampling.Sampler(
         samples,
         watching.sample_every_s,

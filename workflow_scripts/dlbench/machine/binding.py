@@ -47,8 +47,9 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common import phrases
-from dlbench.machine import gpu_places, hardware, limits
-from dlbench.machine.gpu_places import GpuPlace
+from dlbench.machine import gpus as gpus_module
+from dlbench.machine import hardware, limits
+from dlbench.machine.gpus import GpuPlace
 from dlbench.machine.hardware import CPU, NODES, Files, expand
 
 
@@ -346,7 +347,7 @@ def bind(request: Request, folder: Path, root: str | Path = "/") -> Binding:
             processes.
     """
     files = Files(root)
-    visible = gpu_places.visible(files)
+    visible = gpus_module.visible_places(files)
     facts = {
         "cpus": sorted(os.sched_getaffinity(0)),
         "gpus": None if visible is None else [asdict(gpu) for gpu in visible],
@@ -362,7 +363,7 @@ def bind(request: Request, folder: Path, root: str | Path = "/") -> Binding:
     )
     if any(gpu.uuid.startswith("MIG-") for gpu in binding.gpus):
         # CUDA shows a process only the first of the MIG devices that are named.
-        os.environ[gpu_places.CUDA] = ",".join(gpu.uuid for gpu in binding.gpus)
+        os.environ[gpus_module.CUDA] = ",".join(gpu.uuid for gpu in binding.gpus)
         binding = replace(binding, first=0)
     _apply(binding)
     return binding
@@ -450,7 +451,7 @@ def _too_few(rank, uuids, each, sharing):
     ranks = f"local rank {rank} needs"
     if sharing > 1:
         ranks = f"the {sharing} local ranks that see the same need"
-    names = (gpu_places.CUDA, gpu_places.ROCR, gpu_places.HIP)
+    names = (gpus_module.CUDA, gpus_module.ROCR, gpus_module.HIP)
     variables = ", ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
     return (
         f"{ranks} {needed}; seen: {listed} "

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dlbench.machine import gpu_facts, hardware, limits, redaction, software
+from dlbench.machine import gpus as gpus_module
+from dlbench.machine import hardware, limits, redaction, software
 
 
 def gather(
@@ -40,7 +41,7 @@ def gather(
     """
     start = time.perf_counter()
     files = hardware.Files(root)
-    of_gpus = gpu_facts.gather(gpus, files.unknown)
+    of_gpus = gpus_module.gather_facts(gpus, files.unknown)
     kinds = {name: of_gpus[name] for name in ("driver", "cuda_driver", "kinds")}
     if framework is None:
         sha256, files.unknown["software.packages_sha256"] = None, "another program's"

@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 
 from dlbench import Error
 from dlbench.common import terminal
-from dlbench.machine import gpu_readings, redaction
+from dlbench.machine import gpus as gpus_module
+from dlbench.machine import redaction
 
 PROGRAM = "nvidia-smi"
 QUERY_FIELDS = (
@@ -162,7 +163,7 @@ class _Gpu(NamedTuple):
 
 def _select_gpus(count):
     """The first `count` GPUs that CUDA shows this process. Raises Refused if there are fewer."""
-    selectors = gpu_readings.visible_gpus(0, count)
+    selectors = gpus_module.visible_gpus(0, count)
     if len(selectors) < count:
         raise Refused(f"the run has {count} GPUs, and CUDA_VISIBLE_DEVICES names {len(selectors)}")
     all_gpus, chosen = _gpus(), []

@@ -28,7 +28,7 @@ from typing import Any, Protocol
 from dlbench import Error
 from dlbench.machine import energy
 from dlbench.machine import energy as energy_module
-from dlbench.machine.gpu_readings import Gpu
+from dlbench.machine.gpus import Gpu
 
 PATIENCE_S = 5.0  # stop() waits so long for a running sample: a broken driver may never answer
 

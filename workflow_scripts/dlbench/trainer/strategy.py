@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlbench import Error
 from dlbench.common import assignments, options
-from dlbench.machine import binding, gpu_readings
+from dlbench.machine import binding, gpus
 
 if TYPE_CHECKING:
     import numpy as np
@@ -126,7 +126,7 @@ class BaseStrategy:
         """NVML selectors of the GPUs of this process, for sampling."""
         if not self.on_gpus:
             return ()
-        return gpu_readings.visible_gpus(self._first_gpu(), self.devices_per_process)
+        return gpus.visible_gpus(self._first_gpu(), self.devices_per_process)
 
     def select_gpus(self, visible: Sequence[Any]) -> list[Any]:
         """Select the GPUs of this process among those that its framework sees.
@@ -151,7 +151,7 @@ class BaseStrategy:
         """The number of this process's first GPU among those that it sees."""
         if self.binding and self.binding.first is not None:
             return self.binding.first
-        if gpu_readings.count_visible_gpus(os.environ) == self.devices_per_process:
+        if gpus.count_visible_gpus(os.environ) == self.devices_per_process:
             return 0  # it sees only its own
         return self.local_rank * self.devices_per_process
 

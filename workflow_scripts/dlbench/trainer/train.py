@@ -15,7 +15,7 @@ from typing import Any
 from dlbench import Error
 from dlbench.common import plugins, terminal
 from dlbench.log import event_log
-from dlbench.machine import binding, gpu_facts, nccl_log, redaction
+from dlbench.machine import binding, gpus, nccl_log, redaction
 from dlbench.trainer import (
     calibration,
     checkpoints,
@@ -205,7 +205,7 @@ class _Process:
         status, message = _outcome(error, self._spec.framework)
         if self._where.device == "gpu":
             with contextlib.suppress(Exception):  # of a broken NVML: the run's error is what counts
-                message = "; ".join(filter(None, (message, gpu_facts.describe_old_driver())))
+                message = "; ".join(filter(None, (message, gpus.describe_old_driver())))
         # Processes share one log until they know their ranks; its first run_end is the cause.
         path = self._log_path()
         follows = message == event_log.STOPPED_BY_SIGNAL and event_log.last_run_end(path)

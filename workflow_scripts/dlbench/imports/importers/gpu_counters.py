@@ -33,7 +33,7 @@ from dlbench.imports import log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import CUT_SHORT, LeftOut, real
-from dlbench.machine.gpu_readings import throttle_reasons
+from dlbench.machine.gpus import throttle_reasons
 
 FAMILY = None
 ATTACHES = True
