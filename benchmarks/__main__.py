@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlbench.log import event_log
-from dlbench.machine import hardware, software
+from dlbench.machine import facts, hardware
 from dlbench.starting.neighbours import Watch
 
 from . import REPOSITORY
@@ -102,7 +102,7 @@ def session():
     files = hardware.Files()
     cpu = hardware.constant_facts(files)["cpu"]["model"]
     gib = hardware.installed_gib(hardware.present_facts(files)["memory_bytes"])
-    system, cores = software.system(files), len(os.sched_getaffinity(0))
+    system, cores = facts.system(files), len(os.sched_getaffinity(0))
     commit = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     found = {
         "commit": subprocess.run(commit, cwd=REPOSITORY, capture_output=True, text=True).stdout,

@@ -1,4 +1,6 @@
-"""The event `machine` of a log: hardware, software and limits of a process, read at its start.
+"""The software of a process: system, installed packages, and the libraries that it has loaded.
+
+The event `machine` of a log: hardware, software and limits of a process, read at its start.
 
     hardware    facts that nodes of one kind share: processor, memory, network, GPUs
     software    system, digest of the installed packages, framework
@@ -12,14 +14,147 @@
 The first five are compared between repeats; fingerprints.py has digests of the first two.
 """
 
+import ctypes
+import hashlib
 import os
+import platform
+import re
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from dlbench.common.files import atomic_write
 from dlbench.machine import gpus as gpus_module
-from dlbench.machine import hardware, limits, redaction, software
+from dlbench.machine import hardware, limits, redaction
+from dlbench.machine.hardware import Files
+
+# Libraries that decide the speed of training, by their file names.
+LIBRARIES = re.compile(
+    r"lib(cudart|cublas|cublasLt|cudnn|nccl|rccl|cufft|mpi|ucp|fabric|mkl_rt|iomp5|gomp|"
+    r"tcmalloc|jemalloc|mimalloc)(?:[.\-_][\w.\-]*)?\.so[\w.]*"
+)
+
+
+def system(files: Files) -> dict[str, str | None]:
+    """The operating system; in a container the image's, with the kernel of the node."""
+    return {
+        "os": files.fact("software.os", lambda: _os_name(files)),
+        "kernel": platform.release(),
+        "glibc": " ".join(platform.libc_ver()) or None,
+    }
+
+
+def installed_packages(path: list[str] | None = None) -> list[str]:
+    """The installed packages as sorted lines `name==version`.
+
+    If a package is installed twice, the version is the one that Python imports.
+
+    Args:
+        path: folders to look in; None: those of this Python.
+    """
+    if path is None:
+        # setuptools adds its vendored packages to the path when it is imported.
+        path = [folder for folder in sys.path if Path(folder).name != "_vendor"]
+    versions: dict[str, str] = {}
+    for distribution in metadata.distributions(path=path):
+        described = distribution.metadata
+        if (
+            name := "Name" in described and described["Name"]
+        ):  # else an installation was interrupted
+            versions.setdefault(re.sub(r"[-_.]+", "-", name).lower(), distribution.version)
+    return [f"{name}=={version}" for name, version in sorted(versions.items())]
+
+
+def keep_list(lines: Iterable[str], folder: str | Path | None) -> str:
+    """Write a list of packages into a folder, named by its SHA-256, unless the file exists.
+
+    Returns:
+        The digest of the list.
+    """
+    content = "".join(f"{line}\n" for line in lines).encode()
+    digest = hashlib.sha256(content).hexdigest()
+    path = folder and Path(folder) / f"{digest}.txt"
+    if path and not path.exists():
+        with atomic_write(path) as part:
+            part.write_bytes(content)
+    return digest
+
+
+def loaded_libraries(maps: str) -> dict[str, str]:
+    """Versions of the loaded libraries that matter for the speed of this process.
+
+    A version is what the library itself returns, or else its file name.
+
+    Args:
+        maps: the text of /proc/self/maps.
+    """
+    versions: dict[str, str] = {}
+    for path in sorted(set(re.findall(r"\s(/\S+\.so\S*)$", maps, re.M))):
+        match = LIBRARIES.fullmatch(Path(path).name)
+        if match and match[1] not in versions:
+            versions[match[1]] = _reported_version(match[1], path) or _target_name(path)
+    return versions
+
+
+def _os_name(files):
+    try:
+        text = files.text("etc/os-release")
+    except FileNotFoundError:
+        text = files.text("usr/lib/os-release")
+    match = re.search(r"^PRETTY_NAME=(.*)$", text, re.M)
+    if not match:
+        raise ValueError("no PRETTY_NAME in os-release")
+    return match[1].strip("\"'")
+
+
+def _target_name(path):
+    """The name of the file that a link points to: `libcudart.so.12.5.82` of `libcudart.so.12`."""
+    return Path(path).resolve().name
+
+
+def _reported_version(name, path):
+    """The version that a library's own function returns; None if it has no such function."""
+    read = {"mpi": _mpi, "nccl": _nccl, "cudnn": _cudnn, "cudart": _cudart}.get(name)
+    try:
+        return read and read(ctypes.CDLL(path))
+    except (OSError, AttributeError):
+        return None
+
+
+def _mpi(library):
+    text, length = ctypes.create_string_buffer(8192), ctypes.c_int()
+    if library.MPI_Get_library_version(text, ctypes.byref(length)):
+        return None
+    return re.sub(r"\s+", " ", text.value.decode(errors="replace")).strip()[:200]
+
+
+def _nccl(library):
+    number = ctypes.c_int()
+    return None if library.ncclGetVersion(ctypes.byref(number)) else dotted(number.value, 10000)
+
+
+def _cudnn(library):
+    library.cudnnGetVersion.restype = ctypes.c_size_t
+    number = library.cudnnGetVersion()
+    return dotted(number, 10000 if number >= 90000 else 1000)
+
+
+def _cudart(library):
+    number = ctypes.c_int()
+    failed = library.cudaRuntimeGetVersion(ctypes.byref(number))
+    return None if failed else f"{number.value // 1000}.{number.value % 1000 // 10}"
+
+
+def dotted(number: int, major: int) -> str:
+    """A version from one number, in which `major` is the value of one major version.
+
+    >>> dotted(22105, 10000), dotted(8907, 1000), dotted(90300, 10000)
+    ('2.21.5', '8.9.7', '9.3.0')
+    """
+    return f"{number // major}.{number % major // 100}.{number % 100}"
 
 
 def gather(
@@ -49,7 +184,7 @@ def gather(
         sha256 = files.fact("software.packages_sha256", lambda: _packages(packages))
     return {
         "hardware": hardware.constant_facts(files) | {"gpus": kinds},
-        "software": software.system(files) | (framework or {}) | {"packages_sha256": sha256},
+        "software": system(files) | (framework or {}) | {"packages_sha256": sha256},
         "limits": limits.read(files),
         "libraries": files.fact("libraries", lambda: _libraries(files)),
         "variables": redaction.recorded_variables(more=variables),
@@ -65,8 +200,8 @@ def gather(
 
 
 def _libraries(files):
-    return software.loaded_libraries(files.text("proc/self/maps"))
+    return loaded_libraries(files.text("proc/self/maps"))
 
 
 def _packages(folder):
-    return software.keep_list(software.installed_packages(), folder)
+    return keep_list(installed_packages(), folder)
