@@ -10,7 +10,7 @@ from pathlib import Path
 from dlbench.log.event_log import EventLog, read
 from dlbench.machine import gpus as gpus_module
 from dlbench.machine import hardware
-from dlbench.starting import power_limits
+from dlbench.starting import power
 from dlbench.trainer.sampling import Sampler
 
 from ..suite import ALONE, NotPossible, check
@@ -227,8 +227,8 @@ def _compare_with_counter(report, device, log, path):
 @check("a power limit that a GPU does not take, or may not be set, is refused in words", 60)
 def power_limit(report, device):
     try:
-        gpus = power_limits._gpus()
-    except power_limits.Refused as refused:
+        gpus = power._gpus()
+    except power.Refused as refused:
         report.expect(not device.is_gpu, str(refused))
         report.number("refused with", str(refused))
         raise NotPossible("no GPU whose limit could be set") from None
@@ -249,11 +249,11 @@ def power_limit(report, device):
 
 def _refused(limit_w, report=None):
     """Why a limit is refused; None if it was set, and restored."""
-    limits = power_limits.Limits(int(limit_w), 1)
+    limits = power.Limits(int(limit_w), 1)
     try:
         with limits.held():
             pass
-    except power_limits.Refused as error:
+    except power.Refused as error:
         return str(error)
     if report:
         for gpu in limits.fields()["gpus"]:

@@ -15,7 +15,7 @@ import pytest
 
 from dlbench.log import event_fields, event_log
 from dlbench.starting import supervisor
-from dlbench.starting.power_limits import Limits, Refused
+from dlbench.starting.power import Limits, Refused
 from support.machines.nvidia_smi import NvidiaSmi
 from support.programs import in_process
 from support.trainers.watched_runs import DATE, PYTHON, watched

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from dlbench.log import event_fields, event_log
-from dlbench.starting import power_meter, supervisor
-from dlbench.starting.power_meter import Meter, integral
+from dlbench.starting import power, supervisor
+from dlbench.starting.power import Meter, integral
 from support.machines.processes import alive
 from support.trainers.watched_runs import END, watched
 
@@ -87,7 +87,7 @@ def test_a_meter_that_ends_or_prints_something_else_is_a_reason(tmp_path, code, 
 def test_a_meter_that_hangs_is_a_reason_and_ends_with_the_run_with_its_children(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(power_meter, "GRACE_S", 0.1)
+    monkeypatch.setattr(power, "GRACE_S", 0.1)
     child = tmp_path / "child"
     reported = metered(
         tmp_path,
@@ -143,5 +143,5 @@ def test_a_supervised_run_has_what_the_meter_said_without_the_secrets_of_its_com
     )  # it has no run_start
     assert reported["command"][-1] == "--token=(hidden)"
     assert "hidden" not in run.log.read_text().replace("(hidden)", "")
-    with power_meter.reading(None, run.log, 1) as meter:
+    with power.reading(None, run.log, 1) as meter:
         assert meter is None

@@ -57,7 +57,7 @@ dates in UTC):
                 power_least_w, power_mean_w, power_most_w, trouble: what went wrong with the meter
     power_limit by start_run.py: asked_w; gpus: for each the limit before, the one enforced and
                 still enforced at the end, whether the first is restored
-                (dlbench/starting/power_limits.py)
+                (dlbench/starting/power.py)
 Resuming removes the events after the checkpoint from the log.
 
 All readers of logs use `read`; dlbench/log/event_fields.py checks the fields.

@@ -2,7 +2,7 @@
 
 There are three energies, with different prefixes: `energy_j` of the GPUs, by NVML; `host_energy_j`
 of the processors and their memory, by RAPL (rapl.py); `node_energy_j` of the whole node, by a meter
-(dlbench/starting/power_meter.py). The log has for each
+(dlbench/starting/power.py). The log has for each
     ..._source          what was read
     ..._samples         number of readings
     ..._sampled_share   share of the time that readings cover; 1 for counters, which miss nothing

@@ -19,7 +19,7 @@ from dlbench.starting import (
     launchers,
     leftovers,
     neighbours,
-    power_limits,
+    power,
     recorded,
     refusals,
     run_lines,
@@ -102,7 +102,7 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
             elif not (outcome := supervisor.supervise(supervised)):
                 repeats_here = options.repeat_here and outcome is supervisor.Outcome.REPEAT
                 return AGAIN if repeats_here else 1
-        except power_limits.Refused as error:
+        except power.Refused as error:
             refusal = "failed", str(error)
             supervisor.refuse(supervised, *refusal)
         try:
@@ -237,7 +237,7 @@ def _supervised_run(
         )
     gpus, power_limit = run.devices_per_node * run.copies_per_node, None
     if run.power_limit_w:
-        power_limit = power_limits.Limits(run.power_limit_w, gpus, options.power_limit_command)
+        power_limit = power.Limits(run.power_limit_w, gpus, options.power_limit_command)
     command = start_info.command
     if network == "loopback":
         command = tuple(start_unreachable.command(command))

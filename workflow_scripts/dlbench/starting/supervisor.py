@@ -33,8 +33,7 @@ from dlbench.records import disturbances, progress
 from dlbench.starting import (
     leftovers,
     neighbours,
-    power_limits,
-    power_meter,
+    power,
     recorded,
     run_lines,
     stopping,
@@ -84,7 +83,7 @@ class SupervisedRun:
     wait_for_quiet_s: float = 0.0
     busy_marker: Path | None = None
     power_meter: str | None = None
-    power_limit: power_limits.Limits | None = None
+    power_limit: power.Limits | None = None
     nodes: int = 1
     output: Path | None = None  # the folder of another program, whose log is read at its end
     stop_signal: str | None = None  # by which it may be asked for a checkpoint
@@ -128,7 +127,7 @@ def supervise(run: SupervisedRun) -> Outcome:
         printed_bytes = run.messages.stat().st_size if run.messages.exists() else 0
         killed_before = trainer_processes.killed_for_memory()
         try:
-            with power_meter.reading(run.power_meter, run.log, run.nodes) as meter:
+            with power.reading(run.power_meter, run.log, run.nodes) as meter:
                 trainer = trainer_processes.start(run.command, run.log, run.messages)
                 stopped_by = _watch(trainer, run, started, stopping_reason, watch)
         finally:
