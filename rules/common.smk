@@ -14,7 +14,7 @@ from dlbench.cluster import cluster_job, submitting
 from dlbench.common import tools
 from dlbench.plan import imported, plan, planning, records_list, replaced_tables
 from dlbench.plan.snakemake_start import pass_on_interrupts
-from dlbench.starting import recorded
+from dlbench.starting import fates
 from dlbench.study import trainer_environments
 
 

@@ -13,7 +13,7 @@ from dlbench.cluster import cluster_job
 from dlbench.common import plugins
 from dlbench.records import run_record
 from dlbench.schedulers import watched_runs
-from dlbench.starting import refusals
+from dlbench.starting import fates
 from support.machines.paths import REPOSITORY
 
 RESOURCES = {
@@ -195,7 +195,7 @@ def test_a_refusal_is_kept_for_all_runs_that_share_the_job(folder, program, caps
     with pytest.raises(Error, match="Invalid qos"):
         cluster_job.submit("slurm", script)
     assert capsys.readouterr().err.count("Slurm refused its job: sbatch failed") == 2
-    assert all(refusals.describe(run_record.folder(run)) for run in ("a-1", "b-2"))
+    assert all(fates.describe_refusal(run_record.folder(run)) for run in ("a-1", "b-2"))
 
 
 def test_a_job_waits_to_be_submitted_while_there_are_as_many_as_there_may_be(
@@ -212,7 +212,7 @@ def test_a_job_waits_to_be_submitted_while_there_are_as_many_as_there_may_be(
         script = job_script(folder, {"rule": "train", "threads": 1, "resources": RESOURCES})
         script.write_text(f"{script.read_text()}python 'train:run_id={run_id}'\n")
         assert cluster_job.submit("slurm", script) == "7"
-        refusal = refusals.take(run_record.folder(run_id))
+        refusal = fates.take_refusal(run_record.folder(run_id))
         assert refusal["times"] == 1 and limit in refusal["message"]
     printed = capsys.readouterr().err  # once, for all that follow
     assert printed.count("Slurm refused its job") == printed.count("wait until there may be") == 1

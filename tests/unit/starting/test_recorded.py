@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from dlbench.records import run_record
-from dlbench.starting import recorded
+from dlbench.starting import fates
 from dlbench.study import trainer_environments
 from support.runs.ended_runs import ONE, TWO, finish
 
@@ -25,7 +25,7 @@ def place(tmp_path, monkeypatch):
     place = finish(TWO)
     MESSAGES.parent.mkdir(parents=True)
     MESSAGES.write_text("what it printed")
-    recorded.link(place / "train.jsonl", MESSAGES)
+    fates.link_results(place / "train.jsonl", MESSAGES)
     return place
 
 
@@ -45,60 +45,60 @@ def test_what_snakemake_removed_is_put_back_to_the_last_byte(place, links, monke
         raise PermissionError("no hard links here")
 
     if not links:
-        shutil.rmtree(recorded.FOLDER)
+        shutil.rmtree(fates.FOLDER)
         monkeypatch.setattr(os, "link", refuse)
-        recorded.link(place / "train.jsonl", MESSAGES)
+        fates.link_results(place / "train.jsonl", MESSAGES)
     before = contents(place)
     remove_outputs(place)
-    assert recorded.put_back(place / "train.jsonl", MESSAGES, wanted)
+    assert fates.put_back(place / "train.jsonl", MESSAGES, wanted)
     assert contents(place) == before and MESSAGES.read_text() == "what it printed"
 
 
 def test_what_stands_already_is_left_as_it_is(place):
     before = (place / "run.json").stat()
-    assert recorded.put_back(place / "train.jsonl", MESSAGES, wanted)
+    assert fates.put_back(place / "train.jsonl", MESSAGES, wanted)
     assert (place / "run.json").stat().st_ino == before.st_ino
 
 
 @pytest.mark.parametrize("name", ["run.json", "train.jsonl", "train.rank1.jsonl"])
 def test_a_changed_byte_is_not_believed(place, name):
     remove_outputs(place)
-    path = recorded.FOLDER / TWO.id / name
+    path = fates.FOLDER / TWO.id / name
     content = path.read_bytes()
     path.unlink()
     path.write_bytes(content.replace(b"0.5", b"0.4", 1))
-    assert not recorded.put_back(place / "train.jsonl", MESSAGES, wanted)
+    assert not fates.put_back(place / "train.jsonl", MESSAGES, wanted)
     assert not (place / "run.json").exists()
 
 
 def test_what_is_not_wanted_is_put_aside_and_not_lost(place):
     rank_0, rank_1 = (contents(place)[f"train{rank}.jsonl"] for rank in ("", ".rank1"))
     remove_outputs(place)
-    assert not recorded.put_back(place / "train.jsonl", MESSAGES, lambda record: False)
-    recorded.put_aside(place / "train.jsonl")
+    assert not fates.put_back(place / "train.jsonl", MESSAGES, lambda record: False)
+    fates.put_aside(place / "train.jsonl")
     assert contents(place) == {
         "train.attempt1.jsonl": rank_0,
         "train.attempt1.rank1.jsonl": rank_1,
     }
-    assert not (recorded.FOLDER / TWO.id).exists()
+    assert not (fates.FOLDER / TWO.id).exists()
 
 
 def test_the_end_of_a_start_puts_back_what_is_missing_and_leaves_no_second_names(place):
     before = contents(place)
     remove_outputs(place)
     other = finish(ONE)
-    recorded.link(other / "train.jsonl", MESSAGES)
-    recorded.settle()
+    fates.link_results(other / "train.jsonl", MESSAGES)
+    fates.settle_links()
     assert contents(place) == before and MESSAGES.read_text() == "what it printed"
-    assert not recorded.FOLDER.exists()
-    recorded.settle()
+    assert not fates.FOLDER.exists()
+    fates.settle_links()
 
 
 def test_a_start_forgets_what_stands_only(place):
-    recorded.link(finish(ONE) / "train.jsonl", MESSAGES)
+    fates.link_results(finish(ONE) / "train.jsonl", MESSAGES)
     remove_outputs(place)
-    recorded.forget_standing()
-    assert [path.name for path in recorded.FOLDER.iterdir()] == [TWO.id]
+    fates.forget_links()
+    assert [path.name for path in fates.FOLDER.iterdir()] == [TWO.id]
 
 
 def test_a_run_that_is_forgotten_or_deleted_is_not_put_back(place):
@@ -106,16 +106,16 @@ def test_a_run_that_is_forgotten_or_deleted_is_not_put_back(place):
     remove_outputs(place)
     run_record.forget(TWO.id)
     assert (place / "train.attempt1.jsonl").read_bytes() == log
-    assert not (recorded.FOLDER / TWO.id).exists()
-    recorded.link(finish(ONE) / "train.jsonl", MESSAGES)
+    assert not (fates.FOLDER / TWO.id).exists()
+    fates.link_results(finish(ONE) / "train.jsonl", MESSAGES)
     shutil.rmtree(run_record.folder(ONE.id))
-    recorded.forget_standing()
-    assert not recorded.FOLDER.exists()
+    fates.forget_links()
+    assert not fates.FOLDER.exists()
 
 
 def test_the_tries_of_a_search_have_no_second_names(place):
-    shutil.rmtree(recorded.FOLDER)
+    shutil.rmtree(fates.FOLDER)
     elsewhere = run_record.RESULTS / "batches/search/b8"
     shutil.copytree(place, elsewhere)
-    recorded.link(elsewhere / "train.jsonl", MESSAGES)
-    assert not recorded.FOLDER.exists()
+    fates.link_results(elsewhere / "train.jsonl", MESSAGES)
+    assert not fates.FOLDER.exists()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from dlbench.plan.plan import Plan
 from dlbench.records import sessions
-from dlbench.starting import recorded
+from dlbench.starting import fates
 from dlbench.study import trainer_environments
 
 
@@ -19,7 +19,7 @@ def start(plan: Plan, session: Mapping[str, str]) -> None:
         Error: a file cannot be written.
     """
     plan.move_logs_aside()
-    recorded.forget_standing()
+    fates.forget_links()
     trainer_environments.write_choices(plan.with_tries)
     plan.record_code_digests()
     sessions.start(session, [run.values() for run in plan.sentinels.runs])

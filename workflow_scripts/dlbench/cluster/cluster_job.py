@@ -32,7 +32,7 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.common import files, plugins
 from dlbench.schedulers import WATCHED, JobRequest, JobState, output_of, watched_runs
-from dlbench.starting import refusals
+from dlbench.starting import fates
 
 FOLDER = WATCHED
 LOGS = Path("results/logs/cluster")
@@ -64,11 +64,11 @@ def submit(scheduler: str, script: str | Path) -> str:
             break
         except Error as error:
             if not re.search(getattr(module, "FULL", "$^"), str(error)):
-                refusals.record(_run_ids(script), scheduler, str(error))
+                fates.record_refusal(_run_ids(script), scheduler, str(error))
                 raise
             if not waits:
                 message = f"{error}; it and those after it wait until there may be another job"
-                refusals.record(_run_ids(script), scheduler, message, quietly=_is_told())
+                fates.record_refusal(_run_ids(script), scheduler, message, quietly=_is_told())
             time.sleep(FULL_S)
     job_id = module.job_id(printed) if hasattr(module, "job_id") else printed.split()[-1]
     run_id = _properties(script).get("wildcards", {}).get("run_id", "")

@@ -49,7 +49,7 @@ KINDS = {
     "files": dict,
 }
 RESULTS = Path("results")
-RECORDED = RESULTS / "recorded"  # hard links, see starting/recorded.py
+RECORDED = RESULTS / "recorded"  # hard links, see starting/fates.py
 MAX_FILES_NAMED = 3  # in a reason
 
 

@@ -31,10 +31,10 @@ from dlbench.log import attempts, event_log
 from dlbench.machine import nccl_log, redaction
 from dlbench.records import disturbances, progress
 from dlbench.starting import (
+    fates,
     leftovers,
     neighbours,
     power,
-    recorded,
     run_lines,
     stopping,
     trainer_processes,
@@ -366,7 +366,7 @@ def _clear(log):
     if log.parent.is_symlink():
         log.parent.unlink()
     log.parent.mkdir(parents=True, exist_ok=True)
-    recorded.put_aside(log)
+    fates.put_aside(log)
     attempts.rescue(log)
     attempts.put_measured_aside(log)
     for path in (*event_log.rank_paths(log), *event_log.traces(log)):
