@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from dlbench.common import own_code
 from dlbench.data import download
-from dlbench.starting import supervisor, trainer_processes
+from dlbench.starting import processes, supervisor
 from dlbench.study import config, trainer_environments
 from support.campaigns.temporary_folder import temporary_folder as temporary_folder
 from support.machines.downloads import Server
@@ -95,7 +95,7 @@ def short_waits(monkeypatch):
 def impatient(monkeypatch):
     """The supervisor looks often, and kills soon what does not end when asked."""
     monkeypatch.setattr(supervisor, "POLL_S", 0.02)
-    monkeypatch.setattr(trainer_processes, "GRACE_S", 0.2)
+    monkeypatch.setattr(processes, "GRACE_S", 0.2)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from dlbench import Error
 from dlbench.log import attempts
-from dlbench.starting import leftovers
+from dlbench.starting import processes
 from support.machines.paths import REPOSITORY
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -20,7 +20,7 @@ LAUNCHER = f"import subprocess; subprocess.Popen({SLEEPER}, start_new_session=Tr
 SUPERVISOR = f"""
 import sys
 from pathlib import Path
-from dlbench.starting import leftovers
+from dlbench.starting import processes
 from dlbench.starting import supervisor
 log, leftovers.VARIABLE = Path(sys.argv[1]), sys.argv[2]
 supervisor.supervise(supervisor.SupervisedRun(
@@ -34,10 +34,10 @@ supervisor.supervise(supervisor.SupervisedRun(
 def start(tmp_path, monkeypatch):
     """A function that starts a supervised run: (its supervisor, pid of its trainer, its log).
 
-    Their variable is one of the test's own: runs of other tests look for leftovers, too.
+    Their variable is one of the test's own: runs of other tests look for processes, too.
     """
     supervisors, logs, variable = [], [], f"DLBENCH_TEST_{tmp_path.name}"
-    monkeypatch.setattr(leftovers, "VARIABLE", variable)
+    monkeypatch.setattr(processes, "VARIABLE", variable)
 
     def one(name):
         log = tmp_path / name / "train.jsonl"
@@ -82,11 +82,11 @@ def test_the_trainer_of_a_killed_supervisor_is_ended_and_no_other(start, capfd):
     killed, _, orphans = start("killed")
     _, supervised, log = start("supervised")
     kill(killed)
-    leftovers.end()
+    processes.end_leftovers()
     assert trainer_of(log) == supervised
     assert trainer_of(orphans) is None
     assert "of killed attempts are ended (killed)" in capfd.readouterr().err
-    leftovers.end()
+    processes.end_leftovers()
     assert capfd.readouterr().err == ""
 
 
@@ -95,10 +95,10 @@ def test_what_an_attempt_leaves_that_came_to_its_end_is_let_be(start):
     supervisor, trainer, log = start("ended")  # as a service that others use by now
     kill(supervisor)
     attempts.unlink_open_log(log)
-    leftovers.end()
+    processes.end_leftovers()
     assert trainer_of(log) == trainer
     attempts.link_open_log(log)
-    leftovers.end()
+    processes.end_leftovers()
     assert trainer_of(log) is None
 
 
@@ -107,10 +107,10 @@ def test_what_another_node_supervises_is_let_be(start, monkeypatch):
     supervisor, trainer, log = start("remote")
     kill(supervisor)
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(leftovers, "_kernel", lambda: "another/pid:[1]")
-        leftovers.end()
+        elsewhere.setattr(processes, "_kernel", lambda: "another/pid:[1]")
+        processes.end_leftovers()
     assert trainer_of(log) == trainer
-    leftovers.end()
+    processes.end_leftovers()
 
 
 @pytest.mark.ci
@@ -118,16 +118,16 @@ def test_beside_what_cannot_be_ended_nothing_is_started(start, monkeypatch):
     supervisor, trainer, _ = start("stuck")
     kill(supervisor)
     with monkeypatch.context() as stuck:
-        stuck.setattr(leftovers, "TIMEOUT_S", 0.1)
+        stuck.setattr(processes, "TIMEOUT_S", 0.1)
         stuck.setattr(os, "kill", lambda *_: None)
         with pytest.raises(
             Error, match=rf"{trainer} of a killed attempt \(stuck\) cannot be ended"
         ):
-            leftovers.end()
-    leftovers.end()
+            processes.end_leftovers()
+    processes.end_leftovers()
 
 
 def test_the_mark_is_the_variable_that_gpu_samples_look_for():
     from dlbench.machine import gpus
 
-    assert gpus.SUPERVISOR == leftovers.VARIABLE
+    assert gpus.SUPERVISOR == processes.VARIABLE

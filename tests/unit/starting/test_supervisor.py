@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dlbench.log import event_log
-from dlbench.starting import supervisor, trainer_processes
+from dlbench.starting import processes, supervisor
 from support.machines.processes import alive
 from support.programs import in_process
 from support.runs.made_runs import date
@@ -108,7 +108,7 @@ def test_a_trainer_without_a_word_is_described(tmp_path, python, message):
 @pytest.mark.parametrize("how", ["os.kill(os.getpid(), signal.SIGKILL)", "sys.exit(137)"])
 def test_a_trainer_that_the_kernel_killed_for_memory_is_not_tried_again(tmp_path, monkeypatch, how):
     counts = iter([4, 5])
-    monkeypatch.setattr(trainer_processes, "killed_for_memory", lambda: next(counts))
+    monkeypatch.setattr(processes, "killed_for_memory", lambda: next(counts))
     run = watched(tmp_path, how, last_attempt=False)
     assert supervisor.supervise(run)
     (end,) = ends(run.log)
@@ -154,7 +154,7 @@ def test_a_rank_that_its_launcher_left_behind_is_ended(tmp_path, begins, launche
 
 @pytest.mark.ci
 def test_a_rank_that_is_long_in_giving_back_its_memory_is_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(trainer_processes, "GRACE_S", 20.0)
+    monkeypatch.setattr(processes, "GRACE_S", 20.0)
     assert not alive(supervise_rank(tmp_path, "os.setsid()\nmemory = b'1' * (1 << 30)"))
 
 

@@ -44,7 +44,7 @@ from dlbench.common import orphans, terminal
 from dlbench.log import event_log
 from dlbench.machine import energy, redaction
 from dlbench.machine import gpus as gpus_module
-from dlbench.starting import leftovers
+from dlbench.starting import processes
 
 PROGRAM = "nvidia-smi"
 QUERY_FIELDS = (
@@ -294,7 +294,7 @@ class Meter:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 preexec_fn=functools.partial(orphans.end_with_parent, os.getpid()),
-                env=os.environ | leftovers.mark(log) | leftovers.BESIDE,
+                env=os.environ | processes.mark(log) | processes.BESIDE,
             )
         except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
             self._trouble = f"it could not be started: {_plain_short(str(error))}"

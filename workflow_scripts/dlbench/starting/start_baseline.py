@@ -17,7 +17,7 @@ from dlbench.baselines import measures
 from dlbench.common import terminal
 from dlbench.common.files import write_json
 from dlbench.images import trainer_image
-from dlbench.starting import start_command, start_unreachable, trainer_processes
+from dlbench.starting import processes, start_command, start_unreachable
 from dlbench.study.runs import Run
 
 
@@ -47,14 +47,14 @@ def start(options: argparse.Namespace) -> int | str:
     options.messages.parent.mkdir(parents=True, exist_ok=True)
     options.messages.write_bytes(b"")
     timed_out = False
-    process = trainer_processes.start(command_line, options.output, options.messages)
+    process = processes.start(command_line, options.output, options.messages)
     try:
         code = process.wait(limit_s if limit_s < float("inf") else None)
         ended = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
     except subprocess.TimeoutExpired:
         ended, timed_out = f"stopped after {limit_s:g} s", True
     finally:
-        trainer_processes.end(process, options.output)
+        processes.end(process, options.output)
         if start_info.cleanup:
             subprocess.run(start_info.cleanup, check=False, capture_output=True)
     if process.returncode == 0 and options.output.is_file():

@@ -17,9 +17,9 @@ from dlbench.records import enough, parse_run, run_record, sessions
 from dlbench.starting import (
     fates,
     launchers,
-    leftovers,
     neighbours,
     power,
+    processes,
     run_lines,
     start_command,
     start_unreachable,
@@ -55,7 +55,7 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
     label = options.label or run.label()
     devices = run.devices_per_node * run.copies_per_node
     watch.set_run(
-        leftovers.mark(options.log),
+        processes.mark(options.log),
         options.others_share,
         devices * run.threads_per_device if options.device == "cpu" else None,
     )
@@ -65,7 +65,7 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         # That job, or another run in it, was then counted as failed.
         print(f"{label}: an earlier job of this start recorded it", file=sys.stderr)
         return 0
-    leftovers.end()
+    processes.end_leftovers()
     refusal: tuple[Any, ...] | None = _reason_to_skip(options)
     attempt = 1
     if not refusal and options.attempt > 1:

@@ -30,15 +30,7 @@ from dlbench import Error
 from dlbench.log import attempts, event_log
 from dlbench.machine import nccl_log, redaction
 from dlbench.records import disturbances, progress
-from dlbench.starting import (
-    fates,
-    leftovers,
-    neighbours,
-    power,
-    run_lines,
-    stopping,
-    trainer_processes,
-)
+from dlbench.starting import fates, neighbours, power, processes, run_lines
 from dlbench.study import other_trainers
 from dlbench.trainer import checkpoints
 
@@ -87,7 +79,7 @@ class SupervisedRun:
     nodes: int = 1
     output: Path | None = None  # the folder of another program, whose log is read at its end
     stop_signal: str | None = None  # by which it may be asked for a checkpoint
-    stop_grace_s: float = stopping.GRACE_S
+    stop_grace_s: float = processes.CHECKPOINT_GRACE_S
 
     @property
     def logs_steps(self) -> bool:
@@ -109,8 +101,11 @@ def supervise(run: SupervisedRun) -> Outcome:
     Raises:
         power_limits.Refused: the run is to have a power limit that cannot be set; nothing was done.
     """
-    watch = run.watch or neighbours.Watch(leftovers.mark(run.log))
-    with stopping.from_outside() as stopping_reason, contextlib.ExitStack() as until_ended:
+    watch = run.watch or neighbours.Watch(processes.mark(run.log))
+    with (
+        processes.stopping_from_outside() as stopping_reason,
+        contextlib.ExitStack() as until_ended,
+    ):
         if stopped_by := _wait_for_quiet(run, watch, stopping_reason):
             _report(run, f"{INTERRUPTED} (stopped by {stopped_by}); {_describe_next_start(run)}")
             return Outcome.NONE
@@ -125,10 +120,10 @@ def supervise(run: SupervisedRun) -> Outcome:
         nccl_log.clear(run.log.parent)
         started = time.monotonic()
         printed_bytes = run.messages.stat().st_size if run.messages.exists() else 0
-        killed_before = trainer_processes.killed_for_memory()
+        killed_before = processes.killed_for_memory()
         try:
             with power.reading(run.power_meter, run.log, run.nodes) as meter:
-                trainer = trainer_processes.start(run.command, run.log, run.messages)
+                trainer = processes.start(run.command, run.log, run.messages)
                 stopped_by = _watch(trainer, run, started, stopping_reason, watch)
         finally:
             if run.cleanup:
@@ -149,7 +144,7 @@ def supervise(run: SupervisedRun) -> Outcome:
     end = _end_of_ranks(run.log)
     cut_short, no_result, outcome = stopped_by or end is None, "", Outcome.RESULT
     if cut_short:
-        killed = trainer_processes.killed_for_memory() > killed_before
+        killed = processes.killed_for_memory() > killed_before
         ending = trainer.returncode, stopped_by, killed
         status, message, may_pass = _verdict(run, *ending, printed_bytes)
         # An interruption from outside is no result, not even a failure.
@@ -274,7 +269,7 @@ def _watch(trainer, run, started, stopping_reason, watch):
         if reason and reason != HANG:
             _request_checkpoint(trainer, run)
     finally:
-        trainer_processes.end(trainer, run.log)
+        processes.end(trainer, run.log)
     return reason
 
 
@@ -293,10 +288,10 @@ def _request_checkpoint(trainer, run):
     """Request a last checkpoint and wait until the trainer has ended, or a timeout."""
     if run.checkpoint:
         _report(run, "is asked for a checkpoint")
-        stopping.by_file(trainer, run.checkpoint / checkpoints.STOP_FILE)
+        processes.ask_by_file(trainer, run.checkpoint / checkpoints.STOP_FILE)
     elif run.stop_signal:
         _report(run, f"gets {run.stop_signal}, and {run.stop_grace_s:g} s to end")
-        stopping.by_signal(trainer, run.stop_signal, run.stop_grace_s)
+        processes.ask_by_signal(trainer, run.stop_signal, run.stop_grace_s)
 
 
 def _checkpoint_to_start_from(run):
