@@ -5,7 +5,7 @@ import os
 import pytest
 
 from dlbench import Error
-from dlbench.starting import environment_modules
+from dlbench.starting import start_command
 
 # What Lmod and Tcl modules have in common, in a few lines; installed as a login shell's start file.
 PROFILE = """
@@ -28,27 +28,27 @@ def environ(tmp_path):
 
 
 def test_a_module_changes_the_environment_and_leaves_the_rest(environ):
-    found = environment_modules.load(["mpi/4.1"], environ)
+    found = start_command.load_modules(["mpi/4.1"], environ)
     assert found["MPI_HOME"] == "/opt/mpi" and "/opt/mpi/bin" in found["PATH"].split(":")
     assert found["KEPT"] == "a\nb" and "DLBENCH_PYTHON" not in found
 
 
 def test_no_modules_change_nothing(environ):
-    assert environment_modules.load([], environ) == environ
+    assert start_command.load_modules([], environ) == environ
 
 
 @pytest.mark.parametrize("name", ["mpi/9", "silent"])
 def test_a_module_that_cannot_be_loaded_is_an_error_also_where_none_is_told(environ, name):
     with pytest.raises(Error, match=f"module load mpi/4.1 {name} failed.*site.modules"):
-        environment_modules.load(["mpi/4.1", name], environ)
+        start_command.load_modules(["mpi/4.1", name], environ)
 
 
 def test_a_machine_without_modules_says_so(tmp_path):
     with pytest.raises(Error, match="no command module on this machine"):
-        environment_modules.load(["mpi"], {"HOME": str(tmp_path), "PATH": os.environ["PATH"]})
+        start_command.load_modules(["mpi"], {"HOME": str(tmp_path), "PATH": os.environ["PATH"]})
 
 
 def test_names_are_no_shell(environ, tmp_path):
     with pytest.raises(Error):
-        environment_modules.load([f"$(touch {tmp_path}/ran)"], environ)
+        start_command.load_modules([f"$(touch {tmp_path}/ran)"], environ)
     assert not (tmp_path / "ran").exists()

@@ -1,4 +1,6 @@
-"""The command that starts a run: the launcher starts the runtime, which starts the trainer.
+"""Environment modules (Lmod or Tcl): the environment after `module load`.
+
+The command that starts a run: the launcher starts the runtime, which starts the trainer.
 
     mpirun -np 2 ... apptainer exec ... IMAGE python workflow_scripts/train.py ...
 
@@ -11,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -22,11 +25,51 @@ from dlbench.common import assignments, host_lists, networks, options, plugins
 from dlbench.images import trainer_image
 from dlbench.images.runtimes import HOST_ONLY, Container
 from dlbench.machine import hardware
-from dlbench.starting import environment_modules, start_unreachable
+from dlbench.starting import start_unreachable
 from dlbench.starting.launchers import mpirun as launchers_mpirun
 from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.runs import Run
 from dlbench.trainer import cluster, copies
+
+# A login shell has the function `module` if the site set it up for its users.
+MODULES_SCRIPT = """
+type module >/dev/null 2>&1 || { echo "there is no command module on this machine" >&2; exit 1; }
+for name in "$@"; do
+    module load "$name" || exit 1
+    case ":$LOADEDMODULES:" in *":$name"[:/]*) ;; *) exit 1 ;; esac
+done
+exec "$DLBENCH_PYTHON" -c 'import json, os; print("\\n" + json.dumps(dict(os.environ)))'
+"""
+
+
+def load_modules(names: list[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment variables after loading some modules, in this order.
+
+    Raises:
+        Error: this machine has no modules, or one cannot be loaded.
+    """
+    if not names:
+        return dict(environ)
+    finished = subprocess.run(
+        ["bash", "-lc", MODULES_SCRIPT, "module", *names],
+        env={**environ, "DLBENCH_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if finished.returncode:
+        message = " | ".join(line.strip() for line in finished.stderr.splitlines() if line.strip())
+        raise Error(
+            f"module load {' '.join(names)} failed: {message[-500:] or 'no message'}; "
+            "the modules are named under site.modules"
+        )
+    variables = json.loads(finished.stdout.splitlines()[-1])
+    # The shell sets these, not the modules.
+    of_shell = {"DLBENCH_PYTHON", "SHLVL", "PWD", "OLDPWD", "_"}
+    before = {name: environ[name] for name in of_shell if name in environ}
+    return {name: value for name, value in variables.items() if name not in of_shell} | before
+
 
 START_PROCESSES = Path(__file__).parents[2] / "start_processes.py"
 # The facts of an image that go into the log of each run.
@@ -177,7 +220,7 @@ def prepare(run: Run, module_names: list[str], node_address: str | None) -> None
         Error: a module cannot be loaded, or the run names another node.
     """
     # In an image there are no modules.
-    os.environ.update(environment_modules.load([] if by_directive(run) else module_names))
+    os.environ.update(load_modules([] if by_directive(run) else module_names))
     os.environ.update(address_variables(run, node_address))
     check_node(run)
 
