@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlbench.machine import node_use
+from dlbench.starting import neighbours
 from support.machines.kernel_files import Kernel
 
 US = 10  # a process
@@ -17,7 +17,7 @@ def kernel(tmp_path):
 
 
 def test_where_numbers_are_not_told_all_processes_are_listed(kernel):
-    own = node_use.ProcessTree(kernel.root / "proc", US, {})
+    own = neighbours.ProcessTree(kernel.root / "proc", US, {})
     kernel.process(20, US, own_s=1.0)
     kernel.process(30, 1, own_s=7.0)  # of somebody else: without a mark none is ours by it
     kernel.write("proc/loadavg", "0 0 0 0/0 0\n")
@@ -32,8 +32,8 @@ def test_the_outermost_snakemake_is_at_the_top(kernel):
     kernel.write("proc/20/cmdline", "sh\0-c\0snakemake\0")
     kernel.write("proc/21/cmdline", "python\0-m\0snakemake\0")
     proc = kernel.root / "proc"
-    assert node_use.workflow_of(proc, 22) == US
-    assert node_use.workflow_of(proc, US) == US
+    assert neighbours.workflow_of(proc, 22) == US
+    assert neighbours.workflow_of(proc, US) == US
     kernel.write("proc/10/cmdline", "vi\0snakemake\0")
-    assert node_use.workflow_of(proc, 22) == 21
-    assert node_use.workflow_of(proc, 1) == 1
+    assert neighbours.workflow_of(proc, 22) == 21
+    assert neighbours.workflow_of(proc, 1) == 1

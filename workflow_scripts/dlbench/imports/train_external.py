@@ -39,8 +39,9 @@ from dlbench.imports import import_logs, kinds, logged_events, table_rows
 from dlbench.imports.logged_events import Relay
 from dlbench.log import event_log
 from dlbench.log.event_log import EventLog
-from dlbench.machine import energy, facts, node_use, redaction
+from dlbench.machine import energy, facts, redaction
 from dlbench.machine import gpus as gpus_module
+from dlbench.starting import neighbours
 from dlbench.study import contradictions, other_trainers
 from dlbench.study.runs import FIELDS, Run
 from dlbench.tables import table_names
@@ -277,7 +278,7 @@ class ProgramUse:
     def __init__(
         self, pid: int, mark: Mapping[str, str], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._tree = node_use.ProcessTree(PROC, pid, mark, disks=False)
+        self._tree = neighbours.ProcessTree(PROC, pid, mark, disks=False)
         self._clock = clock
         self._last: tuple[float, float] | None = None
         self._cpu_s, self._peak_bytes = 0.0, 0
