@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from dlbench import Error, schedulers
-from dlbench.cluster import cluster_job, submitting
+from dlbench.cluster import cluster_job, jobs
 from dlbench.common import tools
 from dlbench.plan import imported, plan, planning, records_list, replaced_tables
 from dlbench.plan.snakemake_start import pass_on_interrupts
@@ -56,7 +56,7 @@ except Error as error:
 except KeyboardInterrupt:
     sys.exit("interrupted: nothing was started")
 STUDY = PLAN.study
-JOBS = submitting.Submitting(PLAN)
+JOBS = jobs.Submitting(PLAN)
 # For cluster_job.py, by which the profiles submit jobs: its location, and the id of this start.
 os.environ.update(DLBENCH_HOME=str(own_code.PROJECT), DLBENCH_PYTHON=sys.executable)
 if PLAN.new_session:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dlbench import Error
-from dlbench.cluster import submitting
+from dlbench.cluster import jobs as jobs_module
 from dlbench.common import own_code
 from dlbench.log import event_log
 from dlbench.machine import redaction
@@ -72,12 +72,12 @@ def test_the_jobs_of_a_plan_ask_the_scheduler_for_what_its_runs_need(plan, progr
     monkeypatch.setattr(sys, "executable", "/a clone/.venv/bin/python")
     cluster = planning.make_plan(STUDY | {"site": SITE | {"cores_per_node": 8}})
     with pytest.raises(Error, match=r"/a clone/.* has a space, so that no job would start"):
-        submitting.Submitting(cluster).check_cluster("slurm", lambda rule, name: None)
-    submitting.Submitting(cluster).check_cluster(None, lambda rule, name: None)
+        jobs_module.Submitting(cluster).check_cluster("slurm", lambda rule, name: None)
+    jobs_module.Submitting(cluster).check_cluster(None, lambda rule, name: None)
     monkeypatch.setattr(sys, "executable", "/clone/.venv/bin/python")
     with pytest.raises(Error, match=r"site\.cores_per_node: auto counts what this machine has"):
-        submitting.Submitting(plan).check_cluster("slurm", lambda rule, name: None)
-    jobs = submitting.Submitting(cluster)
+        jobs_module.Submitting(plan).check_cluster("slurm", lambda rule, name: None)
+    jobs = jobs_module.Submitting(cluster)
     jobs.check_cluster("slurm", lambda rule, name: None)
     first = types.SimpleNamespace(run_id=cluster.to_train[0].id)  # as Snakemake's wildcards
     asked = {name: resource(first, 1) for name, resource in jobs.resources.items()}
