@@ -26,9 +26,9 @@ CONNECT_TIMEOUT_S = 5.0
 LOAD_MODULES = """
 import json, sys
 sys.path.insert(0, "workflow_scripts")
-from dlbench.starting import environment_modules
+from dlbench.starting import start_command
 try:
-    print(json.dumps(environment_modules.load(sys.argv[1:])))
+    print(json.dumps(start_command.load_modules(sys.argv[1:])))
 except ValueError as error:
     sys.exit(str(error))
 """

@@ -13,7 +13,7 @@ from dlbench.common import flag_types
 from dlbench.common.command_line import run_program
 from dlbench.imports import train_external
 from dlbench.imports.train_external import Watching
-from dlbench.machine import gpus as gpus_module
+from dlbench.machine import gpus
 from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
 
@@ -36,12 +36,12 @@ def main():
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: trains")
     args = parser.parse_args()
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
-    run, gpus = Run.from_json(args.spec), gpus_module.visible_gpus(0, args.gpus)
+    run, visible = Run.from_json(args.spec), gpus.visible_gpus(0, args.gpus)
     kind = json.loads(args.kind) if args.kind.startswith("{") else args.kind
-    if gpus:
-        gpus_module.find_nvml(trainer_environments.installed())
+    if visible:
+        gpus.find_nvml(trainer_environments.installed())
     command, log = train_external.of_copy(command, args.log, int(os.environ.get("DLBENCH_COPY", 0)))
-    watching = Watching(args.sample_every_s, gpus, run.nodes, args.stop_signal)
+    watching = Watching(args.sample_every_s, visible, run.nodes, args.stop_signal)
     train_external.train(run, command, kind, log, args.image_id, watching)
 
 

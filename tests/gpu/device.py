@@ -6,8 +6,7 @@ import platform
 from importlib import metadata
 from typing import Any, NamedTuple
 
-from dlbench.machine import gpus as gpus_module
-from dlbench.machine import hardware
+from dlbench.machine import gpus, hardware
 from dlbench.trainer import engine
 
 PACKAGES = (
@@ -42,7 +41,7 @@ def find(kind: str = "auto") -> Device:
     if kind == "cpu":
         return Device("cpu")
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    found = gpus_module.gather_facts(gpus_module.visible_gpus(0, count()), {})
+    found = gpus.gather_facts(gpus.visible_gpus(0, count()), {})
     uuids = tuple(device["uuid"] for device in found["devices"])
     return Device("gpu" if uuids or kind == "gpu" else "cpu", uuids)
 
@@ -61,13 +60,13 @@ def count() -> int:
 def machine(device: Device) -> dict[str, Any]:
     """The description of the machine in the results: devices and versions, no host names."""
     facts = hardware.constant_facts(hardware.Files())
-    gpus = gpus_module.gather_facts(device.gpus, {})
+    found = gpus.gather_facts(device.gpus, {})
     memory = hardware.present_facts(hardware.Files())["memory_bytes"]
     return {
         "device": device.kind,
-        "gpus": [f"{len(device.gpus)} x {kind['name']}" for kind in gpus["kinds"]],
-        "driver": gpus["driver"],
-        "cuda_driver": gpus["cuda_driver"],
+        "gpus": [f"{len(device.gpus)} x {kind['name']}" for kind in found["kinds"]],
+        "driver": found["driver"],
+        "cuda_driver": found["cuda_driver"],
         "cpu": facts["cpu"]["model"],
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": hardware.installed_gib(memory),

@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 
 from dlbench.log.event_log import EventLog, read
-from dlbench.machine import gpus as gpus_module
-from dlbench.machine import hardware
+from dlbench.machine import gpus, hardware
 from dlbench.starting import power
 from dlbench.trainer.sampling import Sampler
 
@@ -52,7 +51,7 @@ def facts(report, device):
     report.expect(node["cpu"]["threads"], "the number of CPUs is not known")
     if not device.is_gpu:
         raise NotPossible("no GPU here: its facts are not there to be compared")
-    gathered = gpus_module.gather_facts(device.gpus, unknown)
+    gathered = gpus.gather_facts(device.gpus, unknown)
     for name, reason in unknown.items():
         report.note(f"{name}: {reason}")
     reported = _query_nvidia_smi(report)
@@ -141,7 +140,7 @@ def _costs(report, device):
     import pynvml
 
     pynvml.nvmlInit()
-    gpu = gpus_module.Gpu(pynvml, device.gpus[0], time.monotonic)
+    gpu = gpus.Gpu(pynvml, device.gpus[0], time.monotonic)
     gpu.sample()
     wall, cpu, times = time.monotonic(), time.thread_time(), 50
     for _ in range(times):
@@ -179,7 +178,7 @@ def _compare_with_counter(report, device, log, path):
     import pynvml
 
     pynvml.nvmlInit()
-    handles = [gpus_module.find_gpu(pynvml, uuid) for uuid in device.gpus]
+    handles = [gpus.find_gpu(pynvml, uuid) for uuid in device.gpus]
 
     def counted():
         return sum(pynvml.nvmlDeviceGetTotalEnergyConsumption(h) for h in handles) / 1000

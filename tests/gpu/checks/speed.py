@@ -10,8 +10,7 @@ import tempfile
 from pathlib import Path
 
 from dlbench.common import own_code
-from dlbench.machine import device_peaks
-from dlbench.machine import gpus as gpus_module
+from dlbench.machine import device_peaks, gpus
 from dlbench.trainer import model_flops
 
 from .. import trained
@@ -105,7 +104,7 @@ def _used_bytes(device):
     import pynvml
 
     pynvml.nvmlInit()
-    return pynvml.nvmlDeviceGetMemoryInfo(gpus_module.find_gpu(pynvml, device.gpus[0])).used
+    return pynvml.nvmlDeviceGetMemoryInfo(gpus.find_gpu(pynvml, device.gpus[0])).used
 
 
 def _memory(report, precision, run, before):

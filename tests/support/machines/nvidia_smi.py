@@ -1,7 +1,7 @@
 """A fake nvidia-smi, which keeps the power limits of GPUs in a file.
 
-It has the options, columns, messages and exit codes of the real one that power_limits.py,
-gpu_facts.py and check_node.py use. No GPU is here, so the real one was not run.
+It has the options, columns, messages and exit codes of the real one that power.py,
+gpus.py and check_node.py use. No GPU is here, so the real one was not run.
 """
 
 import json

@@ -48,7 +48,6 @@ BEHIND_LENET = {
     "dlbench/starting/launchers/none.py",
     "dlbench/log/event_log.py",
     "dlbench/machine/binding.py",
-    "dlbench/machine/binding.py",
     "dlbench/machine/gpus.py",
     "dlbench/trainer/checkpoints.py",
     "dlbench/trainer/copies.py",

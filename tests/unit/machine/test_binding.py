@@ -10,7 +10,6 @@ import pytest
 
 from dlbench import Error
 from dlbench.machine import binding, gpus
-from dlbench.machine import binding as binding_module
 from dlbench.machine.binding import Request
 from dlbench.machine.hardware import Files
 from support.machines import topologies
@@ -45,7 +44,7 @@ def node(written, monkeypatch):
         count, root = len(environs), written(files)
         online = expanded(files["sys/devices/system/cpu/online"])
         visible = [gpus.visible_places(root, environ) for environ in environs]
-        topology = binding_module.read_topology(root)
+        topology = binding.read_topology(root)
         return [
             binding.decide(
                 Request(mode, index, count, each, shared),
@@ -192,7 +191,7 @@ def test_a_division_takes_a_small_part_of_a_start(written, monkeypatch):
         root = written(files)
         visible = [gpus.visible_places(root, {})] * 8
         masks = [list(range(224))] * 8
-        binding.decide(Request("auto", 5, 8, 1), masks, visible, binding_module.read_topology(root))
+        binding.decide(Request("auto", 5, 8, 1), masks, visible, binding.read_topology(root))
         return time.process_time() - begin
 
     assert min(once() for _ in range(3)) < 0.05

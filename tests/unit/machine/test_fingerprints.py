@@ -9,7 +9,6 @@ from dlbench.analysis import campaigns
 from dlbench.common.files import json_digest
 from dlbench.log import event_log
 from dlbench.machine import facts, fingerprints, limits
-from dlbench.machine import facts as facts_module
 from dlbench.records import judgement, parse_run, progress, run_record, staleness
 from dlbench.results import collect_runs
 from dlbench.study import config
@@ -180,7 +179,7 @@ def test_packages_that_differ_are_named_where_their_lists_are_kept(tmp_path, mon
     lists = ["keras==3.8", "numpy==2.0.1"], ["keras==3.8", "numpy==2.0.2", "ucx==1"]
     one, other = (
         fingerprints.comparable(known(changed(software={"packages_sha256": name})))
-        for name in [facts_module.keep_list(lines, tmp_path) for lines in lists]
+        for name in [facts.keep_list(lines, tmp_path) for lines in lists]
     )
     said = fingerprints.differences(one, other, fingerprints.read_packages)
     assert said == "package numpy 2.0.2, not 2.0.1; package ucx 1, not missing"

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from dlbench.machine import gpus as gpus_module
+from dlbench.machine import gpus
 from dlbench.machine.gpus import throttle_reasons, visible_gpus
 from dlbench.trainer import sampling
 from dlbench.trainer.sampling import Sampler
 from support.trainers.sampling_stand_ins import NVML, Clock, Log, NVMLError
 
-MARK = gpus_module.SUPERVISOR
+MARK = gpus.SUPERVISOR
 ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
 
 
@@ -211,7 +211,7 @@ def test_old_and_new_names_of_nvml_functions_do(log, nvml, gone):
 
 def test_every_throttle_reason_has_a_name_and_none_is_an_empty_list():
     assert throttle_reasons(0) == []
-    assert throttle_reasons(0x7FF) == list(gpus_module.REASONS.values())
+    assert throttle_reasons(0x7FF) == list(gpus.REASONS.values())
     assert throttle_reasons(0x801) == ["gpu_idle", "unknown_0x800"]
 
 

@@ -16,7 +16,7 @@ import json, pathlib, sys, time
 from dlbench.machine import binding
 folder, index, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 time.sleep(0.2 * (count - index))
-print(json.dumps(local_ranks.all_gather(pathlib.Path(folder), index, count, {"cpus": [index]})))
+print(json.dumps(binding.all_gather(pathlib.Path(folder), index, count, {"cpus": [index]})))
 """
 
 

@@ -4,7 +4,6 @@ import os
 import platform
 
 from dlbench.machine import facts
-from dlbench.machine import facts as facts_module
 
 
 def test_packages_are_listed_once_each_the_imported_first(tmp_path):
@@ -15,17 +14,17 @@ def test_packages_are_listed_once_each_the_imported_first(tmp_path):
         (place / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
     (tmp_path / "b" / "half-1.dist-info").mkdir()
     folders = [str(tmp_path / "a"), str(tmp_path / "b")]
-    assert facts_module.installed_packages(folders) == ["my-package==2.0", "other==3"]
+    assert facts.installed_packages(folders) == ["my-package==2.0", "other==3"]
 
 
 def test_a_list_of_packages_is_kept_once_under_the_digest_of_its_file(tmp_path):
-    name = facts_module.keep_list(["a==1", "b==2"], tmp_path)
+    name = facts.keep_list(["a==1", "b==2"], tmp_path)
     (path,) = tmp_path.iterdir()
     assert path.read_text() == "a==1\nb==2\n" and path.name == f"{name}.txt"
     kept = path.stat().st_mtime_ns
-    assert facts_module.keep_list(["a==1", "b==2"], tmp_path) == name
+    assert facts.keep_list(["a==1", "b==2"], tmp_path) == name
     assert path.stat().st_mtime_ns == kept
-    assert facts_module.keep_list(["a==1"], None) != name
+    assert facts.keep_list(["a==1"], None) != name
 
 
 def test_a_folder_that_cannot_be_written_costs_the_list_and_not_the_run(tmp_path):
@@ -44,7 +43,7 @@ def test_loaded_libraries_are_named_by_their_files():
         "7f06-7f07 r-xp 00000000 08:01 4 /usr/lib/libmpiany.so.1\n"
         "7ffc-7ffd rw-p 00000000 00:00 0 [stack]\n"
     )
-    found = facts_module.loaded_libraries(maps)
+    found = facts.loaded_libraries(maps)
     assert found["cufft"] == "libcufft.so.11.2.3"
     assert found["tcmalloc"] == "libtcmalloc_minimal.so.4"
     assert "libmpiany.so.1" not in found.values()
@@ -56,7 +55,7 @@ def test_this_machine_is_told_as_python_knows_it():
     assert found["limits"]["cpus"] == len(os.sched_getaffinity(0))
     assert found["present"]["host"] == platform.node()
     assert found["software"]["kernel"] == platform.release()
-    assert "pytest==" in "\n".join(facts_module.installed_packages())
+    assert "pytest==" in "\n".join(facts.installed_packages())
 
 
 def test_a_machine_of_which_nothing_can_be_read_is_still_an_event(tmp_path):

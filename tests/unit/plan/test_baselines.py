@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlbench import Error
-from dlbench.cluster import jobs as jobs_module
+from dlbench.cluster import jobs
 from dlbench.common import plugins
 from dlbench.plan import baselines, planning
 from dlbench.study import trainer_environments
@@ -136,10 +136,10 @@ def test_on_a_cluster_its_job_is_that_of_such_a_run_with_all_of_the_time(
     program("sinfo", "cpu*|up|1:00:00|3|8|16000|(null)|idle")
     program("squeue")
     plan = plan_of(TWO, site=SITE | {"cores_per_node": 8})
-    jobs = jobs_module.Submitting(plan)
-    jobs.check_cluster("slurm", lambda rule, name: None)
+    submitting = jobs.Submitting(plan)
+    submitting.check_cluster("slurm", lambda rule, name: None)
     (one,) = exchanges(plan)
-    asked = {name: of(None, 1) for name, of in jobs.resources_like(lambda _: one.run).items()}
+    asked = {name: of(None, 1) for name, of in submitting.resources_like(lambda _: one.run).items()}
     assert (asked["nodes"], asked["runtime"], asked["exclusive"]) == (1, 1 + 5, 1)
     assert asked["cpus_per_task"] == 2
 

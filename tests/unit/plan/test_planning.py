@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dlbench import Error
-from dlbench.cluster import jobs as jobs_module
+from dlbench.cluster import jobs
 from dlbench.common import own_code
 from dlbench.log import event_log
 from dlbench.machine import redaction
@@ -72,21 +72,21 @@ def test_the_jobs_of_a_plan_ask_the_scheduler_for_what_its_runs_need(plan, progr
     monkeypatch.setattr(sys, "executable", "/a clone/.venv/bin/python")
     cluster = planning.make_plan(STUDY | {"site": SITE | {"cores_per_node": 8}})
     with pytest.raises(Error, match=r"/a clone/.* has a space, so that no job would start"):
-        jobs_module.Submitting(cluster).check_cluster("slurm", lambda rule, name: None)
-    jobs_module.Submitting(cluster).check_cluster(None, lambda rule, name: None)
+        jobs.Submitting(cluster).check_cluster("slurm", lambda rule, name: None)
+    jobs.Submitting(cluster).check_cluster(None, lambda rule, name: None)
     monkeypatch.setattr(sys, "executable", "/clone/.venv/bin/python")
     with pytest.raises(Error, match=r"site\.cores_per_node: auto counts what this machine has"):
-        jobs_module.Submitting(plan).check_cluster("slurm", lambda rule, name: None)
-    jobs = jobs_module.Submitting(cluster)
-    jobs.check_cluster("slurm", lambda rule, name: None)
+        jobs.Submitting(plan).check_cluster("slurm", lambda rule, name: None)
+    submitting = jobs.Submitting(cluster)
+    submitting.check_cluster("slurm", lambda rule, name: None)
     first = types.SimpleNamespace(run_id=cluster.to_train[0].id)  # as Snakemake's wildcards
-    asked = {name: resource(first, 1) for name, resource in jobs.resources.items()}
+    asked = {name: resource(first, 1) for name, resource in submitting.resources.items()}
     assert asked["runtime"] == 1 + 5 and asked["exclusive"] == 1
     assert asked["nodes"] == 1 and asked["mem_mb"] == 5000
-    again = jobs.resources["mem_mb"](first, 2)
+    again = submitting.resources["mem_mb"](first, 2)
     assert again == 8000  # of the node, less than twice as much for the device
     with pytest.raises(Error, match="the scheduler has no partition"):
-        jobs.check_cluster("slurm", lambda rule, name: "gpu" if name == "slurm_partition" else None)
+        submitting.check_cluster("slurm", lambda *of: {"slurm_partition": "gpu"}.get(of[1]))
 
 
 def test_priorities_follow_the_order_which_is_another_one_with_another_seed(plan):

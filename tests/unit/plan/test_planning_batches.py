@@ -4,7 +4,6 @@ import pytest
 
 from dlbench import Error
 from dlbench.cluster import jobs
-from dlbench.cluster import jobs as jobs_module
 from dlbench.plan import planning, run_command
 from dlbench.starting import find_batch
 from dlbench.study import runs
@@ -72,7 +71,7 @@ def test_where_no_search_can_be_done_and_nothing_else_is_there_the_reason_is_sai
 def test_the_job_of_a_search_asks_for_what_a_run_does_and_its_tries_stay_within_that():
     plan = planned(WIDEST, memory_mb_per_node=3000, cores_per_node=2)
     (search_id,) = plan.searches
-    cluster = jobs_module.Submitting(plan)
+    cluster = jobs.Submitting(plan)
     run = plan.searches[search_id][0].run
     resources = cluster.resources_like(lambda wildcards: run)
     asked = {name: resource(None, 1) for name, resource in resources.items()}

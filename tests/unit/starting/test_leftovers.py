@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 from dlbench.starting import processes
 from dlbench.starting import supervisor
-log, leftovers.VARIABLE = Path(sys.argv[1]), sys.argv[2]
+log, processes.VARIABLE = Path(sys.argv[1]), sys.argv[2]
 supervisor.supervise(supervisor.SupervisedRun(
     log=log, messages=log.with_name("messages"), label="x", position="", launch={{}},
     time_limit_s=600, last_attempt=True, command=(sys.executable, "-c", {LAUNCHER!r}),
@@ -34,7 +34,7 @@ supervisor.supervise(supervisor.SupervisedRun(
 def start(tmp_path, monkeypatch):
     """A function that starts a supervised run: (its supervisor, pid of its trainer, its log).
 
-    Their variable is one of the test's own: runs of other tests look for processes, too.
+    Their variable is one of the test's own: runs of other tests look for leftovers, too.
     """
     supervisors, logs, variable = [], [], f"DLBENCH_TEST_{tmp_path.name}"
     monkeypatch.setattr(processes, "VARIABLE", variable)

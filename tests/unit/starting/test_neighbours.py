@@ -13,7 +13,6 @@ from dlbench.log import measured_part
 from dlbench.machine import hardware
 from dlbench.records.disturbances import describe_disturbance
 from dlbench.starting import neighbours
-from dlbench.starting import neighbours as neighbours_module
 from dlbench.starting.neighbours import Watch
 from support.machines.kernel_files import Kernel
 from support.runs.made_runs import date
@@ -75,7 +74,7 @@ def test_what_a_hypervisor_takes_is_others(kernel):
 def test_the_time_of_a_process_that_ended_is_not_lost_and_not_counted_twice(kernel):
     kernel.process(CHILD, US, own_s=5.0)
     kernel.process(12, US, own_s=1.0)
-    own = neighbours_module.ProcessTree(kernel.root / "proc", US, {})
+    own = neighbours.ProcessTree(kernel.root / "proc", US, {})
     assert own.sample()[0] == pytest.approx(6)
     kernel.end(CHILD)
     kernel.process(US, 1, children_s=5.5)  # which waited for it
@@ -87,7 +86,7 @@ def test_the_time_of_a_process_that_ended_is_not_lost_and_not_counted_twice(kern
 
 
 def test_processes_that_begin_are_ours_by_their_parent_or_by_their_mark(kernel):
-    own = neighbours_module.ProcessTree(kernel.root / "proc", US, MARK)
+    own = neighbours.ProcessTree(kernel.root / "proc", US, MARK)
     own.sample()
     kernel.process(20, 1, own_s=1.0)  # somebody else's
     kernel.process(21, 1, own_s=2.0)  # ours, of which the program does not run yet
@@ -101,7 +100,7 @@ def test_processes_that_begin_are_ours_by_their_parent_or_by_their_mark(kernel):
 
 
 def test_other_runs_of_this_user_are_others(kernel):
-    own = neighbours_module.ProcessTree(kernel.root / "proc", US, MARK)
+    own = neighbours.ProcessTree(kernel.root / "proc", US, MARK)
     kernel.process(20, 1, own_s=1.0, environ="DLBENCH_SUPERVISOR=boot 99 1 /a log\0")
     own.sample()
     assert own.sample()[0] == 0
@@ -109,7 +108,7 @@ def test_other_runs_of_this_user_are_others(kernel):
 
 def test_a_number_that_is_used_again_is_another_process(kernel):
     kernel.process(CHILD, US, own_s=5.0)
-    own = neighbours_module.ProcessTree(kernel.root / "proc", US, {})
+    own = neighbours.ProcessTree(kernel.root / "proc", US, {})
     own.sample()
     path = kernel.root / f"proc/{CHILD}/stat"
     path.write_text(path.read_text().replace(str(1000 + CHILD), "7777").replace(" 500 ", " 9 "))
@@ -121,7 +120,7 @@ def test_pressure_disks_clocks_and_throttling_are_read_where_they_are(kernel):
     kernel.write("sys/block/sda/dev", "8:0")
     kernel.write("sys/block/dm-0/slaves/sda/dev", "8:0")
     kernel.write("proc/diskstats", disk.format(0, 0))
-    for name in neighbours_module.RESOURCES:
+    for name in neighbours.RESOURCES:
         kernel.write(f"proc/pressure/{name}", "some avg10=0.00 avg60=0.00 total=0\n")
     for cpu in range(4):
         place = f"sys/devices/system/cpu/cpu{cpu}"

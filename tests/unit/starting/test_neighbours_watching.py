@@ -21,13 +21,12 @@ import pytest
 from dlbench.log import event_log
 from dlbench.records import disturbances
 from dlbench.starting import neighbours, supervisor
-from dlbench.starting import neighbours as neighbours_module
 from support.trainers.watched_runs import END, PYTHON, WRITES
 
 pytestmark = pytest.mark.ci
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
 SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 1}
-TICK_S = neighbours_module.TICK_S
+TICK_S = neighbours.TICK_S
 SPINS = "import time\nwhile True: pass"
 SPINS_LITTLE = """
 import time
@@ -64,7 +63,7 @@ def disk():
 
 
 def used_s(pid):
-    return neighbours_module.read_process(Path("/proc"), pid).own_ticks * TICK_S
+    return neighbours.read_process(Path("/proc"), pid).own_ticks * TICK_S
 
 
 def start_run(folder, seconds, *flags):
@@ -176,7 +175,7 @@ def test_threads_children_and_what_they_started_are_the_runs_own():
     )
     beside = subprocess.Popen([*PYTHON, SPINS])
     try:
-        own = neighbours_module.ProcessTree(Path("/proc"), os.getpid(), {})
+        own = neighbours.ProcessTree(Path("/proc"), os.getpid(), {})
         before = own.sample()[0]
         # Another session, as launchers make one; it stays and is looked at while it is there.
         child = subprocess.Popen([*PYTHON, SPINS], start_new_session=True)
@@ -201,7 +200,7 @@ def test_a_neighbour_is_not_of_the_tree_though_it_is_of_the_same_user():
     sleeper = subprocess.Popen([*PYTHON, "import time; time.sleep(60)"])
     beside = subprocess.Popen([*PYTHON, SPINS])
     try:
-        own = neighbours_module.ProcessTree(Path("/proc"), sleeper.pid, {})
+        own = neighbours.ProcessTree(Path("/proc"), sleeper.pid, {})
         first, began = own.sample()[0], used_s(beside.pid)
         while used_s(beside.pid) - began < 0.3:
             time.sleep(0.02)

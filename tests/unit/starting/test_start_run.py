@@ -152,15 +152,15 @@ def test_an_interrupted_run_is_no_result(tmp_path, number):
 # The workflow is killed at once, or by start_run.py itself before it looks at the trainer.
 AT_ONCE = """
 import os, runpy, signal, sys, time
-from dlbench.starting import trainer_processes
+from dlbench.starting import processes
 
-def start_and_kill(*arguments, start=trainer_processes.start):
+def start_and_kill(*arguments, start=processes.start):
     trainer = start(*arguments)
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(0.5)
     return trainer
 
-trainer_processes.start = start_and_kill
+processes.start = start_and_kill
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """

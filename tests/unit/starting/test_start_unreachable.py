@@ -101,7 +101,7 @@ def test_our_own_network_stays_as_it_is():
 
 
 LIBRARY = (
-    "from dlbench.common import networks; from dlbench.machine import host_name; "
+    "from dlbench.common import networks; from dlbench.machine import hardware; "
     "from dlbench.starting import start_unreachable"
 )
 
@@ -129,7 +129,7 @@ REFUSED = [
 )
 def test_where_the_kernel_refuses_it_is_known_and_nothing_else_happens():
     arguments = (
-        "print(json.dumps([start_unreachable.possible(), host_name.host(), socket.gethostname()]))"
+        "print(json.dumps([start_unreachable.possible(), hardware.host(), socket.gethostname()]))"
     )
     name = socket.gethostname()
     assert said([*REFUSED, *python(arguments)]) == [False, name, name]
@@ -137,7 +137,7 @@ def test_where_the_kernel_refuses_it_is_known_and_nothing_else_happens():
 
 # The machine's own name: servers that listen at what is behind it need an address of their own.
 
-NAMES = "print(json.dumps([socket.gethostname(), host_name.host(), networks.listening_address()]))"
+NAMES = "print(json.dumps([socket.gethostname(), hardware.host(), networks.listening_address()]))"
 
 
 @BOTH

@@ -86,7 +86,7 @@ def test_on_a_signal_the_trainer_is_asked_for_a_checkpoint_and_there_is_no_resul
 
 
 def test_a_trainer_that_writes_no_checkpoint_in_time_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "GRACE_S", 0.3)
+    monkeypatch.setattr(processes, "CHECKPOINT_GRACE_S", 0.3)
     run = keeping(tmp_path, "write('run_start', spec={})\ntime.sleep(60)")
     sender = send_when_it_trains(run, signal.SIGTERM)
     started_at = time.monotonic()

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from dlbench import Error
 from dlbench.common import options, plugins
 from dlbench.machine import binding, limits
-from dlbench.machine import binding as binding_module
 from dlbench.study.runs import Run
 from dlbench.trainer import engine, strategy
 from support.machines import topologies
@@ -338,7 +337,7 @@ def test_where_no_driver_tells_the_number_of_gpus_seen_does(
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("two processes need two cores")
     both = [{"cpus": sorted(os.sched_getaffinity(0)), "gpus": None}] * 2
-    monkeypatch.setattr(binding_module, "all_gather", lambda *_: both)
+    monkeypatch.setattr(binding, "all_gather", lambda *_: both)
     one = type("One", (Second,), {"seen": seen})
     made = on_gpus(None, one, **({"CUDA_VISIBLE_DEVICES": shown} if shown else {}))
     assert made.devices == [f"gpu:{number}"]

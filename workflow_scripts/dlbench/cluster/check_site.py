@@ -25,7 +25,6 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.cluster import jobs, new_site, profiles
-from dlbench.cluster import jobs as jobs_module
 from dlbench.cluster.new_site import SITE_FILE
 from dlbench.cluster.profiles import Profile
 from dlbench.common import files, own_code, phrases, plugins, tools
@@ -126,7 +125,7 @@ def remarks(
         return
     yield from _profile(profile)
     yield from _site_file(study.site, profile.executor)
-    scheduler = jobs_module.scheduler(profile.executor, profile.submit_cmd)
+    scheduler = jobs.scheduler(profile.executor, profile.submit_cmd)
     if profile.executor == "local":
         yield _note("runs are trained on this machine; there is no scheduler to look at")
     elif scheduler is None:
@@ -182,7 +181,7 @@ def _site_file(facts, executor):
 def _scheduler(name, profile, study):
     """Remarks on the scheduler: its programs, whether it answers, its queues, the jobs of runs."""
     module = plugins.load("schedulers", name)
-    if reason := jobs_module.describe_python():
+    if reason := jobs.describe_python():
         yield _fix(reason)
     if missing := tools.missing_program([(program,) for program in module.PROGRAMS]):
         yield _fix(f"{name}: {missing}: start where jobs are submitted, or load its module")

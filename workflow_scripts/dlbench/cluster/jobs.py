@@ -1,4 +1,4 @@
-"""The job that a run requests from a cluster's scheduler, and which runs share a job.
+"""The jobs of a plan on a cluster: what runs request from a scheduler, and which share a job.
 
 - If the launcher's processes are tasks of the scheduler, the job has a task for each; otherwise it
   has one task for each node, which starts the processes there.
@@ -10,8 +10,6 @@
   are the sum of their seconds, rounded up once. Runs that name their node share one also before
   anything like them was trained: each is counted with its whole time limit. Baselines of the same
   nodes join it, so that each node is waited for once.
-
-The jobs of a plan on a cluster: their resources, groups and checks, for the rules.
 """
 
 import dataclasses

@@ -39,8 +39,7 @@ from dlbench.imports import import_logs, kinds, logged_events, table_rows
 from dlbench.imports.logged_events import Relay
 from dlbench.log import event_log
 from dlbench.log.event_log import EventLog
-from dlbench.machine import energy, facts, redaction
-from dlbench.machine import gpus as gpus_module
+from dlbench.machine import energy, facts, gpus, redaction
 from dlbench.starting import neighbours
 from dlbench.study import contradictions, other_trainers
 from dlbench.study.runs import FIELDS, Run
@@ -245,8 +244,8 @@ def _sampler(pid, samples, watching):
     """The Sampler of a program; None if no samples are to be taken."""
     if not watching.sample_every_s:
         return None
-    supervisor = os.environ.get(gpus_module.SUPERVISOR)
-    mark = {gpus_module.SUPERVISOR: supervisor} if supervisor else {}
+    supervisor = os.environ.get(gpus.SUPERVISOR)
+    mark = {gpus.SUPERVISOR: supervisor} if supervisor else {}
     return sampling.Sampler(
         samples,
         watching.sample_every_s,
@@ -272,7 +271,7 @@ class ProgramUse:
 
     Args:
         pid: of the child.
-        mark: of the run's processes, as in `leftovers.mark`.
+        mark: of the run's processes, as in `processes.mark`.
     """
 
     def __init__(

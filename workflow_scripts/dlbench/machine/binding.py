@@ -1,35 +1,26 @@
-"""The cores of a node divided among the processes of a run on it: equal shares, near cores first.
-
-- A share consists of whole physical cores: the hardware threads of a core stay together.
-- All shares have the same size, since a step is as fast as the slowest process. The remainder is
-  left over.
-- Processes that are near the same cores get consecutive blocks of these, so that each has caches of
-  its own. A process that still lacks cores gets the nearest of the remaining ones.
-- If distances are unknown, blocks are consecutive in the order of the numbers.
-- No process gets a CPU outside of its own mask. A quota of CPU time does not make a share smaller:
-  other groups with quotas would be bound to the same cores. It limits the number of threads.
-
-An all-gather among the processes of a run on one node, before a framework starts.
-
-The processes of a node may have different CPU masks and see different GPUs, and a framework lets
-them communicate only after it has taken its devices. So each process writes a file beside the log,
-which the others read: that works under all launchers and across containers. Each start has a random
-number, and a file lists the numbers that its writer has seen of the others. A process proceeds once
-all others list its number, so a file of an earlier start is never taken for a new one. The files
-are removed once all have read them.
-
-The binding of a process to GPUs and cores of its node, chosen before its framework starts.
+"""The binding of a process to GPUs and cores of its node, chosen before its framework starts.
 
 - A task may see all GPUs of its job, or only its own as device 0. Processes that see the same GPUs
   take them in the order of their local ranks; a process that sees GPUs of its own takes the first
   of these. If two processes would take one GPU, that is an error unless they may share it.
-- machine/core_division.py divides the cores: equal shares, near the GPUs.
+- All processes get equally many cores, since a step is as fast as the slowest process, and whole
+  ones: the hardware threads of a core stay together. The remainder is left over.
+- Processes that are near the same cores get consecutive blocks of these, so that each has caches of
+  its own. A process that still lacks cores gets the nearest of the remaining ones. If distances are
+  unknown, blocks are consecutive in the order of the numbers.
+- No process gets a CPU outside of its own mask. A quota of CPU time does not make a share smaller:
+  other groups with quotas would be bound to the same cores. It limits the number of threads.
 - The numbers of threads of libraries (OMP_NUM_THREADS) and of workers of readers follow from the
   share.
 
-CPU devices are cores themselves: dlbench/trainer/strategy.py divides them.
+The processes of a node may have different CPU masks and see different GPUs, and a framework lets
+them communicate only after it has taken its devices. So each process writes a file beside the log,
+which the others read (`all_gather`): that works under all launchers and across containers. Each
+start has a random number, and a file lists the numbers that its writer has seen of the others. A
+process proceeds once all others list its number, so a file of an earlier start is never taken for a
+new one. The files are removed once all have read them.
 
-The cores and GPUs to which the processes of a run were bound, from their logs.
+CPU devices are cores themselves: dlbench/trainer/strategy.py divides them.
 """
 
 import atexit
@@ -47,8 +38,7 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common import phrases
-from dlbench.machine import gpus as gpus_module
-from dlbench.machine import hardware, limits
+from dlbench.machine import gpus, hardware, limits
 from dlbench.machine.gpus import GpuPlace
 from dlbench.machine.hardware import CPU, NODES, Files, expand
 
@@ -347,7 +337,7 @@ def bind(request: Request, folder: Path, root: str | Path = "/") -> Binding:
             processes.
     """
     files = Files(root)
-    visible = gpus_module.visible_places(files)
+    visible = gpus.visible_places(files)
     facts = {
         "cpus": sorted(os.sched_getaffinity(0)),
         "gpus": None if visible is None else [asdict(gpu) for gpu in visible],
@@ -363,7 +353,7 @@ def bind(request: Request, folder: Path, root: str | Path = "/") -> Binding:
     )
     if any(gpu.uuid.startswith("MIG-") for gpu in binding.gpus):
         # CUDA shows a process only the first of the MIG devices that are named.
-        os.environ[gpus_module.CUDA] = ",".join(gpu.uuid for gpu in binding.gpus)
+        os.environ[gpus.CUDA] = ",".join(gpu.uuid for gpu in binding.gpus)
         binding = replace(binding, first=0)
     _apply(binding)
     return binding
@@ -434,10 +424,10 @@ def first_gpus(
         if number + each > len(uuids):
             raise Error(_too_few(rank, uuids, each, names.count(uuids)))
         first.append(number)
-        for uuid in uuids[number : number + each]:
-            if owners.setdefault(uuid, rank) != rank and not may_share:
+        for name in uuids[number : number + each]:
+            if owners.setdefault(name, rank) != rank and not may_share:
                 raise Error(
-                    f"local ranks {owners[uuid]} and {rank} would both compute on {uuid}; each "
+                    f"local ranks {owners[name]} and {rank} would both compute on {name}; each "
                     "device of a run is a GPU of its own: have each task see other GPUs "
                     "(--gpus-per-task=1, or a wrapper's CUDA_VISIBLE_DEVICES), or all of them; "
                     "site.share_gpus: true lets them share"
@@ -451,7 +441,7 @@ def _too_few(rank, uuids, each, sharing):
     ranks = f"local rank {rank} needs"
     if sharing > 1:
         ranks = f"the {sharing} local ranks that see the same need"
-    names = (gpus_module.CUDA, gpus_module.ROCR, gpus_module.HIP)
+    names = (gpus.CUDA, gpus.ROCR, gpus.HIP)
     variables = ", ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
     return (
         f"{ranks} {needed}; seen: {listed} "

@@ -1,16 +1,15 @@
-"""The quality of an energy: its source, how often it was read, and the share of the time covered.
+"""The energies of a run: their quality, and that of processors and memory by RAPL's counters.
 
-There are three energies, with different prefixes: `energy_j` of the GPUs, by NVML; `host_energy_j`
-of the processors and their memory, by RAPL (rapl.py); `node_energy_j` of the whole node, by a meter
-(dlbench/starting/power.py). The log has for each
+There are three energies, with different prefixes: `energy_j` of the GPUs, by NVML (gpus.py);
+`host_energy_j` of the processors and their memory, by RAPL; `node_energy_j` of the whole node, by a
+meter (dlbench/starting/power.py). The log has for each
     ..._source          what was read
     ..._samples         number of readings
     ..._sampled_share   share of the time that readings cover; 1 for counters, which miss nothing
     ..._resolution_s    mean seconds between two readings
     ..._unknown         why there is no energy
 
-The energy of a node's processors and their memory, by RAPL: counters that Linux shows.
-
+RAPL:
 - Intel's and AMD's processors count the energy of each package (a socket, or a part of one), and
   some servers that of the memory at it (dram). Linux shows them in /sys/class/powercap, AMD's too
   under Intel's name: intel-rapl:0 is a package, intel-rapl:0:1 a part of it.

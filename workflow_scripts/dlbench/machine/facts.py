@@ -1,6 +1,4 @@
-"""The software of a process: system, installed packages, and the libraries that it has loaded.
-
-The event `machine` of a log: hardware, software and limits of a process, read at its start.
+"""The event `machine` of a log: hardware, software and limits of a process, read at its start.
 
     hardware    facts that nodes of one kind share: processor, memory, network, GPUs
     software    system, digest of the installed packages, framework
@@ -27,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.common.files import atomic_write
-from dlbench.machine import gpus as gpus_module
 from dlbench.machine import hardware, limits, redaction
+from dlbench.machine.gpus import gather_facts
 from dlbench.machine.hardware import Files
 
 # Libraries that decide the speed of training, by their file names.
@@ -167,7 +165,7 @@ def gather(
     """The fields of the event.
 
     Args:
-        gpus: selectors of the GPUs of this process (gpu_readings.visible_gpus).
+        gpus: selectors of the GPUs of this process (gpus.visible_gpus).
         framework: facts of Python and the framework, plain values; None if another program
             trains, with another Python.
         packages: folder in which the list of installed packages is saved; None: nowhere.
@@ -176,7 +174,7 @@ def gather(
     """
     start = time.perf_counter()
     files = hardware.Files(root)
-    of_gpus = gpus_module.gather_facts(gpus, files.unknown)
+    of_gpus = gather_facts(gpus, files.unknown)
     kinds = {name: of_gpus[name] for name in ("driver", "cuda_driver", "kinds")}
     if framework is None:
         sha256, files.unknown["software.packages_sha256"] = None, "another program's"

@@ -1,6 +1,15 @@
-"""Which GPUs a process uses, and their readings through NVML.
+"""The GPUs of a process: which it sees and where they are, their facts, and their readings.
 
-A sample of one GPU is:
+Through NVML, without which, as without the package pynvml, they are unknown. For AMD's GPUs the
+kernel's topology (/sys/class/kfd) has those that a process sees, in the order of ROCm.
+
+- CUDA_VISIBLE_DEVICES has numbers, GPU-UUIDs (maybe abbreviated) or MIG-UUIDs; ROCR_VISIBLE_DEVICES
+  has numbers or GPU-UUIDs, and HIP_VISIBLE_DEVICES numbers among those that remain.
+- The kernel has the CPUs near a PCI address (/sys/bus/pci/devices/*/numa_node and local_cpulist).
+  If the firmware does not tell it (numa_node is -1), NVML's ideal affinity is used.
+- Of a MIG device NVML reports only its own name and memory; all else is of the whole board.
+
+A sample of one GPU, in which None is what cannot be read, is:
     gpu                           its selector: NVML index or UUID
     utilisation_percent           share of NVML's last period (1/6 s to 1 s) in which a kernel ran
     memory_used_bytes             by all processes and the driver
@@ -12,29 +21,12 @@ A sample of one GPU is:
     throttle_reasons              what limits the clocks, [] = nothing; see REASONS
     energy_j                      since the first sample
 
-A value that cannot be read is None, and the next sample tries again.
-For a MIG device NVML reports only its own memory; power and clocks are those of the whole board.
-
-Facts of the GPUs of a process, their settings and links, read through NVML.
-
-- `kinds` has the facts that GPUs of one kind share, each kind once, so that it does not depend on
-  the number of GPUs of a run.
-- `devices` has the facts of each GPU: UUID, place on the bus, its present link and clocks.
-- `links` has an entry for each pair of all GPUs that NVML shows: NVLink, or what is between the two
-  on the PCI bus. The number of NVLinks is a fact of the kind.
-
-A MIG device has its own name and memory; its other facts are those of its board.
-
-The GPUs that a process sees, and where in the node each is: PCI address, NUMA node, near CPUs.
-
-- For NVIDIA's GPUs NVML has UUID and PCI address, and the kernel has the CPUs near that address
-  (/sys/bus/pci/devices/*/numa_node and local_cpulist). If the firmware does not tell the kernel
-  (numa_node is -1), NVML's ideal affinity is used.
-- For AMD's GPUs the kernel's topology has both (/sys/class/kfd), in the order of ROCm.
-- If there is neither, for instance without the package pynvml, the visible GPUs are unknown: None.
-
-CUDA_VISIBLE_DEVICES has numbers, GPU-UUIDs (maybe abbreviated) or MIG-UUIDs; ROCR_VISIBLE_DEVICES
-has numbers or GPU-UUIDs, and HIP_VISIBLE_DEVICES numbers among those that remain.
+Facts are
+    kinds    those that GPUs of one kind share, each kind once, so that they do not depend on the
+             number of GPUs of a run
+    devices  those of each GPU: UUID, place on the bus, its present link and clocks
+    links    of each pair of all GPUs that NVML shows: NVLink, or what is between the two on the PCI
+             bus
 """
 
 import contextlib
@@ -57,7 +49,7 @@ from dlbench import Error
 from dlbench.machine.energy import COUNTER, INTEGRATED
 from dlbench.machine.hardware import CPU, Files, expand
 
-SUPERVISOR = "DLBENCH_SUPERVISOR"  # variable of all processes of a run: see leftovers.py
+SUPERVISOR = "DLBENCH_SUPERVISOR"  # variable of all processes of a run: see starting/processes.py
 
 PYNVML = "site-packages/pynvml.py"  # of the package nvidia-ml-py
 
@@ -337,7 +329,7 @@ def gather_facts(selectors: Sequence[int | str], unknown: dict[str, str]) -> dic
     """Facts of the GPUs of a process.
 
     Args:
-        selectors: of gpu_readings.visible_gpus.
+        selectors: of visible_gpus.
         unknown: dictionary to which the reasons for facts that are None are added.
     """
     if not selectors:  # NVML takes long to start

@@ -1,6 +1,4 @@
-"""The name of this machine, also inside the separate network that a run may have.
-
-Facts of the node that a process runs on, as the kernel states them in /proc and /sys.
+"""Facts of the node that a process runs on, as the kernel states them in /proc and /sys.
 
 - Everything is read from files; no program is called, because images may have none.
 - `constant_facts` are equal on all nodes of one kind, `present_facts` are of this node at this
@@ -29,7 +27,7 @@ def host() -> str:
 def short_host(name: str) -> str:
     """A machine's name without its domain, in which schedulers and the machine may differ.
 
-    >>> short("n1.cluster.example"), short("n1"), short("10.0.0.1")
+    >>> short_host("n1.cluster.example"), short_host("n1"), short_host("10.0.0.1")
     ('n1', 'n1', '10.0.0.1')
     """
     first = name.partition(".")[0]

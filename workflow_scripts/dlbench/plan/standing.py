@@ -35,7 +35,6 @@ from dlbench.plan import site_devices, skipping, waiting_jobs
 from dlbench.records import costs, judgement, progress, run_record
 from dlbench.records.judgement import State
 from dlbench.starting import fates, start_command
-from dlbench.starting import fates as fates_module
 from dlbench.study import learning_gates
 from dlbench.study.config import Study
 from dlbench.study.runs import Run
@@ -156,7 +155,7 @@ def _attempts(name, place, log):
     if name == "interrupted":
         return (fates.current_attempt(log),)
     # A later refusal by the scheduler says more than the end of the last attempt.
-    shows_attempts = name == "pending" and not fates_module.describe_refusal(place)
+    shows_attempts = name == "pending" and not fates.describe_refusal(place)
     return tuple(fates.latest_attempts(place)) if shows_attempts else ()
 
 
@@ -189,7 +188,7 @@ def _unfinished(state, log, record, skip, hang_limit_s, reason):
     if skip:
         return "skipped", skip
     if not log_exists and not recorded:
-        return "pending", fates_module.describe_refusal(log.parent)
+        return "pending", fates.describe_refusal(log.parent)
     if log_exists and not ended and not recorded:
         return "interrupted", ""
     return "stale", reason

@@ -22,7 +22,7 @@ from dlbench.trainer.reading import inputs
 EXECUTED = {key: folder for key, folder in PLUGIN_FOLDERS.items() if key != "dataset"}
 # Files of machine/ that decide which GPUs and cores a process uses, or what is measured of them.
 # The others only describe the machine.
-MEASURING = ("gpu_readings.py", "binding.py", "core_division.py")
+MEASURING = ("gpus.py", "binding.py")
 CANNOT_CHANGE_RESULTS = frozenset(
     [path for path in (plugins.LIBRARY / "machine").glob("*.py") if path.name not in MEASURING]
     # Declarations: defaults, on which run ids depend, never change.

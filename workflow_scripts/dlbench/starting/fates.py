@@ -1,20 +1,15 @@
-"""Why attempts of runs ended without a result: by their logs, and by their scheduler's jobs.
+"""What became of attempts of a run: why they ended without a result, or that their result is kept.
 
-Querying a scheduler is slow, so each is queried once, for all jobs together.
-
-Jobs that a scheduler refused, with its message: account, quota, a filter of the site.
-
-Snakemake 9.27 loses these messages between its executor and the terminal. So they are printed here
-and written to refused.json in the run's folder, where status.py reads them. The next attempt moves
-them into its log, and so into the run's record.
-
-Hard links to the results of a start, so that no result is lost with its job.
-
-A job may count as failed although its run has ended and its record is written: its scheduler has
-forgotten it, or its node went down at that moment. Snakemake starts such a job again and removes
-its outputs first. So the log and the record of a finished run have hard links in
-results/recorded/{run_id}/, which Snakemake does not know. The next job of the run checks them and
-puts the files back instead of training. The links are removed at the end of the start.
+- An attempt without a result is judged by its log and its scheduler's job. Querying a scheduler is
+  slow, so each is queried once, for all jobs together.
+- Snakemake 9.27 loses a scheduler's message about a job that it refuses (account, quota, a filter
+  of the site). So it is printed here and written to refused.json in the run's folder. The next
+  attempt moves it into its log, and so into the run's record.
+- A job may count as failed although its run has ended and its record is written: its scheduler has
+  forgotten it, or its node went down at that moment. Snakemake starts such a job again and removes
+  its outputs first. So the log and the record of a finished run have hard links in
+  results/recorded/{run_id}/, which Snakemake does not know. The next job of the run checks them and
+  puts the files back instead of training. The links are removed at the end of the start.
 
 Needs the standard library only.
 """

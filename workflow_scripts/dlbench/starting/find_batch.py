@@ -26,7 +26,6 @@ from dlbench import Error
 from dlbench.common import files, own_code
 from dlbench.log import event_fields
 from dlbench.machine import hardware, limits
-from dlbench.machine import hardware as hardware_module
 from dlbench.records import memory, progress, run_record
 from dlbench.study.batch_searches import Search
 from dlbench.study.runs import Run
@@ -172,7 +171,7 @@ def _write(search, output, batch, reason, further):
         "reason": reason,
         "reserve": RESERVE,
         "resolution": f"1/{RESOLUTION}",
-        "host": hardware_module.host(),
+        "host": hardware.host(),
         **further,
     }
     files.write_json(output, found)

@@ -1,17 +1,12 @@
-"""CPU time and disk traffic of a node and of the processes of a run, by the kernel's counters.
+"""What others used of a run's cores and of its node while it was measured, by the kernel's counters.
 
+- Others are all processes but those of the run and of the workflow that started it. Their CPU time
+  is the busy time of the CPUs that the run may use, less that of the run's processes.
 - The busy time of a CPU is the elapsed time less its idle time, which the kernel measures; user and
   system times are only sampled at clock ticks. Interrupts belong to no process and are left out.
 - The kernel adds the time of a process that ended to the parent that waited for it, so that a tree
   of processes loses none; if no process of the tree waited, its last known time is added here.
 - New processes are found by their PIDs, which only grow, and each is checked once.
-
-Linux only.
-
-What others used of a run's cores and of its node while it was measured.
-
-- Others are all processes but those of the run and of the workflow that started it. Their CPU time
-  is the busy time of the CPUs that the run may use, less that of the run's processes.
 - `Watch` takes a reading a second in the process that supervises the run; `summarise` compares the
   readings around the measured steps. An unknown value is None, with a reason in `unknown`.
 - records/disturbances.py decides whether that is more than the config allows.
@@ -126,7 +121,7 @@ class ProcessTree:
     Args:
         proc: the folder /proc.
         pid: of the process at the top of the tree.
-        mark: variables with their values, as in `leftovers.mark`.
+        mark: variables with their values, as in `processes.mark`.
         disks: whether to count the bytes of disks.
     """
 
@@ -364,7 +359,7 @@ class Watch:
     """Readings of this node from now on.
 
     Args:
-        mark: of the run's processes, as in `leftovers.mark`.
+        mark: of the run's processes, as in `processes.mark`.
         share: what others may use, as a share of `device_cores`; None: never judged.
         device_cores: how many cores the run's devices on a node have; None: all that it may use.
         root: the folder in which proc and sys are.

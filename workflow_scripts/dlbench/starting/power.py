@@ -1,5 +1,6 @@
-"""The power limit of a run's GPUs: set before its trainer starts, restored once that has ended.
+"""The power of a run's GPUs, limited by nvidia-smi, and that of its node, read by a meter.
 
+Limits are set before the trainer starts, and restored once it has ended:
 - nvidia-smi, which comes with the driver, reads limits and sets them for root. A site may name
   another command that sets them (`site.power_limit_command`).
 - If the supervisor is killed, the limit stays. One that somebody else has changed is left alone.
@@ -8,18 +9,17 @@
 - Some GPUs accept a limit silently and do not enforce it. So the enforced limit is read after it
   was set, and again before it is restored.
 
-Needs the standard library only.
-
-An external power meter, read while a run trains: a command that prints watts.
-
-- The command runs on the node of the process that supervises the run, from before the trainer
-  starts until it has ended, and prints the power of that whole node: one number a line, in W. The
-  time of a reading is that at which its line arrives.
+A meter is a command that prints watts:
+- It runs on the node of the process that supervises the run, from before the trainer starts until
+  it has ended, and prints the power of that whole node: one number a line, in W. The time of a
+  reading is that at which its line arrives.
 - Energy is the integral of power (trapezoidal rule) from run_start to the end of the work. Missing
   readings at both ends are replaced by the nearest one. If readings cover less than half of the
   time, there is no energy.
 - A meter that does not start, ends, hangs, or prints something else does not affect the run: the
   event `power_meter` of the log has the reason.
+
+Needs the standard library only.
 """
 
 import contextlib
@@ -42,8 +42,7 @@ from typing import Any, NamedTuple
 from dlbench import Error
 from dlbench.common import orphans, terminal
 from dlbench.log import event_log
-from dlbench.machine import energy, redaction
-from dlbench.machine import gpus as gpus_module
+from dlbench.machine import energy, gpus, redaction
 from dlbench.starting import processes
 
 PROGRAM = "nvidia-smi"
@@ -184,7 +183,7 @@ class _Gpu(NamedTuple):
 
 def _select_gpus(count):
     """The first `count` GPUs that CUDA shows this process. Raises Refused if there are fewer."""
-    selectors = gpus_module.visible_gpus(0, count)
+    selectors = gpus.visible_gpus(0, count)
     if len(selectors) < count:
         raise Refused(f"the run has {count} GPUs, and CUDA_VISIBLE_DEVICES names {len(selectors)}")
     all_gpus, chosen = _gpus(), []
@@ -297,7 +296,7 @@ class Meter:
                 env=os.environ | processes.mark(log) | processes.BESIDE,
             )
         except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
-            self._trouble = f"it could not be started: {_plain_short(str(error))}"
+            self._trouble = f"it could not be started: {_plain(str(error))}"
             return
         self._thread = threading.Thread(target=self._read, name="power meter", daemon=True)
         self._thread.start()
@@ -368,7 +367,7 @@ class Meter:
                 elif line.strip():
                     self._unreadable += 1
                     if self._unreadable == 1:
-                        self._first_unreadable = _plain_short(line.decode(errors="replace"))
+                        self._first_unreadable = _plain(line.decode(errors="replace"))
 
     def _add(self, now_s, power_w):
         self._readings += 1
@@ -460,8 +459,3 @@ def _watts_on_line(line):
     except ValueError:
         return None
     return power_w if math.isfinite(power_w) and power_w >= 0 else None
-
-
-def _plain_short(text):
-    """A text for records: one line, without secrets."""
-    return terminal.message(redaction.redact(text), 100)

@@ -1,15 +1,9 @@
-"""Find and kill processes of runs whose supervisor was killed before it could end them.
+"""The processes of a run: started, asked to end, and ended, those of killed supervisors included.
 
 Not all runtimes end their processes with their parent: udocker's proot does not, and the containers
 of an engine have another parent. Leftover processes would compute beside the next timed run. So
 each process of a run has its supervisor in an environment variable, and the supervisor of the next
 run looks for processes whose supervisor is gone. Linux only, and on this node only.
-
-Start a trainer whose processes end with this one, and end all of its processes.
-
-Detect what ends a run from outside: a signal, or the end of the workflow that started it.
-
-And ask its trainer to end by itself, with a checkpoint: by a file, or by a signal.
 """
 
 import contextlib

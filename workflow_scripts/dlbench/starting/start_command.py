@@ -1,6 +1,4 @@
-"""Environment modules (Lmod or Tcl): the environment after `module load`.
-
-The command that starts a run: the launcher starts the runtime, which starts the trainer.
+"""The command that starts a run: the launcher starts the runtime, which starts the trainer.
 
     mpirun -np 2 ... apptainer exec ... IMAGE python workflow_scripts/train.py ...
 

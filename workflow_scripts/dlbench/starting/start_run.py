@@ -25,7 +25,6 @@ from dlbench.starting import (
     start_unreachable,
     supervisor,
 )
-from dlbench.starting import fates as fates_module
 from dlbench.study import other_trainers, repeats
 from dlbench.study.runs import Run
 
@@ -59,9 +58,7 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         options.others_share,
         devices * run.threads_per_device if options.device == "cpu" else None,
     )
-    if fates_module.put_back(
-        options.log, options.messages, functools.partial(_is_valid, run, options)
-    ):
+    if fates.put_back(options.log, options.messages, functools.partial(_is_valid, run, options)):
         # That job, or another run in it, was then counted as failed.
         print(f"{label}: an earlier job of this start recorded it", file=sys.stderr)
         return 0
@@ -114,7 +111,7 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
             # Moved aside, because Snakemake deletes the outputs of a failed job.
             return f"{error}; the log is kept as {event_log.keep_aside(options.log)}"
         if not refusal or refusal[0] != "skipped":
-            fates_module.link_results(options.log, options.messages)
+            fates.link_results(options.log, options.messages)
         attempts.unlink_open_log(options.log)
         if not options.skip:  # the start has printed these reasons
             position, content = options.position, run_record.read(record)
@@ -255,7 +252,7 @@ def _supervised_run(
             "network": network,
             "limits": limits.read(hardware.Files()),  # a container may not see its own
             **start_command.job_facts(),
-            "refused": fates_module.take_refusal(options.log.parent),
+            "refused": fates.take_refusal(options.log.parent),
             "modules": options.module,
             "session": options.session,
             **options.facts,

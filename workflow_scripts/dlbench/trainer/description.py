@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from dlbench.machine import device_peaks, facts, hardware
-from dlbench.machine import hardware as hardware_module
 from dlbench.trainer import engine as frameworks
 from dlbench.trainer.engine import Engine
 from dlbench.trainer.strategy import Spec
@@ -22,7 +21,7 @@ def describe(engine: Engine) -> dict[str, Any]:
         "device_model": engine.gpu_name() if engine.gpu_count else _cpu_name(),
         "cores": strategy.cores,
         "binding": strategy.binding.describe() if strategy.binding else None,
-        "host": hardware_module.host(),
+        "host": hardware.host(),
         "pid": os.getpid(),
         "load_average": os.getloadavg(),
         "platform": platform.platform(),

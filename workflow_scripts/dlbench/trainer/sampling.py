@@ -27,7 +27,6 @@ from typing import Any, Protocol
 
 from dlbench import Error
 from dlbench.machine import energy
-from dlbench.machine import energy as energy_module
 from dlbench.machine.gpus import Gpu
 
 PATIENCE_S = 5.0  # stop() waits so long for a running sample: a broken driver may never answer
@@ -75,7 +74,7 @@ class Sampler:
         gpus: Iterable[int | str] = (),
         node: bool = True,
         clock: Callable[[], float] = time.monotonic,
-        powercap: Path = energy_module.ROOT,
+        powercap: Path = energy.ROOT,
         process: Process | None = None,
     ):
         if not interval_s > 0:
@@ -86,7 +85,7 @@ class Sampler:
         self._clock = clock
         self._process: Process = process or _Process(clock)
         self._node = _Node() if node else None
-        self._rapl = energy_module.Rapl(powercap, clock, interval_s) if node else None
+        self._rapl = energy.Rapl(powercap, clock, interval_s) if node else None
         self._coverage = energy.Coverage(energy.LONGEST_GAP * interval_s)
         self._nvml: Any = None
         self._gpus: list[Gpu] = []
