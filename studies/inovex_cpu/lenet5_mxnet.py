@@ -1,6 +1,6 @@
 """Train LeNet-5 on random images with MXNet, as an external trainer; its Speedometer is the log.
 
-The layers are those of lenet5.py in workflow_scripts/dlbench/trainer/keras/models/convolutional.
+The layers are those of lenet5.py in workflow_scripts/dlbench/trainer/keras/models.
 Needs mxnet 1.9 (envs/mxnet).
 """
 

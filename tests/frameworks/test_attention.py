@@ -52,7 +52,7 @@ import jax
 import keras
 from jax._src.cudnn import fused_attention_stablehlo
 from dlbench.trainer.jax import attention
-from dlbench.trainer.keras.layers.transformer import Attention
+from dlbench.trainer.keras.transformer import Attention
 
 def of(dtype, learns=True, heads=2, width=64):
     keras.mixed_precision.set_global_policy(dtype)

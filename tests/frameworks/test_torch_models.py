@@ -18,7 +18,8 @@ from dlbench.common import plugins
 torch.set_default_device("meta")  # weights would take gigabytes
 counts = {}
 for name in plugins.names("pytorch/models"):
-    model = plugins.load("pytorch/models", name).build()
+    native = plugins.load("pytorch/models", name)
+    model = native.build(native.INPUT_SHAPE, native.CLASSES)
     counts[name] = sum(p.numel() for p in model.parameters())
 print(json.dumps(counts))
 """

@@ -10,7 +10,7 @@ from dlbench import Error
 from dlbench.common import plugins
 from dlbench.study.runs import Run
 from dlbench.trainer.keras import building
-from dlbench.trainer.keras.layers import transformer
+from dlbench.trainer.keras import transformer
 from support.trainers.training_runs import events, train
 
 DIGITS = types.SimpleNamespace(item_shape=(32, 32, 1), classes=10)

@@ -159,7 +159,7 @@ def test_counting_changes_no_weight_and_no_counter_of_random_numbers():
 def test_tensorflows_own_counter_says_the_same_within_five_percent(name):
     """It counts biases, activations and normalisation too, and of loops one turn: no LSTM here."""
     native = plugins.load("keras/models", name)
-    model = native.build()
+    model = native.build(native.INPUT_SHAPE, native.CLASSES)
     call = tf.function(lambda x: model(x, training=False))
     graph = call.get_concrete_function(tf.TensorSpec((1, *native.INPUT_SHAPE))).graph
     options = tf.compat.v1.profiler.ProfileOptionBuilder.float_operation()

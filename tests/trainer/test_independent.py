@@ -34,7 +34,8 @@ def computed(model, forward, batches):
         batches: (inputs, targets) of each step.
     """
     keras.utils.set_random_seed(SEED)
-    built = plugins.load("keras/models", model).build()
+    native = plugins.load("keras/models", model)
+    built = native.build(native.INPUT_SHAPE, native.CLASSES)
     weights = [tf.constant(w, tf.float64) for w in built.weights]
     velocities = [tf.zeros_like(weight) for weight in weights]
     losses = []

@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from dlbench.common import plugins
 from dlbench.study.runs import Run
-from dlbench.trainer.keras import building, flops
-from dlbench.trainer.keras.layers import normalisation
+from dlbench.trainer.keras import building, convolution, flops
 from support.trainers.published_models import PARAMETERS
 from support.trainers.unmade_weights import unmade_weights
 
@@ -91,7 +90,7 @@ def test_fused_normalisation_equals_that_of_keras(dtype, settings, function, sha
     tolerance = {"float32": 1e-5, "bfloat16": 2e-2, "float16": 2e-3}[dtype]
     ours, theirs = (
         normalised(kind, inputs(shape), dtype, function or (lambda f: f), **settings)
-        for kind in (normalisation.BatchNormalization, keras.layers.BatchNormalization)
+        for kind in (convolution.BatchNormalization, keras.layers.BatchNormalization)
     )
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance * 3)
@@ -110,7 +109,7 @@ def test_the_first_gradient_of_a_normalised_model_is_within_one_percent_of_that_
     for dtype in ("float64", "float32"):
         keras.config.set_dtype_policy(dtype)
         try:
-            model = module.build()
+            model = module.build(module.INPUT_SHAPE, 10)
         finally:
             keras.config.set_dtype_policy("float32")
         weights = weights or [weight.astype("f4") for weight in model.get_weights()]
@@ -125,7 +124,7 @@ def test_the_first_gradient_of_a_normalised_model_is_within_one_percent_of_that_
 
 @pytest.mark.ci
 def test_models_normalise_with_one_operation():
-    model = plugins.load("keras/models", "resnet20").build()
+    model = plugins.load("keras/models", "resnet20").build((32, 32, 3), 10)
     step = tf.function(lambda x: model(x, training=True))
     graph = step.get_concrete_function(tf.TensorSpec((2, 32, 32, 3), "float32")).graph
     operations = [operation.type for operation in graph.get_operations()]

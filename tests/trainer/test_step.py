@@ -17,7 +17,7 @@ pytestmark = pytest.mark.ci
 
 
 def test_a_step_that_is_called_runs_no_more_operations_than_the_function_that_it_compiles():
-    model = plugins.load("keras/models", "lenet5").build()
+    model = plugins.load("keras/models", "lenet5").build((32, 32, 1), 10)
     optimizer = keras.optimizers.SGD(0.01)
     optimizer.build(model.trainable_variables)
     images, labels = tf.zeros([2, *model.input_shape[1:]]), tf.zeros([2], tf.int32)

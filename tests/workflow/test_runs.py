@@ -22,7 +22,7 @@ PLUGINS = {
     "runtimes": "bare",
     "figures": "loss",
 }
-MODELS = "workflow_scripts/dlbench/trainer/keras/models/convolutional"
+MODELS = "workflow_scripts/dlbench/trainer/keras/models"
 
 
 def coverage(campaign):

@@ -44,7 +44,7 @@ def test_no_text_of_a_config_reaches_a_shell(fresh):
     (fresh.folder / f"{FOLDER}.py").write_text(SCRIPT)
     models = fresh.folder / FOLDER
     models.mkdir()
-    source = fresh.folder / "workflow_scripts/dlbench/trainer/keras/models/convolutional/lenet5.py"
+    source = fresh.folder / "workflow_scripts/dlbench/trainer/keras/models/lenet5.py"
     (models / "mine.py").write_text(source.read_text())
     (fresh.folder / "logs" / FOLDER).mkdir(parents=True)
     (fresh.folder / "logs" / FOLDER / "x.log").write_text(log_samples.tf_cnn_benchmarks(0.5, 20))

@@ -205,9 +205,9 @@ def faster(report, device, framework):
     if not device.is_gpu:
         raise NotPossible("no GPU here: benchmarks compare compiled steps on CPUs")
     folder = Path(tempfile.mkdtemp())
-    source = REPOSITORY / "workflow_scripts/dlbench/trainer/pytorch/models/transformers"
-    text = (source / "gpt2_small.py").read_text().replace("50_257", "50_304")
-    (folder / "gpt2_padded.py").write_text(text)
+    source = REPOSITORY / "workflow_scripts/dlbench/trainer/pytorch/models/gpt.py"
+    text = source.read_text().replace("50_257", "50_304").replace("gpt2_small", "gpt2_padded")
+    (folder / "padded.py").write_text(text.replace("gpt_tiny", "gpt_tiny_padded"))
     hows = {
         "as published": {"model": "gpt2_small"},
         "padded": {"model": "gpt2_padded", "flags": ["--model-folder", str(folder)]},

@@ -52,7 +52,7 @@ def forget():
 def settings(elsewhere):
     """Write the files that the config names into a folder outside the study. Returns the config."""
     elsewhere.mkdir()
-    ours = REPOSITORY / "workflow_scripts/dlbench/trainer/keras/models/convolutional/lenet5.py"
+    ours = REPOSITORY / "workflow_scripts/dlbench/trainer/keras/models/lenet5.py"
     (elsewhere / "models").mkdir()
     shutil.copy(ours, elsewhere / "models" / "mine.py")
     (elsewhere / "theirs.py").write_text("print('images/sec: 1')\n")

@@ -35,7 +35,9 @@ def by_pytorch(name):
     name, _, recompute = name.partition(":")
     native = plugins.load("pytorch/models", name)
     with torch.device("meta"):  # weights would take gigabytes
-        model = native.build(**{"recompute": True} if recompute else {})
+        model = native.build(
+            native.INPUT_SHAPE, native.CLASSES, **{"recompute": True} if recompute else {}
+        )
         counted = flops.count(model, native.INPUT_SHAPE)
         height, *channels = native.INPUT_SHAPE
         shape = (1, channels[-1], height, *channels[:-1]) if channels else (1, height)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import nn
 
-from dlbench.trainer.pytorch.layers import transformer
+from dlbench.trainer.pytorch import transformer
 
 NUMBERED = re.compile(
     r"(?:conv2d|conv2d_transpose|batch_normalization|layer_normalization|dense)(?:_(\d+))?"

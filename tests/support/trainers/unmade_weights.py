@@ -22,4 +22,4 @@ def built(name, **how):
     """(a model of ours as it is published, the shape of its items)."""
     native = plugins.load("keras/models", name)
     with unmade_weights():
-        return native.build(**how), native.INPUT_SHAPE
+        return native.build(native.INPUT_SHAPE, native.CLASSES, **how), native.INPUT_SHAPE

@@ -47,7 +47,8 @@ def test_every_file_defines_what_its_kind_must_and_most_load_without_a_framework
             names |= {"FORWARDS_LIBRARY_PATH", "PROGRAMS"}
             names |= {"form", "prepare", "prepared", "command", "cleanup"}
             assert plugins.load(kind, name).CONTAINED
-        assert names <= defined(plugins.path(kind, name)), f"{kind}/{name}"
+        found = defined(plugins.path(kind, name)) | plugins.constants(kind, name).keys()
+        assert names <= found, f"{kind}/{name}"
         if not kind.endswith(("losses", "models")):  # the workflow loads them
             assert plugins.load(kind, name).__doc__, f"{kind}/{name} has no docstring"
 
@@ -77,20 +78,37 @@ def test_a_kind_that_two_frameworks_have_is_not_guessed(library):
     assert plugins.folder_of("jax/optimizers") == library / "trainer/jax/optimizers"
 
 
-def test_the_folders_that_sort_models_are_the_same_for_every_framework():
+def test_a_family_of_models_is_one_file_whose_models_have_their_own_constants():
     keras, pytorch = (
-        {name: plugins.path(kind, name).parent.name for name in plugins.names(kind)}
-        for kind in MODELS
+        {name: plugins.path(kind, name).name for name in plugins.names(kind)} for kind in MODELS
     )
     assert keras == pytorch
-    assert len(set(keras.values())) > 1
+    assert keras["gpt_tiny"] == keras["gpt2_small"] == "gpt.py" and "gpt" not in keras
+    tiny, small = (plugins.constants("keras/models", name) for name in ("gpt_tiny", "gpt2_small"))
+    assert (tiny["TASK"], tiny["CLASSES"]) == ("language", 256)
+    assert (small["TASK"], small["CLASSES"]) == ("language", 50_257)
+
+
+def test_build_of_a_family_is_told_which_of_its_models(tmp_path):
+    (tmp_path / "mlp.py").write_text(
+        'VARIANTS = {"mlp1": {"DEPTH": 1}, "mlp2": {}}\nDEPTH = 2\n'
+        "def build(input_shape, classes, name):\n    return input_shape, classes, name\n"
+    )
+    plugins.add_user_folder("models", tmp_path)
+    try:
+        one, two = (plugins.load("keras/models", name) for name in ("mlp1", "mlp2"))
+        assert not plugins.is_known("keras/models", "mlp")
+    finally:
+        plugins.add_user_folder("models")
+    assert (one.DEPTH, two.DEPTH) == (1, 2)
+    assert one.build((3,), 7) == ((3,), 7, "mlp1") and two.build((3,), 7)[2] == "mlp2"
 
 
 @pytest.fixture
 def library(tmp_path, monkeypatch):
-    """A library of two models, with and without a folder of its sort, and of one launcher."""
-    models = ("models/rnn", "models/deep/gru", "models/deep/_shared")
-    for name in (*models, "launchers/mpirun", "launchers/old/rsh"):
+    """A library of two figures, with and without a folder of its sort, and of one launcher."""
+    figures = ("figures/rnn", "figures/deep/gru", "figures/deep/_shared")
+    for name in (*figures, "launchers/mpirun", "launchers/old/rsh"):
         path = tmp_path / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"NAME = {path.stem!r}\n")
@@ -107,23 +125,23 @@ def forget_files():
     plugins.add_user_folder("models")
 
 
-def test_a_model_is_found_in_whichever_folder_of_models_it_lies_and_a_launcher_is_not(library):
-    assert plugins.names("models") == ["gru", "rnn"]
-    assert plugins.path("models", "gru") == library / "models/deep/gru.py"
-    assert plugins.constants("models", "gru") == {"NAME": "gru"}
+def test_a_figure_is_found_in_whichever_folder_of_figures_it_lies_and_a_launcher_is_not(library):
+    assert plugins.names("figures") == ["gru", "rnn"]
+    assert plugins.path("figures", "gru") == library / "figures/deep/gru.py"
+    assert plugins.constants("figures", "gru") == {"NAME": "gru"}
     assert plugins.names("launchers") == ["mpirun"]
-    (library / "models/new").mkdir()
-    (library / "models/deep/gru.py").rename(library / "models/new/gru.py")
+    (library / "figures/new").mkdir()
+    (library / "figures/deep/gru.py").rename(library / "figures/new/gru.py")
     forget_files()
-    assert plugins.path("models", "gru") == library / "models/new/gru.py"
+    assert plugins.path("figures", "gru") == library / "figures/new/gru.py"
 
 
-def test_two_models_of_one_name_are_refused_with_both_files(library):
-    (library / "models/deep/rnn.py").touch()
-    first, second = library / "models/rnn.py", library / "models/deep/rnn.py"
+def test_two_files_of_one_name_are_refused_with_both(library):
+    (library / "figures/deep/rnn.py").touch()
+    first, second = library / "figures/rnn.py", library / "figures/deep/rnn.py"
     with pytest.raises(Error) as error:
-        plugins.path("models", "gru")
-    assert str(error.value) == f"{second}: {first} has the same name; rename one of them"
+        plugins.path("figures", "gru")
+    assert str(error.value) == f"{second}: {first} has the same name, rnn; rename one of them"
 
 
 def test_models_of_the_user_are_found_under_any_framework_and_told_from_ours(tmp_path):
@@ -136,8 +154,8 @@ def test_models_of_the_user_are_found_under_any_framework_and_told_from_ours(tmp
             assert "mine" in plugins.names(engine.plugin_kind(framework, "models"))
     finally:
         plugins.add_user_folder("models")
-    (tmp_path / "vit_b16.py").touch()  # ours is in a folder of models
-    with pytest.raises(Error, match=r"there is a file models/vit_b16.py of ours"):
+    (tmp_path / "vit_b16.py").touch()
+    with pytest.raises(Error, match=r"vit_b16.py: models/vit.py of ours has vit_b16; choose"):
         plugins.add_user_folder("models", tmp_path)
 
 

@@ -62,7 +62,7 @@ BEHIND_LENET = {
     "dlbench/trainer/reading/converted.py",
     "dlbench/trainer/reading/manifest.py",
     "dlbench/trainer/tensorflow/engine.py",
-    "dlbench/trainer/keras/models/convolutional/lenet5.py",
+    "dlbench/trainer/keras/models/lenet5.py",
     "dlbench/trainer/tensorflow/pipelines.py",
     "dlbench/trainer/tensorflow/step.py",
     "dlbench/trainer/tensorflow/strategies/__init__.py",
@@ -113,7 +113,7 @@ ALL = {"lenet5", "cnn12", "digits", "udocker"}
 # ... and whose digests change.
 CHANGING = {
     "a number": ("dlbench/trainer/updates.py", "0.999", "0.99", ALL),
-    "the model": ("dlbench/trainer/keras/models/convolutional/cnn12.py", *CODE, {"cnn12"}),
+    "the model": ("dlbench/trainer/keras/models/cnn12.py", *CODE, {"cnn12"}),
     "the loop": ("dlbench/trainer/loop.py", *CODE, ALL),
     "the step": ("dlbench/trainer/tensorflow/step.py", *CODE, ALL),
     "the strategy": ("dlbench/trainer/tensorflow/strategies/single.py", *CODE, ALL),

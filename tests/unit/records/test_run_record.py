@@ -96,7 +96,7 @@ def test_a_run_made_from_something_else_is_stale(place):
 def test_the_files_that_changed_since_a_run_was_trained_are_named(place, monkeypatch):
     files = staleness.training_code(RUN)
     own_code.save_digests(files)
-    model = "workflow_scripts/dlbench/trainer/keras/models/convolutional/lenet5.py"
+    model = "workflow_scripts/dlbench/trainer/keras/models/lenet5.py"
     digest_of = own_code._digest
     changed = {model}
     seen = lambda path: "0" * 64 if path in changed else digest_of(path)  # noqa: E731

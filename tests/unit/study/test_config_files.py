@@ -117,7 +117,7 @@ def test_a_file_of_the_users_folder_is_a_model_of_its_config_and_of_no_other(fol
 @pytest.mark.parametrize(
     ("kind", "name", "text", "message"),
     [
-        ("model", "lenet5", MODEL, "there is a file models/lenet5.py of ours; choose"),
+        ("model", "lenet5", MODEL, "models/lenet5.py of ours has lenet5; choose"),
         (
             "dataset",
             "digits",

@@ -2,9 +2,10 @@
 
 A new file is a new plugin; there is no list to edit. Configs and command lines use the names of the
 files. A file with MANY = True is any number of plugins: text.py is also text_books and
-text_letters; images.py is those that a config names. A kind of plugins is the name of such a
-folder, or the end of its path: each framework has models of its own, so `tensorflow/models` are
-those of one framework.
+text_letters; images.py is those that a config names. A file of a model with VARIANTS is a family:
+the plugins are those that this dictionary names, each with the constants that it has there. A kind
+of plugins is the name of such a folder, or the end of its path: each framework has models of its
+own, so `pytorch/models` are those of one framework.
 """
 
 import ast
@@ -22,7 +23,8 @@ from dlbench.common import phrases
 
 LIBRARY = Path(__file__).parents[1]
 # Kinds whose files may be one folder deeper; these folders sort them by topic.
-NESTED = ("models", "figures")
+NESTED = ("figures",)
+FAMILIES = ("models",)  # kinds whose files may have VARIANTS
 # The user's folders, global as sys.path is: set when a program starts, read by all functions here.
 # Keys are the last parts of kinds, because a folder of models may have those of any framework.
 _user_folders: dict[str, Path] = {}
@@ -48,10 +50,12 @@ def add_user_folder(kind: str, folder: str | Path | None = None) -> None:
     if not folder.is_dir():
         raise Error(f"{folder}: expected a folder with {kind} of your own, found none")
     built_in = [path.parent for path in LIBRARY.glob(f"**/{kind}/__init__.py")]
-    taken = {p.stem for part in built_in for p in _library_files(part)}
-    for file in _files(folder):
-        if file.stem in taken:
-            raise Error(f"{file}: there is a file {kind}/{file.name} of ours; choose another name")
+    taken = dict(pair for part in built_in for pair in _named(_library_files(part), kind))
+    for name, file in _named(_files(folder), kind):
+        if name in taken:
+            raise Error(
+                f"{file}: {name} is in {kind}/{taken[name].name} of ours; choose another name"
+            )
     _user_folders[_last_part(kind)] = folder
 
 
@@ -78,7 +82,7 @@ def set_user_names(kind: str, file: str, given: Iterable[str]) -> None:
 
 
 def _forget_found():
-    for cached in (_paths, names, path, load, constants):
+    for cached in (_paths, names, path, load, constants, _constants):
         cached.cache_clear()
 
 
@@ -143,13 +147,19 @@ def load(kind: str, name: str) -> ModuleType:
     file = path(kind, name)
     if is_builtin(kind, name):
         parts = file.relative_to(LIBRARY).with_suffix("").parts
-        return importlib.import_module(".".join(("dlbench", *parts)))
-    spec = importlib.util.spec_from_file_location(f"dlbench.{_last_part(kind)}.{name}", file)
-    if not spec or not spec.loader:  # only if its name did not end in .py
-        raise UnknownName(f"{file} is no file of Python")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+        module = importlib.import_module(".".join(("dlbench", *parts)))
+    else:
+        spec = importlib.util.spec_from_file_location(f"dlbench.{_last_part(kind)}.{name}", file)
+        if not spec or not spec.loader:  # only if its name did not end in .py
+            raise UnknownName(f"{file} is no file of Python")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    if _last_part(kind) not in FAMILIES or not hasattr(module, "VARIANTS"):
+        return module
+    variant = ModuleType(module.__name__, module.__doc__)
+    build = functools.partial(module.build, name=name)
+    vars(variant).update(vars(module) | module.VARIANTS[name], build=build)
+    return variant
 
 
 def is_builtin(kind: str, name: str) -> bool:
@@ -163,11 +173,18 @@ def _paths(kind):
     of_user = user_folder(kind)
     user_files = _files(of_user) if of_user else []
     paths = {}
-    for file in (*_library_files(folder_of(kind)), *user_files):
-        if file.stem in paths:
-            raise Error(f"{file}: {paths[file.stem]} has the same name; rename one of them")
-        paths[file.stem] = file
+    for name, file in _named([*_library_files(folder_of(kind)), *user_files], kind):
+        if name in paths:
+            raise Error(f"{file}: {paths[name]} has the same name, {name}; rename one of them")
+        paths[name] = file
     return paths
+
+
+def _named(files, kind):
+    """(name, file) of all plugins that files define."""
+    for file in files:
+        variants = _constants(file).get("VARIANTS") if _last_part(kind) in FAMILIES else None
+        yield from ((name, file) for name in variants or (file.stem,))
 
 
 def _last_part(kind):
@@ -202,8 +219,15 @@ def constants(kind: str, name: str) -> dict[str, Any]:
 
     So the workflow reads the caption of a figure without importing Matplotlib.
     """
+    values = _constants(path(kind, name))
+    variants = values.get("VARIANTS", {}) if _last_part(kind) in FAMILIES else {}
+    return values | variants.get(name, {})
+
+
+@functools.cache
+def _constants(file):
     values = {}
-    for node in parse_file(path(kind, name)).body:
+    for node in parse_file(file).body:
         if not isinstance(node, ast.Assign | ast.AnnAssign) or not node.value:
             continue
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target

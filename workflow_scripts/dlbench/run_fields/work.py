@@ -13,7 +13,7 @@ class Work:
 
     model: str = declared(
         REQUIRED,
-        "Name of a file below workflow_scripts/dlbench/trainer/keras/models/.",
+        "Name of a model in workflow_scripts/dlbench/trainer/keras/models/.",
         folder="models",
         label="{}",
     )

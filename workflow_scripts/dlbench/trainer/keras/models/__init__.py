@@ -1,7 +1,4 @@
-"""Models, one file each, on Keras 3's backend-neutral layers.
-
-Each lies in the folder of its sort: convolutional, residual, recurrent or transformers. A model of
-another sort may lie here, or in a new folder; names are unique over all of them.
+"""Models on Keras 3's backend-neutral layers: one file each, or one for a family.
 
 A model file defines:
     TASK: what it learns (see dlbench/trainer/tasks/): classification, segmentation, language
@@ -16,6 +13,10 @@ A model file defines:
     build(input_shape, classes): a keras.Model that returns logits, of the shape
         (batch, classes) for classification, (batch, height, width, 1) for segmentation
         and (batch, tokens, classes) for language, masked or not.
-Its docstring names the publication that it follows, what deviates from it and the
-number of parameters, which a test compares. Shared parts lie in dlbench/trainer/keras/layers/.
+It is the model of its name. A file with VARIANTS is a family instead: that literal dictionary has
+the name of each of its models, with the constants in which it differs, and `build` takes `name`.
+The docstring names the publication that a model follows, what deviates from it and the number of
+parameters, which a test compares. Layers that families share lie in convolution.py and
+transformer.py above this folder: a model's runs are trained again when a file that it imports
+changes.
 """

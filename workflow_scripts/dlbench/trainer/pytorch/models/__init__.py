@@ -1,8 +1,6 @@
-"""Models of PyTorch, one file each: those of dlbench/trainer/keras/models/ as torch.nn.Modules.
+"""Models of PyTorch: those of dlbench/trainer/keras/models/ as torch.nn.Modules, in the same files.
 
-They are sorted into folders of the same names.
-
-A model file defines TASK, INPUT_SHAPE (channels last) and CLASSES, as there,
+A model file defines TASK, INPUT_SHAPE (channels last), CLASSES and VARIANTS, as there,
     BLOCKS (optional): True if the model has blocks that are alike, which compile_mode: blocks
         compiles; by default, if it defines RECOMPUTES; and
     build(input_shape, classes): a torch.nn.Module that takes (batch, channels, height, width),
@@ -11,5 +9,5 @@ A model file defines TASK, INPUT_SHAPE (channels last) and CLASSES, as there,
         (batch, tokens, classes) for language.
 Layers, initial weights and numbers of parameters are those of the model of the same name for Keras,
 whose file names the publication; tests compare them. torchvision, whose AlexNet and GoogLeNet are
-other networks, is not used. Shared parts lie in dlbench/trainer/pytorch/layers/.
+other networks, is not used. Shared layers lie in convolution.py and transformer.py above.
 """

@@ -1,1 +1,0 @@
-"""Residual networks: convolutional networks whose blocks have shortcuts."""

@@ -1,0 +1,257 @@
+"""Layers of transformers: embeddings, attention, blocks.
+
+- A. Vaswani et al. (2017). Attention is all you need. NeurIPS, arXiv:1706.03762, section 3.
+- All weights are in dense layers. `Attention` has none: it is one call of Keras's operation
+  dot_product_attention, which is jax.nn.dot_product_attention under JAX (with cuDNN's kernel if it
+  supports the shapes) and matrix products and a softmax (einsum) under TensorFlow, which has no
+  fused kernel.
+- Layers compute the shapes of their outputs, so that Keras does not trace them to find out.
+- There is no dropout: it is off for timing, as in MLPerf's and torchtitan's pre-training.
+- Initial weights are drawn from a normal distribution of standard deviation 0.02; biases are zeros.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+from keras import layers, ops
+
+DEVIATION = 0.02  # standard deviation of initial weights
+Initializer = Callable[[], keras.initializers.Initializer]
+
+
+class BlockConfig(NamedTuple):
+    """The settings that all blocks of a model share.
+
+    Attributes:
+        width: of a token's vector; the heads must divide it.
+        depth: how many blocks there are.
+        causal: whether a token attends to itself and earlier tokens only.
+        norm_first: whether a block normalises its inputs, instead of its outputs.
+        epsilon: of layer normalisation, added to the variance.
+        activation: after the first dense layer of a block, which is four times as wide.
+        initializer: makes an initializer of weights.
+    """
+
+    width: int
+    heads: int
+    depth: int
+    causal: bool
+    norm_first: bool
+    epsilon: float
+    activation: Callable[[Any], Any]
+    initializer: Initializer
+
+
+def normal() -> keras.initializers.Initializer:
+    return keras.initializers.RandomNormal(stddev=DEVIATION)
+
+
+def truncated() -> keras.initializers.Initializer:
+    """A normal distribution cut off at two standard deviations."""
+    return keras.initializers.TruncatedNormal(stddev=DEVIATION)
+
+
+def gelu_tanh(x: Any) -> Any:
+    """GELU by its approximation with tanh, as GPT-2 has it."""
+    return keras.activations.gelu(x, approximate=True)
+
+
+class TokenEmbedding(layers.Layer):
+    """The embedding of tokens; called with `reverse=True`, it gives logits by the same weights.
+
+    Args:
+        vocabulary: size of the vocabulary.
+        width: of a token's vector.
+    """
+
+    def __init__(self, vocabulary: int, width: int, initializer: Initializer, **named: Any):
+        super().__init__(**named)
+        self.vocabulary, self.width, self._initializer = vocabulary, width, initializer
+
+    def build(self, input_shape: Any) -> None:
+        self.embeddings = self.add_weight(
+            (self.vocabulary, self.width), initializer=self._initializer(), name="embeddings"
+        )
+
+    def call(self, x: Any, reverse: bool = False) -> Any:
+        if reverse:
+            return ops.matmul(x, ops.transpose(self.embeddings))
+        return ops.take(self.embeddings, x, axis=0)
+
+    def compute_output_spec(self, x: Any, reverse: bool = False) -> keras.KerasTensor:
+        shape = (*x.shape[:-1], self.vocabulary) if reverse else (*x.shape, self.width)
+        return keras.KerasTensor(shape, self.compute_dtype)
+
+
+class _Rows(layers.Layer):
+    """Rows of weights that are learned."""
+
+    def __init__(self, rows: int, initializer: Initializer, **named: Any):
+        super().__init__(**named)
+        self._rows, self._initializer = rows, initializer
+
+    def build(self, input_shape: Any) -> None:
+        self.embeddings = self.add_weight(
+            (self._rows, input_shape[-1]), initializer=self._initializer(), name="embeddings"
+        )
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+
+class Positions(_Rows):
+    """Adds the embedding of its position to each token; an item has at most `rows` tokens."""
+
+    def call(self, x: Any) -> Any:
+        return x + ops.convert_to_tensor(self.embeddings)[: x.shape[1]]
+
+
+class Segments(_Rows):
+    """Adds the embedding of the first segment to each token: an item is one text."""
+
+    def call(self, x: Any) -> Any:
+        return x + ops.convert_to_tensor(self.embeddings)[0]
+
+
+class ClassToken(_Rows):
+    """Puts a learned class token before the others."""
+
+    def __init__(self, initializer: Initializer, **named: Any):
+        super().__init__(1, initializer, **named)
+
+    def call(self, x: Any) -> Any:
+        token = ops.convert_to_tensor(self.embeddings)[None]
+        token = ops.broadcast_to(token, (ops.shape(x)[0], 1, x.shape[-1]))
+        return ops.concatenate([token, x], axis=1)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        batch, tokens, width = input_shape
+        return batch, tokens + 1, width
+
+
+class FirstToken(layers.Layer):
+    """The first of the tokens alone."""
+
+    def call(self, x: Any) -> Any:
+        return x[:, 0]
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        batch, _, width = input_shape
+        return batch, width
+
+
+class Bias(layers.Layer):
+    """Adds a bias to each output."""
+
+    def build(self, input_shape: Any) -> None:
+        self.bias = self.add_weight((input_shape[-1],), initializer="zeros", name="bias")
+
+    def call(self, x: Any) -> Any:
+        return x + self.bias
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+
+class Attention(layers.Layer):
+    """Scaled dot-product attention of several heads, without weights.
+
+    From (batch, tokens, 3 * width), which are queries, keys and values, to (batch, tokens, width).
+
+    Raises:
+        ValueError: the heads do not divide the width.
+    """
+
+    attends = True
+
+    def __init__(self, heads: int, causal: bool, **named: Any):
+        super().__init__(**named)
+        self.heads, self.causal = heads, causal
+
+    def build(self, input_shape: Any) -> None:
+        check_heads(input_shape[-1] // 3, self.heads)
+
+    def call(self, x: Any) -> Any:
+        tokens, width = x.shape[1], x.shape[2] // 3
+        parts = (
+            ops.reshape(part, (-1, tokens, self.heads, width // self.heads))
+            for part in ops.split(x, 3, axis=-1)
+        )
+        seen = ops.dot_product_attention(*parts, is_causal=self.causal)
+        return ops.reshape(seen, (-1, tokens, width))
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        batch, tokens, width = input_shape
+        return batch, tokens, width // 3
+
+
+class Recomputed(layers.Layer):
+    """A block whose activations are computed again in the backward pass.
+
+    Attributes:
+        block: a keras.Model.
+    """
+
+    recomputes = True  # its products count once more: model_flops.py
+
+    def __init__(self, block: keras.Model, **named: Any):
+        super().__init__(**named)
+        self.block = block
+
+    def call(self, x: Any) -> Any:
+        if isinstance(x, keras.KerasTensor):  # of shapes alone
+            return self.block(x)
+        return keras.remat(self.block)(x)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+
+def check_heads(width: int, heads: int) -> None:
+    """Check that the heads divide the width of a token's vector.
+
+    Raises:
+        ValueError: they do not.
+    """
+    if width % heads:
+        raise ValueError(f"the heads must divide the width: {width} in {heads} parts")
+
+
+def blocks(x: keras.KerasTensor, config: BlockConfig, recompute: bool) -> keras.KerasTensor:
+    """All blocks of a model."""
+    for number in range(config.depth):
+        if recompute:
+            inside = keras.Input(x.shape[1:], dtype=x.dtype)
+            made = keras.Model(inside, _block(inside, config), name=f"block{number}")
+            x = Recomputed(made, name=f"recomputed{number}")(x)
+        else:
+            x = _block(x, config)
+    return x
+
+
+def dense(units: int, config: BlockConfig, **named: Any) -> keras.layers.Dense:
+    """A dense layer with the model's initializer."""
+    return layers.Dense(units, kernel_initializer=config.initializer(), **named)
+
+
+def _block(x, config):
+    x = _residual(x, config, lambda y: _attention(y, config))
+    return _residual(x, config, lambda y: _two_layers(y, config))
+
+
+def _residual(x, config, inner):
+    norm = layers.LayerNormalization(epsilon=config.epsilon)
+    if config.norm_first:
+        return layers.Add()([x, inner(norm(x))])
+    return norm(layers.Add()([x, inner(x)]))
+
+
+def _attention(x, config):
+    x = dense(3 * config.width, config)(x)
+    return dense(config.width, config)(Attention(config.heads, config.causal)(x))
+
+
+def _two_layers(x, config):
+    x = dense(4 * config.width, config, activation=config.activation)(x)
+    return dense(config.width, config)(x)

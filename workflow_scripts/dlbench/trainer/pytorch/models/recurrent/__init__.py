@@ -1,1 +1,0 @@
-"""Recurrent networks: layers that go through a text word by word."""

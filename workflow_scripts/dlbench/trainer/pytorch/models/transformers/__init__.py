@@ -1,1 +1,0 @@
-"""Transformers: blocks of attention, for tokens and for patches of images."""

@@ -1,0 +1,173 @@
+"""Layers of transformers, as in trainer/keras/transformer.py.
+
+Attention is torch.nn.functional.scaled_dot_product_attention, which chooses its kernel by device,
+dtype and shape.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils import checkpoint
+
+from dlbench.trainer.pytorch import initial
+from dlbench.trainer.pytorch.initial import Initializer
+
+DEVIATION = 0.02  # standard deviation of initial weights
+
+
+class BlockConfig(NamedTuple):
+    """The settings that all blocks of a model share: see the file for Keras."""
+
+    width: int
+    heads: int
+    depth: int
+    causal: bool
+    norm_first: bool
+    epsilon: float
+    activation: Callable[[], nn.Module]
+    initializer: Initializer
+
+
+def normal(weight: torch.Tensor) -> torch.Tensor:
+    return nn.init.normal_(weight, std=DEVIATION)
+
+
+def truncated(weight: torch.Tensor) -> torch.Tensor:
+    """A normal distribution cut off at two standard deviations."""
+    return nn.init.trunc_normal_(weight, std=DEVIATION, a=-2 * DEVIATION, b=2 * DEVIATION)
+
+
+class TiedLogits(nn.Module):
+    """Logits by the weights of the embedding, which are an argument."""
+
+    def forward(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return functional.linear(x, weight)
+
+
+class _Rows(nn.Embedding):
+    """Learned rows of weights; unlike those of an embedding, its inputs are not row numbers."""
+
+    def __init__(self, rows: int, width: int, initializer: Initializer):
+        made = initial.layer(nn.Embedding, rows, width, initializer=initializer)
+        super().__init__(rows, width, _weight=made.weight.detach())
+
+
+class Positions(_Rows):
+    """Adds the embedding of its position to each token; an item has at most `rows` tokens."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.weight[: x.shape[1]]
+
+
+class Segments(_Rows):
+    """Adds the embedding of the first segment to each token: an item is one text."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.weight[0]
+
+
+class ClassToken(_Rows):
+    """Puts a learned class token before the others."""
+
+    def __init__(self, width: int, initializer: Initializer):
+        super().__init__(1, width, initializer)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        token = self.weight.to(x.dtype)[None].expand(len(x), -1, -1)
+        return torch.cat([token, x], 1)
+
+
+class Bias(nn.Module):
+    """Adds a bias to each output."""
+
+    def __init__(self, outputs: int):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.bias
+
+
+class Attention(nn.Module):
+    """Scaled dot-product attention of several heads, without weights.
+
+    From (batch, tokens, 3 * width), which are queries, keys and values, to (batch, tokens, width).
+
+    Raises:
+        ValueError: the heads do not divide the width.
+    """
+
+    def __init__(self, width: int, heads: int, causal: bool):
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"the heads must divide the width: {width} in {heads} parts")
+        self.heads, self.size, self.causal = heads, width // heads, causal
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, tokens, _ = x.shape
+        query_key_value = (
+            chunk.view(batch, tokens, self.heads, self.size).transpose(1, 2)
+            for chunk in x.chunk(3, dim=-1)
+        )
+        y = functional.scaled_dot_product_attention(*query_key_value, is_causal=self.causal)
+        return y.transpose(1, 2).reshape(batch, tokens, -1)
+
+
+class Block(nn.Module):
+    """Attention and two dense layers, each with a residual connection."""
+
+    def __init__(self, config: BlockConfig):
+        super().__init__()
+        self.norm_first = config.norm_first
+        # In the order in which Keras's layers are made.
+        self.norm1 = norm(config)
+        self.qkv = initial.dense(config.width, 3 * config.width, config.initializer)
+        self.attention = Attention(config.width, config.heads, config.causal)
+        self.out = initial.dense(config.width, config.width, config.initializer)
+        self.norm2 = norm(config)
+        self.up = initial.dense(config.width, 4 * config.width, config.initializer)
+        self.activation = config.activation()
+        self.down = initial.dense(4 * config.width, config.width, config.initializer)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.norm_first:
+            x = x + self._attend(self.norm1(x))
+            return x + self._two_layers(self.norm2(x))
+        x = self.norm1(x + self._attend(x))
+        return self.norm2(x + self._two_layers(x))
+
+    def _attend(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.attention(self.qkv(x)))
+
+    def _two_layers(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down(self.activation(self.up(x)))
+
+
+class Blocks(nn.ModuleList):
+    """All blocks of a model.
+
+    Args:
+        recompute: whether activations of a block are computed again in the backward pass.
+    """
+
+    def __init__(self, config: BlockConfig, recompute: bool):
+        super().__init__(Block(config) for _ in range(config.depth))
+        self._recompute = recompute
+        for block in self:
+            block.recomputes = recompute  # its products count once more: model_flops.py
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self:
+            if self._recompute and torch.is_grad_enabled():
+                x = checkpoint.checkpoint(block, x, use_reentrant=False)
+            else:
+                x = block(x)
+        return x
+
+
+def norm(config: BlockConfig) -> nn.LayerNorm:
+    """A layer normalisation with the model's epsilon."""
+    return nn.LayerNorm(config.width, eps=config.epsilon)
