@@ -70,7 +70,8 @@ def test_recomputing_changes_no_loss(trained, tmp_path):
 
 def test_masked_tokens_are_learned_and_scored(trained, text, tmp_path):
     sizes = {'"width": 768': '"width": 64', '"heads": 12': '"heads": 2',
-             '"depth": 12': '"depth": 1', "30_522": "257", "= 512": "= 64", "(512,)": "(64,)"}  # fmt: skip
+             '"depth": 12': '"depth": 1', "30_522": "257", "= 512": "= 64",
+             "(512,)": "(64,)"}  # fmt: skip
     kind = engine.plugin_kind(trained.framework, "models")
     content = plugins.path(kind, "bert_base").read_text()
     for old, new in sizes.items():

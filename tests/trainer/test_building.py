@@ -7,10 +7,9 @@ import pytest
 from keras import layers
 
 from dlbench import Error
-from dlbench.common import plugins
 from dlbench.study.runs import Run
-from dlbench.trainer.keras import building
-from dlbench.trainer.keras import transformer
+from dlbench.trainer.keras import building, transformer
+from dlbench.trainer.tasks import TASKS
 from support.trainers.training_runs import events, train
 
 DIGITS = types.SimpleNamespace(item_shape=(32, 32, 1), classes=10)
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.ci
 
 def built(build, task="classification", source=DIGITS):
     native = types.SimpleNamespace(build=build, TASK=task, INPUT_SHAPE=source.item_shape)
-    return building.build_model(SPEC, native, plugins.load("tasks", task), source)
+    return building.build_model(SPEC, native, TASKS[task], source)
 
 
 def dense(shape, *units):

@@ -13,6 +13,8 @@ import tensorflow as tf
 from dlbench.common import plugins
 from dlbench.study.runs import Run
 from dlbench.trainer.keras import building, convolution, flops
+from dlbench.trainer.tasks import TASKS
+from dlbench.trainer.tensorflow.losses import LOSSES
 from support.trainers.published_models import PARAMETERS
 from support.trainers.unmade_weights import unmade_weights
 
@@ -25,7 +27,7 @@ def test_each_model_has_the_parameters_of_its_publication_the_form_of_its_task_a
         source = types.SimpleNamespace(item_shape=native.INPUT_SHAPE, classes=native.CLASSES)
         spec = Run(model=name, dataset="synthetic", batch_per_device=1, steps=1)
         with unmade_weights():
-            task = plugins.load("tasks", native.TASK)
+            task = TASKS[native.TASK]
             model = building.build_model(spec, native, task, source)
         assert sum(math.prod(v.shape) for v in model.trainable_variables) == parameters, name
         docstring = ast.get_docstring(plugins.parse_file(plugins.path("keras/models", name)))
@@ -103,7 +105,7 @@ def distance(one, other):
 
 def test_the_first_gradient_of_a_normalised_model_is_within_one_percent_of_that_in_float64():
     module = plugins.load("keras/models", "resnet20")
-    task, losses = (plugins.load(kind, "classification") for kind in ("tasks", "tensorflow/losses"))
+    task, losses = TASKS["classification"], LOSSES["classification"]
     items, targets = task.synthetic(np.random.default_rng(1), 32, module.INPUT_SHAPE, 10)
     gradients, weights = {}, None
     for dtype in ("float64", "float32"):

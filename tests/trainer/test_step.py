@@ -10,6 +10,7 @@ from tensorflow.python.eager import context
 
 from dlbench.common import plugins
 from dlbench.study.runs import Run
+from dlbench.trainer.tensorflow.losses import LOSSES
 from dlbench.trainer.tensorflow.step import Step
 from dlbench.trainer.tensorflow.strategies import Base
 
@@ -48,7 +49,7 @@ def test_no_weight_changes_before_the_step_has_read_it_for_the_last_time(recompu
     source = types.SimpleNamespace(
         scaled=lambda inputs: inputs, next=lambda: (words, words), arguments=(), records=None
     )
-    losses = plugins.load("tensorflow/losses", "language")
+    losses = LOSSES["language"]
     step = Step(spec, _OneDevice(), losses, model, optimizer, source)
     step.trace(several=False)
     nodes = {node.name: node for node in optimized(lambda: step(1, 1, 1)).node}

@@ -184,11 +184,12 @@ def widen_torch():
     import torch
 
     from dlbench.trainer.pytorch import building
+    from dlbench.trainer.pytorch.losses import LOSSES
 
     widen()
     torch.set_default_dtype(torch.float64)
     building.MOMENTUM = 7 / 8
-    losses = plugins.load("pytorch/losses", "classification")
+    losses = LOSSES["classification"]
     losses.scaled = lambda images, scaled=losses.scaled: torch.as_tensor(scaled(images)).double()
     return lambda labels, logits: torch.nn.functional.cross_entropy(logits, labels.long())
 

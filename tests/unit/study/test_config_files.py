@@ -142,9 +142,9 @@ def test_files_that_cannot_be_the_users_are_refused(folder, kind, name, text, me
 def test_a_model_without_a_task_that_there_is_is_named(folder):
     own = BLOCK | {"steps": 5, "model": "mine"}
     found = refused(own, model_folder=folder(mine='TASK = "classifying"\n'))
-    assert "no file tasks/classifying.py (did you mean 'classification'" in found
+    assert "no task classifying (did you mean 'classification'?)" in found
     found = refused(own, model_folder=folder(mine=""))
-    assert "TASK of models/mine.py: no file tasks/None.py" in found
+    assert "TASK of model mine: no task None; there are: classification" in found
 
 
 @pytest.mark.parametrize("kind", ["model", "dataset"])

@@ -8,7 +8,7 @@ from dlbench.study.runs import Run
 from dlbench.trainer import engine
 from dlbench.trainer.array_engine import ArrayEngine
 from dlbench.trainer.schedule import Schedule
-from dlbench.trainer.tasks import classification
+from dlbench.trainer.tasks import TASKS
 
 RUN = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 20}
 
@@ -29,7 +29,7 @@ class Plain(ArrayEngine):
 
     def __init__(self, warmup_steps):
         self._spec = Run(**RUN, learning_rate=0.1, learning_rate_warmup_steps=warmup_steps)
-        self._source, self._task = Source(), classification
+        self._source, self._task = Source(), TASKS["classification"]
         self._schedule = Schedule(self._spec, None)
         self.done, self.set = [], []
 

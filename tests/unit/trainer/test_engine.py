@@ -24,8 +24,6 @@ def test_each_framework_has_an_engine_and_those_on_keras_share_models():
     for framework in engine.names():
         shared = "pytorch/models" if framework == "pytorch" else "keras/models"
         assert engine.plugin_kind(framework, "models") == shared
-        assert engine.plugin_kind(framework, "tasks") == "tasks"
-        assert plugins.names(engine.plugin_kind(framework, "losses")) == plugins.names("tasks")
         constants = plugins.constants(framework, "engine")
         assert {"ENVIRONMENT", "PACKAGES", "OUT_OF_MEMORY", "BY_DESIGN"} <= set(constants)
 

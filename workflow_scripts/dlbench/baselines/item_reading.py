@@ -13,6 +13,7 @@ from dlbench.common import plugins
 from dlbench.trainer import engine
 from dlbench.trainer.reading import converted
 from dlbench.trainer.strategy import Spec
+from dlbench.trainer.tasks import TASKS
 
 MEASURE = "items_read"
 ROUNDS, ROUND_S = 5, 0.2
@@ -29,7 +30,7 @@ def row(spec: Spec, reader: type, folder: str, cores: int) -> dict[str, Any]:
         cores: of the device.
     """
     model_module = plugins.load(engine.plugin_kind(spec.framework, "models"), spec.model)
-    task = plugins.load("tasks", model_module.TASK)
+    task = TASKS[model_module.TASK]
     settings = converted.InputSettings(
         spec, None, model_module, task, lambda inputs: inputs, spec.seed
     )

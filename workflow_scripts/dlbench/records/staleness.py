@@ -185,10 +185,6 @@ def _training_code(framework, unused, *names):
             for folder, name in zip(EXECUTED.values(), names, strict=True)
         ),
     ]
-    task = plugins.constants(engine.plugin_kind(framework, "models"), names[0])["TASK"]
-    files += [
-        plugins.path(engine.plugin_kind(framework, kind), task) for kind in ("tasks", "losses")
-    ]
     return tuple(
         own_code.executed_files("train.py", *files, without=CANNOT_CHANGE_RESULTS | unused)
     )

@@ -29,6 +29,7 @@ from dlbench.study.free_axes import parameters, variables
 from dlbench.study.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run
 from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
+from dlbench.trainer.tasks import TASKS
 
 # Groups of fields of which a combination has one.
 ALTERNATIVES = ({"batch_per_device", "global_batch"}, {"steps", "epochs"})
@@ -320,7 +321,7 @@ def check_gate(must_reach: dict[str, float], run: Run, where: str) -> dict[str, 
     scores = event_log.SCORES
     if not run.is_external:
         task = plugins.constants(engine.plugin_kind(run.framework, "models"), run.model)["TASK"]
-        scores = plugins.constants(engine.plugin_kind(run.framework, "tasks"), task)["SCORES"]
+        scores = TASKS[task].SCORES
     for name in must_reach:
         if name == learning_gates.METRICS and not run.is_external:
             raise ConfigError(
@@ -361,11 +362,14 @@ def _check_task(run, where):
             f"{phrases.did_you_mean(run.framework, engine.names())}; dlbench's is of "
             f"{', '.join(engine.names())}"
         )
-    tasks = engine.plugin_kind(run.framework, "tasks")
     task = plugins.constants(engine.plugin_kind(run.framework, "models"), run.model).get("TASK")
-    check_name(tasks, task, f"{where}: TASK of models/{run.model}.py")
+    if task not in TASKS:
+        raise ConfigError(
+            f"{where}: TASK of model {run.model}: no task {task}"
+            f"{phrases.did_you_mean(task, TASKS)}; there are: {', '.join(TASKS)}"
+        )
     dataset = plugins.constants("datasets", run.dataset)
-    kind = plugins.constants(tasks, task)["KIND"]
+    kind = TASKS[task].KIND
     if not dataset["SYNTHETIC"] and kind != dataset["KIND"]:
         raise ConfigError(
             f"{where}: model {run.model} learns {task} and needs data of the kind {kind}; "

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, Protocol
 
-from dlbench.common import plugins
 from dlbench.trainer import engine, updates
 from dlbench.trainer.reading.converted import InputSettings
 from dlbench.trainer.reading.inputs import reader_of
@@ -16,6 +15,7 @@ from dlbench.trainer.reading.reader import DatasetReader, GrainReader, Items
 from dlbench.trainer.reading.reader import Strategy as ReadingStrategy
 from dlbench.trainer.schedule import Schedule
 from dlbench.trainer.strategy import Spec
+from dlbench.trainer.tasks import TASKS, Losses
 
 
 class Strategy(ReadingStrategy, Protocol):
@@ -36,6 +36,7 @@ class ArrayEngine:
 
     # By their names in INPUTS.
     READERS: Mapping[str, type[DatasetReader]] = {"dlbench": DatasetReader, "grain": GrainReader}
+    LOSSES: Mapping[str, Losses]
     learning_rate: float
 
     def __init__(
@@ -43,8 +44,7 @@ class ArrayEngine:
     ):
         self.strategy, self._spec, self._model_module = strategy, spec, model_module
         self.gpu_count = strategy.gpu_count
-        self._task = plugins.load("tasks", model_module.TASK)
-        self._losses = plugins.load(engine.plugin_kind(spec.framework, "losses"), model_module.TASK)
+        self._task, self._losses = TASKS[model_module.TASK], self.LOSSES[model_module.TASK]
         scale, seed = self._losses.scaled, engine.seed(spec)
         settings = InputSettings(spec, strategy, model_module, self._task, scale, seed)
         self._source = Items(settings, data_folder, self.READERS[reader_of(spec)])

@@ -12,8 +12,9 @@ A framework is a folder beside this file whose `engine.py` defines
     INPUTS: its readers of items; the first is that of `input: auto`
     UNSUPPORTED_FIELDS: the fields of a run that it lacks, each with the reason; fields that are
         declared as those of other frameworks (dlbench/run_fields/) may be left out
-and whose folders `losses`, `strategies` and, unless shared, `models` have the framework's own. A
-file `combinations.py` there, which does not import the framework, may define
+whose file `losses.py` has LOSSES, the Losses of each task (tasks.py), and whose folders
+`strategies` and, unless shared, `models` have the framework's own. A file `combinations.py` there,
+which does not import the framework, may define
     unsupported(run): why the framework cannot combine the run's fields; None if it can
 """
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:  # the workflow asks for strategies without it
 
 DEFAULT = "tensorflow"
 EVALUATION_BATCH = 256
-FRAMEWORK_FOLDERS = ("models", "losses", "strategies")  # folders that each framework has
+FRAMEWORK_FOLDERS = ("models", "strategies")  # folders that each framework has
 # The least compute capability of NVIDIA's GPUs that have these kinds of numbers.
 CAPABILITIES = {"tf32": (8, 0), "bfloat16": (8, 0), "float16": (5, 3)}
 

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from dlbench import Error
-from dlbench.common import plugins, tfrecord
+from dlbench.common import tfrecord
 from dlbench.study.runs import Run
 from dlbench.trainer.reading import reader, text
 from dlbench.trainer.reading.converted import InputSettings
 from dlbench.trainer.reading.reader import Batches, DatasetReader, GrainReader, Order
+from dlbench.trainer.tasks import TASKS
 
-TASK = plugins.load("tasks", "classification")
+TASK = TASKS["classification"]
 # Of a model that takes images of 2 x 2 pixels in three classes.
 NATIVE = SimpleNamespace(TASK="classification", INPUT_SHAPE=(2, 2, 1), CLASSES=3)
 RECORDS = 40

@@ -18,7 +18,7 @@ from dlbench.trainer import device_memory, engine, updates
 from dlbench.trainer.array_engine import ArrayEngine
 from dlbench.trainer.calibration import Kernels
 from dlbench.trainer.engine import CheckpointState
-from dlbench.trainer.jax import attention, calibrating, profiling
+from dlbench.trainer.jax import attention, calibrating, losses, profiling
 from dlbench.trainer.jax.step import State, make_step, make_sums, set_precision
 from dlbench.trainer.jax.strategies import Base
 from dlbench.trainer.keras import building, flops
@@ -44,6 +44,7 @@ UNSUPPORTED_FIELDS = {
 class Engine(ArrayEngine):
     """See dlbench/trainer/engine.py, which documents the methods."""
 
+    LOSSES = losses.LOSSES
     strategy: Base
 
     def __init__(self, spec: Spec, strategy: Base, data_folder: str | None):

@@ -7,7 +7,6 @@
 """
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +17,7 @@ from dlbench.trainer import engine
 from dlbench.trainer.jax.strategies import Base
 from dlbench.trainer.keras import building
 from dlbench.trainer.strategy import Spec
+from dlbench.trainer.tasks import Losses
 
 
 class State(NamedTuple):
@@ -52,7 +52,7 @@ def set_precision(spec: Spec, strategy: Base) -> None:
 def make_step(
     spec: Spec,
     strategy: Base,
-    losses: ModuleType,
+    losses: Losses,
     model: keras.Model,
     optimizer: keras.optimizers.Optimizer,
     scaled: Callable[[jax.Array], jax.Array],
@@ -60,7 +60,7 @@ def make_step(
     """The step of a run, jitted: (state, inputs, targets) -> (state, loss, gradients).
 
     Args:
-        losses: the module of the task's losses under JAX.
+        losses: of the task.
         scaled: makes the model's inputs from those of a batch.
     """
 
@@ -122,7 +122,7 @@ def _in_parts(gradients_of, parts):
 
 
 def make_sums(
-    losses: ModuleType, model: keras.Model
+    losses: Losses, model: keras.Model
 ) -> Callable[[State, jax.Array, jax.Array], dict[str, jax.Array]]:
     """A compiled function of state, inputs and targets: the task's sums over a batch."""
 

@@ -12,6 +12,7 @@ from dlbench import Error
 from dlbench.trainer import engine, updates
 from dlbench.trainer.reading.converted import Source
 from dlbench.trainer.strategy import Spec
+from dlbench.trainer.tasks import Task
 
 KERAS_AT_LEAST = 3
 MOMENTUM = 0.9  # as in tf_cnn_benchmarks
@@ -74,9 +75,7 @@ def named_variables(
     return trained | of_optimizer, others
 
 
-def build_model(
-    spec: Spec, model_module: ModuleType, task: ModuleType, source: Source
-) -> keras.Model:
+def build_model(spec: Spec, model_module: ModuleType, task: Task, source: Source) -> keras.Model:
     """Build the model of a run, and check the shapes of its inputs and outputs.
 
     Raises:

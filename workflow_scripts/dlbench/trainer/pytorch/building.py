@@ -16,6 +16,7 @@ from dlbench.common import terminal
 from dlbench.trainer import engine, updates
 from dlbench.trainer.reading.converted import Source
 from dlbench.trainer.strategy import Spec
+from dlbench.trainer.tasks import Task
 
 # Keras's defaults, where they differ from PyTorch's.
 MOMENTUM = 0.9
@@ -24,7 +25,7 @@ INITIAL_SCALE = 2.0**15
 
 
 def build_model(
-    spec: Spec, model_module: ModuleType, task: ModuleType, source: Source, device: torch.device
+    spec: Spec, model_module: ModuleType, task: Task, source: Source, device: torch.device
 ) -> nn.Module:
     """Build the model of a run on a device, and check the shapes of its inputs and outputs.
 

@@ -13,7 +13,15 @@ from dlbench.trainer.array_engine import ArrayEngine
 from dlbench.trainer.calibration import Kernels
 from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.model_flops import ModelFlops
-from dlbench.trainer.pytorch import attention, building, calibrating, compiling, flops, profiling
+from dlbench.trainer.pytorch import (
+    attention,
+    building,
+    calibrating,
+    compiling,
+    flops,
+    losses,
+    profiling,
+)
 from dlbench.trainer.pytorch.loading import DataLoaderReader
 from dlbench.trainer.pytorch.step import AUTOCAST, Step, set_precision
 from dlbench.trainer.pytorch.strategies import Base
@@ -40,6 +48,7 @@ UNSUPPORTED_FIELDS = {
 class Engine(ArrayEngine):
     """See dlbench/trainer/engine.py, which documents the methods."""
 
+    LOSSES = losses.LOSSES
     READERS = {**ArrayEngine.READERS, "torch": DataLoaderReader}
     strategy: Base
 

@@ -15,7 +15,6 @@ import contextlib
 import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from dlbench.trainer.engine import CheckpointState, Variable, check_precision
 from dlbench.trainer.pytorch import building, compiling
 from dlbench.trainer.pytorch.strategies import Base
 from dlbench.trainer.strategy import Spec
+from dlbench.trainer.tasks import Losses
 
 AUTOCAST = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -61,7 +61,7 @@ class Step:
     """The step of a run in this process; calling it returns the mean loss of a batch, a tensor.
 
     Args:
-        losses: the module of the task's losses under PyTorch.
+        losses: of the task.
         model: on the device of this process.
         scaled: makes the model's inputs from those of a batch.
 
@@ -73,7 +73,7 @@ class Step:
         self,
         spec: Spec,
         strategy: Base,
-        losses: ModuleType,
+        losses: Losses,
         model: nn.Module,
         scaled: Callable[[torch.Tensor], torch.Tensor],
     ):

@@ -18,6 +18,7 @@ from dlbench.common import plugins
 from dlbench.trainer.reading import manifest
 from dlbench.trainer.reading.inputs import COPIED, SYNTHETIC
 from dlbench.trainer.strategy import Spec
+from dlbench.trainer.tasks import Task
 
 CACHED_BYTES = 1 << 30
 SHUFFLED_RECORDS = 10_000  # the window, for a split that is not kept in memory
@@ -162,7 +163,7 @@ class InputSettings(NamedTuple):
         spec: the run's fields as attributes.
         strategy: of this process.
         model_module: the module of the model.
-        task: the module of its task.
+        task: what it learns.
         scale: makes the model's inputs from those of a batch.
         seed: fixes synthetic items, and the order and augmentation of others.
     """
@@ -170,7 +171,7 @@ class InputSettings(NamedTuple):
     spec: Spec
     strategy: Any
     model_module: ModuleType
-    task: ModuleType
+    task: Task
     scale: Callable[[Any], Any]
     seed: int
 
@@ -207,7 +208,7 @@ def open_dataset(
             f"model {spec.model} learns {model_module.TASK} and needs data of the kind "
             f"{task.KIND}; {spec.dataset} is of the kind {kind}"
         )
-    data.mask = model_module.CLASSES - 1 if getattr(task, "MASKED", False) else None
+    data.mask = model_module.CLASSES - 1 if task.MASKED else None
     return data
 
 

@@ -11,6 +11,7 @@ from dlbench.run_fields.declaring import MODEL, READING
 from dlbench.run_fields.fields import DECLARED, DEFAULTS
 from dlbench.trainer import engine
 from dlbench.trainer.strategy import BaseStrategy, Spec
+from dlbench.trainer.tasks import TASKS
 
 AUTO = "auto"
 INPUT_ONLY = "input"  # the mode of runs that only read items
@@ -82,7 +83,7 @@ def unsupported_text(run: Spec) -> str | None:
     if run.recompute and not model.get("RECOMPUTES"):
         return f"recompute is of models of blocks, as gpt2_small; {run.model} has none"
     task = model.get("TASK")
-    if task not in plugins.names("tasks") or plugins.constants("tasks", task)["KIND"] != "text":
+    if task not in TASKS or TASKS[task].KIND != "text":
         for name in ("sequence_length", "vocabulary_multiple"):
             if getattr(run, name) != DEFAULTS[name]:
                 return f"{name} is of models of text; {run.model} learns {task}"
@@ -96,7 +97,7 @@ def unsupported_text(run: Spec) -> str | None:
 def _unsupported_vocabulary(run, model):
     is_known = plugins.is_known("datasets", run.dataset)  # the user's pictures have no file
     tokens = plugins.constants("datasets", run.dataset).get("VOCABULARY", 0) if is_known else 0
-    if tokens and plugins.constants("tasks", model["TASK"]).get("MASKED"):
+    if tokens and TASKS[model["TASK"]].MASKED:
         tokens += 1  # the mask
     if not model.get("FIXED_CLASSES") or tokens <= model["CLASSES"]:
         return None

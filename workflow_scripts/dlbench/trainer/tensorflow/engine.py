@@ -18,7 +18,9 @@ from dlbench.trainer.keras import building, flops
 from dlbench.trainer.model_flops import ModelFlops
 from dlbench.trainer.reading.converted import InputSettings
 from dlbench.trainer.strategy import Spec
+from dlbench.trainer.tasks import TASKS
 from dlbench.trainer.tensorflow import calibrating, profiling
+from dlbench.trainer.tensorflow.losses import LOSSES
 from dlbench.trainer.tensorflow.pipelines import Source
 from dlbench.trainer.tensorflow.step import Step, set_precision
 from dlbench.trainer.tensorflow.strategies import Base
@@ -52,8 +54,7 @@ class Engine:
         self.strategy, self._spec = strategy, spec
         self.gpu_count = len(tf.config.list_physical_devices("GPU")) if strategy.on_gpus else 0
         self._model_module = plugins.load(MODELS, spec.model)
-        self._task = plugins.load("tasks", self._model_module.TASK)
-        self._losses = plugins.load("tensorflow/losses", self._model_module.TASK)
+        self._task, self._losses = TASKS[self._model_module.TASK], LOSSES[self._model_module.TASK]
         scale = self._losses.scaled
         settings = InputSettings(spec, strategy, self._model_module, self._task, scale, seed)
         with strategy.scope():

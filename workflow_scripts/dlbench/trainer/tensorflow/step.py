@@ -5,8 +5,6 @@
 - Gradient accumulation is unrolled in the graph: the parts of a batch are computed in sequence.
 """
 
-from types import ModuleType
-
 import keras
 import tensorflow as tf
 
@@ -14,6 +12,7 @@ from dlbench.trainer import engine, updates
 from dlbench.trainer.keras import building
 from dlbench.trainer.schedule import Schedule
 from dlbench.trainer.strategy import Spec
+from dlbench.trainer.tasks import Losses
 from dlbench.trainer.tensorflow.pipelines import Source
 from dlbench.trainer.tensorflow.strategies import Base
 
@@ -46,7 +45,7 @@ class Step:
     Args:
         spec: the run's fields as attributes (see runs.Run).
         strategy: that of this process.
-        losses: the module of the task's losses under TensorFlow.
+        losses: of the task.
         model: the model that is trained.
         optimizer: Keras's, built for the model's weights.
         source: of the items, after its `begin`.
@@ -59,7 +58,7 @@ class Step:
         self,
         spec: Spec,
         strategy: Base,
-        losses: ModuleType,
+        losses: Losses,
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
         source: Source,

@@ -1,7 +1,7 @@
 """Models on Keras 3's backend-neutral layers: one file each, or one for a family.
 
 A model file defines:
-    TASK: what it learns (see dlbench/trainer/tasks/): classification, segmentation, language
+    TASK: what it learns (see dlbench/trainer/tasks.py): classification, segmentation, language
         or masked_language.
     INPUT_SHAPE: the shape of one input it was designed for; synthetic data has it.
     CLASSES: its number of classes in that design (tokens, for language); synthetic labels
