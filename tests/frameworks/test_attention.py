@@ -13,7 +13,7 @@ sys.path.insert(0, "workflow_scripts")
 import itertools
 import torch
 from torch.nn import functional
-from dlbench.trainer.pytorch import attention
+from dlbench.trainer.pytorch import flops
 
 called = functional.scaled_dot_product_attention
 
@@ -28,12 +28,12 @@ ways = [
 ]
 kernels = set()
 for dtype, way in itertools.product((torch.float32, torch.bfloat16), ways):
-    with attention.Noted() as noted:
+    with flops.Noted() as noted:
         called(*inputs(1, torch.float32), **way)
     if "attn_mask" in way and way["attn_mask"].is_floating_point():
         way = {"attn_mask": way["attn_mask"].to(dtype)}
-    how = attention.How(8, dtype, True, torch.device("cpu"))
-    found = attention.kernel(noted.first, how)
+    how = flops.How(8, dtype, True, torch.device("cpu"))
+    found = flops.attention_kernel(noted.first, how)
     ran = called(*inputs(8, dtype), **way).grad_fn.name()
     assert found.startswith("scaled_dot_product_attention: ")
     kernel = found.partition(": ")[2]
@@ -51,18 +51,18 @@ os.environ["KERAS_BACKEND"] = "jax"
 import jax
 import keras
 from jax._src.cudnn import fused_attention_stablehlo
-from dlbench.trainer.jax import attention
+from dlbench.trainer.jax import measuring
 from dlbench.trainer.keras.transformer import Attention
 
 def of(dtype, learns=True, heads=2, width=64):
     keras.mixed_precision.set_global_policy(dtype)
     layer = Attention(heads, causal=True)
     keras.Model(x := keras.Input((16, 3 * width)), layer(x))
-    return attention.kernel(layer, 4, learns)
+    return measuring.attention_kernel(layer, 4, learns)
 
 assert of("mixed_bfloat16") == of("float32") == of("float32", learns=False) == "xla"
 unbuilt = Attention(2, causal=True)
-assert attention.kernel(unbuilt, 4, True) == "unknown"
+assert measuring.attention_kernel(unbuilt, 4, True) == "unknown"
 fused_attention_stablehlo.check_cudnn_version = lambda: 91000
 fused_attention_stablehlo.check_compute_capability = lambda least: True
 jit = jax.jit

@@ -2,7 +2,7 @@
 
 import json
 
-from dlbench.baselines import all_reduce, rounds
+from dlbench.baselines import collectives, rounds
 from dlbench.results import collect_baselines
 
 SIZES = tuple(2**power for power in range(10, 27, 2))
@@ -22,9 +22,9 @@ def exchange(devices, latency_s=2e-4, gb_per_s=2.0, machine=(), **changes):
     """All-reduce that takes a latency and the bytes at a bandwidth, whatever their number."""
     rows = []
     for size in SIZES:
-        moved = all_reduce.bus_bytes(size, devices)
+        moved = collectives.bus_bytes(collectives.ALL_REDUCE, size, devices)
         seconds = [(latency_s + moved / gb_per_s / 1e9) * share for share in SPREAD]
-        rows.append(rounds.timed(all_reduce.MEASURE, size, seconds, moved))
+        rows.append(rounds.timed(collectives.ALL_REDUCE, size, seconds, moved))
     return _file({"devices_per_node": devices, **changes}, machine, rows)
 
 

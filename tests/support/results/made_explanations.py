@@ -1,7 +1,7 @@
 """Runs that were never trained, whose steps take given times, and what their probes say of them."""
 
 from dlbench.analysis import expected_scaling, explanations
-from dlbench.baselines import all_reduce
+from dlbench.baselines import collectives
 from dlbench.tables import explanation_columns, parquet_files, table_columns
 from support.results import made_tables
 
@@ -102,5 +102,5 @@ def of_conditions():
 def baseline(run, time_s, **changes):
     """The baseline of an all-reduce of the gradients of a run, as a row of their table."""
     made = {name: run[name] for name in expected_scaling.MATCHED}
-    made |= {"measure": all_reduce.MEASURE, "size_bytes": GRADIENT_BYTES, "time_s": time_s}
+    made |= {"measure": collectives.ALL_REDUCE, "size_bytes": GRADIENT_BYTES, "time_s": time_s}
     return made | {"time_low_s": 0.9 * time_s, "time_high_s": 1.1 * time_s} | changes

@@ -1,39 +1,44 @@
-"""Collectives beside all-reduce: nccl-tests' sizes and bandwidths by hand, and what is lacking."""
-
-from types import SimpleNamespace
+"""Collectives: nccl-tests' sizes and bandwidths by hand, and what is lacking."""
 
 import pytest
 
-from dlbench.baselines import all_reduce, collectives, rounds
+from dlbench.baselines import collectives, rounds
 
 GRADIENTS = [4096 + 4]  # which neither two nor three devices can divide
+SIZES = [1024, 2048, 4096, 4100]
 
 
 def gather(values):  # one operation takes all of a round on the slowest process
     return [[rounds.ROUND_S]] if values != [0.0] else [[0.0]]
 
 
-def exchange(**operations):
-    return SimpleNamespace(__name__="exchanges.mine", **operations)
-
-
-def measured(library, devices=2):
-    made = []
-
-    def make(operation, values):
-        made.append(values)
-        return operation(values)
-
-    return list(collectives.rows(library, make, gather, devices, GRADIENTS)), made
-
-
 def instant(values):
     return lambda count: None
+
+
+def measured(devices=2, **different):
+    """Rows of a library, and how many values it was asked to exchange: {measure: them}."""
+    made = {}
+
+    def collective(name, values):
+        made.setdefault(name, []).append(values)
+        return different.get(name, instant)(values)
+
+    return list(collectives.rows(collective, gather, devices, GRADIENTS)), made
+
+
+def test_sizes_go_from_a_kibibyte_to_the_largest_gradients_which_are_among_them():
+    found = collectives.sizes_bytes([3_000_000, 100_000])
+    assert found[0] == 1024 and found[-1] == 3_000_000 and 100_000 in found
+    assert {1024 * 2**power for power in range(12)} == set(found) - {3_000_000, 100_000}
+    assert collectives.sizes_bytes([12]) == [1024]  # no size of their own
 
 
 @pytest.mark.parametrize(
     ("measure", "devices", "share"),
     [
+        ("all_reduce", 2, 1),
+        ("all_reduce", 8, 7 / 4),
         ("all_gather", 2, 1 / 2),
         ("all_gather", 8, 7 / 8),
         ("reduce_scatter", 4, 3 / 4),
@@ -42,34 +47,35 @@ def instant(values):
     ],
 )
 def test_the_bandwidth_of_the_bus_is_that_of_nccl_tests(measure, devices, share):
-    rows, _ = measured(exchange(**{measure: instant}), devices)
+    rows, _ = measured(devices)
     rows = [row for row in rows if row["measure"] == measure]
     assert len(rows) == 4
     for row in rows:
+        assert row["time_s"] == rounds.ROUND_S
+        assert row["rounds"] == (5 if measure == "all_reduce" else 3)
         expected = row["size_bytes"] / row["time_s"] * share / 1e9
         assert row["value"] == pytest.approx(expected)
 
 
-def test_sizes_are_those_of_the_all_reduce_rounded_up_to_equal_parts():
-    as_reduced = all_reduce.sizes_bytes(GRADIENTS)
-    assert as_reduced == [1024, 2048, 4096, 4100]
-    for devices, expected in ((2, [1024, 2048, 4096, 4104]), (3, [1032, 2052, 4104, 4104])):
-        rows, made = measured(exchange(all_gather=instant), devices)
-        assert [row["size_bytes"] for row in rows[:4]] == expected
-        assert made == [size // 4 for size in expected]
-        assert not any(values % devices for values in made)
-    rows, _ = measured(exchange(sendrecv=instant), 3)
-    assert [row["size_bytes"] for row in rows[2:]] == as_reduced
+@pytest.mark.parametrize(
+    ("devices", "rounded"), [(2, [1024, 2048, 4096, 4104]), (3, [1032, 2052, 4104, 4104])]
+)
+def test_sizes_of_parts_are_those_of_the_all_reduce_rounded_up_to_equal_parts(devices, rounded):
+    rows, made = measured(devices)
+    for measure in collectives.MEASURES:
+        found = [row["size_bytes"] for row in rows if row["measure"] == measure]
+        assert found == (rounded if measure in collectives.IN_PARTS else SIZES)
+        assert made[measure] == [size // 4 for size in found]  # numbers of four bytes
 
 
 def test_what_a_library_lacks_is_a_row_with_the_reason_and_the_rest_is_measured():
     def without(values):
         raise RuntimeError("Backend gloo does not support reduce_scatter")
 
-    library = exchange(
-        all_gather=instant, reduce_scatter=without, LACKS={"sendrecv": "it only sums"}
-    )
-    rows, _ = measured(library)
+    def lacking(values):
+        raise NotImplementedError("it only sums")
+
+    rows, _ = measured(reduce_scatter=without, sendrecv=lacking)
     unknown = {row["measure"]: row["unknown"] for row in rows if "unknown" in row}
     assert unknown == {
         "reduce_scatter": "Backend gloo does not support reduce_scatter",
@@ -78,18 +84,20 @@ def test_what_a_library_lacks_is_a_row_with_the_reason_and_the_rest_is_measured(
     assert sum(row["measure"] == "all_gather" for row in rows) == 4
 
 
-def test_a_file_of_ones_own_with_an_all_reduce_alone_says_what_it_does_not_define():
-    rows, _ = measured(exchange())
-    assert {row["unknown"] for row in rows} == {"exchanges.mine does not define it"}
-    assert [row["measure"] for row in rows] == list(collectives.OTHERS)
-
-
 def test_an_error_that_is_about_the_machine_ends_the_measurement():
     def broken(values):
         raise RuntimeError("connection closed by peer")
 
     with pytest.raises(RuntimeError, match="closed by peer"):
-        measured(exchange(all_gather=broken))
+        measured(all_gather=broken)
+
+
+def test_a_library_without_an_all_reduce_has_no_baseline():
+    def lacking(values):
+        raise NotImplementedError("not supported")
+
+    with pytest.raises(NotImplementedError):
+        measured(all_reduce=lacking)
 
 
 def test_an_error_at_a_larger_size_ends_the_measurement():
@@ -101,9 +109,10 @@ def test_an_error_at_a_larger_size_ends_the_measurement():
         return instant(values)
 
     with pytest.raises(NotImplementedError):
-        measured(exchange(all_gather=for_small_messages))
+        measured(all_gather=for_small_messages)
 
 
-def test_one_device_has_nobody_to_exchange_with():
-    with pytest.raises(ValueError, match="sendrecv needs two devices or more, found 1"):
-        collectives.bus_bytes("sendrecv", 1024, devices=1)
+@pytest.mark.parametrize("measure", collectives.MEASURES)
+def test_one_device_has_nobody_to_exchange_with(measure):
+    with pytest.raises(ValueError, match=f"{measure} needs two devices or more, found 1"):
+        collectives.bus_bytes(measure, 1024, devices=1)

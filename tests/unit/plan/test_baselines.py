@@ -163,7 +163,14 @@ def test_figures_ask_for_the_table_only_where_one_has_no_other(plan_of, tmp_path
     assert baselines.digest_if_beside("loss", both) == ""
 
 
-def test_every_strategy_with_an_exchange_is_one_of_its_framework():
-    for framework in ("tensorflow", "jax", "pytorch"):
-        ways = plugins.names(f"{framework}/exchanges")
-        assert ways and set(ways) <= set(plugins.names(f"{framework}/strategies"))
+def test_strategies_that_reduce_gradients_by_a_collective_are_these():
+    found = {
+        (framework, name)
+        for framework in ("tensorflow", "jax", "pytorch")
+        for name in plugins.names(f"{framework}/strategies")
+        if plugins.load(f"{framework}/strategies", name).Strategy.reduces
+    }
+    assert found == {
+        *(("tensorflow", name) for name in ("horovod", "mirrored", "multiworker")),
+        *(("jax", "sharded"), ("pytorch", "ddp"), ("pytorch", "fsdp")),
+    }

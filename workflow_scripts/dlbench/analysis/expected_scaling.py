@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlbench.analysis.scaling_series import Point, Series
-from dlbench.baselines import all_reduce
+from dlbench.baselines import collectives
 from dlbench.tables.cells import Row, is_absent
 
 # Columns in which a baseline equals the runs of a point.
@@ -105,7 +105,7 @@ def all_reduced_bytes(run: Row) -> int | None:
     parameters = run.get("parameters")
     if is_absent(parameters) or not parameters:
         return None
-    return all_reduce.FLOAT32_BYTES * int(parameters)
+    return collectives.FLOAT32_BYTES * int(parameters)
 
 
 def exchange_s(run: Row, baselines: Sequence[Row], column: str = "time_s") -> float | None:
@@ -122,7 +122,7 @@ def exchange_s(run: Row, baselines: Sequence[Row], column: str = "time_s") -> fl
     times_s = {
         row["size_bytes"]: row[column]
         for row in baselines
-        if row["measure"] == all_reduce.MEASURE and _matches(row, run)
+        if row["measure"] == collectives.ALL_REDUCE and _matches(row, run)
         if not is_absent(row.get(column))
     }
     return interpolated_s(times_s, size_bytes) if times_s else None

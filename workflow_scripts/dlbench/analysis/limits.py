@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from dlbench.analysis import expected_scaling, explanations
 from dlbench.analysis.estimates import Estimate
 from dlbench.analysis.scaling_series import STRATEGY, Base, Point, Series
-from dlbench.baselines import all_reduce
+from dlbench.baselines import collectives
 from dlbench.tables.cells import Row, is_absent
 
 OF_SEVERAL_DEVICES = (explanations.EXCHANGE, explanations.SHARING)
@@ -236,7 +236,8 @@ def _all_reduce(series, point, baselines):
         pairs = zip((time.value, time.low, time.high), base_s, strict=True)
         loss = Estimate(*((t_s - factor * b_s) / step_s for t_s, b_s in pairs), len(point.runs))
     size_bytes = expected_scaling.all_reduced_bytes(run)
-    return AllReduce(all_reduce.bus_bytes(size_bytes, point.devices), time, loss)
+    moved = collectives.bus_bytes(collectives.ALL_REDUCE, size_bytes, point.devices)
+    return AllReduce(moved, time, loss)
 
 
 def _exchange_time(run, baselines):

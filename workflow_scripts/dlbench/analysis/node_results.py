@@ -12,7 +12,7 @@ from typing import Any
 from dlbench import Error
 from dlbench.analysis import bounds
 from dlbench.analysis.campaigns import ITEM_RATE, JOINABLE, Measured
-from dlbench.baselines.measures import NOT_MEASURED
+from dlbench.baselines.rounds import NOT_MEASURED
 from dlbench.common import host_lists
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.machine import hardware

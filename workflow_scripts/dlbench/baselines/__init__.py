@@ -1,5 +1,5 @@
 """What a machine attains without a model, measured by the libraries that train.
 
-Other rooms import measure_baselines, all_reduce and measures. Runs in the trainer's environment, so
-it needs the standard library, NumPy and the framework. Imports trainer and common.
+Other rooms import collectives and rounds. Runs in the trainer's environment, so it needs the
+standard library, NumPy and the framework. Imports trainer and common.
 """

@@ -1,41 +1,61 @@
-"""All-gather, reduce-scatter and point to point, at the sizes of the all-reduce.
+"""Collectives over sizes, from a message that is all latency to the gradients of models.
 
-- All-gather: `size_bytes` is what each of n devices has in the end, and each sends its n-th part.
-  Bus bandwidth is bytes / time x (n - 1) / n.
-- Reduce-scatter: `size_bytes` is what each device has at the start; it keeps the sum of an n-th
-  part. Bus bandwidth is again bytes / time x (n - 1) / n.
-- Point to point (sendrecv): each device sends `size_bytes` to the next one, and receives as many
-  from the one before, in a ring. Bus bandwidth is bytes / time.
-
-Names, sizes and bandwidths are those of nccl-tests (NVIDIA/nccl-tests, doc/PERFORMANCE.md). Sizes
-that n devices cannot divide are rounded up, as fully sharded training pads its weights.
+Names, sizes and bandwidths of the bus are those of nccl-tests (NVIDIA/nccl-tests,
+doc/PERFORMANCE.md): bytes / time x a factor by which each of n devices sends and receives more or
+fewer bytes whatever the algorithm, so that it compares with the speed of the links for every n.
+- all_reduce: `size_bytes` on each device are summed; the factor is 2 (n - 1) / n. Latency is the
+  time of the smallest size.
+- all_gather: `size_bytes` is what each device has in the end, and each sends its n-th part;
+  (n - 1) / n.
+- reduce_scatter: `size_bytes` is what each device has at the start; it keeps the sum of an n-th
+  part; (n - 1) / n.
+- sendrecv: each device sends `size_bytes` to the next one, and receives as many from the one
+  before, in a ring; 1.
+Sizes that n devices cannot divide are rounded up, as fully sharded training pads its weights.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from dlbench.baselines import all_reduce, measures, rounds
+from dlbench.baselines import rounds
 from dlbench.common import terminal
 from dlbench.trainer.calibration import Repeat
 
-MEASURES = measures.OF_EXCHANGE
-ALL_GATHER, REDUCE_SCATTER, SENDRECV = OTHERS = MEASURES[1:]
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all_reduce", "all_gather", "reduce_scatter"
+MEASURES = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, "sendrecv")
 IN_PARTS = (ALL_GATHER, REDUCE_SCATTER)  # of which each device has an n-th part
-ROUNDS = 3  # fewer than of all-reduce, from which the expected scaling is computed
+FEWER_ROUNDS = 3  # of the others than all-reduce, from which the expected scaling is computed
+MIN_BYTES, FACTOR = 1 << 10, 2
+FLOAT32_BYTES = 4  # gradients are float32, also where products are of fewer bits
 # What libraries say of a collective that they lack for this device or backend.
 LACKING = ("not support", "unsupported", "not implemented", "unimplemented")
+
+
+def sizes_bytes(gradients_bytes: Iterable[int]) -> list[int]:
+    """The sizes that are measured: powers of two up to the largest gradients, and those of each.
+
+    >>> sizes_bytes([5000])
+    [1024, 2048, 4096, 5000]
+    """
+    sizes = {MIN_BYTES, *gradients_bytes}
+    size = MIN_BYTES
+    while size < max(sizes):
+        sizes.add(size)
+        size *= FACTOR
+    return sorted(size for size in sizes if size >= MIN_BYTES)
 
 
 def bus_bytes(measure: str, size_bytes: int, devices: int) -> float:
     """The bytes by which bus bandwidth is counted.
 
-    >>> bus_bytes("all_gather", 1000, devices=4), bus_bytes("sendrecv", 1000, devices=4)
-    (750.0, 1000.0)
+    >>> [bus_bytes(measure, 1000, devices=4) for measure in MEASURES]
+    [1500.0, 750.0, 750.0, 1000.0]
     """
     if devices < 2:
         raise ValueError(f"{measure} needs two devices or more, found {devices}")
-    share = (devices - 1) / devices if measure in IN_PARTS else 1.0
-    return size_bytes * share
+    if measure == ALL_REDUCE:
+        return size_bytes * 2 * (devices - 1) / devices
+    return size_bytes * ((devices - 1) / devices if measure in IN_PARTS else 1.0)
 
 
 def elements(measure: str, size_bytes: int, devices: int) -> int:
@@ -44,13 +64,12 @@ def elements(measure: str, size_bytes: int, devices: int) -> int:
     >>> elements("all_gather", 1024, devices=3), elements("sendrecv", 1024, devices=3)
     (258, 256)
     """
-    values = size_bytes // all_reduce.FLOAT32_BYTES
+    values = size_bytes // FLOAT32_BYTES
     return -(-values // devices) * devices if measure in IN_PARTS else values
 
 
 def rows(
-    exchange: Any,
-    make: Callable[[Callable[..., Repeat], int], Repeat],
+    collective: Callable[[str, int], Repeat],
     gather: rounds.Gather,
     devices: int,
     gradients_bytes: Iterable[int],
@@ -58,35 +77,27 @@ def rows(
     """Yield the rows of each collective; all processes call it together.
 
     Args:
-        exchange: a file of `exchanges/`: dlbench/trainer/tensorflow/exchanges says what it defines.
-        make: calls a function of that file with the strategy and so many float32 values.
+        collective: of the framework's Kernels: of a name and so many float32 values.
         gather: of the processes' strategy.
         devices: of all processes.
         gradients_bytes: sizes of the gradients of the models.
     """
-    sizes = all_reduce.sizes_bytes(gradients_bytes)
-    for measure in OTHERS:
-        operation = getattr(exchange, measure, None)
-        if operation is None:
-            reasons = getattr(exchange, "LACKS", {})
-            yield _unknown(measure, reasons.get(measure, f"{exchange.__name__} does not define it"))
-            continue
+    sizes = sizes_bytes(gradients_bytes)
+    for measure in MEASURES:
+        number = rounds.ROUNDS if measure == ALL_REDUCE else FEWER_ROUNDS
         for size in sizes:
             values = elements(measure, size, devices)
             try:
-                repeat = make(operation, values)
-                seconds = rounds.seconds_per_operation(repeat, gather, number=ROUNDS)
+                repeat = collective(measure, values)
+                seconds = rounds.seconds_per_operation(repeat, gather, number=number)
             except Exception as error:  # each framework has its own
-                if size != sizes[0] or not _is_lacking(error):
+                if measure == ALL_REDUCE or size != sizes[0] or not _is_lacking(error):
                     raise
-                yield _unknown(measure, terminal.message(str(error), 300))
+                reason = terminal.message(str(error), 300)
+                yield {"measure": measure, "unit": "GB/s", "unknown": reason}
                 break
-            moved = values * all_reduce.FLOAT32_BYTES
+            moved = values * FLOAT32_BYTES
             yield rounds.timed(measure, moved, seconds, bus_bytes(measure, moved, devices))
-
-
-def _unknown(measure, reason):
-    return {"measure": measure, "unit": "GB/s", "unknown": reason}
 
 
 def _is_lacking(error):

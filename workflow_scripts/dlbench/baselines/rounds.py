@@ -1,23 +1,29 @@
-"""Rounds of a measurement: time an operation on the slowest process, and summarize the rounds."""
+"""Rows of the table of baselines: an operation timed in rounds, on the slowest process."""
 
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from dlbench.trainer.calibration import Repeat
 
+OF_DEVICE = ("matrix_product", "memory_copy", "host_to_device")  # whatever is read
+# The fields of a run that identify a baseline.
+CONDITIONS = (
+    *("framework", "environment", "runtime", "runtime_options", "threads_per_device"),
+    *("precision", "strategy", "strategy_options", "launcher", "nodes", "devices_per_node"),
+    "node",
+)
+NOT_MEASURED = "not measured"  # how the reason of a baseline that failed begins
 ROUNDS, ROUND_S = 5, 0.1
 MAX_PER_ROUND = 2000  # operations
 # An all-gather: the numbers of all processes. It is a barrier, too: none returns before all call.
 Gather = Callable[[list[float]], Any]
 
 
-def alone(values: list[float]) -> list[float]:
+def alone(values: list[float]) -> list[list[float]]:
     """Gather of a process that has no others."""
-    return values
+    return [values]
 
 
 def seconds_per_operation(
@@ -44,7 +50,7 @@ def seconds_per_operation(
         gather([0.0])
         begin = clock()
         repeat(count)
-        return max(float(np.max(gather([clock() - begin]))), 1e-9) / count
+        return max(max(float(row[0]) for row in gather([clock() - begin])), 1e-9) / count
 
     slowest(1)
     seconds = [slowest(1)]
@@ -55,15 +61,10 @@ def seconds_per_operation(
 
 
 def summary(measure: str, unit: str, values: Sequence[float], **more: Any) -> dict[str, Any]:
-    """A row of the table of baselines: the median of several rounds, the least and the most.
+    """A row: the median of the values of several rounds, the least and the most; further columns.
 
     >>> summary("memory_copy", "GB/s", [3.0, 1.0, 2.0])
     {'measure': 'memory_copy', 'unit': 'GB/s', 'value': 2.0, 'low': 1.0, 'high': 3.0, 'rounds': 3}
-
-    Args:
-        measure: the name of what was measured.
-        unit: of the values.
-        more: further columns of the table of baselines.
     """
     return {
         "measure": measure,

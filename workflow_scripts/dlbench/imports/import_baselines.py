@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.baselines import all_reduce, rounds
+from dlbench.baselines import collectives, rounds
 from dlbench.common import plugins
 from dlbench.common.files import write_json
 from dlbench.imports import kinds
@@ -116,7 +116,8 @@ def _rows(measurement, devices, candidate):
         if measurement.measure == "all_reduce":
             if devices < 2:
                 raise Error(f"{candidate.path}: an all-reduce needs two devices, found {devices}")
-            yield rounds.timed("all_reduce", size, seconds, all_reduce.bus_bytes(size, devices))
+            moved = collectives.bus_bytes(collectives.ALL_REDUCE, size, devices)
+            yield rounds.timed(collectives.ALL_REDUCE, size, seconds, moved)
         elif rates:
             row = rounds.summary(measurement.measure, "GB/s", rates, size_bytes=size)
             yield row | _times(seconds)

@@ -9,7 +9,6 @@
   exchange on the nodes of each run.
 """
 
-import contextlib
 import dataclasses
 import functools
 import json
@@ -30,6 +29,7 @@ from dlbench.records import staleness
 from dlbench.study import trainer_environments
 from dlbench.study.config import Study
 from dlbench.study.runs import Run
+from dlbench.trainer import engine
 
 FOLDER, TABLE = Path("results/baselines"), "results/tables/baselines.parquet"
 # The fields by which baselines differ.
@@ -106,10 +106,8 @@ def _of_study(study: Study, skipped: Mapping[str, str]) -> dict[str, Baseline]:
 
 def exchanges_gradients(run: Run) -> bool:
     """Whether the exchange of a run's gradients can be measured by itself."""
-    with contextlib.suppress(Error):  # a framework of the user's has no such folder
-        ways = plugins.names(f"{run.framework}/exchanges")
-        return run.devices > 1 and run.copies_per_node == 1 and run.strategy in ways
-    return False
+    alone = run.copies_per_node == 1
+    return run.devices > 1 and alone and engine.strategy_of(run).reduces
 
 
 def machine_folder(plan: Plan, submits: bool) -> str:

@@ -30,7 +30,7 @@ CANNOT_CHANGE_RESULTS = frozenset(
     # Of each framework: measure the machine or trace steps after the run, or count FLOPs.
     + [
         path
-        for name in ("calibrating.py", "profiling.py", "flops.py")
+        for name in ("measuring.py", "flops.py")
         for path in (plugins.LIBRARY / "trainer").glob(f"*/{name}")
     ]
     + [

@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dlbench.baselines import measures
+from dlbench.baselines import rounds
+from dlbench.baselines.collectives import MEASURES
 from dlbench.common import terminal
 from dlbench.common.files import write_json
 from dlbench.images import trainer_image
@@ -61,7 +62,7 @@ def start(options: argparse.Namespace) -> int | str:
         took_s = time.monotonic() - begin
         print(f"{title}: done, {took_s:.0f} s", file=sys.stderr, flush=True)
         return 0
-    reason = f"{measures.NOT_MEASURED} ({ended}): {last_line(options.messages)}"
+    reason = f"{rounds.NOT_MEASURED} ({ended}): {last_line(options.messages)}"
     # What a signal ended may have been cancelled.
     if run.node and (timed_out or process.returncode > 0):
         write_json(options.output, failure(run, options, reason))
@@ -73,9 +74,9 @@ def start(options: argparse.Namespace) -> int | str:
 
 def failure(run: Run, options: argparse.Namespace, reason: str) -> dict[str, Any]:
     """What stands in the file of a baseline that failed: rows without values, and the reason."""
-    conditions = {name: getattr(run, name) for name in measures.CONDITIONS}
+    conditions = {name: getattr(run, name) for name in rounds.CONDITIONS}
     exchanges = any(argument.startswith("--model=") for argument in options.command)
-    failed = measures.OF_EXCHANGE if exchanges else measures.OF_DEVICE
+    failed = MEASURES if exchanges else rounds.OF_DEVICE
     return {
         "conditions": conditions | {"site": options.site, "device_kind": options.device},
         "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

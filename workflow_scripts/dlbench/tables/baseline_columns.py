@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from dlbench.baselines.measures import NOT_MEASURED
+from dlbench.baselines.rounds import NOT_MEASURED
 from dlbench.tables.fields import COUNT, NAME, REAL, TEXT, TIME, field, fields
 
 BASELINES = pa.schema(

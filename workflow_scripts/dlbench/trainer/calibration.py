@@ -39,7 +39,7 @@ Repeat = Callable[[int], None]  # performs an operation `count` times and waits 
 
 
 class Kernels(Protocol):
-    """The operations that are timed, on the first device of this process."""
+    """The operations that are timed, on the first device of this process unless said otherwise."""
 
     @property
     def reader(self) -> type[Any]:
@@ -53,6 +53,26 @@ class Kernels(Protocol):
 
     def from_host(self, elements: int) -> Repeat:
         """Copy so many float32 values from the memory of the host to the device."""
+
+    def collective(self, name: str, elements: int) -> Repeat:
+        """A collective over all devices of the run, by the library and with the options of a step.
+
+        dlbench/baselines/collectives.py has their names, and what so many float32 values are.
+
+        Raises:
+            NotImplementedError: the library lacks it.
+        """
+
+
+def repeated(operation: Callable[[], Any], wait: Callable[[Any], Any]) -> Repeat:
+    """Performs an operation as often as it is told; then waits for the result of the last one."""
+
+    def repeat(count: int) -> None:
+        for _ in range(count):
+            result = operation()
+        wait(result)
+
+    return repeat
 
 
 def calibrate(

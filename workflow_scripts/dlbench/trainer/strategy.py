@@ -32,6 +32,7 @@ class BaseStrategy:
         supports_windows: whether several steps can be launched before the host waits.
         clips_mean: whether gradients are clipped after they are averaged over the devices.
         first_computes: whether rank 0 computes; otherwise it only schedules the steps.
+        reduces: whether gradients are reduced by a collective, which baselines measure by itself.
         devices: names of the devices of this process.
         cores: numbers of the cores to which it is bound; None if it is not bound.
         binding: of a process whose devices are GPUs; None if they are CPUs.
@@ -45,6 +46,7 @@ class BaseStrategy:
     supports_windows = True
     clips_mean = True
     first_computes = True
+    reduces = False
 
     rank, size = 0, 1  # of this process among all processes
     local_rank = 0  # of this process among those of its node

@@ -18,7 +18,7 @@ from dlbench.trainer import device_memory, engine, updates
 from dlbench.trainer.array_engine import ArrayEngine
 from dlbench.trainer.calibration import Kernels
 from dlbench.trainer.engine import CheckpointState
-from dlbench.trainer.jax import attention, calibrating, losses, profiling
+from dlbench.trainer.jax import losses, measuring
 from dlbench.trainer.jax.step import State, make_step, make_sums, set_precision
 from dlbench.trainer.jax.strategies import Base
 from dlbench.trainer.keras import building, flops
@@ -98,7 +98,7 @@ class Engine(ArrayEngine):
         batch = self._spec.batch_per_device // self._spec.accumulate_steps
         learns = self._spec.mode != "forward"
         return building.attention_kind(
-            self._model, lambda layer: attention.kernel(layer, batch, learns)
+            self._model, lambda layer: measuring.attention_kernel(layer, batch, learns)
         )
 
     def model_flops(self) -> ModelFlops:
@@ -148,10 +148,10 @@ class Engine(ArrayEngine):
         }
 
     def kernels(self) -> Kernels:
-        return calibrating.Kernels(self._spec, self.strategy)
+        return measuring.Kernels(self._spec, self.strategy)
 
     def profile(self, work: Callable[[], None], folder: Path) -> list[dict[str, Any]]:
-        return profiling.traced(work, folder)
+        return measuring.traced(work, folder)
 
     def array(self, field: int, number: int) -> jax.Array:
         """One array of the state: that with a number in the list that a field of State is."""

@@ -14,13 +14,11 @@ from dlbench.trainer.calibration import Kernels
 from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.model_flops import ModelFlops
 from dlbench.trainer.pytorch import (
-    attention,
     building,
-    calibrating,
     compiling,
     flops,
     losses,
-    profiling,
+    measuring,
 )
 from dlbench.trainer.pytorch.loading import DataLoaderReader
 from dlbench.trainer.pytorch.step import AUTOCAST, Step, set_precision
@@ -66,16 +64,16 @@ class Engine(ArrayEngine):
         )
         compiling.check_model(self._spec, model)
         # Counted before a strategy shards the weights.
-        calls = attention.Noted()
+        calls = flops.Noted()
         self._flops = flops.count(model, self.item_shape, calls)
         self._parameters = sum(tensor.numel() for _, tensor in building.named_weights(model))
-        how = attention.How(
+        how = flops.How(
             batch=self._spec.batch_per_device // self._spec.accumulate_steps,
             dtype=AUTOCAST.get(self._spec.precision, torch.float32),
             learns=self._spec.mode != "forward",
             device=self.strategy.device,
         )
-        self._attention = attention.kernel(calls.first, how) if calls.first else None
+        self._attention = flops.attention_kernel(calls.first, how) if calls.first else None
         self._step = Step(self._spec, self.strategy, self._losses, model, self._source.scaled)
         self._set_learning_rate(
             updates.scaled_learning_rate(self._spec, self._schedule.global_batch)
@@ -142,10 +140,10 @@ class Engine(ArrayEngine):
         return lambda inputs, targets: self._step.sums(to_devices(inputs), to_devices(targets))
 
     def kernels(self) -> Kernels:
-        return calibrating.Kernels(self._spec, self.strategy)
+        return measuring.Kernels(self._spec, self.strategy)
 
     def profile(self, work: Callable[[], None], folder: Path) -> list[dict[str, Any]]:
-        return profiling.traced(work, folder, bool(self.gpu_count))
+        return measuring.traced(work, folder, bool(self.gpu_count))
 
     def _set_learning_rate(self, rate: float) -> None:
         self.learning_rate = rate

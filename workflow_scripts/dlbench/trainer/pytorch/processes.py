@@ -42,6 +42,7 @@ class Rendezvous(NamedTuple):
 class DistributedBase(Base):
     """One process for each device, on any number of nodes; subclasses exchange gradients."""
 
+    reduces = True
     launcher = "torchrun"
     protocols = ("torchrun", "mpi", "tf_config", "slurm")
     supports_cuda_graphs = False

@@ -19,7 +19,7 @@ from dlbench.trainer.model_flops import ModelFlops
 from dlbench.trainer.reading.converted import InputSettings
 from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tasks import TASKS
-from dlbench.trainer.tensorflow import calibrating, profiling
+from dlbench.trainer.tensorflow import measuring
 from dlbench.trainer.tensorflow.losses import LOSSES
 from dlbench.trainer.tensorflow.pipelines import Source
 from dlbench.trainer.tensorflow.step import Step, set_precision
@@ -142,10 +142,10 @@ class Engine:
         return {"tensorflow_build": json.loads(facts)}
 
     def kernels(self) -> Kernels:
-        return calibrating.Kernels(self._spec, self.strategy)
+        return measuring.Kernels(self._spec, self.strategy)
 
     def profile(self, work: Callable[[], None], folder: Path) -> list[dict[str, Any]]:
-        return profiling.traced(work, folder)
+        return measuring.traced(work, folder)
 
     def _copies(self, variables: dict[str, Any]) -> dict[str, list[tf.Variable]]:
         return {name: self.strategy.copies(v.value) for name, v in variables.items()}

@@ -28,6 +28,7 @@ PATIENCE_S = 10  # a process that exits waits so long for the others, which may 
 
 
 class Strategy(Base):
+    reduces = True
     OPTIONS = {"processes": ("node", "device"), "batch_norm": ("local", "global")}
 
     @classmethod

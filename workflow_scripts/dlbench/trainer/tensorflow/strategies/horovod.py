@@ -42,6 +42,7 @@ from dlbench.trainer.tensorflow.strategies import Base, Tensor, Variable
 
 class Strategy(Base):
     packages = ("horovod",)
+    reduces = True
     launcher = "horovodrun"
     protocols = ("horovod", "mpi", "slurm")
     OPTIONS = {

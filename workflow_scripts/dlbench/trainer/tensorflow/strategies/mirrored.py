@@ -15,6 +15,7 @@ from dlbench.trainer.tensorflow.strategies import Base, Items, Tensor, Variable,
 
 
 class Strategy(Base):
+    reduces = True
     clips_mean = False  # Keras clips before it sums
 
     @staticmethod

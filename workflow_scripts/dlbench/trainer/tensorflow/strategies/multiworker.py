@@ -30,6 +30,7 @@ from dlbench.trainer.tensorflow.strategies import Base, Items, Tensor, Variable
 class Strategy(Base):
     launcher = "local"
     OPTIONS = {"communication": ("auto", "ring", "nccl"), "pack_mib": 0}
+    reduces = True
     clips_mean = False  # Keras clips before it sums
 
     @staticmethod

@@ -1,1 +1,0 @@
-"""The collectives of strategies, one file each: see dlbench/trainer/tensorflow/exchanges."""
