@@ -25,7 +25,7 @@ def test_memory_is_allocated_as_the_user_says(own, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("flags", "said"), [("", "False"), ("=true", "True")])
 def test_jaxlib_tells_whether_xla_hides_latency_which_it_does_if_asked(own, flags, said):
     flags = f"--xla_gpu_enable_latency_hiding_scheduler{flags}" if flags else ""
-    program = "from dlbench.trainer.jax.xla_options import *; print(latency_hiding_scheduler())"
+    program = "from dlbench.trainer.jax.strategies import *; print(latency_hiding_scheduler())"
     told = subprocess.run(
         [own, "-c", program],
         env=os.environ | {"PYTHONPATH": str(REPOSITORY / "workflow_scripts"), "XLA_FLAGS": flags},

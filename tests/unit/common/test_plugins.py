@@ -153,7 +153,7 @@ def test_models_of_the_user_are_found_under_any_framework_and_told_from_ours(tmp
     finally:
         plugins.add_user_folder("models")
     (tmp_path / "vit_b16.py").touch()
-    with pytest.raises(Error, match=r"vit_b16.py: models/vit.py of ours has vit_b16; choose"):
+    with pytest.raises(Error, match=r"vit_b16.py: vit_b16 is in models/vit.py of ours; choose"):
         plugins.add_user_folder("models", tmp_path)
 
 

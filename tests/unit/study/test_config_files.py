@@ -117,12 +117,12 @@ def test_a_file_of_the_users_folder_is_a_model_of_its_config_and_of_no_other(fol
 @pytest.mark.parametrize(
     ("kind", "name", "text", "message"),
     [
-        ("model", "lenet5", MODEL, "models/lenet5.py of ours has lenet5; choose"),
+        ("model", "lenet5", MODEL, "lenet5 is in models/lenet5.py of ours; choose"),
         (
             "dataset",
             "digits",
             DATASET,
-            "digits.py: there is a file datasets/digits.py of ours; ",
+            "digits.py: digits is in datasets/digits.py of ours; ",
         ),
         (
             "dataset",

@@ -1,11 +1,11 @@
-"""xla_options: a flag is read from a message of Protocol Buffers, which jaxlib serializes."""
+"""jax/strategies: a flag is read from a message of Protocol Buffers, which jaxlib serializes."""
 
 import sys
 import types
 
 import pytest
 
-from dlbench.trainer.jax import xla_options
+from dlbench.trainer.jax import strategies
 from dlbench.trainer.jax.strategies import Base
 
 # Field 186 is true, behind fields of all wire types, within two messages.
@@ -39,14 +39,14 @@ def jaxlib(monkeypatch):
 )
 def test_the_flag_is_true_false_or_unknown(message, value, jaxlib):
     jaxlib(message)
-    assert xla_options.latency_hiding_scheduler() is value
+    assert strategies.latency_hiding_scheduler() is value
 
 
 def test_a_jaxlib_that_tells_nothing_leaves_it_unknown(monkeypatch):
     monkeypatch.setitem(sys.modules, "jaxlib", types.SimpleNamespace(xla_client=object()))
-    assert xla_options.latency_hiding_scheduler() is None
+    assert strategies.latency_hiding_scheduler() is None
     monkeypatch.setitem(sys.modules, "jaxlib", None)
-    assert xla_options.latency_hiding_scheduler() is None
+    assert strategies.latency_hiding_scheduler() is None
 
 
 def test_the_settings_of_a_run_on_gpus_have_it(jaxlib, monkeypatch):

@@ -18,6 +18,7 @@ from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.runs import PLUGIN_FOLDERS, Run
 from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
+from dlbench.trainer.tasks import TASKS
 
 EXECUTED = {key: folder for key, folder in PLUGIN_FOLDERS.items() if key != "dataset"}
 # Files of machine/ that decide which GPUs and cores a process uses, or what is measured of them.
@@ -185,6 +186,9 @@ def _training_code(framework, unused, *names):
             for folder, name in zip(EXECUTED.values(), names, strict=True)
         ),
     ]
+    task = plugins.constants(engine.plugin_kind(framework, "models"), names[0])["TASK"]
+    if task in TASKS and TASKS[task].KIND != "text":
+        unused |= {plugins.LIBRARY / "trainer/reading/text.py"}
     return tuple(
         own_code.executed_files("train.py", *files, without=CANNOT_CHANGE_RESULTS | unused)
     )

@@ -3,6 +3,9 @@
 - The model must accept the run's items and return the logits of its task.
 - Weights and items have the memory format channels_last, which PyTorch's documentation recommends
   for convolutions.
+- The blocks of a model are the modules that it repeats, such as the layers of a transformer: the
+  members of a torch.nn.ModuleList if all have one class and several layers with weights. So those
+  of users' models are found, too.
 """
 
 from collections.abc import Iterable, Iterator
@@ -134,3 +137,23 @@ def channels_first(tensor: torch.Tensor) -> torch.Tensor:
     Other shapes stay as they are.
     """
     return tensor.permute(0, 3, 1, 2) if tensor.ndim == 4 else tensor
+
+
+MIN_LAYERS = 2  # with weights, of a block
+
+
+def find_blocks(model: nn.Module) -> list[nn.Module]:
+    """The blocks of a model, in its order; of nested blocks the outermost ones."""
+    blocks: list[nn.Module] = []
+    for child in model.children():
+        members = list(child) if isinstance(child, nn.ModuleList) else []
+        if len({type(member) for member in members}) == 1 and all(map(_is_block, members)):
+            blocks += members
+        else:
+            blocks += find_blocks(child)
+    return blocks
+
+
+def _is_block(module):
+    with_weights = (layer for layer in module.modules() if layer._parameters)
+    return len(list(with_weights)) >= MIN_LAYERS

@@ -1,6 +1,6 @@
 """Which fields of a run PyTorch cannot combine, and why; the workflow asks, without PyTorch.
 
-- A model file may define BLOCKS = True: its blocks (dlbench/trainer/pytorch/blocks.py) are alike.
+- A model file may define BLOCKS = True: its blocks (dlbench/trainer/pytorch/building.py) are alike.
   Models that define RECOMPUTES have such blocks.
 - What CUDA graphs cannot do is said in PyTorch's documentation, "CUDAGraph Trees": kernels are
   replayed with the arguments and addresses of the recording. DDP and FSDP exchange gradients in

@@ -13,15 +13,9 @@ from dlbench.trainer.array_engine import ArrayEngine
 from dlbench.trainer.calibration import Kernels
 from dlbench.trainer.engine import CheckpointState
 from dlbench.trainer.model_flops import ModelFlops
-from dlbench.trainer.pytorch import (
-    building,
-    compiling,
-    flops,
-    losses,
-    measuring,
-)
+from dlbench.trainer.pytorch import building, flops, losses, measuring
 from dlbench.trainer.pytorch.loading import DataLoaderReader
-from dlbench.trainer.pytorch.step import AUTOCAST, Step, set_precision
+from dlbench.trainer.pytorch.step import AUTOCAST, Step, check_compiling, check_model, set_precision
 from dlbench.trainer.pytorch.strategies import Base
 from dlbench.trainer.strategy import Spec
 
@@ -55,14 +49,14 @@ class Engine(ArrayEngine):
         # weights failed, ranks would differ.
         torch.manual_seed(engine.seed(spec) + 1000 * strategy.rank)
         set_precision(spec, strategy)
-        compiling.check(spec, strategy)
+        check_compiling(spec, strategy)
         super().__init__(spec, strategy, _model_file(spec), data_folder)
 
     def build(self) -> None:
         model = building.build_model(
             self._spec, self._model_module, self._task, self._source, self.strategy.device
         )
-        compiling.check_model(self._spec, model)
+        check_model(self._spec, model)
         # Counted before a strategy shards the weights.
         calls = flops.Noted()
         self._flops = flops.count(model, self.item_shape, calls)

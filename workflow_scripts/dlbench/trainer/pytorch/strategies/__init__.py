@@ -40,7 +40,7 @@ class Base(BaseStrategy):
             the model that `parallelize` returns computes in the precision of the run.
         supports_cuda_graphs: whether all that a step does between the start of the forward and the
             end of the backward pass is in the compiled program.
-        compiled: how torch.compile compiles the run, if not by default; see compiling.py.
+        compiled: how torch.compile compiles the run, if not by default; see step.py.
     """
 
     replicates_weights = True

@@ -184,9 +184,9 @@ def _units(model: Module, least: int) -> list[Module]:
     """
     from torch import nn
 
-    from dlbench.trainer.pytorch import blocks
+    from dlbench.trainer.pytorch import building
 
-    everywhere, all_blocks = _uses(model), set(blocks.find_blocks(model))
+    everywhere, all_blocks = _uses(model), set(building.find_blocks(model))
 
     def units(module):
         for child in module.children():

@@ -10,10 +10,13 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlbench.machine import limits
 from dlbench.trainer.strategy import BaseStrategy, Spec, digest
+
+if TYPE_CHECKING:  # runs of one process do without
+    from dlbench.trainer.cluster import Cluster
 
 Tensor = Any  # TensorFlow's own, as are variables: it is not imported yet
 Variable = Any
@@ -183,3 +186,15 @@ def distributed(strategy: Any, batches: Any) -> Iterator[Items]:
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return iter(strategy.experimental_distribute_dataset(batches.with_options(options)))
+
+
+def resolver(cluster: "Cluster") -> Any:
+    """TensorFlow's ClusterResolver for a cluster."""
+    import tensorflow as tf
+
+    return tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec(cluster.addresses),
+        task_type=cluster.job,
+        task_id=cluster.task,
+        rpc_layer="grpc",
+    )

@@ -23,8 +23,7 @@ from dlbench import Error
 from dlbench.common import networks
 from dlbench.trainer import cluster
 from dlbench.trainer.strategy import Spec
-from dlbench.trainer.tensorflow.cluster_resolver import resolver
-from dlbench.trainer.tensorflow.strategies import Base, Items, Tensor, Variable
+from dlbench.trainer.tensorflow.strategies import Base, Items, Tensor, Variable, resolver
 
 
 class Strategy(Base):

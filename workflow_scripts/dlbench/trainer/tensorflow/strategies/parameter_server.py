@@ -35,8 +35,7 @@ from typing import Any
 from dlbench.machine import limits
 from dlbench.trainer import cluster
 from dlbench.trainer.strategy import Spec
-from dlbench.trainer.tensorflow.cluster_resolver import resolver
-from dlbench.trainer.tensorflow.strategies import Base, Items, Stepper, Tensor, Variable
+from dlbench.trainer.tensorflow.strategies import Base, Items, Stepper, Tensor, Variable, resolver
 
 STEPS_AT_ONCE = 2  # scheduled for each worker
 POLL_S = 0.2
