@@ -52,14 +52,7 @@ def parser(description: str | None = None) -> argparse.ArgumentParser:
 
 
 def main(description: str | None) -> None:
-    """Measure what the command line asks for; rank 0 writes it.
-
-    Args:
-        description: of the program.
-
-    Raises:
-        Error: the processes do not find one another, a device or a package is missing.
-    """
+    """Measure what the command line asks for; rank 0 writes it."""
     args = parser(description).parse_args()
     spec = SimpleNamespace(**args.spec)
     if args.model_folder:

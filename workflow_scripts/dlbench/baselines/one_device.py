@@ -34,11 +34,7 @@ FIRST_BATCHES = 3  # start workers, fill buffers
 
 
 def attained(kernels: calibration.Kernels, lasting_s: float) -> Iterator[dict[str, Any]]:
-    """Yield the rows of products of matrices and copies in memory, CALIBRATIONS times each.
-
-    Args:
-        lasting_s: seconds for all of it.
-    """
+    """Yield the rows of products of matrices and copies in memory, in `lasting_s` seconds."""
     found = [
         calibration.measure(kernels, lasting_s=lasting_s / CALIBRATIONS)
         for _ in range(CALIBRATIONS)

@@ -92,11 +92,7 @@ def lock(log: Path) -> Iterator[None]:
 
 
 def failed_on_full_disk(log: Path, end: dict[str, Any]) -> bool:
-    """Whether a run failed because the disk was full, so that it may be tried again.
-
-    Args:
-        end: its run_end.
-    """
+    """Whether a run failed, by its run_end, because the disk was full: it may be tried again."""
     if end["status"] in event_fields.SUCCEEDED:
         return False
     reasons = map(os.strerror, DISK_FULL)

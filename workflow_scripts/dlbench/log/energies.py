@@ -37,11 +37,7 @@ def summary(ends: Sequence[Fields], meter: Fields) -> dict[str, Any]:
 
 
 def power_limits(event: Fields) -> dict[str, Any]:
-    """The power limits of GPUs that a run set, for the summary of its record; {} if it set none.
-
-    Args:
-        event: `power_limit`; {} if there is none.
-    """
+    """The power limits of GPUs that a run set, by its event `power_limit`; {} if it set none."""
     if not event:
         return {}
     return {

@@ -300,8 +300,7 @@ def _make_floats(event):
 def _wrong(event, checks, others=None):
     """A message about the first missing or wrong field of a mapping; "" if all are right.
 
-    Args:
-        others: further fields that it may have; None: any.
+    `others` are further fields that it may have; None: any.
     """
     known = 0
     for name, needed, kind in checks:

@@ -111,12 +111,9 @@ def rank_of(path: str | PathLike[str]) -> int:
 
 
 def keep_aside(path: str | PathLike[str]) -> Path:
-    """Rename the logs of all ranks to `train.attempt1.jsonl` and so on, with the next number.
+    """Rename the logs of all ranks and a trace to `train.attempt1.jsonl` and so on, by number.
 
-    A trace is renamed, too.
-
-    Returns:
-        The new path of the log of rank 0.
+    The new path of the log of rank 0 is returned.
     """
     path = Path(path)
     taken = {p.name.split(".")[1] for p in path.parent.glob(f"{path.stem}.attempt*{path.suffix}")}
@@ -322,11 +319,7 @@ def final_run_end(path: str | PathLike[str]) -> Event | None:
 
 
 def total_after_warm_up(log: "bytes | mmap.mmap") -> int | None:
-    """The number of a run's last step, once a warm-up of some time has ended; before that None.
-
-    Args:
-        log: bytes of one, from its start on.
-    """
+    """The number of a run's last step, once a warm-up of some time has ended; before that None."""
     begin = log.find(b'{"event": "warm_up"')
     end = log.find(b"\n", begin)
     if begin < 0 or end < 0:
@@ -335,11 +328,7 @@ def total_after_warm_up(log: "bytes | mmap.mmap") -> int | None:
 
 
 def window_fields(losses: Sequence[float], learning_rates: Sequence[float]) -> str:
-    """The fields of a step event that only a window of several steps has, as JSON.
-
-    Args:
-        losses, learning_rates: of each step of the window. For one step "" is returned.
-    """
+    """The fields of a step event that a window of several steps has, as JSON; "" for one step."""
     if len(losses) == 1:
         return ""
     fields = f', "window_steps": {len(losses)}, "losses": {_numbers(losses)}'

@@ -42,11 +42,7 @@ class Part:
 
 
 def read_parts(log: Path) -> list[Part]:
-    """The measured part of each rank or copy.
-
-    Args:
-        log: of rank 0; the others lie beside it.
-    """
+    """The measured part of each rank or copy, whose logs lie beside that of rank 0."""
     return [_part(path) for path in event_log.rank_paths(log)]
 
 
@@ -94,10 +90,7 @@ def other_gpu_processes(parts: list[Part]) -> int | None:
 
 
 def cores_of_others(parts: list[Part]) -> tuple[float, int]:
-    """(cores that other processes used, all cores) of a node, by the samples of its ranks.
-
-    Args:
-        parts: of all ranks on the node.
+    """(cores that other processes used, all cores) of a node, by the samples of all ranks on it.
 
     Raises:
         ValueError: it cannot be computed from the samples.

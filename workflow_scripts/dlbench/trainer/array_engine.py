@@ -29,9 +29,6 @@ class ArrayEngine:
 
     See dlbench/trainer/engine.py, which documents the methods. A subclass sets seeds and precision
     before it calls this constructor, and defines all methods that are missing here.
-
-    Args:
-        model_module: the module of the model.
     """
 
     # By their names in INPUTS.

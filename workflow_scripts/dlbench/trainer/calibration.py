@@ -114,8 +114,7 @@ def measure(
 ) -> dict[str, Any]:
     """The best rates: TFLOP/s and the size of the matrices, GB/s, and the seconds all of it took.
 
-    Args:
-        lasting_s: duration of the long measurements in seconds.
+    The long measurements last `lasting_s` seconds.
     """
     begin = clock()
     flops, size = _best_product(kernels, clock, lasting_s * PRODUCTS)

@@ -117,13 +117,9 @@ class Checkpointer:
         self._start = latest(folder, run)
 
     def resume(self, **values: Any) -> int:
-        """Load the newest checkpoint, if one exists, and continue its log.
+        """Load the newest checkpoint and continue its log; `values` are fields of its resume event.
 
-        Args:
-            values: fields of the log's resume event.
-
-        Returns:
-            The step after which the run resumes; 0 if there is no checkpoint.
+        The step after which the run resumes is returned; 0 if there is no checkpoint.
         """
         if self._start is None:
             return 0
@@ -203,11 +199,7 @@ def write(folder: str | Path, rank: int, step: int, arrays: dict[str, Any], log:
 
 
 def complete(folder: str | Path, step: int, t_s: float, run: dict[str, Any]) -> None:
-    """Make a checkpoint the latest one, once every rank has written its part.
-
-    Args:
-        run: plain values that identify the run (see `latest`).
-    """
+    """Make a checkpoint of a run (see `latest`) the latest, once all ranks have written."""
     folder = Path(folder)
     write_json(folder / "latest.json", {"step": step, "t_s": t_s, "run": run})
     for other in folder.glob("step-*"):
@@ -218,11 +210,8 @@ def complete(folder: str | Path, step: int, t_s: float, run: dict[str, Any]) -> 
 def latest(folder: str | Path, run: dict[str, Any] | None = None) -> Checkpoint | None:
     """The newest complete checkpoint; None if there is none.
 
-    Args:
-        run: as given to `complete`; the checkpoint must be of the same run.
-
     Raises:
-        Error: it is of another run, or damaged.
+        Error: it is damaged, or of another run than `run`, as given to `complete`.
     """
     path = Path(folder) / "latest.json"
     try:
@@ -273,9 +262,7 @@ def differences(
 def _checkpoint_time(log, t_s):
     """When a rank wrote its part, on the clock of its log: ranks start at different times.
 
-    Args:
-        log: the bytes of the rank's log.
-        t_s: when rank 0 wrote, if the log does not say when this rank did.
+    If its log does not say when, it is `t_s`, when rank 0 wrote.
     """
     events = [line for line in log.splitlines() if b'"event": "checkpoint"' in line]
     return json.loads(events[-1])["t_s"] if events else t_s

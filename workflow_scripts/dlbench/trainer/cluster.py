@@ -181,11 +181,7 @@ def from_slurm(
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Check that this node can resolve the names of a run's nodes.
-
-    Raises:
-        Unreachable: it cannot resolve one.
-    """
+    """Check that this node can resolve the names of a run's nodes; else it is Unreachable."""
     if unknown := networks.unresolved_names(names):
         listed = ", ".join(f"{name} ({why})" for name, why in unknown.items())
         raise Unreachable(
@@ -195,11 +191,7 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def check_host_name() -> None:
-    """Check that a server can listen at the address of this node's host name, as Gloo does.
-
-    Raises:
-        Unreachable: the name has no such address.
-    """
+    """Check that a server, as Gloo's, can listen at the address of this node's host name."""
     if not networks.listening_address():
         raise Unreachable(
             f"node {socket.gethostname()}: its host name does not resolve to an address of it, "
@@ -209,11 +201,7 @@ def check_host_name() -> None:
 
 
 def check_port_free(address: str) -> None:
-    """Check that a server can listen at the port of an address (`host:port`).
-
-    Raises:
-        Unreachable: the port is taken.
-    """
+    """Check that a server can listen at the port of an address (`host:port`)."""
     port = int(address.rpartition(":")[2])
     try:
         socket.create_server(("", port)).close()

@@ -25,14 +25,7 @@ INSTALLED = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+)\.dist-info")
 
 
 def check_variables(text: str, environ: Mapping[str, str] = os.environ) -> None:
-    """Check that this process has the variables of the run.
-
-    Args:
-        text: those of the run, as assignments.py writes them.
-
-    Raises:
-        Error: one is missing, or has another value.
-    """
+    """Check that this process has the variables of the run, which assignments.py has written."""
     for name, value in assignments.parse(text).items():
         if (found := environ.get(name)) != value:
             raise Error(

@@ -28,11 +28,7 @@ NO_CHECKPOINTS = (
 
 
 def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
-    """Why a run cannot be trained as several copies at once; None if it can.
-
-    Args:
-        strategy: its class.
-    """
+    """Why a run of a class of strategy cannot be trained as several copies; None if it can."""
     if run.copies_per_node == 1:
         return None
     if strategy.launcher != "none" or run.launcher != "none":
@@ -54,10 +50,7 @@ class Copy:
     log: Path
 
     def wait_for_copies(self, log: event_log.EventLog) -> None:
-        """Wait until all copies have called this: a barrier.
-
-        Args:
-            log: EventLog of this copy; it gets the event `ready` now and `met` afterwards.
+        """Wait until all copies have called this: a barrier. The log gets `ready`, then `met`.
 
         Raises:
             Error: a copy did not reach it in time.
@@ -78,15 +71,7 @@ class Copy:
         log.write("met", t_s=round(now, 6), waited_s=round(now - ready_s, 6))
 
     def check_gpus(self, visible: int, used: int) -> None:
-        """Check that this copy sees only its own GPUs.
-
-        Args:
-            visible: number of GPUs that the framework sees.
-            used: number of GPUs that the copy uses.
-
-        Raises:
-            Error: it sees other GPUs too.
-        """
+        """Check that this copy, which uses so many GPUs, sees no others."""
         if self.count > 1 and visible != used:
             raise Error(
                 f"copy {self.number} must see {used} GPU(s) of its own and sees {visible} "

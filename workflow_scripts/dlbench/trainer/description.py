@@ -35,11 +35,7 @@ def describe(engine: Engine) -> dict[str, Any]:
 
 
 def gather(engine: Engine, packages: str | None = None) -> dict[str, Any]:
-    """Fields of the event `machine`.
-
-    Args:
-        packages: folder where the list of installed packages is saved; None: nowhere.
-    """
+    """Fields of the event `machine`; the list of installed packages is saved in a folder."""
     # The strategy's packages are left out here: the list of installed packages has them.
     software = {
         "python": f"{platform.python_implementation()} {platform.python_version()}",

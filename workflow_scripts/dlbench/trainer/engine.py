@@ -171,25 +171,14 @@ class Engine(Protocol):
         """Versions of the framework and of the packages it needs, apart from Python and NumPy."""
 
     def kernels(self) -> "Kernels":
-        """The computations by which the first device is calibrated after the run.
-
-        Raises:
-            NotImplementedError: by default.
-        """
+        """The computations by which the first device is calibrated after the run."""
         raise NotImplementedError(f"{type(self).__module__} has no kernels to measure")
 
     def profile(self, work: Callable[[], None], folder: Path) -> list[dict[str, Any]]:
-        """Call `work` under the framework's profiler.
+        """Call `work`, which does some steps and waits, under the framework's profiler.
 
-        Args:
-            work: does some steps and waits for the last.
-            folder: an empty folder for the profiler's files.
-
-        Returns:
-            The trace, as events that dlbench/trainer/profiling.py describes.
-
-        Raises:
-            NotImplementedError: by default.
+        Its files go into an empty folder. The trace is returned, as events that
+        dlbench/trainer/profiling.py describes.
         """
         raise NotImplementedError("the framework has no profiler")
 
@@ -208,9 +197,6 @@ def check_precision(precision: str, gpu: str | None, capability: Sequence[int] |
     Args:
         gpu: name of the device; None if it is a CPU.
         capability: its compute capability, as in (8, 0); None if it has none, as AMD's GPUs.
-
-    Raises:
-        Error: the device does not support the precision.
     """
     least = CAPABILITIES.get(precision)
     if gpu is None and precision == "tf32":
@@ -224,12 +210,6 @@ def build_checked(
     spec: Spec, model_module: ModuleType, source: "Source", model_class: type, class_name: str
 ) -> Any:
     """Build the model of a run for the items of a source, and check its class.
-
-    Args:
-        spec: the run's fields as attributes (see runs.Run).
-        model_module: the module of the model.
-        model_class: class that the model must have.
-        class_name: name of that class for messages.
 
     Raises:
         Error: the model cannot be built, or has another class.

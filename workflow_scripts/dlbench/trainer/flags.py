@@ -35,9 +35,7 @@ def parse(
 ) -> tuple[argparse.Namespace, argparse.Namespace]:
     """The fields of the run, and the flags on which no result depends (PLACES).
 
-    Args:
-        description: of the program.
-        arguments: of the command line; None: those of this process.
+    Arguments of None are those of this process.
     """
     program = parser(description)
     spec = program.parse_args(arguments)

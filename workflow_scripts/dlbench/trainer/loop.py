@@ -193,11 +193,7 @@ def _evaluate(engine: Engine, log: EventLog, epoch: int, step: int) -> float:
 
 
 def _check_same_run(spec: Spec, engine: Engine) -> dict[str, Any]:
-    """Check that all ranks train the same run on the same data. Returns what identifies the run.
-
-    Raises:
-        Error: ranks were started for different runs, or have different data.
-    """
+    """Check that all ranks train the same run on the same data. Returns what identifies the run."""
     identity = {
         "spec": _plain(spec),
         "size": engine.strategy.size,

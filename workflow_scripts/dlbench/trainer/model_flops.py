@@ -76,11 +76,7 @@ class Tally:
             self._unknown.append(message)
 
     def include(self, other: "Tally", times: int = 1, recomputed: bool = False) -> None:
-        """Add all of another tally, so many times.
-
-        Args:
-            recomputed: whether the backward pass computes all of it once more.
-        """
+        """Add all of another tally, so many times; `recomputed`: as in `add`."""
         self.add(other._multiply_adds, other._values, times, recomputed)
         self._recomputed += 0 if recomputed else times * other._recomputed
         self._unknown += [text for text in other._unknown if text not in self._unknown]

@@ -38,11 +38,7 @@ DEVICE, STREAM, OPERATIONS = "/device:", "Stream", "XLA Ops"  # prefixes of trac
 
 
 def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
-    """Why a run cannot have a profile; None if it can.
-
-    Args:
-        strategy: its class.
-    """
+    """Why a run of a class of strategy cannot have a profile; None if it can."""
     if run.profile and not strategy.first_computes:
         return (
             f"strategy {run.strategy} has no profile: rank 0, which would be traced, computes "
@@ -76,10 +72,9 @@ def profile(spec: Spec, engine: Engine, log: EventLog, folder: Path) -> None:
 
 
 class _Steps:
-    """The additional steps, in windows if the run may have them; a call does all that remain.
+    """The additional steps, `count` in all; a call does all that remain.
 
-    Attributes:
-        count: number of steps.
+    They are done in windows if the run may have them.
     """
 
     def __init__(self, spec: Spec, engine: Engine):

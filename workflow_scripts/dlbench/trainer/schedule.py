@@ -87,9 +87,7 @@ class Schedule:
     def warm_up_end(self, first: int) -> int:
         """The last step of the warm-up; later steps are measured.
 
-        Args:
-            first: the step after which a run was resumed, whose warm-up is repeated there; 0 if it
-                was not resumed.
+        After step `first` a run was resumed, whose warm-up is repeated there; 0 if it was not.
         """
         spec, end = self.spec, self.spec.warmup_steps
         if spec.epochs:
@@ -120,11 +118,7 @@ def steps_in(epochs: int, records: int, global_batch: int) -> int:
 
 
 def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
-    """Why a run cannot have its windows of several steps, or its warm-up; None if it can.
-
-    Args:
-        strategy: its class.
-    """
+    """Why a run of a class of strategy cannot have its windows or its warm-up; None if it can."""
     if run.warmup_s and run.epochs:
         return (
             f"warmup_s is of runs with steps, and this one has epochs ({run.epochs}), the first of "

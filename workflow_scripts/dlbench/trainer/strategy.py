@@ -101,11 +101,7 @@ class BaseStrategy:
         """Set rank, size, local_rank and devices_per_process."""
 
     def serve(self, finished: Callable[[], bool]) -> bool:
-        """Serve other processes until `finished()`, if that is this process's only task.
-
-        Returns:
-            Whether the process served.
-        """
+        """Serve others until `finished()`, if that is this process's only task: then True."""
         return False
 
     def leave(self) -> None:
@@ -131,11 +127,7 @@ class BaseStrategy:
         return gpus.visible_gpus(self._first_gpu(), self.devices_per_process)
 
     def select_gpus(self, visible: Sequence[Any]) -> list[Any]:
-        """Select the GPUs of this process among those that its framework sees.
-
-        Raises:
-            Error: it sees too few.
-        """
+        """Select the GPUs of this process among those that its framework sees."""
         if self.binding and self.binding.first is None and len(visible) == self.devices_per_process:
             return list(visible)  # as far as is known, it sees only its own
         first = self._first_gpu()

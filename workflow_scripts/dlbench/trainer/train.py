@@ -36,11 +36,7 @@ from dlbench.trainer.strategy import BaseStrategy, Spec
 
 
 def main(description: str | None) -> None:
-    """Train the run that the command line describes; the exit code says how it ended.
-
-    Args:
-        description: of the program.
-    """
+    """Train the run that the command line describes; the exit code says how it ended."""
     started_at = event_log.utc_now()  # before this, the container and Python started
     spec, where = flags.parse(description)
     signals = _StopSignals(end_later=where.checkpoint is not None)
@@ -96,13 +92,10 @@ class _Process:
         self._engine: engine.Engine | None = None
 
     def train(self, started_at: str) -> dict[str, Any] | None:
-        """Train, and write all events of the log but run_end.
+        """Train, and write all events of the log but run_end, of which the fields are returned.
 
-        Args:
-            started_at: when the program started, as event_log.utc_now writes it.
-
-        Returns:
-            The fields of run_end; None if this process only served others, which wrote the log.
+        None is returned if this process only served others, which wrote the log. The program
+        started at `started_at`.
         """
         spec, where = self._spec, self._where
         if where.model_folder:
@@ -197,8 +190,7 @@ class _Process:
     def fail(self, error: BaseException) -> bool:
         """Report in the log and on stderr why the run ended early.
 
-        Returns:
-            Whether the error is an expected one, for which nobody needs a traceback.
+        Returns whether the error is an expected one, for which nobody needs a traceback.
         """
         if self._signals.ended_run:  # the framework may have raised another exception instead
             error = _Signal()
@@ -238,11 +230,7 @@ class _Process:
 
 
 def _check_framework(spec: Spec) -> None:
-    """Check that the framework is installed and supports the run.
-
-    Raises:
-        Error: packages are missing, or the framework does not support the run.
-    """
+    """Check that the framework is installed and supports the run."""
     needed = engine.packages(spec.framework)
     missing = [name for name in needed if not importlib.util.find_spec(name)]
     if missing:

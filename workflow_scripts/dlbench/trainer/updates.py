@@ -75,11 +75,7 @@ def learning_rate_in_step(spec: Spec, global_batch: int, step: int, last: int) -
 
 
 def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
-    """Why a run cannot update its weights as its fields say; None if it can.
-
-    Args:
-        strategy: its class.
-    """
+    """Why a run of a class of strategy cannot update its weights so; None if it can."""
     if run.warmup_s and run.learning_rate_decay != "none":
         return (
             f"learning_rate_decay {run.learning_rate_decay} needs to know the last step beforehand,"

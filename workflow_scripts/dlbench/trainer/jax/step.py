@@ -29,11 +29,7 @@ class State(NamedTuple):
 
 
 def set_precision(spec: Spec, strategy: Base) -> None:
-    """Set the precision in which the layers compute.
-
-    Raises:
-        Error: the device lacks it.
-    """
+    """Set the precision in which the layers compute; the device must have it."""
     gpu = strategy.local[0] if strategy.on_gpus else None
     # AMD's devices have a name there instead of a version.
     version = str(getattr(gpu, "compute_capability", "")).split(".")
@@ -59,9 +55,7 @@ def make_step(
 ) -> Any:
     """The step of a run, jitted: (state, inputs, targets) -> (state, loss, gradients).
 
-    Args:
-        losses: of the task.
-        scaled: makes the model's inputs from those of a batch.
+    `scaled` makes the model's inputs from those of a batch.
     """
 
     def loss_of(trained, state, inputs, targets, training):

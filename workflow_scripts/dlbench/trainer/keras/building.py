@@ -19,11 +19,7 @@ MOMENTUM = 0.9  # as in tf_cnn_benchmarks
 
 
 def check_keras(backend: str) -> None:
-    """Check the version and the backend of Keras.
-
-    Raises:
-        Error: Keras is too old, or was imported for another backend.
-    """
+    """Check the version of Keras, and that it was imported for a backend."""
     if int(keras.__version__.partition(".")[0]) < KERAS_AT_LEAST:
         raise Error(f"needs Keras {KERAS_AT_LEAST} or newer, found {keras.__version__}")
     if keras.backend.backend() != backend:
@@ -62,11 +58,7 @@ def make_optimizer(spec: Spec, weights: Sequence[keras.Variable]) -> keras.optim
 def named_variables(
     model: keras.Model, optimizer: keras.optimizers.Optimizer
 ) -> tuple[dict[str, keras.Variable], dict[str, keras.Variable]]:
-    """The variables that a checkpoint saves, by name: (replicated on all ranks, the others).
-
-    Raises:
-        Error: two variables of the model have one name.
-    """
+    """The variables that a checkpoint saves, by name: (replicated on all ranks, the others)."""
     trained = {v.path: v for v in model.trainable_variables}
     of_optimizer = {f"optimizer/{v.path}": v for v in optimizer.variables}
     others = {v.path: v for v in model.variables if v.path not in trained}
@@ -76,11 +68,7 @@ def named_variables(
 
 
 def build_model(spec: Spec, model_module: ModuleType, task: Task, source: Source) -> keras.Model:
-    """Build the model of a run, and check the shapes of its inputs and outputs.
-
-    Raises:
-        Error: it cannot be built, or its inputs or outputs do not fit the task.
-    """
+    """Build the model of a run, and check the shapes of its inputs and outputs."""
     model = engine.build_checked(spec, model_module, source, keras.Model, "keras.Model")
     _check_shapes(model, spec, model_module.TASK, task, source)
     return model
@@ -90,9 +78,6 @@ def attention_kind(model: keras.Model, kernel_of: Callable[[keras.Layer], str]) 
     """The call that computes a model's attention, and its kernel; None if it has no attention.
 
     A layer that makes this call has an attribute `attends`. All such layers of a model are alike.
-
-    Args:
-        kernel_of: gives the kernel of a layer.
     """
     layers = (layer for layer in model._flatten_layers() if getattr(layer, "attends", False))
     layer = next(layers, None)

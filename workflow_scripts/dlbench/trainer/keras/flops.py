@@ -185,11 +185,7 @@ def _state(size):
 
 
 def _shape(array: Any) -> Shape:
-    """The shape of a symbolic tensor, a weight or an array.
-
-    Raises:
-        ValueError: a size is None.
-    """
+    """The shape of a symbolic tensor, a weight or an array; no size may be None."""
     shape = tuple(array.shape)
     if None in shape:
         raise ValueError(f"a size is open in {shape}")

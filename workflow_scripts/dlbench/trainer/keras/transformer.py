@@ -58,12 +58,7 @@ def gelu_tanh(x: Any) -> Any:
 
 
 class TokenEmbedding(layers.Layer):
-    """The embedding of tokens; called with `reverse=True`, it gives logits by the same weights.
-
-    Args:
-        vocabulary: size of the vocabulary.
-        width: of a token's vector.
-    """
+    """The embedding of tokens; called with `reverse=True`, it gives logits by the same weights."""
 
     def __init__(self, vocabulary: int, width: int, initializer: Initializer, **named: Any):
         super().__init__(**named)
@@ -155,12 +150,9 @@ class Bias(layers.Layer):
 
 
 class Attention(layers.Layer):
-    """Scaled dot-product attention of several heads, without weights.
+    """Scaled dot-product attention of several heads, which divide the width, without weights.
 
     From (batch, tokens, 3 * width), which are queries, keys and values, to (batch, tokens, width).
-
-    Raises:
-        ValueError: the heads do not divide the width.
     """
 
     attends = True
@@ -187,11 +179,7 @@ class Attention(layers.Layer):
 
 
 class Recomputed(layers.Layer):
-    """A block whose activations are computed again in the backward pass.
-
-    Attributes:
-        block: a keras.Model.
-    """
+    """A block, a keras.Model, whose activations are computed again in the backward pass."""
 
     recomputes = True  # its products count once more: model_flops.py
 
@@ -209,11 +197,7 @@ class Recomputed(layers.Layer):
 
 
 def check_heads(width: int, heads: int) -> None:
-    """Check that the heads divide the width of a token's vector.
-
-    Raises:
-        ValueError: they do not.
-    """
+    """Check that the heads divide the width of a token's vector."""
     if width % heads:
         raise ValueError(f"the heads must divide the width: {width} in {heads} parts")
 

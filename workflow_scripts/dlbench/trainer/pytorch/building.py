@@ -30,11 +30,7 @@ INITIAL_SCALE = 2.0**15
 def build_model(
     spec: Spec, model_module: ModuleType, task: Task, source: Source, device: torch.device
 ) -> nn.Module:
-    """Build the model of a run on a device, and check the shapes of its inputs and outputs.
-
-    Raises:
-        Error: it cannot be built, or its inputs or outputs do not fit the task.
-    """
+    """Build the model of a run on a device, and check the shapes of its inputs and outputs."""
     model = engine.build_checked(spec, model_module, source, nn.Module, "torch.nn.Module")
     model = model.to(device, memory_format=torch.channels_last)
     _check_shapes(model, spec, model_module.TASK, task, source, device)
@@ -53,9 +49,8 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """The optimizer of a run, with a fused kernel for all weights if PyTorch has one.
 
-    Args:
-        sharded: whether the weights are sharded over the devices. For sharded weights PyTorch has
-            fused kernels of Adam and AdamW only; the other optimizers use foreach.
+    For weights that are sharded over the devices it has those of Adam and AdamW only; the other
+    optimizers use foreach.
     """
     weights = list(parameters)
     fused, foreach = (None, True) if sharded else (True, None)  # None: as PyTorch chooses

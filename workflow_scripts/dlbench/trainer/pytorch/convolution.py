@@ -42,9 +42,8 @@ def conv(
 ) -> nn.Module:
     """A convolution alone.
 
-    Args:
-        padding: "same" (unevenly where it strides), "valid", or "centred": as many zeros
-            on each side, as in Caffe and PyTorch.
+    `padding` is "same" (unevenly where it strides), "valid", or "centred": as many zeros on each
+    side, as in Caffe and PyTorch.
     """
     uneven = padding == "same" and stride > 1
     if padding == "centred" and stride > 1:
@@ -79,12 +78,7 @@ def conv_bn_relu(
     rectify: bool = True,
     **moments: Any,
 ) -> list[nn.Module]:
-    """A convolution without biases, batch normalisation, and ReLU unless told otherwise.
-
-    Args:
-        padding: as in `conv`.
-        moments: arguments of the normalisation.
-    """
+    """A convolution without biases, batch normalisation with `moments`, and ReLU if `rectify`."""
     return [
         conv(maps_in, maps, kernel, stride, padding, bias=False),
         BatchNorm2d(maps, **moments),
@@ -156,11 +150,7 @@ def with_classifier(
     units: tuple[int, ...],
     classes: int,
 ) -> nn.Module:
-    """Layers, then rectified dense layers of the given widths with dropout, and the logits.
-
-    Raises:
-        ValueError: an input is too small for the layers.
-    """
+    """Layers, then rectified dense layers of the given widths with dropout, and the logits."""
     layers = [*features, Flatten()]
     (inputs,) = output_shape(nn.Sequential(*layers), input_shape)
     for width in units:
@@ -171,10 +161,7 @@ def with_classifier(
 
 
 def output_shape(layers: nn.Module, input_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The output shape of layers for one item, without the batch axis; nothing is computed.
-
-    Args:
-        input_shape: (height, width, channels).
+    """The output shape of layers for one item of (height, width, channels), by no computation.
 
     Raises:
         ValueError: an item is too small for the layers.

@@ -49,8 +49,7 @@ def count(
 ) -> ModelFlops:
     """The work of a model's forward pass for an item of a shape, channels last.
 
-    Args:
-        noted: within which the item passes the model.
+    The item passes the model within `noted`.
     """
     tally = Tally()
     try:
@@ -189,11 +188,7 @@ RULES: dict[str, Callable[..., int]] = {
 
 
 class Noted(TorchFunctionMode):
-    """Notes the arguments of the first call of scaled_dot_product_attention.
-
-    Attributes:
-        first: the arguments by name; None before a call.
-    """
+    """Notes the arguments of the first call of scaled_dot_product_attention by name, in `first`."""
 
     first: dict[str, Any] | None = None
 
@@ -223,11 +218,7 @@ class How(NamedTuple):
 
 
 def attention_kernel(call: dict[str, Any], how: How) -> str:
-    """The name of the call and that of the kernel that PyTorch chooses for it.
-
-    Args:
-        call: the arguments for one item, as Noted has them.
-    """
+    """The name of a call, as Noted has it, and that of the kernel that PyTorch chooses for it."""
     others = dict(call)
     tensors = [_like(others.pop(name), how) for name in ("query", "key", "value")]
     mask = others.pop("attn_mask")

@@ -40,11 +40,7 @@ ONE_PROGRAM = {"dynamic": False, "fullgraph": True}
 
 
 def check_compiling(spec: Spec, strategy: Base) -> None:
-    """Check that this process can compile as its run asks.
-
-    Raises:
-        Error: there is no C++ compiler, or no device that has CUDA graphs.
-    """
+    """Check that there are a C++ compiler, and a device with CUDA graphs, if a run needs them."""
     if not spec.compile:
         return
     _check_compiler()
@@ -53,11 +49,7 @@ def check_compiling(spec: Spec, strategy: Base) -> None:
 
 
 def check_model(spec: Spec, model: nn.Module) -> None:
-    """Check that a model can be compiled as its run asks.
-
-    Raises:
-        Error: it has no blocks, or layers that would not become a part of the program.
-    """
+    """Check that a model has what its run compiles: blocks, or layers that graphs can have."""
     if not spec.compile:
         return
     if spec.compile_mode == "blocks" and not building.find_blocks(model):
@@ -74,11 +66,7 @@ def check_model(spec: Spec, model: nn.Module) -> None:
 
 
 def compile_blocks(spec: Spec, model: nn.Module) -> dict[str, Any]:
-    """Compile each block of a model in place, if its run asks for that.
-
-    Returns:
-        How, for the log.
-    """
+    """Compile each block of a model in place, if its run asks for it. Returns how, for the log."""
     if not (spec.compile and spec.compile_mode == "blocks"):
         return {}
     found = building.find_blocks(model)
@@ -92,8 +80,7 @@ def compile_loss(
 ) -> tuple[Callable[..., torch.Tensor], dict[str, Any]]:
     """Compile the function that computes the loss, if the run asks for that.
 
-    Returns:
-        The function, and how it was compiled if not by default, for the log.
+    Returns the function, and how it was compiled if not by default, for the log.
     """
     if not spec.compile or spec.compile_mode == "blocks":
         return loss_of, {}
@@ -109,11 +96,7 @@ def compile_loss(
 
 @functools.cache
 def _check_compiler() -> None:
-    """Check that torch.compile finds a C++ compiler.
-
-    Raises:
-        Error: there is none.
-    """
+    """Check that torch.compile finds a C++ compiler."""
     compiler = os.environ.get("CXX", "g++")
     if not shutil.which(compiler):
         raise Error(
@@ -126,11 +109,7 @@ AUTOCAST = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def set_precision(spec: Spec, strategy: Base) -> None:
-    """Set the precision of operations, and whether they must be deterministic.
-
-    Raises:
-        Error: the device lacks the precision, or PyTorch is too old to set it.
-    """
+    """Set the precision, which the device must have, and whether to be deterministic."""
     device = strategy.device
     capability = name = None
     if strategy.on_gpus:
@@ -356,11 +335,7 @@ class _Scale:
 
 
 class _RandomState:
-    """The state of the random generator of the CPU or of this process's GPU.
-
-    Args:
-        of: torch or torch.cuda.
-    """
+    """The state of the random generator of torch (the CPU) or torch.cuda (this process's GPU)."""
 
     def __init__(self, of: Any):
         self._of = of

@@ -92,12 +92,9 @@ class Bias(nn.Module):
 
 
 class Attention(nn.Module):
-    """Scaled dot-product attention of several heads, without weights.
+    """Scaled dot-product attention of several heads, which divide the width, without weights.
 
     From (batch, tokens, 3 * width), which are queries, keys and values, to (batch, tokens, width).
-
-    Raises:
-        ValueError: the heads do not divide the width.
     """
 
     def __init__(self, width: int, heads: int, causal: bool):
@@ -147,11 +144,7 @@ class Block(nn.Module):
 
 
 class Blocks(nn.ModuleList):
-    """All blocks of a model.
-
-    Args:
-        recompute: whether activations of a block are computed again in the backward pass.
-    """
+    """All blocks of a model; `recompute`: the backward pass computes activations again."""
 
     def __init__(self, config: BlockConfig, recompute: bool):
         super().__init__(Block(config) for _ in range(config.depth))

@@ -20,12 +20,7 @@ from dlbench.trainer.tensorflow.strategies import Base
 def set_precision(spec: Spec, devices: list[str]) -> None:
     """Set the precision in which the layers of all models that are built later compute.
 
-    Args:
-        spec: the run's fields as attributes (see runs.Run).
-        devices: TensorFlow's names of the devices of this process.
-
-    Raises:
-        Error: the device does not support the precision.
+    The devices are those of this process by TensorFlow's names, which must have it.
     """
     gpu = tf.config.list_physical_devices("GPU")[0] if "GPU" in devices[0] else None
     details = tf.config.experimental.get_device_details(gpu) if gpu else {}

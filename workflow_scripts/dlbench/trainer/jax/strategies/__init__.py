@@ -135,11 +135,7 @@ def _xla_flags(spec, device):
 
 
 def _check_xla_flags(flags):
-    """Check in another process that XLA accepts the user's flags: it aborts if it does not.
-
-    Raises:
-        Error: XLA does not accept them.
-    """
+    """Check in another process that XLA accepts the user's flags: it aborts if it does not."""
     program = "import jax; jax.devices()"
     result = subprocess.run(
         [sys.executable, "-c", program],
@@ -169,10 +165,7 @@ def latency_hiding_scheduler() -> bool | None:
 
 
 def field(message: bytes, path: Sequence[int]) -> int | bytes | None:
-    """A field of a message, or of messages in it; None if it is not set.
-
-    Args:
-        path: numbers of the fields that lead to it.
+    """The field of a message to which a path of numbers leads, or of messages in it; None: not set.
 
     >>> field(bytes([8, 150, 1]), [1])
     150

@@ -73,11 +73,9 @@ class Base(BaseStrategy):
         return model
 
     def gradient_sync(self, model: Module, enabled: bool) -> AbstractContextManager[Any]:
-        """The context of a forward and backward pass.
+        """The context of a forward and backward pass of a model that `parallelize` returned.
 
-        Args:
-            model: as `parallelize` returned it.
-            enabled: whether the backward pass exchanges the gradients.
+        `enabled`: whether the backward pass exchanges the gradients.
         """
         return contextlib.nullcontext()
 

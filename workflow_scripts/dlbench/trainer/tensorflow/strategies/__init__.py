@@ -69,8 +69,7 @@ class Base(BaseStrategy):
     def iterator(self, make: Callable[[int | Tensor, int], Any]) -> Iterator[Items]:
         """An iterator for the compiled step over the batches of this process.
 
-        Args:
-            make: function (rank, size) -> tf.data.Dataset with the batches of one process.
+        `make` is a function (rank, size) -> tf.data.Dataset with the batches of one process.
         """
         batches = make(self.rank, self.size)
         if not self.on_gpus:
@@ -106,9 +105,8 @@ class Base(BaseStrategy):
     ) -> Windower:
         """Trace a loop of compiled steps. Returns a function that does the steps of a window.
 
-        Args:
-            step, arguments: as for `stepper`.
-            assign_rate: sets the learning rate of the next step; called in the compiled loop.
+        Step and arguments are as for `stepper`; `assign_rate` sets the learning rate of the next
+        step in the compiled loop.
         """
         import numpy as np
         import tensorflow as tf
@@ -175,12 +173,7 @@ class Base(BaseStrategy):
 
 
 def distributed(strategy: Any, batches: Any) -> Iterator[Items]:
-    """An iterator over batches that tf.distribute prefetches to its devices.
-
-    Args:
-        strategy: of tf.distribute, on the devices of this process.
-        batches: a tf.data.Dataset with those of this process.
-    """
+    """An iterator over a dataset of this process that tf.distribute prefetches to its devices."""
     import tensorflow as tf
 
     options = tf.data.Options()
