@@ -1,4 +1,4 @@
-"""What others used of a run's cores and of its node while it was measured, by the kernel's counters.
+"""What others used of a run's cores and of its node while it was measured, by kernel counters.
 
 - Others are all processes but those of the run and of the workflow that started it. Their CPU time
   is the busy time of the CPUs that the run may use, less that of the run's processes.
