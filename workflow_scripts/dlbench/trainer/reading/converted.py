@@ -15,8 +15,8 @@ import numpy as np
 
 from dlbench import Error
 from dlbench.common import plugins
+from dlbench.run_fields.fields import DECLARED
 from dlbench.trainer.reading import manifest
-from dlbench.trainer.reading.inputs import COPIED, SYNTHETIC
 from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tasks import Task
 
@@ -241,7 +241,8 @@ class Source:
         model, tokens = settings.model_module, settings.spec.sequence_length
         default_shape = (tokens,) if tokens else model.INPUT_SHAPE
         self.like: Any = open_dataset(reader, settings, data_folder)
-        self.data: Any = None if settings.spec.probe in (SYNTHETIC, COPIED) else self.like
+        made_up = settings.spec.probe in DECLARED["probe"].choices[1:]
+        self.data: Any = None if made_up else self.like
         self.item_shape: tuple[int, ...] = self.like.item_shape if self.like else default_shape
         fixed = getattr(model, "FIXED_CLASSES", False)
         self.classes: int = (self.like and not fixed and self.like.classes) or model.CLASSES
