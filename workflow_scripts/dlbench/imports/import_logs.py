@@ -121,10 +121,15 @@ def import_paths(
         writers = {
             table: stack.enter_context(_open_writer(table, outputs[table])) for table in outputs
         }
-        pattern = PathPattern(path_fields) if path_fields else None
-        job = _Import(parse_fields(fields or {}), pattern, name, writers, own.name if own else kind)
-        job.own = own
-        job.only_path = len(paths) == 1
+        job = _Import(
+            parse_fields(fields or {}),
+            pattern=PathPattern(path_fields) if path_fields else None,
+            name=name,
+            writers=writers,
+            kind=own.name if own else kind,
+            own=own,
+            only_path=len(paths) == 1,
+        )
         for candidates in kinds.candidates_by_folder(paths, is_results_folder):
             job.import_folder(candidates)
             if report_progress:
@@ -153,10 +158,12 @@ def read_run(
     Raises:
         Error: the folder has no run or several, or a log contradicts `fields`.
     """
-    job = _Import(parse_fields(fields or {}), None, None, {}, None if kind == "auto" else kind)
+    job = _Import(parse_fields(fields or {}))
     if isinstance(kind, PatternImporter):
-        job.own, job.kind, job.of_own = kind, None, printed
+        job.own, job.of_own = kind, printed
         kind = kind.name
+    elif kind != "auto":
+        job.kind = kind
     runs: list[list[Source]] = []
     for candidates in kinds.candidates_by_folder([folder], lambda below: False):
         if candidates[0].path.parent == Path(folder):
@@ -181,6 +188,7 @@ def _open_writer(kind: str, output: Path | str) -> Iterator[Callable[[pa.Table],
         yield lambda rows: parquet.write_table(rows) if len(rows) else None
 
 
+@dataclass
 class _Import:
     """The state of an import.
 
@@ -194,13 +202,17 @@ class _Import:
         digests: SHA-256 of the logs of each run, by the run's id.
     """
 
-    def __init__(self, fields, pattern, name, writers, kind=None):
-        self.fields, self.pattern, self.name, self.writers = fields, pattern, name, writers
-        self.kind, self.own, self.of_own = kind, None, ""
-        self.only_path = False
-        self.result = Imports()
-        self.logs = {}
-        self.digests = {}
+    fields: dict[str, Any]
+    pattern: PathPattern | None = None
+    name: str | None = None
+    writers: dict[str, Callable[[pa.Table], None]] = field(default_factory=dict)
+    kind: str | None = None
+    own: PatternImporter | None = None
+    of_own: str = ""
+    only_path: bool = False
+    result: Imports = field(default_factory=Imports)
+    logs: dict[tuple[str, str | None], str] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
 
     def import_folder(self, candidates):
         """Import the files of one folder."""
@@ -243,7 +255,8 @@ class _Import:
                 log, kind, why_unknown = kinds.choose_importer(candidate, self.kind)
             if kind is None:
                 if log and is_runs_table(log):
-                    self._add_runs_table(candidate)
+                    for row in runs_table.table_rows(candidate.path):
+                        self._add_row(row, candidate, {})
                 else:
                     self._leave_unknown(candidate, why_unknown)
                 return None, []
@@ -331,10 +344,6 @@ class _Import:
                 self._add_row(row, folder, run_tables)
             except Error as error:
                 self._leave_unread(folder.name, error)
-
-    def _add_runs_table(self, file):
-        for row in read_table(file.path):
-            self._add_row(row, file, {})
 
     def _add_row(self, row, file, run_tables):
         """Add a row unchanged, except for its id if another run has the same."""
@@ -464,11 +473,6 @@ def is_runs_table(log: LogFile) -> bool:
     if log.path.suffix == ".csv":
         return b"run_id" in first and b"status" in first
     return head.lstrip()[:1] == b"[" and b'"run_id"' in head and b'"status"' in head
-
-
-def read_table(path: Path) -> list[dict[str, Any]]:
-    """The rows of a runs table; an Error if it cannot be read."""
-    return runs_table.table_rows(path)
 
 
 def note_unread(log: LogFile, runs: Sequence[Imported]) -> None:

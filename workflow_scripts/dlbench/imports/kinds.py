@@ -137,10 +137,6 @@ class Candidate:
         return not self.leads_out and stat.S_ISREG(os.stat(self.path).st_mode)
 
 
-class Ambiguous(LogError):
-    """Several importers recognise a log."""
-
-
 def candidates_by_folder(
     paths: Sequence[Path | str], is_whole: Callable[[Path], bool]
 ) -> Iterator[list[Candidate]]:
@@ -226,7 +222,7 @@ def choose_importer(
             every file that the user gave by its own path.
 
     Raises:
-        Ambiguous: several importers recognise the file, and `wanted` is none of them.
+        LogError: several importers recognise the file, and `wanted` is none of them.
     """
     path = candidate.path
     if candidate.leads_out:
@@ -246,7 +242,7 @@ def choose_importer(
     if wanted and (candidate.is_given or not names or wanted in names):
         return log, wanted, "" if names else unknown
     if len(names) > 1:
-        raise Ambiguous(
+        raise LogError(
             f"{path}: a log of several kinds: {', '.join(names)}; choose one with --kind"
         )
     return log, (names[0] if names else None), "" if names else unknown

@@ -229,7 +229,7 @@ class LogFile:
             if not end:
                 rest = last_writing(rest)
             if len(rest) > MAX_LINE_BYTES:
-                raise self._too_long(number)
+                raise self.error(number, f"longer than {MAX_LINE_BYTES} bytes: is this a log?")
             if not end:
                 continue
             yield number, self._plain(rest)
@@ -251,9 +251,6 @@ class LogFile:
     def error(self, line: int, reason: str) -> LogError:
         """A LogError about one line."""
         return LogError(f"{self.path}, line {line}: {reason}")
-
-    def _too_long(self, line):
-        return self.error(line, f"longer than {MAX_LINE_BYTES} bytes: is this a log?")
 
     def _opened(self):
         file = open(self.path, "rb")  # noqa: SIM115

@@ -117,21 +117,11 @@ def _imported(path):
         for sample in log.samples
         for row in run_tables.sample_rows(sample)
     ]
-    evals = [{k: v for k, v in event.items() if k != "event"} for event in logs[0].evals]
-    parquet_files.table(evals, run_columns.EVALS)
+    run = _run(path, logs, columns, samples, status=status, message=message)
+    parquet_files.table(run.evals, run_columns.EVALS)
     parquet_files.table(samples, run_columns.SAMPLES)
-    with open(path, "rb") as file:
-        lines = sum(1 for _ in file)
-    return Imported(
-        columns,
-        _steps(logs),
-        evals,
-        samples,
-        metrics=record["summary"].get("metrics", []),
-        lines=(1, lines),
-        status=status,
-        message=message,
-    )
+    run.metrics = record["summary"].get("metrics", [])
+    return run
 
 
 def _logged(path):
@@ -176,20 +166,16 @@ def _logged(path):
         if mean_s and known.get("global_batch"):
             known["images_per_second"] = known["global_batch"] / mean_s
 
+    run = _run(path, logs, columns, status=record["status"], message=record["message"])
+    run.metrics, run.notes, run.complete = relay.metrics(), notes, complete
+    return run
+
+
+def _run(path, logs, columns, samples=(), **status):
     evals = [{k: v for k, v in event.items() if k != "event"} for event in logs[0].evals]
     with open(path, "rb") as file:
         lines = sum(1 for _ in file)
-    return Imported(
-        columns,
-        _steps(logs),
-        evals,
-        metrics=relay.metrics(),
-        notes=notes,
-        lines=(1, lines),
-        status=record["status"],
-        message=record["message"],
-        complete=complete,
-    )
+    return Imported(columns, _steps(logs), evals, list(samples), lines=(1, lines), **status)
 
 
 def _steps(logs):

@@ -141,10 +141,6 @@ def _fields(text):
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _is_loss(name):
-    return "loss" in name.lower() and "scale" not in name.lower()
-
-
 class _Run:
     """The lines of one run."""
 
@@ -168,7 +164,11 @@ class _Run:
         if iteration is None or not elapsed:
             self.left_out.add(line, "an iteration without a number or a time")
             return None
-        losses = {re.sub("[-_]", " ", name.lower()): name for name in fields if _is_loss(name)}
+        losses = {
+            re.sub("[-_]", " ", name.lower()): name
+            for name in fields
+            if "loss" in name.lower() and "scale" not in name.lower()
+        }
         name = next((losses[known] for known in LOSSES if known in losses), None)
         self.losses |= set(losses.values()) - {name}
         return _Row(

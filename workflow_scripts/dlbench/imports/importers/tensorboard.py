@@ -81,7 +81,7 @@ def read(log: LogFile) -> Iterator[Imported]:
     run = _Run()
     for wall_time_s, step, values in _events(log, run.notes):
         run.add(wall_time_s, step, values)
-    if not run.has_values:
+    if run.start_s is None:
         raise LogError(f"{log.path}: no event with a value")
     if not run.is_known:
         tags = log_values.list_names(map(_tag, run.unused))
@@ -99,10 +99,6 @@ class _Run:
         self.evals, self.samples, self.notes = [], [], []
         self.epochs, self.held_out = {}, False
         self.unused = Counter()
-
-    @property
-    def has_values(self):
-        return self.start_s is not None
 
     @property
     def is_known(self):

@@ -278,16 +278,20 @@ class _Section:
             parts = [slice(*pair) for pair in itertools.pairwise(cuts)]
             if len(parts) < 2 or not all(_ascend(steps.step[part]) for part in parts):
                 raise self._unknown_ranks_error(log)
-            return [(_cut(steps, part), rates[part], self._totals_between(part)) for part in parts]
+            return [
+                (
+                    Steps(steps.step[part], loss=steps.loss[part], warm_up=steps.warm_up[part]),
+                    rates[part],
+                    [total for at, total in self.totals if part.start < at <= part.stop],
+                )
+                for part in parts
+            ]
         ranks = merge_ranks(steps, rates, in_order=self.ranks == 1)
         devices = device_list(self.settings)
         if not ranks or (self.settings.get("variables") == "horovod" and ranks > len(devices)):
             raise self._unknown_ranks_error(log)
         self.notes.append(f"{ranks} processes printed into this log: the slowest counts")
         return [(steps, rates, totals)]
-
-    def _totals_between(self, part):
-        return [total for at, total in self.totals if part.start < at <= part.stop]
 
     def _unknown_ranks_error(self, log):
         reason = "steps go back from here on"
@@ -387,10 +391,6 @@ def _key(line):
 
 def _ascend(steps):
     return all(map(operator.lt, steps, itertools.islice(steps, 1, None)))
-
-
-def _cut(steps, part):
-    return Steps(step=steps.step[part], loss=steps.loss[part], warm_up=steps.warm_up[part])
 
 
 def settings_columns(settings: Mapping[str, str], notes: list[str]) -> dict[str, Any]:

@@ -18,12 +18,14 @@ import re
 from array import array
 from collections.abc import Iterator
 
+from dlbench.imports import log_values
 from dlbench.imports.importers import Imported, Steps, tf_cnn_benchmarks
 from dlbench.imports.log_file import LogFile
 
 FAMILY = "tf_cnn_benchmarks"
 RATE, TOTAL = "current_examples_per_sec", "average_examples_per_sec"
 SCORES = {"eval_top_1_accuracy": "top1", "eval_top_5_accuracy": "top5"}
+MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 NAMES = re.compile(rb'"name": ?"(?:current_|average_|eval_average_)examples_per_sec"')
 
 
@@ -59,14 +61,7 @@ def _event(log, number, line):
         if not 0 <= step < 2**62 or int(step) != step:
             raise ValueError(f"step {step}")
         return str(event["name"]), float(event["value"]), int(step), date, extras
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-    ) as error:
+    except MALFORMED as error:
         raise log.error(number, f"not an event of a metric.log: {error!r}"[:300]) from error
 
 
@@ -89,10 +84,8 @@ class _Run:
     def add(self, log, number, name, value, step, date, extras):
         self.lines = (self.lines[0], number)
         if name == RATE:
-            self.steps.step.append(step)
+            self.steps.add(step, math.nan, log_values.loss(extras.get("loss")), 0)
             self.rates.append(value)
-            self.steps.loss.append(_number(extras.get("loss")))
-            self.steps.warm_up.append(0)
             self.dates.append(date)
             self.ended_at = date
         elif name == TOTAL:
@@ -145,11 +138,3 @@ class _Run:
 
         run.complete = complete
         return run
-
-
-def _number(text):
-    """A loss, which is written as text; nan if it is no number."""
-    try:
-        return float(text)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan

@@ -46,7 +46,6 @@ MAX_DOUBT = 0.01  # relative error of a rate by its last printed digit
 MIN_RATE = 20  # smaller ones differ by their last digit
 NO_LOSS = -1.0
 DATE = re.compile(r"\b(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[,.](\d{1,6}))?")
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 STEP = re.compile(
     r"(?<!validate )\bstep:\s+(\d+)\s+loss:\s+(\S+)\s(.*?)\b[tw]ps: ([\d,]+)(?=\s|$)(.*)"
 )
@@ -71,18 +70,17 @@ STARTS = re.compile(r"Training starts at step (\d+)")
 
 
 def recognise(log: LogFile) -> bool:
-    text = COLOURS.sub("", log.head_text)
+    text = log.head_text
     steps = any("memory:" in match[3] for match in STEP.finditer(text))
     return steps or bool(SETTINGS.search(text))
 
 
 def read(log: LogFile) -> Iterator[Imported]:
     run, number, first_rank = _Run(1), 0, None
-    for number, coloured in log.lines():
+    for number, line in log.lines():
         if number == log.unfinished:
             run.left_out.add(number, CUT_SHORT)
             continue
-        line = COLOURS.sub("", coloured)
         rank = (RANK.match(line) or [None, None])[1]
         if not (match := STEP.search(line)):
             if run.rates and rank == first_rank and BEGINS.search(line):
