@@ -29,6 +29,7 @@ class Relay:
     """Copies the events of all ranks into the logs of a run, also while they are written.
 
     Attributes:
+        first: the log of rank 0.
         trouble: why a log cannot be used; "" if nothing is wrong.
         notes: what the program's logger remarked, and how ranks differ.
     """
@@ -52,31 +53,12 @@ class Relay:
         self._further = further
         self._run, self._source, self._log = run, source, log
         self._device_model = device_model
-        self._ranks = {0: _Rank(source, 0, events)}
+        self.first = RankLog(source, 0, events)
+        self._ranks = {0: self.first}
         self._metrics: dict[str, dict[str, Any]] = {}
         self._parts_s: dict[str, float] = {}
         self.trouble = ""
         self.notes: list[str] = []
-
-    @property
-    def start(self) -> Event:
-        """The run_start that rank 0 logged; {} without one."""
-        return self._ranks[0].start
-
-    @property
-    def began(self) -> str | None:
-        """When rank 0 imported its logger, as a date; None if it has none."""
-        return self._ranks[0].began
-
-    @property
-    def end(self) -> Event:
-        """The run_end that rank 0 logged; {} without one."""
-        return self._ranks[0].end
-
-    @property
-    def last_step(self) -> int:
-        """The last step of rank 0; 0 before the first."""
-        return self._ranks[0].last_step
 
     def copy(self) -> None:
         """Copy what the logs have got since the last call."""
@@ -85,7 +67,7 @@ class Relay:
         of_ranks = self._run.copies_per_node == 1  # each copy is one process, with its own Relay
         for path in event_log.rank_paths(self._source) if of_ranks else [self._source]:
             number = event_log.rank_of(path)
-            rank = self._ranks.setdefault(number, _Rank(path, number))
+            rank = self._ranks.setdefault(number, RankLog(path, number))
             try:
                 for event in rank.new_events():
                     self._take(rank, event)
@@ -94,7 +76,7 @@ class Relay:
 
     def metrics(self) -> list[dict[str, Any]]:
         """The metrics that rank 0 logged, and its parts of a step: seconds, mean over the steps."""
-        steps = self._ranks[0].measured_steps
+        steps = self.first.measured_steps
         of_parts = {
             f"{name}_s": {"value": spent_s / steps, "unit": "s", "better": "lower"}
             for name, spent_s in self._parts_s.items()
@@ -108,7 +90,7 @@ class Relay:
             containment: the marker of the image.
             end: fields of run_end.
         """
-        first, others = self._ranks[0], [self._ranks[n] for n in sorted(self._ranks) if n]
+        first, others = self.first, [self._ranks[n] for n in sorted(self._ranks) if n]
         unlike = [rank for rank in others if rank.windows != first.windows]
         for rank in others:
             if rank.events and not unlike:
@@ -178,12 +160,17 @@ class Relay:
         rank.events.write("run_start", **values)
 
 
-class _Rank:
-    """The log that a rank writes, and the log of the run into which it is copied."""
+class RankLog:
+    """The log that a rank writes, and the log of the run into which it is copied.
 
-    def __init__(self, path, number, events=None):
+    Attributes:
+        began: when it imported its logger, as a date; None if it has none.
+        start, end: its run_start and its run_end; {} without one.
+    """
+
+    def __init__(self, path: Path, number: int, events: event_log.EventLog | None = None) -> None:
         self.path, self.number, self.events = path, number, events
-        self.began = None
+        self.began: str | None = None
         self.stages: list[Event] = []
         self.start: Event = {}
         self.end: Event = {}
@@ -192,7 +179,8 @@ class _Rank:
         self._offset, self._inode = 0, None
 
     @property
-    def last_step(self):
+    def last_step(self) -> int:
+        """0 before the first."""
         return self.windows[-1] if self.windows else 0
 
     def new_events(self) -> Iterator[Event]:

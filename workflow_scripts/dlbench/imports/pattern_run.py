@@ -268,9 +268,7 @@ class RankLines:
         self.left_out = LeftOut()
         self.settings: dict[str, str] = {}
         self.metrics: dict[str, tuple[int, str, str]] = {}  # line, number and unit
-        self.rates: dict[str, str] = {}
-        self.rate_line = 0
-        self.ends: list[tuple[int, dict[str, str]]] = []  # lines of rates
+        self.rates: list[tuple[int, dict[str, str]]] = []  # lines, of which the last counts
         self.evals: list[tuple[int, dict[str, str]]] = []
         self.step_lines: list[np.ndarray] = []
         self.step_numbers: dict[str, list[np.ndarray]] = {}
@@ -313,11 +311,9 @@ class RankLines:
     def _match(self, numbers, lines):
         if self.patterns.step:
             self._add_steps(numbers, lines)
-        for row, texts in self._rows("rate", self.patterns.rate, lines):
-            self.rates, self.rate_line = texts, int(numbers[row])
-            self.ends.append((self.rate_line, texts))
-        for row, texts in self._rows("evaluation", self.patterns.evaluation, lines):
-            self.evals.append((int(numbers[row]), texts))
+        for key, found in (("rate", self.rates), ("evaluation", self.evals)):
+            rows = self._rows(key, getattr(self.patterns, key), lines)
+            found += [(int(numbers[row]), texts) for row, texts in rows]
         for pattern in self.patterns.settings:
             for _, texts in self._rows("settings", pattern, lines):
                 self.settings = texts | self.settings
@@ -393,8 +389,7 @@ class RankLines:
         self.settings = other.settings | self.settings
         self.metrics = other.metrics | self.metrics
         self.evals = self.evals or other.evals
-        if not self.rates:
-            self.rates, self.rate_line = other.rates, other.rate_line
+        self.rates = self.rates or other.rates
 
     def trainings(self) -> "list[RankLines]":
         """The lines of each training of a finished log, which ends with its rate.
@@ -403,7 +398,7 @@ class RankLines:
         """
         lines = np.concatenate([np.array([], int), *self.step_lines])
         done, starts = self._values("epochs_done"), [1]
-        for (end, _), (later, _) in itertools.pairwise([*self.ends, (self.last_line + 1, {})]):
+        for (end, _), (later, _) in itertools.pairwise([*self.rates, (self.last_line + 1, {})]):
             after = lines[(lines > end) & (lines < later)]
             if len(after):
                 starts.append(int(after[0]))
@@ -424,9 +419,8 @@ class RankLines:
                 name: [np.concatenate(values)[inside]] for name, values in self.step_numbers.items()
             }
             part.evals = [(line, texts) for line, texts in self.evals if start <= line < stop]
-            rates = [texts for line, texts in self.ends if start <= line < stop]
-            part.rates = rates[-1] if rates else {}
-            part.matched = self.matched - ({"rate"} if not rates else set())
+            part.rates = [(line, texts) for line, texts in self.rates if start <= line < stop]
+            part.matched = self.matched - ({"rate"} if not part.rates else set())
             parts.append(part)
         return parts
 
@@ -597,13 +591,14 @@ class RankLines:
 
     def _rates(self):
         """The numbers of the last line that `rate` matches."""
-        rates = {}
-        for name, text in self.rates.items():
+        rates: dict[str, tuple[float, float]] = {}
+        line, texts = self.rates[-1] if self.rates else (0, {})
+        for name, text in texts.items():
             value = pattern_lines.number(text)
             if math.isfinite(value) and value > 0:
                 rates[name] = value, pattern_lines.half_digit(pa.array([text])) / value
             else:
-                self.left_out.add(self.rate_line, f"{name} is {log_values.printable(text)}")
+                self.left_out.add(line, f"{name} is {log_values.printable(text)}")
         return rates
 
     def _metrics(self):

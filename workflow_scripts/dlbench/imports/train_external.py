@@ -211,8 +211,8 @@ def _end(program):
 def _copy(relay, samples):
     """Copy what a program has logged; with its first event, the samples get its clock."""
     relay.copy()
-    if relay.start:
-        samples.count_from(relay.start["t_utc"])
+    if relay.first.start:
+        samples.count_from(relay.first.start["t_utc"])
 
 
 class _Samples:
@@ -361,11 +361,13 @@ def train(
     started_at = events.begin()
     program = run_watched(command, folder, events, watching, variables, relay)
     ended_at, seconds = event_log.utc_now(), program.seconds
-    if relay.start:  # by the clock of the program's log
+    if relay.first.start:  # by the clock of the program's log
         between = event_log.seconds_between
-        seconds = relay.end.get("t_s") or max(0.0, between(relay.start["t_utc"], ended_at))
+        seconds = relay.first.end.get("t_s") or max(
+            0.0, between(relay.first.start["t_utc"], ended_at)
+        )
     marker = _marker(folder) if image_id else None
-    events.write("begin", t_utc=relay.began or started_at, containment=marker)
+    events.write("begin", t_utc=relay.first.began or started_at, containment=marker)
 
     def finish(status, message):
         ended = {"status": status, "message": message, "t_utc": ended_at, "t_s": round(seconds, 6)}
@@ -394,7 +396,7 @@ def train(
         finish("failed", redaction.redact(f"its log: {error}"))
         return
     _write_run(run, imported, events, started_at, program, folder, device_model, relay)
-    ended = relay.end or {"status": imported.status, "message": imported.message}
+    ended = relay.first.end or {"status": imported.status, "message": imported.message}
     finish(ended["status"], redaction.redact(ended["message"]))
 
 
@@ -442,7 +444,7 @@ def _write_run(run, imported, events, started_at, program, folder, device_model,
         for name, value in row.items()
         if _is_number(value) and name not in (*FIELDS, "devices", "global_batch")
     }
-    is_relayed = bool(relay.start)
+    is_relayed = bool(relay.first.start)
     if not is_relayed:
         events.write(
             "run_start",
@@ -458,7 +460,7 @@ def _write_run(run, imported, events, started_at, program, folder, device_model,
         )
     sampled = ["samples"] if program.has_gpu_samples else []  # then its own samples say no more
     tables = [name for name in table_names.OF_IMPORT if name not in sampled]
-    zero_at = relay.start.get("t_utc", started_at)
+    zero_at = relay.first.start.get("t_utc", started_at)
     later_s = _later_s(row.get("started_at"), zero_at, program.seconds)
     for table, rows in table_rows.run_tables(imported, run.id, tables):
         kind = table.removesuffix("s")

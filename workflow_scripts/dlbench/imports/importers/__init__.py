@@ -1,7 +1,5 @@
 """Importers of other programs' logs, one file each. The file's name is the name of a kind of log.
 
-Each file is in the folder of its topic; a new topic may have a new folder, or a file here.
-
 A file's docstring explains the program's numbers (what "+-" is; per step or cumulative; of one rank
 or of all) and how they are converted to the columns in dlbench/tables/table_columns.py. It defines:
     FAMILY: name of the program. Logs of one family in one folder, but of different kinds, belong

@@ -130,17 +130,17 @@ def _logged(path):
     events = event_log.EventLog(log)
     relay = logged_events.Relay(UNKNOWN, path, log, events)
     relay.copy()
-    if relay.trouble or not relay.start:
+    first = relay.first
+    if relay.trouble or not first.start:
         raise event_fields.LogError(relay.trouble or f"{path}: no run_start")
-    cut_short = {
+    end = first.end or {
         "status": "failed",
-        "message": f"its log ends after step {relay.last_step}, without run_end: was it killed?",
-        "t_utc": relay.start["t_utc"],
+        "message": f"its log ends after step {first.last_step}, without run_end: was it killed?",
+        "t_utc": first.start["t_utc"],
     }
-    end = relay.end or cut_short
     ended = {name: end.get(name) for name in ("status", "message", "t_utc", "t_s")}
     relay.finish(None, **ended)
-    events.write("begin", t_utc=relay.began)
+    events.write("begin", t_utc=first.began)
     events.write("imported", kind=FAMILY, notes=[], numbers={})
     events.write("run_end", **ended)
     events.close()
@@ -149,16 +149,16 @@ def _logged(path):
     summary, notes = record["summary"], relay.notes
     columns = {name: summary[name] for name in OF_LOGGED if summary.get(name) is not None}
     columns |= {name: None for name in FROM_STEPS if name not in columns}
-    columns["host"] = relay.start.get("host")
-    columns["started_at"] = datetime.fromisoformat(relay.start["t_utc"])
-    if relay.end:
-        columns["ended_at"] = datetime.fromisoformat(relay.end["t_utc"])
-    for name, value in (relay.start.get("stated") or {}).items():
+    columns["host"] = first.start.get("host")
+    columns["started_at"] = datetime.fromisoformat(first.start["t_utc"])
+    if first.end:
+        columns["ended_at"] = datetime.fromisoformat(first.end["t_utc"])
+    for name, value in (first.start.get("stated") or {}).items():
         if name in import_fields.NAMES:
             columns |= import_fields.parse_fields({name: value})
         elif name not in logged_events.STATED:
             notes.append(f"it states {name} {value!r}, which is no column: left out")
-    versions = relay.start.get("versions") or {}
+    versions = first.start.get("versions") or {}
     columns.setdefault("framework_version", versions.get(columns.get("framework")))
 
     def complete(known):

@@ -148,8 +148,6 @@ class _Run:
         self.first_line = self.last_line = first_line
         self.settings = {}
         self.rows, self.by_iteration, self.evals = [], {}, []
-        self.total = None
-        self.skipped, self.flops = 0, []
         self.repeated_lines, self.time_difference = 0, 0.0  # of lines of other ranks
         self.losses = set()  # names of those that are left out
         self.left_out = LeftOut()
@@ -207,10 +205,6 @@ class _Run:
     def add(self, row):
         self.rows.append(row)
         self.by_iteration[row.iteration] = row
-        self.total = row.total or self.total
-        self.skipped += row.skipped
-        if row.flops is not None:
-            self.flops.append(row.flops)
 
     def add_evaluation(self, line, match):
         loss, perplexity = log_values.loss(match[1]), real(match[2], 0)
@@ -229,16 +223,16 @@ class _Run:
         run = Imported(self._columns(), evals=self.evals, lines=(self.first_line, self.last_line))
         windows = self._add_steps(run)
         self._batch(run, windows)
-        if self.total and self.rows[-1].iteration < self.total:
+        total = next((row.total for row in reversed(self.rows) if row.total), None)
+        if total and self.rows[-1].iteration < total:
             run.status = "failed"
-            run.message = f"the log ends at iteration {self.rows[-1].iteration} of {self.total}"
-        if self.skipped:
-            run.notes.append(f"{self.skipped} iterations were skipped, whose time is counted")
-        if self.flops:
-            mean = sum(self.flops) / len(self.flops)
+            run.message = f"the log ends at iteration {self.rows[-1].iteration} of {total}"
+        if skipped := sum(row.skipped for row in self.rows):
+            run.notes.append(f"{skipped} iterations were skipped, whose time is counted")
+        if flops := [row.flops for row in self.rows if row.flops is not None]:
             run.notes.append(
-                f"{mean:.1f} TFLOP/s per device by Megatron's own count, mean of {len(self.flops)} "
-                "lines"
+                f"{sum(flops) / len(flops):.1f} TFLOP/s per device by Megatron's own count, mean "
+                f"of {len(flops)} lines"
             )
         if self.repeated_lines:
             run.notes.append(
