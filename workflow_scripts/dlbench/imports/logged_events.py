@@ -176,7 +176,8 @@ class RankLog:
         self.end: Event = {}
         self.windows = array("q")  # the last step of each
         self.measured_steps, self.is_measured = 0, False
-        self._offset, self._inode = 0, None
+        self._offset = 0
+        self._inode: int | None = None
 
     @property
     def last_step(self) -> int:
