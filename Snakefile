@@ -52,12 +52,12 @@ onstart:
 # These do nothing in jobs, in which Snakemake is started again.
 onsuccess:
     if STARTED.is_main:
-        recorded.settle()
+        fates.settle_links()
 
 
 onerror:
     if STARTED.is_main:
-        recorded.settle()
+        fates.settle_links()
         if scheduler():
             cluster_job.cancel_leftover_jobs(scheduler(), timeout_s=0)
         status = tools.dlbench_command("status")

@@ -22,7 +22,7 @@ rule write_archive:
         rules.figures.input,
         rules.build_report.output,
         imports=expand(
-            "results/imports/{name}/runs.parquet", name=imported.names(STUDY)
+            "results/imports/{name}/runs.parquet", name=run_command.import_names(STUDY)
         ),
         # The archive contains the whole workflow.
         code=lambda w: [str(own_code.project_path(name)) for name in workflow_files()],

@@ -11,9 +11,12 @@ from pathlib import Path
 
 from dlbench import Error, schedulers
 from dlbench.cluster import cluster_job, jobs
-from dlbench.common import tools
-from dlbench.plan import imported, plan, planning, records_list, replaced_tables
+from dlbench.common import name_patterns, plugins, tools
+from dlbench.data import stores
+from dlbench.images import trainer_image
+from dlbench.plan import plan, planning, run_command
 from dlbench.plan.snakemake_start import pass_on_interrupts
+from dlbench.records import staleness
 from dlbench.starting import fates
 from dlbench.study import trainer_environments
 
@@ -86,4 +89,4 @@ wildcard_constraints:
     baseline="[A-Za-z0-9_.-]+",
     environment="[A-Za-z0-9_.-]+",
     image="[A-Za-z0-9_.-]+",
-    search=PLAN.search_pattern,
+    search=name_patterns.any_of([*PLAN.searches]),

@@ -63,7 +63,7 @@ if not own_code.in_project_folder() and (missing := own_code.missing_packages())
 from dlbench import Error
 from dlbench.common import command_line
 from dlbench.plan.snakemake_start import SnakemakeStart, untested
-from dlbench.study import config_files
+from dlbench.study import config as config_files
 
 command_line.name_user()
 STARTED = SnakemakeStart(workflow)

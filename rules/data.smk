@@ -29,7 +29,7 @@ rule fetch_dataset:
         folder=lambda w: f"results/data/{w.dataset}/source",
         own=lambda w, output: dataset_folder(),
     shell:
-        program("fetch_dataset.py") + " {wildcards.dataset:q}"
+        program("dlbench fetch-dataset") + " {wildcards.dataset:q}"
         " --folder {params.folder:q} --stamp {output:q} {params.fetching} {params.own}"
         " 2>&1 | tee {log:q}"
 
@@ -52,7 +52,7 @@ rule convert_dataset:
         check=lambda w, output: STUDY.data["check"],
         source=lambda w: f"results/data/{w.dataset}/source",
         folder=lambda w: f"results/data/{w.dataset}",
-        recipe=lambda w, output: PLAN.recipe_digest(w.dataset),
+        recipe=lambda w, output: staleness.recipe(w.dataset),
         own=lambda w, output: dataset_folder(),
     shell:
         program("convert_dataset.py") + " {wildcards.dataset:q}"
@@ -81,7 +81,7 @@ rule adopt_dataset:
         digest=lambda w, output: PLAN.adopted[w.dataset].digest,
         own=lambda w, output: dataset_folder(),
     shell:
-        program("adopt_dataset.py") + " {wildcards.dataset:q} {params.folder:q}"
+        program("dlbench adopt-dataset") + " {wildcards.dataset:q} {params.folder:q}"
         " --output {output:q} --code-sha256 {params.digest:q} {params.own} 2>&1 | tee {log:q}"
 
 
@@ -94,7 +94,7 @@ rule convert_pictures:
     log:
         "results/logs/convert_pictures/{dataset}.log",
     wildcard_constraints:
-        dataset=PLAN.pictures_pattern,
+        dataset=name_patterns.any_of(stores.of_pictures(STUDY)),
     priority: PREPARATION
     conda:
         "../envs/workflow.yaml"
@@ -104,7 +104,7 @@ rule convert_pictures:
         given=lambda w, output: json.dumps(STUDY.data["images"][w.dataset]),
         folder=lambda w: f"results/data/{w.dataset}",
     shell:
-        program("convert_pictures.py") + " {wildcards.dataset:q} {params.given:q}"
+        program("dlbench convert-pictures") + " {wildcards.dataset:q} {params.given:q}"
         " --output {params.folder:q} 2>&1 | tee {log:q}"
 
 

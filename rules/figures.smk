@@ -16,12 +16,12 @@ rule draw_figure:
     """Draw one figure; its files are the same byte for byte if the tables are."""
     input:
         figure_tables,
-        code=lambda w: PLAN.figure_code(w.figure),
+        code=lambda w: PLAN.code("draw_figure.py", plugins.path("figures", w.figure)),
     output:
         report(
             "results/figures/{figure}.svg",
             caption="caption.rst",
-            category=lambda w: PLAN.figure(w.figure)["CATEGORY"],
+            category=lambda w: plugins.constants("figures", w.figure)["CATEGORY"],
             labels={"figure": "{figure}"},
         ),
         "results/figures/{figure}.png",
@@ -32,7 +32,7 @@ rule draw_figure:
     conda:
         "../envs/workflow.yaml"
     params:
-        caption=lambda w, threads: PLAN.figure(w.figure)["CAPTION"],
+        caption=lambda w, threads: plugins.constants("figures", w.figure)["CAPTION"],
         # Draws the figure again when a table of baselines has been made.
         baselines=lambda w: baselines.digest_if_beside(w.figure, STUDY.figures),
     shell:

@@ -30,7 +30,7 @@ def once(function):
 @functools.cache
 def scheduler():
     """The scheduler to which this start submits jobs, if any."""
-    return submitting.scheduler(STARTED.executor, STARTED.submit_command)
+    return jobs.scheduler(STARTED.executor, STARTED.submit_command)
 
 
 @once
@@ -38,7 +38,7 @@ def report_plan():
     """Print what is to be done, and why. The first function of a rule to be called does this."""
     train_forced_runs()
     if STARTED.is_main:
-        lines = [*PLAN.summary_lines, *replaced_tables.lines(STUDY.name)]
+        lines = [*PLAN.summary_lines, *plan.replaced_tables(STUDY.name)]
         # In one piece, since Snakemake's logger writes from a thread of its own.
         sys.stderr.write("".join(f"{line}\n" for line in lines))
     if STARTED.is_dry_run and not PLAN.searches:
@@ -131,7 +131,7 @@ def search_inputs(wildcards):
 
 
 def find_batch_arguments(wildcards, output):
-    """The arguments of find_batch.py after its files, quoted for the shell."""
+    """The arguments of dlbench find-batch after its files, quoted for the shell."""
     memory_mb = STUDY.site["memory_mb_per_node"]
     if STARTED.submits:
         memory_mb = JOBS.memory_mb(wildcards.search)
@@ -158,7 +158,9 @@ def image_to_enter(wildcards):
     What came of that decides whether it does; its file is among `training_inputs`.
     """
     if STARTED.is_main and PLAN.is_by_directive(wildcards.run_id):
-        checkpoints.prepare_image.get(**PLAN.image_form(wildcards.run_id))
+        run = PLAN.run(wildcards.run_id)
+        form = trainer_image.form_name(run)
+        checkpoints.prepare_image.get(image=run.environment, form=form)
     return []
 
 

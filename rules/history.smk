@@ -36,7 +36,7 @@ rule history:
     params:
         config=lambda w: PLAN.config_file(write=not STARTED.is_dry_run),
     shell:
-        program("analyse_history.py")
+        program("dlbench analyse-history")
         + " --refused {params.config:q} 2>&1 | tee {log:q} >&2"
 
 
@@ -70,7 +70,7 @@ rule history_figures:
             "results/history/{table}.parquet",
             table=["series", "findings", "changes"],
         ),
-        code=lambda w: PLAN.code("draw_history.py"),
+        code=lambda w: PLAN.code("dlbench/history/draw_history.py"),
     output:
         directory("results/history/figures"),
     log:
@@ -79,7 +79,7 @@ rule history_figures:
     conda:
         "../envs/workflow.yaml"
     shell:
-        program("draw_history.py") + " --output {output:q} 2>&1 | tee {log:q} >&2"
+        program("dlbench draw-history") + " --output {output:q} 2>&1 | tee {log:q} >&2"
 
 
 rule add_campaign:
@@ -97,7 +97,7 @@ rule add_campaign:
         path=lambda w: SOURCES[w.source].path,
         options=lambda w: json.dumps(dict(SOURCES[w.source].options)),
     shell:
-        program("add_campaign.py") + " {params.path:q}"
+        program("dlbench add-campaign") + " {params.path:q}"
         " --options {params.options:q} 2>&1 | tee {log:q} >&2"
 
 
@@ -105,7 +105,7 @@ rule analyse_history:
     """Make the tables of the history, and look for changes in it."""
     input:
         lambda w: [source.receipt for source in SOURCES.values()],
-        code=lambda w: PLAN.code("analyse_history.py"),
+        code=lambda w: PLAN.code("dlbench/history/analyse_history.py"),
     output:
         "results/history/series.parquet",
         expand(
@@ -123,5 +123,5 @@ rule analyse_history:
         # Files of others that were copied into the history, and marks of what was taken back.
         foreign=lambda w: sources.foreign_files(list(SOURCES.values())),
     shell:
-        program("analyse_history.py")
+        program("dlbench analyse-history")
         + " --machines {params.machines:q} 2>&1 | tee {log:q} >&2"

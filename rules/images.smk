@@ -19,7 +19,7 @@ rule images:
     conda:
         "../envs/workflow.yaml"
     shell:
-        program("see_images.py") + " {input.made:q} 2>&1 | tee {log:q} >&2"
+        program("dlbench see-images") + " {input.made:q} 2>&1 | tee {log:q} >&2"
 
 
 rule make_environment:
@@ -57,10 +57,12 @@ rule make_image:
     resources:
         bench=1,
     params:
-        settings=lambda w, output: PLAN.image_json(w.image),
+        settings=lambda w, output: json.dumps(
+            STUDY.images.get(w.image, {}), sort_keys=True
+        ),
         study=lambda w, output: STUDY.name,
     shell:
-        program("make_image.py") + " {wildcards.image:q} --keep-failure"
+        program("dlbench make-image") + " {wildcards.image:q} --keep-failure"
         " --settings {params.settings:q} --study {params.study:q}"
         " --output {output:q} 2>&1 | tee {log:q}"
 
@@ -90,5 +92,5 @@ checkpoint prepare_image:
             run_command.prepare_image_arguments(PLAN, w.image, w.form)
         ),
     shell:
-        program("prepare_image.py") + " {input.image:q} --keep-failure"
+        program("dlbench prepare-image") + " {input.image:q} --keep-failure"
         " {params.how} --output {output:q} 2>&1 | tee {log:q}"

@@ -11,7 +11,7 @@ rule import_results:
     Unreadable logs are reported (exit code 3); the others are in the tables.
     """
     input:
-        lambda w: imported.inputs(STUDY, w.name),
+        lambda w: run_command.import_inputs(STUDY, w.name),
     output:
         expand(
             "results/imports/{{name}}/{table}.parquet",
@@ -29,7 +29,7 @@ rule import_results:
     params:
         # Their number, since Snakemake does not notice that an input was deleted.
         files=lambda w, input: len(input),
-        flags=lambda w: imported.flags(STUDY, w.name),
+        flags=lambda w: run_command.import_flags(STUDY, w.name),
         folder="results/imports/{name}",
     shell:
         program("dlbench import", "(python") + " {params.flags}"

@@ -26,7 +26,7 @@ rule list_records:
     input:
         session_done,
     output:
-        records_list.PATH,
+        plan.RECORDS_LIST,
     log:
         "results/logs/list_records.log",
     localrule: True
@@ -44,7 +44,7 @@ rule collect_runs:
     input:
         records=rules.list_records.output,
         imports=expand(
-            "results/imports/{name}/runs.parquet", name=imported.names(STUDY)
+            "results/imports/{name}/runs.parquet", name=run_command.import_names(STUDY)
         ),
         batches=[str(search.output) for search in STUDY.searches.values()],
         references=[entry["path"] for entry in STUDY.references],

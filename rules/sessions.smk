@@ -9,7 +9,7 @@ Each start has a new session, so Snakemake makes again what has the session's fi
 import json
 
 from dlbench.common import name_patterns
-from dlbench.plan.session_files import unfinished_session
+from dlbench.plan.plan import unfinished_session
 
 # Patterns of the ids of sessions that can start, and that can end.
 NEW = [PLAN.new_session["id"]] if PLAN.new_session else []
@@ -37,7 +37,7 @@ rule start_session:
         ),
         config=lambda w, output: PLAN.config_file(write=not STARTED.is_dry_run),
     shell:
-        program("start_session.py") + " {params.session:q} --output {output:q}"
+        program("dlbench start-session") + " {params.session:q} --output {output:q}"
         " --sentinels {params.sentinels:q} --config-json {params.config:q} {params.scheduler}"
         " 2>&1 | tee {log:q} >&2"
 

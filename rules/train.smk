@@ -14,7 +14,7 @@ rule runs:
     """Every run's record."""
     input:
         session_done,
-        records_list.PATH,
+        plan.RECORDS_LIST,
 
 
 rule batches:
@@ -47,7 +47,7 @@ checkpoint find_batch:
     params:
         command=find_batch_arguments,
     shell:
-        program("find_batch.py", "exec python")
+        program("dlbench find-batch", "exec python")
         + " --output {output:q} --messages {log:q} {params.command}"
 
 
@@ -119,9 +119,9 @@ rule read_run:
     conda:
         "../envs/workflow.yaml"
     params:
-        spec=lambda w, output: PLAN.spec_json(w.run_id),
+        spec=lambda w, output: json.dumps(PLAN.run(w.run_id).values(), sort_keys=True),
     shell:
-        program("parse_run.py") + " results/runs/{wildcards.run_id:q}/train.jsonl"
+        program("dlbench parse-run") + " results/runs/{wildcards.run_id:q}/train.jsonl"
         " --spec {params.spec:q} --put-aside 2>&1 | tee {log:q} >&2"
 
 

@@ -9,7 +9,7 @@ import sys
 
 from dlbench.common import phrases
 from dlbench.common.command_line import run_program
-from dlbench.plan import site_devices
+from dlbench.plan import skipping
 from dlbench.records import run_record
 from dlbench.results import collect_runs
 from dlbench.study import config
@@ -28,7 +28,7 @@ def main():
     parquet_files.spare_memory()
     study = config.study(config.read_merged_config(args.config_json) or config.read(*args.config))
     try:
-        collect_runs.collect(study, site_devices.devices(study.site).kind, args.output)
+        collect_runs.collect(study, skipping.devices(study.site).kind, args.output)
     except run_record.Damaged as error:
         for run_id in error.runs:
             run_record.forget(run_id)

@@ -26,7 +26,7 @@ def main():
         help="of encoded images: nothing, the header, or decode them whole",
     )
     args = parser.parse_args()
-    flag_types.check_dataset(parser, args)
+    flag_types.check_dataset(args)
     convert_dataset.convert(
         args.dataset,
         args.source,

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from dlbench.common import orphans, tools
-from dlbench.plan import baselines, waiting_jobs
+from dlbench.plan import baselines, standing
 from dlbench.tables import parquet_files
 from support.campaigns.campaign import TRAINED, Campaign
 from support.campaigns.jobs_at_work import aside, has_aside, running_jobs, start, status
@@ -292,7 +292,7 @@ def test_what_a_job_that_cannot_start_waits_for_is_told(campaign, slurm):
     (reason,) = status(campaign)["reasons"]
     assert reason["state"] == "pending"
     assert reason["message"] == f"Slurm has not started job {job}: JobHeldUser"
-    time.sleep(waiting_jobs.EVERY_S + 5)
+    time.sleep(standing.EVERY_S + 5)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert output.count(f"Slurm does not start job {job} of lenet5-") == 1, output

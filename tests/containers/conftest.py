@@ -186,15 +186,17 @@ class Project:
     def make(self, name, source):
         """Make the image of an archive."""
         settings = json.dumps({"source": str(source)})
-        program, image = "workflow_scripts/make_image.py", trainer_image.image_path(name)
-        made = self.run(self.python, program, name, "--settings", settings, "--output", image)
+        program, image = "workflow_scripts/dlbench", trainer_image.image_path(name)
+        made = self.run(
+            self.python, program, "make-image", name, "--settings", settings, "--output", image
+        )
         assert made.returncode == 0, made.stdout
 
     def prepare(self, name, form, runtime, options):
         """Convert an image to the form of a runtime at a path. Returns the finished process."""
-        program, image = "workflow_scripts/prepare_image.py", trainer_image.image_path(name)
+        program, image = "workflow_scripts/dlbench", trainer_image.image_path(name)
         how = ("--runtime", runtime, "--options", json.dumps(options), "--output", form)
-        return self.run(self.python, program, image, *how)
+        return self.run(self.python, program, "prepare-image", image, *how)
 
     def remove(self, runtime, options):
         """Remove an image's form, since all forms together would fill the disk."""

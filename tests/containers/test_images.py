@@ -98,14 +98,15 @@ def test_apptainer_alone_pulls_too_and_adds_the_marker(registry, users, place):
     alone = ["env", f"PATH={tools_of_one}", "APPTAINER_NOHTTPS=1", users.python]
     settings = json.dumps({"source": f"docker://{registry}/base:1"})
     image = trainer_image.image_path("base")
-    make = ("workflow_scripts/make_image.py", "base", "--settings", settings, "--output", image)
-    made = users.run(*alone, *make)
+    program = "workflow_scripts/dlbench"
+    make = ("make-image", "base", "--settings", settings, "--output", image)
+    made = users.run(*alone, program, *make)
     assert made.returncode == 0, made.stdout
     found = json.loads((users.folder / image).read_text())
     assert (found["kind"], found["marked"]) == ("sif", False)
     form = "results/images/base/apptainer.json"
-    prepare = ("workflow_scripts/prepare_image.py", image, "--runtime", "apptainer")
-    prepared = users.run(*alone, *prepare, "--output", form)
+    prepare = ("prepare-image", image, "--runtime", "apptainer")
+    prepared = users.run(*alone, program, *prepare, "--output", form)
     assert (
         "error: image base under apptainer: neither jax nor torch nor tensorflow is installed"
         in prepared.stdout
@@ -173,12 +174,13 @@ def test_an_image_of_roots_is_taken_by_an_ordinary_user_without_subuids(
     python = users.folder / users.python  # with NumPy, as the workflow's has
     name = f"{runtime}-{source}"
     settings, image = json.dumps({"source": str(apps / source)}), trainer_image.image_path(name)
-    make = ("workflow_scripts/make_image.py", name, "--settings", settings, "--output", image)
-    made = stranger.run(python, *make)
+    program = "workflow_scripts/dlbench"
+    make = ("make-image", name, "--settings", settings, "--output", image)
+    made = stranger.run(python, program, *make)
     assert made.returncode == 0, made.stdout
     form = f"results/images/{name}/{runtime}.json"
-    prepare = ("workflow_scripts/prepare_image.py", image, "--runtime", runtime)
-    prepared = stranger.run(python, *prepare, "--any-packages", "--output", form)
+    prepare = ("prepare-image", image, "--runtime", runtime)
+    prepared = stranger.run(python, program, *prepare, "--any-packages", "--output", form)
     # Entered, its marker seen, and its Python run.
     assert prepared.returncode == 0, prepared.stdout
     found = json.loads((stranger.folder / form).read_text())

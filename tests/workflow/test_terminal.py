@@ -45,7 +45,6 @@ def test_a_start_shows_a_bar_a_line_for_its_run_and_its_error_in_full(fresh):
     code, shown = on_terminal(fresh)
     assert code == 1
     assert "0/1 runs · 1 running · time to go not known yet" in shown
-    assert "1/1 runs" in shown
     assert len(re.findall(r"run 1/1  softmax .*: (?:ok|unstable)", shown)) == 1
     assert "Error in rule draw_figure" in shown and "RuntimeError: no column speed" in shown
     assert "collect_runs: done" in shown and "1 of 1 runs done" in shown

@@ -6,7 +6,6 @@ Until then, without a campaign of dlbench, with --verbose, with --quiet all and 
 another --quiet than rules, the output is Snakemake's own.
 """
 
-import contextlib
 import inspect
 import logging
 import sys
@@ -43,7 +42,7 @@ class LogHandlerSettings(LogHandlerSettingsBase):
 
 
 class LogHandler(LogHandlerBase):
-    """Gives each record of a campaign to LiveLines, and all others to Snakemake's own handler.
+    """Gives each record of a campaign to Live, and all others to Snakemake's own handler.
 
     What goes wrong here must not end a campaign: then Snakemake's own handler goes on.
     """
@@ -55,61 +54,43 @@ class LogHandler(LogHandlerBase):
     needs_rulegraph = False
 
     def __post_init__(self) -> None:
-        self._quiet = {str(level) for level in self.common_settings.quiet or ()}
         self._snakemake = _snakemakes_own(self.common_settings)
         self._early: list[logging.LogRecord] | None = []  # until it is known who prints
-        self._lines: Any = None
+        self._live: Any = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._early is not None:
-            if record.levelno < logging.WARNING and not getattr(record, "event", None):
-                self._early.append(record)
-                return
-            if getattr(record, "event", None):
-                self._decide()
+        has_event = bool(getattr(record, "event", None))
+        if self._early is not None and record.levelno < logging.WARNING and not has_event:
+            self._early.append(record)
+            return
+        if has_event:
+            self._decide()
         self._print(record)
 
     def close(self) -> None:
-        if self._early is not None:
-            self._decide()
-        lines, self._lines = self._lines, None  # Python closes all handlers once more at its end
-        if lines:
-            try:
-                lines.close()
-            except Exception as error:
-                _print_error(error)
+        self._decide()
+        self._end_ours()
         super().close()
 
     def _decide(self):
-        early, self._early = self._early or [], None
+        """Find out who prints, once, and print what came before."""
+        if self._early is None:
+            return
+        early, self._early = self._early, None
+        common, show = self.common_settings, getattr(self.settings, "show", None) or "bar"
+        quiet = {str(level) for level in common.quiet or ()}
+        own = common.verbose or common.debug_dag or "all" in quiet or show == "snakemake"
         try:
-            self._lines = self._lines_of_campaign()
+            planning = sys.modules.get(PLANNING)
+            plan = planning and planning.plan_in_use()
+            if plan and not own and (not common.dryrun or "rules" in quiet):
+                from dlbench.campaign import live
+
+                self._live = live.Live(plan, self._snakemake.formatter, common, show == "bar")
         except Exception as error:
             _print_error(error)
         for record in early:
             self._print(record)
-
-    def _lines_of_campaign(self):
-        common, show = self.common_settings, getattr(self.settings, "show", None) or "bar"
-        own = common.verbose or common.debug_dag or "all" in self._quiet
-        own = own or (common.dryrun and "rules" not in self._quiet)
-        if own or show == "snakemake" or PLANNING not in sys.modules:
-            return None
-        plan = sys.modules[PLANNING].plan_in_use()
-        if plan is None:
-            return None
-        from dlbench.campaign import live_lines
-
-        return live_lines.LiveLines(
-            plan,
-            self._snakemake.formatter,
-            bar=show == "bar" and "progress" not in self._quiet and not common.dryrun,
-            jobs="progress" not in self._quiet,
-            commands=common.printshellcmds,
-            failed_logs=common.show_failed_logs,
-            colour=not common.nocolor,
-            counts=common.dryrun,
-        )
 
     def _print(self, record):
         text = str(record.msg)
@@ -117,16 +98,22 @@ class LogHandler(LogHandlerBase):
             record.msg, record.args = ENDED, ()
         elif text.startswith("MissingRuleException"):
             record.msg += TARGETS
-        if self._lines:
+        if self._live:
             try:
-                self._lines.show(record)
+                self._live.show(record)
                 return
             except Exception as error:
-                lines, self._lines = self._lines, None
-                with contextlib.suppress(Exception):
-                    lines.close()
+                self._end_ours()
                 _print_error(error)
         self._snakemake.handle(record)
+
+    def _end_ours(self):
+        live, self._live = self._live, None  # Python closes all handlers once more at its end
+        if live:
+            try:
+                live.close()
+            except Exception as error:
+                _print_error(error)
 
 
 def _snakemakes_own(common: Any) -> logging.Handler:

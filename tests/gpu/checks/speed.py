@@ -257,7 +257,7 @@ def largest_batch(report, device, framework):
     trainer += ["--device", "gpu", "--log", str(log)]
     flags = [f"--spec={spec}", "--label=try", "--device=gpu", "--", *trainer]
     output = log.parent / "found.json"
-    command = [sys.executable, own_code.PROGRAMS / "find_batch.py", "--spec", spec]
+    command = [sys.executable, own_code.PROGRAMS / "dlbench", "find-batch", "--spec", spec]
     command += ["--output", output, "--messages", log.parent / "said", "--", *flags]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     if not report.expect(output.is_file(), done.stderr[-300:]):

@@ -90,12 +90,11 @@ def how_forked(command, run):
 def convert(dataset, folder):
     """A converted dataset, made in the workflow's environment."""
     python = REPOSITORY / ".venv" / "bin" / "python"
-    for program, *flags in (
-        ("fetch_dataset.py", "--folder", folder / "source"),
-        ("convert_dataset.py", "--source", folder / "source", "--output", folder),
+    for program, *arguments in (
+        ("dlbench", "fetch-dataset", dataset, "--folder", folder / "source"),
+        ("convert_dataset.py", dataset, "--source", folder / "source", "--output", folder),
     ):
-        script = REPOSITORY / "workflow_scripts" / program
-        subprocess.run([python, script, dataset, *flags], check=True)
+        subprocess.run([python, REPOSITORY / "workflow_scripts" / program, *arguments], check=True)
     return folder
 
 

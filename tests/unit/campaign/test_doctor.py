@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dlbench.analysis import run_tables
-from dlbench.campaign import doctor, snakemake_files
+from dlbench.campaign import doctor, forget_runs
 from dlbench.common.files import sha256
 from dlbench.log import event_log
 from dlbench.records import judgement, parse_run, run_record
@@ -196,17 +196,6 @@ def test_a_clock_that_was_set_back_is_said_and_the_times_stand(here):
     assert run_record.read(run_record.folder(ONE.id) / "run.json")["summary"]["import_s"] >= 0
 
 
-def test_a_run_before_its_commit_is_said(here):
-    commit = {"GIT_COMMITTER_DATE": "2026-05-01T00:00:00+00:00", "GIT_CONFIG_GLOBAL": "/dev/null"}
-    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    for arguments in (["init", "-q"], [*author, "commit", "-q", "--allow-empty", "-m", "x"]):
-        subprocess.run(["git", *arguments], check=True, env=os.environ | commit)
-    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-    dates = [f"2026-01-01T00:00:0{second}.000000Z" for second in range(3)]
-    finish(Run(**SHORT, repeat=2), dates=dates, launch={"git_commit": head.stdout.strip()})
-    assert "before its code was committed (2026-05-01" in only().what
-
-
 def test_runs_of_other_studies_do_not_hide_what_is_wrong_with_a_studys_own(here):
     for repeat in range(2, 6):
         finish(Run(**SHORT, repeat=repeat))
@@ -272,7 +261,7 @@ def test_a_trainer_that_nobody_waits_for_is_named_with_its_process(here):
         finding = only()
         with subprocess.Popen([sys.executable, "snakemake"], **pipe) as workflow:
             workflow.stdout.readline()
-            assert snakemake_files.workflows() == [workflow.pid]
+            assert forget_runs.workflows() == [workflow.pid]
             assert doctor.examine() == []
             workflow.kill()
         trainer.kill()
@@ -322,25 +311,6 @@ def test_files_that_shut_out_the_group_are_named_and_the_advice_opens_them(here)
     shut.chmod(0o700)
     Path("results").chmod(0o700)
     assert doctor.examine() == []  # the group is kept out on purpose
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
-@pytest.mark.parametrize(
-    ("options", "what"), [("size=1m", "MiB are free"), ("ro", "it cannot be written")]
-)
-def test_a_disk_that_is_full_or_read_only_is_said(here, options, what):
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", "results"],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip("nothing can be mounted here")
-    try:
-        finding = only()
-    finally:
-        subprocess.run(["umount", "results"], check=True)
-    assert finding.kind == "disk" and what in finding.what
 
 
 PYTORCH = made_studies.BLOCK | {"framework": "pytorch", "steps": 5}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlbench.campaign import status, status_text
+from dlbench.campaign import status
 from dlbench.study import trainer_environments
 from support.studies.found_batches import write_found
 from support.studies.made_studies import BLOCK, study
@@ -17,7 +17,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def lines(made):
-    return list(status_text.lines(status.report(made)))
+    return list(status.lines(status.report(made)))
 
 
 def test_a_search_is_named_before_it_began_while_it_goes_on_and_when_it_is_done():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dlbench.campaign import status, status_text
+from dlbench.campaign import status
 from dlbench.log import event_log
 from dlbench.plan import standing
 from dlbench.records import costs, parse_run, run_record
@@ -32,7 +32,7 @@ def reasons(study):
 
 
 def shown(study, with_runs=False):
-    return "\n".join(status_text.lines(status.report(study, with_runs=with_runs)))
+    return "\n".join(status.lines(status.report(study, with_runs=with_runs)))
 
 
 def test_before_a_campaign_all_is_pending_and_its_cost_is_unknown(study):
@@ -149,7 +149,7 @@ def test_several_at_a_time_take_their_share_of_the_time_and_one_run_its_own(stud
     ends_in_s = event_log.seconds_between(event_log.utc_now(), cost["done_at"])
     assert ends_in_s == pytest.approx(600, abs=5)
     assert status.report(study, at_a_time=100)["cost"]["left_wall_s"] == 600
-    message = "\n".join(status_text.lines(status.report(study, at_a_time=2)))
+    message = "\n".join(status.lines(status.report(study, at_a_time=2)))
     assert "left  about 0.333 node-hours; 2 at a time 10 min, until" in message
     for run in study.runs[2:]:
         write(run)

@@ -19,7 +19,7 @@ from dlbench.study.runs import Run
 from dlbench.tables.history_columns import SESSIONS
 from dlbench.tables.parquet_files import TableError
 from support.history import made_campaigns, made_histories
-from support.programs.in_process import dlbench, program
+from support.programs.in_process import dlbench
 
 NO_OBJECTS = ("no json", "[1]", "null", "5", '{"a": NaN}', '{"a": 1e999}', '{"a": "\\ud800"}',
               "[" * 30_000)  # fmt: skip
@@ -103,7 +103,7 @@ def test_commands_name_a_hostile_file_and_go_on(history, hostile):
         path.unlink()
         os.mkfifo(path) if hostile == "pipe" else path.mkdir()
     for finished in (
-        program("analyse_history.py"),
+        dlbench("analyse-history"),
         dlbench("gate", "--allow", "missing"),
         dlbench("site"),
     ):
@@ -121,7 +121,7 @@ def test_control_characters_of_others_do_not_reach_the_terminal(history):
     for kind in ("text", "markdown", "html", "json", "junit"):
         text = dlbench("gate", "--format", kind).stdout
         assert not set(text) & {"\x1b", "\x07"} and "a" in text
-    assert "\x1b" not in program("analyse_history.py").stderr
+    assert "\x1b" not in dlbench("analyse-history").stderr
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ print(json.dumps(plugins.load("launchers", "nice").unsupported(run)))
 
 def test_the_dataset_is_fetched_converted_and_verified(project):
     source, output = project / "source", project / "data/stripes"
-    start(project, "workflow_scripts/fetch_dataset.py", "stripes", "--folder", source)
+    start(project, "workflow_scripts/dlbench", "fetch-dataset", "stripes", "--folder", source)
     convert = ["stripes", "--source", source, "--output", output, "--workers", 2]
     start(project, "workflow_scripts/convert_dataset.py", *convert)
     start(project, "workflow_scripts/dlbench", "verify-dataset", output)
@@ -91,8 +91,8 @@ def test_files_of_ones_own_are_taken_converted_and_verified(
 ):
     manual, output = tmp_path / "manual", tmp_path / "data"
     adding_page.write_sources(manual)
-    fetch = [name, "--folder", tmp_path / "source", "--manual-dir", manual]
-    start(project, "workflow_scripts/fetch_dataset.py", *fetch)
+    fetch = ["fetch-dataset", name, "--folder", tmp_path / "source", "--manual-dir", manual]
+    start(project, "workflow_scripts/dlbench", *fetch)
     convert = [name, "--source", tmp_path / "source", "--output", output, "--check", "decode"]
     start(project, "workflow_scripts/convert_dataset.py", *convert)
     start(project, "workflow_scripts/dlbench", "verify-dataset", output)

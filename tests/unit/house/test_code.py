@@ -201,7 +201,7 @@ def test_a_change_of_what_is_only_described_trains_nothing_again(copied):
     # All at once, since each digest of all code takes seconds; if it fails, one by one shows which.
     assert copied(*DESCRIBED.values()) == before
     others = ("study/config.py", "tables/parquet_files.py", "data/convert_dataset.py")
-    after = copied(*((f"dlbench/{other}", *CODE) for other in others), ("parse_run.py", *CODE))
+    after = copied(*((f"dlbench/{other}", *CODE) for other in others), ("collect_runs.py", *CODE))
     assert {name: after[name] for name in ALL} == {name: before[name] for name in ALL}
 
 

@@ -17,7 +17,7 @@ from snakemake.cli import get_argument_parser
 
 from dlbench.analysis import equivalence
 from dlbench.command import commands_page, dispatch
-from dlbench.study import config, config_files, config_schema
+from dlbench.study import config, config_schema
 from dlbench.tables import write_reference_pages
 from dlbench.tables.meanings import TABLES
 from support.machines.paths import REPOSITORY
@@ -276,7 +276,7 @@ def test_every_config_of_the_pages_passes_the_schema_when_laid_over_the_default_
             block = {"name": "b", "model": "lenet5", "dataset": "digits", **content}
             content = {"matrix": [block]}
         if content.keys() <= properties.keys():
-            merged = config_files.merge(default, content)
+            merged = config.merge(default, content)
             try:
                 config_schema.check(merged)
             except config_schema.ConfigError as error:

@@ -15,7 +15,7 @@ from support.machines.paths import REPOSITORY
 ALONE = (
     *("baselines/", "common/", "images/", "log/", "machine/", "records/"),
     *("run_fields/", "schedulers/", "starting/", "trainer/"),
-    *("study/contradictions.py", "study/other_trainers.py", "study/repeats.py", "study/runs.py"),
+    *("study/contradictions.py", "study/other_trainers.py", "study/goals.py", "study/runs.py"),
     "study/trainer_environments.py",
 )
 FRAMEWORKS = {

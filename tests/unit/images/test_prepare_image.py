@@ -14,7 +14,7 @@ import pytest
 from dlbench import Error
 from dlbench.common import plugins, tools
 from dlbench.images import prepare_image, trainer_image
-from dlbench.plan import site_devices, skipping
+from dlbench.plan import skipping
 from dlbench.study.runs import Run
 from dlbench.trainer import engine
 from support.images.image_files import archive, digest, make, program, root_folder, runnable_root
@@ -228,7 +228,7 @@ def images_run(**changes):
 def test_a_run_knows_its_form_before_it_is_made():
     run = images_run()
     assert trainer_image.form_path(run) == "results/images/x/podman.json"
-    assert skipping.cannot_run(run, site_devices.Devices("cpu", None, 2)) == (
+    assert skipping.cannot_run(run, skipping.Devices("cpu", None, 2)) == (
         "runtime podman is not installed: podman is not on the path of this machine"
     )
 

@@ -13,7 +13,7 @@ from support.studies.planned_runs import STUDY
 def test_an_unknown_run_is_named_with_the_nearest(plan):
     known = next(iter(plan.runs))
     with pytest.raises(Error, match=f"no run .*did you mean .*{known}"):
-        plan.spec_json(known[:-1])
+        plan.run(known[:-1])
 
 
 @pytest.mark.parametrize("key", ["manual_dir", "store"])
@@ -54,3 +54,76 @@ def test_a_start_on_a_full_disk_says_so_before_anything_is_written(
     monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result([*full[:6], 0, *full[7:]]))
     with pytest.raises(Error, match=f"the disk of {tmp_path} is full: {message}.*nothing was"):
         planning.check_folders(writes=False)
+
+
+PATTERNS = {
+    "step": r"time (?P<step_time_ms>\S+)ms",
+    "metrics": {"busbw_gb_per_s": r"bandwidth: (\S+)"},
+}
+BLOCK = {
+    **{"name": "all", "trainer": "theirs", "framework": "own", "model": "m", "dataset": "none"},
+    **{"batch_per_device": 8, "strategy": ["single", "mirrored"], "steps": 9},
+}
+
+
+def make(log, **changes):
+    trainers = {"theirs": {"command": ["true"], "log": log}}
+    changes = {"matrix": [BLOCK], "repeats": 1, "compare": []} | changes
+    return planning.make_plan(STUDY | {"trainers": trainers} | changes)
+
+
+def compared(metric):
+    return {"compare": [{"field": "strategy", "base": "single", "metric": metric}]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        (compared("busbw_gb_per"), r"compare\[0\].metric"),
+        (
+            {"repeats": {"target_interval": 0.1, "min": 2, "max": 3, "metric": "busbw_gb_per"}},
+            "repeats.metric",
+        ),
+        ({"matrix": [BLOCK | {"must_reach": {"metrics": {"busbw_gb_per": 1}}}]}, "must_reach"),
+    ],
+)
+def test_a_metric_that_no_pattern_names_is_refused_with_the_nearest(alone, changes, where):
+    with pytest.raises(Error, match=f"{where}.*: .*did you mean 'busbw_gb_per_s'"):
+        make(PATTERNS, **changes)
+
+
+def test_metrics_of_patterns_and_columns_of_runs_and_what_other_logs_name_can_be_compared(alone):
+    for metric in ("busbw_gb_per_s", "step_time_p95_s"):
+        assert make(PATTERNS, **compared(metric)).runs
+    for log in ("auto", "dlbench"):  # not known before a program has run
+        assert make(log, **compared("busbw_gb_per")).runs
+
+
+def test_files_of_patterns_name_their_metrics_too(alone):
+    with pytest.raises(Error, match="under metrics, which are: none, or a column of the table"):
+        make("nanogpt", **compared("busbw_gb_per"))
+
+
+COMMAND = {"command": ["train"]}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        (r"(?<=x)(?P<step_time_s>\d+)", "lookaround"),
+        (r"(?P<step_time_s>\d+)(?= s)", "lookaround"),
+        (r"(?P<loss>.) \1 (?P<step_time_s>\d+)", "reference to a group"),
+        (r"(?:x{1000}){1000} (?P<step_time_s>\d+)", "1000"),
+    ],
+)
+def test_a_pattern_that_could_take_forever_is_refused_before_anything_is_started(pattern, why):
+    with pytest.raises(Error, match=why) as error:
+        planning.check_log_patterns({"theirs": COMMAND | {"log": {"step": pattern}}})
+    assert "trainers.theirs.log.step" in str(error.value)
+
+
+def test_patterns_that_only_slow_engines_cannot_read_are_fine():
+    step = r"(?:(?:a+)+)+b (?P<step_time_s>\S+)"
+    planning.check_log_patterns(
+        {"theirs": COMMAND | {"log": {"step": step}}, "ours": {"log": "auto"}}
+    )

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from dlbench.analysis import equivalence
-from dlbench.campaign import doctor, start_session
+from dlbench.campaign import doctor
 from dlbench.plan import planning, run_command, sentinels
 from dlbench.records import run_record, sessions, staleness
 from dlbench.results import collect_runs
@@ -192,7 +192,7 @@ def test_a_start_plans_its_sentinels_and_its_jobs_plan_the_same(monkeypatch):
     assert {*positions} == {"3/4", "4/4", "sentinel 1/2", "sentinel 2/2"}  # the study has 4 runs
     assert [plan.runs_after(run.id) for run in plan.to_train] == [3, 2, 1, 0]
     assert not sessions.sentinels()
-    start_session.start(plan, sessions.new())
+    plan.start_session(sessions.new())
     of_session = {"choose_sentinels": sentinels.sentinels_of_session}
     assert planning.make_plan(settings(8, 16), **of_session).runs.keys() == plan.runs.keys()
     finish(own[0], 10, made_from=staleness.made_from(own[0]))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dlbench.common import tools
-from dlbench.plan import site_devices, skipping
-from dlbench.plan.site_devices import Devices
+from dlbench.plan import skipping
+from dlbench.plan.skipping import Devices
 from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
 from support.machines.paths import REPOSITORY
@@ -140,9 +140,9 @@ def test_an_environment_that_cannot_have_a_package_is_named_with_those_that_can(
 
 
 def test_given_devices_and_cores_win_over_what_the_machine_has():
-    found = site_devices.devices(SITE | {"device": "gpu", "devices_per_node": 8})
+    found = skipping.devices(SITE | {"device": "gpu", "devices_per_node": 8})
     assert (found.kind, found.per_node) == ("gpu", 8)
-    assert site_devices.devices(SITE | {"cores_per_node": 64}).cores == 64
+    assert skipping.devices(SITE | {"cores_per_node": 64}).cores == 64
 
 
 @pytest.fixture
@@ -156,10 +156,10 @@ def gpus(tmp_path, monkeypatch):
             lines = [f"echo 'GPU {number}: NVIDIA A100 (UUID: x)'\n" for number in range(count)]
             program.write_text(f"#!/bin/sh\necho header\n{''.join(lines)}")
             program.chmod(0o755)
-        site_devices._gpus.cache_clear()
+        skipping._gpus.cache_clear()
 
     yield list_them
-    site_devices._gpus.cache_clear()
+    skipping._gpus.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def gpus(tmp_path, monkeypatch):
 )
 def test_auto_is_answered_by_the_machine(gpus, count, device, per_node, found):
     gpus(count)
-    devices = site_devices.devices(SITE | {"device": device, "devices_per_node": per_node})
+    devices = skipping.devices(SITE | {"device": device, "devices_per_node": per_node})
     assert (devices.kind, devices.per_node) == found
 
 
@@ -186,7 +186,7 @@ def test_cores_are_those_this_process_may_use():
     allowed = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(allowed)})
-        assert site_devices.devices(given).cores == 1
+        assert skipping.devices(given).cores == 1
     finally:
         os.sched_setaffinity(0, allowed)
 

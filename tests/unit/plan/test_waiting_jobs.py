@@ -1,4 +1,4 @@
-"""waiting_jobs: what runs wait for in the queue, on the terminal and in status."""
+"""What runs wait for in the queue, on the terminal and in status."""
 
 import time
 
@@ -6,7 +6,7 @@ import pytest
 
 from dlbench.campaign import status
 from dlbench.cluster import cluster_job
-from dlbench.plan import waiting_jobs
+from dlbench.plan import standing
 from dlbench.schedulers import lsf, pbs, sge, slurm
 
 LIMIT = "QOSMaxWallDurationPerJobLimit"
@@ -48,20 +48,20 @@ def here(tmp_path, monkeypatch):
 def test_a_reason_that_does_not_pass_by_itself_is_told_once(here, program):
     queue(program, ("5", "a", LIMIT), ("6", "b", LIMIT), ("7", "c", "Priority"))
     reported = set()
-    (line,) = waiting_jobs.new_reasons("slurm", here, reported)
+    (line,) = standing.new_reasons("slurm", here, reported)
     assert line == (
         f"Slurm does not start job 5 of a and 1 other job: {LIMIT}; "
         "dlbench status shows what each run waits for"
     )
     queue(program, ("5", "a", LIMIT), ("7", "c", HELD))
-    (line,) = waiting_jobs.new_reasons("slurm", here, reported)
+    (line,) = standing.new_reasons("slurm", here, reported)
     assert line.startswith(f"Slurm does not start job 7 of c: {HELD}; ")
-    assert waiting_jobs.new_reasons("slurm", here, reported) == []
+    assert standing.new_reasons("slurm", here, reported) == []
 
 
 def test_reasons_are_told_on_the_terminal_while_a_campaign_goes_on(here, program, capsys):
     queue(program, ("5", "a", LIMIT))
-    waiting_jobs.start_reporting("slurm", here, every_s=3600)
+    standing.start_reporting("slurm", here, every_s=3600)
     told, until = "", time.monotonic() + 20
     while not told and time.monotonic() < until:
         time.sleep(0.01)
@@ -71,7 +71,7 @@ def test_reasons_are_told_on_the_terminal_while_a_campaign_goes_on(here, program
 
 def test_where_slurm_does_not_answer_nothing_is_told(here, program):
     program("squeue", script="#!/bin/sh\nexit 1\n")
-    assert waiting_jobs.new_reasons("slurm", here, set()) == []
+    assert standing.new_reasons("slurm", here, set()) == []
 
 
 def test_status_says_what_a_pending_run_waits_for(study, program):

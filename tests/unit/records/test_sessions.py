@@ -62,7 +62,7 @@ def test_it_travels_by_the_command_of_a_run_to_its_log_and_its_record(here):
     (flag,) = (w for w in arguments if w.startswith("--session="))
     start_run = REPOSITORY / "workflow_scripts" / "start_run.py"
     command = [sys.executable, start_run, "--log=train.jsonl", "--messages=messages", flag]
-    command += [f"--spec={plan.spec_json(run_id)}", "--skip=not here"]
+    command += [f"--spec={json.dumps(plan.run(run_id).values())}", "--skip=not here"]
     subprocess.run(command, check=True, capture_output=True)
     assert next(event_log.read("train.jsonl"))["session"] == session
     assert run_record.read("run.json")["provenance"]["session"] == session

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from dlbench.campaign import status, status_text
+from dlbench.campaign import status
 from dlbench.log import event_log
 from dlbench.records import run_record
 from dlbench.starting import fates
@@ -83,7 +83,7 @@ def test_a_run_whose_job_lives_is_running_whatever_its_log_says(study, slurm):
     assert (waiting["step"], waiting["message"]) == (2, "Slurm still has job 17: PENDING")
     assert (again["step"], again["message"]) == (None, "Slurm still has job 18: RUNNING")
     assert "for 3 s, Slurm still has job 17: PENDING" in "\n".join(
-        status_text.lines(status.report(study))
+        status.lines(status.report(study))
     )
 
 

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from dlbench.study import config, config_files
+from dlbench.study import config
 from dlbench.study.config_schema import ConfigError
 from support.studies.made_studies import BLOCK, STUDY, refused, study
 
@@ -133,7 +133,7 @@ def test_a_strategy_may_be_one_of_any_of_the_frameworks_of_a_block():
 def test_of_two_files_the_last_one_wins_and_neither_is_changed():
     base, over = {"a": {"b": 1, "c": [1, 2]}}, {"a": {"c": [3]}, "d": None}
     before = copy.deepcopy((base, over))
-    assert config_files.merge(base, over) == {"a": {"b": 1, "c": [3]}, "d": None}
+    assert config.merge(base, over) == {"a": {"b": 1, "c": [3]}, "d": None}
     assert (base, over) == before
 
 

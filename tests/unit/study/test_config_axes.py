@@ -4,10 +4,10 @@ import jsonschema
 import pytest
 
 from dlbench.run_fields.fields import DECLARED
-from dlbench.study import config_axes
+from dlbench.study import config_schema
 from support.studies.made_studies import BLOCK, refused, study
 
-AXES = config_axes.axes()
+AXES = config_schema.axes()
 SHORT = BLOCK | {"steps": 5}
 HOROVOD = SHORT | {"strategy": "horovod"}
 STRONG = {"name": "strong", "model": "lenet5", "dataset": "synthetic", "steps": 5,

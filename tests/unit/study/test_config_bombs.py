@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dlbench import Error
 from dlbench.plan import planning
-from dlbench.study import config_files, config_schema, matrix, yaml_files
+from dlbench.study import config, config_schema, matrix, yaml_files
 from dlbench.study.config_schema import ConfigError
 from support.studies.made_studies import BLOCK, STUDY, refused, study
 
@@ -32,7 +32,7 @@ def test_aliases_of_aliases_are_refused_before_they_are_unfolded(tmp_path, part)
     lines += [f"x{level}: &x{level} {part(f'*x{level - 1}')}" for level in range(1, 9)]
     (tmp_path / "bomb.yaml").write_text("\n".join([*lines, "study: *x8", ""]))
     with pytest.raises(ConfigError, match=r"bomb.yaml, line 6: .* unfolds to \d{6,7} values .by &"):
-        config_files.read(tmp_path / "bomb.yaml")
+        config.read(tmp_path / "bomb.yaml")
 
 
 def test_aliases_within_one_key_are_refused_with_its_name(tmp_path):
@@ -112,5 +112,5 @@ def test_many_mistakes_are_not_all_said_and_many_keys_not_compared_in_pairs(tmp_
     keys = {f"key{number}": 1 for number in range(50_000)}
     (tmp_path / "many.json").write_text(json.dumps(keys))
     with pytest.raises(ConfigError) as error:
-        config_schema.check(STUDY | config_files.read(tmp_path / "many.json"))
+        config_schema.check(STUDY | config.read(tmp_path / "many.json"))
     assert len(str(error.value).splitlines()) == config_schema.MAX_MISTAKES

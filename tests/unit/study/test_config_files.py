@@ -4,8 +4,10 @@ import pytest
 import yaml
 
 from dlbench.common import own_code, plugins
+from dlbench.machine import redaction
 from dlbench.records import staleness
-from dlbench.study import config_files
+from dlbench.study import config
+from dlbench.study import config as config_module
 from dlbench.study.config_schema import ConfigError
 from support.machines.paths import REPOSITORY
 from support.studies.made_studies import BLOCK, STUDY, refused, study
@@ -27,35 +29,35 @@ def elsewhere(tmp_path, monkeypatch):
 
 def test_at_home_config_yaml_is_read_and_site_yaml_where_there_is_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert config_files.files() == ["config.yaml"]
+    assert config.files() == ["config.yaml"]
     (tmp_path / "site.yaml").touch()
-    assert config_files.files() == ["config.yaml", "site.yaml"]
+    assert config.files() == ["config.yaml", "site.yaml"]
 
 
 def test_elsewhere_ours_comes_first_and_a_module_leaves_config_yaml_to_the_other(elsewhere):
-    assert config_files.files() == [OURS, "config.yaml"]
-    assert config_files.files(in_a_module=True) == [OURS]
-    assert config_files.settings_of([]) == config_files.read(OURS) | {"study": "theirs"}
+    assert config.files() == [OURS, "config.yaml"]
+    assert config.files(in_a_module=True) == [OURS]
+    assert config.settings_of([]) == config.read(OURS) | {"study": "theirs"}
 
 
 def test_what_a_module_is_given_is_laid_over_ours_and_over_what_the_site_says(elsewhere):
     (elsewhere / "site.yaml").write_text("site: {name: there, nodes: 3}\n")
-    merged = config_files.laid_over({"study": "given", "site": {"nodes": 4}})
-    ours = config_files.read(OURS)
+    merged = config.laid_over({"study": "given", "site": {"nodes": 4}})
+    ours = config.read(OURS)
     assert merged == ours | {"study": "given", "site": ours["site"] | {"name": "there", "nodes": 4}}
 
 
 def test_in_the_config_of_another_workflow_ours_is_what_stands_under_dlbench(elsewhere):
     both = {"samples": ["a"], "dlbench": {"study": "given"}}
-    assert config_files.laid_over(both)["study"] == "given"
-    assert "samples" not in config_files.laid_over(both)
+    assert config.laid_over(both)["study"] == "given"
+    assert "samples" not in config.laid_over(both)
     (elsewhere / "both.yaml").write_text(yaml.safe_dump(both))
-    assert config_files.settings_of(["both.yaml"])["study"] == "given"
+    assert config.settings_of(["both.yaml"])["study"] == "given"
 
 
 def test_a_file_that_is_named_and_not_there_is_said(elsewhere):
     with pytest.raises(ConfigError, match=r"--configfile none\.yaml: there is no such file"):
-        config_files.settings_of(["none.yaml"])
+        config.settings_of(["none.yaml"])
 
 
 # Models and datasets of the user.
@@ -160,3 +162,19 @@ def test_what_only_describes_a_dataset_of_the_user_is_in_no_digest(folder):
         study(dataset_folder=folder(str(number), photos=text))
         digests.append(own_code.digest([str(plugins.path("datasets", "photos"))]))
     assert digests[0] == digests[1] != digests[2]
+
+
+def test_commands_are_handed_on_without_their_secrets_which_go_by_a_variable():
+    arguments = ["run", "--token=abc-{model}", "--key", "def", "--max-tokens={steps}"]
+    config = {
+        "site": {"power_meter": "ipmitool -P abc- sdr", "power_limit_command": None},
+        "trainers": {"theirs": {"command": arguments}, "plain": {"command": ["run"]}},
+    }
+    found = config_module.hide(config)
+    assert found.site == {"power_meter": "ipmitool -P (hidden-0) sdr"}
+    hidden = ["run", "--token=(hidden-0){model}", "--key", "(hidden-1)", "--max-tokens={steps}"]
+    assert found.trainers == {"theirs": hidden, "plain": ["run"]}
+    assert redaction.restored(hidden, found.variables) == arguments
+    config["trainers"].pop("theirs")
+    config["site"]["power_meter"] = "watts"
+    assert config_module.hide(config).variables == {}

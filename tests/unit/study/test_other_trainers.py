@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from dlbench import Error
-from dlbench.plan import planning, run_command, site_devices, skipping
+from dlbench.plan import planning, run_command, skipping
 from dlbench.records import staleness
 from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.runs import Run
@@ -97,7 +97,7 @@ def test_an_environment_and_data_are_made_for_commands_that_name_them(theirs):
 
 
 def test_a_program_that_is_not_there_skips_the_run_with_a_reason(theirs):
-    devices = site_devices.Devices("cpu", None, 8)
+    devices = skipping.Devices("cpu", None, 8)
     assert "program train is not on this machine's path" in skipping.cannot_run(theirs(), devices)
     assert skipping.cannot_run(theirs(command=[sys.executable]), devices) is None
 

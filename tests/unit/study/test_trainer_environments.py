@@ -12,7 +12,7 @@ import pytest
 from dlbench import Error
 from dlbench.common.files import sha256
 from dlbench.plan import planning, skipping
-from dlbench.plan.site_devices import Devices
+from dlbench.plan.skipping import Devices
 from dlbench.records import staleness
 from dlbench.study import trainer_environments
 from dlbench.study.runs import Run

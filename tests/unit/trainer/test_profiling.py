@@ -9,7 +9,7 @@ import pytest
 from dlbench.common.files import sha256
 from dlbench.log import event_log
 from dlbench.plan import skipping
-from dlbench.plan.site_devices import Devices
+from dlbench.plan.skipping import Devices
 from dlbench.study.runs import Run
 from dlbench.trainer import engine, profiling
 from dlbench.trainer.profiling import Track

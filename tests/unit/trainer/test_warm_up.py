@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dlbench.log import event_log
 from dlbench.plan import skipping
-from dlbench.plan.site_devices import Devices
+from dlbench.plan.skipping import Devices
 from dlbench.study.runs import Run
 from dlbench.trainer.schedule import Schedule, WarmUp, Windows, further_steps
 

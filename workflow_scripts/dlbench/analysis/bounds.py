@@ -28,8 +28,7 @@ from dlbench.analysis.campaigns import FACTS, JOINABLE, Campaign, find_metric, p
 from dlbench.analysis.compare_runs import grouped
 from dlbench.common.files import atomic_write
 from dlbench.common.phrases import did_you_mean
-from dlbench.study import yaml_files
-from dlbench.study.free_axes import parameters
+from dlbench.study import parameters, yaml_files
 from dlbench.study.runs import DEFAULTS
 from dlbench.study.wording import ALWAYS
 from dlbench.tables.metrics import METRICS

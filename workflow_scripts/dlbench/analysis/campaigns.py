@@ -16,7 +16,7 @@ from dlbench.analysis import base_flags, measures
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.machine import fingerprints
 from dlbench.records import record_fields, run_record
-from dlbench.study import contradictions, item_names
+from dlbench.study import contradictions, wording
 from dlbench.study.runs import DEFAULTS, FIELDS, Run, is_of_statistics
 from dlbench.tables import metrics, parquet_files, runs_table
 from dlbench.tables.cells import Row
@@ -180,7 +180,7 @@ def from_record(record: Mapping[str, Any]) -> Measured:
         fields={**DEFAULTS, **spec},
         status=_status(record["status"], summary),
         numbers=_with_metrics(
-            _numeric_values(summary | item_names.columns(shape, rate, run.devices)), named
+            _numeric_values(summary | wording.item_columns(shape, rate, run.devices)), named
         ),
         facts=_without_none(facts),
         session=(provenance.get("session") or {}).get("id"),

@@ -7,8 +7,7 @@ import pandas as pd
 from dlbench.analysis import run_tables
 from dlbench.analysis.drift import Drift
 from dlbench.analysis.scaling_series import MARGIN
-from dlbench.study import contradictions
-from dlbench.study.free_axes import parameters
+from dlbench.study import contradictions, parameters
 from dlbench.tables import (
     baseline_columns,
     explanation_columns,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dlbench.analysis import estimates
 from dlbench.analysis.scaling_series import ONE_COUNT, all_series
-from dlbench.study import item_names
+from dlbench.study import wording
 from dlbench.study.config import Study
 from dlbench.tables.cells import Row, run_name, run_names
 
@@ -68,7 +68,7 @@ def _estimate(name, estimate):
 def _rates(prefix, throughput, row):
     """A throughput in items a second, and in tokens where items are sequences."""
     columns = throughput.columns(f"{prefix}images_per_second")
-    if tokens := item_names.tokens(row.get("item_shape")):
+    if tokens := wording.tokens(row.get("item_shape")):
         columns |= throughput.times(tokens).columns(f"{prefix}tokens_per_second")
     return columns
 

@@ -32,7 +32,7 @@ from dlbench.data import stores
 from dlbench.drawing.formats import FORMATS
 from dlbench.images import trainer_image
 from dlbench.machine import redaction
-from dlbench.plan import records_list, sentinels, site_devices
+from dlbench.plan import plan, sentinels, skipping
 from dlbench.records import run_record, staleness
 from dlbench.results.collect_runs import IMPORTS
 from dlbench.study import config, trainer_environments, yaml_files
@@ -44,7 +44,7 @@ ABOUT = "archive.json"
 MAKERS = ("python", "numpy", "pandas", "pyarrow", "matplotlib", "scipy", "pillow")
 CHECKPOINT = "checkpoint"
 ORDER = (
-    *("results/runs/", "results/batches/", records_list.PATH, "results/imports/"),
+    *("results/runs/", "results/batches/", plan.RECORDS_LIST, "results/imports/"),
     *("results/tables/", "results/figures/", "results/rep"),
 )
 MAX_NAMED = 10  # files with secrets that are listed
@@ -114,7 +114,7 @@ def write(
         name: own_code.project_path(name) for name in workflow_files()
     }
     files |= _results(study, trained) | _environments(study)
-    files[records_list.PATH] = _list_records(trained)
+    files[plan.RECORDS_LIST] = _list_records(trained)
     settings, user_files = portable(settings, study)
     if with_images:
         settings, image_files = _with_images(settings, study)
@@ -176,7 +176,7 @@ def portable(
     """
     files: dict[str, Path | bytes] = {}
     changed = dict(settings)
-    devices = site_devices.devices(study.site)
+    devices = skipping.devices(study.site)
     changed["site"] = settings["site"] | {"device": devices.kind, "cores_per_node": devices.cores}
     if devices.per_node is not None:
         changed["site"]["devices_per_node"] = devices.per_node

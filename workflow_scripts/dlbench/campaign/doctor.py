@@ -4,34 +4,31 @@ Nothing is changed here, so it may be done at any time, also while runs are trai
 looked at:
 
 - runs without a record: `dlbench status` says how they stand, and the next start goes on with them
-- locks and marks of Snakemake, which it names itself, and files that the next start makes again by
-  itself
+- locks and marks of Snakemake and full disks, which the next start names itself, and files that it
+  makes again by itself
 - processes of other machines: on a shared file system a workflow may be at work there
 """
 
 import contextlib
-import functools
 import itertools
 import os
 import re
 import stat
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 import psutil
 
 from dlbench import Error
-from dlbench.campaign import snakemake_files
+from dlbench.campaign import forget_runs
 from dlbench.common import files as common_files
 from dlbench.data import verify_dataset
 from dlbench.images import cuda_drivers, trainer_image
 from dlbench.log import event_fields, event_log
 from dlbench.machine import gpus
-from dlbench.plan import site_devices
+from dlbench.plan import skipping
 from dlbench.records import rereading, run_record, sentinel_runs
 from dlbench.study import trainer_environments
 from dlbench.study.config import Study
@@ -40,8 +37,6 @@ from dlbench.tables import parquet_files
 from dlbench.trainer.reading import manifest
 
 SCHEMA_VERSION = 1
-MIN_FREE_BYTES = 1 << 30
-MIN_FREE_FILES = 1000
 MAX_SHOWN = 3  # runs that are named where there are many
 OLD_S = 3600.0  # a temporary folder that has not changed for so long has no owner
 PART, PART_FOLDER = re.compile(r"\..+\.(\d+)\.part"), re.compile(r"\..*\.part")
@@ -50,14 +45,7 @@ TRAINERS = ("start_run.py", "train.py", "train_external.py", "start_processes.py
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem and what to do about it.
-
-    Attributes:
-        where: a path relative to the folder of the workflow, or a process.
-        what: what is wrong.
-        why: why that matters.
-        advice: what to do.
-    """
+    """What is wrong, why that matters and what to do; `where` is a path, or a process."""
 
     kind: str
     where: str
@@ -72,13 +60,9 @@ class Problem:
 
 
 def enter_workflow_folder(folder: str | Path) -> Path:
-    """Make the workflow's folder the current one and return it.
+    """Make the folder of a workflow, given it or its results, the current one and return it.
 
-    Args:
-        folder: of the workflow, or its results.
-
-    Raises:
-        Error: the folder has no results of dlbench.
+    Raises Error: the folder has no results of dlbench.
     """
     folder = Path(os.path.abspath(folder))
     for place in (folder, folder.parent):
@@ -97,16 +81,14 @@ def examine(
 ) -> list[Problem]:
     """Look at the results in the current folder.
 
+    Problems around the runs first, then those of runs.
+
     Args:
         study: the Study whose runs are examined; None: all runs in the results.
         content: also read shards, logs and records whole and compare their digests and numbers.
         unknown: also report runs that are not part of the study.
-
-    Returns:
-        Problems around the runs first, then those of runs.
     """
     return [
-        *_disk(run_record.RESULTS),
         *_permissions(run_record.RESULTS),
         *_orphans(),
         *_parts(),
@@ -116,22 +98,6 @@ def examine(
         *_tables(content),
         *of_runs(study, content, unknown),
     ]
-
-
-def _disk(results):
-    disk = os.statvfs(results)
-    free_bytes = disk.f_bavail * disk.f_frsize
-    if disk.f_flag & os.ST_RDONLY or not os.access(results, os.W_OK | os.X_OK):
-        what = "it cannot be written"
-        advice = "mount it for writing, or ask for permission; copies elsewhere can be read"
-    elif free_bytes < MIN_FREE_BYTES:
-        what = f"{free_bytes >> 20} MiB are free"
-        advice = "make room, then start again: what was cut short is trained again"
-    elif disk.f_files and disk.f_favail < MIN_FREE_FILES:
-        what, advice = f"{disk.f_favail} more files can be made", "remove files of others"
-    else:
-        return
-    yield Problem("disk", str(results), what, "a run whose log cannot be written fails", advice)
 
 
 def _permissions(results):
@@ -175,12 +141,12 @@ def _lacking(mode, wanted):
 
 def _orphans():
     """Problems of trainers in this folder whose workflow is gone."""
-    if snakemake_files.workflows():
+    if forget_runs.workflows():
         return
     here = os.path.realpath(".")
     found = {
         pid: (names[0], parent)
-        for pid, command, folder, parent in snakemake_files.processes()
+        for pid, command, folder, parent in forget_runs.processes()
         if folder == here
         and (names := [name for word in command[:4] if (name := Path(word).name) in TRAINERS])
     }
@@ -267,7 +233,7 @@ def _driver(study):
     nodes, check_site.py asks those.
     """
     driver = gpus.installed_driver()
-    if not driver or (study and site_devices.devices(study.site).kind == "cpu"):
+    if not driver or (study and skipping.devices(study.site).kind == "cpu"):
         return
     if study:
         environments = [run.environment for run in study.runs]
@@ -379,12 +345,6 @@ def _describe_clock(log, content):
                 f"{after['event']} is dated {after['t_utc']}, "
                 f"{before['event']} before it {before['t_utc']}"
             )
-    committed = _committed(events[0].get("git_commit")) if events else None
-    if committed and datetime.fromisoformat(events[0]["t_utc"].replace("Z", "+00:00")) < committed:
-        return (
-            f"it began at {events[0]['t_utc']}, before its code was committed "
-            f"({committed.isoformat()})"
-        )
     return ""
 
 
@@ -398,15 +358,3 @@ def _dated_events(log, content):
                 return
             if "t_utc" in event:
                 yield event
-
-
-@functools.cache
-def _committed(commit):
-    """The date of a commit; None if it is unknown here."""
-    if not isinstance(commit, str) or not commit.isalnum():
-        return None
-    with contextlib.suppress(OSError, ValueError):
-        command = ["git", "show", "-s", "--format=%cI", commit]
-        answer = subprocess.run(command, capture_output=True, text=True, check=False)
-        return datetime.fromisoformat(answer.stdout.strip())
-    return None

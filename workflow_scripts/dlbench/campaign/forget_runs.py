@@ -6,17 +6,22 @@ batch, by its status.
 """
 
 import json
+import os
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psutil
 
 from dlbench import Error
-from dlbench.campaign import snakemake_files
 from dlbench.common import phrases
 from dlbench.log.event_fields import STATUSES
 from dlbench.log.event_log import FAILED
 from dlbench.records import run_record
 from dlbench.study import batch_searches
 from dlbench.study.config import Study
+
+LOCKS = Path(".snakemake/locks")
 
 
 def add_selection_flags(parser: ArgumentParser) -> None:
@@ -42,12 +47,11 @@ def add_selection_flags(parser: ArgumentParser) -> None:
 def select(args: Namespace, study: Study | None = None) -> list[str]:
     """The ids of the runs, and of the searches for a largest batch, that a command line selects.
 
+    Raises Error: a run that was named has no results, or is not part of the study.
+
     Args:
         args: the parsed flags of `add_selection_flags`.
         study: leave out runs that are not of this Study; None: all runs in the results.
-
-    Raises:
-        Error: a run that was named has no results, or is not part of the study.
     """
     known = {run.id for run in study.runs} | study.searches.keys() if study else set()
     if args.run_id and args.message:
@@ -77,17 +81,16 @@ def select(args: Namespace, study: Study | None = None) -> list[str]:
 def check_not_running() -> None:
     """Check that no Snakemake is running in this folder.
 
-    Otherwise runs would be forgotten, and then a second Snakemake could not start.
-
-    Raises:
-        Error: one is running, or has left its lock.
+    Otherwise runs would be forgotten, and then a second Snakemake could not start. Raises Error:
+    one is running, or has left its lock.
     """
-    if pids := snakemake_files.workflows():
+    if pids := workflows():
         raise Error(
             f"Snakemake is at work in this folder (process {', '.join(map(str, pids))}): nothing "
             "is forgotten; try again when it has ended"
         )
-    if snakemake_files.locks():
+    # Snakemake has no command that prints them; with --persistence-backend db they are no files.
+    if any(LOCKS.glob("*.lock")):
         raise Error(
             "this folder is locked, and no Snakemake is at work in it on this machine: nothing is "
             "forgotten. If none is on another machine either, it was killed: run snakemake "
@@ -124,3 +127,21 @@ def _forget_search(search_id):
     (place / batch_searches.RESULT_FILE).unlink(missing_ok=True)
     for record in place.glob("*/run.json"):
         run_record.forget_in(record.parent)
+
+
+def workflows(folder: str | Path = ".") -> list[int]:
+    """The ids of Snakemake processes that run in a folder, on this machine."""
+    here = os.path.realpath(folder)
+    return [pid for pid, command, cwd, _ in processes() if cwd == here and _is_snakemake(command)]
+
+
+def processes() -> Iterator[tuple[int, list[str], str, int]]:
+    """Yield (pid, command, folder, parent) of each process whose folder this user may see."""
+    for process in psutil.process_iter(("cmdline", "cwd", "ppid")):
+        command, folder, parent = (process.info[name] for name in ("cmdline", "cwd", "ppid"))
+        if folder:  # None for processes of other users
+            yield process.pid, command or [], folder, parent
+
+
+def _is_snakemake(command):
+    return any(Path(word).name == "snakemake" for word in command[:4])

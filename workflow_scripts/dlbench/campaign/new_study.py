@@ -1,6 +1,5 @@
 """A first study for a machine: what it combines, so that it takes minutes, and its text as YAML."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,8 +12,8 @@ import yaml
 from dlbench import Error
 from dlbench.common import phrases, plugins
 from dlbench.data import own_pictures
-from dlbench.plan import site_devices, skipping
-from dlbench.study import config, config_files, trainer_environments
+from dlbench.plan import skipping
+from dlbench.study import config, trainer_environments
 from dlbench.trainer import engine
 
 MOST_DEVICES = 8
@@ -23,20 +22,39 @@ DATASET, SYNTHETIC = "digits", "synthetic"
 MODELS = {"cpu": "lenet5", "gpu": "resnet50"}
 OF_IMAGES = {"cpu": "resnet20", "gpu": "resnet50"}  # on pictures of the user, which have colours
 DEVICES = {"cpu": "CPU core", "gpu": "GPU"}
-NOTES = {  # on keys of a block, where they are first
-    "strategy": "how the work is spread over devices",
-    "environment": "the folder in envs/ with its packages",
-    "devices_per_node": "a device is a {device}",
-    "batch_per_device": "items of each device in a step",
-    "include": "the same by other frameworks",
-    "launcher": "starts the processes on all nodes",
-    "warmup_steps": "before the measured ones",
-    "steps": "measured; more of them narrow the intervals",
-    "epochs": "times that all items are trained on",
-}
 # Strategies by framework: on the devices of one node, and across nodes.
 STRATEGIES = {"tensorflow": "mirrored", "jax": "sharded", "pytorch": "ddp"}
 ACROSS_NODES = STRATEGIES | {"tensorflow": "multiworker"}
+# (steps of warm-up, measured steps) that take seconds, and batches of a device.
+SMALL_ON_GPUS, SMALL, LARGE_ON_GPUS, LARGE = (
+    ((50, 500), [64, 256, 1024]),
+    ((5, 30), [16, 64, 256]),
+    ((20, 100), [16, 32, 64]),
+    ((1, 5), [1, 2, 4]),
+)
+TEXT = """\
+# Written by dlbench init for this machine; change what you like. It is started by:
+#   {start}
+# Merged over config.yaml; docs/config.md has all keys.
+study: {study}
+# Each combination is trained so often; an interval needs 3 or more.
+repeats: 3
+# A run that takes longer is stopped, and recorded as timeout.
+time_limit_s: 600
+{data}\
+# All combinations of the lists in a block are trained; entries of include do the same by other
+# frameworks. strategy: how the work is spread over devices, each a {device}; environment: the
+# folder in envs/ with its packages; launcher: starts the processes on all nodes; batch_per_device:
+# items of each device in a step; warmup_steps: before the measured steps, of which more narrow the
+# intervals; epochs: times that all items are trained on.
+matrix:
+{matrix}\
+# docs/figures.md shows all there are.
+figures: {figures}
+# Fields to compare by, as in [{{field: framework, base: tensorflow}}].
+compare: {compare}
+"""
+PICTURES = "# Pictures of your own, each name a dataset (docs/data.md).\ndata:\n  images:\n"
 
 
 @dataclass(frozen=True)
@@ -66,8 +84,7 @@ class Choice:
 def usable_frameworks(kind: str) -> list[str]:
     """The frameworks whose environments are installed; if none is, the first that can be.
 
-    Args:
-        kind: of devices, cpu or gpu.
+    `kind`: of devices, cpu or gpu.
     """
     names = sorted(engine.names(), key=lambda name: (name != engine.DEFAULT, name))
     folders = {name: environment(name, kind) or engine.environment(name) for name in names}
@@ -100,7 +117,7 @@ def counts_up_to(most: int) -> tuple[int, ...]:
 
 def devices_of(site: Mapping[str, Any]) -> tuple[str, tuple[int, ...]]:
     """(kind of devices, numbers of them to train on) of the config's `site`."""
-    devices = site_devices.devices(dict(site))
+    devices = skipping.devices(dict(site))
     most = devices.per_node or devices.cores
     return devices.kind, counts_up_to(max(1, min(most, MOST_DEVICES)))
 
@@ -108,8 +125,7 @@ def devices_of(site: Mapping[str, Any]) -> tuple[str, tuple[int, ...]]:
 def images(path: Path) -> dict[str, dict[str, str]]:
     """data.images of the config for pictures at a path; their dataset is named as that is.
 
-    Raises:
-        Error: there are no pictures as docs/data.md describes them.
+    Raises Error: there are no pictures as docs/data.md describes them.
     """
     # Shards are named by their folder, for theirs is a pattern.
     place = path.absolute().parent if path.suffix.lower() == ".tar" else path.absolute()
@@ -128,26 +144,20 @@ def settings(
         site_text: of a site.yaml that is to be written, if one is.
         images: data.images that the study will have.
     """
-    files = config_files.read(*config_files.files())
-    merged = config_files.merge(files, {"data": {"images": dict(images or {})}})
-    config_files.register_folders(merged)
-    return config_files.merge(merged, yaml.safe_load(site_text)) if site_text else merged
+    files = config.read(*config.files())
+    merged = config.merge(files, {"data": {"images": dict(images or {})}})
+    config.register_folders(merged)
+    return config.merge(merged, yaml.safe_load(site_text)) if site_text else merged
 
 
 def check(text: str, settings: Mapping[str, Any]) -> tuple[int, list[str]]:
     """Check the text of a study as the workflow will.
 
-    Args:
-        settings: the config without the study.
-
-    Returns:
-        The number of runs that are trained, and the reasons for which others are skipped.
-
-    Raises:
-        Error: it has mistakes, or nothing remains to be trained.
+    Returns the number of runs that are trained, and the reasons for which others are skipped.
+    `settings`: the config without the study. Raises Error: it has mistakes, or nothing remains.
     """
-    study = config.study(config_files.merge(dict(settings), yaml.safe_load(text)))
-    devices = site_devices.devices(study.site)
+    study = config.study(config.merge(dict(settings), yaml.safe_load(text)))
+    devices = skipping.devices(study.site)
     reasons = [skipping.cannot_run(run, devices, study.images) for run in study.runs]
     if all(reasons):
         raise Error(f"this site can do none of the runs: {reasons[0]}")
@@ -155,112 +165,62 @@ def check(text: str, settings: Mapping[str, Any]) -> tuple[int, list[str]]:
 
 
 def yaml_text(choice: Choice, start: str) -> str:
-    """The study as commented YAML.
-
-    Args:
-        start: the command that starts it, for its head.
-    """
-    first, *others = choice.frameworks
-    blocks = []
+    """The study as commented YAML. `start`: the command that starts it, for its head."""
+    (warmup_steps, steps), batches = _size(choice)
+    length = {"warmup_steps": warmup_steps, "steps": steps}
+    blocks, scales = [], choice.devices[-1] > 1 or bool(choice.nodes)
     if choice.devices[-1] > 1:
-        blocks += _devices_block(choice)
+        blocks.append(
+            {"name": "speedup on the devices of a node"}
+            | _work(choice, STRATEGIES, SYNTHETIC, {"devices_per_node": [*choice.devices]})
+            | {"batch_per_device": batches[1], **length}
+        )
     if choice.nodes:
-        blocks += _nodes_block(choice)
-    blocks += _batch_block(choice)
+        blocks.append(
+            {"name": "speedup across nodes"}
+            | _work(choice, ACROSS_NODES, SYNTHETIC, {"nodes": [*choice.nodes]})
+            | {"devices_per_node": choice.devices[-1], "launcher": choice.launcher}
+            | {"batch_per_device": batches[1], **length}
+        )
+    blocks.append(
+        {"name": "throughput by batch size, on one device"}
+        | _work(choice, {}, choice.dataset, {"batch_per_device": batches})
+        | length
+    )
     if choice.dataset == DATASET:
-        blocks += _learning_block(choice)
-    figures = [
-        *(["scaling"] if choice.devices[-1] > 1 or choice.nodes else []),
-        *("batch_size", "loss", "step_times", "coverage"),
-    ]
-    compare = f"[{{field: framework, base: {_plain(first)}}}]" if others else "[]"
-    lines = [
-        "# Written by dlbench init for this machine; change what you like. It is started by:",
-        f"#   {start}",
-        "# Merged over config.yaml; docs/config.md has all keys.",
-        f"study: {_plain(choice.name)}",
-        "# Each combination is trained so often; an interval needs 3 or more.",
-        "repeats: 3",
-        "# A run that takes longer is stopped, and recorded as timeout.",
-        "time_limit_s: 600",
-        *_data(choice),
-        "# All combinations of the lists in a block are trained.",
-        "matrix:",
-        *_explained(blocks, choice),
-        "# docs/figures.md shows all there are.",
-        f"figures: [{', '.join(figures)}]",
-        "# Fields to compare by, as in [{field: framework, base: tensorflow}].",
-        f"compare: {compare}",
-    ]
-    return "\n".join(lines) + "\n"
+        blocks.append(
+            {"name": "learning, until held-out images are recognised"}
+            | _work(choice, {}, choice.dataset, {})
+            | {"batch_per_device": 32, "optimizer": "momentum", "learning_rate": 0.02, "epochs": 10}
+        )
+    first, *others = choice.frameworks
+    return TEXT.format(
+        start=start,
+        study=_yaml(choice.name),
+        data="".join([PICTURES * bool(choice.images), *_lines(choice.images, 4)]),
+        device=DEVICES[choice.kind],
+        matrix="".join(f"  - {''.join(_lines(block, 4)).lstrip()}" for block in blocks),
+        figures=_yaml(["scaling"] * scales + ["batch_size", "loss", "step_times", "coverage"]),
+        compare=_yaml([{"field": "framework", "base": first}] * bool(others)),
+    )
 
 
-def _data(choice):
-    """The lines that say where the user's pictures are."""
-    if choice.images:
-        yield "# Pictures of your own, each name a dataset (docs/data.md)."
-        yield "data:"
-        yield "  images:"
-        for name, entry in choice.images.items():
-            values = ", ".join(f"{key}: {_plain(value)}" for key, value in entry.items())
-            yield f"    {name}: {{{values}}}"
+def _lines(values, indentation):
+    """The lines of a mapping, each of its values on one; but of a list of mappings each on one."""
+    for key, value in values.items():
+        each = value if isinstance(value, list) and isinstance(value[0], dict) else []
+        yield f"{' ' * indentation}{_yaml(key)}:{'' if each else f' {_yaml(value)}'}\n"
+        yield from (f"{' ' * indentation}  - {_yaml(one)}\n" for one in each)
 
 
-def _devices_block(choice):
-    batch, (warmup, steps) = _batches(choice)[1], _steps(choice)
-    return [
-        "  - name: speedup on the devices of a node",
-        *_work(choice, STRATEGIES, SYNTHETIC, {"devices_per_node": choice.devices}),
-        f"    batch_per_device: {batch}",
-        f"    warmup_steps: {warmup}",
-        f"    steps: {steps}",
-    ]
-
-
-def _nodes_block(choice):
-    warmup, steps = _steps(choice)
-    return [
-        "  - name: speedup across nodes",
-        *_work(choice, ACROSS_NODES, SYNTHETIC, {"nodes": choice.nodes}),
-        f"    devices_per_node: {choice.devices[-1]}",
-        f"    launcher: {choice.launcher}",
-        f"    batch_per_device: {_batches(choice)[1]}",
-        f"    warmup_steps: {warmup}",
-        f"    steps: {steps}",
-    ]
-
-
-def _batch_block(choice):
-    warmup, steps = _steps(choice)
-    return [
-        "  - name: throughput by batch size, on one device",
-        *_work(choice, {}, choice.dataset, {"batch_per_device": _batches(choice)}),
-        f"    warmup_steps: {warmup}",
-        f"    steps: {steps}",
-    ]
-
-
-def _learning_block(choice):
-    return [
-        "  - name: learning, until held-out images are recognised",
-        *_work(choice, {}, choice.dataset, {}),
-        "    batch_per_device: 32",
-        "    optimizer: momentum",
-        "    learning_rate: 0.02",
-        "    epochs: 10",
-    ]
-
-
-def _explained(lines, choice):
-    """The lines of the blocks, with a comment on each key where it is first."""
-    left = dict(NOTES)
-    for line in lines:
-        note = left.pop(line.strip().partition(":")[0], None)
-        yield f"{line}  # {note.format(device=DEVICES[choice.kind])}" if note else line
+def _yaml(value):
+    """A value in one line."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000)
+    return text.removesuffix("...\n").strip()
 
 
 def _work(choice, strategies, dataset, lists):
-    """Lines about what is trained; the frameworks after the first are entries of `include`."""
+    """What is trained; the frameworks after the first are entries of `include`."""
     fields = [
         {"framework": framework, "strategy": strategies.get(framework, "single")}
         for framework in choice.frameworks
@@ -269,35 +229,19 @@ def _work(choice, strategies, dataset, lists):
     if any(named):  # then all: an entry of include would take over that of the block
         for each, name in zip(fields, named, strict=True):
             each["environment"] = name or engine.environment(each["framework"])
-    lines = [f"    {key}: {_plain(value)}" for key, value in fields[0].items()]
-    lines += [f"    model: {_plain(choice.model)}", f"    dataset: {_plain(dataset)}"]
-    lines += [f"    {key}: {list(values)}" for key, values in lists.items()]
-    for index, entry in enumerate(fields[1:]):
-        values = {key: _plain(value) for key, value in entry.items()}
-        values |= {key: str(list(value)) for key, value in lists.items()}
-        lines += ["    include:"] if not index else []
-        lines.append(f"      - {{{', '.join(f'{key}: {v}' for key, v in values.items())}}}")
-    return lines
+    first, *others = ({**each, **lists} for each in fields)
+    block = {"model": choice.model, "dataset": dataset} | first
+    return block | ({"include": others} if others else {})
 
 
-def _steps(choice):
-    """(steps of warm-up, measured steps) that take seconds."""
-    if choice.kind == "gpu":
-        return (50, 500) if _is_small(choice) else (20, 100)
-    if choice.model == MODELS["cpu"]:
-        return 50, 300
-    return (5, 30) if _is_small(choice) else (1, 5)
-
-
-def _batches(choice):
-    if choice.kind == "gpu":
-        return (64, 256, 1024) if _is_small(choice) else (16, 32, 64)
-    return (16, 64, 256) if _is_small(choice) else (1, 2, 4)
-
-
-def _is_small(choice):
+def _size(choice):
+    """(steps of warm-up and measured, batches) that take seconds."""
     model = _constants(choice.model, choice.frameworks[0])
-    return prod(model["INPUT_SHAPE"]) <= SMALL_ITEM and model["CLASSES"] <= SMALL_CLASSES
+    is_small = prod(model["INPUT_SHAPE"]) <= SMALL_ITEM and model["CLASSES"] <= SMALL_CLASSES
+    if choice.kind == "gpu":
+        return SMALL_ON_GPUS if is_small else LARGE_ON_GPUS
+    steps, batches = SMALL if is_small else LARGE
+    return ((50, 300) if choice.model == MODELS["cpu"] else steps), batches
 
 
 def _constants(model, framework):
@@ -310,12 +254,3 @@ def _constants(model, framework):
             f"{framework} has no model {model!r}{phrases.did_you_mean(model, known)}; it has: "
             f"{', '.join(known)}"
         ) from None
-
-
-def _plain(text):
-    """A text as YAML has it: in quotes if another value would be read."""
-    try:
-        is_same = yaml.safe_load(f"[{text}]") == [text]
-    except yaml.YAMLError:
-        is_same = False
-    return text if is_same else json.dumps(text, ensure_ascii=False)

@@ -16,7 +16,7 @@ from dlbench.analysis import run_tables
 from dlbench.analysis.frames import Tables
 from dlbench.common import plugins
 from dlbench.log import event_log
-from dlbench.plan import site_devices
+from dlbench.plan import skipping
 from dlbench.records import run_record, sentinel_runs
 from dlbench.results import collect_runs, export_runs
 from dlbench.study.config import Study
@@ -28,8 +28,7 @@ ATTEMPTS = 3  # a record may be removed while it is read
 def write(study: Study, folder: str | Path) -> None:
     """Write tables/, figures/ and runs/ (the tables of each run) into a folder.
 
-    Raises:
-        Error: no run is done, or the folder is among the results.
+    Raises Error: no run is done, or the folder is among the results.
     """
     output = Path(folder)
     if output.resolve().is_relative_to(run_record.RESULTS.resolve()):
@@ -54,7 +53,7 @@ def _collect(study, output):
         done = dataclasses.replace(study, runs=runs, imports=imports)
         try:
             with _linked_records([*runs, *_sentinels(runs)], output):
-                kind = site_devices.devices(study.site).kind
+                kind = skipping.devices(study.site).kind
                 collect_runs.collect(done, kind, output / "tables", results=output)
             return done
         except (run_record.RecordError, FileNotFoundError):

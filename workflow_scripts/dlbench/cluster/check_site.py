@@ -32,7 +32,7 @@ from dlbench.common.files import write_json
 from dlbench.data import stores
 from dlbench.images import cuda_drivers, trainer_image
 from dlbench.images.runtimes import Container
-from dlbench.plan import planning, site_devices, skipping
+from dlbench.plan import planning, skipping
 from dlbench.plan.plan import ATTEMPTS
 from dlbench.records import judgement, staleness
 from dlbench.records.judgement import State
@@ -288,7 +288,7 @@ def _jobs_of_runs(
     study: Study, runs: Iterable[Run]
 ) -> tuple[list[tuple[str, Job]], dict[str, list[str]]]:
     """[(label, Job)] of the runs that can be trained, and {reason: labels} of those that cannot."""
-    devices = site_devices.devices(study.site)
+    devices = skipping.devices(study.site)
     labelled_jobs: list[tuple[str, Job]] = []
     labels_by_reason: dict[str, list[str]] = {}
     for run in runs:
@@ -301,7 +301,7 @@ def _jobs_of_runs(
 
 def _jobs_of_searches(study):
     """[(label, Job)] of the searches for a largest batch that the next start would do."""
-    devices = site_devices.devices(study.site)
+    devices = skipping.devices(study.site)
     return [
         (search.label(), _job(search.run, study, devices))
         for search, why_not in planning.searches_to_do(study, devices).values()
@@ -405,7 +405,7 @@ def _nodes(scheduler, profile, study, timeout_s):
 def _node_job(module, profile, study):
     """The job of the check: all devices of a node, and as many cores as runs request."""
     facts = study.site
-    devices = site_devices.devices(facts)
+    devices = skipping.devices(facts)
     wanted = _jobs_of_runs(study, study.runs)[0] + _jobs_of_searches(study)
     cores = [job.cores_per_task * job.tasks_per_node for _, job in wanted]
     several = facts["nodes"] > 1 and any(run.nodes > 1 for run in study.runs)
@@ -467,7 +467,7 @@ def _forms(study):
 
 def _image_commands(study):
     """Yield (name, command that starts the image's Python) for each form that is made."""
-    gpus = site_devices.devices(study.site).kind == "gpu"
+    gpus = skipping.devices(study.site).kind == "gpu"
     for path, run in _forms(study).items():
         form = files.read_json(path)
         if form and not trainer_image.failure(path):

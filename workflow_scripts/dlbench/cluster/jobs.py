@@ -24,7 +24,7 @@ from typing import Any
 
 from dlbench import Error, schedulers
 from dlbench.common import phrases, plugins
-from dlbench.plan import baselines, waiting_jobs
+from dlbench.plan import baselines, standing
 from dlbench.plan.plan import Plan
 from dlbench.records import costs, run_record
 from dlbench.schedulers import Job, Nodes, Queue
@@ -479,7 +479,7 @@ class Submitting:
             conversion = [(CONVERSION, job_of_conversion(profile_value))]
             check(conversion, queues, profile_value("convert_dataset", module.QUEUE))
         self._queue = queue
-        waiting_jobs.start_reporting(name, Path.cwd())
+        standing.start_reporting(name, Path.cwd())
 
     def _job(self, run, attempt=1):
         begins_s = self._bundles.get(run.id, (None, None))[1] if self._on_cluster else None

@@ -71,13 +71,19 @@ GROUPS: dict[str, tuple[str, dict[str, str]]] = {
     ),
 }
 KEYWORDS = ("import",)  # of Python, which no function can be named as
+# What rules start, in steps.py; a user has no need of it.
+STEPS = (
+    *("fetch-dataset", "adopt-dataset", "convert-pictures", "make-image", "prepare-image"),
+    *("see-images", "start-session", "find-batch", "parse-run"),
+    *("add-campaign", "analyse-history", "draw-history"),
+)
 # Of commands that start Snakemake: what they take. After -- all is for Snakemake, but of `run`.
 USAGES = {
     "run": "[STUDY [TARGETS AND OPTIONS OF SNAKEMAKE]]",
     "retry": "[OPTIONS] [RUN_ID ...] [-- OPTIONS OF SNAKEMAKE]",
     "history": "[OPTIONS] [-- OPTIONS OF SNAKEMAKE]",
 }
-PASSES_ON = ("retry", "history")
+PASSES_ON = ("retry", "history", "find-batch")
 
 
 class Command(NamedTuple):
@@ -118,7 +124,7 @@ def _do(name, arguments):
 
         print(f"dlbench {installation.version()}")
         return 0
-    if name not in names():
+    if name not in (*names(), *STEPS):
         raise Error(
             f"dlbench has no command {name!r}{phrases.did_you_mean(name, names())}; "
             "dlbench --help lists them"
@@ -135,13 +141,13 @@ def _do(name, arguments):
 
 
 def names() -> list[str]:
-    """The names of all commands."""
+    """The names of all commands that users start."""
     return [name for _, group in GROUPS.values() for name in group]
 
 
 def load(name: str) -> Command:
     """Import the file of a command, and find its functions."""
-    (file,) = (file for file, (_, group) in GROUPS.items() if name in group)
+    file = next((file for file, (_, group) in GROUPS.items() if name in group), "steps")
     module = importlib.import_module(f"dlbench.command.{file}")
     function = name.replace("-", "_") + ("_" if name in KEYWORDS else "")
     return Command(

@@ -44,8 +44,7 @@ def _file_or_name(name):
 def study_file(name: str) -> str:
     """The config file of a study: a file, that of a folder, or that of a folder in studies/.
 
-    Raises:
-        Error: there is none.
+    Raises Error: there is none.
     """
     if Path(name).is_file():
         return name
@@ -63,10 +62,8 @@ def study_file(name: str) -> str:
 def become_snakemake(arguments: Sequence[str]) -> NoReturn:
     """Print the command, and replace this process by it, which gets signals and sets the code.
 
-    In a folder without a Snakefile it is that of dlbench.
-
-    Raises:
-        Error: a config file is no YAML, of which Snakemake does not say where.
+    In a folder without a Snakefile it is that of dlbench. Raises Error: a config file is no YAML,
+    of which Snakemake does not say where.
     """
     from dlbench.study import yaml_files
 

@@ -7,7 +7,6 @@ import argparse
 import math
 from collections.abc import Callable
 
-from dlbench import Error
 from dlbench.common import plugins
 
 
@@ -50,13 +49,10 @@ def add_dataset(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dataset-folder", help="folder with further files of datasets")
 
 
-def check_dataset(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Search the user's folder, too, and end the program if the dataset has no file."""
-    try:
-        plugins.add_user_folder("datasets", args.dataset_folder)
-        plugins.path("datasets", args.dataset)
-    except Error as error:
-        parser.error(str(error))
+def check_dataset(args: argparse.Namespace) -> None:
+    """Search the user's folder, too. Raises Error: the dataset has no file."""
+    plugins.add_user_folder("datasets", args.dataset_folder)
+    plugins.path("datasets", args.dataset)
 
 
 def name_of(kind: str) -> Callable[[str], str]:

@@ -30,7 +30,7 @@ class ArchiveError(Error):
 
 
 def again(path: Path | str) -> str:
-    """How a damaged file that fetch_dataset.py brought is downloaded again.
+    """How a damaged file that dlbench fetch-dataset brought is downloaded again.
 
     >>> again("results/data/imagenet/source/a.tar")
     'to download it again, delete it and results/data/imagenet/source.json, then start again'

@@ -18,8 +18,7 @@ from dlbench.analysis import estimates
 from dlbench.common import phrases
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.run_fields.fields import DECLARED
-from dlbench.study import item_names, wording
-from dlbench.study.free_axes import parameters
+from dlbench.study import parameters, wording
 from dlbench.study.runs import READING
 from dlbench.tables import timing_sources
 
@@ -117,7 +116,7 @@ class Series:
         """[(x, Estimate), ...]: geometric means over repeats."""
         return [(x, estimates.mean(values.tolist())) for x, values in self.repeats(value)]
 
-    def rates(self, unit: item_names.Unit) -> list[tuple[Any, estimates.Estimate]]:
+    def rates(self, unit: wording.Unit) -> list[tuple[Any, estimates.Estimate]]:
         """As `means`, of the throughput in a unit."""
         return replace(self, runs=rated(self.runs, unit)).means("rate")
 
@@ -137,16 +136,16 @@ class Series:
         return failures
 
 
-def rate_unit(all_series: Iterable[Series]) -> item_names.Unit:
+def rate_unit(all_series: Iterable[Series]) -> wording.Unit:
     """The unit of the rates of a panel."""
-    return item_names.unit(shape for s in all_series for shape in s.runs["item_shape"].unique())
+    return wording.rate_unit(shape for s in all_series for shape in s.runs["item_shape"].unique())
 
 
-def rated(runs: pd.DataFrame, unit: item_names.Unit) -> pd.DataFrame:
+def rated(runs: pd.DataFrame, unit: wording.Unit) -> pd.DataFrame:
     """Runs with a column `rate`: their throughput in a unit."""
     rates = runs["images_per_second"].astype(float)
     if unit.plural == "tokens":
-        rates = rates * runs["item_shape"].map(item_names.tokens).astype(float)
+        rates = rates * runs["item_shape"].map(wording.tokens).astype(float)
     return pd.concat([runs, rates.rename("rate")], axis=1)
 
 
@@ -288,7 +287,7 @@ def setting_label(row: pd.Series, name: str) -> str:
         return ""
     if name == "devices":
         return phrases.counted(value, wording.device(row.get("device_kind")))
-    if name == "item_shape" and (tokens := item_names.tokens(value)):
+    if name == "item_shape" and (tokens := wording.tokens(value)):
         return wording.setting("sequence_length", tokens)
     if name == "nodes":
         return phrases.counted(value, "node")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.study import learning_gates, yaml_files
+from dlbench.study import goals, yaml_files
 from dlbench.tables import parquet_files
 
 RUNS, CITATION = "tables/runs.parquet", "CITATION.cff"  # in the results folder; beside it
@@ -30,7 +30,7 @@ def missed_gates(table: Path, note: Callable[[str], None]) -> dict[str, bool]:
         note(f"learning gates are not known: {error}")
         return {}
     judged = zip(logs, gates, strict=True)
-    return {log: gate != learning_gates.REACHED for log, gate in judged if gate}
+    return {log: gate != goals.REACHED for log, gate in judged if gate}
 
 
 def citation(file: Path, note: Callable[[str], None]) -> str | None:

@@ -11,7 +11,7 @@ def check(forms: Iterable[Path]) -> None:
     """Check that all forms of images could be made.
 
     Args:
-        forms: paths of the descriptions that prepare_image.py wrote.
+        forms: paths of the descriptions that dlbench prepare-image wrote.
 
     Raises:
         Error: some could not be made; the message has one line for each reason.

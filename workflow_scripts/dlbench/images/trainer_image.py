@@ -3,9 +3,9 @@
 - An image is made once: built, pulled, or used where it is. Its digest is that of its manifest, or
   the SHA-256 of a SIF file or of a root folder's content.
 - All runtimes run the same content: each form is converted from this one image.
-- Each form contains our marker file with the image's identity. prepare_image.py reads the marker
-  from inside when it makes the form, and so does every trainer.
-- make_image.py makes images, prepare_image.py their forms.
+- Each form contains our marker file with the image's identity. dlbench prepare-image reads it from
+  inside when it makes the form, and so does every trainer.
+- dlbench make-image makes images, dlbench prepare-image their forms.
 
 results/images/{name}/ holds image.json, and {form}.json and {form}/ for each runtime.
 """

@@ -23,7 +23,7 @@ from dlbench.imports.importers import Imported, Steps
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import LeftOut
 from dlbench.log import metrics as log_metrics
-from dlbench.study import item_names, log_patterns
+from dlbench.study import log_patterns, wording
 from dlbench.study.log_patterns import (
     DEVICE,
     OF_ITEMS,
@@ -182,7 +182,7 @@ class Speeds:
         self.notes = run.notes
         if self.rates:
             columns.pop("images_per_second", None)  # as printed, for console.join_ranks
-        tokens = item_names.tokens(columns.get("item_shape"))
+        tokens = wording.tokens(columns.get("item_shape"))
         batch, share = columns.get("global_batch"), self._share(columns)
         if self.of_line in log_patterns.OF_ITEMS and len(run.steps):
             per_item = tokens if self.of_line == log_patterns.TOKEN_RATE else 1

@@ -30,7 +30,7 @@ from dlbench.imports.importers import Imported, Steps
 from dlbench.imports.kinds import KERAS_PARTS
 from dlbench.log import event_log, metrics
 from dlbench.records import step_times
-from dlbench.study import contradictions, item_names
+from dlbench.study import contradictions, wording
 from dlbench.tables import parquet_files, run_columns, table_columns, table_names
 from dlbench.tables.metric_columns import METRICS
 
@@ -326,7 +326,7 @@ def run_row(
     row = contradictions.marked(row)
     shape, per_second, devices = map(row.get, ("item_shape", "images_per_second", "devices"))
     return {
-        **item_names.columns(shape, per_second, devices),
+        **wording.item_columns(shape, per_second, devices),
         **row,
         "run_id": run_id,
         "study": row.get("study", import_name),

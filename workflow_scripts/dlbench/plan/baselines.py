@@ -113,8 +113,7 @@ def exchanges_gradients(run: Run) -> bool:
 def machine_folder(plan: Plan, submits: bool) -> str:
     """The folder of this machine's baselines.
 
-    Args:
-        submits: whether baselines are jobs of a scheduler, on other nodes than this one.
+    `submits`: whether baselines are jobs of a scheduler, on other nodes than this one.
     """
     if submits:
         return "site-" + re.sub(r"[^A-Za-z0-9_.-]+", "-", plan.study.site["name"])
@@ -122,11 +121,7 @@ def machine_folder(plan: Plan, submits: bool) -> str:
 
 
 def files(plan: Plan, submits: bool) -> list[str]:
-    """The files of the study's baselines on this machine.
-
-    Args:
-        submits: as in `machine_folder`.
-    """
+    """The files of the study's baselines on this machine. `submits`: as in `machine_folder`."""
     return sorted(file(plan, name, submits) for name in of_plan(plan))
 
 
@@ -136,11 +131,7 @@ def file(plan: Plan, name: str, submits: bool) -> str:
 
 
 def find(plan: Plan, name: str) -> Baseline:
-    """The baseline of a name.
-
-    Raises:
-        Error: the study has none of this name.
-    """
+    """The baseline of a name. Raises Error: the study has none of this name."""
     known = of_plan(plan)
     if name not in known:
         raise Error(f"no baseline {name!r} in this study; it has: {', '.join(known) or 'none'}")
@@ -158,8 +149,7 @@ def inputs(plan: Plan, name: str) -> list[str]:
 def arguments(plan: Plan, name: str, output: str) -> str:
     """The arguments of start_baseline.py after its files: flags and the command, shell-quoted.
 
-    Args:
-        output: the file to write.
+    `output`: the file to write.
     """
     baseline, site = find(plan, name), plan.study.site
     run = baseline.run
@@ -195,9 +185,8 @@ def reading(run: Run) -> dict[str, Any]:
 def for_figure(name: str, figures: tuple[str, ...]) -> list[str]:
     """[the table of baselines] if drawing a figure requires it, else [].
 
-    Args:
-        figures: of the study. If baselines are the only table of one of them, they are measured,
-            and then also drawn by the figures that draw them beside others.
+    `figures`: of the study. If baselines are the only table of one of them, they are measured, and
+    then also drawn by the figures that draw them beside others.
     """
     use = plugins.constants("figures", name).get("BASELINES")
     return [TABLE] if use == ALONE or (use == BESIDE and any(map(is_alone, figures))) else []

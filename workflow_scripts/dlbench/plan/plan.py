@@ -1,30 +1,131 @@
 """The plan of a start: the runs of a study on this machine, the state of each, and what is to do.
 
-The rules take inputs, flags and priorities from a Plan, which does not import Snakemake.
+The rules take inputs, flags and priorities from a Plan, which does not import Snakemake. Each start
+that has something to do writes a new session file, which is an input of its runs. So Snakemake,
+which compares dates, trains runs whose outputs exist but are damaged or come from other code. The
+list of other existing files that are made again works in the same way.
 """
 
+import contextlib
+import csv
 import functools
-import json
+import os
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import installation, name_patterns, own_code, phrases, plugins
+from dlbench.common import files, installation, name_patterns, own_code, phrases, plugins, tools
 from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_log
-from dlbench.plan import records_list, sentinels
-from dlbench.plan.session_files import SessionFiles, unfinished_session
+from dlbench.plan import sentinels
 from dlbench.records import enough, run_record, sessions, staleness
 from dlbench.records.judgement import State
-from dlbench.starting import start_command
+from dlbench.starting import fates, start_command
 from dlbench.study import batch_searches, config, trainer_environments
 from dlbench.study.runs import DEFAULTS, Run
+from dlbench.tables import timing_sources
+
+
+def unfinished_session() -> list[str]:
+    """The id of the last session, if not all of its runs have their records."""
+    session = sessions.current()
+    is_open = session and not sessions.done_file(session["id"]).exists()
+    return [session["id"]] if session and is_open else []
+
+
+@dataclass(frozen=True)
+class SessionFiles:
+    """The files of a session.
+
+    Attributes:
+        session: as sessions.new returns it; None before the first.
+        starts: whether this start begins it.
+        remade: existing paths that are made again in it.
+    """
+
+    session: dict[str, str] | None
+    starts: bool
+    remade: frozenset[str]
+
+    @property
+    def file(self) -> list[str]:
+        """The input of its runs: [its file], or [] before the first session."""
+        return [str(sessions.file(self.session["id"]))] if self.session else []
+
+    @property
+    def done(self) -> list[str]:
+        """[The file that exists once all its runs have records], or [] before the first session."""
+        return [str(sessions.done_file(self.session["id"]))] if self.session else []
+
+    @property
+    def remade_list(self) -> list[str]:
+        """[The file that lists what is made again], or [] if nothing is."""
+        return (
+            [str(sessions.remade_file(self.session["id"]))] if self.remade and self.session else []
+        )
+
+    def remade_lists(self, path: str) -> list[str]:
+        """[The last list of remade files that has a path], or [].
+
+        It is an input of the rule that makes the file: Snakemake makes the file again when the list
+        is new, and not as long as the list stays.
+        """
+        if path in self.remade and self.starts:
+            return self.remade_list
+        return [self._earlier_lists[path]] if path in self._earlier_lists else []
+
+    @functools.cached_property
+    def _earlier_lists(self):
+        return sessions.lists_of_remade()
+
+
+RECORDS_LIST = "results/records.sha256"
+
+
+def unlisted(run_ids: Iterable[str]) -> list[str]:
+    """The runs whose records are not in the list, or have changed since it was written."""
+    try:
+        listed_ns = os.stat(RECORDS_LIST).st_mtime_ns
+        lines = Path(RECORDS_LIST).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return list(run_ids)
+    listed = {path: digest for digest, _, path in (line.partition("  ") for line in lines)}
+
+    def is_listed(path):
+        is_older = os.stat(path).st_mtime_ns < listed_ns
+        return is_older or listed.get(str(path)) == files.sha256(path)
+
+    return [key for key in run_ids if not is_listed(run_record.folder(key) / "run.json")]
+
+
+RUNS_TABLE = Path("results/tables/runs.csv")
+
+
+def replaced_tables(study: str) -> Iterator[str]:
+    """Yield the warning; nothing if there are no tables, or those of this study."""
+    former = _study_of_tables()
+    if former not in (None, study):
+        elsewhere = tools.dlbench_command("partial --output FOLDER")
+        yield (
+            f"tables and figures in results/ are those of the study {former}; those of {study} "
+            f"take their place. {elsewhere} puts a study's elsewhere"
+        )
+
+
+def _study_of_tables():
+    unreadable = contextlib.suppress(OSError, csv.Error, UnicodeDecodeError)
+    with unreadable, open(RUNS_TABLE, encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if timing_sources.is_own(row) and row.get("study"):
+                return row["study"]
+    return None
+
 
 ATTEMPTS = 2  # a run that fails for a reason that may pass is tried once more
 TO_DO = {
@@ -78,11 +179,7 @@ class Plan:
         return str(path_of(self.config_json))
 
     def run(self, run_id: str) -> Run:
-        """The run of an id.
-
-        Raises:
-            Error: there is none in this study.
-        """
+        """The run of an id. Raises Error: there is none in this study."""
         try:
             return self.runs[run_id]
         except KeyError:
@@ -124,14 +221,14 @@ class Plan:
     def has_work(self) -> bool:
         """Whether this start has to do anything before it can make the tables."""
         planned = self.pending or self.remade or self.searches
-        return bool(planned or unfinished_session() or records_list.unlisted(self.runs))
+        return bool(planned or unfinished_session() or unlisted(self.runs))
 
     def record_code_digests(self) -> None:
         """Record digests of the files that runs execute, to name those that change later."""
         executed = [staleness.training_code(run) for run in self.to_train]
         executed += [staleness.data_code(dataset) for dataset in self.datasets]
-        for files in set(map(tuple, executed)):
-            own_code.save_digests(files)
+        for paths in set(map(tuple, executed)):
+            own_code.save_digests(paths)
 
     @property
     def summary_lines(self) -> Iterator[str]:
@@ -153,6 +250,14 @@ class Plan:
         if run_id in self.skipped:
             return f"to skip: {self.skipped[run_id]}"
         return f"{TO_DO[state]}: {reason.replace(f'{run_record.folder(run_id)}/', '')}"
+
+    def start_session(self, session: Mapping[str, str]) -> None:
+        """Start a session, as sessions.new returns it, and record what its runs rely on."""
+        self.move_logs_aside()
+        fates.forget_links()
+        trainer_environments.write_choices(self.with_tries)
+        self.record_code_digests()
+        sessions.start(session, [run.values() for run in self.sentinels.runs])
 
     def move_logs_aside(self) -> None:
         """Move aside the logs of runs that are trained again; print which of them are damaged."""
@@ -200,11 +305,6 @@ class Plan:
         return [*self.runs.values(), *tries]
 
     @property
-    def search_pattern(self) -> str:
-        """A pattern that matches the ids of the searches to be done."""
-        return name_patterns.any_of([*self.searches])
-
-    @property
     def unread_pattern(self) -> str:
         """A pattern that matches the ids of runs with a valid log but no valid record."""
         ids = [run_id for run_id, (state, _) in self.pending.items() if state is State.UNREAD]
@@ -222,13 +322,8 @@ class Plan:
         """A pattern that matches the names of the datasets that others converted."""
         return name_patterns.any_of([*self.adopted])
 
-    @property
-    def pictures_pattern(self) -> str:
-        """A pattern that matches the names of the datasets that are the user's pictures."""
-        return name_patterns.any_of(stores.of_pictures(self.study))
-
     def fetch_flags(self, dataset: str) -> str:
-        """Flags of fetch_dataset.py: where files may come from, quoted for the shell."""
+        """Flags of dlbench fetch-dataset: where files may come from, quoted for the shell."""
         data = self.study.data
         flags = [f"--manual-dir={data['manual_dir']}"] if data["manual_dir"] else []
         flags += ["--offline"] if data["offline"] else []
@@ -240,13 +335,6 @@ class Plan:
         files = own_code.executed_files(program, *named)
         return [str(own_code.project_path(file)) for file in files]
 
-    def figure(self, name: str) -> dict[str, Any]:
-        """The constants of a figure's file: CATEGORY and CAPTION."""
-        return plugins.constants("figures", name)
-
-    def figure_code(self, name: str) -> list[str]:
-        return self.code("draw_figure.py", plugins.path("figures", name))
-
     @property
     def export_environment(self) -> str:
         """The stamp file of the environment of `export_python`."""
@@ -256,12 +344,6 @@ class Plan:
     def export_python(self) -> str:
         """The Python that exports runs to TensorBoard, from an environment with TensorFlow."""
         return str(trainer_environments.trainer_python(self._export_environment))
-
-    def recipe_digest(self, dataset: str) -> str:
-        return staleness.recipe(dataset)
-
-    def spec_json(self, run_id: str) -> str:
-        return json.dumps(self.run(run_id).values(), sort_keys=True)
 
     def priority(self, run_id: str) -> int:
         """Higher for runs that come earlier in the seeded order."""
@@ -273,10 +355,6 @@ class Plan:
         runs = [run for run in self.with_tries if run.id not in self.skipped]
         return sorted(stamp for stamp in set(map(environment_stamp, runs)) if stamp)
 
-    def image_json(self, name: str) -> str:
-        """The config's entry of an image, as JSON."""
-        return json.dumps(self.study.images.get(name, {}), sort_keys=True)
-
     def is_by_directive(self, run_id: str) -> bool:
         """Whether a run is to be trained, in an image that the container directive enters."""
         is_to_train = run_id in self.pending and run_id not in self.skipped
@@ -286,11 +364,6 @@ class Plan:
     def may_enter_images(self) -> bool:
         """Whether Snakemake's container directive enters the image of any run."""
         return bool(self.searches) or any(map(start_command.by_directive, self.runs.values()))
-
-    def image_form(self, run_id: str) -> dict[str, str]:
-        """The image of a run and its form, as wildcards of rule prepare_image."""
-        run = self.run(run_id)
-        return {"image": run.environment, "form": trainer_image.form_name(run)}
 
     def directive_image(self, run_id: str) -> str | None:
         """The image that Snakemake's container directive enters for a run, or None.

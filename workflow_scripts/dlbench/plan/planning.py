@@ -1,19 +1,29 @@
-"""Make a Plan from a config: the study's runs, their states, and what must be made again."""
+"""Make a Plan from a config: the study's runs, their states, and what must be made again.
+
+What is checked of a config once its runs are known: patterns of logs, which RE2 must read (it takes
+a time linear in a line for every pattern, so none can hang; it has no lookaround, no references to
+groups and no repetition above 1000); and names of metrics. Patterns name theirs; what
+dlbench_log.py, an importer or `auto` finds is known only once a program has run, and a misspelt
+name is then reported where the metric is used.
+"""
 
 import dataclasses
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from dlbench import Error
 from dlbench.common import own_code, plugins
+from dlbench.common.phrases import did_you_mean
 from dlbench.data import fetch_dataset, stores
 from dlbench.images import trainer_image
 from dlbench.log import event_fields
 from dlbench.machine import redaction
-from dlbench.plan import metric_check, pattern_check, plan, sentinels, site_devices, skipping
+from dlbench.plan import plan, sentinels, skipping
 from dlbench.plan.sentinels import Chosen
 from dlbench.records import costs, judgement, run_record, sessions, staleness
 from dlbench.records.judgement import State
@@ -22,12 +32,100 @@ from dlbench.study import (
     batch_searches,
     config,
     config_schema,
+    goals,
     launching,
+    log_patterns,
     other_trainers,
     trainer_environments,
 )
+from dlbench.study.config import Study
 from dlbench.study.runs import Run
 from dlbench.trainer.reading import manifest
+
+
+def check_metrics(study: Study) -> None:
+    """Check the metrics that are compared, that decide repeats, and that runs must reach.
+
+    Raises Error: no program that uses patterns names one.
+    """
+    if not study.imports:  # imported logs may have any
+        named = _named(study.runs)
+        for index, entry in enumerate(study.compare):
+            if "metric" in entry:
+                _check(entry["metric"], named, f"compare[{index}].metric")
+    repeated = {
+        (run.trainer, study.targets[run.id].metric): run
+        for run in study.runs
+        if run.id in study.targets
+    }
+    for (_, name), run in repeated.items():
+        _check(name, _named([run]), "repeats.metric")
+    reached = {
+        (run.trainer, name): run
+        for run in study.runs
+        for name in study.must_reach.get(run.id, {}).get(goals.METRICS, {})
+    }
+    for (_, name), run in reached.items():
+        _check(name, _named([run]), "must_reach.metrics", is_column=False)
+
+
+def _named(runs: Iterable[Run]) -> set[str] | None:
+    """The metrics that programs of runs name; None if that is not known."""
+    names: set[str] = set()
+    for run in {run.trainer: run for run in runs if run.is_external}.values():
+        log = other_trainers.trainer(run)["log"]
+        if log in log_patterns.names():
+            log = yaml.safe_load(log_patterns.path(log).read_text(encoding="utf-8"))
+        if not isinstance(log, Mapping):
+            return None
+        names |= log.get("metrics", {}).keys()
+    return names
+
+
+def _check(name, named, where, is_column=True):
+    """Refuse a metric that no program names and, where it may be one, that is no column."""
+    if named is None or name in named or name == goals.THROUGHPUT:
+        return
+    from dlbench.tables.metrics import METRICS  # late: few studies name metrics
+
+    columns = METRICS if is_column else ()
+    if name in columns:
+        return
+    of_table = ", or a column of the table runs" if columns else ""
+    raise Error(
+        f"{where}: no pattern of a log names a metric {name!r}"
+        f"{did_you_mean(name, [*sorted(named), *columns])}; expected one of those under metrics, "
+        f"which are: {', '.join(sorted(named)) or 'none'}{of_table}"
+    )
+
+
+def check_log_patterns(trainers: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check the patterns of the config's `trainers`, before anything is started.
+
+    Raises Error: RE2 cannot read one.
+    """
+    for name, trainer in trainers.items():
+        if isinstance(trainer["log"], Mapping):
+            where = f"trainers.{name}.log"
+            check_patterns(log_patterns.parse(trainer["log"], where), where)
+
+
+def check_patterns(patterns: log_patterns.LogPatterns, where: str) -> None:
+    """Check each of some patterns. Raises Error: RE2 cannot read one."""
+    import pyarrow as pa  # late: few studies have patterns
+    import pyarrow.compute as pc
+
+    for key, pattern in patterns.all():
+        try:
+            pc.match_substring_regex(pa.array([""]), pattern)
+        except pa.ArrowInvalid as error:
+            why = str(error).partition("Invalid regular expression: ")[2] or error
+            raise Error(
+                f"{where}.{key}: '{pattern}' is not for RE2: {why}. It has no lookaround as "
+                "(?=...) or (?<!...), no reference to a group as \\1, and repeats at most 1000 "
+                "times; leave it out, or match more of the line"
+            ) from None
+
 
 # The least that any start writes: its session, its lock, the tables of a small study.
 MIN_FREE_BYTES, MIN_FREE_FILES = 1 << 20, 50
@@ -42,11 +140,8 @@ def no_sentinels(study: config.Study, to_train: list[Run], took_s: dict[str, flo
 def check_folders(writes: bool) -> None:
     """Check that Snakemake and its jobs can write into their folders.
 
-    Args:
-        writes: whether results will be written; a dry run only writes its lock.
-
-    Raises:
-        Error: a folder is not writable for this user, or its disk is full.
+    `writes`: whether results will be written; a dry run only writes its lock. Raises Error: a
+    folder is not writable for this user, or its disk is full.
     """
     places = [Path(".snakemake"), *([run_record.RESULTS] if writes else [])]
     for place in (place if place.exists() else Path() for place in places):
@@ -74,8 +169,7 @@ def check_folders(writes: bool) -> None:
 def plan_of_start(settings: dict[str, Any], is_start: bool) -> plan.Plan:
     """The Plan of a start of Snakemake or of one of its jobs, made once in a process.
 
-    Args:
-        is_start: whether a user started this process; False in jobs.
+    `is_start`: whether a user started this process; False in jobs.
     """
     config_schema.check_size(settings)  # before `repr` expands its aliases
     key = repr(settings)
@@ -96,8 +190,7 @@ def plan_in_use() -> plan.Plan | None:
 def plan_found_batches(settings: dict[str, Any], before: plan.Plan) -> None:
     """Add the runs whose batches were found to the Plan of this start, and keep its session.
 
-    Args:
-        before: the Plan with the searches; it is changed in place.
+    `before`: the Plan with the searches; it is changed in place.
     """
     after = make_plan(settings, sentinels.choose)
     _check_secrets(after)
@@ -121,18 +214,17 @@ def make_plan(
 ) -> plan.Plan:
     """Expand a merged config, read the records, and decide what is to be done.
 
+    Raises Error: the config has mistakes; the message has all of them.
+
     Args:
         choose_sentinels: chooses the session's sentinels: sentinels.choose for a start,
             sentinels.sentinels_of_session for its jobs.
         in_job: whether this is a job of a start.
-
-    Raises:
-        Error: the config has mistakes; the message has all of them.
     """
     study = config.study(settings)
-    pattern_check.check(settings.get("trainers") or {})
-    metric_check.check(study)
-    devices = site_devices.devices(study.site)
+    check_log_patterns(settings.get("trainers") or {})
+    check_metrics(study)
+    devices = skipping.devices(study.site)
     runs = {run.id: run for run in study.runs}
     skipped = {
         run.id: reason
@@ -285,7 +377,7 @@ def _missing_environments(runs):
 
 
 def searches_to_do(
-    study: config.Study, devices: site_devices.Devices
+    study: config.Study, devices: skipping.Devices
 ) -> dict[str, tuple[batch_searches.Search, str]]:
     """{id: (Search, why this machine cannot do it, or "")} of the searches to be done."""
     cannot = {

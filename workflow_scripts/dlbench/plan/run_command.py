@@ -1,21 +1,72 @@
-"""The arguments of the programs that rules start: start_run.py, find_batch.py, prepare_image.py."""
+"""The arguments of what rules start: start_run.py, find-batch, prepare-image, dlbench import."""
 
 import dataclasses
 import functools
 import json
 import shlex
+from pathlib import Path
+from typing import Any
 
 from dlbench import Error
-from dlbench.common import own_code
+from dlbench.common import files, own_code, plugins
+from dlbench.common.files import sha256
 from dlbench.images import trainer_image
 from dlbench.machine import binding, fingerprints
-from dlbench.plan import user_files
 from dlbench.plan.plan import Plan
 from dlbench.records import enough, run_record, staleness
 from dlbench.starting import start_command
-from dlbench.study import other_trainers, repeats, trainer_environments
+from dlbench.study import config, goals, other_trainers, trainer_environments
 from dlbench.study.runs import FLAGS, Run
 from dlbench.trainer import engine
+
+
+def user_files(run: Run) -> dict[str, Any]:
+    """The user's model or trainer that a run executes, for its log; {} if dlbench has both."""
+    if run.is_external:
+        files = other_trainers.trainer(run).get("files", [])
+        trainer = {"sha256": other_trainers.digest(run.trainer)}
+        return {"trainer": trainer | {"files": {name: _commit(name) for name in files}}}
+    models = engine.plugin_kind(run.framework, "models")
+    if plugins.is_builtin(models, run.model):
+        return {}
+    path = plugins.path(models, run.model)
+    return {"model": {"file": str(path), "sha256": sha256(path), **_commit(str(path))}}
+
+
+@functools.cache
+def _commit(path):
+    """As own_code.git_state gives it; a file that is not tracked is a change, too."""
+    folder = path if Path(path).is_dir() else Path(path).parent
+    return own_code.git_state(folder, Path(path).name if folder != path else ".", untracked="all")
+
+
+def import_names(study: config.Study) -> list[str]:
+    return [entry["name"] for entry in study.imports]
+
+
+def import_inputs(study: config.Study, name: str) -> list[str]:
+    """The files that an import reads, as inputs of its rule.
+
+    Files with braces in their paths are left out, since Snakemake would take these for wildcards.
+    They are read too, but a change to them alone is not noticed.
+    """
+    below = files.files_below(_entry(study, name)["path"])
+    return sorted(path for path in map(str, below) if not set("{}") & set(path))
+
+
+def import_flags(study: config.Study, name: str) -> str:
+    """The arguments of `dlbench import` without its outputs, quoted for the shell."""
+    entry = _entry(study, name)
+    arguments = [entry["path"], f"--name={name}"]
+    arguments += [f"--kind={entry['kind']}"] if "kind" in entry else []
+    arguments += [f"--fields={json.dumps(entry['fields'])}"] if "fields" in entry else []
+    arguments += [f"--path-fields={entry['path_fields']}"] if "path_fields" in entry else []
+    return shlex.join(arguments)
+
+
+def _entry(study, name) -> dict[str, Any]:
+    return next(entry for entry in study.imports if entry["name"] == name)
+
 
 CALIBRATIONS = "results/calibrations"  # what devices attain, a file for each kind
 
@@ -70,7 +121,7 @@ def start_run_arguments(
         flags.append(f"--checkpoint={_checkpoint(run)}")
     if run.id in plan.study.targets:
         target = dataclasses.asdict(plan.study.targets[run.id])
-        if target["metric"] == repeats.THROUGHPUT:
+        if target["metric"] == goals.THROUGHPUT:
             del target["metric"]  # as in commands of before
         flags.append(f"--unless={json.dumps([enough.earlier_repeats(run), target])}")
     if run.id in plan.skipped:
@@ -94,10 +145,9 @@ def _external_settings(plan, run):
 
 
 def find_batch_arguments(plan: Plan, search_id: str, memory_mb: int | None = None) -> list[str]:
-    """The arguments of find_batch.py after its files: flags, then those of start_run.py for a try.
+    """The arguments of find-batch after its files: flags, then those of start_run.py for a try.
 
-    Args:
-        memory_mb: limit of the tries on a node, MiB; None: all free memory.
+    `memory_mb`: limit of the tries on a node, MiB; None: all free memory.
     """
     search, why_not = plan.searches[search_id]
     run = search.run
@@ -119,7 +169,7 @@ def _flags(plan, run):
         f"--time-limit-s={plan.study.time_limit_s}",
         f"--hang-limit-s={plan.study.hang_limit_s}",
         f"--device={plan.device_kind}",
-        f"--facts={json.dumps({**plan.facts, 'user_files': user_files.used_by(run)})}",
+        f"--facts={json.dumps({**plan.facts, 'user_files': user_files(run)})}",
         f"--network={plan.study.site['network']}",
         *(f"--module={name}" for name in plan.study.site["modules"]),
     ]
@@ -141,10 +191,9 @@ def image_flags(plan: Plan, run: Run) -> list[str]:
 
 
 def prepare_image_arguments(plan: Plan, image: str, form: str) -> list[str]:
-    """Flags of prepare_image.py for the runs that take an image in a form.
+    """Flags of dlbench prepare-image for the runs that take an image in a form.
 
-    Raises:
-        Error: none does.
+    Raises Error: none does.
     """
     taking = [
         run

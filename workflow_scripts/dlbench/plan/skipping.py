@@ -1,10 +1,14 @@
-"""Which runs of a study this machine cannot do, and why."""
+"""Which runs of a study this machine cannot do, and why; its devices, or those of the site."""
 
+import functools
+import shutil
+import subprocess
+from dataclasses import dataclass
 from typing import Any
 
 from dlbench.common import plugins, tools
 from dlbench.images import trainer_image
-from dlbench.plan.site_devices import Devices
+from dlbench.machine import limits
 from dlbench.records import enough
 from dlbench.study import launching, other_trainers, trainer_environments
 from dlbench.study.config import Study
@@ -13,34 +17,82 @@ from dlbench.trainer import copies, engine, profiling, schedule, updates
 from dlbench.trainer.reading import inputs
 
 
+@dataclass(frozen=True)
+class Devices:
+    """The devices of one node: `kind` is cpu or gpu. `nodes` are the most that a run may have.
+
+    `cores_quota`: the quota of CPU time that limits `cores`; None if no quota does.
+    """
+
+    kind: str
+    per_node: int | None
+    cores: int
+    nodes: int = 1
+    cores_quota: float | None = None
+
+
+def devices(site: dict[str, Any]) -> Devices:
+    """The devices in the config's `site`; `auto` is resolved on this machine.
+
+    A CPU device is `threads_per_device` cores, so `per_node` is None there
+    unless the config gives it: it depends on the run.
+    """
+    gpus = _gpus() if "auto" in (site["device"], site["devices_per_node"]) else 0
+    kind = site["device"] if site["device"] != "auto" else ("gpu" if gpus else "cpu")
+    per_node = site["devices_per_node"]
+    if per_node == "auto":
+        per_node = gpus if kind == "gpu" else None
+    cores, quota = site["cores_per_node"], None
+    if cores == "auto":
+        cores, quota = limits.usable_cores()
+    return Devices(kind, per_node, cores, site["nodes"], quota)
+
+
+@functools.cache
+def _gpus():
+    """How many GPUs the NVIDIA driver lists; 0 where there is no driver."""
+    if not shutil.which("nvidia-smi"):
+        return 0
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
+
+
 def cannot_run(
     run: Run, devices: Devices, image_settings: dict[str, Any] | None = None
 ) -> str | None:
     """Why this machine cannot do a run, and the remedy if there is one; None if it can.
 
-    Args:
-        image_settings: the config's `images`.
+    `image_settings`: the config's `images`.
     """
+    return next(filter(None, _checks(run, devices, image_settings or {})), None)
+
+
+def _checks(run, devices, image_settings):
+    """Yield what each check says of a run, in this order: a reason, or None."""
     strategy = engine.strategy_of(run)
-    launcher = plugins.load("launchers", run.launcher)
-    return (
-        (None if run.is_external else engine.unsupported(run) or inputs.unsupported_text(run))
-        or strategy.unsupported(run)
-        or launcher.unsupported(run)
-        or copies.unsupported(run, strategy)
-        or schedule.unsupported(run, strategy)
-        or (None if run.is_external else updates.unsupported(run, strategy))
-        or (None if run.is_external else inputs.unsupported(run, strategy))
-        or profiling.unsupported(run, strategy)
-        or _unsupported_precision(run, devices)
-        or _unsupported_cuda_graphs(run, devices)
-        or _unsupported_power_limit(run, devices)
-        or _too_few_devices(run, devices)
-        or other_trainers.unsupported(run)
-        or trainer_environments.missing_python(run)
-        or _missing_package(run, strategy, image_settings or {})
-        or started_elsewhere(run)
-    )
+    if not run.is_external:
+        yield engine.unsupported(run)
+        yield inputs.unsupported_text(run)
+    yield strategy.unsupported(run)
+    yield plugins.load("launchers", run.launcher).unsupported(run)
+    yield copies.unsupported(run, strategy)
+    yield schedule.unsupported(run, strategy)
+    if not run.is_external:
+        yield updates.unsupported(run, strategy)
+        yield inputs.unsupported(run, strategy)
+    yield profiling.unsupported(run, strategy)
+    if devices.kind == "cpu":
+        yield _needs_gpus(run)
+    if run.power_limit_w and (run.nodes > 1 or launching.starts_elsewhere(run.launcher)):
+        yield (
+            "power_limit_w is set on the node of the process that supervises a run, and this run "
+            "has others: choose one node and a launcher other than kubernetes, or leave it out"
+        )
+    yield _too_few_devices(run, devices)
+    yield other_trainers.unsupported(run)
+    yield trainer_environments.missing_python(run)
+    yield _missing_package(run, strategy, image_settings)
+    yield started_elsewhere(run)
 
 
 def started_elsewhere(run: Run) -> str | None:
@@ -53,31 +105,15 @@ def started_elsewhere(run: Run) -> str | None:
     )
 
 
-def _unsupported_precision(run, devices):
-    if run.precision == "tf32" and devices.kind == "cpu":
+def _needs_gpus(run):
+    if run.precision == "tf32":
         return "precision tf32 is one of NVIDIA's GPUs; the devices of this site are CPUs"
-    return None
-
-
-def _unsupported_cuda_graphs(run, devices):
-    graphs = run.compile_mode == "cuda_graphs" and not run.is_external
-    if graphs and devices.kind == "cpu":
+    if run.compile_mode == "cuda_graphs" and not run.is_external:
         return "compile_mode cuda_graphs needs GPUs; the devices of this site are CPUs"
-    return None
-
-
-def _unsupported_power_limit(run, devices):
-    if run.power_limit_w is None:
-        return None
-    if devices.kind == "cpu":
+    if run.power_limit_w is not None:
         return (
             "power_limit_w is of GPUs; the devices of this site are CPUs, which are some cores of "
             "a processor, and Linux limits whole processors"
-        )
-    if run.nodes > 1 or launching.starts_elsewhere(run.launcher):
-        return (
-            "power_limit_w is set on the node of the process that supervises a run, and this run "
-            "has others: choose one node and a launcher other than kubernetes, or leave it out"
         )
     return None
 

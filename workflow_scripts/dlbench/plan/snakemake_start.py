@@ -166,10 +166,7 @@ class SnakemakeStart:
     """A start of Snakemake, read from its `workflow` object.
 
     What it forces, its executor and its scheduler are known only after it has read the rules: to
-    input functions, but not while the rule files are read.
-
-    Args:
-        workflow: of the Snakefile.
+    input functions, but not while the rule files are read. `workflow`: of the Snakefile.
     """
 
     def __init__(self, workflow: Any) -> None:
@@ -216,19 +213,14 @@ class SnakemakeStart:
         return "conda" in {str(method) for method in methods}
 
     def forces_rule(self, rule: Any) -> bool:
-        """Whether --forcerun names a rule.
-
-        Args:
-            rule: as `rules.train`.
-        """
+        """Whether --forcerun names a rule. `rule`: as `rules.train`."""
         return getattr(getattr(rule, "rule", None), "name", None) in self.forced
 
     @staticmethod
     def resource(rule: Any, name: str) -> Any:
         """The value of a resource that a profile gives a rule, or None.
 
-        Args:
-            rule: as `rules.train`.
+        `rule`: as `rules.train`.
         """
         return _raw_resources(rule).get(name)
 
@@ -236,8 +228,7 @@ class SnakemakeStart:
     def same_strings(first: Any, second: Any) -> bool:
         """Whether rules have the same resources that are strings, as partitions are.
 
-        Args:
-            first, second: as `rules.train`.
+        `first`, `second`: as `rules.train`.
         """
         strings, others = (
             {name: raw for name, raw in _raw_resources(rule).items() if isinstance(raw, str)}

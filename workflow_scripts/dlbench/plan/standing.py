@@ -14,30 +14,94 @@ The first of these that applies:
 
 Nothing is written, locked or started here. The state of a run is the one at the moment when its
 files were read.
+
+A job that exceeds a limit of the site, or is held, waits for ever, and so does Snakemake. A start
+of the workflow prints reasons that do not pass by themselves, each once.
 """
 
 import contextlib
 import dataclasses
 import functools
 import socket
+import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from dlbench import schedulers
+from dlbench.common import phrases, plugins, tools
 from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.log import event_log
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.log.event_log import FAILED
-from dlbench.plan import site_devices, skipping, waiting_jobs
+from dlbench.plan import skipping
 from dlbench.records import costs, judgement, progress, run_record
 from dlbench.records.judgement import State
 from dlbench.starting import fates, start_command
-from dlbench.study import learning_gates
+from dlbench.study import goals
 from dlbench.study.config import Study
 from dlbench.study.runs import Run
+
+EVERY_S = 60.0
+
+
+def reasons_by_run(folder: Path) -> dict[str, str]:
+    """{run id: why its job waits}, from all schedulers of this machine."""
+    reasons, runs = {}, schedulers.watched_runs(folder)
+    for name in plugins.names("schedulers"):
+        module = plugins.load("schedulers", name)
+        if tools.missing_program([(program,) for program in module.PROGRAMS]):
+            continue
+        for job_id, reason in module.waiting(runs).items():
+            name_shown = schedulers.display_name(name)
+            reasons[runs[job_id]] = f"{name_shown} has not started job {job_id}: {reason}"
+    return reasons
+
+
+def start_reporting(scheduler: str, folder: Path, every_s: float = EVERY_S) -> None:
+    """Start a thread that prints why jobs do not start, until this process ends.
+
+    Args:
+        scheduler: name of a file in schedulers/.
+        folder: of the workflow, from which the jobs are submitted.
+    """
+
+    def look():
+        reported: set[str] = set()
+        while True:
+            with contextlib.suppress(Exception):  # it must not end a campaign
+                for line in new_reasons(scheduler, folder, reported):
+                    print(line, file=sys.stderr, flush=True)
+            pause.wait(every_s)
+
+    pause = threading.Event()
+    threading.Thread(target=look, name="waiting jobs", daemon=True).start()
+
+
+def new_reasons(scheduler: str, folder: Path, reported: set[str]) -> list[str]:
+    """Messages on reasons that do not pass by themselves; `reported` keeps each from a repeat."""
+    module, runs = plugins.load("schedulers", scheduler), schedulers.watched_runs(folder)
+    jobs_by_reason: dict[str, list[str]] = {}
+    for job_id, reason in module.waiting(runs).items():
+        if not reason.startswith(module.NORMAL_REASONS) and reason not in reported:
+            jobs_by_reason.setdefault(reason, []).append(job_id)
+    reported.update(jobs_by_reason)
+    name = schedulers.display_name(scheduler)
+    return [_line(name, reason, jobs, runs[jobs[0]]) for reason, jobs in jobs_by_reason.items()]
+
+
+def _line(name, reason, jobs, run_id):
+    which = f"job {jobs[0]}{f' of {run_id}' if run_id else ''}"
+    others = f" and {phrases.counted(len(jobs) - 1, 'other job')}" if len(jobs) > 1 else ""
+    return (
+        f"{name} does not start {which}{others}: {reason}; dlbench status shows what each run "
+        "waits for"
+    )
+
 
 LEFT = ("running", "pending", "interrupted", "stale")
 STATES = (*SUCCEEDED, *LEFT, "unread", *FAILED, "skipped")
@@ -75,7 +139,7 @@ class Standing:
 
 def examine(study: Study) -> list[Standing]:
     """The Standing of each run, in the order of execution."""
-    devices = site_devices.devices(study.site)
+    devices = skipping.devices(study.site)
     recipes = stores.recipes(stores.adopted(study, as_converted=True))
     standings = [_standing(run, study, devices, recipes) for run in study.runs]
     return _with_queue(_with_job_states(standings))
@@ -84,7 +148,7 @@ def examine(study: Study) -> list[Standing]:
 def _with_queue(standings):
     """The standings with the reasons for which the jobs of pending runs wait."""
     pending = any(standing.state in ("pending", "running") for standing in standings)
-    waiting = waiting_jobs.reasons_by_run(Path.cwd()) if pending else {}
+    waiting = reasons_by_run(Path.cwd()) if pending else {}
     return [
         dataclasses.replace(each, message="; ".join(filter(None, (each.message, reason))))
         if (reason := waiting.get(each.run.id)) and each.state in ("pending", "running")
@@ -145,7 +209,7 @@ def _image_failure(run):
 
 def _missed(must_reach, name, record):
     return (
-        learning_gates.describe_miss(must_reach, record["summary"])
+        goals.describe_miss(must_reach, record["summary"])
         if must_reach and name in SUCCEEDED
         else ""
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dlbench.log import metrics
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.records import run_record
-from dlbench.study import contradictions, repeats
+from dlbench.study import contradictions, goals
 from dlbench.study.runs import Run
 
 
@@ -17,13 +17,13 @@ def earlier_repeats(run: Run) -> list[str]:
     return [dataclasses.replace(run, repeat=number).id for number in range(1, run.repeat)]
 
 
-def not_needed(run_ids: Iterable[str], target: repeats.Target) -> str | None:
+def not_needed(run_ids: Iterable[str], target: goals.Target) -> str | None:
     """Why a combination needs no further repeat; None if it needs one, or may need one.
 
     Args:
         run_ids: of the repeats so far, in their order.
     """
-    is_throughput = target.metric == repeats.THROUGHPUT
+    is_throughput = target.metric == goals.THROUGHPUT
     name = "throughput" if is_throughput else target.metric
     values = []
     for number, run_id in enumerate(run_ids, start=1):
@@ -55,7 +55,7 @@ def half_width(values: Sequence[float]) -> float | None:
     >>> half_width([100.0, 100.0, 100.0])
     0.0
     """
-    if not 2 <= len(values) <= len(repeats.T_975) + 1:
+    if not 2 <= len(values) <= len(goals.T_975) + 1:
         return None
     logs = [math.log(value) for value in values]
-    return math.expm1(repeats.T_975[len(logs) - 2] * statistics.stdev(logs) / math.sqrt(len(logs)))
+    return math.expm1(goals.T_975[len(logs) - 2] * statistics.stdev(logs) / math.sqrt(len(logs)))

@@ -18,7 +18,7 @@ from dlbench import Error
 from dlbench.common import phrases
 from dlbench.log import event_fields, event_log
 from dlbench.records import step_times
-from dlbench.study import item_names
+from dlbench.study import wording
 from dlbench.study.runs import Run
 from dlbench.trainer.reading import inputs
 
@@ -155,7 +155,7 @@ def _total(log, run, start, last):
 def _describe_rate(items_per_second, shape):
     if items_per_second is None:
         return None
-    unit = item_names.unit([shape])
+    unit = wording.rate_unit([shape])
     return f"{phrases.four_digits(items_per_second * unit.per_item)} {unit.plural}/s"
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from dlbench.analysis import base_flags, contrasts, equivalence
 from dlbench.common import phrases
 from dlbench.report import finding_words
-from dlbench.study import contradictions, learning_gates, wording
+from dlbench.study import contradictions, goals, wording
 from dlbench.study.runs import CONDITION
 from dlbench.tables import timing_sources
 from dlbench.tables.cells import Row
@@ -366,7 +366,7 @@ def _clearness(pair):
 
 def _gate_findings(runs):
     judged = [row for row in runs if row.get("learning_gate")]
-    missed = [row for row in judged if row["learning_gate"] != learning_gates.REACHED]
+    missed = [row for row in judged if row["learning_gate"] != goals.REACHED]
     if not judged:
         return
     if missed:

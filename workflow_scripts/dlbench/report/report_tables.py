@@ -15,7 +15,7 @@ import pyarrow as pa
 from dlbench.analysis import base_flags, estimates
 from dlbench.log import event_fields
 from dlbench.report import findings
-from dlbench.study import contradictions, item_names, wording
+from dlbench.study import contradictions, wording
 from dlbench.study.runs import CONDITION
 from dlbench.tables import cells, table_columns, timing_sources
 from dlbench.tables.cells import Row
@@ -282,7 +282,7 @@ def _with_mode(name, mode):
 
 def _in_unit(values, rate):
     """(a throughput in its unit, the name of the unit): tokens for texts."""
-    unit = item_names.unit([values.get("item_shape")])
+    unit = wording.rate_unit([values.get("item_shape")])
     return rate.times(unit.per_item), unit.plural
 
 
@@ -295,7 +295,7 @@ def combination_names(values: Iterable[Row]) -> list[str]:
 def _measured(groups):
     well = [[row for row in group if row["status"] in event_fields.SUCCEEDED] for group in groups]
     rates = [_mean(group, "images_per_second") for group in well]
-    items = item_names.unit({row.get("item_shape") for group in groups for row in group})
+    items = wording.rate_unit({row.get("item_shape") for group in groups for row in group})
     yield Column(
         f"{items.item}s per second",
         "number",

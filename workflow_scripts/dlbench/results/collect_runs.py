@@ -5,7 +5,7 @@
   explain, tries of searches. Beside our own runs there are those of others, imported and published.
 - steps.parquet, evals.parquet and samples.parquet in each run's folder, made from
   its logs where they are missing or of another log.
-- The learning gate is judged here (dlbench/study/learning_gates.py), since it is no part of a run.
+- The learning gate is judged here (dlbench/study/goals.py), since it is no part of a run.
   So is whether a run is stale: the code may have changed while the others were trained.
 - Runs are read one after the other, so that memory does not grow with their logs.
 """
@@ -32,7 +32,7 @@ from dlbench.machine import fingerprints
 from dlbench.plan import sentinels
 from dlbench.records import run_record, staleness
 from dlbench.results import batch_tries, derived, published_beside_own, run_rows
-from dlbench.study import contradictions, learning_gates
+from dlbench.study import contradictions, goals
 from dlbench.study.config import Study
 from dlbench.tables import parquet_files, run_columns, table_columns
 from dlbench.tables.cells import Row
@@ -236,7 +236,7 @@ def excluded(study: Study) -> list[Row]:
 
 def _coverage_row(label, row, stale):
     """A run's row of the table of coverage; problems of a completed one are printed, too."""
-    missed = row["learning_gate"] if row["learning_gate"] != learning_gates.REACHED else None
+    missed = row["learning_gate"] if row["learning_gate"] != goals.REACHED else None
     differs = derived.disagreement(row["epochs_check"]) or _conflict_text(row)
     for message in filter(None, (missed, differs)):
         print(f"{label}: {message}", file=sys.stderr)

@@ -18,7 +18,7 @@ from dlbench.analysis import contrasts, estimates, run_lengths
 from dlbench.common import plugins
 from dlbench.log import energies
 from dlbench.log.event_fields import SUCCEEDED
-from dlbench.study import contradictions, item_names, learning_gates, other_trainers, runs
+from dlbench.study import contradictions, goals, other_trainers, runs, wording
 from dlbench.study.runs import Run
 from dlbench.tables.cells import Row
 from dlbench.trainer import engine
@@ -100,11 +100,11 @@ def reached_at(must_reach: dict[str, Any] | None, evals: Iterable[Row]) -> Row |
         must_reach: bounds by score; final_loss, of training, and metrics are left out.
         evals: rows of the evals table, in their order.
     """
-    not_evaluated = ("final_loss", learning_gates.METRICS)
+    not_evaluated = ("final_loss", goals.METRICS)
     bounds = {k: v for k, v in (must_reach or {}).items() if k not in not_evaluated}
     if not bounds:
         return None
-    return next((row for row in evals if not learning_gates.describe_miss(bounds, row)), None)
+    return next((row for row in evals if not goals.describe_miss(bounds, row)), None)
 
 
 def training_time_s(
@@ -147,7 +147,7 @@ def _item(row, shapes):
     """What a row's items are; where its shape is missing, that of other runs of model and data."""
     shape = row.get("item_shape") or (next(iter(shapes)) if len(shapes) == 1 else None)
     rate, devices = row.get("images_per_second"), row.get("devices")
-    return {"item_shape": shape} | item_names.columns(shape, rate, devices)
+    return {"item_shape": shape} | wording.item_columns(shape, rate, devices)
 
 
 def _beside_synthetic(row, twins):

@@ -15,7 +15,7 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.common.files import write_json
 from dlbench.data import stores
-from dlbench.plan import site_devices, skipping, standing
+from dlbench.plan import skipping, standing
 from dlbench.records import judgement, run_record
 from dlbench.records.judgement import State
 from dlbench.results import collect_runs, derived, run_rows
@@ -98,7 +98,7 @@ def rows(study: Study) -> list[Row]:
 
 
 def _rows(study):
-    devices = site_devices.devices(study.site)
+    devices = skipping.devices(study.site)
     recipes = stores.recipes(stores.adopted(study, as_converted=True))
     for run in sorted(study.without_probes, key=lambda run: run.id):
         can_run = not skipping.skip_reason(run, devices, study)

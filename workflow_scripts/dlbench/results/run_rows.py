@@ -12,7 +12,7 @@ from dlbench.log import event_fields
 from dlbench.machine import binding, fingerprints
 from dlbench.records import run_record
 from dlbench.results import derived, peak_use
-from dlbench.study import contradictions, learning_gates, other_trainers
+from dlbench.study import contradictions, goals, other_trainers
 from dlbench.study.runs import FIELDS, Run
 from dlbench.tables import table_columns
 from dlbench.tables.cells import Row
@@ -172,4 +172,4 @@ def _gate(must_reach, record):
     """What the learning gate says of a run; None of one that was skipped, so could miss nothing."""
     if record["status"] == "skipped":
         return None
-    return learning_gates.gate(must_reach, record["summary"])
+    return goals.gate(must_reach, record["summary"])

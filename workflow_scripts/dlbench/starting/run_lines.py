@@ -23,6 +23,7 @@ MPI_FAILED = (
 NOT_LAUNCHED = re.compile(r"^srun: error: task.* launch failed")
 LAST_BYTES = 2**20
 BAR = "DLBENCH_BAR"  # the variable that is set where a bar shows what runs and the time to go
+ERASE = "\r\x1b[K"  # the bar, which is one line
 LATEST_RUNS = 10  # finished runs whose mean time is the estimate for the next ones
 
 
@@ -33,7 +34,8 @@ def report(position: str, label: str, message: str, goes_on: bool = False) -> No
         goes_on: whether the run goes on, as a bar shows if there is one.
     """
     if not (goes_on and BAR in os.environ):
-        print(line(position, label, message), file=sys.stderr, flush=True)
+        erased = ERASE if BAR in os.environ else ""
+        print(f"{erased}{line(position, label, message)}", file=sys.stderr, flush=True)
 
 
 def line(position: str, label: str, message: str) -> str:

@@ -118,7 +118,7 @@ def build(
 
     Args:
         trainer: the command of one trainer process, with the Python of bare metal.
-        form: what prepare_image.py wrote about the image; None on bare metal.
+        form: what dlbench prepare-image wrote about the image; None on bare metal.
         device: cpu or gpu.
         binds: paths to bind into the container beside the workflow's folder, as in /scratch,
             /data:/input or /data:/input:ro.

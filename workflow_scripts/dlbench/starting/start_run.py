@@ -25,7 +25,7 @@ from dlbench.starting import (
     start_unreachable,
     supervisor,
 )
-from dlbench.study import other_trainers, repeats
+from dlbench.study import goals, other_trainers
 from dlbench.study.runs import Run
 
 AGAIN = 75  # EX_TEMPFAIL, of sysexits.h
@@ -151,7 +151,7 @@ def _reason_to_skip(options: argparse.Namespace) -> tuple[str, str] | None:
     reason = options.skip
     if not reason and options.unless:
         repeat_ids, target = options.unless
-        reason = enough.not_needed(repeat_ids, repeats.Target(**target))
+        reason = enough.not_needed(repeat_ids, goals.Target(**target))
     return ("skipped", reason) if reason else None
 
 

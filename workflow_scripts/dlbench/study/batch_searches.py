@@ -100,8 +100,7 @@ class Batches:
     def find(self, combination: dict[str, Any], where: str) -> tuple[Search, SearchResult]:
         """The search for the largest batch of a combination, and its result so far.
 
-        Raises:
-            ConfigError: the combination is invalid, or its largest batch cannot be found.
+        Raises ConfigError: the combination is invalid, or its largest batch cannot be found.
         """
         least = {**combination, "batch_per_device": combination.get("accumulate_steps", 1)}
         run = matrix.run_from_values(least, where, self._images)

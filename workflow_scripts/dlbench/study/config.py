@@ -1,7 +1,12 @@
 """The config: read it, check it, and expand it into the runs of a study.
 
+- Config files are merged as Snakemake merges `--configfile` into `config.yaml`: mappings key by
+  key, everything else, the matrix too, as a whole. If another workflow uses this one as a module,
+  its config has this workflow's under the key `dlbench`.
 - What a schema (dlbench/study/config_schema.py) cannot say is checked here and, for the blocks of
   the matrix, in dlbench/study/matrix.py; what a block excludes is kept with its reason.
+- Secrets in commands are replaced by numbers for the command lines of rules, which Snakemake stores
+  in its metadata and logs, and all users of the machine can see.
 """
 
 import functools
@@ -14,25 +19,139 @@ from typing import Any
 from dlbench import Error
 from dlbench.common import assignments, own_code, phrases, plugins
 from dlbench.common.files import atomic_write
+from dlbench.machine import redaction
 from dlbench.study import (
     batch_searches,
-    config_files,
     config_schema,
-    hidden_commands,
+    goals,
     matrix,
     other_trainers,
+    parameters,
     probes,
-    repeats,
     trainer_environments,
     yaml_files,
 )
-from dlbench.study.config_files import read as read
-from dlbench.study.config_files import settings_of as settings_of
 from dlbench.study.config_schema import ConfigError, check_name
-from dlbench.study.free_axes import parameters
 from dlbench.study.matrix import Excluded
 from dlbench.study.runs import CONDITION, Run, labels, shuffled
 from dlbench.trainer import copies
+
+
+def read(*paths: str | Path) -> dict[str, Any]:
+    """Read and merge some config files; later ones take precedence.
+
+    Raises ConfigError: a file is missing, is not YAML or has a key twice.
+    """
+    merged: dict[str, Any] = {}
+    for path in paths:
+        try:
+            content = yaml_files.read(path)
+        except Error as error:
+            raise ConfigError(str(error)) from error
+        merged = merge(merged, _our_part(content or {}))
+    return merged
+
+
+def files(in_a_module: bool = False) -> list[str]:
+    """The config files that are always read; later ones take precedence.
+
+    dlbench's config.yaml has all keys. The config.yaml of the working directory, if that is another
+    folder, and site.yaml, which describes a site's machine, are merged into it if they exist.
+    `in_a_module`: whether another workflow uses this one as a module; then the config.yaml in the
+    working directory is that of the other workflow.
+    """
+    ours = str(own_code.project_path("config.yaml"))
+    around = [] if own_code.in_project_folder() or in_a_module else ["config.yaml"]
+    return [ours, *(name for name in (*around, "site.yaml") if Path(name).exists())]
+
+
+def laid_over(settings: dict[str, Any]) -> dict[str, Any]:
+    """The config if another workflow uses this one as a module: its settings over `files`.
+
+    Raises ConfigError: as `read`.
+    """
+    return merge(read(*files(in_a_module=True)), _our_part(settings))
+
+
+def settings_of(named: list[str]) -> dict[str, Any]:
+    """The content of `files` and of these config files, merged as in the Snakefile."""
+    absent = next((file for file in named if not Path(file).exists()), None)
+    if absent:
+        raise ConfigError(
+            f"--configfile {absent}: there is no such file. All words after --configfile are taken "
+            "for files: name runs and targets before it"
+        )
+    return read(*files(), *named)
+
+
+def merge(base: Any, over: Any) -> Any:
+    """Merge one config into another: mappings key by key, everything else as a whole."""
+    if not (isinstance(base, dict) and isinstance(over, dict)):
+        return over
+    return {**base, **{k: merge(base[k], v) if k in base else v for k, v in over.items()}}
+
+
+def _our_part(content):
+    """The value of the key `dlbench` if a config has it; else the whole config."""
+    return content.get("dlbench", content) if isinstance(content, dict) else content
+
+
+def register_folders(config: dict[str, Any]) -> None:
+    """Let names of models and datasets be those of the user's folders, too.
+
+    Raises ConfigError: a folder is missing, a name is taken, or a file describes no dataset.
+    """
+    for kind, key in (("models", "model_folder"), ("datasets", "dataset_folder")):
+        try:
+            plugins.add_user_folder(kind, config[key])
+        except Error as error:
+            raise ConfigError(f"{key}: {error}{own_code.search_hint(config[key])}") from None
+    try:
+        plugins.set_user_names("datasets", "images", config["data"]["images"])
+    except Error as error:
+        raise ConfigError(f"data.images.{error}") from None
+    for name in plugins.names("datasets") if config["dataset_folder"] else ():
+        if plugins.is_builtin("datasets", name):
+            continue
+        try:
+            stated = plugins.constants("datasets", name)
+        except Error as error:
+            raise ConfigError(f"dataset_folder: {error}") from None
+        if stated.get("SYNTHETIC") is not False or "KIND" not in stated:
+            raise ConfigError(
+                f"dataset_folder: {plugins.path('datasets', name)}: expected SYNTHETIC = False and "
+                "a KIND, as files of datasets have (docs/adding.md)"
+            )
+
+
+@dataclass(frozen=True)
+class HiddenCommands:
+    """Commands of a config without secrets.
+
+    Attributes:
+        site: {key of `site`: command as one text}, for the commands in the config.
+        trainers: {trainer: command as a list}, with its placeholders.
+        variables: environment variables with the secrets, for start_run.py.
+    """
+
+    site: dict[str, str]
+    trainers: dict[str, list[str]]
+    variables: dict[str, str]
+
+
+def hide(config: dict[str, Any]) -> HiddenCommands:
+    """Replace the secrets in the commands of a merged config."""
+    secrets = redaction.Secrets()
+    given = {key: config["site"].get(key) for key in ("power_meter", "power_limit_command")}
+    return HiddenCommands(
+        site={key: secrets.take_out(text) for key, text in given.items() if text},
+        trainers={
+            name: secrets.take_out_of_template(entry["command"])
+            for name, entry in config["trainers"].items()
+        },
+        variables=secrets.variables,
+    )
+
 
 MERGED_CONFIGS = Path("results/logs/configs")
 # The fields that change along with a field when its values are compared.
@@ -56,7 +175,7 @@ class Study:
     Attributes:
         runs: in the order of their execution, probes included.
         must_reach: {run id: the scores of its learning gate}.
-        targets: {run id: the repeats.Target that decides whether this repeat is needed}.
+        targets: {run id: the goals.Target that decides whether this repeat is needed}.
         where_installed: ids of the runs that are skipped if their environment is not installed.
         explained: {run id: {what a probe leaves out: the probe's id}}, see study/probes.py.
         searches: {search id: a search for the largest batch}.
@@ -68,7 +187,7 @@ class Study:
     runs: tuple[Run, ...]
     excluded: tuple[Excluded, ...]
     site: dict
-    commands: hidden_commands.HiddenCommands
+    commands: HiddenCommands
     figures: tuple[str, ...]
     data: dict
     time_limit_s: float
@@ -144,13 +263,12 @@ def study_from_files(named: list[str]) -> Study:
 def study(config: dict[str, Any]) -> Study:
     """Check a config (plain values, as from YAML) and expand it.
 
-    Raises:
-        ConfigError: it has mistakes; the message has one line for each.
+    Raises ConfigError: it has mistakes; the message has one line for each.
     """
     config = config_schema.check(config)
     for entry in config["references"]:
         entry["path"] = str(own_code.user_or_project_path(entry["path"]))
-    config_files.register_folders(config)
+    register_folders(config)
     _register_trainers(config)
     runs: dict[str, tuple[Run, str]] = {}
     excluded: list[Excluded] = []
@@ -162,7 +280,7 @@ def study(config: dict[str, Any]) -> Study:
         where = f"matrix[{index}] ({block['name']})"
         combinations, left_out = matrix.expand(block, where)
         excluded += left_out
-        most, target = repeats.read_repeats(block.get("repeats", config["repeats"]))
+        most, target = goals.read_repeats(block.get("repeats", config["repeats"]))
         planned += len(combinations) * most
         if planned > config_schema.MAX_RUNS:
             raise ConfigError(
@@ -239,7 +357,7 @@ def study(config: dict[str, Any]) -> Study:
         runs=tuple(shuffled(everything.values(), config["seed"])),
         excluded=tuple(excluded),
         site=config["site"],
-        commands=hidden_commands.hide(config),
+        commands=hide(config),
         figures=tuple(config["figures"]),
         data=config["data"],
         must_reach=must_reach,

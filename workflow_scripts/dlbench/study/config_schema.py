@@ -1,7 +1,8 @@
 """Check a config against its JSON schema (config.schema.json), which lists all keys and meanings.
 
 A message about a mistake names the key, the value found, what is allowed and the nearest valid
-name.
+name. The keys of a matrix block that are fields of a run come from the declarations in
+dlbench/run_fields/ (`axes`): write_reference_pages.py writes them into config.schema.json.
 """
 
 import functools
@@ -14,10 +15,86 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common import phrases, plugins
-from dlbench.study import yaml_files
-from dlbench.study.free_axes import formulas, parameters
-from dlbench.study.runs import FIELDS, PLUGIN_FOLDERS
+from dlbench.run_fields.declaring import LARGEST, Declaration, value_type
+from dlbench.run_fields.fields import DECLARED, FIELDS
+from dlbench.study import parameters, yaml_files
+from dlbench.study.runs import PLUGIN_FOLDERS
 from dlbench.trainer import engine
+
+# The description of global_batch, which sets batch_per_device.
+GLOBAL_BATCH = (
+    "Items per step over all devices, for strong scaling, instead of batch_per_device: that "
+    "becomes global_batch / devices."
+)
+PARAMETERS = (
+    "Parameters of the trainer's program, as in {tensor_parallel: [1, 2]}: each has one value or a "
+    "list, and its command names it, as in {tensor_parallel}. Of blocks with a trainer "
+    "(docs/external.md). There, keys that take a number may have a formula, as in "
+    '"{micro_batch} * {devices}".'
+)
+AXIS_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
+OPTION = {"type": ["string", "number", "boolean"]}
+FREE_VALUE = {"type": ["string", "number"]}  # of a mapping whose names are free
+
+
+def axes() -> dict[str, Any]:
+    """{key: its JSON schema}, in the order of the declarations."""
+    parts = {}
+    for name, field in DECLARED.items():
+        if field.in_config:
+            parts[name] = _axis(value_type(FIELDS[name]), field)
+        if name == "batch_per_device":
+            parts["global_batch"] = _axis(int, field._replace(meaning=GLOBAL_BATCH, or_max=False))
+    return parts | {parameters.KEY: _parameters()}
+
+
+def _parameters():
+    several = {"items": OPTION, "minItems": 1, "uniqueItems": True}
+    return {
+        "description": PARAMETERS,
+        "type": "object",
+        "propertyNames": {"pattern": parameters.NAME},
+        "additionalProperties": {"type": [*OPTION["type"], "array"], **several},
+        "minProperties": 1,
+    }
+
+
+def _axis(kind, field):
+    """One value or a list of several."""
+    schema = _value(kind, field)
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    rules = {rule: allowed for rule, allowed in schema.items() if rule != "type"}
+    if field.choices:  # applies to a single value; those of a list are checked as items
+        rules = {"if": {"type": "string"}, "then": rules}
+    return {
+        "description": field.meaning,
+        "type": [*types, "array"],
+        **rules,
+        "items": schema,
+        "minItems": 1,
+        "uniqueItems": True,
+    }
+
+
+def _value(kind, field: Declaration):
+    if field.names:
+        free = {"propertyNames": {"pattern": field.names}, "additionalProperties": FREE_VALUE}
+        return {"type": "object", **free}
+    if field.is_mapping:
+        return {"type": "object", "minProperties": 1, "additionalProperties": OPTION}
+    if field.choices:
+        return {"type": "string", "enum": list(field.choices)}
+    if kind is str:
+        return {"type": "string", "pattern": field.pattern}
+    if kind is bool:
+        return {"type": "boolean"}
+    bounds = {"minimum": field.minimum, "exclusiveMinimum": field.above}
+    bounds["maximum"] = LARGEST[kind] if field.maximum is None else field.maximum
+    number = {rule: bound for rule, bound in bounds.items() if bound is not None}
+    if field.or_max:
+        return {"type": [AXIS_TYPES[kind], "string"], **number, "pattern": "^max$"}
+    return {"type": AXIS_TYPES[kind], **number}
+
 
 MAX_SHOWN = 200  # characters of a value
 MAX_MISTAKES = 50  # in one message
@@ -38,10 +115,8 @@ def schema() -> dict[str, Any]:
 def check(config: dict[str, Any]) -> dict[str, Any]:
     """Check the keys and types of a config, and return it.
 
-    Floats without a fraction, as in 3.0, are returned as integers.
-
-    Raises:
-        ConfigError: with every mistake, one a line.
+    Floats without a fraction, as in 3.0, are returned as integers. Raises ConfigError: with every
+    mistake, one a line.
     """
     if isinstance(config, dict):
         check_size(config)
@@ -59,9 +134,7 @@ def check_size(config: Mapping[str, Any]) -> None:
     """Check that a config is not too large once its aliases are expanded.
 
     yaml_files checks the files that dlbench reads; this check is for those that Snakemake reads.
-
-    Raises:
-        ConfigError: a key unfolds to too many values.
+    Raises ConfigError: a key unfolds to too many values.
     """
     sizes: dict[int, int] = {}
 
@@ -107,8 +180,7 @@ def _check_products(config):
 def check_product(lengths: Mapping[str, int], where: str) -> None:
     """Check the number of combinations of fields with these numbers of values.
 
-    Raises:
-        ConfigError: more than MAX_RUNS.
+    Raises ConfigError: more than MAX_RUNS.
     """
     count = math.prod(lengths.values())
     if count > MAX_RUNS:
@@ -121,8 +193,7 @@ def check_product(lengths: Mapping[str, int], where: str) -> None:
 def check_log_patterns(entry: Any) -> None:
     """Check the keys and types of the patterns in a file, as of those under `trainers.NAME.log`.
 
-    Raises:
-        ConfigError: with every mistake, one a line.
+    Raises ConfigError: with every mistake, one a line.
     """
     part = schema()["properties"]["trainers"]["additionalProperties"]["properties"]["log"]
     if mistakes := _breaches(part, entry, entry):
@@ -166,17 +237,16 @@ def _number_for(key, value):
     """A number if a value is a formula; else the value."""
     if key not in parameters.NUMBERS:
         return value
-    if isinstance(value, list) and any(map(formulas.is_formula, value)):
+    if isinstance(value, list) and any(map(parameters.is_formula, value)):
         numbers = itertools.count(1)  # the items of a list differ
-        return [next(numbers) if formulas.is_formula(each) else each for each in value]
-    return 1 if formulas.is_formula(value) else value
+        return [next(numbers) if parameters.is_formula(each) else each for each in value]
+    return 1 if parameters.is_formula(value) else value
 
 
 def check_name(folder: str, name: str, where: str) -> None:
     """Check that a folder of add-ons has a file of this name.
 
-    Raises:
-        ConfigError: it does not; with the nearest that it has.
+    Raises ConfigError: it does not; with the nearest that it has.
     """
     try:
         plugins.path(folder, name)

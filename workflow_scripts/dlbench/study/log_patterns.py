@@ -10,7 +10,7 @@ They are the config's `trainers.NAME.log`, or a file in dlbench/imports/patterns
 kind of log. Named groups are columns, with their units in their names (GROUPS). What they mean:
 docs/external.md. dlbench/imports/pattern_importer.py reads logs with them, by the engine RE2, which
 takes a time linear in the log for every pattern; it knows no lookaround and no references to groups
-(dlbench/plan/pattern_check.py). Here patterns are only parsed, so the standard library suffices.
+(dlbench/plan/planning.py). Here patterns are only parsed, so the standard library suffices.
 """
 
 import re
@@ -139,11 +139,8 @@ def path(name: str) -> Path:
 def parse(entry: Mapping[str, Any], where: str) -> LogPatterns:
     """The patterns of a mapping whose keys and types are checked (config.schema.json).
 
-    Args:
-        where: the mapping's place, for messages.
-
-    Raises:
-        Error: a pattern is not valid, or nothing is measured by the patterns.
+    `where`: the mapping's place, for messages. Raises Error: a pattern is not valid, or nothing is
+    measured by the patterns.
     """
     settings = entry.get("settings", ())
     settings = (settings,) if isinstance(settings, str) else tuple(settings)

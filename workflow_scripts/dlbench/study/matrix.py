@@ -19,13 +19,13 @@ from dlbench.common.files import canonical_json
 from dlbench.log import event_log
 from dlbench.study import (
     config_schema,
+    goals,
     launching,
-    learning_gates,
     other_trainers,
+    parameters,
     trainer_environments,
 )
 from dlbench.study.config_schema import ConfigError, check_name
-from dlbench.study.free_axes import parameters, variables
 from dlbench.study.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run
 from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
@@ -49,11 +49,8 @@ def expand(
 ) -> tuple[list[tuple[str, dict[str, Any]]], list[Excluded]]:
     """The combinations of one block, and those it excludes.
 
-    Returns:
-        A list of (place in the config, mapping), and one of Excluded.
-
-    Raises:
-        ConfigError: a name is unknown, or an `exclude` entry matches nothing.
+    Returns a list of (place in the config, mapping), and one of Excluded. Raises ConfigError: a
+    name is unknown, or an `exclude` entry matches nothing.
     """
     axes = _axes(block, where)
     combinations = _products(axes, where)
@@ -92,8 +89,7 @@ def _products(axes, where):
 def lookup(entries: Sequence[Mapping[str, Any]]) -> Callable[[Callable[[str], Any]], int]:
     """Index some entries, so that those that match a run are found without trying each.
 
-    Args:
-        entries: each gives fields one value or several. An entry without fields matches nothing.
+    `entries`: each gives fields one value or several. An entry without fields matches nothing.
 
     Returns:
         A function. Its argument is a function from the name of a field to its value in a run; it
@@ -232,8 +228,8 @@ def run_from_values(values: dict[str, Any], where: str, images: dict[str, Any]) 
                 raise ConfigError(f"{where}.{key}: {error}") from None
     launcher = values.get("launcher", strategy.launcher)
     for key, text_of in (
-        ("variables", variables.canonical_text),
-        ("launcher_options", functools.partial(variables.options_text, launcher)),
+        ("variables", parameters.variables_text),
+        ("launcher_options", functools.partial(parameters.options_text, launcher)),
     ):
         if key in values:
             try:
@@ -323,11 +319,11 @@ def check_gate(must_reach: dict[str, float], run: Run, where: str) -> dict[str, 
         task = plugins.constants(engine.plugin_kind(run.framework, "models"), run.model)["TASK"]
         scores = TASKS[task].SCORES
     for name in must_reach:
-        if name == learning_gates.METRICS and not run.is_external:
+        if name == goals.METRICS and not run.is_external:
             raise ConfigError(
                 f"{where}.must_reach.metrics: dlbench's trainer names no metrics; other programs do"
             )
-        if name in ("final_loss", learning_gates.METRICS):
+        if name in ("final_loss", goals.METRICS):
             continue
         if name not in scores:
             raise ConfigError(

@@ -30,8 +30,7 @@ from dlbench.common import assignments, phrases, plugins
 from dlbench.machine import redaction
 from dlbench.run_fields.learning import Learning
 from dlbench.run_fields.reading import Reading
-from dlbench.study import log_patterns
-from dlbench.study.free_axes import parameters
+from dlbench.study import log_patterns, parameters
 from dlbench.study.runs import DEFAULTS, FIELDS, Run
 
 BUILT_IN = DEFAULTS["trainer"]
@@ -64,11 +63,8 @@ _trainers: dict[str, dict[str, Any]] = {}
 def register(trainers: dict[str, dict[str, Any]], own_names: Iterable[str] = ()) -> None:
     """Register the config's `trainers`, in place of those registered before.
 
-    Args:
-        own_names: the parameters of all blocks of the matrix.
-
-    Raises:
-        Error: a command has an unknown placeholder, or a file or importer is missing.
+    `own_names`: the parameters of all blocks of the matrix. Raises Error: a command has an unknown
+    placeholder, or a file or importer is missing.
     """
     own_names = list(dict.fromkeys(own_names))
     _trainers.clear()
@@ -103,11 +99,7 @@ def _check_log(log, where):
 
 
 def trainer(run: Run) -> dict[str, Any]:
-    """The config's entry of a run's trainer.
-
-    Raises:
-        Error: there is none.
-    """
+    """The config's entry of a run's trainer. Raises Error: there is none."""
     try:
         return _trainers[run.trainer]
     except KeyError:
@@ -120,11 +112,8 @@ def trainer(run: Run) -> dict[str, Any]:
 def check_parameters(run: Run, in_formulas: Container[str] = ()) -> None:
     """Check that a command takes the parameters of a run, and no others.
 
-    Args:
-        in_formulas: names by which fields of the run were computed.
-
-    Raises:
-        Error: one is missing, or without effect.
+    `in_formulas`: names by which fields of the run were computed. Raises Error: one is missing, or
+    without effect.
     """
     own = parameters.typed(run.trainer_parameters)
     where = f"trainers.{run.trainer}.command"
@@ -159,8 +148,7 @@ def precision(run: Run) -> str | None:
 def stated(run: Run, key: str) -> float | None:
     """What the config says in a key of MOST of a run's trainer; None if it says nothing.
 
-    Raises:
-        Error: the config's formula has no value above 0 for this run.
+    Raises Error: the config's formula has no value above 0 for this run.
     """
     text = _trainers.get(run.trainer, {}).get(key)
     if text is None or not isinstance(text, str):
@@ -168,7 +156,7 @@ def stated(run: Run, key: str) -> float | None:
     where = f"trainers.{run.trainer}.{key}"
     fields = {name: getattr(run, name) for name in FIELDS}
     try:
-        value = parameters.of_run(text, fields, run.trainer_parameters)
+        value = parameters.formula_of_run(text, fields, run.trainer_parameters)
     except Error as error:
         raise Error(f"{where}: {error}") from None
     if not 0 < value <= MOST[key]:
@@ -188,8 +176,7 @@ def command(
 ) -> list[str]:
     """The command of one process that trains a run.
 
-    Args:
-        template: the command with placeholders; None: that of the config.
+    `template`: the command with placeholders; None: that of the config.
     """
     own = parameters.typed(run.trainer_parameters)
     values = {
@@ -207,8 +194,7 @@ def command(
 def check_secrets(run: Run) -> None:
     """Check that the command of a run's trainer has its secrets.
 
-    Raises:
-        Error: they are hidden, as in the config of an archive.
+    Raises Error: they are hidden, as in the config of an archive.
     """
     if any(redaction.HIDDEN in word for word in trainer(run)["command"]):
         raise Error(
@@ -262,19 +248,14 @@ def with_marker_copied(run: Run, command: list[str], marker: str) -> list[str]:
 def log_variables(run: Run, folder: Path) -> dict[str, str]:
     """The variables by which programs/logger/dlbench_log.py knows its file and the warm-up.
 
-    Args:
-        folder: where the program may write logs.
+    `folder`: where the program may write logs.
     """
     path = str((folder / LOGGED).absolute())
     return {"DLBENCH_LOG": path, "DLBENCH_WARMUP_STEPS": str(run.warmup_steps)}
 
 
 def _placeholders(word, where):
-    """The names in braces.
-
-    Raises:
-        Error: there is more than a name between them.
-    """
+    """The names in braces. Raises Error: there is more than a name between them."""
     try:
         parts = list(string.Formatter().parse(word))
     except ValueError as error:

@@ -18,9 +18,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from dlbench.common import phrases, plugins
-from dlbench.study import runs
+from dlbench.study import parameters, runs
 from dlbench.study.config_schema import ConfigError
-from dlbench.study.free_axes import parameters
 from dlbench.study.runs import DEFAULTS, Run
 from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
@@ -91,17 +90,14 @@ def of_program(
 ) -> dict[str, Run]:
     """The probes of a run of another program, by what they leave out, in the order of KINDS.
 
-    A part that the run lacks already has no probe.
+    A part that the run lacks already has no probe. Raises ConfigError: the block names no
+    parameters, or one that it has not, or the step has other items with them.
 
     Args:
         combination: the values of the run's block for it.
         where: its place in the config.
         explain: {a name of BY_PARAMETERS: the parameters by which the program leaves it out}.
         run_of: makes a run of such values.
-
-    Raises:
-        ConfigError: the block names no parameters, or one that it has not, or the step has other
-            items with them.
     """
     if isinstance(explain, bool):
         raise ConfigError(
@@ -109,7 +105,7 @@ def of_program(
             "which it leaves out a part of its steps, as in {input: {items: synthetic}}"
         )
     values = {**combination, "repeat": run.repeat, "probe": inputs.STORED}
-    known = parameters.names_in(values)
+    known = parameters.own_names(values)
     whole = last = run_of(values)
     found = {WHOLE: whole}
     for part in (part for part in BY_PARAMETERS if part in explain):

@@ -20,8 +20,7 @@ from dlbench import Error
 from dlbench.common import files
 from dlbench.run_fields import declaring
 from dlbench.run_fields.fields import DECLARED, DEFAULTS, FIELDS, RunFields
-from dlbench.study import wording
-from dlbench.study.free_axes import parameters
+from dlbench.study import parameters, wording
 
 # Which fields are about reading stored items.
 READING = tuple(name for name, field in DECLARED.items() if field.part == declaring.READING)
@@ -51,8 +50,7 @@ class Run(RunFields):
     def from_json(cls, text: str) -> "Run":
         """The run with the values that `values()` gives, as JSON.
 
-        Raises:
-            Error: it is no JSON object, or a field is unknown or missing.
+        Raises Error: it is no JSON object, or a field is unknown or missing.
         """
         try:
             return cls(**json.loads(text))
@@ -63,8 +61,7 @@ class Run(RunFields):
     def from_spec(cls, spec: dict[str, Any]) -> "Run":
         """The run with the values in `spec`, that of a log's run_start or of a record.
 
-        Raises:
-            Error: it names no run: a field is unknown, missing, or of another type.
+        Raises Error: it names no run: a field is unknown, missing, or of another type.
         """
         given = {name: value for name, value in spec.items() if value is not None}
         wrong = [name for name, value in given.items() if not _fits(name, value)]
@@ -163,8 +160,7 @@ class Run(RunFields):
     def label(self, also: Iterable[str] = ()) -> str:
         """One line for people, as in `lenet5 digits batch 64, mirrored on 2 devices, repeat 1`.
 
-        Args:
-            also: further fields to name, as in `seed 2`.
+        `also`: further fields to name, as in `seed 2`.
         """
         devices = f"{self.devices} device{'s' if self.devices > 1 else ''}"
         extras = [
@@ -252,10 +248,8 @@ def shuffled(
     """All first repeats in random order, then all second ones, and so on.
 
     So drift of the machine (heat, other users) affects all conditions alike instead of the last
-    one. The order depends on the ids and the seed only.
-
-    Args:
-        block_of: run -> number of the block that it is in; its repeat, if not given.
+    one. The order depends on the ids and the seed only. `block_of`: run -> number of the block that
+    it is in; its repeat, if not given.
     """
     blocks: dict[int, list[Run]] = {}
     for run in sorted(runs, key=lambda run: run.id):

@@ -161,10 +161,8 @@ def chosen(usual: str) -> str:
     """The environment of runs that name none, given that of their framework.
 
     The choice in CHOSEN. Before the first start: the first one of `usual` and its stand-ins for
-    which this machine has a Python; `usual` if there is none.
-
-    Raises:
-        Error: CHOSEN is damaged, or names an environment that does not exist.
+    which this machine has a Python; `usual` if there is none. Raises Error: CHOSEN is damaged, or
+    names an environment that does not exist.
     """
     return _chosen(usual, os.getcwd())
 
@@ -185,10 +183,8 @@ def _chosen(usual, _):
 def write_choices(runs: Iterable[Run]) -> None:
     """Add the choices for the frameworks of some runs to CHOSEN.
 
-    A choice without a Python on this machine is not written: a later start may find one.
-
-    Raises:
-        Error: as `chosen`, or the file cannot be written.
+    A choice without a Python on this machine is not written: a later start may find one. Raises
+    Error: as `chosen`, or the file cannot be written.
     """
     written = _read_choices()
     new = {name: chosen(name) for name in sorted(_usual(runs) - written.keys())}

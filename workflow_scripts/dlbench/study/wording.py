@@ -1,11 +1,112 @@
-"""Labels of runs' conditions: the same words on pages, in figures and in findings."""
+"""Labels of runs' conditions, and what their items are called: the same words everywhere.
+
+The shape of one input decides: an image has rows and columns, a sequence is one row of tokens.
+Rates of sequences are given in tokens per second.
+"""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from dlbench.run_fields.fields import DECLARED
-from dlbench.study.free_axes import parameters
+from dlbench.study import parameters
 from dlbench.trainer import engine
+
+IMAGE, SEQUENCE = "image", "sequence"
+Shape = Sequence[int] | str | None  # as 224x224x3 in tables; None if unknown
+
+
+class Unit(NamedTuple):
+    """What a rate counts.
+
+    Attributes:
+        plural: its name.
+        per_item: how many of them an item has; the most, if sequences differ in length.
+        item: what an item is called.
+    """
+
+    plural: str
+    per_item: int
+    item: str
+
+
+IMAGES, ITEMS = Unit("images", 1, IMAGE), Unit("items", 1, "item")
+
+
+def item_name(shape: Shape) -> str | None:
+    """What an item of a shape is called; None if that is not known.
+
+    >>> name([224, 224, 3]), name("128"), name(None)
+    ('image', 'sequence', None)
+    """
+    sizes = _sizes(shape)
+    if not sizes:
+        return None
+    return SEQUENCE if len(sizes) == 1 else IMAGE
+
+
+def tokens(shape: Shape) -> int | None:
+    """How many tokens an item has; None if it is no text.
+
+    >>> tokens([128]), tokens("32x32x1")
+    (128, None)
+    """
+    return _sizes(shape)[0] if item_name(shape) == SEQUENCE else None
+
+
+def rate_unit(shapes: Iterable[Shape], one_factor: bool = False) -> Unit:
+    """The unit of the rates of some runs: the one that all their items, of known shape, share.
+
+    `one_factor`: all rates are converted by one factor, so sequences of several lengths cannot be
+    given in tokens.
+
+    >>> unit(["128", "128"]).plural, unit(["32x32x1", None]).plural, unit(["128", None]).plural
+    ('tokens', 'images', 'items')
+    >>> unit([None]).plural
+    'items'
+    >>> unit(["128", "64"]).plural, unit(["128", "64"], one_factor=True).plural
+    ('tokens', 'sequences')
+    """
+    shapes = list(shapes)
+    lengths = {tokens(shape) for shape in shapes}
+    known = lengths - {None}
+    if not known:
+        return IMAGES if any(map(item_name, shapes)) else ITEMS
+    if None in lengths:
+        return ITEMS
+    if one_factor and len(known) > 1:
+        return Unit("sequences", 1, SEQUENCE)
+    return Unit("tokens", max(length for length in lengths if length), SEQUENCE)
+
+
+def item_columns(
+    shape: Shape, images_per_second: float | None, devices: int | None = None
+) -> dict[str, str | float]:
+    """Columns of a table: the name of an item, and rates in tokens and per device, if known.
+
+    >>> columns("20", 3.0), columns("32x32x1", 3.0), columns(None, 3.0)
+    ({'item': 'sequence', 'tokens_per_second': 60.0}, {'item': 'image'}, {})
+    >>> columns("32x32x1", 3.0, devices=2)
+    {'item': 'image', 'images_per_second_per_device': 1.5}
+    """
+    known: dict[str, str | float] = {}
+    if called := item_name(shape):
+        known["item"] = called
+    rates = {"images_per_second": images_per_second or 0.0}
+    rates["tokens_per_second"] = (tokens(shape) or 0) * rates["images_per_second"]
+    if images_per_second and tokens(shape):
+        known["tokens_per_second"] = rates["tokens_per_second"]
+    if devices:
+        known |= {f"{rate}_per_device": value / devices for rate, value in rates.items() if value}
+    return known
+
+
+def _sizes(shape: Shape) -> list[int]:
+    if not shape or not isinstance(shape, (str, list, tuple)):
+        return []  # tables have nan where nothing is
+    sizes = [str(size) for size in (shape.split("x") if isinstance(shape, str) else shape)]
+    # What logs of others call a shape may be any text.
+    return [int(size) for size in sizes] if all(map(str.isdecimal, sizes)) else []
+
 
 # Templates for a fact of a run with its value; fields have theirs in their declarations.
 FACTS = {
@@ -38,8 +139,7 @@ COUNTED = ("nodes", "devices_per_node", "steps", "epochs")
 def short_labels(values: Sequence[dict[str, Any]]) -> list[str]:
     """The shortest labels that distinguish combinations.
 
-    Args:
-        values: the fields of each combination, the same ones for all.
+    `values`: the fields of each combination, the same ones for all.
     """
     varied = [name for name in values[0] if len({str(one[name]) for one in values}) > 1]
     names = [name for name in NAMED if name in ALWAYS or name in varied]
@@ -60,15 +160,13 @@ def _name(values, names):
 def fields_for_label(names: Iterable[str], values: Any) -> list[str]:
     """The fields that a label needs, of those in which runs differ.
 
-    An environment is left out beside the framework whose default environment it is.
+    An environment is left out beside the framework whose default environment it is. `values`: those
+    of a run, with a method `get`, as rows of tables have it.
 
     >>> fields_for_label(["framework", "environment"], {"framework": "jax", "environment": "jax"})
     ['framework']
     >>> fields_for_label(["framework", "environment"], {"framework": "jax", "environment": "mine"})
     ['framework', 'environment']
-
-    Args:
-        values: those of a run, with a method `get`, as rows of tables have it.
     """
     names = list(names)
     is_default = "framework" in names and values.get("environment") == engine.environment(

@@ -26,8 +26,7 @@ POWER = re.compile(r"([-+]?\d+(?:\.\d*)?)[eE]([-+]?\d+)")
 def read(path: str | Path) -> Any:
     """The content of a YAML or JSON file as plain values; None of an empty one.
 
-    Raises:
-        Error: it cannot be read, is no UTF-8, no YAML, or has a key twice.
+    Raises Error: it cannot be read, is no UTF-8, no YAML, or has a key twice.
     """
     try:
         content = Path(path).read_bytes()
@@ -51,13 +50,12 @@ def read(path: str | Path) -> Any:
 def hint(value: Any, wanted: str) -> str:
     """For messages: how YAML read a value that looks like another type; "" for other values.
 
+    `wanted`: the type that was expected, as JSON schema names it.
+
     >>> hint("1e-3", "number")
     '; YAML reads 1e-3 as text: write 1.0e-3'
     >>> hint(True, "string")
     '; YAML reads yes, no, on and off as true and false: put it in quotes'
-
-    Args:
-        wanted: the type that was expected, as JSON schema names it.
     """
     if wanted in ("integer", "number") and isinstance(value, str):
         if power := POWER.fullmatch(value):
@@ -138,11 +136,8 @@ def _message_of(error):
 def _check_and_count(loader, node, path, sizes):
     """Check the keys of a node and return the number of its values, aliases expanded.
 
-    Args:
-        sizes: {id of node: number of values} of the nodes that were counted before.
-
-    Raises:
-        Error: a mapping, other than one merged by `<<`, has a key twice or too many values.
+    `sizes`: {id of node: number of values} of the nodes that were counted before. Raises Error: a
+    mapping, other than one merged by `<<`, has a key twice or too many values.
     """
     if isinstance(node, yaml.ScalarNode):
         return 1

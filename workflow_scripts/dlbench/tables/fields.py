@@ -10,7 +10,7 @@ import pyarrow as pa
 from dlbench.common import assignments
 from dlbench.run_fields.declaring import value_type
 from dlbench.run_fields.fields import DECLARED, FIELDS
-from dlbench.study.free_axes import parameters
+from dlbench.study import parameters
 from dlbench.tables.cells import Row
 
 TEXT = pa.string()

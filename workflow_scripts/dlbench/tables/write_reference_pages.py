@@ -24,7 +24,8 @@ import pyarrow as pa
 
 from dlbench.common.files import atomic_write
 from dlbench.run_fields.fields import DECLARED, DEFAULTS
-from dlbench.study import config, config_axes, config_schema, yaml_files
+from dlbench.study import config, config_schema, yaml_files
+from dlbench.study import config_schema as config_schema_module
 from dlbench.study.config_schema import schema
 from dlbench.tables import (
     baseline_columns,
@@ -111,7 +112,7 @@ def pages() -> dict[str, str]:
 def schema_text() -> str:
     """The schema of a config as JSON."""
     top = copy.deepcopy(schema())
-    top["$defs"]["axes"]["properties"] = config_axes.axes()
+    top["$defs"]["axes"]["properties"] = config_schema_module.axes()
     imports = top["properties"]["imports"]["items"]["properties"]
     imports["fields"]["propertyNames"]["enum"] = table_columns.IMPORTABLE
     return json.dumps(top, indent=2, ensure_ascii=False) + "\n"
@@ -124,7 +125,7 @@ def config_page() -> str:
     sections = [CONFIG_HEAD, _section("Keys", "", plain, defaults)]
     for name, part in top["properties"].items():
         sections += _sections(name, part, defaults.get(name))
-    axes = config_axes.axes()
+    axes = config_schema_module.axes()
     sections.append(f"{AXES_HEAD}\n{_table(axes, DEFAULTS | DEFAULTS_IN_WORDS, of_axis=True)}\n")
     sections.append("Next: [training.md](training.md), what the fields of a run do.\n")
     return "\n".join(sections)

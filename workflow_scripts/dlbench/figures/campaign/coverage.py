@@ -10,8 +10,7 @@ from dlbench.analysis.frames import Tables
 from dlbench.common import assignments, phrases
 from dlbench.drawing import row_charts, series, styles
 from dlbench.log import event_fields
-from dlbench.study import wording
-from dlbench.study.free_axes import parameters
+from dlbench.study import parameters, wording
 from dlbench.study.runs import DEFAULTS
 
 CATEGORY = "Study"
@@ -103,7 +102,7 @@ def _values(combination):
         options = values["runtime_options"].items()
         values["runtime_options"] = " ".join(f"{k}={v}" for k, v in options)
     values |= {name: assignments.text(v) for name, v in values.items() if isinstance(v, dict)}
-    own = {name: values.pop(parameters.PREFIX + name) for name in parameters.names_in(values)}
+    own = {name: values.pop(parameters.PREFIX + name) for name in parameters.own_names(values)}
     if own:
         values[parameters.FIELD] = assignments.text(own)
     return values

@@ -7,7 +7,7 @@ import numpy as np
 
 from dlbench.analysis.frames import Tables
 from dlbench.drawing import line_charts, series, styles
-from dlbench.study.free_axes.parameters import PREFIX
+from dlbench.study.parameters import PREFIX
 
 CATEGORY = "Study"
 CAPTION = """

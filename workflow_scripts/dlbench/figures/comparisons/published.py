@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from dlbench.analysis.frames import Tables
 from dlbench.drawing import row_charts, series, styles
 from dlbench.run_fields.fields import DEFAULTS
-from dlbench.study import item_names
+from dlbench.study import wording
 
 CATEGORY = "Comparisons"
 CAPTION = """
@@ -261,8 +261,8 @@ def _panel(axes, panel, line):
 
 def _counted(numbers):
     """What the rates of a panel count: its numbers are as published, so a text's are sequences."""
-    unit = item_names.unit(numbers["item_shape"].unique())
-    return "sequences" if unit.item == item_names.SEQUENCE else unit.plural
+    unit = wording.rate_unit(numbers["item_shape"].unique())
+    return "sequences" if unit.item == wording.SEQUENCE else unit.plural
 
 
 def _cell(axes, y, numbers, shift):

@@ -9,7 +9,7 @@ from dlbench.analysis import base_flags, contrasts, estimates, run_lengths
 from dlbench.analysis.frames import Tables
 from dlbench.drawing import row_charts, series, styles
 from dlbench.log import event_fields
-from dlbench.study import item_names, runs
+from dlbench.study import runs, wording
 from dlbench.tables import timing_sources
 
 CATEGORY = "Comparisons"
@@ -30,7 +30,7 @@ FACTS = ("site", "framework_version", "device_model")
 
 def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.started_runs(tables.runs)
-    unit = item_names.unit(runs["item_shape"].unique())
+    unit = wording.rate_unit(runs["item_shape"].unique())
     runs = series.rated(runs, unit)
     is_synthetic = runs["dataset"].map(contrasts.is_synthetic).astype(bool)
     real = runs[~is_synthetic]

@@ -9,7 +9,7 @@ import pandas as pd
 from dlbench.analysis.frames import Tables
 from dlbench.drawing import line_charts, series, styles
 from dlbench.log import event_fields
-from dlbench.study import item_names
+from dlbench.study import wording
 from dlbench.tables import timing_sources
 
 CATEGORY = "Memory"
@@ -38,7 +38,7 @@ EMPTY_MESSAGE = "no series with several batch sizes or sequence lengths whose me
 
 def draw(tables: Tables, stem: Path | str) -> None:
     runs = _with_memory(series.started_runs(tables.runs))
-    lengths = runs["item_shape"].map(item_names.tokens).astype(float)
+    lengths = runs["item_shape"].map(wording.tokens).astype(float)
     runs = runs.assign(sequence_length=lengths)
     panels: dict[Any, list[series.Series]] = {}
     for x in AXES:

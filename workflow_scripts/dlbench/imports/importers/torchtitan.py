@@ -37,7 +37,7 @@ from dlbench.imports import console, log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import CUT_SHORT, LeftOut, count, real
-from dlbench.study import contradictions, item_names
+from dlbench.study import contradictions, wording
 
 FAMILY = "torchtitan"
 LINE_MARKS = (b"tps: ", b"wps: ", b"Trainer is initialized with ")
@@ -214,7 +214,7 @@ class _Run:
         rates = self.rates[1:]
         if not rates:
             return
-        tokens, devices = item_names.tokens(columns.get("item_shape")), columns.get("devices")
+        tokens, devices = wording.tokens(columns.get("item_shape")), columns.get("devices")
         batch, steps = columns.get("global_batch"), sum(self.windows[1:])
         rate = steps / sum(n / r for n, r in zip(self.windows[1:], rates, strict=True))
         doubt = 0.5 / min(rates)

@@ -1,4 +1,4 @@
-"""Repeats until the throughput is known well enough."""
+"""What runs must reach: learning gates, and intervals that end repeats."""
 
 import numpy as np
 import pytest
@@ -7,12 +7,56 @@ from scipy import stats
 from dlbench.analysis import estimates
 from dlbench.plan import planning, run_command
 from dlbench.records import enough, parse_run, run_record
-from dlbench.study import config, repeats, trainer_environments
+from dlbench.study import config, goals, trainer_environments
 from dlbench.study.config_schema import ConfigError
 from support.runs.made_runs import SETTINGS, write
 
+
+@pytest.mark.parametrize(
+    ("must_reach", "found", "verdict"),
+    [
+        (None, {"top1": 0.1}, None),
+        ({}, {"top1": 0.1}, None),
+        ({"top1": 0.9}, {"top1": 0.9}, "reached"),
+        ({"iou": 0}, {"iou": 0.0}, "reached"),
+        ({"perplexity": 120}, {"perplexity": 120.0}, "reached"),
+        ({"final_loss": 0.5}, {"final_loss": -1.0, "top1": 0.0}, "reached"),
+        ({"top1": 0.9}, {"top1": 0.89996}, "missed: top1 0.9, expected at least 0.9"),
+        ({"iou": 0.5}, {"iou": 0.0}, "missed: iou 0, expected at least 0.5"),
+        ({"perplexity": 9}, {"perplexity": 9.5}, "missed: perplexity 9.5, expected at most 9"),
+        ({"top1": 0.9}, {"top1": None}, "missed: top1 not evaluated, expected at least 0.9"),
+        (
+            {"top1": 0.9, "final_loss": 1, "top5": 0.5},
+            {"top1": 0.123456, "final_loss": 2.0, "top5": 0.6},
+            "missed: top1 0.1235, expected at least 0.9; final_loss 2, expected at most 1",
+        ),
+    ],
+)
+def test_a_score_is_met_or_missed_by_what_was_found(must_reach, found, verdict):
+    assert goals.gate(must_reach, found) == verdict
+
+
+BANDWIDTH = {"name": "busbw", "value": 95.0, "unit": "GB/s", "better": "higher"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "bound", "verdict"),
+    [
+        ({}, 95, "reached"),
+        ({}, 100, "missed: busbw 95, expected at least 100"),
+        ({"better": "lower"}, 100, "reached"),
+        ({"better": "lower"}, 90, "missed: busbw 95, expected at most 90"),
+        ({"better": ""}, 90, "missed: busbw 95: whether more is better is not known"),
+        ({"name": "other"}, 90, "missed: the program gave no busbw"),
+    ],
+)
+def test_a_metric_has_a_bound_in_its_direction(changes, bound, verdict):
+    summary = {"metrics": [BANDWIDTH | changes]}
+    assert goals.gate({"metrics": {"busbw": bound}}, summary) == verdict
+
+
 REPEATS = {"target_interval": 0.05, "min": 3, "max": 6}
-TARGET = repeats.Target(0.05, 3)
+TARGET = goals.Target(0.05, 3)
 
 
 def settings(**changes):
@@ -46,8 +90,8 @@ def not_needed(runs):
 
 
 def test_the_half_width_is_that_of_the_tables_interval_by_students_t():
-    expected = stats.t.ppf(0.975, range(1, len(repeats.T_975) + 1))
-    assert np.allclose(repeats.T_975, expected, atol=6e-5)
+    expected = stats.t.ppf(0.975, range(1, len(goals.T_975) + 1))
+    assert np.allclose(goals.T_975, expected, atol=6e-5)
     values = [100.0, 103.0, 98.0, 101.0]
     found = estimates.mean(values)
     assert enough.half_width(values) == pytest.approx(found.high / found.value - 1, rel=1e-4)
@@ -127,15 +171,15 @@ def test_intervals_after_stopping_cover_nearly_what_they_say():
 
 
 def test_the_interval_may_be_that_of_a_metric(runs):
-    target = repeats.Target(0.05, 3, "busbw")
+    target = goals.Target(0.05, 3, "busbw")
     ids = [run.id for run in runs[:3]]
     for run, rate, value in zip(runs, [100.0, 150.0, 50.0], [100.0, 101.0, 100.5], strict=False):
         finish(run, rate, busbw=value)
-    assert enough.not_needed(ids, repeats.Target(0.05, 3)) is None
+    assert enough.not_needed(ids, goals.Target(0.05, 3)) is None
     assert enough.not_needed(ids, target) == (
         "not needed: the busbw is known to 1.24% after 3 repeats, target_interval is 5.00%"
     )
-    assert enough.not_needed(ids, repeats.Target(0.05, 3, "latency")) == (
+    assert enough.not_needed(ids, goals.Target(0.05, 3, "latency")) == (
         "not needed: none of the first 3 repeats completed with a latency above 0"
     )
 

@@ -1,0 +1,197 @@
+"""The terminal of a campaign, from records as Snakemake writes them."""
+
+import logging
+import os
+from types import SimpleNamespace
+
+import pytest
+from snakemake.logging import DefaultFormatter
+
+from dlbench.campaign import live
+from dlbench.plan import planning
+from dlbench.records import run_record
+from support.runs.made_runs import SETTINGS, finish, write
+
+ERROR = {
+    "rule_name": "draw_figure", "jobid": 3, "rule_msg": None, "input": ["runs.parquet"],
+    "output": ["loss.svg"], "log": ["loss.log"], "conda_env": None, "shellcmd": "python draw",
+    "aux": {}, "indent": False,
+}  # fmt: skip
+OPTIONS = SimpleNamespace(
+    quiet=["rules"], dryrun=False, nocolor=False, printshellcmds=False, show_failed_logs=False
+)
+
+
+class Campaign:
+    """Shows records to the lines of a campaign; each method returns what they print."""
+
+    def __init__(self, capfd, bar=False):
+        plan = planning.make_plan(SETTINGS)
+        self.plan, self.capfd = plan, capfd
+        self.live = live.Live(plan, DefaultFormatter({"rules"}), OPTIONS, bar)
+
+    def show(self, msg="", level=logging.INFO, **values):
+        self.live.show(logging.makeLogRecord({"msg": msg, "levelno": level, **values}))
+        return self.capfd.readouterr().err
+
+    def start(self, run=None, number=3, **changes):
+        wildcards = {"run_id": run.id} if run else {}
+        job = {"rule_name": "train", "wildcards": wildcards, "shellcmd": "python"} | changes
+        return self.show(event="job_info", jobid=number, **job)
+
+    def end(self, number=3):
+        return self.show(f"Finished jobid: {number}", event="job_finished", job_id=number)
+
+    def close(self):
+        self.live.close()
+        return self.capfd.readouterr().err
+
+
+@pytest.fixture
+def campaign(study, capfd):
+    """Four runs, none of which is trained."""
+    return Campaign(capfd)
+
+
+def left(campaign):
+    return [campaign.plan.runs[run_id] for run_id in campaign.plan.pending]
+
+
+def test_bookkeeping_is_left_out_and_what_else_has_no_event_is_shown(campaign):
+    for text in ("None", "", "Select jobs to execute...", "Provided cores: 2"):
+        assert campaign.show(text) == campaign.show(text, event="workflow_started") == "", text
+    assert campaign.show("Trying to restart job 3.") == "Trying to restart job 3.\n"
+    assert campaign.show("the disk is full\x07", logging.WARNING) == "the disk is full\n"
+
+
+def test_a_job_that_is_no_run_is_a_line_at_its_end(campaign):
+    assert campaign.start(rule_name="draw_figure", wildcards={"figure": "loss"}) == ""
+    assert campaign.end() == "draw_figure loss: done, 0 s\n"
+    assert campaign.close() == ""  # it was about no run
+
+
+def test_a_run_on_this_machine_prints_its_line_itself(campaign):
+    run = left(campaign)[0]
+    campaign.start(run)
+    finish(run, 60)
+    assert campaign.end() == ""
+
+
+def test_after_ctrl_c_a_run_counts_whose_record_came_while_snakemake_waited(campaign):
+    first, second, *_ = left(campaign)
+    for number, run in enumerate((first, second)):
+        campaign.start(run, number)
+    finish(first, 60)
+    campaign.end(0)
+    campaign.show("Terminating processes on user request, this might take some time.")
+    finish(second, 60)
+    assert campaign.close().startswith("2 of 4 runs done, ")
+
+
+def test_a_run_that_was_submitted_is_a_line_from_its_record(campaign):
+    run = left(campaign)[0]
+    assert campaign.show("Provided remote nodes: 5", event="resources_info", nodes=5) == ""
+    campaign.start(run)
+    finish(run, 60, "oom", "no memory")
+    assert campaign.end().startswith(f"run 1/4  {campaign.plan.labels[run.id]}: oom (no memory)")
+
+
+def test_an_error_is_shown_in_full_with_the_end_of_the_log(campaign):
+    with open("loss.log", "w") as file:
+        file.writelines(f"line {number}\n" for number in range(100))
+    printed = campaign.show("Error in rule draw_figure", logging.ERROR, event="job_error", **ERROR)
+    assert "Error in rule draw_figure:" in printed and "python draw" in printed
+    assert "line 99" in printed and "line 85" in printed and "line 84" not in printed
+    assert "message: None" not in printed and "runs.parquet" not in printed
+
+
+def test_an_attempt_that_the_scheduler_ended_is_one_line_with_its_state(campaign, program):
+    run = left(campaign)[0]
+    campaign.start(run)
+    campaign.show(event="resources_info", nodes=9)
+    log = run_record.folder(run.id) / "train.jsonl"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text('{"event": "launch", "job": {"scheduler": "slurm", "id": "7"}}\n')
+    values = ERROR | {"event": "job_error", "rule_name": "train"}
+    for state in ("PREEMPTED", "OUT_OF_MEMORY"):
+        program("squeue", f"7|{state}")
+        campaign.start(run)
+        (line,) = campaign.show(level=logging.ERROR, **values).splitlines()
+        assert line.endswith(f": Slurm ended job 7: {state}") and line.startswith("run 1/4  lenet5")
+    program("squeue", "7|FAILED")
+    campaign.start(run)
+    assert "Error in rule train" in campaign.show(level=logging.ERROR, **values)
+
+
+def test_a_log_that_a_job_has_printed_is_not_printed_again(campaign):
+    with open("loss.log", "w") as file:
+        file.write("the reason")
+    error = ERROR | {"shellcmd": "python draw 2>&1 | tee loss.log >&2"}
+    printed = campaign.show("", logging.ERROR, event="job_error", **error)
+    assert "Error in rule draw_figure:" in printed and "the reason" not in printed
+    campaign.show("", event="resources_info", nodes=5)  # submitted, it has printed it elsewhere
+    assert "the reason" in campaign.show("", logging.ERROR, event="job_error", **error)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [(None, ["(there is no such file)"]), (b"", ["(it is empty)"]), (b"\x1b[1m\xff", ["\ufffd"])],
+)
+def test_a_log_may_be_missing_empty_or_no_text(tmp_path, content, expected):
+    if content is not None:
+        (tmp_path / "log").write_bytes(content)
+    assert live.end_of_file(tmp_path / "log") == expected
+
+
+def test_the_end_counts_the_runs_that_this_machine_can_do(campaign):
+    failed, skipped, *_ = left(campaign)
+    campaign.plan.skipped[skipped.id] = "no GPU"
+    for run, status in ((failed, "oom"), (skipped, "skipped")):
+        campaign.start(run)
+        finish(run, 60, status, "no memory")
+        campaign.end()
+    assert campaign.close() == "1 of 3 runs done, 1 of them failed, 0 s\n"
+
+
+def test_the_bar_counts_runs_as_they_start_and_end(study, capfd):
+    finish(study.runs[0], 60)
+    campaign = Campaign(capfd)
+    first, second, _ = left(campaign)
+    # It gets less while a busy machine takes seconds for these lines.
+    assert " 1/4 runs · 3 left · 3 min to go" in campaign.live.bar(99)
+    campaign.start(first, 7)
+    label = campaign.plan.labels[first.id]
+    assert campaign.live.bar(200).endswith(f" · 1 running · 2 left · 3 min to go · {label}")
+    write(first, steps=2)
+    assert campaign.live.bar(200).endswith(f"{label}: step 2/100")
+    campaign.show(logging.ERROR, event="job_error", **ERROR | {"jobid": 7, "log": []})
+    assert "1/4 runs · 3 left" in campaign.live.bar(99)  # it may start again
+    campaign.start(first, 7)
+    (run_record.folder(first.id) / "train.jsonl").unlink()
+    finish(first, 30, "oom", "no memory")
+    campaign.end(7)
+    campaign.start(second, 8)
+    assert "2/4 runs · 1 failed · 1 running · 1 left" in campaign.live.bar(99)
+    assert len(campaign.live.bar(40)) == 40
+
+
+def test_a_submitted_run_waits_until_it_writes_its_log(campaign):
+    campaign.show(event="resources_info", nodes=5)
+    run = left(campaign)[0]
+    campaign.start(run)
+    assert "1 in the queue · 3 left · time to go not known yet" in campaign.live.bar(99)
+    write(run)
+    assert "1 running · 3 left" in campaign.live.bar(99)
+
+
+def test_the_bar_is_drawn_while_nothing_but_runs_is_at_work(study, capfd, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    campaign = Campaign(capfd, bar=True)
+    first = left(campaign)[0]
+    assert os.environ["DLBENCH_BAR"] == "1"
+    assert campaign.start(number=1, rule_name="fetch_dataset") == "\r\x1b[K"
+    assert "0/4 runs" not in campaign.start(first, 2)
+    assert "\r\x1b[Kfetch_dataset: done, 0 s\n" in (ended := campaign.end(1))
+    assert ended.endswith("\r") and "0/4 runs · 1 running" in ended
+    assert campaign.close().endswith("\r\x1b[K") and "DLBENCH_BAR" not in os.environ
