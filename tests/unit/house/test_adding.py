@@ -66,7 +66,7 @@ run = runs.Run(model="mlp", dataset="stripes", batch_per_device=8, devices_per_n
                strategy="multiworker", launcher="nice", steps=1)
 print(json.dumps(plugins.load("launchers", "nice").unsupported(run)))
 """
-    expected = "strategy multiworker needs a launcher such as local, found nice"
+    expected = "launcher nice starts one process; strategy multiworker has more"
     assert evaluate(project, code) == expected
 
 

@@ -86,7 +86,6 @@ DESCRIBED = {
     "where a run is": ("dlbench/trainer/containment.py", *CODE),
     "what a log says of the machine": ("dlbench/trainer/description.py", *CODE),
     "what is hidden": ("dlbench/machine/redaction.py", *CODE),
-    "GPUs": ("dlbench/machine/gpus.py", *CODE),
     "what a model computes": ("dlbench/trainer/model_flops.py", *CODE),
     "rules for layers": ("dlbench/trainer/keras/flops.py", *CODE),
     "calibrations": ("dlbench/trainer/calibration.py", *CODE),

@@ -154,8 +154,7 @@ def _running(scheduler, job_ids):
 def read_request(script: str | Path) -> JobRequest:
     """The JobRequest of a job script of Snakemake, from its line with the properties of the job.
 
-    Raises:
-        Error: there is no such line, or it lacks a resource.
+    Raises Error: there is no such line, or it lacks a resource.
     """
     properties = _properties(script)
     resources = properties["resources"]

@@ -101,8 +101,7 @@ def describe_auto(site: Mapping[str, Any]) -> str:
 def job_of_conversion(profile_value: Callable[[str, str], Any]) -> Job:
     """The Job of a step that does not train; the profile has its memory and time.
 
-    Args:
-        profile_value: (rule, resource) -> the value in the profile.
+    `profile_value`: (rule, resource) -> the value in the profile.
     """
     values = (str(profile_value("convert_dataset", name)) for name in ("mem_mb", "runtime"))
     # Any other value is an expression, which Snakemake evaluates when it submits the job.
@@ -376,8 +375,7 @@ class Submitting:
     def resources_like(self, run_of: Callable[[Any], Run]) -> dict[str, Callable[..., Any]]:
         """The resources of a rule whose jobs are started as a run is, with the full time limit.
 
-        Args:
-            run_of: wildcards of the rule -> that run.
+        `run_of`: wildcards of the rule -> that run.
         """
         return self._resources(
             lambda wildcards, attempt: self._request(run_of(wildcards), attempt, None, None)
@@ -417,11 +415,7 @@ class Submitting:
         return costs.describe_forecast(plan.to_train, self._estimates, plan.study.time_limit_s)
 
     def bundle(self, name: str) -> str | None:
-        """The name of the bundle with whose runs a run or baseline shares a job, or None.
-
-        Args:
-            name: id of the run, or name of the baseline.
-        """
+        """The name of the bundle with whose runs a run or baseline shares a job, or None."""
         return self._bundles.get(name, (None, None))[0]
 
     def results(self, bundle: str) -> list[str]:

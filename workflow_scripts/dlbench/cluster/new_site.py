@@ -56,8 +56,7 @@ def of_this_machine(queue: str | None = None) -> tuple[str | None, NewSite | Non
 
     It is the first that answers: programs of others may be left from earlier.
 
-    Raises:
-        Error: a queue is asked for, and there is no scheduler, no such queue, or a site.yaml.
+    Raises Error: a queue is asked for, and there is no scheduler, no such queue, or a site.yaml.
     """
     schedulers, has_site = find_schedulers(), Path(SITE_FILE).exists()
     if queue and not schedulers:
@@ -119,8 +118,7 @@ def _suitability(queue):
 def text(site: NewSite, environ: Mapping[str, str] = os.environ) -> str:
     """The site.yaml that describes the nodes of a NewSite.
 
-    Args:
-        environ: with the modules that are loaded now, which are proposed.
+    `environ`: with the modules that are loaded now, which are proposed.
     """
     nodes = site.nodes
     number = {"cpu": nodes and nodes.cores, "gpu": nodes and nodes.gpus}[site.kind]

@@ -63,8 +63,7 @@ class Profile:
 def read(name: str) -> Profile:
     """Read a profile by its name, as in slurm, or its folder, as in profiles/slurm.
 
-    Raises:
-        Error: there is no such profile, or it is not YAML.
+    Raises Error: there is no such profile, or it is not YAML.
     """
     for folder, hidden in _folders(name):
         file = _file(folder)

@@ -66,11 +66,7 @@ class Place:
 def manifest(settings: dict[str, Any], run_id: str, place: Place) -> str:
     """The Service, the NetworkPolicy and the Job of a run that is to be trained, as YAML.
 
-    Args:
-        settings: the merged config.
-
-    Raises:
-        Error: there is no such run, it is trained already, or it cannot be a Job.
+    Raises Error: there is no such run, it is trained already, or it cannot be a Job.
     """
     plan = planning.make_plan(settings)
     run = plan.run(run_id)
@@ -107,11 +103,7 @@ def manifest(settings: dict[str, Any], run_id: str, place: Place) -> str:
 
 
 def _check(plan, run, place):
-    """Check that the run is to be trained, and that it can be a Job.
-
-    Raises:
-        Error: with the reason.
-    """
+    """Check that the run is to be trained, and that it can be a Job."""
     if run.launcher != "kubernetes":
         raise Error(
             f"{run.id} has launcher {run.launcher}, which does not know the pods of a Job: give "

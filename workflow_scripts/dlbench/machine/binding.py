@@ -411,8 +411,7 @@ def first_gpus(
 ) -> list[int]:
     """The number of the first GPU of each process of a node, among those that the process sees.
 
-    Raises:
-        Error: a process sees too few, or two would take the same one.
+    Raises Error: a process sees too few, or two would take the same one.
     """
     names = [tuple(gpu.uuid for gpu in gpus) for gpus in visible]
     first, owners = [], dict[str, int]()
@@ -494,8 +493,7 @@ MAX_RANKS = 8  # that are described
 def from_starts(starts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The entry of each rank or copy in a record: its host, its cores and the log's binding.
 
-    Args:
-        starts: the event run_start of each. That of another program has all of its `bindings`.
+    `starts`: the event run_start of each. That of another program has all of its `bindings`.
     """
     if starts and starts[0].get("bindings"):
         return [entry for start in starts for entry in start.get("bindings") or ()]
@@ -507,11 +505,7 @@ def from_starts(starts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def describe_ranks(ranks: Sequence[dict[str, Any]]) -> str:
-    """A text with the cores, NUMA nodes and GPUs of the first ranks; "" if none is known.
-
-    Args:
-        ranks: as from_starts returns them.
-    """
+    """A text with the cores, NUMA nodes and GPUs of the first ranks; "" if none is known."""
     parts = [
         f"rank {number}: {_cores(rank)}, {_gpus(rank)}"
         for number, rank in enumerate(ranks[:MAX_RANKS])

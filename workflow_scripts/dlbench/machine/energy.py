@@ -46,8 +46,7 @@ def fields(
 ) -> dict[str, Any]:
     """The fields of one energy by their names in a log; if it is unknown, only the reason.
 
-    Args:
-        prefix: "", "host_" or "node_".
+    `prefix`: "", "host_" or "node_".
     """
     if energy_j is None:
         source = samples = sampled_share = resolution_s = None
@@ -65,8 +64,7 @@ def fields(
 class Coverage:
     """Counts readings of one quantity and the time that they cover.
 
-    Args:
-        longest_gap_s: two readings farther apart do not cover the time between them.
+    `longest_gap_s`: two readings farther apart do not cover the time between them.
     """
 
     def __init__(self, longest_gap_s: float) -> None:
@@ -91,8 +89,7 @@ class Coverage:
     def quality(self, counter: bool) -> dict[str, Any]:
         """`samples`, `sampled_share` and `resolution_s` of `fields`.
 
-        Args:
-            counter: whether a counter was read, which misses nothing between two readings.
+        `counter`: whether a counter was read, which misses nothing between two readings.
         """
         span_s = self._last_s - (self._first_s or 0.0)
         share = self._covered_s / span_s if span_s > 0 else None
@@ -183,8 +180,7 @@ class Rapl:
 def _counters(root: Path) -> "Iterator[_Counter]":
     """Yield the counters of packages and of their memory.
 
-    Raises:
-        OSError, ValueError: a counter exists and cannot be read.
+    Raises OSError, ValueError: a counter exists and cannot be read.
     """
     packages = (path for path in root.glob("intel-rapl:*") if PACKAGE.fullmatch(path.name))
     for package in sorted(packages):
@@ -208,8 +204,7 @@ def _name(folder):
 class _Counter:
     """One counter of microjoules; its file stays open.
 
-    Raises:
-        OSError, ValueError: it cannot be read.
+    Raises OSError, ValueError: it cannot be read.
     """
 
     def __init__(self, name, kind, folder):

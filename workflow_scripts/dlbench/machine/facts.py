@@ -50,8 +50,7 @@ def installed_packages(path: list[str] | None = None) -> list[str]:
 
     If a package is installed twice, the version is the one that Python imports.
 
-    Args:
-        path: folders to look in; None: those of this Python.
+    `path`: folders to look in; None: those of this Python.
     """
     if path is None:
         # setuptools adds its vendored packages to the path when it is imported.
@@ -69,8 +68,7 @@ def installed_packages(path: list[str] | None = None) -> list[str]:
 def keep_list(lines: Iterable[str], folder: str | Path | None) -> str:
     """Write a list of packages into a folder, named by its SHA-256, unless the file exists.
 
-    Returns:
-        The digest of the list.
+    Returns the digest of the list.
     """
     content = "".join(f"{line}\n" for line in lines).encode()
     digest = hashlib.sha256(content).hexdigest()
@@ -85,9 +83,6 @@ def loaded_libraries(maps: str) -> dict[str, str]:
     """Versions of the loaded libraries that matter for the speed of this process.
 
     A version is what the library itself returns, or else its file name.
-
-    Args:
-        maps: the text of /proc/self/maps.
     """
     versions: dict[str, str] = {}
     for path in sorted(set(re.findall(r"\s(/\S+\.so\S*)$", maps, re.M))):

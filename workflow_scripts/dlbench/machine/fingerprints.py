@@ -23,8 +23,7 @@ PACKAGES = Path("results/packages")  # one list of packages for each digest
 def provenance(machines: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
     """The facts of its ranks' machine events that a record has.
 
-    Args:
-        machines: the events of each rank; a run that was resumed has several.
+    `machines`: the events of each rank; a run that was resumed has several.
 
     Returns:
         `hardware` and `software` by their digests, equal facts once; `ranks`, with the host and
@@ -50,11 +49,7 @@ def provenance(machines: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
 
 
 def columns(provenance: dict[str, Any]) -> dict[str, str | None]:
-    """The fingerprints of a run, as columns of the runs table; None if not known.
-
-    Args:
-        provenance: of its record.
-    """
+    """The fingerprints of a run, as columns of the runs table; None if not known."""
     return {
         f"{part}_sha256": _joined(sorted(provenance.get(part) or {}))
         for part in ("hardware", "software")
@@ -132,8 +127,7 @@ def differences(
     >>> differences(old, new)
     'hardware gpus driver 560.35, not 550.54'
 
-    Args:
-        packages: returns the lines of a list of packages by its digest; None if it is lost.
+    `packages`: returns the lines of a list of packages by its digest; None if it is lost.
     """
     expected, actual = dict(_flat(one)), dict(_flat(other))
     texts = []

@@ -80,13 +80,10 @@ def visible_gpus(
     the first entry that is neither (-1, an empty one) ends the list. If it is unset, all GPUs
     are visible, in order. CUDA's indices are NVML's only with CUDA_DEVICE_ORDER=PCI_BUS_ID. An
     index that the machine lacks ends CUDA's list, too; that is not checked here: the sample of
-    that GPU has an error.
+    that GPU has an error. Fewer than `count` are returned if the list ends before.
 
     >>> visible_gpus(1, 2, {"CUDA_VISIBLE_DEVICES": "3,GPU-8932f937,0,-1,1"})
     ('GPU-8932f937', 0)
-
-    Returns:
-        Indices and UUIDs; fewer than `count` if the list ends before.
     """
     listed = environ.get("CUDA_VISIBLE_DEVICES")
     if listed is None:
@@ -246,8 +243,7 @@ def find_nvml(environments: Iterable[Path]) -> None:
 
     It is one file without dependencies, so any Python can load it.
 
-    Args:
-        environments: folders of Python environments.
+    `environments`: folders of Python environments.
     """
     if "pynvml" in sys.modules or importlib.util.find_spec("pynvml"):
         return
@@ -560,8 +556,7 @@ def visible_places(
 ) -> tuple[GpuPlace, ...] | None:
     """The GPUs that a process sees, in the order of its framework; None: not known.
 
-    Args:
-        files: of the root whose /sys is read.
+    `files`: of the root whose /sys is read.
 
     Raises:
         Error: CUDA_VISIBLE_DEVICES names a missing GPU, one twice, or MIG devices beside whole

@@ -75,8 +75,7 @@ def throttle_files(files: Files) -> list[str]:
 
     They belong to its group and to the parents of that, as far as these have a quota.
 
-    Raises:
-        OSError, ValueError: no control group is seen from here.
+    Raises OSError, ValueError: no control group is seen from here.
     """
     groups = _groups(files.text("proc/self/cgroup"))
     mounts = _mounts(files.text("proc/self/mountinfo"))
@@ -89,8 +88,7 @@ def throttle_files(files: Files) -> list[str]:
 def throttled(files: Files, places: Sequence[str]) -> Throttled:
     """How a quota throttled a process so far. Raises OSError, ValueError.
 
-    Args:
-        places: what throttle_files returned.
+    `places`: what throttle_files returned.
     """
     groups = [group for place in places if (group := _throttled(files, place))]
     return Throttled(

@@ -138,8 +138,7 @@ def hidden(secret: str) -> str:
 def redact(text: str, hide: Hide = hidden) -> str:
     """A text with the secrets in it hidden, and without colours; without more it stays as it is.
 
-    Args:
-        hide: returns the replacement of a secret.
+    `hide`: returns the replacement of a secret.
 
     >>> redact("get https://me:pw@host/x?token=abc --api-key 1 'password: x' -n 2")
     "get https://(hidden)@host/x?token=(hidden) --api-key (hidden) 'password: (hidden)' -n 2"
@@ -282,11 +281,7 @@ class Secrets:
 def restored(command: Iterable[str], environ: Mapping[str, str]) -> list[str]:
     """A command with its secrets instead of their numbers.
 
-    Args:
-        environ: has the variable of `Secrets.variables`.
-
-    Raises:
-        Error: the variable is missing.
+    `environ`: has the variable of `Secrets.variables`. Raises Error: the variable is missing.
     """
     secrets = json.loads(environ.get(VARIABLE, "[]"))
 
@@ -310,9 +305,6 @@ def recorded_variables(
     environ: Mapping[str, str] = os.environ, more: Variables = NO_MORE
 ) -> dict[str, str]:
     """The variables of an environment that are recorded.
-
-    Args:
-        more: the Variables of frameworks.
 
     >>> recorded_variables({"OMP_NUM_THREADS": "2", "HOME": "/home/me", "TF_API_TOKEN": "x"})
     {'OMP_NUM_THREADS': '2'}

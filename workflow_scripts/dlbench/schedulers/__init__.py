@@ -186,8 +186,7 @@ class Queue:
     def count(self, up: bool = False, **per_node: int) -> int:
         """The number of nodes with at least so many cores, memory_mb and gpus.
 
-        Args:
-            up: count nodes that are up only.
+        `up`: count nodes that are up only.
         """
         return sum(n.count for n in self.nodes if n.have(**per_node) and (n.up or not up))
 
@@ -237,8 +236,7 @@ def take_turn(folder: str | None = None) -> IO[str] | None:
 
     Snakemake starts the runs that share a job in parallel, as many as there are cores.
 
-    Args:
-        folder: of this node, for the lock file; None: that for temporary files.
+    `folder`: of this node, for the lock file; None: that for temporary files.
 
     Returns:
         The locked file: the lock is held until it is closed, or this process ends. None outside of
@@ -312,8 +310,7 @@ def display_name(name: str) -> str:
 def output_of(command: Sequence[str]) -> str:
     """The output of a scheduler's program.
 
-    Raises:
-        Error: it fails, does not exist, or does not answer.
+    Raises Error: it fails, does not exist, or does not answer.
     """
     try:
         completed = subprocess.run(

@@ -178,8 +178,7 @@ def _complexes(request):
 def _gpus(request, gpus, slots, nodes, consumables):
     """The number of GPUs in -l by which a job gets `gpus` on each node.
 
-    Raises:
-        Error: no number does.
+    Raises Error: no number does.
     """
     name = request.partition(":")[0]
     counted_by = _consumable_of(name, consumables, "site.job.gpu_request")

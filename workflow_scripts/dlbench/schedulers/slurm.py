@@ -132,11 +132,9 @@ def waiting(job_ids: Collection[str]) -> dict[str, str]:
 def limits(account: str | None, qos: str | None, queue: str | None) -> list[Queue]:
     """What QOS and associations allow this user's jobs.
 
-    Args:
-        account, qos, queue: that the jobs request; None: the default.
+    `account, qos, queue`: that the jobs request; None: the default.
 
-    Raises:
-        Error: Slurm keeps no accounts, or does not answer.
+    Raises Error: Slurm keeps no accounts, or does not answer.
     """
     columns = "format=Account,Partition,DefaultQOS,MaxWall,MaxTRES,MaxSubmitJobs"
     user = f"user={getpass.getuser()}"
@@ -232,8 +230,7 @@ def on_each_node(request: JobRequest) -> list[str]:
 def accounts() -> list[str]:
     """Names of the accounts that this user may use; [] if Slurm keeps none.
 
-    Raises:
-        Error: the accounting does not answer.
+    Raises Error: the accounting does not answer.
     """
     show = ["show", "associations", f"user={getpass.getuser()}", "format=Account"]
     lines = output_of(["sacctmgr", "--noheader", "--parsable2", *show]).splitlines()
@@ -272,8 +269,7 @@ def hosts(environ: Mapping[str, str]) -> list[str]:
 def addresses(names: Collection[str]) -> dict[str, str]:
     """{name of a node: NodeAddr}, the addresses by which Slurm reaches nodes.
 
-    Args:
-        names: of nodes; empty: all.
+    `names`: of nodes; empty: all.
     """
     try:
         lines = output_of(

@@ -121,8 +121,7 @@ def query_schedulers(jobs: Iterable[Job]) -> dict[Job, JobState]:
 def describe_all(attempts: Sequence[Attempt], job_states: Mapping[Job, JobState]) -> str:
     """One sentence on each attempt: why it ended, or the state of its job.
 
-    Args:
-        job_states: of their jobs; jobs that the scheduler no longer knows are missing.
+    `job_states`: of their jobs; jobs that the scheduler no longer knows are missing.
     """
     return "; ".join(describe(a, job_states.get(a.job) if a.job else None) for a in attempts)
 
@@ -130,8 +129,7 @@ def describe_all(attempts: Sequence[Attempt], job_states: Mapping[Job, JobState]
 def describe(attempt: Attempt, job_state: JobState | None) -> str:
     """Why an attempt ended, or the state of its job.
 
-    Args:
-        job_state: of its job; None if the scheduler no longer knows it.
+    `job_state`: of its job; None if the scheduler no longer knows it.
     """
     text = attempt.end_message or "its log stops without an end"
     if job_state and attempt.job:
@@ -170,13 +168,9 @@ class EarlierAttempts:
         """The result that the end of the last attempt's job implies, if any.
 
         Running out of memory, and out of time after the first step, would happen again: these are
-        results. Other ends are not.
+        results. Other ends are not. `logs_steps`: whether the trainer logs steps while it trains.
 
-        Args:
-            logs_steps: whether the trainer logs steps while it trains.
-
-        Returns:
-            (status, message, before_first_step), or None.
+        Returns (status, message, before_first_step), or None.
         """
         job = self._attempts[-1].job if self._attempts else None
         job_state = self._job_states.get(job) if job else None
@@ -215,11 +209,7 @@ def record_refusal(
 
 
 def describe_refusal(place: Path) -> str:
-    """Who refused the job of a run since its last attempt, and why; "" if nobody did.
-
-    Args:
-        place: the run's folder.
-    """
+    """Who refused the job of a run since its last attempt, and why; "" if nobody did."""
     refusal = _read(place)
     times = refusal.get("times", 0)
     often = f", {times} times" if times > 1 else ""

@@ -131,9 +131,6 @@ def find(
         processes: of the run on each node, copies included.
         memory_mb: limit of the tries on a node, MiB; None: no such limit.
 
-    Returns:
-        The content of found.json.
-
     Raises:
         Error: a try was ended from outside.
     """

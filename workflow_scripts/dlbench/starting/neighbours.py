@@ -56,11 +56,7 @@ class Process(NamedTuple):  # which is made in a third of the time of a dataclas
 
 
 def read_process(proc: Path, pid: int | str) -> Process:
-    """A process by its number.
-
-    Raises:
-        OSError, ValueError: no process has this number.
-    """
+    """A process by its number. Raises OSError, ValueError: no process has this number."""
     before, _, after = _content(f"{proc}/{pid}/stat").rpartition(b")")
     fields = after.split(None, 22)
     return Process(
@@ -420,8 +416,7 @@ class Watch:
 
         The time since the watch started counts as the first look.
 
-        Returns:
-            False if others still used too much after `limit_s`.
+        Returns False if others still used too much after `limit_s`.
         """
         started, quiet = time.monotonic(), None
         if limit_s and self._share is not None and self._own:
@@ -483,8 +478,7 @@ class Watch:
     def summarise(self, log: Path) -> dict[str, Any]:
         """Fields of the event `neighbours`.
 
-        Args:
-            log: of rank 0, complete; those of other ranks and copies lie beside it.
+        `log`: of rank 0, complete; those of other ranks and copies lie beside it.
         """
         use = self._get("neighbours", lambda: self._summary(log)) or {"span_s": 0.0}
         use |= {"host": hardware.host()} if "host" not in use else {}

@@ -79,8 +79,7 @@ class Limits:
     def held(self) -> Iterator[None]:
         """Set the limit of all GPUs during the `with` block, or leave all as they are.
 
-        Raises:
-            Refused: with the requested limit, what is allowed, and who may set it.
+        Raises Refused: with the requested limit, what is allowed, and who may set it.
         """
         try:
             try:
@@ -428,8 +427,7 @@ def integral(points: Sequence[Point], begin_s: float, end_s: float) -> tuple[flo
     Two points farther apart than twice the median distance do not cover the time between them; its
     energy is interpolated linearly all the same.
 
-    Args:
-        points: seconds and watts, in the order of time; two or more.
+    `points`: seconds and watts, in the order of time; two or more.
 
     >>> integral([(0, 100), (2, 200), (4, 200)], 1, 4)
     (575.0, 1.0, 2)

@@ -39,8 +39,7 @@ def mark(log: Path) -> dict[str, str]:
 def end_leftovers() -> None:
     """Kill the processes of attempts whose supervisor was killed.
 
-    Raises:
-        Error: some cannot be ended.
+    Raises Error: some cannot be ended.
     """
     if not (log_by_pid := _find_leftovers()):
         return
@@ -128,8 +127,7 @@ def _kernel():
 def _start_ticks(pid):
     """When a process was started, in ticks since the boot; ids of processes may be used again.
 
-    Raises:
-        OSError: it has ended.
+    Raises OSError: it has ended.
     """
     state, *rest = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     if state in "ZX":

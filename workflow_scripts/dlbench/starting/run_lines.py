@@ -30,8 +30,7 @@ LATEST_RUNS = 10  # finished runs whose mean time is the estimate for the next o
 def report(position: str, label: str, message: str, goes_on: bool = False) -> None:
     """Print a line about a run on stderr.
 
-    Args:
-        goes_on: whether the run goes on, as a bar shows if there is one.
+    `goes_on`: whether the run goes on, as a bar shows if there is one.
     """
     if not (goes_on and BAR in os.environ):
         erased = ERASE if BAR in os.environ else ""
@@ -39,11 +38,7 @@ def report(position: str, label: str, message: str, goes_on: bool = False) -> No
 
 
 def line(position: str, label: str, message: str) -> str:
-    """A line about a run.
-
-    Args:
-        position: as in 3/36, or a text as in `try 2`.
-    """
+    """A line about a run. `position`: as in 3/36, or a text as in `try 2`."""
     which = f"run {position}" if position[:1].isdigit() or not position else position
     return terminal.plain(f"{which}  {label}: {message}")
 
@@ -67,8 +62,7 @@ def describe_end(
 def report_result(position: str, label: str, log: Path, record: dict[str, Any], after: int) -> None:
     """Print how a run ended, by its record, and an estimate for the runs after it.
 
-    Args:
-        after: the number of runs after it.
+    `after`: the number of runs after it.
     """
     rate = record["summary"].get("images_per_second")
     message = describe_end(log, record, progress.duration_s(log), rate)
@@ -78,8 +72,7 @@ def report_result(position: str, label: str, log: Path, record: dict[str, Any], 
 def last_printed(path: Path, begin_bytes: int = 0, lines: int = 1) -> str:
     """The last non-empty lines of a file; an explanation instead, if a failure is known.
 
-    Args:
-        begin_bytes: where to begin; what a program printed may be much, so only its end is read.
+    `begin_bytes`: where to begin; what a program printed may be much, so only its end is read.
     """
     with contextlib.suppress(OSError), open(path, "rb") as file:
         file.seek(max(begin_bytes, file.seek(0, os.SEEK_END) - LAST_BYTES))

@@ -25,14 +25,9 @@ from dlbench.study.runs import Run
 def start(options: argparse.Namespace) -> int | str:
     """Start the command of a baseline and wait for its end.
 
-    Args:
-        options: the flags of start_baseline.py.
+    Returns what sys.exit takes: 0 if there is a result, else why there is none.
 
-    Returns:
-        What sys.exit takes: 0 if there is a result, else why there is none.
-
-    Raises:
-        Error: the run cannot be started so, as in start_command.build, or names another node.
+    Raises Error: the run cannot be started so, as in start_command.build, or names another node.
     """
     run = Run.from_json(options.spec)
     title = f"baseline {options.output.stem}"

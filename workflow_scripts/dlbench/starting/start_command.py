@@ -43,8 +43,7 @@ exec "$DLBENCH_PYTHON" -c 'import json, os; print("\\n" + json.dumps(dict(os.env
 def load_modules(names: list[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The environment variables after loading some modules, in this order.
 
-    Raises:
-        Error: this machine has no modules, or one cannot be loaded.
+    Raises Error: this machine has no modules, or one cannot be loaded.
     """
     if not names:
         return dict(environ)
@@ -214,8 +213,7 @@ def copies_command(run: Run, trainer: list[str], python: str, device: str) -> li
 def prepare(run: Run, module_names: list[str], node_address: str | None) -> None:
     """Set the variables of this process with which a run is started, and check its node.
 
-    Raises:
-        Error: a module cannot be loaded, or the run names another node.
+    Raises Error: a module cannot be loaded, or the run names another node.
     """
     # In an image there are no modules.
     os.environ.update(load_modules([] if by_directive(run) else module_names))
@@ -260,11 +258,9 @@ def job_facts(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
 def check_node(run: Run, environ: Mapping[str, str] = os.environ) -> None:
     """Check that a run that names its node, or several, is on these.
 
-    Args:
-        environ: with the variables of the scheduler's job, which has names of its own for nodes.
+    `environ`: with the variables of the scheduler's job, which has names of its own for nodes.
 
-    Raises:
-        Elsewhere: it is on another.
+    Raises Elsewhere: it is on another.
     """
     if not run.node:
         return
@@ -318,11 +314,9 @@ def may_be_unreachable(run: Run, environ: Mapping[str, str] = os.environ) -> boo
 def network(run: Run, requested: str) -> str:
     """The network of a run: `loopback`, a network namespace of its own, or `host`, the machine's.
 
-    Args:
-        requested: auto or host.
+    `requested`: auto or host.
 
-    Raises:
-        Nameless: it must be the machine's, and the run cannot work there.
+    Raises Nameless: it must be the machine's, and the run cannot work there.
     """
     if requested == "auto" and may_be_unreachable(run) and start_unreachable.possible():
         return "loopback"
@@ -341,8 +335,7 @@ def network(run: Run, requested: str) -> str:
 def _launched(run, program, environment, device):
     """The command that starts the processes of a run.
 
-    Args:
-        environment: folder whose bin/ has the launcher; None: PATH.
+    `environment`: folder whose bin/ has the launcher; None: PATH.
     """
     command = plugins.load("launchers", run.launcher).command(run, program, environment)
     if run.copies_per_node > 1 and not run.is_external:

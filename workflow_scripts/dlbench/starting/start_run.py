@@ -158,11 +158,7 @@ def _reason_to_skip(options: argparse.Namespace) -> tuple[str, str] | None:
 def _command(
     run: Run, options: argparse.Namespace, form: dict[str, Any] | None
 ) -> tuple[start_command.Start, str | None]:
-    """How the run is started, and its network.
-
-    Raises:
-        Error: it cannot be started.
-    """
+    """How the run is started, and its network."""
     trainer = options.command[1:] if options.command[:1] == ["--"] else options.command
     how = run.command(trainer), form, options.device, options.bind
     if options.external:

@@ -30,10 +30,7 @@ def enter() -> None:
     """Move this process, and all that it will start, into a new network namespace.
 
     User and group ids stay; without root it is done in a new user namespace. host_name.host() still
-    returns the machine's name.
-
-    Raises:
-        OSError: the kernel refuses it.
+    returns the machine's name. Raises OSError: the kernel refuses it.
     """
     user, group = os.geteuid(), os.getegid()
     os.environ[hardware.HOST] = hardware.host()

@@ -95,8 +95,7 @@ class SupervisedRun:
 def supervise(run: SupervisedRun) -> Outcome:
     """Start the trainer and watch it until it ends.
 
-    Returns:
-        RESULT if the log now has the run's result, which may be a failure.
+    Returns RESULT if the log now has the run's result, which may be a failure.
 
     Raises:
         power_limits.Refused: the run is to have a power limit that cannot be set; nothing was done.
@@ -218,8 +217,7 @@ def _end_of_ranks(log):
 def refuse(run: SupervisedRun, status: str, reason: str, before_first_step: bool = False) -> None:
     """Write the log of a run that is not started: skipped, or failed before it was.
 
-    Args:
-        before_first_step: whether its attempts measured nothing, so that the next start retries.
+    `before_first_step`: whether its attempts measured nothing, so that the next start retries.
     """
     _clear(run.log)
     log = event_log.EventLog(run.log)
@@ -317,8 +315,7 @@ def _checkpoint_to_start_from(run):
 def _verdict(run, returncode, stopped_by, killed_by_kernel, printed_bytes):
     """(status, message, whether the reason may pass) of a run that did not end by itself.
 
-    Args:
-        printed_bytes: size of the messages file before this attempt.
+    `printed_bytes`: size of the messages file before this attempt.
     """
     took_step = _took_step(run)
     if stopped_by in (TIME_LIMIT, HANG):

@@ -30,7 +30,7 @@ from collections.abc import Mapping
 
 from dlbench import schedulers
 from dlbench.common import assignments, plugins
-from dlbench.trainer import cluster, engine
+from dlbench.trainer import cluster
 from dlbench.trainer.strategy import Spec
 
 
@@ -58,16 +58,5 @@ def unsupported_across_nodes(run: Spec) -> str | None:
         return (
             f"launcher {run.launcher} starts processes on this machine only, not on "
             f"{run.nodes} nodes"
-        )
-    return None
-
-
-def unsupported_processes(run: Spec) -> str | None:
-    """Why a launcher that starts one process cannot start a run; or None."""
-    strategy = engine.strategy_of(run)
-    if strategy.launcher != "none":
-        return (
-            f"strategy {run.strategy} needs a launcher such as {strategy.launcher}, found "
-            f"{run.launcher}"
         )
     return None

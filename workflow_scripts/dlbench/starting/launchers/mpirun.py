@@ -79,8 +79,7 @@ def components(environment: Path | None) -> set[str]:
 def output_of(command: Sequence[str | Path], environment: Path | None) -> str:
     """The output of a program of an MPI; "" if it cannot be started.
 
-    Args:
-        environment: the environment that has this Open MPI; None: another MPI.
+    `environment`: the environment that has this Open MPI; None: another MPI.
     """
     variables = library_variables(environment) if environment else {}
     try:

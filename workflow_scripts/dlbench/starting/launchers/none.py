@@ -2,13 +2,18 @@
 
 from pathlib import Path
 
-from dlbench.starting import launchers
+from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
 
 PROTOCOL = "none"
 TAKES_TASKS = False
 
-unsupported = launchers.unsupported_processes
+
+def unsupported(run: Spec) -> str | None:
+    strategy = engine.strategy_of(run)
+    if strategy.launcher != "none":
+        return f"strategy {run.strategy} needs a launcher such as {strategy.launcher}, found none"
+    return None
 
 
 def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str]:
