@@ -3,17 +3,24 @@
 What is expected was worked out by hand from the pictures of the nodes, not by the program.
 """
 
+import json
+import subprocess
 import sys
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dlbench import Error
+from dlbench.common import own_code
+from dlbench.log import event_log
 from dlbench.machine import binding, gpus
-from dlbench.machine.binding import Request
+from dlbench.machine.binding import Place, Request, Topology
 from dlbench.machine.hardware import Files
 from support.machines import topologies
 from support.machines.topologies import H100_UUIDS, expanded
+from support.runs.parsed_runs import parsed, write
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +76,6 @@ def ranges(*texts):
 
 def alone(number):
     return {"CUDA_VISIBLE_DEVICES": str(number)}
-
-
-# The division of cores, topology by topology.
 
 
 def test_eight_h100_on_eight_numa_nodes_have_one_each(node):
@@ -197,9 +201,6 @@ def test_a_division_takes_a_small_part_of_a_start(written, monkeypatch):
     assert min(once() for _ in range(3)) < 0.05
 
 
-# Which GPUs.
-
-
 def test_uuids_may_be_cut_short_and_tasks_that_see_two_take_their_own(node):
     pairs = [f"{H100_UUIDS[0][:12]},1", f"{H100_UUIDS[0][:12]},1", "2,3", "2,3"]
     bound = node(topologies.h100_x8(), [{"CUDA_VISIBLE_DEVICES": pair} for pair in pairs])
@@ -230,9 +231,6 @@ def test_without_nvml_or_rocm_nobody_knows_and_cores_are_divided_all_the_same(no
     bound = node((files, None), [{}] * 2)
     assert cpus(bound) == ranges("0-3", "4-7")
     assert bound[1].first is None and bound[1].describe()["gpus"] == []
-
-
-# What is refused.
 
 
 def refused(node, *arguments, **more):
@@ -282,3 +280,173 @@ def test_mig_devices_beside_whole_gpus_and_too_few_gpus_are_refused(node):
     assert "MIG devices beside whole GPUs" in message
     message = refused(node, topologies.a100_x2_on_one_socket(), [{}], each=4)
     assert "needs 4 GPU(s); seen: GPU-a1000000-0000, GPU-a1000001-0000 (no var" in message
+
+
+GPU = {"uuid": "GPU-1", "pci": "0000:1b:00.0", "numa_node": 0}
+
+
+def bound_start(cpus, far, node=0, host="n1", gpu=GPU, **more):
+    return {
+        "host": host,
+        "cores": cpus,
+        "binding": {
+            **{"mode": "auto", "threads": len(cpus or range(4)), "numa_nodes": [node]},
+            **{"gpus": [gpu], "far_cpus": far, "left_over_cpus": 0, **more},
+        },
+    }
+
+
+def ranks(*starts):
+    return binding.from_starts(starts)
+
+
+def test_cores_numa_node_and_address_of_each_rank_are_named():
+    other = {**GPU, "pci": "0000:43:00.0", "numa_node": None}
+    known = ranks(
+        bound_start([0, 1, 8, 9], 0), bound_start([2, 3, 4], 0, gpu=other, left_over_cpus=1)
+    )
+    assert binding.describe_ranks(known) == (
+        "rank 0: CPUs 0-1,8-9 at NUMA node 0, GPU 0000:1b:00.0 at NUMA node 0; "
+        "rank 1: CPUs 2-4 at NUMA node 0, GPU 0000:43:00.0; 1 CPU of a node left over"
+    )
+    assert binding.describe_ranks(ranks(bound_start(None, 0))).startswith(
+        "rank 0: not bound, 4 threads"
+    )
+    assert binding.describe_ranks(ranks({"cores": [0]})) == ""
+
+
+def test_ranks_with_far_cores_are_counted():
+    said = binding.caveat(ranks(bound_start([0, 1], 0), bound_start([2, 3], 2, node=1)))
+    assert said.startswith("1 of 2 ranks had cores far from their GPUs (rank 1: CPUs 2-3 at NUMA")
+
+
+def test_half_of_the_cores_may_be_far_and_one_alone_may_have_the_whole_node():
+    assert binding.caveat(ranks(bound_start([0, 1], 1), bound_start([2, 3], 1))) == ""
+    assert binding.caveat(ranks(bound_start(list(range(8)), 7))) == ""
+    assert binding.caveat(ranks(bound_start(list(range(8)), 8))) != ""
+    assert binding.caveat(ranks(bound_start([0, 1], None))) == ""
+    assert binding.caveat(ranks(bound_start(None, 4), bound_start(None, 4))) == ""
+
+
+def test_a_record_has_the_binding_of_its_rank(tmp_path):
+    write(tmp_path, [1.0, 0.5, 0.5])
+    path = tmp_path / "train.jsonl"
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    events[0] |= bound_start([0, 1], 0)
+    path.write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    assert next(event["event"] for event in event_log.read(path)) == "run_start"
+    (kept,) = parsed(tmp_path)["provenance"]["bindings"]
+    assert (kept["cpus"], kept["host"], kept["gpus"]) == ([0, 1], "n1", [GPU])
+
+
+@st.composite
+def nodes(draw):
+    """(topology, places): cores of one or two threads, a random mask for all, random near CPUs."""
+    threads, count = draw(st.integers(1, 2)), draw(st.integers(2, 24))
+    cores = tuple(tuple(core + count * t for t in range(threads)) for core in range(count))
+    mask = draw(st.sets(st.sampled_from([c for core in cores for c in core]), min_size=2))
+    half = count // 2
+    numa = {
+        0: frozenset(c for core in cores[:half] for c in core),
+        1: frozenset(c for core in cores[half:] for c in core),
+    }
+    sides = draw(st.lists(st.sampled_from([0, 1, None]), min_size=1, max_size=len(mask)))
+    near = {side: (cpus, (side,)) for side, cpus in numa.items()} | {None: (frozenset(), ())}
+    places = [Place(frozenset(mask), *near[side]) for side in sides]
+    return Topology(cores, numa, {0: {0: 10, 1: 21}, 1: {0: 21, 1: 10}}), places
+
+
+@given(nodes())
+def test_shares_are_equally_many_cores_do_not_overlap_and_are_all_but_what_is_left(node):
+    topology, places = node
+    division = binding.divide(topology, places)
+    taken = [cpu for share in division.shares for cpu in share]
+    assert len(taken) == len(set(taken)) and all(division.shares)
+    assert {*taken, *division.left_over} == places[0].cpus
+    of_core = {cpu: core for core in topology.cores for cpu in core}
+    cores = [len({of_core[cpu] for cpu in share}) for share in division.shares]
+    assert len(set(cores)) == 1
+    there = len({of_core[cpu] for cpu in places[0].cpus})
+    if there >= len(places):
+        assert cores[0] == there // len(places)
+        owners = {}
+        for number, share in enumerate(division.shares):
+            for cpu in share:
+                assert owners.setdefault(of_core[cpu], number) == number
+
+
+@given(nodes())
+def test_nobody_has_far_cores_while_near_ones_are_left_over(node):
+    topology, places = node
+    division = binding.divide(topology, places)
+    for place, share in zip(places, division.shares, strict=True):
+        if place.near and set(share) - place.near:
+            assert not place.near & set(division.left_over)
+
+
+def test_a_kernel_without_topology_has_a_core_for_each_cpu(tree):
+    files = tree({"sys/devices/system/cpu/online": "0-3"})
+    topology = binding.read_topology(files)
+    assert topology.cores == ((0,), (1,), (2,), (3,)) and topology.numa_cpus == {}
+    division = binding.divide(topology, [Place(frozenset({0, 1, 2, 3}))] * 2)
+    assert division.shares == ((0, 1), (2, 3))
+
+
+def test_where_there_is_no_sys_each_cpu_is_a_core(tree):
+    topology = binding.read_topology(tree({}))
+    division = binding.divide(topology, [Place(frozenset({4, 5, 6}))] * 2)
+    assert (division.shares, division.left_over) == (((4,), (5,)), (6,))
+
+
+def test_everyone_stays_in_a_mask_of_its_own():
+    places = [Place(frozenset({0})), Place(frozenset({1, 2, 3}))]
+    shares = binding.divide(Topology(((0,), (1,), (2,), (3,))), places).shares
+    assert shares == ((0,), (1, 2))
+
+
+PROGRAM = """
+import json, pathlib, sys, time
+from dlbench.machine import binding
+folder, index, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+time.sleep(0.2 * (count - index))
+print(json.dumps(binding.all_gather(pathlib.Path(folder), index, count, {"cpus": [index]})))
+"""
+
+
+def start(folder, index, count):
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, folder, str(index), str(count)],
+        stdout=subprocess.PIPE,
+        env={"PYTHONPATH": str(own_code.project_path("workflow_scripts"))},
+        text=True,
+    )
+
+
+def test_each_learns_what_all_say_in_their_order(tmp_path):
+    processes = [start(tmp_path, index, 4) for index in range(4)]
+    said = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
+    assert said == [[{"cpus": [index]} for index in range(4)]] * 4
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_an_earlier_start_left_is_not_taken_for_fresh(tmp_path):
+    for index in (0, 1):
+        old = {"number": f"old{index}", "seen": {str(1 - index): "old"}, "facts": {"cpus": [99]}}
+        path = tmp_path / f".local-rank-{index}-{binding._node()}.json"
+        path.write_text(json.dumps(old))
+    first = start(tmp_path, 0, 2)
+    time.sleep(1)
+    second = start(tmp_path, 1, 2)
+    for process in (first, second):
+        assert json.loads(process.communicate(timeout=60)[0]) == [{"cpus": [0]}, {"cpus": [1]}]
+
+
+def test_who_does_not_come_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(binding, "PATIENCE_S", 0.1)
+    with pytest.raises(Error, match=r"local rank 1 waited 0.1 s for local rank 0 and 2 of 3"):
+        binding.all_gather(tmp_path, 1, 3, {})
+
+
+def test_one_alone_writes_nothing(tmp_path):
+    assert binding.all_gather(tmp_path / "absent", 0, 1, "me") == ["me"]
+    assert not (tmp_path / "absent").exists()

@@ -1,6 +1,7 @@
 """fates: what ended runs without a result, in the words of their logs and of the scheduler."""
 
 import os
+import shutil
 
 import pytest
 
@@ -8,6 +9,9 @@ from dlbench.campaign import status
 from dlbench.log import event_log
 from dlbench.records import run_record
 from dlbench.starting import fates
+from dlbench.study import trainer_environments
+from support.runs import ended_runs
+from support.runs.ended_runs import ONE, TWO
 from support.runs.made_runs import finish, quiet, resume, write
 
 JOB = {"scheduler": "slurm", "id": "17"}
@@ -130,8 +134,6 @@ def test_the_log_that_a_killed_job_left_open_is_its_last_attempt(study, slurm):
     assert status.report(study)["cost"]["used_node_hours"] == pytest.approx(47 / 3600)
 
 
-# Attempts of one start.
-
 SESSION = "a1"
 
 
@@ -172,3 +174,151 @@ def test_attempts_of_earlier_starts_count_no_longer(study, slurm):
     attempts(run, "18")
     assert earlier(run).describe() == "attempt 2: Slurm ended job 18: FAILED"
     assert earlier(run).verdict() is None and earlier(run).interrupted == 0
+
+
+def test_the_schedulers_own_words_are_shown_and_kept(study, capsys):
+    run = study.runs[0]
+    fates.record_refusal(
+        [run.id], "slurm", "sbatch: error: ask for less\nsbatch: error: Invalid account"
+    )
+    message = "Slurm refused its job: sbatch: error: ask for less; sbatch: error: Invalid account"
+    assert capsys.readouterr().err == f"{run.id}: {message}\n"
+    assert fates.describe_refusal(run_record.folder(run.id)) == message
+
+
+def test_status_says_what_was_refused_and_how_often(study):
+    refused, tried, _, _ = study.runs
+    event_log.keep_aside(write(tried))
+    for run in (refused, refused, tried):
+        fates.record_refusal([run.id], "slurm", "Invalid qos")
+    assert {(r["state"], r["message"]) for r in status.report(study)["reasons"]} == {
+        ("pending", "Slurm refused its job, 2 times: Invalid qos"),
+        ("pending", "Slurm refused its job: Invalid qos"),
+    }
+
+
+def test_a_note_is_taken_once(study):
+    run = study.runs[0]
+    fates.record_refusal([run.id], "sge", "qsub failed (exit code 1): job limit")
+    found = fates.take_refusal(run_record.folder(run.id))
+    assert (found["message"], found["times"]) == ("qsub failed (exit code 1): job limit", 1)
+    assert fates.take_refusal(run_record.folder(run.id)) is None
+
+
+def test_a_damaged_note_is_none(study):
+    place = run_record.folder(study.runs[0].id)
+    place.mkdir(parents=True)
+    for content in ("", "[]", "{}", '{"by": 1}'):
+        (place / fates.FILE).write_text(content)
+        assert fates.describe_refusal(place) == "" and fates.take_refusal(place) is None
+
+
+MESSAGES = run_record.RESULTS / "logs/train" / f"{TWO.id}.log"
+
+
+def wanted(record):
+    return record["run_id"] == TWO.id
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """The folder of a run of two ranks whose job has just recorded it."""
+    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
+    monkeypatch.chdir(tmp_path)
+    place = ended_runs.finish(TWO)
+    MESSAGES.parent.mkdir(parents=True)
+    MESSAGES.write_text("what it printed")
+    fates.link_results(place / "train.jsonl", MESSAGES)
+    return place
+
+
+def contents(place):
+    return {path.name: path.read_bytes() for path in place.iterdir()}
+
+
+def remove_outputs(place):
+    """As Snakemake does before it starts a job again."""
+    for path in (place / "train.jsonl", place / "run.json", MESSAGES):
+        path.unlink()
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_what_snakemake_removed_is_put_back_to_the_last_byte(place, links, monkeypatch):
+    def refuse(*_):
+        raise PermissionError("no hard links here")
+
+    if not links:
+        shutil.rmtree(fates.FOLDER)
+        monkeypatch.setattr(os, "link", refuse)
+        fates.link_results(place / "train.jsonl", MESSAGES)
+    before = contents(place)
+    remove_outputs(place)
+    assert fates.put_back(place / "train.jsonl", MESSAGES, wanted)
+    assert contents(place) == before and MESSAGES.read_text() == "what it printed"
+
+
+def test_what_stands_already_is_left_as_it_is(place):
+    before = (place / "run.json").stat()
+    assert fates.put_back(place / "train.jsonl", MESSAGES, wanted)
+    assert (place / "run.json").stat().st_ino == before.st_ino
+
+
+@pytest.mark.parametrize("name", ["run.json", "train.jsonl", "train.rank1.jsonl"])
+def test_a_changed_byte_is_not_believed(place, name):
+    remove_outputs(place)
+    path = fates.FOLDER / TWO.id / name
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content.replace(b"0.5", b"0.4", 1))
+    assert not fates.put_back(place / "train.jsonl", MESSAGES, wanted)
+    assert not (place / "run.json").exists()
+
+
+def test_what_is_not_wanted_is_put_aside_and_not_lost(place):
+    rank_0, rank_1 = (contents(place)[f"train{rank}.jsonl"] for rank in ("", ".rank1"))
+    remove_outputs(place)
+    assert not fates.put_back(place / "train.jsonl", MESSAGES, lambda record: False)
+    fates.put_aside(place / "train.jsonl")
+    assert contents(place) == {
+        "train.attempt1.jsonl": rank_0,
+        "train.attempt1.rank1.jsonl": rank_1,
+    }
+    assert not (fates.FOLDER / TWO.id).exists()
+
+
+def test_the_end_of_a_start_puts_back_what_is_missing_and_leaves_no_second_names(place):
+    before = contents(place)
+    remove_outputs(place)
+    other = ended_runs.finish(ONE)
+    fates.link_results(other / "train.jsonl", MESSAGES)
+    fates.settle_links()
+    assert contents(place) == before and MESSAGES.read_text() == "what it printed"
+    assert not fates.FOLDER.exists()
+    fates.settle_links()
+
+
+def test_a_start_forgets_what_stands_only(place):
+    fates.link_results(ended_runs.finish(ONE) / "train.jsonl", MESSAGES)
+    remove_outputs(place)
+    fates.forget_links()
+    assert [path.name for path in fates.FOLDER.iterdir()] == [TWO.id]
+
+
+def test_a_run_that_is_forgotten_or_deleted_is_not_put_back(place):
+    log = contents(place)["train.jsonl"]
+    remove_outputs(place)
+    run_record.forget(TWO.id)
+    assert (place / "train.attempt1.jsonl").read_bytes() == log
+    assert not (fates.FOLDER / TWO.id).exists()
+    fates.link_results(ended_runs.finish(ONE) / "train.jsonl", MESSAGES)
+    shutil.rmtree(run_record.folder(ONE.id))
+    fates.forget_links()
+    assert not fates.FOLDER.exists()
+
+
+def test_the_tries_of_a_search_have_no_second_names(place):
+    shutil.rmtree(fates.FOLDER)
+    elsewhere = run_record.RESULTS / "batches/search/b8"
+    shutil.copytree(place, elsewhere)
+    fates.link_results(elsewhere / "train.jsonl", MESSAGES)
+    assert not fates.FOLDER.exists()

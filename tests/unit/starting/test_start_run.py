@@ -22,7 +22,9 @@ from support.trainers.watched_runs import DATE, PYTHON
 pytestmark = pytest.mark.usefixtures("impatient")
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
+
 SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 3}
+
 SLEEPS = "import time; time.sleep(60)"
 
 
@@ -230,15 +232,15 @@ def test_nothing_is_left_of_an_earlier_attempt(tmp_path):
     assert [path.name for path in event_log.rank_paths(tmp_path / "train.jsonl")] == ["train.jsonl"]
 
 
-# In a container.
-
 FORM = {
     "image": "train", "digest": "sha256:1", "image_id": "build-1", "runtime": "apptainer",
     "runtime_version": "1.4", "options": {"start": "command"}, "prepared": "x.sif",
     "environment": {}, "python": sys.executable, "libc": "glibc 2.36", "mpi": None,
     "packages": {"tensorflow": "2.18.1", "horovod": None},
 }  # fmt: skip
+
 CONTAINED = {"runtime": "apptainer", "runtime_options": "start=command"}
+
 # Enters nothing, and says that it was asked to.
 APPTAINER = """#!/bin/sh
 echo entered >> entered
@@ -354,8 +356,6 @@ def test_the_exit_code_of_the_runtime_is_in_the_failure(tmp_path, contained):
     assert "FATAL: no such image" in message
 
 
-# Where the directive has entered the image, start_run.py itself runs inside.
-
 IMPORTED = """
 import sys
 before = set(sys.modules)
@@ -404,3 +404,101 @@ def test_an_attempt_that_was_stopped_from_outside_is_not_made_again(tmp_path):
     output = process.stderr.read()
     assert process.wait() == 1 and ": starts" not in output
     assert "interrupted" in output
+
+
+def outcome_of_attempts(folder):
+    record = json.loads((folder / "run.json").read_text())
+    return record["status"], record["message"]
+
+
+@pytest.fixture
+def jobs(tmp_path, monkeypatch):
+    """A function that starts a job of the run as Snakemake does: outputs are removed first."""
+    monkeypatch.chdir(tmp_path)
+    log = Path("results/runs", Run.from_json(json.dumps(SPEC)).id, "train.jsonl")
+    messages = Path("results/logs/train", f"{log.parent.name}.log")
+
+    def job(python, *flags):
+        for path in (log, log.with_name("run.json"), messages):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+        words = [f"--log={log}", f"--messages={messages}", f"--spec={json.dumps(SPEC)}", *flags]
+        return in_process.program("start_run.py", *words, "--", *PYTHON, python)
+
+    job.log, job.messages = log, messages
+    return job
+
+
+def trains(log, number):
+    """A trainer that ends out of memory, and says which it is."""
+    end = f'{{"event": "run_end", "status": "oom", "message": "{number}", "t_utc": "{DATE}"}}'
+    writes = f"open({str(log)!r}, 'a').write({end!r} + chr(10))"
+    return f"print('trainer {number}'); {writes}; raise SystemExit(1)"
+
+
+@pytest.mark.parametrize("attempt", [1, 2, 3])
+def test_a_run_that_was_recorded_is_not_trained_again(jobs, attempt):
+    """Also where the scheduler itself starts the job once more, unknown to Snakemake."""
+    made_from = '--made-from={"code": "abc"}'
+    assert jobs(trains(jobs.log, 1), made_from).returncode == 0
+    before = jobs.log.read_bytes(), outcome_of_attempts(jobs.log.parent)
+    finished = jobs(trains(jobs.log, 2), made_from, f"--attempt={attempt}", "--attempts=2")
+    assert finished.returncode == 0, finished.stderr
+    assert (jobs.log.read_bytes(), outcome_of_attempts(jobs.log.parent)) == before
+    assert jobs.messages.read_text() == "trainer 1\n"
+    assert "an earlier job of this start recorded it" in finished.stderr
+
+
+def test_a_run_that_was_recorded_of_other_code_is_trained_again_and_put_aside(jobs):
+    jobs(trains(jobs.log, 1), '--made-from={"code": "abc"}')
+    before = jobs.log.read_bytes()
+    jobs(trains(jobs.log, 2), '--made-from={"code": "def"}')
+    assert outcome_of_attempts(jobs.log.parent) == ("oom", "2")
+    assert (jobs.log.parent / "train.attempt1.jsonl").read_bytes() == before
+
+
+def test_a_run_that_was_skipped_is_trained_by_a_later_job(jobs):
+    jobs("", "--skip=no such device")
+    jobs(trains(jobs.log, 1))
+    assert outcome_of_attempts(jobs.log.parent) == ("oom", "1")
+
+
+def test_a_log_without_a_record_is_put_aside_whatever_it_says(jobs):
+    """Of a job that was killed as it read the log of its run."""
+    jobs(trains(jobs.log, 1))
+    Path("results/recorded", jobs.log.parent.name).rename("elsewhere")
+    os.link(jobs.log, jobs.log.with_name("train.open.jsonl"))
+    before = jobs.log.read_bytes()
+    jobs(trains(jobs.log, 2))
+    assert outcome_of_attempts(jobs.log.parent) == ("oom", "2")
+    assert (jobs.log.parent / "train.attempt1.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("states", "code", "words"),
+    [
+        (["PREEMPTED"], 1, "it is tried again"),
+        (["PREEMPTED", "FAILED"], 0, "failed"),
+        (["CANCELLED by 0", "NODE_FAIL", "PREEMPTED"], 1, "it is tried again"),
+        (["CANCELLED by 0"] * 4, 1, "attempt 4: Slurm ended job 4: CANCELLED by 0); the next"),
+        (["FAILED", "FAILED"], 1, "attempt 2: Slurm ended job 2: FAILED); the next start of"),
+        (["PREEMPTED", "OUT_OF_MEMORY", "OUT_OF_MEMORY"], 0, "oom (its job 3 was ended: OUT_OF"),
+    ],
+)
+def test_attempts_count_by_what_ended_them(jobs, states, code, words, monkeypatch, tmp_path):
+    """Two of the run's own, and up to two more for what others end."""
+    (tmp_path / "bin").mkdir()
+    answer = "".join(f"{number}|{state}\\n" for number, state in enumerate(states, start=1))
+    for name in ("sacct", "squeue"):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\nprintf '{answer}'\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    jobs.log.parent.mkdir(parents=True)
+    for number in range(1, len(states) + 1):
+        launch = {"job": {"scheduler": "slurm", "id": str(number)}, "session": {"id": "s"}}
+        kept = jobs.log.with_name(f"train.attempt{number}.jsonl")
+        kept.write_text(json.dumps({"event": "launch", **launch}) + "\n")
+    limits = f"--attempt={len(states) + 1}", "--attempts=2", "--tries=4", '--session={"id": "s"}'
+    finished = jobs("import sys; sys.exit('what a pity')", *limits)
+    assert finished.returncode == code, finished.stderr
+    assert words in finished.stderr

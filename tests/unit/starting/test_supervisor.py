@@ -1,16 +1,21 @@
 """supervisor: how runs end that do not end well, in this process and with real children."""
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from dlbench.log import event_log
+from dlbench.records import progress
 from dlbench.starting import processes, supervisor
+from dlbench.trainer import checkpoints
 from support.machines.processes import alive
 from support.programs import in_process
 from support.runs.made_runs import date
@@ -19,8 +24,11 @@ from support.trainers.watched_runs import DATE, END, WRITES, ends, watched
 pytestmark = pytest.mark.usefixtures("impatient")
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
+
 SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 3}
+
 NO_STEP = "before its first step"
+
 SLEEPER = '[sys.executable, "-c", "import time; time.sleep(60)"]'
 
 
@@ -135,6 +143,7 @@ def supervise_rank(folder, begins, launcher_ends="", **limits):
 
 
 DEAF = "\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)"
+
 # As mpirun starts its ranks, and as horovodrun does.
 GROUP, SESSION = "os.setpgid(0, 0)", "os.setsid()"
 
@@ -272,11 +281,10 @@ def test_a_trainer_that_does_not_exist_is_a_failure_that_names_it(tmp_path):
     assert "absent" in record["message"] and "No such file" in record["message"]
 
 
-# Ends that say less than the launcher does.
-
 SIGNALLED = (
     f"write('run_end', status='failed', message={event_log.STOPPED_BY_SIGNAL!r}, t_utc={DATE!r})\n"
 )
+
 LAST_WORDS = "worker 1 failed (exit code 9); the others are ended"
 
 
@@ -316,8 +324,11 @@ def ranks(folder, *ends):
 
 
 STOPPED = ("failed", event_log.STOPPED_BY_SIGNAL, 2)
+
 NAN = ("failed", "the loss is not a number", 1)
+
 LOST = ("failed", "HorovodInternalError", 3)
+
 FULL = ("oom", "GPU 1", 4)
 
 
@@ -390,3 +401,312 @@ def test_a_program_that_removes_its_own_folder_leaves_a_record_and_a_link_there_
     assert end["status"] == "failed" and "removed or replaced" in end["message"]
     assert (elsewhere / "train.jsonl").read_text() == "of somebody"
     assert not run.log.parent.is_symlink()
+
+
+MADE_FROM = {"code": "1", "data": "", "environment": "2"}
+
+
+def kept(folder, made_from=MADE_FROM, step=3):
+    """A whole checkpoint of a run."""
+    place = folder / "runs" / "run" / "checkpoint"
+    launch = json.dumps({"event": "launch", "made_from": made_from})
+    checkpoints.write(place, 0, step, {}, f"{launch}\n".encode())
+    checkpoints.complete(place, step, 1.5, {})
+    return place
+
+
+def keeping(folder, python, **changes):
+    place = folder / "runs" / "run" / "checkpoint"
+    launch = {"made_from": MADE_FROM}
+    return watched(folder, python, **{"checkpoint": place, "launch": launch} | changes)
+
+
+def stops_when_asked(folder, code):
+    """A trainer that waits for the stop file, says so, and ends."""
+    stop, heard = folder / "runs/run/checkpoint/stop", folder / "heard"
+    return (
+        "write('run_start', spec={})\n"
+        f"while not os.path.exists({str(stop)!r}): time.sleep(0.01)\n"
+        f"open({str(heard)!r}, 'w').write('heard')\nsys.exit({code})"
+    )
+
+
+def send_when_it_trains(run, number):
+    """Send a signal to this process once the trainer has started."""
+
+    def started():
+        heard = signal.getsignal(number) is not before
+        return heard and run.log.is_file() and b'"event": "run_start"' in run.log.read_bytes()
+
+    def send():
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            if started():
+                return os.kill(os.getpid(), number)
+            time.sleep(0.01)
+
+    before = signal.getsignal(number)
+    sender = threading.Thread(target=send)
+    sender.start()
+    return sender
+
+
+@pytest.mark.parametrize("last_attempt", [True, False])
+def test_on_a_signal_the_trainer_is_asked_for_a_checkpoint_and_there_is_no_result(
+    tmp_path, capsys, last_attempt
+):
+    place = kept(tmp_path)
+    run = keeping(tmp_path, stops_when_asked(tmp_path, 75), last_attempt=last_attempt)
+    sender = send_when_it_trains(run, signal.SIGUSR1)
+    assert not supervisor.supervise(run)
+    sender.join()
+    assert (tmp_path / "heard").read_text() == "heard"
+    assert sorted(path.name for path in place.iterdir()) == ["latest.json", "step-3"]
+    names = sorted(path.name for path in run.log.parent.iterdir())
+    assert names == ["checkpoint", "train.attempt1.jsonl"]
+    messages = capsys.readouterr().err
+    assert "is asked for a checkpoint\n" in messages
+    assert (
+        "interrupted (stopped by signal SIGUSR1), 0 s; the next start goes on after step 3\n"
+        in (re.sub(r"\d+ s;", "0 s;", messages))
+    )
+
+
+def test_a_trainer_that_writes_no_checkpoint_in_time_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "CHECKPOINT_GRACE_S", 0.3)
+    run = keeping(tmp_path, "write('run_start', spec={})\ntime.sleep(60)")
+    sender = send_when_it_trains(run, signal.SIGTERM)
+    started_at = time.monotonic()
+    assert not supervisor.supervise(run)
+    sender.join()
+    assert time.monotonic() - started_at < 20
+    assert list(run.checkpoint.iterdir()) == []
+
+
+def test_a_run_without_checkpoints_is_asked_for_none(tmp_path, capsys):
+    run = watched(tmp_path, "write('run_start', spec={})\ntime.sleep(60)")
+    sender = send_when_it_trains(run, signal.SIGTERM)
+    assert not supervisor.supervise(run)
+    sender.join()
+    assert "asked for a checkpoint" not in capsys.readouterr().err
+    assert [path.name for path in run.log.parent.iterdir()] == ["train.attempt1.jsonl"]
+
+
+def test_a_trainer_that_hangs_is_asked_for_nothing(tmp_path, capsys):
+    run = keeping(tmp_path, "time.sleep(60)", hang_limit_s=0.3)
+    assert supervisor.supervise(run)
+    assert "asked for a checkpoint" not in capsys.readouterr().err
+    assert event_log.last_run_end(run.log)["hung"]
+
+
+def test_a_trainer_that_was_stopped_after_a_checkpoint_has_no_result_at_the_last_attempt(tmp_path):
+    run = keeping(tmp_path, "sys.exit(75)", last_attempt=True)
+    assert not supervisor.supervise(run)
+    assert [path.name for path in run.log.parent.iterdir()] == ["train.attempt1.jsonl"]
+    assert ends(run.log.with_name("train.attempt1.jsonl")) == []
+
+
+def test_a_run_goes_on_from_a_checkpoint_of_the_same_making(tmp_path, capsys):
+    place = kept(tmp_path)
+    (place / "stop").touch()  # of whoever stopped it
+    assert supervisor.supervise(keeping(tmp_path, END))
+    assert capsys.readouterr().err.startswith("run 1/2  lenet5 synthetic: goes on after step 3\n")
+    assert sorted(path.name for path in place.iterdir()) == ["latest.json", "step-3"]
+
+
+def test_a_checkpoint_of_other_code_is_removed_with_a_message(tmp_path, capsys):
+    place = kept(tmp_path, made_from=MADE_FROM | {"code": "another"})
+    assert supervisor.supervise(keeping(tmp_path, END))
+    assert capsys.readouterr().err.startswith(
+        "run 1/2  lenet5 synthetic: starts anew: its checkpoint is of other code, data or "
+        "environment\n"
+    )
+    assert not place.exists()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda place: (place / "latest.json").write_text("{"),
+        lambda place: (place / "step-3" / "rank0.jsonl").unlink(),
+        lambda place: (place / "step-3" / "rank0.jsonl").write_text(""),
+        lambda place: (place / "step-3" / "rank0.jsonl").write_text("[]\n"),
+        lambda place: (place / "step-3" / "rank0.jsonl").write_text("no json\n"),
+    ],
+)
+def test_a_damaged_checkpoint_is_removed_with_a_message(tmp_path, capsys, damage):
+    place = kept(tmp_path)
+    damage(place)
+    assert supervisor.supervise(keeping(tmp_path, END))
+    assert ": starts anew: its checkpoint cannot be read (" in capsys.readouterr().err
+    assert not place.exists()
+
+
+def test_a_run_without_a_checkpoint_starts(tmp_path, capsys):
+    assert supervisor.supervise(keeping(tmp_path, END))
+    assert capsys.readouterr().err.startswith("run 1/2  lenet5 synthetic: starts\n")
+
+
+STEPS = (
+    f"write('run_start', t_utc={DATE!r}, spec={SPEC!r}, total_steps=3)\n"
+    "for number in (1, 2):\n"
+    "    write('step', step=number, t_s=number, step_time_s=0.5, loss=2.0, warm_up=False)\n"
+)
+
+
+def test_a_timeout_after_a_step_is_a_result_at_the_first_attempt_and_says_how_far_it_was(tmp_path):
+    run = watched(tmp_path, STEPS + "time.sleep(60)", time_limit_s=1, last_attempt=False)
+    assert supervisor.supervise(run)
+    end = event_log.last_run_end(run.log)
+    assert (end["status"], end["time_limit_s"]) == ("timeout", 1)
+    assert end["message"].startswith("stopped at time_limit_s, 1 s; step 2/3, loss 2")
+    assert "before_first_step" not in end
+
+
+SPEAKS = "print('rank 1 waits', flush=True)\nprint('for rank 0', flush=True)\n"
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"time_limit_s": 1}, "stopped at time_limit_s, 1 s"),
+        ({"hang_limit_s": 1}, "hung: no step for 1 s"),
+    ],
+)
+def test_what_ends_before_its_first_step_is_tried_again_and_then_failed(tmp_path, limits, message):
+    sleeps = SPEAKS + "time.sleep(60)"
+    soon = dict.fromkeys(limits, 0.2)
+    assert not supervisor.supervise(watched(tmp_path, sleeps, last_attempt=False, **soon))
+    (tmp_path / "messages").write_text("of the first attempt\n")
+    run = watched(tmp_path, sleeps, **limits)
+    assert supervisor.supervise(run)
+    (end,) = ends(run.log)
+    assert (end["status"], end["before_first_step"]) == ("failed", True)
+    output = "no step yet; last lines: rank 1 waits | for rank 0"
+    assert end["message"] == f"{message}; {output}"
+
+
+def test_a_timeout_of_another_program_whose_steps_are_not_known_yet_is_a_result(tmp_path):
+    run = watched(tmp_path, "time.sleep(60)", time_limit_s=0.3, output=tmp_path)
+    assert supervisor.supervise(run)
+    assert event_log.last_run_end(run.log)["status"] == "timeout"
+
+
+def test_a_rank_that_says_why_it_could_not_begin_is_tried_again(tmp_path):
+    fields = f"status='failed', message='alone', t_utc={DATE!r}, before_first_step=True"
+    end = f"write('run_end', {fields})"
+    run = watched(tmp_path, f"{end}\nsys.exit(1)", last_attempt=False)
+    assert not supervisor.supervise(run)
+    assert supervisor.supervise(watched(tmp_path, f"{end}\nsys.exit(1)"))
+    assert [(e["message"], e["before_first_step"]) for e in ends(run.log)] == [("alone", True)]
+
+
+SAMPLES = """
+for number in range(1000):
+    write("sample", t_s=number)
+    time.sleep(0.02)
+"""
+
+LOGGED_STEPS = """
+for number in range(1, 31):
+    write("step", step=number, step_time_s=0.05, loss=2.0, warm_up=False)
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize("samples", [SAMPLES, "time.sleep(60)"])
+def test_a_trainer_that_takes_no_step_is_ended_as_hung_even_where_it_is_sampled(tmp_path, samples):
+    run = watched(tmp_path, samples, hang_limit_s=0.5)
+    assert supervisor.supervise(run)
+    (end,) = ends(run.log)
+    assert (end["status"], end["hung"]) == ("failed", True)
+    assert end["message"] == "hung: no step for 0.5 s; no step yet; last lines: no message"
+
+
+@pytest.mark.ci
+def test_a_trainer_that_takes_steps_does_not_hang_however_long_it_takes(tmp_path):
+    run = watched(tmp_path, LOGGED_STEPS + END, hang_limit_s=1.0)
+    assert supervisor.supervise(run)
+    assert [end["status"] for end in ends(run.log)] == ["ok"]
+
+
+def test_a_hang_may_pass(tmp_path):
+    run = watched(tmp_path, "time.sleep(60)", hang_limit_s=0.3, last_attempt=False)
+    assert not supervisor.supervise(run)
+    assert [path.name for path in run.log.parent.iterdir()] == ["train.attempt1.jsonl"]
+
+
+# The second of two copies; the first has written its end already.
+COPY = """
+import pathlib
+first = pathlib.Path({log!r})
+def write(event, **values):
+    with open(first.with_name("train.rank1.jsonl"), "a") as log:
+        log.write(json.dumps({{"event": event, **values}}) + chr(10))
+"""
+
+
+def copies(folder, first, second, **changes):
+    """What is watched of two copies, one after the other as far as their logs are concerned."""
+    log = str(folder / "runs" / "run" / "train.jsonl")
+    return watched(folder, first + COPY.format(log=log) + second, copies=2, **changes)
+
+
+@pytest.mark.ci
+def test_a_copy_that_goes_on_after_another_has_ended_is_no_hang(tmp_path):
+    run = copies(tmp_path, END, LOGGED_STEPS + END, hang_limit_s=1.0)
+    assert supervisor.supervise(run)
+    assert [end["status"] for log in run.logs for end in ends(log)] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(END, "time.sleep(60)"), ("", LOGGED_STEPS * 40), (END, END + "time.sleep(60)")],
+)
+def test_a_copy_that_hangs_ends_the_run_and_is_told_from_the_other(tmp_path, first, second):
+    run = copies(tmp_path, first, second, hang_limit_s=0.6)
+    assert supervisor.supervise(run)
+    end = ends(run.log)[-1]
+    assert (end["status"], end["hung"]) == ("failed", True)
+    assert end["message"].startswith("hung: no step for 0.6 s; copy 0: no step yet; copy 1: ")
+
+
+def test_every_event_but_a_sample_is_a_sign_of_life(tmp_path):
+    path = tmp_path / "train.jsonl"
+    activity = progress.Activity(path, 0.0)
+    assert activity.last_s(1.0) == 0.0  # no log yet
+    log = event_log.EventLog(path)
+    log.start()
+    assert activity.last_s(2.0) == 2.0
+    log.write("sample", t_s=1.0)
+    assert activity.last_s(3.0) == 2.0
+    log.write("sample", t_s=2.0)
+    log.step(1, 0.5, 0.5, 2.0, 0.01, False, 1)
+    log.write("sample", t_s=3.0)
+    assert activity.last_s(4.0) == 4.0
+    assert activity.last_s(5.0) == 4.0
+    # Begun anew from a checkpoint: shorter than what was read.
+    log.resume(b"", 0.0, step=1)
+    assert activity.last_s(6.0) == 6.0
+    assert activity.last_s(7.0) == 6.0
+
+
+def test_a_trainer_may_be_quiet_for_as_long_as_the_further_steps_of_a_window_take(tmp_path):
+    path = tmp_path / "train.jsonl"
+    activity, limit_s = progress.Activity(path, 0.0), 10.0
+    log = event_log.EventLog(path)
+    log.start()
+    log.step(1, 0.5, 0.5, 2.0, 0.01, True, 1)
+    assert not supervisor._hangs([activity], 5.0, limit_s)
+    assert supervisor._hangs([activity], 15.1, limit_s)
+    # From here on 21 steps are a window: 20 more, of half a second each by the step before.
+    log.write("windows", step=1, steps_per_sync=21)
+    assert not supervisor._hangs([activity], 20.0, limit_s)
+    assert not supervisor._hangs([activity], 39.9, limit_s)
+    assert supervisor._hangs([activity], 40.1, limit_s)
+    # The window itself says that its steps were faster.
+    window = event_log.window_fields([2.0] * 21, [0.01] * 21)
+    log.step(22, 2.6, 0.1, 2.0, 0.01, False, 1, window)
+    assert not supervisor._hangs([activity], 50.0, limit_s)
+    assert not supervisor._hangs([activity], 61.9, limit_s)
+    assert supervisor._hangs([activity], 62.1, limit_s)

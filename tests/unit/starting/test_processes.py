@@ -1,4 +1,4 @@
-"""leftovers: what runs left behind whose supervisor was killed."""
+"""processes: what runs left behind whose supervisor was killed."""
 
 import os
 import signal
