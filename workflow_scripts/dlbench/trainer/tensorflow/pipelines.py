@@ -333,8 +333,9 @@ class Source(converted.Source):
         items = self.synthetic(spec.batch_per_device)
         if self.like and spec.probe == COPIED:
             batch = tuple(np.concatenate([each] * strategy.devices_per_process) for each in items)
-            same = tf.data.Dataset.from_tensors(batch).repeat()
-            self.arguments = (strategy.iterator(lambda *rank: same),)
+            self.arguments = (
+                strategy.iterator(lambda *rank: tf.data.Dataset.from_tensors(batch).repeat()),
+            )
             return
         scale = tf.identity if self.like else self._settings.scale
         constants = strategy.constants(  # which calls it for each device
