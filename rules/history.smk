@@ -47,8 +47,8 @@ rule site:
             "results/history/{table}.parquet",
             table=["campaigns", "series", "findings", "changes"],
         ),
-        code=lambda w: PLAN.code("dlbench/website/build_site.py"),
-        looks=own_code.looks("pages", "website"),
+        code=lambda w: PLAN.code("dlbench/report/build_site.py"),
+        looks=own_code.looks("pages", "report"),
     output:
         directory("results/site"),
     log:

@@ -40,7 +40,7 @@ def on_terminal(campaign, *arguments):
 def test_a_start_shows_a_bar_a_line_for_its_run_and_its_error_in_full(fresh):
     (fresh.folder / "softmax.py").write_text(SCRIPT)
     fresh.configure(matrix=[BLOCK], trainers={"softmax": TRAINER}, figures=["scaling"])
-    with open(fresh.folder / "workflow_scripts/dlbench/figures/scaling/scaling.py", "a") as figure:
+    with open(fresh.folder / "workflow_scripts/dlbench/drawing/figures/scaling.py", "a") as figure:
         figure.write("\nraise RuntimeError('no column speed')\n")
     code, shown = on_terminal(fresh)
     assert code == 1

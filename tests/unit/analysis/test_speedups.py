@@ -5,7 +5,7 @@ import math
 import pytest
 
 from dlbench.analysis import base_flags, estimates, scaling_series, speedups
-from dlbench.figures.scaling import scaling
+from dlbench.drawing.figures import scaling
 from dlbench.tables import parquet_files, table_columns
 from support.results.made_scaling import runs
 

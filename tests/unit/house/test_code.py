@@ -97,7 +97,7 @@ DESCRIBED = {
     "checks of a log's fields": ("dlbench/log/event_fields.py", *CODE),
     "a room": ("dlbench/trainer/__init__.py", '"""', '"""Here: '),
     "image layouts": ("dlbench/images/oci.py", *CODE),
-    "a figure": ("dlbench/figures/learning/loss.py", *CODE),
+    "a figure": ("dlbench/drawing/figures/loss.py", *CODE),
     "a comment": ("dlbench/trainer/engine.py", "", "\n# changed\n"),
     "a comment in a line": ("dlbench/trainer/updates.py", "0.999)", "0.999)  # changed"),
     "a docstring of a module": ("dlbench/trainer/loop.py", '"""', '"""Changed. '),

@@ -10,8 +10,8 @@ import pytest
 
 from dlbench.analysis import compare_runs, comparison_page
 from dlbench.pages import page_html
+from dlbench.report import build_site
 from dlbench.tables import parquet_files, table_columns
-from dlbench.website import build_site
 from support.history import made_histories
 from support.results import chromium, made_tables
 from support.runs.made_runs import campaign, measured

@@ -29,7 +29,7 @@ from dlbench.common import files as common_files
 from dlbench.common import own_code, phrases, plugins
 from dlbench.common.files import sha256
 from dlbench.data import stores
-from dlbench.drawing.formats import FORMATS
+from dlbench.drawing import FORMATS
 from dlbench.images import trainer_image
 from dlbench.machine import redaction
 from dlbench.plan import plan, sentinels, skipping

@@ -1,4 +1,7 @@
-"""What figures share: series of runs, charts of lines and of rows, styles, file formats.
+"""Drawing: what figures share, and the figures, one file each in figures/
 
+styles.py and series.py are below all; line_charts.py and row_charts.py draw most of them.
 Others may import every file. Imports analysis, tables, study, log and common.
 """
+
+FORMATS = ("svg", "png", "pdf")  # the files of each figure

@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, Locator, MaxNLocator, NullFormatter, NullLocator
 
 from dlbench.common.files import atomic_write
-from dlbench.drawing.formats import FORMATS
+from dlbench.drawing import FORMATS
 
 # Okabe and Ito's colours, legible for the colour-blind; text needs the darker orange.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")

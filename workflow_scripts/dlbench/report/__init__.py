@@ -1,5 +1,6 @@
-"""The report: one HTML page of a study.
+"""Reports as HTML: one page of a study, and a website of a history, a folder of pages
 
-build_report.py gathers what it says, report_html.py writes it with the templates beside it.
-Imports pages, results and rooms below; command imports it.
+build_report.py gathers what the page says and report_html.py writes it; build_site.py writes the
+website of what site_data.py reads. Templates, styles and scripts lie beside them.
+Imports history, pages, drawing, results and rooms below; command imports it.
 """

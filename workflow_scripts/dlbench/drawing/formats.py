@@ -1,3 +1,0 @@
-"""The files of each figure."""
-
-FORMATS = ("svg", "png", "pdf")

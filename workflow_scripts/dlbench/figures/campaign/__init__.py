@@ -1,1 +1,0 @@
-"""The study as a whole: what is done, and how its sessions differ."""

@@ -1,1 +1,0 @@
-"""Two sides of one comparison."""

@@ -1,1 +1,0 @@
-"""How throughput grows with devices, and what bounds it."""

@@ -1,1 +1,0 @@
-"""How long steps take, and what rules that."""

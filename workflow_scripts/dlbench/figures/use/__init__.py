@@ -1,1 +1,0 @@
-"""What runs use of time, memory, energy and the device's peak."""
