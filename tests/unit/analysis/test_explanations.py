@@ -6,7 +6,7 @@ import statistics
 import pytest
 
 from dlbench.analysis import explanations
-from dlbench.report import step_findings
+from dlbench.report import findings
 from dlbench.tables import explanation_columns, table_columns
 from support.studies.made_studies import BLOCK, study
 
@@ -57,7 +57,7 @@ def test_what_another_program_cannot_leave_out_is_not_called_computation():
     parts, rows = explained(block=block, trainers={"theirs": theirs})
     times = {name: round(row["step_time_s"], 6) for name, row in parts.items()}
     assert times == {"input": 0.010, "rest": 0.051}
-    (finding,) = step_findings.findings(rows)
+    (finding,) = findings.step_findings(rows)
     assert finding.headline.startswith("16.4 % of a step is waiting for input: lenet5 digits")
     assert "the remaining step 83.6 %" in finding.text
 
@@ -75,7 +75,7 @@ def test_a_part_within_the_scatter_is_not_resolved():
     parts, rows = explained(STEP_S | {"one_device": 0.03503})
     assert not parts["waits"]["told_apart"]
     assert parts["waits"]["note"] == "its interval includes zero"
-    (finding,) = step_findings.findings(rows)
+    (finding,) = findings.step_findings(rows)
     assert "Not distinguishable from zero: waiting for each step's loss" in finding.text
 
 
@@ -92,7 +92,7 @@ def test_parts_of_probes_in_doubt_are_not_resolved(change, note):
     parts, rows = explained(no_input=change)
     assert {name for name, row in parts.items() if not row["told_apart"]} == {"copies", "exchange"}
     assert parts["copies"]["note"] == parts["exchange"]["note"] == note
-    (finding,) = step_findings.findings(rows)
+    (finding,) = findings.step_findings(rows)
     assert "copies" not in finding.headline
     assert note in finding.text
 
@@ -102,14 +102,14 @@ def test_one_repeat_gives_parts_without_intervals():
     assert parts["input"]["step_time_s"] == pytest.approx(0.010)
     assert {row["step_time_ci95_low"] for row in rows} == {None}
     assert {row["note"] for row in rows} == {"one run: no interval"}
-    (finding,) = step_findings.findings(rows)
+    (finding,) = findings.step_findings(rows)
     assert (finding.evidence, finding.number) == ("open", "")
     assert finding.headline.startswith("What a step is made of cannot be resolved")
 
 
 def test_the_finding_names_the_largest_part_beside_computation_and_all_resolved_parts():
     _, rows = explained()
-    (finding,) = step_findings.findings(rows)
+    (finding,) = findings.step_findings(rows)
     assert finding.headline == (
         "16.4 % of a step is waiting for input: lenet5 digits batch 8, mirrored on 2 devices"
     )
@@ -119,7 +119,7 @@ def test_the_finding_names_the_largest_part_beside_computation_and_all_resolved_
     assert finding.evidence == "shown"
     assert "Not distinguishable" not in finding.text
     fewer = [row | {"runs": 2} for row in rows]
-    assert step_findings.findings(fewer)[0].evidence == "indicated"
+    assert findings.step_findings(fewer)[0].evidence == "indicated"
 
 
 def read_and_trained(rows, **changes):
@@ -132,7 +132,7 @@ def read_and_trained(rows, **changes):
 
 def test_the_finding_says_what_reading_alone_yields_where_that_was_measured():
     _, rows = explained()
-    (finding,) = step_findings.findings(rows, read_and_trained(rows))
+    (finding,) = findings.step_findings(rows, read_and_trained(rows))
     assert finding.text.endswith(
         "Reading alone yields 1200 items/s, with the model it is 1050 items/s: the wait for input "
         "is 16.4 % of a step."
@@ -145,14 +145,14 @@ def test_the_finding_says_what_reading_alone_yields_where_that_was_measured():
 )
 def test_the_finding_says_nothing_of_reading_that_is_another_or_failed(changes):
     _, rows = explained()
-    (finding,) = step_findings.findings(rows, read_and_trained(rows, **changes))
+    (finding,) = findings.step_findings(rows, read_and_trained(rows, **changes))
     assert "Reading alone" not in finding.text
 
 
 def test_where_only_computation_is_resolved_the_finding_says_what_is_shown_of_it():
     """That something takes no time is not shown; how much computation takes is."""
     _, rows = explained(dict.fromkeys(STEP_S, 0.04))
-    (finding,) = step_findings.findings(rows)
+    (finding,) = findings.step_findings(rows)
     assert finding.headline.startswith("100 % of a step is computation, nothing else is resolved: ")
     assert (finding.number, finding.evidence) == ("100 %", "shown")
     assert finding.interval
@@ -163,4 +163,4 @@ def test_without_probes_that_ended_well_there_is_no_finding():
     _, rows = explained(**dict.fromkeys(STEP_S, failed))
     assert {row.get("step_time_s") for row in rows} == {None}
     names = explanation_columns.EXPLANATIONS.names
-    assert step_findings.findings([{name: row.get(name) for name in names} for row in rows]) == []
+    assert findings.step_findings([{name: row.get(name) for name in names} for row in rows]) == []

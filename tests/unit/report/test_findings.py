@@ -1,9 +1,12 @@
 """What a study's numbers show, from tables whose outcome is known by hand."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
-from dlbench.analysis import contrasts, estimates
-from dlbench.report import finding_words, findings
+from dlbench.analysis import contrasts, estimates, nodes
+from dlbench.report import findings, sentences
 from dlbench.report.findings import INDICATED, OPEN, SHOWN
 from support.results.made_tables import run
 
@@ -109,7 +112,7 @@ def test_comparisons_come_with_verdict_interval_and_counts():
     (finding,) = found(comparisons=[slower, comparison("equivalent")])
     assert finding.headline == "apptainer is slower than bare"
     assert (finding.number, finding.interval) == ("\u22126.6 %", "\u22127.1 to \u22126.2 %")
-    assert "within the margin of 2.5 %." in dict(finding_words.method(0.025))["Equivalent"]
+    assert "within the margin of 2.5 %." in dict(sentences.method(0.025))["Equivalent"]
     assert "vgg16, digits, batch 64" in finding.text
     assert "1 slower, 1 equivalent" in finding.text
     assert (finding.evidence, finding.kind) == (SHOWN, "bad")
@@ -298,3 +301,51 @@ def test_no_finding_rests_on_runs_whose_numbers_contradict_one_another():
     assert found(doubtful) == []
     gated = [row | {"learning_gate": "reached"} for row in doubtful]
     assert found(gated) == []
+
+
+def of_nodes(*slow, site="here"):
+    """Rows of the table of nodes, of 12 nodes with 6 runs each, the slow ones 5 % slower."""
+    chance = np.random.default_rng(1)
+    made = [
+        run(
+            repeat=repeat,
+            host=f"n{number}",
+            site=site,
+            images_per_second=(95.0 if number in slow else 100.0) * np.exp(chance.normal(0, 0.005)),
+        )
+        for number in range(12)
+        for repeat in range(1, 7)
+    ]
+    return nodes.rows(SimpleNamespace(name="made", equivalence_margin=0.01), made)
+
+
+def test_a_slow_node_is_named_with_its_evidence():
+    (found,) = findings.node_findings(of_nodes(2))
+    assert found.headline == "node n2 is slower than the others"
+    assert found.number.startswith("\u2212") and " to " in found.interval
+    assert found.text.startswith(f"n2: {found.number} ({found.interval}) in 6 runs, p = ")
+    assert "middle half of the 11 others" in found.text and "margin of 1 %" in found.text
+    assert (found.evidence, found.kind, found.tables) == ("shown", "bad", ("nodes",))
+    assert findings.node_findings(of_nodes()) == findings.node_findings([]) == []
+
+
+def test_it_is_said_where_others_disturbed_all_runs_of_a_slow_node():
+    (found,) = findings.node_findings([row | {"disturbed": True} for row in of_nodes(2)])
+    assert "in 6 runs, all disturbed, p = " in found.text
+    assert found.evidence == "indicated"
+    both = [row | {"disturbed": row["node"] == "n2"} for row in of_nodes(2, 5)]
+    (found,) = findings.node_findings(both)
+    assert found.evidence == "shown" and found.text.startswith("n5: ")
+
+
+def test_several_slow_nodes_are_one_finding_and_of_many_the_first_are_named():
+    (found,) = findings.node_findings(of_nodes(2, 5))
+    assert found.headline.startswith("2 of 12 nodes are slower than the others: n")
+    many = [row | {"verdict": nodes.SLOWER} for row in of_nodes(2)]
+    (found,) = findings.node_findings(many)
+    assert found.headline.endswith(" and 7 more") and found.text.count("p = ") == 5
+
+
+def test_nodes_of_several_sites_are_named_with_their_site():
+    found = findings.node_findings([*of_nodes(2), *of_nodes(3, site="there")])
+    assert [one.headline.partition(":")[0] for one in found] == ["here", "there"]

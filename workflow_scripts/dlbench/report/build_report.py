@@ -19,15 +19,12 @@ from dlbench.common.files import sha256
 from dlbench.log import event_fields, event_log
 from dlbench.records import run_record
 from dlbench.report import (
-    finding_words,
     findings,
     limit_sentences,
-    node_findings,
     recorded_facts,
     report_figures,
     report_tables,
     sentences,
-    shown_tables,
 )
 from dlbench.report.findings import Finding
 from dlbench.study import contradictions, wording
@@ -114,7 +111,7 @@ def read(
     folder = Path(tables_folder)
     tables = {
         name: parquet_files.read(folder / f"{name}.parquet", getattr(table_columns, name.upper()))
-        for name in shown_tables.REQUIRED
+        for name in report_tables.REQUIRED
         if name != "evals"
     }
     for name in ("comparisons", "speedups"):
@@ -124,13 +121,15 @@ def read(
     sentinels = [row for row in all_runs if row["sentinel"]]
     runs = rows["runs"] = [row for row in all_runs if not row[table_columns.APART]]
     rows["comparisons"] = [r for r in rows["comparisons"] if r["metric"] == THROUGHPUT.name]
-    drift = [r for r in shown_tables.rows_of(folder, "drift") if r["metric"] == THROUGHPUT.name]
+    drift = [r for r in report_tables.rows_of(folder, "drift") if r["metric"] == THROUGHPUT.name]
     coverage = rows["coverage"]
-    all_findings = [
-        *findings.findings(runs, rows["speedups"], rows["comparisons"], sentinels),
-        *node_findings.findings(shown_tables.rows_of(folder, "nodes")),
-    ]
-    all_findings.sort(key=lambda finding: finding.rank)
+    all_findings = findings.findings(
+        runs,
+        rows["speedups"],
+        rows["comparisons"],
+        sentinels,
+        report_tables.rows_of(folder, "nodes"),
+    )
     own_runs = [row for row in runs if not is_sentinel(row["run_id"])]
     groups, grouped_by = _groups(own_runs, coverage)
     recorded = [recorded_facts.of_record(Path(runs_folder) / row["run_id"]) for row in runs]
@@ -151,8 +150,8 @@ def read(
         further=all_findings[MAX_FINDINGS:],
         limits=limit_sentences.sentences(
             runs,
-            shown_tables.rows_of(folder, "explanations"),
-            shown_tables.rows_of(folder, "baselines"),
+            report_tables.rows_of(folder, "explanations"),
+            report_tables.rows_of(folder, "baselines"),
             rows["speedups"],
         ),
         failures=_reasons(coverage, event_log.FAILED),
@@ -160,11 +159,11 @@ def read(
         stale=_reasons(coverage, ("stale",)),
         groups=groups,
         grouped_by=grouped_by,
-        tables=shown_tables.tables(tables, rows, folder),
+        tables=report_tables.shown(tables, rows, folder),
         traces=_traces(runs, Path(runs_folder)),
         figures=[report_figures.figure(name, Path(figures_folder)) for name in figures],
         machine=_machine(runs, recorded),
-        method=finding_words.method(findings.margin_of(rows["comparisons"])),
+        method=sentences.method(findings.margin_of(rows["comparisons"])),
         caveats=sentences.caveats(
             runs,
             rows["speedups"],
@@ -175,7 +174,7 @@ def read(
         ),
         made_from=[
             (f"{name}.parquet", sha256(folder / f"{name}.parquet"))
-            for name in (*tables, *shown_tables.further(folder))
+            for name in (*tables, *report_tables.further(folder))
         ],
     )
 

@@ -3,33 +3,55 @@
 - A finding is a sentence that follows from a table, with its interval, its runs, and the table
   and figure that it is from.
 - Each topic has one: comparisons that the config asked for; scaling; what a batch size, a
-  strategy, a precision ... changes where all else is equal; learning gates.
+  strategy, a precision ... changes where all else is equal; slow nodes; learning gates. Conditions
+  with probes have one each, of what their step is made of, for limit_sentences.py.
 - `shown`: a test, or an interval over at least three undisturbed runs of each side, supports it.
   `indicated`: the interval is of fewer runs or of disturbed ones, or something else differs too, or
-  the sides were measured apart. `open`: the data do not answer it. They are ranked in that order;
-  then come
-  comparisons of the config, scaling, the largest effects (by the end of the interval that is
-  nearest to no effect), gates.
+  the sides were measured apart. `open`: the data do not answer it. They are ranked in that order,
+  then by topic and by the end of the interval that is nearest to no effect.
 - Contrasts that the config did not ask for are one family of tests, corrected (Holm).
 - Published numbers are references: no finding is about them. Nor is one about runs whose numbers
   contradict one another.
 """
 
 import math
-from collections.abc import Sequence
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from dlbench.analysis import base_flags, contrasts, equivalence
+from dlbench.analysis import base_flags, contrasts, equivalence, explanations, nodes
 from dlbench.common import phrases
-from dlbench.report import finding_words
-from dlbench.study import contradictions, goals, wording
-from dlbench.study.runs import CONDITION
+from dlbench.study import contradictions, learning_gates, wording
+from dlbench.study.runs import CONDITION, READING
 from dlbench.tables import timing_sources
 from dlbench.tables.cells import Row
+from dlbench.trainer.reading.inputs import INPUT_ONLY
 
 SHOWN, INDICATED, OPEN = "shown", "indicated", "open"
 EVIDENCE = (SHOWN, INDICATED, OPEN)
+# Topics, in the order of findings that are equally well supported.
+COMPARISON, NODES, SCALING, STEP, CONTRAST, MISSED, REACHED = range(7)
 MARGIN = 0.01  # of equivalence, where no comparison of the study says another
+MAX_NODES = 5  # that are named in the text; all are in the table
+MINUS, TIMES = "\u2212", "\u00d7"
+KINDS = {equivalence.FASTER: "good", equivalence.SLOWER: "bad", equivalence.EQUIVALENT: "same"}
+PART_LABELS = {
+    explanations.INPUT: "waiting for input",
+    explanations.COPIES: "waiting for copies to the device",
+    explanations.EXCHANGE: "exchanging gradients",
+    explanations.SHARING: "sharing the node with other devices",
+    explanations.WAITS: "waiting for each step's loss",
+    explanations.COMPUTATION: "computation",
+    explanations.REST: "the remaining step",
+}
+# Fields in which a run with a model and one in mode input agree if they read alike.
+SAME_READING = (
+    *("site", "framework", "model", "dataset", "batch_per_device", "sequence_length", "augment"),
+    *("cache", *READING, "nodes", "node", "devices_per_node", "threads_per_device", "strategy"),
+    *("launcher", "runtime", "runtime_options", "environment", "copies_per_node"),
+)
 
 
 @dataclass(frozen=True)
@@ -40,18 +62,24 @@ class Finding:
         number, interval: the number behind it and its 95 % interval, as texts; "" for none.
         kind: good, bad, same or open, which gives it a colour.
         tables, figures: names of those that it is from.
-        rank: what findings are sorted by, the lowest first.
+        effect: how far from none it is; of a topic the largest comes first.
     """
 
     headline: str
     text: str
-    number: str
-    interval: str
+    topic: int
     evidence: str
-    kind: str
-    tables: tuple[str, ...]
-    figures: tuple[str, ...]
-    rank: tuple[float, ...]
+    number: str = ""
+    interval: str = ""
+    kind: str = "open"
+    tables: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
+    effect: float = 0.0
+
+    @property
+    def rank(self) -> tuple[float, ...]:
+        """What findings are sorted by, the lowest first."""
+        return EVIDENCE.index(self.evidence), self.topic, -self.effect
 
 
 def findings(
@@ -59,6 +87,7 @@ def findings(
     speedups: list[Row],
     comparisons: list[Row],
     sentinels: Sequence[Row] = (),
+    of_nodes: Iterable[Row] = (),
 ) -> list[Finding]:
     """All Findings of a study, the best first; arguments are rows of these tables."""
     own_runs = [
@@ -68,15 +97,16 @@ def findings(
         and not row.get(contradictions.REASON)
     ]
     speedups = [row for row in speedups if row.get("timing_source") != timing_sources.PUBLISHED]
-    compared_fields = {row["field"] for row in comparisons}
-    margin = margin_of(comparisons)
     tables = own_runs, speedups, comparisons, sentinels
     own_runs, speedups, comparisons, sentinels = hide_single_site(*tables)
+    planned = {row["field"] for row in comparisons}
+    unplanned = contrasts.by_field(own_runs, planned, margin_of(comparisons), sentinels)
     unsorted = [
         *_comparison_findings(comparisons),
         *_scaling_findings(speedups),
-        *_contrast_findings(own_runs, compared_fields, margin, sentinels),
+        *_contrast_findings(unplanned),
         *_gate_findings(own_runs),
+        *node_findings(of_nodes),
     ]
     return sorted(unsorted, key=lambda finding: finding.rank)
 
@@ -84,6 +114,9 @@ def findings(
 def margin_of(comparisons: Sequence[Row]) -> float:
     """The margin of equivalence of a study, from the rows of its comparisons."""
     return next((row["margin"] for row in comparisons if row.get("margin")), MARGIN)
+
+
+# Words that several kinds of findings share.
 
 
 def hide_single_site(runs: list[Row], *others: Sequence[Row]) -> list[list[Row]]:
@@ -96,100 +129,166 @@ def hide_single_site(runs: list[Row], *others: Sequence[Row]) -> list[list[Row]]
 
 
 def row_names(rows: list[Row], left_out: Sequence[str] = ()) -> list[str]:
-    """Names of rows: their sites and the fields of a run in which they differ.
-
-    Args:
-        left_out: fields that names do not have.
+    """Names of rows: their sites and the fields of a run in which they differ, but those left out.
 
     >>> same = {"model": "vgg16", "dataset": "digits", "batch_per_device": 8}
     >>> row_names([same | {"precision": "float16"}, same | {"precision": "tf32"}])
     ['vgg16, digits, batch 8, float16', 'vgg16, digits, batch 8, tf32']
     """
     fields = [name for name in CONDITION if name not in ("seed", *left_out)]
-    values = [{n: row.get(n) for n in fields} for row in rows]
-    values = [
-        v | {name: "on" if v.get(name) else None for name in wording.SWITCHES} for v in values
-    ]
+    values = [{name: row.get(name) for name in fields} for row in rows]
+    for one in values:
+        one |= {name: "on" if one[name] else None for name in fields if name in wording.SWITCHES}
     names = wording.short_labels(values)
     sites = [f"{row['site']}: " if row.get("site") else "" for row in rows]
     return [f"{site}{name}" for site, name in zip(sites, names, strict=True)]
 
 
-# Comparisons that the config asks for.
+def ratio_texts(value: float, low: float | None, high: float | None) -> tuple[str, str]:
+    """(a ratio, its interval or ""): as differences, or as factors if any is large."""
+    ends = () if low is None or high is None or math.isnan(low) else (low, high)
+    if any(number >= 2 or number <= 0.5 for number in (value, *ends)):
+        return f"{TIMES} {value:.3g}", " to ".join(f"{end:.3g}" for end in ends)
+    number, *interval = (_signed(f"{100 * (part - 1):+.1f}") for part in (value, *ends))
+    return f"{number} %", f"{interval[0]} to {interval[1]} %" if interval else ""
+
+
+def _signed(number):
+    return number.lstrip("+-") if float(number) == 0 else number.replace("-", MINUS)
+
+
+def _share_interval(low, high):
+    return "" if low is None or high is None else f"{100 * low:.3g} to {100 * high:.3g} %"
+
+
+def _runs_of_sides(a, b):
+    if a == b == 1:
+        return "one run each: no interval"
+    return f"{a} and {b} runs" if a != b else f"{a} runs each"
+
+
+def unlike_bases(flagged: Sequence[str], of_all: str = "") -> str:
+    """In what points differ from their bases, with the number of points of each kind.
+
+    >>> unlike_bases(["seed", "seed", "model"], of_all="speedups")
+    'in 2 of 3 speedups, point and base differ in seed; in 1, point and base differ in model'
+
+    Args:
+        flagged: the `base_mismatch` of each point.
+        of_all: what the points are, which the first number then names with their count.
+    """
+    counts = sorted(Counter(flagged).items(), key=lambda item: (-item[1], item[0]))
+    clauses = [base_flags.clause(flags, "point and base") for flags, _ in counts]
+    if len(counts) == 1:
+        return clauses[0]
+    numbers = [f"in {count}" for _, count in counts]
+    numbers[0] += f" of {len(flagged)} {of_all}" if of_all else ""
+    return "; ".join(f"{n}, {clause}" for n, clause in zip(numbers, clauses, strict=True))
+
+
+# Two sides that differ in one field: comparisons of the config, and what else is alike.
 
 
 def _comparison_findings(rows):
-    by_field = {}
+    by_field: dict[str, list[Row]] = {}
     for row in rows:
         by_field.setdefault(row["field"], []).append(row)
-    for name, group in by_field.items():
-        judged = [row for row in group if row.get("ratio")]
-        if judged:
-            yield _comparison_finding(name, group, judged)
+    for group in by_field.values():
+        if any(row.get("ratio") for row in group):
+            yield _of_sides(group, COMPARISON, "comparisons", "overhead")
 
 
-def _comparison_finding(name, group, judged):
-    counts = finding_words.verdict_counts(row["verdict"] for row in group)
-    first = min(judged, key=_by_evidence)
-    evidence = _evidence_of(first)
-    condition, base = (wording.condition(name, first[side]) for side in ("condition", "base"))
-    headline = f"{condition} against {base}: {first['verdict']}"
-    if first["verdict"] not in (equivalence.UNDECIDED, equivalence.TOO_FEW_RUNS):
-        preposition = "to" if first["verdict"] == equivalence.EQUIVALENT else "than"
-        headline = f"{condition} is {first['verdict']} {preposition} {base}"
-    all_verdicts = f"All of {wording.field_name(name)}: {counts}. " if len(group) > 1 else ""
+def _contrast_findings(unplanned):
+    for name, pairs in unplanned.items():
+        rows = []
+        for a, b, compared, sides in pairs:
+            flags = [*sides.flags, *[base_flags.NEIGHBOURS] * base_flags.is_disturbed(*a, *b)]
+            row = {**a[0], **sides.columns, **vars(compared), "verdict": compared.verdict}
+            row |= {"field": name, "condition": a[0][name], "base": b[0][name]}
+            rows.append(row | {"base_flags": ", ".join(flags), "repeats_needed": 0})
+        yield _of_sides(rows, CONTRAST, "results", contrasts.FIGURES[name])
+
+
+def _of_sides(rows, topic, table, figure):
+    """The finding on a field: the comparison with the best evidence, then the clearest one."""
+    judged = [row for row in rows if row.get("ratio")]
+    first = min(judged, key=_clearness)
+    name, verdict, evidence = first["field"], first["verdict"], _evidence_of(first)
+    tested = verdict != equivalence.TOO_FEW_RUNS
+    sides = [wording.condition(name, first[side]) for side in ("condition", "base")]
+    if tested and verdict != equivalence.UNDECIDED:
+        preposition = "to" if verdict == equivalence.EQUIVALENT else "than"
+        headline = f"{sides[0]} is {verdict} {preposition} {sides[1]}"
+    else:
+        headline = f"{sides[0]} against {sides[1]}: {verdict}" + " for a verdict" * (not tested)
     place = row_names([first, *(row for row in judged if row is not first)], (name,))[0]
-    runs = finding_words.describe_runs(first["n_a"], first["n_b"])
-    text = f"{place}, {runs}. {all_verdicts}{_caveats(first)}"
-    tested = first["verdict"] != equivalence.TOO_FEW_RUNS
+    text = [f"{place}, {_runs_of_sides(first['n_a'], first['n_b'])}."]
+    if len(rows) > 1:
+        what = f"runs that differ in {wording.field_name(name)} alone"
+        if len({(row["condition"], row["base"]) for row in rows}) == 1:
+            what = f"{sides[0]} with {sides[1]} that are alike in all else"
+        verdicts = Counter(row["verdict"] for row in rows)
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+        text.append(
+            f"One of {len(rows)} comparisons of {what} ({counts}): the one with the best "
+            "evidence, then the clearest difference."
+        )
+    if tested and topic == CONTRAST:
+        family = phrases.counted(first["family"], "comparison")
+        text.append(
+            f"Exploratory: not planned in the config; p values adjusted for {family} (Holm)."
+        )
+    # A ratio that no interval goes with is not what is read first.
     ratios = (first["ratio"], first.get("ci95_low"), first.get("ci95_high"))
-    number, interval = finding_words.ratio_texts(*ratios) if tested else ("", "")
+    number, interval = ratio_texts(*ratios) if tested else ("", "")
     return Finding(
         headline=headline,
-        text=text.strip(),
+        text=" ".join([*text, *_caveats(first)]),
+        topic=topic,
+        evidence=evidence,
         number=number,
         interval=interval,
-        evidence=evidence,
-        kind=finding_words.colour_kind(first["verdict"]),
-        tables=("comparisons",),
-        figures=("overhead",),
-        rank=(EVIDENCE.index(evidence), 0, -_effect(first)),
+        kind=KINDS.get(verdict, "open"),
+        tables=(table,),
+        figures=(figure,),
+        effect=_effect(first),
     )
 
 
 def _caveats(row):
     """Why a comparison is undecided, or why no more than indicated."""
-    sentences = []
-    if row["verdict"] in (equivalence.UNDECIDED, equivalence.TOO_FEW_RUNS):
-        sentences += _not_after_correction(row)
-        needed = row.get("repeats_needed") or 0
-        if needed > min(row["n_a"], row["n_b"]):
-            more = "at least " if needed >= equivalence.MAX_REPEATS else "about "
-            sentences.append(f"It takes {more}{needed} repeats of each for a verdict.")
-    if row.get("base_flags"):
-        differences = base_flags.clause(row["base_flags"], "the two sides", "also differ in")
-        sentences.append(f"Flagged: {differences}.")
-    return " ".join([*sentences, *finding_words.drift_sentences(row)])
-
-
-def _not_after_correction(row):
-    """Why a comparison is undecided though its interval, of it alone, leaves out no difference."""
     family = row.get("family") or 1
     if row["verdict"] == equivalence.UNDECIDED and family > 1 and _effect(row):
         yield (
             "The interval, of this comparison alone, excludes equality; with p values adjusted "
             f"for {phrases.counted(family, 'comparison')} (Holm) no difference is shown."
         )
+    needed = row.get("repeats_needed") or 0
+    if row["verdict"] not in KINDS and needed > min(row["n_a"], row["n_b"]):
+        more = "at least " if needed >= equivalence.MAX_REPEATS else "about "
+        yield f"It takes {more}{needed} repeats of each for a verdict."
+    if flags := row.get("base_flags"):
+        yield f"Flagged: {base_flags.clause(flags, 'the two sides', 'also differ in')}."
+    if row.get("drift"):
+        ends = row.get("drift_ci95_low"), row.get("drift_ci95_high")
+        number, interval = ratio_texts(row["drift"], *ends)
+        interval = f" ({interval})" if interval else ""
+        yield f"The ratio is corrected for the drift between their sessions, {number}{interval}."
+    if base_flags.APART in (flags or ""):
+        yield base_flags.REMEDY
 
 
-def _by_evidence(row):
-    return EVIDENCE.index(_evidence_of(row)), -_effect(row)
+def _clearness(row):
+    differs = row["verdict"] in (equivalence.FASTER, equivalence.SLOWER)
+    return EVIDENCE.index(_evidence_of(row)), not differs, -_effect(row)
 
 
 def _evidence_of(row):
-    if row["verdict"] in (equivalence.UNDECIDED, equivalence.TOO_FEW_RUNS):
-        return OPEN
-    return INDICATED if row.get("base_flags") else SHOWN
+    if row["verdict"] in KINDS:
+        return INDICATED if row.get("base_flags") else SHOWN
+    few = row["verdict"] == equivalence.TOO_FEW_RUNS
+    low = row.get("ci95_low")
+    return INDICATED if few and low is not None and not math.isnan(low) else OPEN
 
 
 def _effect(row):
@@ -206,159 +305,65 @@ def _effect(row):
 def _scaling_findings(rows):
     """The efficiency of series with the largest ratio of devices; flagged points are left out."""
     ends = [row for row in rows if row.get("efficiency") and row["devices"] > row["base_devices"]]
-    if not ends:
-        return
     comparable = [row for row in ends if not row.get("base_mismatch")]
     flagged = [row["base_mismatch"] for row in ends if row.get("base_mismatch")]
+    common: dict[str, Any] = {
+        "topic": SCALING, "tables": ("speedups",), "figures": ("scaling",)
+    }  # fmt: skip
     if not comparable:
-        yield _unlike_bases_finding(flagged)
+        if flagged:
+            single = len(set(flagged)) == 1
+            why = unlike_bases(flagged, "speedups")
+            yield Finding(
+                "No speedup of this study isolates the effect of more devices",
+                (f"In every speedup, {why}" if single else f"{why[0].upper()}{why[1:]}")
+                + ". The effect of more devices is confounded with "
+                + ("that difference." if single else "these differences."),
+                evidence=OPEN,
+                kind="bad",
+                **common,
+            )
         return
     widest = max(row["devices"] / row["base_devices"] for row in comparable)
     last = [row for row in comparable if row["devices"] / row["base_devices"] == widest]
-    last.sort(key=_by_efficiency)
-    best, worst = last[0], last[-1]
-    names = row_names(last, ("nodes", "devices_per_node"))
+    # Those with an interval before those of a single run, which chance may have favoured.
+    last.sort(key=lambda row: (row.get("efficiency_ci95_low") is None, -row["efficiency"]))
+    best, names = last[0], row_names(last, ("nodes", "devices_per_node"))
     low, high = best.get("efficiency_ci95_low"), best.get("efficiency_ci95_high")
-    runs = min(best["runs"], best["base_runs"])
     undecided = low is not None and low * widest <= 1 <= high * widest
-    evidence = SHOWN if runs >= equivalence.MIN_RUNS else INDICATED
-    evidence = OPEN if low is None or undecided else evidence
-    speedup, base_rate = wording.number(best["speedup"]), _base_rate(best)
+    enough = min(best["runs"], best["base_runs"]) >= equivalence.MIN_RUNS
+    evidence = OPEN if low is None or undecided else SHOWN if enough else INDICATED
+    tokens = best.get("base_tokens_per_second")
+    rate = f"{wording.number(tokens or best['base_images_per_second'])} "
+    rate += "tokens/s" if tokens else "items/s"
     text = (
-        f"{names[0]}, {best['scaling']} scaling: {speedup} times the base of "
-        f"{_devices(best, 'base_devices')} ({base_rate}), "
-        f"{finding_words.describe_runs(best['runs'], best['base_runs'])}."
+        f"{names[0]}, {best['scaling']} scaling: {wording.number(best['speedup'])} times the base "
+        f"of {_devices(best, 'base_devices')} ({rate}), "
+        f"{_runs_of_sides(best['runs'], best['base_runs'])}."
     )
     if undecided:
         text += " Undecided: it is not even shown that more devices are faster."
     if len(last) > 1:
-        share = 100 * worst["efficiency"]
-        text += f" The best of {len(last)} series; the worst, {names[-1]}, keeps {share:.3g} %."
+        share = f"{100 * last[-1]['efficiency']:.3g} %"
+        text += f" The best of {len(last)} series; the worst, {names[-1]}, keeps {share}."
     if flagged:
-        are, why = "is" if len(flagged) == 1 else "are", finding_words.unlike_bases(flagged)
-        text += f" {phrases.counted(len(flagged), 'point')} {are} left out: {why}."
+        are = "is" if len(flagged) == 1 else "are"
+        points = phrases.counted(len(flagged), "point")
+        text += f" {points} {are} left out: {unlike_bases(flagged)}."
+    number = f"{100 * best['efficiency']:.3g} %"
     yield Finding(
-        headline=f"{_devices(best)} keep {100 * best['efficiency']:.3g} % of linear scaling",
-        text=text,
-        number=f"{100 * best['efficiency']:.3g} %",
-        interval=finding_words.share_interval(low, high),
+        f"{_devices(best)} keep {number} of linear scaling",
+        text,
         evidence=evidence,
+        number=number,
+        interval=_share_interval(low, high),
         kind="open" if evidence == OPEN else "same",
-        tables=("speedups",),
-        figures=("scaling",),
-        rank=(EVIDENCE.index(evidence), 1, 0.0),
+        **common,
     )
-
-
-def _base_rate(row):
-    """As in `1200 items/s`, of texts in tokens."""
-    if tokens := row.get("base_tokens_per_second"):
-        return f"{wording.number(tokens)} tokens/s"
-    return f"{wording.number(row['base_images_per_second'])} items/s"
-
-
-def _unlike_bases_finding(flagged):
-    kinds = len(set(flagged))
-    why = finding_words.unlike_bases(flagged, "speedups")
-    return Finding(
-        headline="No speedup of this study isolates the effect of more devices",
-        text=(f"In every speedup, {why}" if kinds == 1 else f"{why[0].upper()}{why[1:]}")
-        + ". The effect of more devices is confounded with "
-        + ("that difference." if kinds == 1 else "these differences."),
-        number="",
-        interval="",
-        evidence=OPEN,
-        kind="bad",
-        tables=("speedups",),
-        figures=("scaling",),
-        rank=(EVIDENCE.index(OPEN), 1, 0.0),
-    )
-
-
-def _by_efficiency(row):
-    """Series with an interval before those of a single run, which chance may have favoured."""
-    return row.get("efficiency_ci95_low") is None, -row["efficiency"]
 
 
 def _devices(row, name="devices"):
     return phrases.counted(row[name], wording.device(row.get("device_kind")))
-
-
-# What changes where all else is equal, though the config asks for no comparison.
-
-
-def _contrast_findings(*studied):
-    return [_contrast_finding(name, pairs) for name, pairs in contrasts.by_field(*studied).items()]
-
-
-def _contrast_finding(name, pairs):
-    pair = min(pairs, key=_clearness)
-    (a, b, first, sides), evidence, flags = pair, _evidence_of_pair(pair), ", ".join(_flags(pair))
-    row, base = a[0], b[0]
-    tested = first.verdict != equivalence.TOO_FEW_RUNS
-    decided = tested and first.verdict != equivalence.UNDECIDED
-    labels = [wording.condition(name, side[name]) for side in (row, base)]
-    verdict = first.verdict if decided else "undecided" if tested else "too few runs for a verdict"
-    preposition = "equivalent to" if verdict == equivalence.EQUIVALENT else f"{verdict} than"
-    headline = f"{labels[0]} is {preposition} {labels[1]}"
-    if not decided:
-        headline = f"{labels[0]} against {labels[1]}: {verdict}"
-    place = row_names([row, *(other[0][0] for other in pairs if other[0] is not a)], (name,))[0]
-    text = f"{place}, {finding_words.describe_runs(first.n_a, first.n_b)}."
-    if len(pairs) > 1:
-        what = f"runs that differ in {wording.field_name(name)} alone"
-        if len({(a[0][name], b[0][name]) for a, b, *_ in pairs}) == 1:
-            what = f"{labels[0]} with {labels[1]} that are alike in all else"
-        counts = finding_words.verdict_counts(other[2].verdict for other in pairs)
-        text += f" One of {len(pairs)} comparisons of {what} ({counts}):"
-        text += " the one with the best evidence, then the clearest difference."
-    if tested:
-        number = phrases.counted(first.family, "comparison")
-        text += " Exploratory: not planned in the config; p values adjusted for "
-        text += f"{number} (Holm)."
-        text += "".join(
-            f" {sentence}"
-            for sentence in _not_after_correction({**vars(first), "verdict": verdict})
-        )
-    text += f" Flagged: {base_flags.clause(flags, 'the two sides')}." if flags else ""
-    drift_row = {**sides.columns, "base_flags": flags}
-    text += "".join(f" {sentence}" for sentence in finding_words.drift_sentences(drift_row))
-    # A ratio that no interval goes with is not what is read first.
-    ratios = (first.ratio, first.ci95_low, first.ci95_high)
-    number, interval = finding_words.ratio_texts(*ratios) if tested else ("", "")
-    figure = contrasts.FIGURES[name]
-    return Finding(
-        headline=headline,
-        text=text,
-        number=number,
-        interval=interval,
-        evidence=evidence,
-        kind=finding_words.colour_kind(first.verdict),
-        tables=("results",),
-        figures=(figure,),
-        rank=(EVIDENCE.index(evidence), 2, -_effect(vars(first))),
-    )
-
-
-def _flags(pair):
-    """The flags of a contrast."""
-    a, b, _, sides = pair
-    return [*sides.flags, *[base_flags.NEIGHBOURS] * base_flags.is_disturbed(*a, *b)]
-
-
-def _evidence_of_pair(pair):
-    compared = pair[2]
-    if compared.verdict in (equivalence.UNDECIDED, equivalence.TOO_FEW_RUNS):
-        untested = compared.verdict == equivalence.TOO_FEW_RUNS
-        return INDICATED if untested and not math.isnan(compared.ci95_low) else OPEN
-    return INDICATED if _flags(pair) else SHOWN
-
-
-def _clearness(pair):
-    """The sort key of contrasts: the best evidence first, of these differences."""
-    rank = {equivalence.FASTER: 0, equivalence.SLOWER: 1}.get(pair[2].verdict, 2)
-    best = EVIDENCE.index(_evidence_of_pair(pair))
-    return best, bool(_flags(pair)), rank, -_effect(vars(pair[2]))
 
 
 # Learning.
@@ -366,31 +371,177 @@ def _clearness(pair):
 
 def _gate_findings(runs):
     judged = [row for row in runs if row.get("learning_gate")]
-    missed = [row for row in judged if row["learning_gate"] != goals.REACHED]
+    missed = [row for row in judged if row["learning_gate"] != learning_gates.REACHED]
     if not judged:
         return
+    of_all = phrases.counted(len(judged), "run")
+    headline = f"All {len(judged)} runs with a learning gate reach it"
+    text = "Their throughput is of training that reaches the scores that the config requires."
     if missed:
-        name = row_names(missed)[0]
-        yield Finding(
-            headline=f"{len(missed)} of {len(judged)} runs miss their learning gate",
-            text=f"{name}: {missed[0]['learning_gate']}.",
-            number=f"{len(missed)} of {phrases.counted(len(judged), 'run')}",
-            interval="",
-            evidence=SHOWN,
-            kind="bad",
-            tables=("runs",),
-            figures=("loss", "accuracy"),
-            rank=(0, 3, 0.0),
-        )
-        return
+        headline = f"{len(missed)} of {len(judged)} runs miss their learning gate"
+        text = f"{row_names(missed)[0]}: {missed[0]['learning_gate']}."
     yield Finding(
-        headline=f"All {len(judged)} runs with a learning gate reach it",
-        text="Their throughput is of training that reaches the scores that the config requires.",
-        number=f"{len(judged)} of {phrases.counted(len(judged), 'run')}",
-        interval="",
+        headline,
+        text,
+        topic=MISSED if missed else REACHED,
         evidence=SHOWN,
-        kind="good",
+        number=f"{len(missed or judged)} of {of_all}",
+        kind="bad" if missed else "good",
         tables=("runs",),
         figures=("loss", "accuracy"),
-        rank=(0, 4, 0.0),
     )
+
+
+# Nodes that are slower than the others.
+
+
+def node_findings(rows: Iterable[Row]) -> list[Finding]:
+    """A Finding for each group of like nodes of which one is slower than the others.
+
+    Args:
+        rows: of the table of nodes, the slowest of each group first.
+    """
+    groups: dict[tuple, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in nodes.GROUP), []).append(row)
+    several_sites = len({row["site"] for group in groups.values() for row in group}) > 1
+    found = []
+    for group in groups.values():
+        slow = [row for row in group if row["verdict"] == nodes.SLOWER]
+        if slow:
+            slow.sort(key=lambda row: bool(row["disturbed"]))  # others may have slowed these
+            found.append(_of_nodes(group, slow, several_sites))
+    return found
+
+
+def _of_nodes(group, slow, several_sites):
+    first = slow[0]
+    names = ", ".join(row["node"] for row in slow[:MAX_NODES])
+    names += f" and {len(slow) - MAX_NODES} more" if len(slow) > MAX_NODES else ""
+    headline = f"node {names} is slower than the others"
+    if len(slow) > 1:
+        headline = f"{len(slow)} of {len(group)} nodes are slower than the others: {names}"
+    number, interval = _node_ratio(first)
+    return Finding(
+        headline=f"{first['site']}: {headline}" if several_sites else headline,
+        text=f"{'; '.join(map(_node_text, slow[:MAX_NODES]))}. Compared in the same conditions and "
+        "sessions with the middle half of the "
+        f"{phrases.counted(len(group) - 1, 'other')}; p is the chance of such runs of a node that "
+        f"is slower by the margin of {100 * first['margin']:.3g} % and no more, corrected for the "
+        f"number of nodes. Repeats on one node scatter by {100 * first['scatter']:.2g} %, "
+        f"nodes by {100 * first['node_sd']:.2g} %.",
+        topic=NODES,
+        evidence=INDICATED if first["disturbed"] else SHOWN,
+        number=number,
+        interval=interval,
+        kind="bad",
+        tables=("nodes",),
+        figures=("nodes",),
+        effect=-math.log(first["ratio"]),
+    )
+
+
+def _node_text(row):
+    number, interval = _node_ratio(row)
+    runs = phrases.counted(row["runs"], "run") + ", all disturbed" * bool(row["disturbed"])
+    return f"{row['node']}: {number} ({interval}) in {runs}, p = {row['p_slower']:.2g}"
+
+
+def _node_ratio(row):
+    return ratio_texts(row["ratio"], row["ratio_ci95_low"], row["ratio_ci95_high"])
+
+
+# What a step is made of.
+
+
+def step_findings(rows: Sequence[Row], runs: Sequence[Row] = ()) -> list[Finding]:
+    """The Findings of the rows of the table of explanations, one for each condition.
+
+    Args:
+        runs: rows of the table of runs, of which those of mode input say what reading alone yields.
+    """
+    conditions: dict[str, list[Row]] = {}
+    for row in rows:
+        conditions.setdefault(row["run_id"], []).append(row)
+    return [
+        _of_step(parts, runs)
+        for parts in conditions.values()
+        if any(row.get("share") for row in parts)
+    ]
+
+
+def _of_step(rows, runs):
+    resolved = sorted((row for row in rows if row["told_apart"]), key=lambda row: -row["share"])
+    whole = (explanations.COMPUTATION, explanations.REST)
+    others = [row for row in resolved if row["part"] not in whole]
+    first = next(iter(others or resolved), None)
+    headline, evidence = "What a step is made of cannot be resolved", OPEN
+    if first:
+        headline = f"{_percent(first)} of a step is {PART_LABELS[first['part']]}"
+        if first["part"] == explanations.REST:
+            headline = "What its parameters leave out costs nothing that is resolved"
+        elif not others:
+            headline += ", nothing else is resolved"
+        # Each part has as few probes as the fewest of them.
+        enough = min(row["runs"] for row in resolved) >= equivalence.MIN_RUNS
+        evidence = SHOWN if enough else INDICATED
+    return Finding(
+        headline=f"{headline}: {rows[0]['combination']}",
+        text=" ".join([*_parts_of_step(rows, resolved), *_compare_reading(rows, runs)]),
+        topic=STEP,
+        evidence=evidence,
+        number=_percent(first) if first else "",
+        interval=_interval_of_part(first) if first else "",
+        kind="same" if first else "open",
+        tables=("explanations", "runs"),
+        effect=first["share"] if others else 0.0,
+    )
+
+
+def _parts_of_step(rows, resolved):
+    if resolved:
+        step_s = next(row["step_time_s"] / row["share"] for row in rows if row.get("share"))
+        parts = (
+            f"{PART_LABELS[row['part']]} {_percent(row)} ({_interval_of_part(row)})"
+            for row in resolved
+        )
+        yield f"Of {1000 * step_s:.4g} ms: {', '.join(parts)}."
+    notes: dict[str, list[str]] = {}
+    for row in rows:
+        if not row["told_apart"]:
+            notes.setdefault(row["note"], []).append(PART_LABELS[row["part"]])
+    for note, parts in notes.items():
+        yield f"Not distinguishable from zero: {', '.join(parts)} ({note})."
+
+
+def _compare_reading(rows, runs):
+    """Compare the run with the same run in mode input, if the study has both."""
+    explained = next((run for run in runs if run["run_id"] == rows[0]["run_id"]), None)
+    waits = (row for row in rows if row["part"] == explanations.INPUT and row.get("share"))
+    waiting = next(waits, None)
+    if explained is None or waiting is None:
+        return
+    rates = []
+    for alone, names in ((True, SAME_READING), (False, CONDITION)):
+        measured = [
+            run["images_per_second"]
+            for run in runs
+            if run.get("images_per_second")
+            and (not alone or run["mode"] == INPUT_ONLY)
+            and all(run.get(name) == explained.get(name) for name in names)
+        ]
+        rates += [wording.number(statistics.fmean(measured))] if measured else []
+    if len(rates) == 2:
+        yield (
+            f"Reading alone yields {rates[0]} items/s, with the model it is {rates[1]} items/s: "
+            f"the wait for input is {_percent(waiting)} of a step."
+        )
+
+
+def _percent(row):
+    return f"{100 * row['share']:.3g} %"
+
+
+def _interval_of_part(row):
+    step_s = row["step_time_s"] / row["share"]
+    return _share_interval(*(row[f"step_time_ci95_{end}"] / step_s for end in ("low", "high")))

@@ -5,25 +5,25 @@
   compares the loss with that to an all-reduce at the speed of the baselines.
 - A series without an interval has no sentence. One with neither probes nor baselines is counted.
 - The largest loss comes first. Conditions with probes at which no series ends come last, with the
-  sentence about their step (step_findings.py).
+  sentence about their step (findings.py).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dlbench.analysis import base_flags, equivalence, explanations, limits, scaling_series
 from dlbench.analysis.estimates import Estimate
 from dlbench.analysis.limits import AllReduce, Limit, Part
 from dlbench.common import phrases
-from dlbench.report import findings, step_findings
+from dlbench.report import findings
 from dlbench.report.findings import INDICATED, OPEN, SHOWN
 from dlbench.study import wording
 from dlbench.tables import timing_sources
 from dlbench.tables.cells import Row
 
-EXCHANGE_LABEL = "exposed exchange of gradients"
-PART_LABELS = step_findings.PART_LABELS | {
-    explanations.EXCHANGE: EXCHANGE_LABEL,
+PART_LABELS = findings.PART_LABELS | {
+    explanations.EXCHANGE: "exposed exchange of gradients",
     explanations.SHARING: "devices that slow one another down",
 }
 FEWER_ITEMS = "computing fewer items at once"
@@ -49,8 +49,7 @@ class Sentence:
     figures: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Sentences:
+class Sentences(NamedTuple):
     """All of a study; the cause of the loss is unknown for `unexplained` series."""
 
     sentences: list[Sentence]
@@ -63,12 +62,7 @@ def sentences(
     baselines: Sequence[Row],
     speedups: Sequence[Row],
 ) -> Sentences:
-    """The Sentences of a study.
-
-    Args:
-        runs, explained, baselines, speedups: rows of the tables of runs, explanations, baselines
-            and speedups.
-    """
+    """The Sentences of a study, of rows of these tables; `explained` is that of explanations."""
     own_runs = [row for row in runs if row.get("timing_source") != timing_sources.PUBLISHED]
     (own_runs,) = findings.hide_single_site(own_runs)
     series = [limit for limit in scaling_series.series_from_table(speedups, own_runs) if limit.kind]
@@ -76,24 +70,18 @@ def sentences(
     all_limits.sort(key=lambda limit: (not limit.is_resolved, -limit.loss.value))
     rows = [limit.series.row for limit in all_limits]
     names = findings.row_names(rows, ("nodes", "devices_per_node")) if rows else []
-    known = {}
+    of_series, explained_ids, unexplained = [], set(), 0
     for limit, name in zip(all_limits, names, strict=True):
         text = _sentence_text(limit)
-        if text:
-            known[id(limit)] = _sentence(limit, f"{name}, {limit.series.kind} scaling", text)
-    explained_ids = {
-        run["run_id"]
-        for limit in all_limits
-        if id(limit) in known and limit.is_resolved and limit.parts
-        for run in limit.point.runs
-    }
-    steps = [
-        _of_step(rows, own_runs)
-        for rows in _by_condition(explained)
-        if rows[0]["run_id"] not in explained_ids and any(row.get("share") for row in rows)
-    ]
-    unexplained = sum(limit.is_resolved and id(limit) not in known for limit in all_limits)
-    return Sentences([*known.values(), *steps], unexplained)
+        if not text:
+            unexplained += limit.is_resolved
+            continue
+        of_series.append(_sentence(limit, f"{name}, {limit.series.kind} scaling", text))
+        if limit.is_resolved and limit.parts:
+            explained_ids |= {run["run_id"] for run in limit.point.runs}
+    others = [row for row in explained if row["run_id"] not in explained_ids]
+    steps = findings.step_findings(others, own_runs)
+    return Sentences([*of_series, *map(_of_step, steps)], unexplained)
 
 
 def _sentence(limit, subject, text):
@@ -221,18 +209,10 @@ def _milliseconds(seconds):
     return "" if seconds != seconds else f"{1000 * seconds:.3g}"
 
 
-def _by_condition(explained):
-    conditions = {}
-    for row in explained:
-        conditions.setdefault(row["run_id"], []).append(row)
-    return conditions.values()
-
-
-def _of_step(rows, runs):
-    (finding,) = step_findings.findings(rows, runs)
-    headline = finding.headline.removesuffix(f": {rows[0]['combination']}")
+def _of_step(finding):
+    headline, _, condition = finding.headline.partition(": ")
     return Sentence(
-        subject=rows[0]["combination"],
+        subject=condition,
         sentence=f"{headline}.",
         evidence=finding.evidence,
         rows=[],

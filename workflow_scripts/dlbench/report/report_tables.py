@@ -1,4 +1,4 @@
-"""Tables of the report: plain columns with units and descriptions of the schemas.
+"""Tables of the report: which it shows, as plain columns with units and descriptions.
 
 - A column in which all rows agree is listed as text below its table; an empty one is left out.
 - A value and the ends of its 95 % interval become two columns: the value and the interval.
@@ -6,30 +6,70 @@
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from dlbench.analysis import base_flags, estimates
+from dlbench.analysis import base_flags, estimates, measures
 from dlbench.log import event_fields
 from dlbench.report import findings
 from dlbench.study import contradictions, wording
 from dlbench.study.runs import CONDITION
-from dlbench.tables import cells, table_columns, timing_sources
+from dlbench.tables import (
+    baseline_columns,
+    cells,
+    parquet_files,
+    table_columns,
+    table_names,
+    timing_sources,
+)
 from dlbench.tables.cells import Row
 
-LOW, HIGH = "_ci95_low", "_ci95_high"
-COLUMN_LABELS = {
-    "top1": "top 1",
-    "top5": "top 5",
-    "iou": "IoU",
-    "p_tost": "p TOST",
+REQUIRED = ("runs", "evals", "coverage", "comparisons", "speedups")
+# Columns that are not shown.
+LEFT_OUT = ("study", "run_ids", "base_run_ids")
+# Tables that are shown as they are: (what a row is, the columns that come first).
+TABLES = {
+    "speedups": (
+        "One row per condition and number of devices; base mismatch: problems of the comparison.",
+        ("model", "dataset", "scaling", "strategy", "devices", "images_per_second",
+         "tokens_per_second", "speedup", "efficiency", "base_mismatch", "runs"),
+    ),
+    "comparisons": (
+        "One row per condition that the config compares with its base.",
+        ("condition", "base", "metric", "model", "dataset", "verdict", "ratio", "repeats_needed",
+         "n_a", "n_b", "base_flags"),
+    ),
+    "runs": (
+        "One row per run, whatever its status; apart: why it is in no statistics.",
+        ("run_id", "status", "message", "apart", "images_per_second", "tokens_per_second",
+         "step_time_median_s", "step_time_p95_s", "model", "dataset", "batch_per_device",
+         "strategy", "devices"),
+    ),
+    "coverage": (
+        "The status of every combination, and the reason.",
+        ("combination", "status", "reason"),
+    ),
+}  # fmt: skip
+HEADINGS = {"accounts": "Wall-time breakdown"}  # of tables whose name says too little
+DESCRIPTIONS = {
+    "accounts": "What the wall time of each run was spent on.",
+    "explanations": "What a step of each explained condition is made of, by its probes.",
+    "nodes": "How fast each node is beside the others, by runs on one node; the slowest first.",
+    "drift": "How fast the machine was in a session, over an earlier one, by conditions of both.",
+    "published": "Numbers that others published, each with where it stands and how it was read.",
 }
+LOW, HIGH = "_ci95_low", "_ci95_high"
+COLUMN_LABELS = {"top1": "top 1", "top5": "top 5", "iou": "IoU", "p_tost": "p TOST"}
 # What makes a combination.
 SETTINGS = tuple(n for n in (*CONDITION, *base_flags.FACTS) if n != "seed")
 MEBIBYTE = 2**20
+MEAN = "geometric over runs; of a metric with values of 0 or less arithmetic"
+BETTER = "the direction that the program says is better; empty: none"
 SHORT = 12  # hexadecimal digits of a digest that are shown
 # Columns that are shown though all rows agree in them.
 PINNED = ("status", "field", "condition", "base", "verdict", "images_per_second", "efficiency")
@@ -98,20 +138,42 @@ class DataTable:
     constant: list[tuple[str, str]] = field(default_factory=list)
 
 
+def shown(
+    read: Mapping[str, pa.Table], rows: Mapping[str, list[Row]], folder: Path
+) -> list[DataTable]:
+    """All tables with rows, in their order: of the REQUIRED tables, and others in the folder."""
+    found = [results(rows["runs"])]
+    for name, (description, first) in TABLES.items():
+        found.append(of_parquet(name, description, read[name], LEFT_OUT, first))
+    found.append(_metrics(rows["runs"], rows_of(folder, "metrics")))
+    for name in further(folder):
+        if name != "metrics":  # by condition, above
+            table = parquet_files.read_any(folder / f"{name}.parquet")
+            found.append(of_parquet(name, DESCRIPTIONS.get(name, ""), table))
+    return [table for table in found if table.rows]
+
+
+def further(folder: Path) -> list[str]:
+    """Names of further tables in the folder, as that of published numbers."""
+    known = {*table_names.OF_STUDY, *table_names.OF_MACHINES}.difference(REQUIRED)
+    return sorted(name for name in known if (folder / f"{name}.parquet").is_file())
+
+
+def rows_of(folder: Path, name: str) -> list[Row]:
+    """Rows of a table that may be missing; that of baselines may be of an earlier version."""
+    schema = (table_columns.STUDY_TABLES | baseline_columns.MACHINE_TABLES)[name]
+    path, earlier = folder / f"{name}.parquet", name in baseline_columns.MACHINE_TABLES
+    return parquet_files.read(path, schema, earlier=earlier).to_pylist() if path.is_file() else []
+
+
 def of_parquet(
     name: str,
-    heading: str,
     description: str,
     table: pa.Table,
     left_out: Sequence[str] = (),
     first: Sequence[str] = (),
 ) -> DataTable:
-    """A table of results/tables as it is.
-
-    Args:
-        left_out: columns that the report does not have.
-        first: columns that come before the others, in this order.
-    """
+    """A table of results/tables as it is, without some columns; `first` come before the others."""
     columns, constant = [], []
     names = [name for name in first if name in table.schema.names]
     table = table.select([*names, *(n for n in table.schema.names if n not in names)])
@@ -128,6 +190,7 @@ def of_parquet(
             constant.append((_with_unit(column), _cell_text(column.values[0])))
         else:
             columns.append(column)
+    heading = HEADINGS.get(name, name.replace("_", " ").capitalize())
     return DataTable(
         name, heading, description, columns, table.num_rows, f"results/tables/{name}", constant
     )
@@ -312,11 +375,7 @@ def _measured(groups):
             "tokens/s",
             "items per second times the tokens of an item",
         )
-    known = [r is not None and not math.isnan(r.low) for r in rates]
-    ends = [
-        (six_digits(r.low), six_digits(r.high)) if k else None
-        for r, k in zip(rates, known, strict=True)
-    ]
+    ends = list(map(_ends, rates))
     yield Column(
         "95 % interval",
         "interval",
@@ -325,8 +384,8 @@ def _measured(groups):
         "Student's t on the logarithm of the throughput; none for one run",
     )
     half = [
-        six_digits(50 * (r.high - r.low) / r.value) if k else None
-        for r, k in zip(rates, known, strict=True)
+        six_digits(50 * (rate.high - rate.low) / rate.value) if both else None
+        for rate, both in zip(rates, ends, strict=True)
     ]
     yield Column("half width", "number", half, "%", "of the interval, in % of the mean")
     yield Column("runs", "number", [len(group) for group in well], "", "completed: ok or unstable")
@@ -348,10 +407,8 @@ def _measured(groups):
 
 def _of_schema(name):
     """(unit, note) of a column of the runs table."""
-    if name not in table_columns.RUNS.names:
-        return "", ""
-    unit, note = _metadata(table_columns.RUNS.field(name))
-    return unit, note
+    known = name in table_columns.RUNS.names
+    return _metadata(table_columns.RUNS.field(name)) if known else ("", "")
 
 
 def _kind(values):
@@ -359,6 +416,13 @@ def _kind(values):
     if all(isinstance(value, bool) for value in known):
         return "bool"
     return "number" if all(isinstance(value, (int, float)) for value in known) else "text"
+
+
+def _ends(estimate):
+    """The interval of an estimate; None for none."""
+    if estimate is None or math.isnan(estimate.low):
+        return None
+    return six_digits(estimate.low), six_digits(estimate.high)
 
 
 def _mean(rows, name):
@@ -372,11 +436,10 @@ def _arithmetic(rows, name):
 
 
 def _status_counts(rows):
-    counts = {}
-    for row in rows:
-        status = "contradictory" if row.get(contradictions.REASON) else row["status"]
-        if status != "ok":
-            counts[status] = counts.get(status, 0) + 1
+    counts = Counter(
+        "contradictory" if row.get(contradictions.REASON) else row["status"] for row in rows
+    )
+    del counts["ok"]
     return ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or None
 
 
@@ -395,3 +458,50 @@ def _plain(column):
     codes = {}
     numbered = [None if v in (None, "") else codes.setdefault(v, len(codes)) for v in column.values]
     return values | {"levels": list(codes), "codes": numbered}
+
+
+def _metrics(runs: Sequence[Row], table: Sequence[Row]) -> DataTable:
+    """The table of metrics: a row for each metric that programs name, and condition."""
+    named = measures.named(table)
+    runs = measures.attached(runs, table)
+    rows = [
+        (metric, name, values, measures.mean_of(runs, metric)(values))
+        for metric in named.metrics.values()
+        for name, values in _conditions(runs, metric)
+    ]
+    metrics, names, values, means = zip(*rows, strict=True) if rows else ((),) * 4
+    columns = [
+        Column("metric", "text", [metric.name for metric in metrics]),
+        Column("combination", "text", list(names)),
+        Column("mean", "number", [six_digits(one.value) for one in means], note=MEAN),
+        Column(
+            "95 % interval",
+            "interval",
+            list(map(_ends, means)),
+            note="Student's t, on logarithms where the mean is geometric; none for one run",
+        ),
+        Column("unit", "text", [metric.unit for metric in metrics]),
+        Column("better", "text", [metric.direction for metric in metrics], note=BETTER),
+        Column("runs", "number", list(map(len, values)), note="completed, with that metric"),
+    ]
+    description = "One row per metric and combination."
+    if named.unlike:
+        unlike = "; ".join(f"{name}: {why}" for name, why in named.unlike.items())
+        description += f" Left out, as runs do not agree in them: {unlike}."
+    return DataTable(
+        "metrics", "Metrics", description, columns, len(rows), "results/tables/metrics"
+    )
+
+
+def _conditions(runs, metric):
+    """(name, values of the completed runs) of each condition that has the metric."""
+    having = [
+        row
+        for row in runs
+        if row["status"] in event_fields.SUCCEEDED and row.get(metric.column) is not None
+    ]
+    settings, groups = [], []
+    for values, group in conditions(having):
+        settings.append(values)
+        groups.append([row[metric.column] for row in group])
+    return zip(combination_names(settings), groups, strict=True)
