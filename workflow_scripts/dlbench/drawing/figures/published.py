@@ -1,9 +1,8 @@
 """Published numbers redrawn as a table, with our own beside them."""
 
-import itertools
 import textwrap
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
@@ -42,46 +41,60 @@ METRIC_LABELS = {
 MARKERS = {"printed": "o", "derived": "D", "read_off": "s"}
 QUALITIES = {"printed": "as printed", "derived": "diamond: derived", "read_off": "square: read off"}
 PUBLISHED_COLOUR, OWN_COLOUR = "#5f5f5f", styles.COLOURS[0]
-MAX_LINES = 24  # of panels; a note counts further ones
-COLUMNS = 2  # of panels beside each other
-CHARACTERS = 78  # of a line of text above a panel
+MAX_PANELS = 24  # a note counts further ones
+CHARACTERS = 100  # of a line of text above a panel
 ROW_INCHES, FRAME_INCHES, WORDS_INCHES = 0.27, 1.5, 0.18
-PANEL_INCHES, CHARACTER_INCHES = 4.9, 0.085
+PANEL_INCHES, CHARACTER_INCHES = 6.4, 0.085
 # Points right of the axes where the columns of numbers end, if the first has no long texts.
 PRINTED, MEASURED, RATIO = 54, 102, 154
 GAP_POINTS, CHARACTER_POINTS = 8, 5.2  # between axes and text; of a character
 
 
+class _Panel(NamedTuple):
+    """One metric of a workload, with its base where points have several.
+
+    Attributes:
+        numbers: its rows of the table.
+        labels: [(y, text, the point or None of a heading), ...] from the top.
+    """
+
+    numbers: pd.DataFrame
+    metric: str
+    base: str | None
+    labels: list
+    title: str
+    subtitle: str
+
+
 def draw(tables: Tables, stem: Path | str) -> None:
     table = _plain(tables.published)
-    lines = _merged(
-        line for rows in _groups(table, ("framework", "model", "dataset")) for line in _lines(rows)
-    )
-    if not lines:
+    panels = [
+        panel
+        for rows in _groups(table, ("framework", "model", "dataset"))
+        for panel in _panels(rows)
+    ]
+    if not panels:
         styles.draw_message(stem, "no published numbers to draw: see `references` in the config")
         return
-    shown, left_out = lines[:MAX_LINES], len(lines) - MAX_LINES
-    columns = max(len(line.panels) for line in shown)
-    heights = [line.inches for line in shown]
-    names = max(len(name) for line in shown for _, name, _ in line.labels)
+    shown, left_out = panels[:MAX_PANELS], len(panels) - MAX_PANELS
+    heights = [
+        FRAME_INCHES + ROW_INCHES * len(one.labels) + WORDS_INCHES * one.subtitle.count("\n")
+        for one in shown
+    ]
+    names = max(len(name) for one in shown for _, name, _ in one.labels)
     with styles.figure(
-        columns,
+        1,
         len(shown),
-        width=PANEL_INCHES + CHARACTER_INCHES * names / columns,
-        height=sum(heights) / len(shown),
+        width=PANEL_INCHES + CHARACTER_INCHES * names,
+        height=sum(heights) / len(heights),
         gridspec_kw={"height_ratios": heights},
     ) as (figure, axes):
-        figure.set_layout_engine("constrained", h_pad=0.12, w_pad=0.1)
-        for row, line in zip(axes, shown, strict=True):
-            for axis, panel in itertools.zip_longest(row, line.panels):
-                if panel is None:
-                    axis.set_axis_off()
-                else:
-                    _panel(axis, panel, line)
-            _names(row, line)
+        figure.set_layout_engine("constrained", h_pad=0.12)
+        for axis, panel in zip(axes.flat, shown, strict=True):
+            _draw_panel(axis, panel)
         if left_out > 0:
-            note = f"{left_out} of {len(lines)} lines of panels not drawn: see published.parquet"
-            figure.supxlabel(note, x=0, ha="left", color=styles.GREY, fontsize=9)
+            note = f"{left_out} of {len(panels)} panels not drawn: see published.parquet"
+            styles.note_below(figure, note)
         styles.save(figure, stem)
 
 
@@ -96,81 +109,20 @@ def _groups(table, names):
     return [rows for _, rows in table.groupby([*names], dropna=False, sort=False)]
 
 
-@dataclass(frozen=True)
-class _Panel:
-    """One metric of a workload.
-
-    Attributes:
-        numbers: its rows of the table.
-        metric, base: the base only where points have several.
-        heights: {point: y}.
-        title, subtitle: above it, or "".
-    """
-
-    numbers: pd.DataFrame
-    metric: str
-    base: str | None
-    heights: dict
-    title: str
-    subtitle: str
-
-
-@dataclass(frozen=True)
-class _Line:
-    """Panels beside each other that share the names of their rows.
-
-    Attributes:
-        labels: [(y, text, whether it is a heading), ...] from the top.
-    """
-
-    labels: list
-    panels: list
-
-    @property
-    def subtitle_lines(self):
-        """The most further lines of text above a panel."""
-        return max(panel.subtitle.count("\n") for panel in self.panels)
-
-    @property
-    def inches(self):
-        return FRAME_INCHES + ROW_INCHES * len(self.labels) + WORDS_INCHES * self.subtitle_lines
-
-
-def _lines(rows):
-    """The lines of one workload."""
+def _panels(rows):
+    """The panels of one workload; the first one says whose numbers these are."""
     several = rows.groupby(["metric", "point"])["base"].nunique().groupby("metric").max() > 1
-    keys = list(
-        dict.fromkeys(
-            (metric, base if several[metric] else None)
-            for metric, base in zip(rows["metric"], rows["base"], strict=True)
-        )
+    keys = dict.fromkeys(
+        (metric, base if several[metric] else None)
+        for metric, base in zip(rows["metric"], rows["base"], strict=True)
     )
-    lines = []
-    for i in range(0, len(keys), COLUMNS):
-        numbers = [_of_metric(rows, *key) for key in keys[i : i + COLUMNS]]
-        labels, heights = _laid_out(pd.concat(numbers).sort_index().drop_duplicates("point"))
-        title = _title(rows)
-        above = [(title, _subtitle(rows)) if i == 0 else (f"{title}, continued", "")]
-        above += [("", "")] * (COLUMNS - 1)
-        panels = [
-            _Panel(own, *key, heights, *texts)
-            for own, key, texts in zip(numbers, keys[i:], above, strict=False)
-        ]
-        lines.append(_Line(labels, panels))
-    return lines
-
-
-def _merged(lines):
-    """Lines whose rows have the same names, beside each other where there is room."""
-    merged = []
-    for line in lines:
-        before = merged[-1] if merged else None
-        room = before and len(before.panels) + len(line.panels) <= COLUMNS
-        if room and before.labels == line.labels:
-            merged[-1] = _Line(line.labels, before.panels + line.panels)
-        else:
-            merged.append(line)
-    return merged
+    title, subtitle = _title(rows), _subtitle(rows)
+    for metric, base in keys:
+        numbers = rows[rows["metric"] == metric]
+        numbers = numbers if base is None else numbers[numbers["base"] == base]
+        labels = _labels(numbers.drop_duplicates("point"))
+        yield _Panel(numbers, metric, base, labels, title, subtitle)
+        subtitle = ""
 
 
 def _title(rows):
@@ -191,13 +143,8 @@ def _subtitle(rows):
     return "\n".join(textwrap.fill(line, CHARACTERS) for line in lines)
 
 
-def _of_metric(rows, metric, base):
-    numbers = rows[rows["metric"] == metric]
-    return numbers if base is None else numbers[numbers["base"] == base]
-
-
-def _laid_out(points):
-    """(labels, heights) of points, those alike in all but their devices under one heading."""
+def _labels(points):
+    """Labels of points, those alike in all but their devices under one heading."""
     differing = series.differing_settings(points, GROUP)
     groups = _groups(points, differing) if differing else [points]
     entries = []
@@ -210,8 +157,7 @@ def _laid_out(points):
         else:
             entries += [(", ".join(filter(None, (name, devices))) or p, p) for devices, p in rows]
     ys = range(len(entries) - 1, -1, -1)
-    labels = [(y, name, point is None) for y, (name, point) in zip(ys, entries, strict=True)]
-    return labels, {point: y for y, (_, point) in zip(ys, entries, strict=True) if point}
+    return [(y, name, point) for y, (name, point) in zip(ys, entries, strict=True)]
 
 
 def _devices(row, several):
@@ -229,14 +175,14 @@ def _readable(names):
     return ", ".join(names).replace("_", " ")
 
 
-def _panel(axes, panel, line):
-    numbers = panel.numbers
-    own = numbers["own"].notna().any()
-    points = numbers.groupby("point", sort=False)
-    longest = max(len(_printed_text(numbers_of_point)) for _, numbers_of_point in points)
+def _draw_panel(axes, panel):
+    numbers, labels = panel.numbers, panel.labels
+    heights = {point: y for y, _, point in labels}
+    points = list(numbers.groupby("point", sort=False))
+    longest = max(len(_printed_text(of_point)) for _, of_point in points)
     shift = max(0, GAP_POINTS + CHARACTER_POINTS * longest - PRINTED)
-    for point, numbers_of_point in points:
-        _cell(axes, panel.heights[point], numbers_of_point, shift)
+    for point, of_point in points:
+        _cell(axes, heights[point], of_point, shift)
     _scale(axes, panel.metric, numbers)
     over = f" over {panel.base}" if panel.base else ""
     differs = _distinct(numbers["base_mismatch"])
@@ -244,19 +190,20 @@ def _panel(axes, panel, line):
     if any(_is_wrong(row) for _, row in numbers.iterrows()):
         orange.append("in brackets what follows from the source's other numbers")
     label = METRIC_LABELS.get(panel.metric, panel.metric.replace("_", " "))
-    label = label.replace("images", _counted(numbers)) + over
-    axes.set_xlabel(label + "\n" * bool(orange))
+    axes.set_xlabel(label.replace("images", _counted(numbers)) + over + "\n" * bool(orange))
     if orange:
         _below(axes, f"orange: {'; '.join(orange)}")
-    for text, x_points in (("published", PRINTED), ("own", MEASURED), ("ratio", RATIO)):
-        if own or text == "published":
-            y = len(line.labels) - 0.35
-            _annotate(axes, y, text, x_points + shift, color=styles.GREY, fontsize=8)
-    if panel.title:
-        # With the title beside it.
-        level = "\n" * (line.subtitle_lines - panel.subtitle.count("\n"))
-        styles.heading(axes, panel.title, panel.subtitle + level)
-        axes.texts[-1].set_in_layout(False)  # it may go across the panels
+    columns = {"published": PRINTED}
+    columns |= {"own": MEASURED, "ratio": RATIO} if numbers["own"].notna().any() else {}
+    for text, x_points in columns.items():
+        y = len(labels) - 0.35
+        _annotate(axes, y, text, x_points + shift, color=styles.GREY, fontsize=8)
+    axes.set_ylim(-0.6, len(labels) - 0.1)
+    row_charts.style_rows(axes)
+    axes.set_yticks([y for y, *_ in labels], [name for _, name, _ in labels], fontsize=9)
+    for tick, (_, _, point) in zip(axes.get_yticklabels(), labels, strict=True):
+        tick.set_fontweight("normal" if point else "bold")
+    styles.heading(axes, panel.title, panel.subtitle)
 
 
 def _counted(numbers):
@@ -329,17 +276,6 @@ def _ratio(value):
     return "\u00d7" + (
         f"{value:.2f}" if 0.1 <= value < 10 else styles.thousands(float(f"{value:.2g}"))
     )
-
-
-def _names(row, line):
-    """The names of the points, left of the first panel, and the same heights in all."""
-    for axes in row:
-        axes.set_ylim(-0.6, len(line.labels) - 0.1)
-        row_charts.style_rows(axes)
-        axes.set_yticks([])
-    row[0].set_yticks([y for y, *_ in line.labels], [n for _, n, _ in line.labels], fontsize=9)
-    for label, (_, _, heading) in zip(row[0].get_yticklabels(), line.labels, strict=True):
-        label.set_fontweight("bold" if heading else "normal")
 
 
 def _scale(axes, metric, numbers):
