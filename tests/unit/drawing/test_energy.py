@@ -3,7 +3,7 @@
 import pytest
 
 from dlbench.analysis import estimates
-from dlbench.drawing import energies
+from dlbench.drawing.figures import energy as energies
 from dlbench.drawing.figures import energy_throughput
 from support.results import made_tables
 from support.results.drawn_figures import has

@@ -39,9 +39,8 @@ def draw(
     """Draw panels and save them.
 
     Args:
-        panels: {key: [Series, ...]}.
         paint: paint(axes, key, series) draws one panel into a list of `rows` axes, below one
-            another, and returns (x, y, series) of the ends of the lines of the first one.
+            another, and returns the ends of the lines of the first one.
         empty_message: what the figure says if there are no panels.
         columns: the most panels beside each other.
         size: width and height of a panel in inches.
@@ -101,10 +100,9 @@ def _name_ends(axes, ends, names):
 
 
 def legend(figure: Figure, series: Iterable[Series], notes: str = "") -> None:
-    """Add a legend below the panels, or beside a single one; the figure grows by its size.
+    """Add a legend below the panels, or beside a single one, with notes above it.
 
-    Args:
-        notes: lines above it.
+    The figure grows by its size.
     """
     handles = [
         Line2D([], [], label=s.name or "all runs", **marks(s))
@@ -151,14 +149,11 @@ def line(
     position: tuple[int, int] = (0, 1),
     stars: bool = False,
 ) -> list[End]:
-    """Draw points of a series with their intervals.
+    """Draw points of a series with their intervals. Returns its end, if it has points.
 
     Args:
         position: (index of the series, number of series), which stand side by side at one x.
         stars: mark points of unstable runs.
-
-    Returns:
-        [(x, y, series)] of the line's end; [] if there are no points.
     """
     if not points:
         return []
@@ -186,11 +181,7 @@ def lines(
 ) -> list[End]:
     """Draw points(series) of each series, and its failures as crosses; ticks are at their x.
 
-    Args:
-        stars: mark points of unstable runs, as where they are rates or times.
-
-    Returns:
-        (x, y, series) of the ends of the lines.
+    Stars mark points of unstable runs, as where they are rates or times. Returns the ends.
     """
     ends = []
     for number, series in enumerate(all_series):
@@ -208,11 +199,7 @@ def lines(
 
 
 def failures(axes: Axes, all_series: Iterable[Series]) -> list[float]:
-    """Draw a cross for each series that failed at an x, above one another, with the reason.
-
-    Returns:
-        The x at which there are crosses.
-    """
+    """Draw a cross for each series that failed at an x, with the reason. Returns these x."""
     failed_at: dict[float, list[tuple[str, str, int, int]]] = {}
     for series in all_series:
         colour = styles.looks(series.index)["color"]
@@ -223,30 +210,17 @@ def failures(axes: Axes, all_series: Iterable[Series]) -> list[float]:
         if len(failed_series) > MAX_CROSSES:
             colours = [styles.GREY]
         for height, colour in enumerate(colours):
-            axes.plot(
-                x,
-                0,
-                "x",
-                color=colour,
-                mec=colour,
-                ms=7,
-                mew=2,
-                clip_on=False,
-                zorder=4,
-                transform=_above_the_edge(axes, 10 * height),
-            )
+            place = _above_the_edge(axes, 10 * height)
+            styles.cross(axes, x, 0, colour, zorder=4, transform=place)
+        looks = {"ha": "center", "va": "bottom", "fontsize": 8, "linespacing": 1.05, "zorder": 4}
         axes.text(
             x,
             0,
             _reason(failed_series),
-            ha="center",
-            va="bottom",
-            fontsize=8,
-            linespacing=1.05,
-            zorder=4,
             color=styles.text_colour(colours[0]) if len(colours) == 1 else styles.GREY,
             transform=_above_the_edge(axes, 10 * len(colours) - 4),
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
+            **looks,
         )
     return list(failed_at)
 

@@ -2,13 +2,14 @@
 
 import contextlib
 import textwrap
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from dlbench.analysis.estimates import Estimate
@@ -125,17 +126,7 @@ def annotate_row(axes: Axes, row: Row, text: str, note: str = "", **looks: Any) 
     failed = row.failures()
     notes = " \u00b7 ".join(filter(None, (failed, row.unstable(), note)))
     if row.finished.empty:
-        axes.plot(
-            0.015,
-            row.y,
-            "x",
-            color=ALARM,
-            mec=ALARM,
-            ms=7,
-            mew=2,
-            clip_on=False,
-            transform=axes.get_yaxis_transform(),
-        )
+        styles.cross(axes, 0.015, row.y, ALARM, transform=axes.get_yaxis_transform())
         annotate(axes, row.y, notes, color=ALARM)
         return
     annotate(axes, row.y, text, 5 if notes else 0, **looks)
@@ -146,16 +137,30 @@ def annotate(
     axes: Axes, y: float, text: str, y_points: float = 0, x_points: float = 8, **looks: Any
 ) -> None:
     """Write right of the axes at a height, moved up and to the right by some points."""
-    style: dict[str, Any] = {"color": INK, "fontsize": 9} | looks
-    axes.annotate(
-        text,
-        (1, y),
-        xytext=(x_points, y_points),
-        xycoords=axes.get_yaxis_transform(),
-        textcoords="offset points",
-        va="center",
-        annotation_clip=False,
-        **style,
+    style = {"color": INK, "fontsize": 9, "va": "center", "annotation_clip": False} | looks
+    at = axes.get_yaxis_transform()
+    styles.write(axes, text, (1, y), (x_points, y_points), xycoords=at, **style)
+
+
+def bars(
+    axes: Axes, y: float, shares: Mapping[str, tuple[float, dict[str, Any]]], height: float
+) -> None:
+    """Draw parts side by side from 0 on, each of a width in per cent and with its looks."""
+    left = 0.0
+    for share, looks in shares.values():
+        axes.barh(y, share, height, left=left, **{"edgecolor": "white", "lw": 0.6} | looks)
+        left += share
+
+
+def bar_legend(axes: Axes, looks: Mapping[str, dict[str, Any]], columns: int) -> None:
+    """A legend of parts, by their names, below the axes."""
+    axes.figure.legend(
+        handles=[Patch(edgecolor="white", label=name, **own) for name, own in looks.items()],
+        loc="outside lower center",
+        ncols=columns,
+        fontsize=8.5,
+        columnspacing=1.2,
+        handlelength=1.2,
     )
 
 

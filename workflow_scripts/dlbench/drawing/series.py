@@ -26,44 +26,13 @@ LONGEST = 64  # characters of a setting in a name; an importer may bring any tex
 MAX_SERIES, MAX_PANELS = 40, 24  # of a figure; a note counts further ones
 # What makes a condition, in the order of its name; fields that are not placed here come last.
 _PLACED = (
-    "model",
-    "dataset",
-    "item_shape",
-    "site",
-    "device_model",
-    "timing_source",
-    "framework",
-    "framework_version",
-    "mode",
-    "strategy",
-    "strategy_options",
-    "launcher",
-    "runtime",
-    "runtime_options",
-    "environment",
-    "nodes",
-    "devices",
-    "batch_per_device",
-    "global_batch",
-    "precision",
-    "xla",
-    "compile",
-    "deterministic",
-    "recompute",
-    "threads_per_device",
-    "power_limit_w",
-    "copies_per_node",
-    "optimizer",
-    "weight_decay",
-    "clip_norm",
-    "accumulate_steps",
-    *READING,
-    "learning_rate",
-    "learning_rate_scaling",
-    "learning_rate_decay",
-    "epochs",
-    "steps",
-    "seed",
+    *("model", "dataset", "item_shape", "site", "device_model", "timing_source", "framework"),
+    *("framework_version", "mode", "strategy", "strategy_options", "launcher", "runtime"),
+    *("runtime_options", "environment", "nodes", "devices", "batch_per_device", "global_batch"),
+    *("precision", "xla", "compile", "deterministic", "recompute", "threads_per_device"),
+    *("power_limit_w", "copies_per_node", "optimizer", "weight_decay", "clip_norm"),
+    *("accumulate_steps", *READING, "learning_rate", "learning_rate_scaling"),
+    *("learning_rate_decay", "epochs", "steps", "seed"),
 )
 SETTINGS = (*_PLACED, *(n for n in DECLARED if DECLARED[n].is_axis and n not in _PLACED))
 # Settings that may change from point to point of a series.
@@ -177,15 +146,15 @@ def series_along(
     panel: Sequence[str] = ("model", "dataset"),
     minimum: int = 1,
 ) -> dict[Any, list[Series]]:
-    """Series along an axis, by panel: {values of `panel`: [Series, ...]}.
+    """Series of started runs along an axis, by panel: {values of `panel`: [Series, ...]}.
 
     Args:
         x: a key of ALONG, or a parameter of other programs (`parameters.NAME`) that is a number;
             None for series of repeats only.
-        runs: of `started_runs`.
         minimum: series with fewer values of x are left out.
     """
-    keys = [name for name in SETTINGS if name not in (*panel, *changing_along(x))]
+    changing = ALONG.get(x, (x, parameters.FIELD, "global_batch"))
+    keys = [name for name in SETTINGS if name not in (*panel, *changing)]
     if x in runs and x not in ALONG:
         own = [name for name in runs if name.startswith(parameters.PREFIX)]
         keys = [name for name in keys if name not in _following(runs, own)]
@@ -223,11 +192,6 @@ def _following(runs, own):
         for name in ("batch_per_device", "item_shape")
         if any((runs.groupby(column)[name].nunique() == 1).all() for column in own)
     ]
-
-
-def changing_along(x: str | None) -> tuple[str | None, ...]:
-    """The settings that may change from point to point of a series along an axis."""
-    return ALONG.get(x, (x, parameters.FIELD, "global_batch"))
 
 
 def conditions(

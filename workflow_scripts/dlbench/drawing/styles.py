@@ -39,7 +39,6 @@ CHARACTER_EMS, TICK_EMS = 0.65, 0.8  # width of a character, and between the lab
 SUPERSCRIPTS = str.maketrans(
     "-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
 )
-
 STYLE: dict[Any, Any] = {
     "figure.constrained_layout.use": True,
     "font.size": 10,
@@ -91,17 +90,20 @@ STAR_NOTE = (
 
 def star(axes: Axes, x: Any, y: Any, colour: str) -> None:
     """Mark a point that rests on unstable runs, as STAR_NOTE says."""
-    axes.annotate(
-        STAR,
-        (x, y),
-        xytext=(0, 2),
-        textcoords="offset points",
-        ha="center",
-        color=text_colour(colour),
-        fontsize=13,
-        fontweight="bold",
-        zorder=5,
-    )
+    looks = {"color": text_colour(colour), "fontsize": 13, "fontweight": "bold", "zorder": 5}
+    write(axes, STAR, (x, y), (0, 2), ha="center", **looks)
+
+
+def cross(axes: Axes, x: float, y: float, colour: str, **more: Any) -> None:
+    """Mark a place where runs failed."""
+    axes.plot(x, y, "x", color=colour, mec=colour, ms=7, mew=2, clip_on=False, **more)
+
+
+def write(
+    axes: Axes, text: str, at: tuple[Any, Any], points: tuple[float, float] = (0, 0), **more: Any
+) -> None:
+    """Write a text at a place, moved to the right and up by some points."""
+    axes.annotate(text, at, xytext=points, textcoords="offset points", **more)
 
 
 def star_note(figure: Figure) -> str:
@@ -167,15 +169,7 @@ def heading(axes: Axes, title: str, subtitle: str, size: float | None = None) ->
     axes.set_title(
         title, pad=20 + 13 * subtitle.count("\n"), fontsize=size or STYLE["axes.titlesize"]
     )
-    axes.annotate(
-        subtitle,
-        (0, 1),
-        xytext=(0, 6),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        color=GREY,
-        fontsize=9,
-    )
+    write(axes, subtitle, (0, 1), (0, 6), xycoords="axes fraction", color=GREY, fontsize=9)
 
 
 def draw_message(stem: Path | str, text: str) -> None:
@@ -189,10 +183,7 @@ def draw_message(stem: Path | str, text: str) -> None:
 def name_series(axes: Axes, ends: Sequence[tuple[Any, ...]]) -> None:
     """Write each series' name at its end, in its colour; beside the axes where they are many.
 
-    Call it when the limits are final.
-
-    Args:
-        ends: (x, y, name, colour) of the last point of each series.
+    Call it when the limits are final; ends are (x, y, name, colour) of each series' last point.
     """
     if len(ends) > MAX_DIRECT_LABELS:
         _legend_right(axes, ends)
@@ -219,17 +210,8 @@ def name_series(axes: Axes, ends: Sequence[tuple[Any, ...]]) -> None:
         _legend_right(axes, ends)
         return
     for x, y, name, colour in placed:
-        axes.annotate(
-            name,
-            (x, y),
-            xytext=(9, 0),
-            xycoords="axes fraction",
-            textcoords="offset points",
-            va="center",
-            color=text_colour(colour),
-            fontweight="bold",
-            fontsize=9,
-        )
+        looks = {"color": text_colour(colour), "fontweight": "bold", "fontsize": 9}
+        write(axes, name, (x, y), (9, 0), xycoords="axes fraction", va="center", **looks)
 
 
 def _legend_right(axes, ends):
@@ -248,24 +230,23 @@ def _legend_right(axes, ends):
 
 
 def side_by_side(values: Sequence[float], index: int, count: int) -> np.ndarray:
-    """Positions on a logarithmic axis, moved a little so that series do not overlap.
-
-    Args:
-        index: of the series, of `count`.
-    """
+    """Positions on a logarithmic axis, moved so that `count` series do not overlap."""
     step = min(0.03, 0.4 / count)
     return np.asarray(values, dtype=float) * 2 ** (step * (index - (count - 1) / 2))
 
 
-class RoundTicks(Locator):
-    """A few round numbers on a logarithmic axis, also within one decade or a part of one."""
+class _Ticks(Locator):
+    """Ticks for what is seen of an axis, in a unit, as 60 where seconds are shown as minutes."""
 
     def __init__(self, max_ticks: int, unit: float = 1.0):
-        """`unit`: what the numbers are shown in, as 60 where seconds are shown as minutes."""
         self._max_ticks, self._unit = max_ticks, unit
 
     def __call__(self):
         return self.tick_values(*self.axis.get_view_interval())
+
+
+class RoundTicks(_Ticks):
+    """A few round numbers on a logarithmic axis, also within one decade or a part of one."""
 
     def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
         """Round numbers between two limits."""
@@ -284,14 +265,8 @@ class RoundTicks(Locator):
         return ticks[:: math.ceil(len(ticks) / self._max_ticks)]
 
 
-class FittingTicks(Locator):
+class FittingTicks(_Ticks):
     """Round numbers on a horizontal axis, so few that their labels do not touch."""
-
-    def __init__(self, max_ticks: int):
-        self._max_ticks = max_ticks
-
-    def __call__(self):
-        return self.tick_values(*self.axis.get_view_interval())
 
     def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
         """Round numbers between two limits, at least two."""
@@ -353,6 +328,11 @@ def milliseconds(value: float, _: Any = None) -> str:
 def percent(value: float, _: Any = None) -> str:
     """0.9612 -> `96.12 %`."""
     return f"{100 * value:.4g} %"
+
+
+def signed(number: float, digits: str = ".1f") -> str:
+    """-12.34 -> `\u221212.3`, with the minus of typesetters."""
+    return f"{number:+{digits}}".replace("-", "\u2212")
 
 
 def time_unit(longest_s: float) -> tuple[str, float]:

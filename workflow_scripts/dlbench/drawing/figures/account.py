@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.patches import Patch
 
 from dlbench.analysis.frames import Tables
 from dlbench.drawing import row_charts, series, styles
@@ -49,18 +48,12 @@ def draw(tables: Tables, stem: Path | str) -> None:
         drawn = [name for row in rows for name in _bar(axes, row, shares, longest)]
         axes.set_xlim(0, 100)
         axes.set_xlabel("share of the wall time, %")
-        axes.figure.legend(
-            handles=[
-                Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=name)
-                for name, (_, colour, hatch) in SEGMENTS.items()
-                if name in drawn
-            ],
-            loc="outside lower center",
-            ncols=LEGEND_COLUMNS,
-            fontsize=8.5,
-            columnspacing=1.2,
-            handlelength=1.2,
-        )
+        looks = {
+            name: {"facecolor": colour, "hatch": hatch}
+            for name, (_, colour, hatch) in SEGMENTS.items()
+            if name in drawn
+        }
+        row_charts.bar_legend(axes, looks, LEGEND_COLUMNS)
 
 
 def _shares(accounts: pd.DataFrame) -> pd.DataFrame:
@@ -83,13 +76,9 @@ def _bar(axes, row, shares, longest):
         row_charts.annotate_row(axes, row, "not known", color=styles.GREY)
         return []
     mean = 100 * shares.loc[finished["run_id"]].mean()
-    left = 0.0
-    for name, share in mean.items():
-        _, colour, hatch = SEGMENTS[name]
-        axes.barh(
-            row.y, share, HEIGHT, left=left, color=colour, hatch=hatch, edgecolor="white", lw=0.6
-        )
-        left += share
+    looks = {name: {"color": SEGMENTS[name][1], "hatch": SEGMENTS[name][2]} for name in mean.index}
+    shares = {name: (share, looks[name]) for name, share in mean.items()}
+    row_charts.bars(axes, row.y, shares, HEIGHT)
     unit, seconds = styles.time_unit(longest)
     wall = styles.significant(finished["wall_s"].mean() / seconds)
     text = f"{wall} {unit}, goodput {100 * finished['goodput'].mean():.0f} %"

@@ -160,16 +160,8 @@ def _panel(axis, rows, sessions, name, room):
     axis.yaxis.set_major_locator(MaxNLocator(5, symmetric=True))
     axis.yaxis.set_major_formatter(FuncFormatter(_percent))
     if name:
-        axis.text(
-            0,
-            0.97,
-            f" {name}",
-            transform=axis.transAxes,
-            va="top",
-            fontsize=9,
-            fontweight="bold",
-            zorder=5,
-        )
+        looks = {"va": "top", "fontsize": 9, "fontweight": "bold", "zorder": 5}
+        axis.text(0, 0.97, f" {name}", transform=axis.transAxes, **looks)
 
 
 def _named(drift):
@@ -195,20 +187,14 @@ def _label_drift(axis, drift, rows, sessions):
             label += f" [{_change(low)}, {_change(high)}]" if np.isfinite(low) else ""
             label += f", {VERDICTS.get(row['verdict'], row['verdict'])} "
             above = several.get(session.name, 0.0) < 0  # where its points are not
-            axis.text(
-                session.right,
-                0.96 if above else 0.04,
-                label,
-                transform=axis.get_xaxis_transform(),
-                ha="right",
-                va="top" if above else "bottom",
-                fontsize=8,
-                color=styles.GREY,
-            )
+            y, va = (0.96, "top") if above else (0.04, "bottom")
+            looks = {"ha": "right", "va": va, "fontsize": 8, "color": styles.GREY}
+            at = axis.get_xaxis_transform()
+            axis.text(session.right, y, label, transform=at, **looks)
 
 
 def _change(ratio):
-    return f"{100 * (ratio - 1):+.1f}".replace("-", "\u2212")
+    return styles.signed(100 * (ratio - 1))
 
 
 def _percent(value, _=None):
@@ -266,17 +252,9 @@ def _dates(axis, sessions):
                 waited = (session.started_at - previous.started_at).total_seconds()
                 waited -= previous.seconds
                 label += f"\n{_length(waited)} later" if waited >= 1 else ""
-            axis.annotate(
-                label,
-                (session.left, 1),
-                xytext=(0, 4),
-                xycoords=axis.get_xaxis_transform(),
-                textcoords="offset points",
-                fontsize=8,
-                color=styles.GREY,
-                va="bottom",
-                linespacing=1.15,
-            )
+            at = axis.get_xaxis_transform()
+            looks = {"fontsize": 8, "color": styles.GREY, "va": "bottom", "linespacing": 1.15}
+            styles.write(axis, label, (session.left, 1), (0, 4), xycoords=at, **looks)
             free_from = session.left + room
         previous = session
 

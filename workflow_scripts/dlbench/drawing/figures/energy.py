@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import pandas as pd
+
 from dlbench.analysis import estimates
 from dlbench.analysis.frames import Tables
-from dlbench.drawing import energies, row_charts, series, styles
+from dlbench.drawing import row_charts, series, styles
 from dlbench.log import event_fields
-from dlbench.study import wording
+from dlbench.study import item_names
 
 CATEGORY = "Energy"
 CAPTION = """
@@ -19,18 +21,22 @@ run one value, with 95 % intervals (Student's t on the logarithm). Runs whose en
 is not known are not drawn.
 """
 
+# {prefix of the columns: whose energy it is}. A figure draws the first that a study has.
+KINDS = {"": "all GPUs", "node_": "the whole node", "host_": "processors and their memory"}
+NO_ENERGY = "no energy was recorded: neither GPUs nor processors nor a meter measured it"
+
 
 def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.started_runs(tables.runs)
-    kind = energies.kind_of(runs)
+    kind = kind_of(runs)
     if kind is None:
-        styles.draw_message(stem, energies.NO_ENERGY)
+        styles.draw_message(stem, NO_ENERGY)
         return
-    column = energies.per_image(kind)
+    column = per_image(kind)
     drawn = runs[runs[column].gt(0) | ~runs["status"].isin(event_fields.SUCCEEDED)]
     groups = series.conditions(drawn)
-    item = wording.rate_unit(drawn["item_shape"].unique()).item
-    subtitle = f"of {energies.KINDS[kind]}"
+    item = item_names.unit(drawn["item_shape"].unique()).item
+    subtitle = f"of {KINDS[kind]}"
     with row_charts.figure(stem, groups, f"Energy per {item}", subtitle) as (rows, axes):
         values = [value for row in rows for value in _row(axes, row, column)]
         row_charts.value_axis(axes, values, f"J / {item}", styles.significant)
@@ -44,5 +50,21 @@ def _row(axes, row, column):
     estimate = estimates.mean(joules)
     row_charts.interval(axes, row.y, estimate, styles.COLOURS[0])
     label = f"{styles.significant(estimate.value)} J"
-    row_charts.annotate_row(axes, row, label, energies.flagged(row.finished))
+    row_charts.annotate_row(axes, row, label, flagged(row.finished))
     return [estimate.value]
+
+
+def kind_of(runs: pd.DataFrame) -> str | None:
+    """The key of KINDS whose energy is drawn: the first that any run has; None: none has one."""
+    return next((kind for kind in KINDS if runs[per_image(kind)].gt(0).any()), None)
+
+
+def per_image(kind: str) -> str:
+    """The column with the joules an item."""
+    return f"{kind}energy_per_image_j"
+
+
+def flagged(runs: pd.DataFrame) -> str:
+    """As in `2 of 6: few readings`: how many runs have an energy of few readings; "" for none."""
+    count = int(runs["energy_remark"].notna().sum())
+    return f"{count} of {len(runs)}: few readings" if count else ""

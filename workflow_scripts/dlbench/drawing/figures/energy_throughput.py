@@ -8,7 +8,8 @@ from matplotlib.patheffects import withStroke
 
 from dlbench.analysis import estimates
 from dlbench.analysis.frames import Tables
-from dlbench.drawing import energies, line_charts, series, styles
+from dlbench.drawing import line_charts, series, styles
+from dlbench.drawing.figures import energy as energies
 
 CATEGORY = "Energy"
 CAPTION = """
@@ -55,6 +56,7 @@ def _paint(axes: list[Any], key: Any, all_series: list[series.Series]) -> list[l
     unit = series.rate_unit(all_series)
     ends, drawn = [], []
     several = len({count for line in all_series for count in line.runs["devices"]}) > 1
+    around = {"path_effects": [withStroke(linewidth=2.5, foreground="white")]}
     for line in all_series:
         points = _points(line, unit)
         if not points:
@@ -67,14 +69,7 @@ def _paint(axes: list[Any], key: Any, all_series: list[series.Series]) -> list[l
         axis.plot(*zip(*positions, strict=True), zorder=3, **looks)
         for (devices, *_), position in zip(points, positions, strict=True):
             if several:
-                axis.annotate(
-                    str(devices),
-                    position,
-                    (5, 4),
-                    textcoords="offset points",
-                    fontsize=7.5,
-                    path_effects=[withStroke(linewidth=2.5, foreground="white")],
-                )
+                styles.write(axis, str(devices), position, (5, 4), fontsize=7.5, **around)
         drawn += positions
         ends.append((*positions[-1], line))
     runs = pd.concat([line.finished for line in all_series])

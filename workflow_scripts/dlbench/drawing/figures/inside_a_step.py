@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from matplotlib.patches import Patch
 
 from dlbench.analysis import explanations
 from dlbench.analysis.frames import Tables
@@ -60,23 +59,10 @@ def draw(tables: Tables, stem: Path | str) -> None:
         axes.set_xlim(0, min(MAX_PERCENT, max(end for _, end in drawn)))
         axes.set_xlabel("share of a step, %")
         names = {name for names, _ in drawn for name in names}
-        handles = [
-            Patch(facecolor=colour, edgecolor="white", label=name)
-            for name, colour in SEGMENTS.values()
-            if name in names
-        ]
-        if UNRESOLVED in names:
-            handles.append(
-                Patch(facecolor=UNRESOLVED_GREY, hatch="////", edgecolor="white", label=UNRESOLVED)
-            )
-        axes.figure.legend(
-            handles=handles,
-            loc="outside lower center",
-            ncols=LEGEND_COLUMNS,
-            fontsize=8.5,
-            columnspacing=1.2,
-            handlelength=1.2,
-        )
+        looks = {name: {"facecolor": colour} for name, colour in SEGMENTS.values()}
+        looks[UNRESOLVED] = {"facecolor": UNRESOLVED_GREY, "hatch": "////"}
+        found = {name: own for name, own in looks.items() if name in names}
+        row_charts.bar_legend(axes, found, LEGEND_COLUMNS)
 
 
 def _step_s(parts: pd.DataFrame) -> float:

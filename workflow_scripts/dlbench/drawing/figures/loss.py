@@ -108,14 +108,8 @@ def _limits(axes):
             axis.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}")
             axis.set_ylim(low.min() / 1.1, high.max() * 1.1)
             if not _has_data(axis):
-                axis.annotate(
-                    "not known",
-                    (0.5, 0.5),
-                    xycoords="axes fraction",
-                    color=styles.GREY,
-                    ha="center",
-                    va="center",
-                )
+                looks = {"color": styles.GREY, "ha": "center", "va": "center"}
+                axis.annotate("not known", (0.5, 0.5), xycoords="axes fraction", **looks)
             axis.set_xlim(
                 0, max((a.dataLim.xmax for a in axes[:, column] if _has_data(a)), default=1)
             )

@@ -61,7 +61,6 @@ def _node(axes, y, row):
     ends = (row["ratio"], row["ratio_ci95_low"], row["ratio_ci95_high"])
     percent = estimates.Estimate(*(100 * (end - 1) for end in ends), int(row["runs"]))
     row_charts.interval(axes, y, percent, colour, "D" if slower else "o")
-    number = f"{percent.value:+.1f} %".replace("-", "\u2212")
-    label = f"{number}, {phrases.counted(percent.runs, 'run')}"
+    label = f"{styles.signed(percent.value)} %, {phrases.counted(percent.runs, 'run')}"
     label += ", slower" if slower else ""
     row_charts.annotate(axes, y, label, **({"color": SLOWER_COLOUR} if slower else {}))

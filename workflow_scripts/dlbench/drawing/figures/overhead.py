@@ -234,22 +234,10 @@ def _bar(axes, row, side, position, name, alpha, **looks):
         return
     middle, height = position
     ends = np.nancumsum(times)
-    axes.barh(
-        middle,
-        np.nan_to_num(times),
-        height,
-        ends - np.nan_to_num(times),
-        color=PHASES.values(),
-        alpha=alpha,
-    )
-    axes.annotate(
-        f"{name}{' + '.join(map(_seconds, times))} s",
-        (ends[-1], middle),
-        xytext=(4, 0),
-        textcoords="offset points",
-        va="center",
-        **looks,
-    )
+    known = np.nan_to_num(times)
+    axes.barh(middle, known, height, ends - known, color=PHASES.values(), alpha=alpha)
+    text = f"{name}{' + '.join(map(_seconds, times))} s"
+    styles.write(axes, text, (ends[-1], middle), (4, 0), va="center", **looks)
 
 
 def _rows(axes, names):

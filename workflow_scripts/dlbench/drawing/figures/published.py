@@ -220,17 +220,8 @@ def _cell(axes, y, numbers, shift):
     for _, number in numbers.iterrows():
         if not pd.isna(number["low"]):
             axes.plot([number["low"], number["high"]], [y, y], color=colour, lw=4, alpha=0.4)
-        axes.plot(
-            number["value"],
-            y,
-            MARKERS[number["quality"]],
-            ms=6.5,
-            color=colour,
-            mfc="white",
-            mec=colour,
-            mew=1.5,
-            zorder=3,
-        )
+        looks = {"ms": 6.5, "color": colour, "mfc": "white", "mec": colour, "mew": 1.5, "zorder": 3}
+        axes.plot(number["value"], y, MARKERS[number["quality"]], **looks)
     ink = colour if alarming else row_charts.INK
     _annotate(axes, y, _printed_text(numbers), PRINTED + shift, color=ink)
     if pd.isna(row["own"]):
@@ -306,17 +297,8 @@ def _scale(axes, metric, numbers):
 
 
 def _below(axes, text):
-    axes.annotate(
-        text,
-        (0.5, 0),
-        xytext=(0, -46),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        ha="center",
-        color=row_charts.ALARM,
-        fontsize=8,
-        in_layout=False,
-    )
+    looks = {"ha": "center", "color": row_charts.ALARM, "fontsize": 8, "in_layout": False}
+    styles.write(axes, text, (0.5, 0), (0, -46), xycoords="axes fraction", **looks)
 
 
 def _annotate(axes, y, text, x_points, **looks):

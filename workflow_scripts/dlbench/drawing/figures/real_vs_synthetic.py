@@ -99,5 +99,5 @@ def _equal(row, table, names):
 
 def _difference(ratio):
     numbers = [100 * (value - 1) for value in (ratio.value, ratio.low, ratio.high)]
-    texts = [f"{number:+.1f}".replace("-", "\u2212") for number in numbers]
+    texts = list(map(styles.signed, numbers))
     return f"{texts[0]} %" + ("" if np.isnan(ratio.low) else f"  [{texts[1]}, {texts[2]}]")

@@ -11,9 +11,8 @@ from dlbench.analysis import base_flags, expected_scaling, scaling_series
 from dlbench.analysis.frames import Tables
 from dlbench.common import phrases
 from dlbench.drawing import line_charts, styles
-from dlbench.drawing.series import Series, differing_settings
-from dlbench.study import wording
-from dlbench.tables.timing_sources import MEASURED
+from dlbench.drawing.series import Series, condition_label, differing_settings
+from dlbench.study import item_names, wording
 
 CATEGORY = "Scaling"
 BASELINES = "beside"
@@ -141,7 +140,7 @@ def _drawn(panel, baselines):
 def _panel(axes, panel, baselines):
     kind, first = panel[0].kind, panel[0].row
     series = _drawn(panel, baselines)
-    unit = wording.rate_unit({one.row.get("item_shape") for one in panel}, one_factor=True)
+    unit = item_names.unit({one.row.get("item_shape") for one in panel}, one_factor=True)
     _throughputs(axes[0], series, unit)
     _efficiencies(axes[1], series)
     kinds = {one.row["device_kind"] for one in panel}
@@ -265,41 +264,15 @@ def _labels(panel):
 
     The launcher is named only if series differ in nothing else.
     """
-    rows = [series.row for series in panel]
-    names = [
-        name
-        for name in (scaling_series.FIXED[panel[0].kind], *scaling_series.SERIES)
-        if name != "launcher"
-    ]
-    names = differing_settings(
-        pd.DataFrame([{n: row.get(n) for n in names} for row in rows]), names
-    )
-    labels = [_label(row, names) for row in rows]
+    first = ("strategy", "strategy_options", "site", "timing_source")
+    names = dict.fromkeys((*first, scaling_series.FIXED[panel[0].kind], *scaling_series.SERIES))
+    rows = pd.DataFrame([{name: one.row.get(name) for name in names} for one in panel])
+    differing = differing_settings(rows, [name for name in names if name != "launcher"])
+    rows = [pd.Series(one.row) for one in panel]
+    labels = [condition_label(row, differing or ["strategy"]) for row in rows]
     if len(set(labels)) == len(labels):
         return labels
     return [f"{label}, {row['launcher']}" for label, row in zip(labels, rows, strict=True)]
-
-
-def _label(row, names):
-    names = wording.fields_for_label(names, row)
-    names = [name for name in names if row.get(name) not in (None, "", MEASURED)]
-    parts = [str(row["strategy"])] if "strategy" in names or not names else []
-    parts += [str(row[name]) for name in ("site", "timing_source") if name in names]
-    parts += [f"batch {row[name]}" for name in scaling_series.FIXED.values() if name in names]
-    parts += [wording.switch(n, row[n]) for n in wording.SWITCHES if n in names]
-    parts += [str(row[name]) for name in names if name in ("precision", "runtime")]
-    parts += [
-        row[name].replace(",", ", ")
-        for name in names
-        if name in ("strategy_options", "runtime_options")
-    ]
-    parts += [f"{row['copies_per_node']} at once"] if "copies_per_node" in names else []
-    parts += [
-        f"{name.replace('_', ' ')} {row[name]}"
-        for name in names
-        if name in scaling_series.FURTHER and name not in ("site", "timing_source")
-    ]
-    return ", ".join(filter(None, parts))
 
 
 def _fixed_label(kind, panel):
