@@ -388,8 +388,8 @@ def site(args: argparse.Namespace) -> None:
     `snakemake site` adds campaigns to the history first.
     """
     from dlbench.history import sources
+    from dlbench.report import build_site
     from dlbench.study import config
-    from dlbench.website import build_site
 
     settings = config.settings_of(args.configfile)
     names = settings.get("machines", {})
