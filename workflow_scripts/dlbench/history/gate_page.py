@@ -1,6 +1,7 @@
 """A judged session as a page, as plain values for JSON, and as JUnit XML for CI systems."""
 
 import math
+import re
 from typing import Any
 from xml.etree import ElementTree
 
@@ -11,7 +12,6 @@ from dlbench.history import bases, gate
 from dlbench.history.gate import Gate, Judged
 from dlbench.history.history_rows import day
 from dlbench.history.prediction import SIZES
-from dlbench.pages import xml_text
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.study import wording
 
@@ -22,6 +22,8 @@ KINDS = dict.fromkeys(gate.FAILING, "bad") | {
     gate.NEW: "open",
 }
 NOT_JUDGED = (gate.TOO_FEW, gate.NEW)
+# XML has no other control characters, not even escaped.
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 
 
 def page(judged: Gate) -> Page:
@@ -58,12 +60,9 @@ def lead(judged: Gate) -> str:
 
 def values(judged: Gate) -> dict[str, Any]:
     """A judged session as plain values; what is not known is None."""
+    names = ("session", "study", "site", "machine_id", "machine")
     return {
-        "session": judged.session,
-        "study": judged.study,
-        "site": judged.site,
-        "machine_id": judged.machine_id,
-        "machine": judged.machine,
+        **{name: getattr(judged, name) for name in names},
         "started_at": _utc(judged.started_at),
         "passed": _passed(judged),
         "base": judged.base,
@@ -100,7 +99,9 @@ def junit(judged: Gate) -> str:
             ElementTree.SubElement(case, "failure", type=one.verdict, message=_sentence(one))
         elif one.verdict in NOT_JUDGED:
             ElementTree.SubElement(case, "skipped", message=f"{one.verdict}: {one.reason}")
-    return xml_text.document(suite)
+    ElementTree.indent(suite)
+    text = _NOT_XML.sub("", ElementTree.tostring(suite, encoding="unicode"))
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
 
 
 def _facts(judged):
@@ -205,13 +206,9 @@ def _condition(one: Judged, judged: Gate):
     if one.prediction is not None:
         low, high = map(math.exp, one.prediction.interval())
         expected = math.exp(one.prediction.level)
+    names = ("condition_id", "condition", "metric", "unit", "better", "verdict")
     return {
-        "condition_id": one.condition_id,
-        "condition": one.condition,
-        "metric": one.metric,
-        "unit": one.unit,
-        "better": one.better,
-        "verdict": one.verdict,
+        **{name: getattr(one, name) for name in names},
         "fails": one in judged.failures,
         "reason": one.reason,
         "runs": one.runs,

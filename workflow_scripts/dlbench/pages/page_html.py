@@ -4,7 +4,6 @@ On a narrow screen each row of a table becomes a card; on paper rows are not bro
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from dlbench.pages import templates
@@ -29,40 +28,29 @@ def _kind(row: list[str | Cell]) -> str:
     return next((cell.kind for cell in row if isinstance(cell, Cell) and cell.kind), "")
 
 
-@dataclass(frozen=True)
-class _Interval:
-    """A drawn interval in pixels: `zone` is the margin; `ends` are None without an interval."""
-
-    ratio: float
-    ends: tuple[float, float] | None
-    zone: tuple[float, float]
-    kind: str
-    width: int = WIDTH
-    height: int = HEIGHT
-
-
 class _Scale:
     """One logarithmic scale for all intervals of a table, 1 in its middle."""
 
     def __init__(self, table: Table):
         cells = (cell for row in table.rows for cell in row if isinstance(cell, Cell))
         intervals = [cell.drawn for cell in cells if cell.drawn]
-        values = [
-            v for ratio, low, high, margin in intervals for v in (ratio, low, high, 1 + margin)
-        ]
+        values = [value for *ends, margin in intervals for value in (*ends, 1 + margin)]
         sizes = sorted(abs(math.log(v)) for v in values if math.isfinite(v) and v > 0)
         # One interval that is far wider than the others must not make dots of those.
         typical = sizes[int(0.9 * (len(sizes) - 1))] if sizes else 1
         self._reach = max(typical * 1.25, 1e-6)
 
-    def interval(self, drawn: tuple[float, float, float, float], kind: str) -> _Interval:
+    def interval(self, drawn: tuple[float, float, float, float], kind: str) -> dict[str, Any]:
+        """In pixels: `zone` is the margin; `ends` are None without an interval."""
         ratio, low, high, margin = drawn
-        return _Interval(
-            ratio=self._x(ratio),
-            ends=(self._x(low), self._x(high)) if math.isfinite(low) else None,
-            zone=(self._x(1 / (1 + margin)), self._x(1 + margin)),
-            kind=kind,
-        )
+        return {
+            "ratio": self._x(ratio),
+            "ends": (self._x(low), self._x(high)) if math.isfinite(low) else None,
+            "zone": (self._x(1 / (1 + margin)), self._x(1 + margin)),
+            "kind": kind,
+            "width": WIDTH,
+            "height": HEIGHT,
+        }
 
     def _x(self, ratio: float) -> float:
         share = max(-1.0, min(1.0, math.log(ratio) / self._reach))

@@ -14,11 +14,7 @@ BREAKING = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~"})
 
 
 def text(page: Page, width: int | None = None) -> str:
-    """The page as text of 80 to 120 columns.
-
-    Args:
-        width: in columns; that of the terminal, if not given.
-    """
+    """The page as text of a width of 80 to 120 columns: that of the terminal, if not given."""
     width = width or shutil.get_terminal_size((100, 24)).columns
     width = max(NARROWEST, min(width, WIDEST))
     lines = [page.title, "=" * len(page.title), *textwrap.wrap(page.lead, width)]

@@ -29,11 +29,7 @@ _ENVIRONMENT.policies["json.dumps_kwargs"] = {
 
 
 def render(name: str, **values: Any) -> str:
-    """The text that a template makes of values.
-
-    Args:
-        name: path of the template in the library, as in `pages/page.html.jinja`.
-    """
+    """The text that a template makes of values; its name is its path in the library."""
     return _ENVIRONMENT.get_template(name).render(values)
 
 
