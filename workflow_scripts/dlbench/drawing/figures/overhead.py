@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
+from matplotlib.patches import Patch
 
 from dlbench.analysis import base_flags, comparisons, equivalence
 from dlbench.analysis.frames import Tables
@@ -76,9 +76,13 @@ def draw(tables: Tables, stem: Path | str) -> None:
             ["field", "base", "model", "dataset"], observed=True, sort=False
         )
     ]
-    heights = [FRAME_INCHES + ROW_INCHES * len(rows) for _, rows in panels] or [1]
+    if not panels:
+        reason = f"without a base: {len(table)}" if len(table) else "see `compare` in the config"
+        styles.draw_message(stem, f"no conditions to compare \u00b7 {reason}")
+        return
+    heights = [FRAME_INCHES + ROW_INCHES * len(rows) for _, rows in panels]
     names = [_name(row, rows) for _, rows in panels for _, row in rows.iterrows()]
-    longest = max((len(line) for name in names for line in name.split("\n")), default=0)
+    longest = max(len(line) for name in names for line in name.split("\n"))
     with styles.figure(
         2,
         len(heights),
@@ -87,8 +91,6 @@ def draw(tables: Tables, stem: Path | str) -> None:
         gridspec_kw={"width_ratios": [3, 2], "height_ratios": heights},
     ) as (figure, axes):
         figure.set_layout_engine("constrained", h_pad=0.1)
-        if not panels:
-            _draw_message(axes[0], len(table))
         for (differences, start_up), (key, rows) in zip(axes, panels, strict=False):
             _differences(differences, key, rows)
             _start_up(start_up, rows)
@@ -109,9 +111,11 @@ def _differences(axes, key, rows):
                 axes.plot(interval, [y, y], gid=level, **looks)
         if not np.isnan(row["ratio"]):
             apart = base_flags.APART in (row["base_flags"] or "")
-            looks = {"color": colour, "marker": marker}
-            point = styles.half if apart else _filled
-            point(axes, _percent(row["ratio"]), y, looks, ms=7.5, gid="ratio")
+            looks, own = {"color": colour, "marker": marker}, {"ms": 7.5, "gid": "ratio"}
+            if apart:
+                styles.half(axes, _percent(row["ratio"]), y, looks, **own)
+            else:
+                axes.plot(_percent(row["ratio"]), y, **looks, **own)
         _columns(axes, y, row, colour)
     _rows(axes, [_name(row, rows) for _, row in rows.iterrows()])
     axes.set_xlim(*_limits(rows))
@@ -132,10 +136,6 @@ def _differences(axes, key, rows):
         f"{field_name[0].upper()}{field_name[1:]} \u00b7 {model}, {dataset}",
         textwrap.fill(subtitle, HEADING_CHARACTERS),
     )
-
-
-def _filled(axes, x, y, looks, **more):
-    axes.plot(x, y, **looks, **more)
 
 
 def _legend(rows):
@@ -208,22 +208,16 @@ def _start_up(axes, rows):
         _bar(axes, row, "b", (y - 0.2, 0.18), base, alpha=0.45, color=styles.GREY, fontsize=7.5)
     axes.set_xlim(left=0)
     axes.set_xlabel("s \u00b7 pale: the base", loc="left")
-    labels = [
-        TextArea(PHASE_LABELS[name], textprops={"color": styles.text_colour(c), "fontsize": 9})
-        for name, c in PHASES.items()
-    ]
-    legend = HPacker(children=labels, pad=0, sep=8)
-    axes.add_artist(
-        AnnotationBbox(
-            legend,
-            (0, 1),
-            xybox=(0, 5),
-            xycoords="axes fraction",
-            boxcoords="offset points",
-            box_alignment=(0, 0),
-            frameon=False,
-            pad=0,
-        )
+    axes.legend(
+        handles=[Patch(facecolor=colour, label=PHASE_LABELS[n]) for n, colour in PHASES.items()],
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=len(PHASES),
+        fontsize=9,
+        borderpad=0.1,
+        borderaxespad=0.2,
+        handlelength=1,
+        columnspacing=1,
     )
 
 
@@ -301,11 +295,3 @@ def _signed(number, form):
     if not digits.strip("0."):
         return digits
     return ("\u2212" if number < 0 else "+") + digits
-
-
-def _draw_message(axes, without_base):
-    for axis in axes:
-        axis.axis("off")
-    reason = f"without a base: {without_base}" if without_base else "see `compare` in the config"
-    message = f"no conditions to compare \u00b7 {reason}"
-    axes[0].text(0, 0.5, message, color=styles.GREY)
