@@ -16,15 +16,15 @@ from support.results.drawn_figures import has, texts
 
 NAMES = plugins.names("figures")
 IN_ALL_FORMATS = "scaling"
-# Of the cases that differ most; the others are slow.
+# The cases that differ most.
 LEVELS = dict.fromkeys(("nothing", "one run for epochs"), pytest.mark.quick)
 MORE = ("one run", "all failed", "some failed", "huge numbers", "40 series")
 LEVELS |= dict.fromkeys(MORE, pytest.mark.ci)
+LEVELS |= dict.fromkeys(("sessions", "missing base", "published"), pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, marks=LEVELS.get(case, pytest.mark.slow)) for case in made_tables.CASES],
+    "case", [pytest.param(case, marks=level) for case, level in LEVELS.items()]
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_every_figure_is_drawn_from_every_edge_case_without_a_warning(name, case, drawn):
