@@ -24,12 +24,13 @@ from dlbench.tables import (
     cells,
     parquet_files,
     table_columns,
-    table_names,
     timing_sources,
 )
 from dlbench.tables.cells import Row
 
 REQUIRED = ("runs", "evals", "coverage", "comparisons", "speedups")
+# Tables of earlier versions, which may still lie there.
+EARLIER = ("sentinels", "probes", "metric_comparisons", "metric_drift")
 # Columns that are not shown.
 LEFT_OUT = ("study", "run_ids", "base_run_ids")
 # Tables that are shown as they are: (what a row is, the columns that come first).
@@ -155,8 +156,8 @@ def shown(
 
 def further(folder: Path) -> list[str]:
     """Names of further tables in the folder, as that of published numbers."""
-    known = {*table_names.OF_STUDY, *table_names.OF_MACHINES}.difference(REQUIRED)
-    return sorted(name for name in known if (folder / f"{name}.parquet").is_file())
+    names = {path.stem for path in folder.glob("*.parquet")}
+    return sorted(names.difference(REQUIRED, EARLIER))
 
 
 def rows_of(folder: Path, name: str) -> list[Row]:
