@@ -22,8 +22,6 @@ from dlbench import Error
 from dlbench.common import phrases
 
 LIBRARY = Path(__file__).parents[1]
-# Kinds whose files may be one folder deeper; these folders sort them by topic.
-NESTED = ("figures",)
 FAMILIES = ("models",)  # kinds whose files may have VARIANTS
 # The user's folders, global as sys.path is: set when a program starts, read by all functions here.
 # Keys are the last parts of kinds, because a folder of models may have those of any framework.
@@ -50,7 +48,7 @@ def add_user_folder(kind: str, folder: str | Path | None = None) -> None:
     if not folder.is_dir():
         raise Error(f"{folder}: expected a folder with {kind} of your own, found none")
     built_in = [path.parent for path in LIBRARY.glob(f"**/{kind}/__init__.py")]
-    taken = dict(pair for part in built_in for pair in _named(_library_files(part), kind))
+    taken = dict(pair for part in built_in for pair in _named(_files(part), kind))
     for name, file in _named(_files(folder), kind):
         if name in taken:
             raise Error(
@@ -173,7 +171,7 @@ def _paths(kind):
     of_user = user_folder(kind)
     user_files = _files(of_user) if of_user else []
     paths = {}
-    for name, file in _named([*_library_files(folder_of(kind)), *user_files], kind):
+    for name, file in _named([*_files(folder_of(kind)), *user_files], kind):
         if name in paths:
             raise Error(f"{file}: {paths[name]} has the same name, {name}; rename one of them")
         paths[name] = file
@@ -189,12 +187,6 @@ def _named(files, kind):
 
 def _last_part(kind):
     return kind.rpartition("/")[2]
-
-
-def _library_files(folder):
-    """The files of plugins in a folder of the library; of nested ones also in its subfolders."""
-    inside = [part for part in folder.iterdir() if part.is_dir()] if folder.name in NESTED else []
-    return [file for part in (folder, *inside) for file in _files(part)]
 
 
 def _files(folder):

@@ -23,7 +23,7 @@ from typing import Any
 
 from dlbench.analysis import base_flags, contrasts, equivalence, explanations, nodes
 from dlbench.common import phrases
-from dlbench.study import contradictions, learning_gates, wording
+from dlbench.study import contradictions, goals, wording
 from dlbench.study.runs import CONDITION, READING
 from dlbench.tables import timing_sources
 from dlbench.tables.cells import Row
@@ -371,7 +371,7 @@ def _devices(row, name="devices"):
 
 def _gate_findings(runs):
     judged = [row for row in runs if row.get("learning_gate")]
-    missed = [row for row in judged if row["learning_gate"] != learning_gates.REACHED]
+    missed = [row for row in judged if row["learning_gate"] != goals.REACHED]
     if not judged:
         return
     of_all = phrases.counted(len(judged), "run")

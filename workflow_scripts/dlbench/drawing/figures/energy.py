@@ -8,7 +8,7 @@ from dlbench.analysis import estimates
 from dlbench.analysis.frames import Tables
 from dlbench.drawing import row_charts, series, styles
 from dlbench.log import event_fields
-from dlbench.study import item_names
+from dlbench.study import wording
 
 CATEGORY = "Energy"
 CAPTION = """
@@ -35,7 +35,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     column = per_image(kind)
     drawn = runs[runs[column].gt(0) | ~runs["status"].isin(event_fields.SUCCEEDED)]
     groups = series.conditions(drawn)
-    item = item_names.unit(drawn["item_shape"].unique()).item
+    item = wording.rate_unit(drawn["item_shape"].unique()).item
     subtitle = f"of {KINDS[kind]}"
     with row_charts.figure(stem, groups, f"Energy per {item}", subtitle) as (rows, axes):
         values = [value for row in rows for value in _row(axes, row, column)]

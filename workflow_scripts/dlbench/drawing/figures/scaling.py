@@ -12,7 +12,7 @@ from dlbench.analysis.frames import Tables
 from dlbench.common import phrases
 from dlbench.drawing import line_charts, styles
 from dlbench.drawing.series import Series, condition_label, differing_settings
-from dlbench.study import item_names, wording
+from dlbench.study import wording
 
 CATEGORY = "Scaling"
 BASELINES = "beside"
@@ -140,7 +140,7 @@ def _drawn(panel, baselines):
 def _panel(axes, panel, baselines):
     kind, first = panel[0].kind, panel[0].row
     series = _drawn(panel, baselines)
-    unit = item_names.unit({one.row.get("item_shape") for one in panel}, one_factor=True)
+    unit = wording.rate_unit({one.row.get("item_shape") for one in panel}, one_factor=True)
     _throughputs(axes[0], series, unit)
     _efficiencies(axes[1], series)
     kinds = {one.row["device_kind"] for one in panel}
