@@ -102,18 +102,18 @@ def test_build_of_a_family_is_told_which_of_its_models(tmp_path):
     assert one.build((3,), 7) == ((3,), 7, "mlp1") and two.build((3,), 7)[2] == "mlp2"
 
 
-@pytest.fixture
-def library(tmp_path, monkeypatch):
-    """A library of two figures, with and without a folder of its sort, and of one launcher."""
-    figures = ("figures/rnn", "figures/deep/gru", "figures/deep/_shared")
-    for name in (*figures, "launchers/mpirun", "launchers/old/rsh"):
+def test_plugins_are_the_files_of_their_folder_but_those_that_they_share(tmp_path, monkeypatch):
+    for name in ("rooms/figures/rnn", "rooms/figures/_shared", "rooms/figures/old/gru"):
         path = tmp_path / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"NAME = {path.stem!r}\n")
-        (path.parent / "__init__.py").touch()
+    (tmp_path / "rooms/figures/__init__.py").touch()
     monkeypatch.setattr(plugins, "LIBRARY", tmp_path)
     forget_files()
-    yield tmp_path
+    assert plugins.names("figures") == ["rnn"]
+    assert plugins.path("figures", "rnn") == tmp_path / "rooms/figures/rnn.py"
+    assert plugins.constants("figures", "rnn") == {"NAME": "rnn"}
+    monkeypatch.undo()
     forget_files()
 
 
@@ -121,25 +121,6 @@ def forget_files():
     """Clear the caches of plugins."""
     plugins.folder_of.cache_clear()
     plugins.add_user_folder("models")
-
-
-def test_a_figure_is_found_in_whichever_folder_of_figures_it_lies_and_a_launcher_is_not(library):
-    assert plugins.names("figures") == ["gru", "rnn"]
-    assert plugins.path("figures", "gru") == library / "figures/deep/gru.py"
-    assert plugins.constants("figures", "gru") == {"NAME": "gru"}
-    assert plugins.names("launchers") == ["mpirun"]
-    (library / "figures/new").mkdir()
-    (library / "figures/deep/gru.py").rename(library / "figures/new/gru.py")
-    forget_files()
-    assert plugins.path("figures", "gru") == library / "figures/new/gru.py"
-
-
-def test_two_files_of_one_name_are_refused_with_both(library):
-    (library / "figures/deep/rnn.py").touch()
-    first, second = library / "figures/rnn.py", library / "figures/deep/rnn.py"
-    with pytest.raises(Error) as error:
-        plugins.path("figures", "gru")
-    assert str(error.value) == f"{second}: {first} has the same name, rnn; rename one of them"
 
 
 def test_models_of_the_user_are_found_under_any_framework_and_told_from_ours(tmp_path):
