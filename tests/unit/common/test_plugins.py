@@ -102,7 +102,9 @@ def test_build_of_a_family_is_told_which_of_its_models(tmp_path):
     assert one.build((3,), 7) == ((3,), 7, "mlp1") and two.build((3,), 7)[2] == "mlp2"
 
 
-def test_plugins_are_the_files_of_their_folder_but_those_that_they_share(tmp_path, monkeypatch):
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    """A library of one figure."""
     for name in ("rooms/figures/rnn", "rooms/figures/_shared", "rooms/figures/old/gru"):
         path = tmp_path / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,11 +112,14 @@ def test_plugins_are_the_files_of_their_folder_but_those_that_they_share(tmp_pat
     (tmp_path / "rooms/figures/__init__.py").touch()
     monkeypatch.setattr(plugins, "LIBRARY", tmp_path)
     forget_files()
-    assert plugins.names("figures") == ["rnn"]
-    assert plugins.path("figures", "rnn") == tmp_path / "rooms/figures/rnn.py"
-    assert plugins.constants("figures", "rnn") == {"NAME": "rnn"}
-    monkeypatch.undo()
+    yield tmp_path
     forget_files()
+
+
+def test_plugins_are_the_files_of_their_folder_but_those_that_they_share(library):
+    assert plugins.names("figures") == ["rnn"]
+    assert plugins.path("figures", "rnn") == library / "rooms/figures/rnn.py"
+    assert plugins.constants("figures", "rnn") == {"NAME": "rnn"}
 
 
 def forget_files():
