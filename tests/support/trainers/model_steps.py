@@ -5,10 +5,8 @@ the other, and print `MODEL LOSS` of each. Models have few and small items, clas
 layers of all their kinds. FOLDER is for files of the strategy.
 """
 
-import functools
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[3] / "workflow_scripts"))
@@ -56,20 +54,13 @@ def make_small(native, model):
     """Have a model's file build a network of few items, classes and blocks."""
     native.INPUT_SHAPE = ITEMS[model]
     native.CLASSES = min(CLASSES, native.CLASSES)
-    if hasattr(native, "SIZE"):
-        native.SIZE = native.SIZE._replace(depth=BLOCKS)
-    for name in ("resnet_cifar", "resnet_imagenet"):
-        if network := getattr(getattr(native, name, None), "network", None):
-            fewer = functools.partial(of_fewer_blocks, network)
-            setattr(native, name, SimpleNamespace(network=fewer))
-
-
-def of_fewer_blocks(network, *arguments):
-    """A network whose first number, or numbers, are blocks; all that follow the first are alike."""
-    place = next(n for n, value in enumerate(arguments) if isinstance(value, int | tuple))
-    blocks, others = arguments[place], arguments[place + 1 :]
-    few = (BLOCKS,) * len(blocks) if isinstance(blocks, tuple) else BLOCKS
-    return network(*arguments[:place], few, *others)
+    sizes = getattr(native, "VARIANTS", {}).get(model, vars(native))
+    if "SIZE" in sizes:
+        sizes["SIZE"] = sizes["SIZE"] | {"depth": BLOCKS}
+    if "N" in sizes:
+        sizes["N"] = BLOCKS
+    if "BLOCKS_OF_STAGES" in sizes:
+        sizes["BLOCKS_OF_STAGES"] = (BLOCKS,) * len(sizes["BLOCKS_OF_STAGES"])
 
 
 if __name__ == "__main__":
