@@ -28,7 +28,6 @@ sys.path.insert(0, sys.argv[2])
 from dlbench.imports.importers import tf_cnn_benchmarks
 from dlbench.imports.log_file import LogFile
 from dlbench.tables import parquet_files
-parquet_files.spare_memory()  # as the program does
 if sys.argv[1] != "":
     (run,) = tf_cnn_benchmarks.read(LogFile(sys.argv[1]))
     run.complete(run.columns)

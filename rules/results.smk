@@ -5,17 +5,17 @@ results/records.sha256, results/tables/, and steps.parquet, evals.parquet and sa
 each run's folder. Reports runs that missed their learning gate.
 """
 
-from dlbench.tables import table_names
+from dlbench.tables import cells
 
 # Tables that are written as CSV, too.
-SMALL = [name for name in table_names.OF_STUDY if name != "evals"]
+SMALL = [name for name in cells.OF_STUDY if name != "evals"]
 
 
 rule tables:
     """The tables of the study."""
     input:
         session_done,
-        expand("results/tables/{name}.parquet", name=table_names.OF_STUDY),
+        expand("results/tables/{name}.parquet", name=cells.OF_STUDY),
 
 
 rule list_records:

@@ -13,7 +13,6 @@ from dlbench.plan import skipping
 from dlbench.records import run_record
 from dlbench.results import collect_runs
 from dlbench.study import config
-from dlbench.tables import parquet_files
 
 
 def main():
@@ -25,7 +24,6 @@ def main():
     given.add_argument("--config-json", metavar="FILE", help="the merged config")
     parser.add_argument("--output", default="results/tables", help="folder of the tables")
     args = parser.parse_args()
-    parquet_files.spare_memory()
     study = config.study(config.read_merged_config(args.config_json) or config.read(*args.config))
     try:
         collect_runs.collect(study, skipping.devices(study.site).kind, args.output)

@@ -6,7 +6,7 @@ import zipfile
 import pytest
 import yaml
 
-from dlbench.tables import table_names
+from dlbench.tables import cells
 from support.campaigns.campaign import Campaign
 
 ARCHIVE = "results/archive.zip"
@@ -32,7 +32,7 @@ def test_an_archive_is_written_once_checked_and_made_again_elsewhere(campaign, t
     shutil.move(campaign.folder, tmp_path / "gone")
     gone = Campaign(tmp_path / "gone")
     assert gone.dlbench("rederive", archive, "--output", again.folder) == (
-        f"identical: {len(table_names.OF_STUDY)} tables, 2 figures, the report, 9 tables of runs; "
+        f"identical: {len(cells.OF_STUDY)} tables, 2 figures, the report, 9 tables of runs; "
         "3 records say what their logs do\n"
     )
 

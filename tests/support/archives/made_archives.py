@@ -18,7 +18,7 @@ import yaml
 from dlbench.archive import bag, workflow_files
 from dlbench.common import plugins
 from dlbench.study import config, other_trainers, trainer_environments
-from dlbench.tables import table_names
+from dlbench.tables import cells
 from support.logs import log_samples
 from support.programs import in_process
 from support.runs import made_runs
@@ -110,7 +110,7 @@ def derive(content):
     """Write the tables, figures and report from the runs in this folder."""
     for entry in content["imports"]:
         into = f"results/imports/{entry['name']}"
-        tables = (f"--{name}={into}/{name}.parquet" for name in table_names.OF_IMPORT)
+        tables = (f"--{name}={into}/{name}.parquet" for name in cells.OF_IMPORT)
         output = f"--name={entry['name']}", f"--output={into}/runs.parquet"
         program("dlbench", "import", entry["path"], *output, *tables)
     program("collect_runs.py")

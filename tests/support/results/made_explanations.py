@@ -2,7 +2,7 @@
 
 from dlbench.analysis import expected_scaling, explanations
 from dlbench.baselines import collectives
-from dlbench.tables import explanation_columns, parquet_files, table_columns
+from dlbench.tables import parquet_files, table_columns
 from support.results import made_tables
 
 ALONE = {"strategy": "single", "launcher": "none"}
@@ -40,7 +40,7 @@ def rows(run_id, parts_ms, combination="", halves_ms=None, notes=None, runs=3):
 
 def write(folder, found):
     """Write the table of explanations into a folder of tables."""
-    schema = explanation_columns.EXPLANATIONS
+    schema = table_columns.EXPLANATIONS
     parquet_files.write(folder / "explanations.parquet", found, schema)
 
 

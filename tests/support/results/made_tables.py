@@ -18,7 +18,7 @@ from dlbench.analysis.frames import Tables
 from dlbench.common import plugins
 from dlbench.report import build_report, report_html
 from dlbench.results import published_beside_own, run_rows
-from dlbench.tables import parquet_files, run_columns, table_columns
+from dlbench.tables import parquet_files, table_columns
 from support.results import made_run_tables, made_use
 
 ROW = {
@@ -228,7 +228,7 @@ def write(folder, rows, steps_each=100):
     evals = [event for row in rows for event in made_run_tables.evals(row)] if steps_each else []
     for name, content, schema in (
         ("runs", [*filter(run_rows.is_result, complete), *apart], table_columns.RUNS),
-        ("evals", evals, run_columns.EVALS),
+        ("evals", evals, table_columns.EVALS),
         ("comparisons", _comparisons(rows), table_columns.COMPARISONS),
         ("accounts", list(made_run_tables.accounts(rows)), table_columns.ACCOUNTS),
         ("coverage", _coverage(rows), table_columns.COVERAGE),
@@ -243,10 +243,12 @@ def write(folder, rows, steps_each=100):
     for row in rows if steps_each else ():
         place = folder / "runs" / row["run_id"]
         parquet_files.write(
-            place / "steps.parquet", made_run_tables.steps(row, steps_each), run_columns.STEPS
+            place / "steps.parquet",
+            made_run_tables.steps(row, steps_each),
+            table_columns.STEPS,
         )
         parquet_files.write(
-            place / "samples.parquet", made_run_tables.samples(row), run_columns.SAMPLES
+            place / "samples.parquet", made_run_tables.samples(row), table_columns.SAMPLES
         )
     return Tables(folder, folder / "runs")
 

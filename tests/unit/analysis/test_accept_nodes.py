@@ -10,7 +10,7 @@ import yaml
 from dlbench.analysis import accept_nodes, bounds, node_results
 from dlbench.common import host_lists
 from dlbench.tables import parquet_files
-from dlbench.tables.baseline_columns import BASELINES
+from dlbench.tables.table_columns import BASELINES
 from support.programs.in_process import dlbench
 
 ALONE = {

@@ -7,7 +7,7 @@ import pytest
 
 from dlbench.analysis import explanations
 from dlbench.report import findings
-from dlbench.tables import explanation_columns, table_columns
+from dlbench.tables import table_columns
 from support.studies.made_studies import BLOCK, study
 
 BLOCK_OF_TWO = BLOCK | {"steps": 20, "explain": True, "dataset": "digits"}
@@ -38,7 +38,7 @@ def explained(step_s=STEP_S, repeats=3, block=BLOCK_OF_TWO, trainers=None, **cha
 
 def test_parts_are_what_steps_are_shorter_by_and_add_up_to_the_step():
     parts, rows = explained()
-    assert (*parts, explanations.REST) == explanations.PARTS == tuple(explanation_columns.PARTS)
+    assert (*parts, explanations.REST) == explanations.PARTS == tuple(table_columns.PARTS)
     times = {name: round(row["step_time_s"], 6) for name, row in parts.items()}
     assert times == {
         "input": 0.010, "copies": 0.005, "exchange": 0.008, "sharing": 0.002, "waits": 0.001,
@@ -162,5 +162,5 @@ def test_without_probes_that_ended_well_there_is_no_finding():
     failed = {"status": "failed", "images_per_second": None}
     _, rows = explained(**dict.fromkeys(STEP_S, failed))
     assert {row.get("step_time_s") for row in rows} == {None}
-    names = explanation_columns.EXPLANATIONS.names
+    names = table_columns.EXPLANATIONS.names
     assert findings.step_findings([{name: row.get(name) for name in names} for row in rows]) == []

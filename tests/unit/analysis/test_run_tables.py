@@ -8,7 +8,7 @@ import pytest
 from dlbench.analysis import run_tables
 from dlbench.common.files import read_json, sha256
 from dlbench.records import run_record
-from dlbench.tables import parquet_files, table_names
+from dlbench.tables import cells, parquet_files
 from support.runs.made_runs import finish
 
 
@@ -28,7 +28,7 @@ class Tables:
         return self._inodes() != before
 
     def _inodes(self):
-        paths = (self.place / f"{name}.parquet" for name in table_names.OF_RUN)
+        paths = (self.place / f"{name}.parquet" for name in cells.OF_RUN)
         return [path.stat().st_ino for path in paths if path.exists()]
 
 
@@ -42,7 +42,7 @@ def test_tables_that_are_whole_and_of_the_log_stay_as_they_are(tables):
     assert not tables.are_made_again()
 
 
-@pytest.mark.parametrize("name", table_names.OF_RUN)
+@pytest.mark.parametrize("name", cells.OF_RUN)
 def test_a_table_that_is_missing_cut_short_or_of_another_log_is_made_again(tables, name):
     path = tables.place / f"{name}.parquet"
     content = path.read_bytes()
@@ -89,7 +89,7 @@ def test_tables_that_are_copied_with_their_stamp_are_believed(tables, tmp_path):
     assert not tables.are_made_again()
 
 
-@pytest.mark.parametrize("name", table_names.OF_RUN)
+@pytest.mark.parametrize("name", cells.OF_RUN)
 def test_a_table_with_a_flipped_bit_is_made_again_from_the_log_when_it_is_read(tables, name):
     path = tables.place / f"{name}.parquet"
     content = path.read_bytes()

@@ -13,7 +13,7 @@ import yaml
 
 from dlbench.archive import bag, rederive
 from dlbench.records import run_record
-from dlbench.tables import table_names
+from dlbench.tables import cells
 from support.archives import made_archives
 from support.archives.made_archives import ARCHIVE, program
 from support.runs import made_runs
@@ -174,7 +174,7 @@ def test_our_own_programs_derive_what_an_earlier_version_archived_and_none_of_it
     made_archives.changed(archive(), tmp_path / "old.zip", changes)
     output = rederived(tmp_path / "old.zip", "--output", tmp_path / "a", "--own-code")
     assert output == (
-        f"identical: {len(table_names.OF_STUDY)} tables, 2 figures, the report, "
+        f"identical: {len(cells.OF_STUDY)} tables, 2 figures, the report, "
         "21 tables of runs; 8 records say what their logs do\n"
     )
     assert b"-s1-r" in content(archive(), "results/tables/runs.csv")

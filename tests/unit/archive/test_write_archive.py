@@ -19,7 +19,7 @@ from dlbench.images import trainer_image
 from dlbench.plan import planning
 from dlbench.records import judgement, run_record, staleness
 from dlbench.study import config
-from dlbench.tables import table_names
+from dlbench.tables import cells
 from support.archives import made_archives
 from support.archives.made_archives import ARCHIVE
 from support.runs import made_runs
@@ -70,7 +70,7 @@ def test_all_that_was_measured_and_made_is_in_it_and_nothing_that_can_be_made_ag
         unchanged = ("run.json", "train.jsonl", "steps.parquet", "output/printed.log")
         assert {f"{place}/{name}" for name in unchanged} < there
         assert f"results/logs/train/{run.id}.log" in there
-    assert {f"results/tables/{name}.parquet" for name in table_names.OF_STUDY} < there
+    assert {f"results/tables/{name}.parquet" for name in cells.OF_STUDY} < there
     for name in made_archives.FIGURES:
         assert {f"results/figures/{name}.{end}" for end in ("svg", "png", "pdf")} < there
     assert {

@@ -300,7 +300,8 @@ def test_sessions_and_their_sentinels_are_said_where_there_are_several(study):
         "  sessions  1, with 1 sentinel; drift between sessions: not known"
     )
     status.DRIFT.parent.mkdir(parents=True)
-    status.DRIFT.write_text("study,verdict\ntest,none\ntest,slower\ntest,none\n")
+    rows = ["metric,verdict", *(f"images_per_second,{v}" for v in ("none", "slower", "none"))]
+    status.DRIFT.write_text("\n".join([*rows, "busbw,worse", ""]))
     assert (
         shown(study)
         .splitlines()[-1]

@@ -19,7 +19,7 @@ from dlbench.analysis import equivalence
 from dlbench.command import commands_page, dispatch
 from dlbench.study import config, config_schema
 from dlbench.tables import write_reference_pages
-from dlbench.tables.meanings import TABLES
+from dlbench.tables.write_reference_pages import TABLES
 from support.machines.paths import REPOSITORY
 
 FOLDERS = ("docs", "studies", "programs")
@@ -76,7 +76,7 @@ def test_every_column_of_every_table_says_what_it_means():
     for table in TABLES:
         for column in schemas[table]:
             meant = write_reference_pages.meaning(table, column) or column.name.endswith(ends)
-            assert meant, f"{table}.{column.name}: a note beside the column, or in meanings.py"
+            assert meant, f"{table}.{column.name}: a note beside the column, or in MEANINGS"
 
 
 def test_every_key_of_the_schema_is_on_the_page_of_the_config():

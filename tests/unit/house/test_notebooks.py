@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from dlbench.common import tools
-from dlbench.results import collect_runs, export_dataset
+from dlbench.results import collect_runs, export_runs
 from support.machines.paths import REPOSITORY
 from support.runs.collected_runs import PLAIN, finished, study
 from support.runs.collected_runs import folder as folder
@@ -36,7 +36,7 @@ def results(folder):
     for run in made.runs:
         finished(run, start={"devices": [f"CPU:{number}" for number in range(run.devices)]})
     collect_runs.collect(made, "cpu", "results/tables")
-    export_dataset.export(made, "exported")
+    export_runs.export_dataset(made, "exported")
 
 
 def shown(cell, known):

@@ -14,7 +14,7 @@ from dlbench.common import plugins
 from dlbench.common.files import files_below
 from dlbench.imports import import_baselines, import_logs, kinds, table_rows
 from dlbench.imports.log_file import LogFile
-from dlbench.tables import parquet_files, run_columns, table_columns
+from dlbench.tables import parquet_files, table_columns
 from support.logs import log_samples
 from support.logs.event_files import event, event_file, scalar
 from support.logs.log_samples import KINDS, mxnet, tf_cnn_benchmarks
@@ -217,10 +217,10 @@ def test_tables_have_a_row_group_for_each_run_or_piece_and_our_schemas(
     assert [(row["run_id"], row["study"]) for row in runs] == [(ids[0], "far"), (ids[1], "far")]
     found = pq.read_metadata(outputs["steps"])
     assert [found.row_group(n).num_rows for n in range(found.num_row_groups)] == groups
-    steps = parquet_files.read(outputs["steps"], run_columns.STEPS, ids[1])
+    steps = parquet_files.read(outputs["steps"], table_columns.STEPS, ids[1])
     assert steps["step"].to_pylist() == list(range(1, 21))
     assert sum(steps["window_steps"].drop_null().to_pylist()) == 20
-    assert len(parquet_files.read(outputs["samples"], run_columns.SAMPLES)) == 0
+    assert len(parquet_files.read(outputs["samples"], table_columns.SAMPLES)) == 0
 
 
 def test_a_table_of_ours_passes_through_and_its_runs_are_not_taken_twice(tmp_path):
@@ -433,7 +433,7 @@ def test_what_keras_writes_into_train_and_validation_is_one_run(tmp_path):
     assert row["final_loss"] == 1.0
     assert "train/events" in row["source"] and "validation/events" in row["source"]
     assert "is taken" not in row["notes"]
-    evals = parquet_files.read(tmp_path / "evals", run_columns.EVALS).to_pylist()
+    evals = parquet_files.read(tmp_path / "evals", table_columns.EVALS).to_pylist()
     assert [(e["epoch"], e["loss"]) for e in evals] == [(1, 2.5), (2, 1.5)]
     assert made.left_out == []
     # Other files in folders of these names are runs of their own.

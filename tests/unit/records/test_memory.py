@@ -3,7 +3,8 @@
 import pytest
 
 from dlbench.log.event_log import EventLog
-from dlbench.tables import table_columns, work_columns
+from dlbench.tables import table_columns
+from dlbench.tables import table_columns as table_columns_module
 from support.runs.parsed_runs import TWO, parsed, write
 
 GIB = 2**30
@@ -76,4 +77,8 @@ def test_each_number_is_a_column_of_the_table_of_runs(tmp_path):
     write(tmp_path, [0.5] * 3)
     summary = parsed(tmp_path)["summary"]
     mine = {name for name in summary if "memory" in name or name.startswith("peak_")}
-    assert mine == {column.name for column in work_columns.MEMORY} < set(table_columns.RUNS.names)
+    assert (
+        mine
+        == {column.name for column in table_columns_module.MEMORY}
+        < set(table_columns.RUNS.names)
+    )

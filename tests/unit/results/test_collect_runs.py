@@ -19,7 +19,7 @@ from dlbench.log import event_log
 from dlbench.records import parse_run, run_record
 from dlbench.records.run_record import RecordError
 from dlbench.results import collect_runs
-from dlbench.tables import parquet_files, run_columns, table_columns
+from dlbench.tables import parquet_files, table_columns
 from support.runs.collected_runs import PLAIN, PROCESS, finished, study
 from support.runs.collected_runs import folder as folder
 
@@ -69,7 +69,7 @@ def test_why_a_run_failed_comes_before_what_it_missed_and_it_has_no_time_to_its_
         assert (row["status"], row["reason"]) == ("failed", reason if missed else "no memory")
         (row,) = parquet_files.read("tables/runs.parquet", table_columns.RUNS).to_pylist()
         assert (row["time_to_accuracy_s"], row["training_time_to_accuracy_s"]) == (None, None)
-        (row,) = parquet_files.read("tables/evals.parquet", run_columns.EVALS).to_pylist()
+        (row,) = parquet_files.read("tables/evals.parquet", table_columns.EVALS).to_pylist()
         assert row["top1"] == pytest.approx(top1, nan_ok=True)
         shutil.rmtree("results")
 
@@ -157,7 +157,7 @@ def test_the_tables_of_a_study_have_all_runs_and_what_was_left_out():
     assert [row["status"] for row in rows] == ["ok", "ok", "excluded"]
     assert [row["run_id"] for row in rows] == [*sorted(run.id for run in made.runs), None]
     assert rows[-1]["reason"] == "block plain: too big"
-    (evaluation,) = parquet_files.read("tables/evals.parquet", run_columns.EVALS).to_pylist()
+    (evaluation,) = parquet_files.read("tables/evals.parquet", table_columns.EVALS).to_pylist()
     assert (evaluation["top1"], evaluation["split"], evaluation["iou"]) == (0.95, "test", None)
     (row, _) = parquet_files.read("tables/runs.parquet", table_columns.RUNS).to_pylist()
     assert (row["study"], row["site"], row["device_kind"]) == ("test", "here", "cpu")
@@ -221,7 +221,7 @@ def test_the_table_of_evaluations_is_that_of_the_runs(monkeypatch):
     for run in made.runs:
         finished(run, top1=0.5 + 0.1 * run.repeat)
     collect_runs.collect(made, "cpu", "tables")
-    evals = parquet_files.read("tables/evals.parquet", run_columns.EVALS).to_pylist()
+    evals = parquet_files.read("tables/evals.parquet", table_columns.EVALS).to_pylist()
     places = sorted(run_record.folder(run.id) for run in made.runs)
     own = [row for place in places for row in run_tables.run_table(place, "evals").to_pylist()]
     assert evals == own and len(own) == 3
@@ -235,7 +235,7 @@ def test_copies_are_one_row_with_the_spread_between_them():
     assert row["copy_sd_images_per_second"] == 0.0
     assert 0.9 < row["overlap"] <= 1.0
     place = run_record.folder(made.runs[0].id)
-    steps = parquet_files.read(place / "steps.parquet", run_columns.STEPS).to_pylist()
+    steps = parquet_files.read(place / "steps.parquet", table_columns.STEPS).to_pylist()
     assert [(step["rank"], step["step"]) for step in steps] == [(0, 1), (0, 2), (1, 1), (1, 2)]
 
 
@@ -326,7 +326,7 @@ def test_an_import_of_before_is_read_and_its_contradictions_are_found():
     added = ("contradicts", "rate_uncertainty", "images_per_second_per_device")
     before = pa.schema([field for field in table_columns.RUNS if field.name not in added])
     parquet_files.write("results/imports/theirs/runs.parquet", rows, before)
-    parquet_files.write("results/imports/theirs/evals.parquet", [], run_columns.EVALS)
+    parquet_files.write("results/imports/theirs/evals.parquet", [], table_columns.EVALS)
     rows = {row["run_id"]: row for row in collected(made, "runs", table_columns.RUNS)}
     assert rows["true"]["contradicts"] is None
     assert "8 times as much" in rows["false"]["contradicts"]

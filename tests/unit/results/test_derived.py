@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dlbench.results import derived
+from dlbench.results import run_rows
 from dlbench.study.runs import FIELDS, Run
 
 RUN = Run(model="lenet5", dataset="digits", batch_per_device=8, devices_per_node=2, epochs=3)
@@ -13,7 +13,7 @@ SUMMARY = {"burn_in_steps": 10, "steps_measured": 90, "images_per_second": 100.0
 
 
 def test_energy_per_image_is_over_all_items_of_all_steps():
-    per_image = derived.energies_per_image_j(
+    per_image = run_rows.energies_per_image_j(
         RUN, SUMMARY | {"energy_j": 3200.0, "node_energy_j": 8e3}
     )
     assert per_image == {
@@ -24,27 +24,27 @@ def test_energy_per_image_is_over_all_items_of_all_steps():
     # Of a part or of no step it is not known.
     no_step = {"energy_j": 5.0, "burn_in_steps": 0, "steps_measured": 0}
     for change in ({"energy_j": None}, {}, {"energy_j": 5.0, "resumes": 1}, no_step):
-        assert set(derived.energies_per_image_j(RUN, SUMMARY | change).values()) == {None}
+        assert set(run_rows.energies_per_image_j(RUN, SUMMARY | change).values()) == {None}
 
 
 @pytest.mark.parametrize(("clock", "shown"), [(80.0, "-20.0 %"), (125.0, "+25.0 %")])
 def test_a_clock_that_differs_by_more_than_five_percent_and_a_batch_is_named(clock, shown):
-    found = derived.epochs_check(RUN, SUMMARY | {"epochs_images_per_second": clock})
+    found = run_rows.epochs_check(RUN, SUMMARY | {"epochs_images_per_second": clock})
     assert found == (
         f"{shown}: epochs x images / time is {clock:.4g} items/s, the steps say 100; "
         "expected at most 6.11 % apart"
     )
-    assert derived.disagreement(found) == f"throughput by the clock differs by {found}"
+    assert run_rows.disagreement(found) == f"throughput by the clock differs by {found}"
     for other, expected in ((100.0, "agrees"), (94.5, "agrees"), (105.5, "agrees"), (None, None)):
-        found = derived.epochs_check(RUN, SUMMARY | {"epochs_images_per_second": other})
-        assert (found, derived.disagreement(found)) == (expected, "")
+        found = run_rows.epochs_check(RUN, SUMMARY | {"epochs_images_per_second": other})
+        assert (found, run_rows.disagreement(found)) == (expected, "")
 
 
 def test_the_training_time_is_that_of_the_slowest_rank_and_nothing_before_the_first_step():
     ranks, steps = np.repeat([0, 1], 4), np.tile([1, 2, 3, 4], 2)
     times = np.array([1.0, 3.0, 1.0, 9.0, 2.0, 1.0, 2.5, 1.0])
-    assert derived.training_time_s(ranks, steps, times, until=3) == 5.5
-    assert derived.training_time_s(ranks, steps, times, until=0) == 0.0
+    assert run_rows.training_time_s(ranks, steps, times, until=3) == 5.5
+    assert run_rows.training_time_s(ranks, steps, times, until=0) == 0.0
 
 
 EVALS = [
@@ -64,15 +64,15 @@ EVALS = [
     ],
 )
 def test_time_to_accuracy_ends_at_the_first_evaluation_with_all_scores(must_reach, epoch):
-    assert derived.reached_at(must_reach, EVALS)["epoch"] == epoch
+    assert run_rows.reached_at(must_reach, EVALS)["epoch"] == epoch
 
 
 @pytest.mark.parametrize(
     "must_reach", [None, {}, {"top1": 0.95}, {"final_loss": 9.0}, {"iou": 0.1}]
 )
 def test_a_score_that_is_never_reached_or_not_asked_for_has_no_time(must_reach):
-    assert derived.reached_at(must_reach, EVALS) is None
-    assert derived.reached_at({"top1": 0.1}, [{"top1": math.nan}, {"top1": None}]) is None
+    assert run_rows.reached_at(must_reach, EVALS) is None
+    assert run_rows.reached_at({"top1": 0.1}, [{"top1": math.nan}, {"top1": None}]) is None
 
 
 def rows(*cases):
@@ -91,7 +91,7 @@ def rows(*cases):
 def with_ratios(*cases):
     made = rows(*cases)
     given = [dict(row) for row in made]
-    found = derived.with_shared(made)
+    found = run_rows.with_shared(made)
     assert made == given  # rows are new
     return [(row.get("synthetic_ratio"), row.get("synthetic_runs")) for row in found]
 
@@ -114,7 +114,7 @@ def test_a_failed_run_is_no_partner_and_has_none_though_it_has_a_throughput():
         ("synthetic", 200.0, {"steps": 100, "repeat": 2}),
     )
     made[1]["status"] = made[3]["status"] = "failed"
-    made = derived.with_shared(made)
+    made = run_rows.with_shared(made)
     assert [row.get("synthetic_ratio") for row in made] == [pytest.approx(1.6), None, None, None]
     assert made[0]["synthetic_runs"] == 1
 
@@ -144,7 +144,7 @@ def test_of_synthetic_runs_of_several_lengths_those_of_the_runs_own_are_the_part
     made = rows(*cases)
     for row in made:
         row["steps_measured"] = row["steps"] or 9000
-    made = derived.with_shared(made)
+    made = run_rows.with_shared(made)
     assert [row.get("synthetic_ratio") for row in made[:2]] == [2.0, 2.0]
 
 
@@ -154,7 +154,7 @@ def test_a_run_that_failed_early_has_the_shape_of_others_of_its_model_and_datase
         ("digits", None, {"item_shape": None}),
         ("synthetic", None, {"item_shape": None}),
     )
-    made = derived.with_shared(made)
+    made = run_rows.with_shared(made)
     assert [row["item_shape"] for row in made] == ["32x32x1", "32x32x1", None]
 
 
@@ -165,7 +165,7 @@ def test_throughput_of_texts_is_in_tokens_too_and_what_a_log_of_others_states_st
         for shape, rate in zip(shapes, rates, strict=True)
     ]
     made.append({"item_shape": None, "images_per_second": 10.0, "tokens_per_second": 5120.0})
-    made = derived.with_shared([{"status": "failed", "dataset": "x"} | row for row in made])
+    made = run_rows.with_shared([{"status": "failed", "dataset": "x"} | row for row in made])
     assert [row.get("item") for row in made] == ["sequence", "image", None, "sequence", None]
     tokens = [row.get("tokens_per_second") for row in made]
     assert tokens == [1280.0, None, None, None, 5120.0]

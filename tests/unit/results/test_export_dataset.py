@@ -13,7 +13,7 @@ import pytest
 from dlbench import Error
 from dlbench.analysis import run_tables
 from dlbench.records import run_record
-from dlbench.results import export_dataset
+from dlbench.results import export_runs
 from dlbench.study import config
 from dlbench.tables import table_columns
 from support.programs.in_process import dlbench
@@ -38,7 +38,7 @@ def many(study):
 
 @pytest.fixture
 def exported(many):
-    export_dataset.export(many, "all")
+    export_runs.export_dataset(many, "all")
     return Path("all")
 
 
@@ -52,11 +52,11 @@ def test_folders_are_named_by_site_model_and_strategy(exported):
 
 
 def test_pyarrow_reads_every_row_with_units_and_text_as_text(exported, many):
-    steps = export_dataset.open_table(exported, "steps").to_table()
+    steps = export_runs.open_table(exported, "steps").to_table()
     assert steps.num_rows == 100 * len(many.runs)
     assert steps.schema.field("step_time_s").metadata[b"unit"] == b"s"
     assert set(steps["site"].to_pylist()) == {"01"}
-    runs = export_dataset.open_table(exported, "runs").to_table().to_pylist()
+    runs = export_runs.open_table(exported, "runs").to_table().to_pylist()
     assert {row["run_id"] for row in runs} == {run.id for run in many.runs}
     assert set(runs[0]) == set(table_columns.RUNS.names)
     run = many.runs[0]
@@ -81,12 +81,12 @@ def test_duckdb_reads_it_and_joins_its_tables(exported, many):
 
 
 def test_polars_and_pandas_read_it(exported, many):
-    texts = dict.fromkeys(export_dataset.PARTITION, polars.String)
+    texts = dict.fromkeys(export_runs.PARTITION, polars.String)
     frame = polars.scan_parquet("all/steps/", hive_partitioning=True, hive_schema=texts)
     found = frame.filter(polars.col("model") == "cnn12").collect()
     assert (found.height, found["step_time_s"].mean()) == (2 * 100, 0.5)
     assert set(found["site"]) == {"01"}
-    frame = export_dataset.open_table(exported, "runs").to_table().to_pandas()
+    frame = export_runs.open_table(exported, "runs").to_table().to_pandas()
     assert (frame["site"] == "01").all()
     plain = pandas.read_parquet(exported / "runs")
     assert len(plain) == len(many.runs)
@@ -99,8 +99,8 @@ def test_names_with_signs_come_back_as_they_are(study):
     named = "a/b = 100 %, Müller"
     made = config.study(SETTINGS | {"site": SETTINGS["site"] | {"name": named}})
     finish(made.runs[0], 60)
-    export_dataset.export(made, "all")
-    rows = export_dataset.open_table("all", "runs").to_table()
+    export_runs.export_dataset(made, "all")
+    rows = export_runs.open_table("all", "runs").to_table()
     assert rows["site"].to_pylist() == [named]
     query = "select site from read_parquet('all/runs/**/*.parquet', hive_partitioning = true)"
     assert duckdb.sql(query).fetchall() == [(named,)]
@@ -111,9 +111,9 @@ def test_names_with_signs_come_back_as_they_are(study):
     ("rows", "runs", "groups"), [(100_000, 500, 1), (150, 500, 1), (1, 500, 2), (9**9, 1, 2)]
 )
 def test_small_runs_share_a_row_group(many, monkeypatch, rows, runs, groups):
-    monkeypatch.setattr(export_dataset, "ROW_GROUP", rows)
-    monkeypatch.setattr(export_dataset, "MAX_WAITING", runs)
-    export_dataset.export(many, "all")
+    monkeypatch.setattr(export_runs, "ROW_GROUP", rows)
+    monkeypatch.setattr(export_runs, "MAX_WAITING", runs)
+    export_runs.export_dataset(many, "all")
     path = Path("all/steps/site=01/model=cnn12/strategy=single/part-0.parquet")
     assert pq.read_metadata(path).num_row_groups == groups
     steps = pq.read_table(path)
@@ -124,7 +124,7 @@ def test_small_runs_share_a_row_group(many, monkeypatch, rows, runs, groups):
 def test_the_command_exports_the_results_that_stand_and_says_how_many(study):
     Path("config.yaml").write_text(json.dumps(SETTINGS))
     assert dlbench("export", "--output", "all").returncode == 0
-    assert export_dataset.open_table("all", "steps").to_table().num_rows == 0
+    assert export_runs.open_table("all", "steps").to_table().num_rows == 0
     ok, oom, stale, going = study.runs
     finish(ok, 60)
     finish(oom, 10, "oom", "no memory")
@@ -132,21 +132,21 @@ def test_the_command_exports_the_results_that_stand_and_says_how_many(study):
     write(going)
     finished = dlbench("export", "--output", "all")
     assert finished.stderr == "all: 2 of 4 runs, 2 without a valid result\n"
-    runs = export_dataset.open_table("all", "runs").to_table().to_pylist()
+    runs = export_runs.open_table("all", "runs").to_table().to_pylist()
     assert {row["run_id"]: row["status"] for row in runs} == {ok.id: "ok", oom.id: "oom"}
     assert (run_record.folder(ok.id) / "steps.parquet").is_file()
 
 
 def test_an_earlier_export_is_replaced_and_anything_else_is_refused(exported, many):
     (exported / "runs" / "left.txt").touch()
-    export_dataset.export(many, exported)
+    export_runs.export_dataset(many, exported)
     assert not (exported / "runs" / "left.txt").exists()
     assert not list(Path().glob(".all*"))
     Path("mine").mkdir()
     with pytest.raises(Error, match="mine exists and is no exported dataset"):
-        export_dataset.export(many, "mine")
+        export_runs.export_dataset(many, "mine")
     with pytest.raises(Error, match="no table of an exported dataset"):
-        export_dataset.open_table("mine", "runs")
+        export_runs.open_table("mine", "runs")
 
 
 def test_an_export_that_fails_leaves_the_earlier_one(exported, many, monkeypatch):
@@ -155,6 +155,6 @@ def test_an_export_that_fails_leaves_the_earlier_one(exported, many, monkeypatch
 
     with monkeypatch.context() as broken, pytest.raises(OSError, match="disk full"):
         broken.setattr(run_tables, "run_table", fail)
-        export_dataset.export(many, exported)
-    assert export_dataset.open_table(exported, "runs").to_table().num_rows == len(many.runs)
+        export_runs.export_dataset(many, exported)
+    assert export_runs.open_table(exported, "runs").to_table().num_rows == len(many.runs)
     assert not list(Path().glob(".all*"))

@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 
 from dlbench.records import run_record
 from dlbench.results import collect_runs
-from dlbench.tables import parquet_files, run_columns
+from dlbench.tables import parquet_files, table_columns
 from support.runs.collected_runs import PLAIN, PROCESS, finished, study
 from support.runs.collected_runs import folder as folder
 
@@ -18,11 +18,11 @@ GPU = {
 def samples_of(made):
     collect_runs.collect(made, "cpu", "tables")
     place = run_record.folder(made.runs[0].id)
-    return parquet_files.read(place / "samples.parquet", run_columns.SAMPLES).to_pylist()
+    return parquet_files.read(place / "samples.parquet", table_columns.SAMPLES).to_pylist()
 
 
 def filled(**values):
-    return dict.fromkeys(run_columns.SAMPLES.names) | values
+    return dict.fromkeys(table_columns.SAMPLES.names) | values
 
 
 def test_a_process_and_each_of_its_gpus_is_a_row_of_its_own():

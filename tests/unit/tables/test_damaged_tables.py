@@ -8,15 +8,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from dlbench.tables import parquet_files, run_columns, runs_table, table_columns
+from dlbench.tables import parquet_files, table_columns
 from dlbench.tables.parquet_files import TableError
 from support.results import made_run_tables, made_tables
 
 FLIPS = 400  # in each table
 RUN = made_tables.run()
 TABLES = {
-    "steps": (made_run_tables.steps(RUN), run_columns.STEPS),
-    "samples": (made_run_tables.samples(RUN), run_columns.SAMPLES),
+    "steps": (made_run_tables.steps(RUN), table_columns.STEPS),
+    "samples": (made_run_tables.samples(RUN), table_columns.SAMPLES),
     "runs": ([made_tables.run(repeat=repeat) for repeat in (1, 2)], table_columns.RUNS),
 }
 
@@ -49,12 +49,12 @@ def test_no_flipped_bit_is_read_as_another_number(tmp_path, name):
 def test_every_bit_of_a_tables_digest_can_be_lost_and_what_is_read_stays_the_same(tmp_path):
     path = tmp_path / "steps.parquet"
     parquet_files.write(path, *TABLES["steps"])
-    whole, content = parquet_files.read(path, run_columns.STEPS), path.read_bytes()
+    whole, content = parquet_files.read(path, table_columns.STEPS), path.read_bytes()
     place = content.index(parquet_files.DIGEST.encode())
     for bit in range(8 * place, 8 * (place + len(parquet_files.DIGEST) + 2 + 64)):
         path.write_bytes(flipped(content, bit))
         with contextlib.suppress(TableError):
-            assert parquet_files.read(path, run_columns.STEPS).equals(whole)
+            assert parquet_files.read(path, table_columns.STEPS).equals(whole)
 
 
 def test_a_table_of_an_earlier_version_without_a_digest_is_read_and_its_damage_named(tmp_path):
@@ -105,10 +105,10 @@ def test_a_table_that_is_empty_or_cut_is_named_with_the_command_that_makes_it(
 def test_a_damaged_table_from_elsewhere_is_refused_as_runs_of_others_too(tmp_path):
     path = tmp_path / "runs.parquet"
     parquet_files.write(path, *TABLES["runs"])
-    assert len(runs_table.table_rows(path)) == 2
+    assert len(parquet_files.table_rows(path)) == 2
     path.write_bytes(flipped(path.read_bytes(), 8 * 2000))
     with pytest.raises(TableError, match=r"is damaged.*; take it anew from its origin"):
-        runs_table.table_rows(path)
+        parquet_files.table_rows(path)
 
 
 def test_a_table_that_a_disk_damages_after_it_was_checked_is_refused_though_its_date_stays(

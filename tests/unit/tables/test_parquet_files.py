@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.tables import parquet_files, run_columns, table_columns
+from dlbench.tables import parquet_files, table_columns
 from dlbench.tables.parquet_files import TableError
 
 STEP = {
@@ -44,19 +44,21 @@ UNITS = {
 @pytest.fixture
 def path(tmp_path):
     parquet_files.write(
-        tmp_path / "steps.parquet", [STEP, STEP | {"step": 2}], run_columns.STEPS, note="x"
+        tmp_path / "steps.parquet", [STEP, STEP | {"step": 2}], table_columns.STEPS, note="x"
     )
     return tmp_path / "steps.parquet"
 
 
 def test_rows_come_back_with_units_and_notes(path):
-    table = parquet_files.read(path, run_columns.STEPS)
+    table = parquet_files.read(path, table_columns.STEPS)
     assert table.to_pylist()[0] == STEP
     assert table.schema.field("step_time_s").metadata[b"unit"] == b"s"
     assert pq.read_schema(path).metadata[b"note"] == b"x"
 
 
-@pytest.mark.parametrize("schema", [run_columns.STEPS, table_columns.RUNS, table_columns.COVERAGE])
+@pytest.mark.parametrize(
+    "schema", [table_columns.STEPS, table_columns.RUNS, table_columns.COVERAGE]
+)
 def test_pandas_has_the_units_of_all_columns_that_have_one(tmp_path, schema):
     parquet_files.write(tmp_path / "table", [], schema)
     units = pandas.read_parquet(tmp_path / "table").attrs["units"]
@@ -66,9 +68,9 @@ def test_pandas_has_the_units_of_all_columns_that_have_one(tmp_path, schema):
 
 def test_every_number_with_a_unit_in_its_name_has_it_in_its_metadata():
     for schema in (
-        run_columns.STEPS,
-        run_columns.EVALS,
-        run_columns.SAMPLES,
+        table_columns.STEPS,
+        table_columns.EVALS,
+        table_columns.SAMPLES,
         table_columns.RUNS,
         table_columns.COMPARISONS,
         table_columns.SPEEDUPS,
@@ -80,7 +82,9 @@ def test_every_number_with_a_unit_in_its_name_has_it_in_its_metadata():
 
 
 def test_the_same_rows_give_the_same_bytes(path, tmp_path):
-    parquet_files.write(tmp_path / "again", [STEP, STEP | {"step": 2}], run_columns.STEPS, note="x")
+    parquet_files.write(
+        tmp_path / "again", [STEP, STEP | {"step": 2}], table_columns.STEPS, note="x"
+    )
     assert (tmp_path / "again").read_bytes() == path.read_bytes()
 
 
@@ -94,27 +98,27 @@ def test_an_empty_table_keeps_its_columns(tmp_path):
 
 def test_a_column_without_a_schema_is_refused(tmp_path):
     with pytest.raises(ValueError, match="columns without a schema: speed"):
-        parquet_files.write(tmp_path / "table", [STEP | {"speed": 1}], run_columns.STEPS)
+        parquet_files.write(tmp_path / "table", [STEP | {"speed": 1}], table_columns.STEPS)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_table_of_a_newer_version_is_refused(path, monkeypatch):
     monkeypatch.setattr(parquet_files, "SCHEMA_VERSION", 0)
     with pytest.raises(TableError, match="made by a newer dlbench"):
-        parquet_files.read(path, run_columns.STEPS)
+        parquet_files.read(path, table_columns.STEPS)
 
 
 def test_a_file_that_is_no_table_is_named(tmp_path):
     (tmp_path / "text").write_text("hello")
     with pytest.raises(TableError, match="text cannot be read as Parquet"):
-        parquet_files.read(tmp_path / "text", run_columns.STEPS)
+        parquet_files.read(tmp_path / "text", table_columns.STEPS)
     pq.write_table(pa.table({"run_id": ["run"]}), tmp_path / "other")
     with pytest.raises(TableError, match="columns missing: rank, step"):
-        parquet_files.read(tmp_path / "other", run_columns.STEPS)
+        parquet_files.read(tmp_path / "other", table_columns.STEPS)
 
 
 def test_a_table_knows_the_log_it_was_made_from(tmp_path):
-    parquet_files.write(tmp_path / "steps", [STEP], run_columns.STEPS, log_sha256="a")
+    parquet_files.write(tmp_path / "steps", [STEP], table_columns.STEPS, log_sha256="a")
     assert parquet_files.is_made_from(tmp_path / "steps", "a")
     assert not parquet_files.is_made_from(tmp_path / "steps", "b")
     assert not parquet_files.is_made_from(tmp_path / "absent", "a")
@@ -122,7 +126,7 @@ def test_a_table_knows_the_log_it_was_made_from(tmp_path):
 
 def test_a_table_that_was_cut_short_or_is_another_file_was_made_from_no_log(tmp_path):
     path = tmp_path / "steps"
-    parquet_files.write(path, [STEP], run_columns.STEPS, log_sha256="a")
+    parquet_files.write(path, [STEP], table_columns.STEPS, log_sha256="a")
     content = path.read_bytes()
     for damaged in (
         content[:-1],
@@ -145,7 +149,10 @@ def test_a_table_of_another_writer_is_believed_if_its_metadata_says_the_same(tmp
 
 def test_a_digest_among_the_values_is_not_that_of_the_log(tmp_path):
     parquet_files.write(
-        tmp_path / "steps", [STEP | {"run_id": "a" * 64}], run_columns.STEPS, log_sha256="b"
+        tmp_path / "steps",
+        [STEP | {"run_id": "a" * 64}],
+        table_columns.STEPS,
+        log_sha256="b",
     )
     assert not parquet_files.is_made_from(tmp_path / "steps", "a" * 64)
 

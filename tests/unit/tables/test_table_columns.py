@@ -1,9 +1,9 @@
-"""table_columns, run_columns: every table has its columns under its name."""
+"""table_columns: every table has its columns under its name."""
 
-from dlbench.tables import baseline_columns, run_columns, table_columns, table_names
+from dlbench.tables import cells, table_columns
 
 
 def test_the_names_of_the_tables_are_those_that_have_columns():
-    assert tuple(table_columns.STUDY_TABLES) == table_names.OF_STUDY
-    assert tuple(run_columns.RUN_TABLES) == table_names.OF_RUN
-    assert tuple(baseline_columns.MACHINE_TABLES) == table_names.OF_MACHINES
+    assert tuple(table_columns.STUDY_TABLES) == cells.OF_STUDY
+    assert tuple(table_columns.RUN_TABLES) == cells.OF_RUN
+    assert tuple(table_columns.MACHINE_TABLES) == cells.OF_MACHINES

@@ -17,7 +17,7 @@ from dlbench.common.files import atomic_write
 from dlbench.machine import hardware
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.tables import parquet_files
-from dlbench.tables.baseline_columns import BASELINES
+from dlbench.tables.table_columns import BASELINES
 
 PASS, FAIL = "nodes.pass", "nodes.fail"
 

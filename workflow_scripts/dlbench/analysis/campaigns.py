@@ -18,10 +18,10 @@ from dlbench.machine import fingerprints
 from dlbench.records import record_fields, run_record
 from dlbench.study import contradictions, wording
 from dlbench.study.runs import DEFAULTS, FIELDS, Run, is_of_statistics
-from dlbench.tables import metrics, parquet_files, runs_table
+from dlbench.tables import metrics, parquet_files
 from dlbench.tables.cells import Row
-from dlbench.tables.metric_columns import METRICS
 from dlbench.tables.metrics import Metric
+from dlbench.tables.table_columns import METRICS
 
 # Fields in which repeats differ. A seed is no condition, so runs of other seeds are repeats.
 REPEATED = ("repeat", "sentinel", "probe", "seed", "profile")
@@ -196,7 +196,7 @@ def _from_table(path):
     if beside.is_file():
         for metric in parquet_files.read(beside, METRICS).to_pylist():
             by_run.setdefault(metric["run_id"], []).append(metric)
-    for row in runs_table.table_rows(path):
+    for row in parquet_files.table_rows(path):
         yield _from_row(row, by_run.get(row["run_id"], []))
 
 

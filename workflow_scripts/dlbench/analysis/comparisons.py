@@ -25,9 +25,8 @@ from dlbench.records import sentinel_runs
 from dlbench.study.config import COMPANIONS, Study
 from dlbench.study.runs import CONDITION, FIELDS, Run, shared_values
 from dlbench.tables import cells
-from dlbench.tables.cells import Row, run_name
+from dlbench.tables.cells import MEASURED, PUBLISHED, Row, run_name
 from dlbench.tables.metrics import METRICS, PREFIX, THROUGHPUT, Metric
-from dlbench.tables.timing_sources import MEASURED, PUBLISHED
 
 METRIC = "metric"  # the key of an entry of `compare`; without it, throughput
 NO_RUNS = "no runs"  # of the condition or of the base that finished

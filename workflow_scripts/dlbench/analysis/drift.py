@@ -36,9 +36,8 @@ from dlbench.records import sessions
 from dlbench.study.config import Study
 from dlbench.study.runs import CONDITION, is_sentinel
 from dlbench.tables import cells
-from dlbench.tables.cells import Row
+from dlbench.tables.cells import PUBLISHED, Row
 from dlbench.tables.metrics import THROUGHPUT, Metric
-from dlbench.tables.timing_sources import PUBLISHED
 
 NO_DRIFT = "none"  # the verdict where drift is equivalent to none
 CONDITION_KEYS = (*CONDITION, *base_flags.FACTS, "devices")  # what runs of one condition share

@@ -8,16 +8,10 @@ from dlbench.analysis import run_tables
 from dlbench.analysis.drift import Drift
 from dlbench.analysis.scaling_series import MARGIN
 from dlbench.study import contradictions, parameters
-from dlbench.tables import (
-    baseline_columns,
-    explanation_columns,
-    parquet_files,
-    run_columns,
-    table_columns,
-)
+from dlbench.tables import parquet_files, table_columns
 from dlbench.tables.cells import is_absent
-from dlbench.tables.metric_columns import METRICS
 from dlbench.tables.metrics import THROUGHPUT
+from dlbench.tables.table_columns import METRICS
 
 
 class Tables:
@@ -83,12 +77,12 @@ class Tables:
     @property
     def baselines(self) -> pd.DataFrame:
         """What machines attain; no rows where it was not measured."""
-        return self._optional_table("baselines", baseline_columns.BASELINES)
+        return self._optional_table("baselines", table_columns.BASELINES)
 
     @property
     def explanations(self) -> pd.DataFrame:
         """What steps are made of; no rows where nothing is explained."""
-        return self._optional_table("explanations", explanation_columns.EXPLANATIONS)
+        return self._optional_table("explanations", table_columns.EXPLANATIONS)
 
     @property
     def margin(self) -> float:
@@ -103,11 +97,11 @@ class Tables:
 
     def steps(self, run_id: str) -> pd.DataFrame:
         """All steps of a run, ranks one after the other; no rows if they are not known."""
-        return self._run_table(run_id, "steps", run_columns.STEPS)
+        return self._run_table(run_id, "steps", table_columns.STEPS)
 
     def samples(self, run_id: str) -> pd.DataFrame:
         """The samples of a run, one a second of each process and of each of its GPUs."""
-        return self._run_table(run_id, "samples", run_columns.SAMPLES)
+        return self._run_table(run_id, "samples", table_columns.SAMPLES)
 
     def _study_table(self, name):
         table = self._read(name)

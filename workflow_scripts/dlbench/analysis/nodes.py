@@ -31,7 +31,7 @@ from dlbench.log.event_fields import SUCCEEDED
 from dlbench.machine import hardware
 from dlbench.study.config import Study
 from dlbench.study.runs import CONDITION
-from dlbench.tables import timing_sources
+from dlbench.tables import cells
 from dlbench.tables.cells import Row
 
 SLOWER, NOT_SHOWN = equivalence.SLOWER, "not shown"
@@ -221,7 +221,7 @@ def _is_usable(row):
         row.get("status") in SUCCEEDED
         and row.get("nodes") == 1
         and _node(row)
-        and row.get("timing_source") == timing_sources.MEASURED
+        and row.get("timing_source") == cells.MEASURED
         and (row.get("images_per_second") or 0) > 0
     )
 

@@ -20,7 +20,7 @@ from dlbench.log import event_fields
 from dlbench.records import parse_run, run_record
 from dlbench.tables import parquet_files
 from dlbench.tables.cells import Row
-from dlbench.tables.run_columns import RUN_TABLES
+from dlbench.tables.table_columns import RUN_TABLES
 
 ROW_GROUP = 20_000  # rows that wait to be written
 STAMP = ".tables.json"

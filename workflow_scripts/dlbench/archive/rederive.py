@@ -33,10 +33,10 @@ from dlbench.common.phrases import counted
 from dlbench.log.event_fields import NUMBER, SUCCEEDED
 from dlbench.records import record_fields, run_record
 from dlbench.study.runs import Run, labels
-from dlbench.tables import table_names
+from dlbench.tables import cells
 
 ABOUT, REPORT = "archive.json", "results/report.html"
-RUN_TABLES = {f"{name}.parquet" for name in table_names.OF_RUN}
+RUN_TABLES = {f"{name}.parquet" for name in cells.OF_RUN}
 PROGRAMS = Path("workflow_scripts")
 LAST_LINES = 15
 # Config keys that earlier versions did not have, with the values that give their behaviour.

@@ -36,7 +36,7 @@ from dlbench.plan import plan, sentinels, skipping
 from dlbench.records import run_record, staleness
 from dlbench.results.collect_runs import IMPORTS
 from dlbench.study import config, trainer_environments, yaml_files
-from dlbench.tables import table_names
+from dlbench.tables import cells
 from dlbench.trainer.reading.manifest import DIGEST
 
 ABOUT = "archive.json"
@@ -138,7 +138,7 @@ def write(
             {
                 "study": study.name,
                 "dlbench": __version__,
-                "tables": table_names.OF_STUDY,
+                "tables": cells.OF_STUDY,
                 "figures": study.figures,
                 "made_with": versions(),
                 "redacted": counts,
@@ -276,7 +276,7 @@ def _results(study, trained):
     results = run_record.RESULTS
     files = [results / "report.html"]
     files += [results / f"figures/{name}.{end}" for name in study.figures for end in FORMATS]
-    files += [results / f"tables/{name}.parquet" for name in table_names.OF_STUDY]
+    files += [results / f"tables/{name}.parquet" for name in cells.OF_STUDY]
     files += [p for end in ("parquet", "csv") for p in (results / "tables").glob(f"*.{end}")]
     files += [p for name in ("packages", "code") for p in (results / name).glob("*.txt")]
     if trainer_environments.CHOSEN.is_file():

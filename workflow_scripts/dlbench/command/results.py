@@ -99,9 +99,9 @@ def export(args: argparse.Namespace) -> None:
                 f"--output {args.output} is a folder, for all of the study: --status and --table "
                 "need a file that ends in .csv, .parquet or .json"
             )
-        from dlbench.results import export_dataset  # which takes a second
+        from dlbench.results import export_runs as export_runs  # which takes a second
 
-        export_dataset.export(study, args.output)
+        export_runs.export_dataset(study, args.output)
     elif args.table == "coverage":
         export_runs.export_coverage(study, args.output)
     else:
@@ -455,11 +455,11 @@ PARTLY = 3  # the exit code if some logs could not be read
 
 
 def add_import_(parser: argparse.ArgumentParser) -> None:
-    from dlbench.tables import table_names
+    from dlbench.tables import cells
 
     parser.add_argument("paths", nargs="*", metavar="PATH", help="a log, or a folder of them")
     parser.add_argument("--output", metavar="FILE", help="the runs table, Parquet")
-    for name in table_names.OF_IMPORT:
+    for name in cells.OF_IMPORT:
         parser.add_argument(f"--{name}", metavar="FILE", help=f"the table of {name}, Parquet")
     parser.add_argument(
         "--baselines",
@@ -494,7 +494,6 @@ def import_(args: argparse.Namespace) -> int:
     the kinds. Exit code 3: some logs could not be read, and the others were imported.
     """
     from dlbench.imports import import_baselines, import_logs, kinds
-    from dlbench.tables import parquet_files
 
     if not args.list and not (args.paths and (args.output or args.baselines)):
         raise Error("expected PATH with --output or --baselines, or --list")
@@ -512,7 +511,6 @@ def import_(args: argparse.Namespace) -> int:
         for path in import_baselines.import_baselines(args.paths, args.baselines, fields):
             print(path)
         return 0
-    parquet_files.spare_memory()
     outputs = {"runs": args.output, "steps": args.steps, "evals": args.evals}
     outputs |= {"samples": args.samples, "metrics": args.metrics}
     imports = import_logs.import_paths(

@@ -250,9 +250,7 @@ def add_campaign(args: argparse.Namespace) -> None:
     """Add the sessions of an archive or a results folder to the history, once (docs/history.md)."""
     from dlbench.history import sources
     from dlbench.history.add_campaign import add, lines
-    from dlbench.tables import parquet_files
 
-    parquet_files.spare_memory()
     receipt = add(sources.Source(args.path, args.options), args.history)
     print(*lines(receipt), sep="\n", file=sys.stderr)
 
@@ -275,7 +273,6 @@ def analyse_history(args: argparse.Namespace) -> None:
     from dlbench.history import add_campaign, sources
     from dlbench.history.analyse_history import analyse, write
     from dlbench.study import config
-    from dlbench.tables import parquet_files
 
     if args.refused:
         settings = config.read_merged_config(args.refused) or {}
@@ -283,7 +280,6 @@ def analyse_history(args: argparse.Namespace) -> None:
         if refused := add_campaign.refusals(Path(source.receipt) for source in named):
             sys.exit("\n".join(["error: not in the history:", *refused]))
         return
-    parquet_files.spare_memory()
     history = analyse(args.history, args.machines)
     write(history, args.output)
     print(*history.lines(), sep="\n", file=sys.stderr)

@@ -20,7 +20,7 @@ from dlbench.log.event_fields import SUCCEEDED
 from dlbench.run_fields.fields import DECLARED
 from dlbench.study import parameters, wording
 from dlbench.study.runs import READING
-from dlbench.tables import timing_sources
+from dlbench.tables import cells
 
 LONGEST = 64  # characters of a setting in a name; an importer may bring any text
 MAX_SERIES, MAX_PANELS = 40, 24  # of a figure; a note counts further ones
@@ -74,7 +74,7 @@ class Series:
 
     @property
     def published(self) -> bool:
-        return bool((self.runs["timing_source"] == timing_sources.PUBLISHED).all())
+        return bool((self.runs["timing_source"] == cells.PUBLISHED).all())
 
     def repeats(self, value: str) -> list[tuple[Any, np.ndarray]]:
         """[(x, values of the repeats that have this column), ...]"""
@@ -133,7 +133,7 @@ def started_runs(runs: pd.DataFrame) -> pd.DataFrame:
     runs["mode"] = runs["mode"].fillna("train")
     for name in KNOWN_LATE:
         known = runs.groupby(settings, dropna=False, sort=False)[name].transform("first")
-        measured = runs["timing_source"] == timing_sources.MEASURED
+        measured = runs["timing_source"] == cells.MEASURED
         usual = runs[measured][name].mode()
         runs[name] = runs[name].fillna(known)
         runs.loc[measured, name] = runs[name].fillna(usual.iloc[0] if len(usual) else "unknown")
@@ -247,7 +247,7 @@ def setting_label(row: pd.Series, name: str) -> str:
     value = row[name]
     if name in UNSET_LABELS and pd.isna(value) and row.get("device_kind") == "gpu":
         return UNSET_LABELS[name]  # only GPUs have limits
-    if pd.isna(value) or value in ("", timing_sources.MEASURED):
+    if pd.isna(value) or value in ("", cells.MEASURED):
         return ""
     if name == "devices":
         return phrases.counted(value, wording.device(row.get("device_kind")))

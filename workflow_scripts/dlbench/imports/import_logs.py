@@ -39,8 +39,8 @@ from dlbench.log import event_log
 from dlbench.records import run_record
 from dlbench.study import contradictions
 from dlbench.study.runs import is_of_statistics
-from dlbench.tables import parquet_files, run_columns, runs_table, table_columns
-from dlbench.tables.metric_columns import METRICS
+from dlbench.tables import parquet_files, table_columns
+from dlbench.tables.table_columns import METRICS
 
 BY_FIELDS, BY_PATH = "--fields", "--path-fields"
 SUFFIXES = (".parquet", ".csv", ".json")
@@ -106,7 +106,7 @@ def import_paths(
         path_fields: a pattern that takes further columns from paths
             (dlbench/imports/import_fields.py).
         name: name of the import, used as the study of its runs.
-        outputs: paths of the tables to write, by name: runs and those of table_names.OF_IMPORT.
+        outputs: paths of the tables to write, by name: runs and those of cells.OF_IMPORT.
         report_progress: called with a text after each folder.
         kind: the importer for files that several importers or none recognise.
 
@@ -182,7 +182,7 @@ def read_run(
 @contextlib.contextmanager
 def _open_writer(kind: str, output: Path | str) -> Iterator[Callable[[pa.Table], None]]:
     """Yield a function that appends tables to a file; the file is written atomically."""
-    schema = METRICS if kind == "metrics" else run_columns.RUN_TABLES[kind]
+    schema = METRICS if kind == "metrics" else table_columns.RUN_TABLES[kind]
     schema = parquet_files.table([], schema).schema
     with atomic_write(output) as part, parquet_files.writer(part, schema) as parquet:
         yield lambda rows: parquet.write_table(rows) if len(rows) else None
@@ -255,7 +255,7 @@ class _Import:
                 log, kind, why_unknown = kinds.choose_importer(candidate, self.kind)
             if kind is None:
                 if log and is_runs_table(log):
-                    for row in runs_table.table_rows(candidate.path):
+                    for row in parquet_files.table_rows(candidate.path):
                         self._add_row(row, candidate, {})
                 else:
                     self._leave_unknown(candidate, why_unknown)
@@ -442,7 +442,7 @@ def record_row(record: dict[str, Any]) -> dict[str, Any]:
 
 def _tables(folder, log_sha256):
     tables = {}
-    for name, schema in run_columns.RUN_TABLES.items():
+    for name, schema in table_columns.RUN_TABLES.items():
         path = folder / f"{name}.parquet"
         if not path.exists():
             continue

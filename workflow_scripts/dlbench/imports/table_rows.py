@@ -31,8 +31,8 @@ from dlbench.imports.kinds import KERAS_PARTS
 from dlbench.log import event_log, metrics
 from dlbench.records import step_times
 from dlbench.study import contradictions, wording
-from dlbench.tables import parquet_files, run_columns, table_columns, table_names
-from dlbench.tables.metric_columns import METRICS
+from dlbench.tables import cells, parquet_files, table_columns
+from dlbench.tables.table_columns import METRICS
 
 
 @dataclass
@@ -426,7 +426,7 @@ def parse_item_shape(text: str | None) -> list[int] | None:
 
 
 def run_tables(
-    run: MergedRun, run_id: str, names: Container[str] = table_names.OF_IMPORT
+    run: MergedRun, run_id: str, names: Container[str] = cells.OF_IMPORT
 ) -> Iterator[tuple[str, pa.Table]]:
     """Yield (name, rows) of the run's tables with rows; ROWS_AT_ONCE steps at a time.
 
@@ -439,13 +439,13 @@ def run_tables(
             yield "steps", with_run_id(_steps_table(run.steps, piece), run_id)
     if "evals" in names and run.evals:
         rows = [{"run_id": run_id, **row} for row in run.evals]
-        yield "evals", parquet_files.table(rows, run_columns.EVALS)
+        yield "evals", parquet_files.table(rows, table_columns.EVALS)
     if "metrics" in names and run.metrics:
         rows = [{"run_id": run_id, **row} for row in run.metrics]
         yield "metrics", parquet_files.table(rows, METRICS)
     if "samples" in names and run.samples:
         rows = [{"run_id": run_id, "rank": 0, **row} for row in run.samples]
-        yield "samples", parquet_files.table(rows, run_columns.SAMPLES)
+        yield "samples", parquet_files.table(rows, table_columns.SAMPLES)
 
 
 def _steps_table(steps, piece):
@@ -463,7 +463,7 @@ def _steps_table(steps, piece):
     columns.setdefault("rank", np.zeros(size, np.int32))
     columns["warm_up"] = columns["warm_up"] != 0
     absent = {"window_steps": columns["window_steps"] == 0}
-    schema = parquet_files.table([], run_columns.STEPS).schema
+    schema = parquet_files.table([], table_columns.STEPS).schema
     filled = [
         pa.array(columns[name], type_, mask=absent.get(name), from_pandas=True)  # nan: null
         if name in columns

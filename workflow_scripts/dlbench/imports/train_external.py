@@ -43,7 +43,7 @@ from dlbench.machine import energy, facts, gpus, redaction
 from dlbench.starting import neighbours
 from dlbench.study import contradictions, other_trainers
 from dlbench.study.runs import FIELDS, Run
-from dlbench.tables import table_names
+from dlbench.tables import cells
 from dlbench.trainer import engine, sampling
 
 PROC = Path("/proc")
@@ -459,7 +459,7 @@ def _write_run(run, imported, events, started_at, program, folder, device_model,
             **_bindings(folder),
         )
     sampled = ["samples"] if program.has_gpu_samples else []  # then its own samples say no more
-    tables = [name for name in table_names.OF_IMPORT if name not in sampled]
+    tables = [name for name in cells.OF_IMPORT if name not in sampled]
     zero_at = relay.first.start.get("t_utc", started_at)
     later_s = _later_s(row.get("started_at"), zero_at, program.seconds)
     for table, rows in table_rows.run_tables(imported, run.id, tables):

@@ -29,7 +29,7 @@ from dlbench.records.judgement import State
 from dlbench.starting import fates, start_command
 from dlbench.study import batch_searches, config, trainer_environments
 from dlbench.study.runs import DEFAULTS, Run
-from dlbench.tables import timing_sources
+from dlbench.tables import cells
 
 
 def unfinished_session() -> list[str]:
@@ -122,7 +122,7 @@ def _study_of_tables():
     unreadable = contextlib.suppress(OSError, csv.Error, UnicodeDecodeError)
     with unreadable, open(RUNS_TABLE, encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            if timing_sources.is_own(row) and row.get("study"):
+            if cells.is_own(row) and row.get("study"):
                 return row["study"]
     return None
 

@@ -29,7 +29,7 @@ from dlbench.report import (
 from dlbench.report.findings import Finding
 from dlbench.study import contradictions, wording
 from dlbench.study.runs import CONDITION, is_sentinel
-from dlbench.tables import parquet_files, table_columns, timing_sources
+from dlbench.tables import cells, parquet_files, table_columns
 from dlbench.tables.metrics import THROUGHPUT
 
 MAX_FINDINGS = 3
@@ -181,7 +181,7 @@ def read(
 
 def _workloads_without_rate(runs):
     """The models and datasets of which no run completed, so that they have no throughput."""
-    own_runs = [row for row in runs if row["timing_source"] != timing_sources.PUBLISHED]
+    own_runs = [row for row in runs if row["timing_source"] != cells.PUBLISHED]
     well = [row for row in own_runs if row["status"] in event_fields.SUCCEEDED]
     lacking = dict.fromkeys((row["model"], row["dataset"]) for row in own_runs)
     having = {(row["model"], row["dataset"]) for row in well}

@@ -25,7 +25,7 @@ from dlbench.analysis import base_flags, contrasts, equivalence, explanations, n
 from dlbench.common import phrases
 from dlbench.study import contradictions, goals, wording
 from dlbench.study.runs import CONDITION, READING
-from dlbench.tables import timing_sources
+from dlbench.tables import cells
 from dlbench.tables.cells import Row
 from dlbench.trainer.reading.inputs import INPUT_ONLY
 
@@ -93,10 +93,9 @@ def findings(
     own_runs = [
         row
         for row in runs
-        if row.get("timing_source") != timing_sources.PUBLISHED
-        and not row.get(contradictions.REASON)
+        if row.get("timing_source") != cells.PUBLISHED and not row.get(contradictions.REASON)
     ]
-    speedups = [row for row in speedups if row.get("timing_source") != timing_sources.PUBLISHED]
+    speedups = [row for row in speedups if row.get("timing_source") != cells.PUBLISHED]
     tables = own_runs, speedups, comparisons, sentinels
     own_runs, speedups, comparisons, sentinels = hide_single_site(*tables)
     planned = {row["field"] for row in comparisons}

@@ -19,7 +19,7 @@ from dlbench.common import phrases
 from dlbench.report import findings
 from dlbench.report.findings import INDICATED, OPEN, SHOWN
 from dlbench.study import wording
-from dlbench.tables import timing_sources
+from dlbench.tables import cells
 from dlbench.tables.cells import Row
 
 PART_LABELS = findings.PART_LABELS | {
@@ -63,7 +63,7 @@ def sentences(
     speedups: Sequence[Row],
 ) -> Sentences:
     """The Sentences of a study, of rows of these tables; `explained` is that of explanations."""
-    own_runs = [row for row in runs if row.get("timing_source") != timing_sources.PUBLISHED]
+    own_runs = [row for row in runs if row.get("timing_source") != cells.PUBLISHED]
     (own_runs,) = findings.hide_single_site(own_runs)
     series = [limit for limit in scaling_series.series_from_table(speedups, own_runs) if limit.kind]
     all_limits = limits.of_series(series, explained, baselines)

@@ -19,13 +19,7 @@ from dlbench.log import event_fields
 from dlbench.report import findings
 from dlbench.study import contradictions, wording
 from dlbench.study.runs import CONDITION
-from dlbench.tables import (
-    baseline_columns,
-    cells,
-    parquet_files,
-    table_columns,
-    timing_sources,
-)
+from dlbench.tables import cells, parquet_files, table_columns
 from dlbench.tables.cells import Row
 
 REQUIRED = ("runs", "evals", "coverage", "comparisons", "speedups")
@@ -162,8 +156,8 @@ def further(folder: Path) -> list[str]:
 
 def rows_of(folder: Path, name: str) -> list[Row]:
     """Rows of a table that may be missing; that of baselines may be of an earlier version."""
-    schema = (table_columns.STUDY_TABLES | baseline_columns.MACHINE_TABLES)[name]
-    path, earlier = folder / f"{name}.parquet", name in baseline_columns.MACHINE_TABLES
+    schema = (table_columns.STUDY_TABLES | table_columns.MACHINE_TABLES)[name]
+    path, earlier = folder / f"{name}.parquet", name in table_columns.MACHINE_TABLES
     return parquet_files.read(path, schema, earlier=earlier).to_pylist() if path.is_file() else []
 
 
@@ -324,7 +318,7 @@ def fastest(rows: list[Row]) -> list[tuple[str, estimates.Estimate, str]]:
     for (values, group), name in zip(
         combinations, combination_names(v for v, _ in combinations), strict=True
     ):
-        if values["timing_source"] == timing_sources.PUBLISHED:
+        if values["timing_source"] == cells.PUBLISHED:
             continue
         names[id(values)] = name
         rate = _mean(

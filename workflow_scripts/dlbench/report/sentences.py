@@ -8,9 +8,8 @@ from dlbench.common import phrases
 from dlbench.log import event_fields, event_log
 from dlbench.records import account, sessions
 from dlbench.report import report_tables
-from dlbench.results import derived
 from dlbench.study import contradictions, wording
-from dlbench.tables import timing_sources
+from dlbench.tables import cells
 from dlbench.tables.cells import Row
 from dlbench.trainer import engine
 
@@ -54,12 +53,12 @@ def lead(runs: list[Row], coverage: list[Row]) -> str:
         texts.append(_completed(counts, current, bool(before)))
     elif not of_config:
         texts.append("Everything was excluded.")
-    own_runs = list(filter(timing_sources.is_own, runs))
+    own_runs = list(filter(cells.is_own, runs))
     machines, sites = (_commonest(row.get(n) for row in own_runs) for n in ("device_model", "site"))
     if any(counts[status] or before[status] for status in event_fields.SUCCEEDED):
         where = [f"on {sites}"] * bool(sites) + [f"({machines})"] * bool(machines)
         texts += [f"Measured {' '.join(where)}."] * bool(where)
-    published = sum(row.get("timing_source") == timing_sources.PUBLISHED for row in runs)
+    published = sum(row.get("timing_source") == cells.PUBLISHED for row in runs)
     others = {"imported run": len(runs) - published - len(own_runs), "published point": published}
     beside = [phrases.counted(count, noun) for noun, count in others.items() if count]
     return " ".join([*texts, *[f"Beside them: {' and '.join(beside)}."] * bool(beside)])
@@ -119,7 +118,7 @@ def facts(
     """
     if not runs:
         return []
-    own_runs = list(filter(timing_sources.is_own, runs))
+    own_runs = list(filter(cells.is_own, runs))
     known = {sessions.session_of(row) for row in (*own_runs, *sentinels)}
     session_text = sessions.describe(len(known), len(sentinels), [row["verdict"] for row in drift])
     devices, nodes = (
@@ -215,7 +214,7 @@ def caveats(
         *_on_bases(speedups, comparisons),
         *_on_frameworks(comparisons, cuda),
         *_on_environments(comparisons, versions or {}),
-        *_on_confounding(list(filter(timing_sources.is_own, runs))),
+        *_on_confounding(list(filter(cells.is_own, runs))),
         *_on_checks(runs, coverage),
     ]
 
@@ -260,15 +259,15 @@ def _on_repeats(runs):
 def _on_sources(runs):
     sources = {}
     for row in runs:
-        if row.get("timing_source") not in (None, timing_sources.MEASURED):
-            key = row["timing_source"], timing_sources.is_own(row)
+        if row.get("timing_source") not in (None, cells.MEASURED):
+            key = row["timing_source"], cells.is_own(row)
             sources.setdefault(key, []).append(row.get("source"))
     for (timing, is_own), origins in sorted(sources.items()):
-        where = _commonest(origins, 2 if timing != timing_sources.PUBLISHED else 8)
+        where = _commonest(origins, 2 if timing != cells.PUBLISHED else 8)
         where = f" ({where})" if where else ""
         if is_own:
             yield f"{_are(len(origins), 'run')} timed by the program itself, in a log of {timing}."
-        elif timing == timing_sources.PUBLISHED:
+        elif timing == cells.PUBLISHED:
             yield (
                 f"{_are(len(origins), 'row')} not measured here but published{where}: references, "
                 "on which no finding rests."
@@ -355,7 +354,7 @@ def _on_confounding(own_runs):
 
 
 def _on_checks(runs, coverage):
-    differs = [why for row in runs if (why := derived.disagreement(row.get("epochs_check")))]
+    differs = [why for row in runs if (why := run_rows.disagreement(row.get("epochs_check")))]
     if differs:
         yield (
             f"In {phrases.counted(len(differs), 'run')} the clock and the steps give different "

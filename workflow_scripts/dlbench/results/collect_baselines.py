@@ -8,8 +8,8 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.baselines import collectives
 from dlbench.tables import parquet_files
-from dlbench.tables.baseline_columns import BASELINES
 from dlbench.tables.cells import Row
+from dlbench.tables.table_columns import BASELINES
 
 # Conditions that say something of some measures only.
 OF_EXCHANGE = ("strategy", "strategy_options", "launcher")

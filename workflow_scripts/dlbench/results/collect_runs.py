@@ -13,7 +13,7 @@
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dlbench.analysis import (
@@ -25,20 +25,43 @@ from dlbench.analysis import (
     run_tables,
     speedups,
 )
+from dlbench.common import files
 from dlbench.common.phrases import did_you_mean
 from dlbench.data import stores
 from dlbench.log import event_fields
 from dlbench.machine import fingerprints
 from dlbench.plan import sentinels
 from dlbench.records import run_record, staleness
-from dlbench.results import batch_tries, derived, published_beside_own, run_rows
+from dlbench.results import published_beside_own, run_rows
 from dlbench.study import contradictions, goals
 from dlbench.study.config import Study
-from dlbench.tables import parquet_files, run_columns, table_columns
+from dlbench.study.runs import FIELDS
+from dlbench.tables import parquet_files, table_columns
 from dlbench.tables.cells import Row
 from dlbench.tables.fields import with_parameters
 from dlbench.tables.metrics import METRICS
-from dlbench.tables.table_columns import APART
+from dlbench.tables.table_columns import APART, TRIES
+
+_OF_RUN = tuple(name for name in FIELDS if name in TRIES.names)
+
+
+def tries(study: Study) -> Iterator[Row]:
+    """Rows of the table of tries, in the order of the searches' ids and of the tries."""
+    for search_id, result in sorted(study.search_results.items()):
+        search = study.searches[search_id]
+        search_file = files.read_json(search.output) or {}
+        common = {name: getattr(search.run, name) for name in _OF_RUN} | {
+            "study": study.name,
+            "site": study.site["name"],
+            "search": search_id,
+            "node_memory_bytes": search_file.get("node_memory_bytes"),
+            "found_batch_per_device": result.batch,
+            "reason": result.reason,
+            "host": search_file.get("host"),
+        }
+        for batch_try in result.tries:
+            yield common | {name: batch_try[name] for name in TRIES.names if name in batch_try}
+
 
 EXCLUDED, STALE, IMPORTED = "excluded", "stale", "imported"
 IMPORTS = run_record.RESULTS / "imports"
@@ -61,7 +84,7 @@ def collect(
     """
     output = Path(output)
     recipes = stores.recipes(stores.adopted(study, as_converted=True))
-    with run_tables.appender(output / "evals.parquet", run_columns.EVALS) as append_evals:
+    with run_tables.appender(output / "evals.parquet", table_columns.EVALS) as append_evals:
         rows, coverage, parts = _own_runs(study, device_kind, recipes, results, append_evals)
         for entry in study.imports:
             imported = _imported_runs(results / "imports" / entry["name"], append_evals)
@@ -76,7 +99,7 @@ def collect(
                 _append_own_evals(row, results, append_evals)
     _report_stale_runs(coverage, len(study.without_probes))
     rows += map(contradictions.marked, published_beside_own.rows(study))
-    rows = derived.with_shared(rows)
+    rows = run_rows.with_shared(rows)
     # Rows whose numbers contradict one another are in the table of runs and in no other.
     consistent = [row for row in rows if not row.get(contradictions.REASON)]
     named = measures.named(parts["metrics"])
@@ -94,7 +117,7 @@ def collect(
         ("drift", drift.of_metrics(study, runs, repeated, named)),
         ("nodes", nodes.rows(study, runs)),
         ("explanations", explanations.rows(study, consistent)),
-        ("tries", list(batch_tries.rows(study))),
+        ("tries", list(tries(study))),
     ):
         schema, content = with_parameters(table_columns.STUDY_TABLES[name], content)
         parquet_files.write(output / f"{name}.parquet", content, schema)
@@ -176,7 +199,7 @@ def _imported_runs(folder, append_evals):
     """Rows of the runs table of an import, whose evaluations are appended."""
     # An archive may have imports of an earlier version.
     runs = parquet_files.read(folder / "runs.parquet", table_columns.RUNS, earlier=True)
-    evals = parquet_files.read(folder / "evals.parquet", run_columns.EVALS, earlier=True)
+    evals = parquet_files.read(folder / "evals.parquet", table_columns.EVALS, earlier=True)
     append_evals(evals.to_pylist())
     return list(map(contradictions.marked, runs.to_pylist()))
 
@@ -237,7 +260,7 @@ def excluded(study: Study) -> list[Row]:
 def _coverage_row(label, row, stale):
     """A run's row of the table of coverage; problems of a completed one are printed, too."""
     missed = row["learning_gate"] if row["learning_gate"] != goals.REACHED else None
-    differs = derived.disagreement(row["epochs_check"]) or _conflict_text(row)
+    differs = run_rows.disagreement(row["epochs_check"]) or _conflict_text(row)
     for message in filter(None, (missed, differs)):
         print(f"{label}: {message}", file=sys.stderr)
     message = row["message"]

@@ -21,8 +21,7 @@ from dlbench.log.event_fields import SUCCEEDED
 from dlbench.study.config import Study
 from dlbench.study.runs import CONDITION
 from dlbench.tables import cells, table_columns
-from dlbench.tables.cells import Row
-from dlbench.tables.timing_sources import PUBLISHED
+from dlbench.tables.cells import PUBLISHED, Row
 
 # Where one's own runs are expected to differ from what was published.
 ELSEWHERE = ("site", "device_kind", "device_model", "framework_version")

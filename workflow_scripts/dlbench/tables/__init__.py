@@ -1,5 +1,4 @@
 """The tables: their names, columns and units, Parquet and CSV files of them, pages that list them.
 
-Other rooms import every file; table_names, timing_sources and meanings load no library. Imports
-records, study, log and common.
+Other rooms import every file; cells loads no library. Imports records, study, log and common.
 """

@@ -16,25 +16,25 @@ import hashlib
 import json
 import mmap
 import os
-import re
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
 import pyarrow.parquet as pq
 
 from dlbench import Error
 from dlbench.common.files import atomic_write, require_file
-from dlbench.tables import table_names
+from dlbench.tables import cells, table_columns
 from dlbench.tables.cells import Row
 
 SCHEMA_VERSION = 3
 ATTRIBUTES = "PANDAS_ATTRS"  # whose value pandas' read_parquet, as of 2.1, takes for `attrs`
 DIGEST = "file_sha256"  # of the file, with zeros in its place
 _BLANK = "0" * 64
-# A value of the metadata as Thrift's compact protocol writes it: its field, then its length.
-_DIGEST_FIELD = re.compile(re.escape(DIGEST.encode()) + rb"\x18\x40([0-9a-f]{64})")
+# Before a value of the metadata: its key, then, in Thrift's compact protocol, field and length.
+_BEFORE_DIGEST = DIGEST.encode() + bytes((0x18, len(_BLANK)))
 _FOOTER_END_BYTES = 8  # its length, and PAR1
 # The beginning of texts that spreadsheets run as formulas, or that have apostrophes already.
 FORMULA = r"'*[=+\-@\t\r]"
@@ -43,29 +43,6 @@ NUMBER = r"^[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?$"
 
 class TableError(Error):
     """A table that cannot be read; the message says why, and what makes it again."""
-
-
-class _NoPandas:
-    """A finder for sys.meta_path that hides pandas."""
-
-    def find_spec(self, name, path=None, target=None):
-        if name == "pandas":
-            raise ModuleNotFoundError(f"no module named {name!r}", name=name)
-
-
-def spare_memory() -> None:
-    """Reduce the memory of pyarrow in this process, for programs that make no data frames.
-
-    pyarrow imports pandas when it makes its first array, which takes 0.2 s and 40 MB. Later imports
-    of pandas still work. The system's allocator returns freed memory; pyarrow's own keeps it.
-    """
-    pa.set_memory_pool(pa.system_memory_pool())
-    finder = _NoPandas()
-    sys.meta_path.insert(0, finder)
-    try:
-        pa.array([])
-    finally:
-        sys.meta_path.remove(finder)
 
 
 def write(path: Path | str, rows: Iterable[Row], schema: pa.Schema, **notes: str) -> None:
@@ -248,14 +225,13 @@ def _digest(file):
     ):
         footer_bytes = int.from_bytes(mapped[-_FOOTER_END_BYTES:-4], "little")
         start = max(0, len(mapped) - footer_bytes - _FOOTER_END_BYTES)
-        matches = list(_DIGEST_FIELD.finditer(mapped, start))
-        if not matches:
+        found = mapped.rfind(_BEFORE_DIGEST, start)
+        if found < 0:
             return None, ""
-        offset, end = matches[-1].span(1)
-        del matches
+        offset = found + len(_BEFORE_DIGEST)
         digest = hashlib.sha256(content[:offset])
         digest.update(_BLANK.encode())
-        digest.update(content[end:])
+        digest.update(content[offset + len(_BLANK) :])
         return offset, digest.hexdigest()
 
 
@@ -274,17 +250,15 @@ def _command(path):
     if parts[-4:-2] == ("results", "imports"):
         return f"snakemake {'/'.join(parts[-4:])}"
     if parts[-3:-1] == ("results", "tables"):
-        if Path(path).stem in table_names.OF_STUDY:
+        if Path(path).stem in cells.OF_STUDY:
             return "snakemake tables"
-        if Path(path).stem in table_names.OF_MACHINES:
+        if Path(path).stem in cells.OF_MACHINES:
             return "snakemake baselines"
     return ""
 
 
 def from_csv(table: pa.Table) -> pa.Table:
     """Take away the apostrophes that `write_csv` put before texts like formulas."""
-    import pyarrow.compute as pc  # late: it takes 9 MB of memory
-
     plain = {
         name: pc.replace_substring_regex(column, f"^'({FORMULA})", r"\1")
         if pa.types.is_string(column.type)
@@ -299,8 +273,6 @@ def _without_formulas(column):
 
     Numbers stay as they are.
     """
-    import pyarrow.compute as pc
-
     if not pa.types.is_string(column.type):
         return column
     formula = pc.and_(
@@ -316,8 +288,6 @@ def write_csv(path: Path | str, table: pa.Table) -> None:
     A text that a spreadsheet would run as a formula gets an apostrophe before it, which
     `from_csv` takes away.
     """
-    import pyarrow.csv
-
     plain = pa.table(
         {
             field.name: _without_formulas(
@@ -327,4 +297,59 @@ def write_csv(path: Path | str, table: pa.Table) -> None:
         }
     )
     with atomic_write(path) as part:
-        pyarrow.csv.write_csv(plain, part)
+        pa.csv.write_csv(plain, part)
+
+
+def table_rows(path: Path) -> list[Row]:
+    """The rows of a runs table that are in means, with the columns that our table of runs has.
+
+    Raises:
+        Error: it is no runs table, or cannot be read.
+    """
+    readers = {".parquet": _parquet, ".csv": _csv, ".json": _json}
+    if path.suffix not in readers:
+        raise Error(f"{path}: expected a runs table that ends in {', '.join(readers)}")
+    rows, columns = readers[path.suffix](path)
+    missing = [name for name in ("run_id", "status", "model", "dataset") if name not in columns]
+    if missing:
+        raise Error(f"{path}: not a runs table: no column {', '.join(missing)}")
+    return [row for row in rows if not row.get(table_columns.APART)]
+
+
+def _parquet(path):
+    table = read_any(path)
+    if b"schema_version" not in (table.schema.metadata or {}):
+        raise Error(f"{path}: not one of our tables: its metadata has no schema_version")
+    columns = [name for name in table_columns.RUNS.names if name in table.column_names]
+    return table.select(columns).to_pylist(), columns
+
+
+def _csv(path):
+    types = {f.name: _plain(f.type) for f in table_columns.RUNS}
+    options = pa.csv.ConvertOptions(
+        column_types=types,
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    try:
+        table = pa.csv.read_csv(path, convert_options=options)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise Error(f"{path} cannot be read as a runs table in CSV: {error}") from error
+    columns = [name for name in table_columns.RUNS.names if name in table.column_names]
+    return from_csv(table.select(columns)).to_pylist(), columns
+
+
+def _plain(type_):
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def _json(path):
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+        columns = set.intersection(*(set(row) for row in rows)) if rows else {"run_id"}
+    except (ValueError, TypeError) as error:
+        raise Error(f"{path} cannot be read as a list of runs in JSON: {error}") from error
+    if not all(isinstance(row, dict) for row in rows):
+        raise Error(f"{path}: expected a list of objects, one a run")
+    return rows, columns if rows else {"run_id", "status", "model", "dataset"}

@@ -1,15 +1,17 @@
-"""The columns of the tables of a study; for those of a single run, tables/run_columns.py.
+"""The columns of the tables of a study, of those in the folder of each run, and of baselines.
 
-Dates are UTC. Missing values are null, never a placeholder. The table of evaluations has
-the columns of a run's.
+Dates are UTC. Missing values are null, never a placeholder. The table of evaluations has the
+columns of a run's. Settings stand in the table of runs; others name a run that has theirs.
 """
 
 import pyarrow as pa
 
+from dlbench.baselines.rounds import NOT_MEASURED
+from dlbench.records import account
 from dlbench.run_fields.fields import FIELDS
 from dlbench.study.runs import CONDITION
+from dlbench.tables import cells
 from dlbench.tables.cells import run_name
-from dlbench.tables.explanation_columns import ACCOUNTS, EXPLANATIONS, PROFILE
 from dlbench.tables.fields import (
     COUNT,
     NAME,
@@ -22,11 +24,367 @@ from dlbench.tables.fields import (
     with_interval,
     with_run_fields,
 )
-from dlbench.tables.machine_columns import DRIFT, NODES
-from dlbench.tables.metric_columns import BETTER, METRIC, METRICS, UNIT
-from dlbench.tables.run_columns import EVALS
-from dlbench.tables.try_columns import TRIES
-from dlbench.tables.work_columns import ENERGY, MEMORY, NEIGHBOURS, RATES, WORK
+
+METRIC = field("metric", NAME, note="its name, or a column of the table runs")
+UNIT = field("unit", NAME, note="of the metric; empty: a plain number")
+BETTER = field("better", NAME, note="higher, lower, or empty: no direction is better")
+METRICS = pa.schema(
+    [
+        field("run_id", NAME),
+        field("name", NAME, note="as the program or its patterns name it"),
+        field("value", REAL, note="in the unit of its row"),
+        UNIT,
+        BETTER,
+    ]
+)
+
+DRIFT = pa.schema(
+    [
+        field("study", NAME),
+        METRIC,
+        UNIT,
+        *fields(NAME, "site", "device_kind"),
+        *fields(pa.int32(), "nodes", "devices_per_node"),
+        field("earlier_session", NAME, note="`session` of the earlier runs; none: not known"),
+        field("later_session", NAME, note="`session` of the later runs"),
+        field("earlier_started_at", TIME, note="first start of the earlier runs on such devices"),
+        field("later_started_at", TIME, note="first start of the later runs on such devices"),
+        field("conditions", COUNT, note="measured in both"),
+        field(
+            "earlier_runs",
+            COUNT,
+            "runs",
+            "of these conditions in the earlier session, sentinels included",
+        ),
+        field(
+            "later_runs", COUNT, "runs", "of these conditions in the later session, sentinels too"
+        ),
+        *with_interval("ratio", "1", "of the metric, later over earlier"),
+        field("margin", REAL, "1", "equivalent is from 1 / (1 + margin) to 1 + margin"),
+        field(
+            "verdict",
+            NAME,
+            note="none: equivalent to none (TOST); faster, slower or the metric's words: by a "
+            "two-sided test; undecided; too few runs: of every condition that leads from one to "
+            "the other",
+        ),
+    ]
+)
+
+NODES = pa.schema(
+    [
+        *fields(NAME, "study", "site", "device_kind", "device_model"),
+        field("node", NAME, note="`node` of its runs, or else their `host`"),
+        field("runs", COUNT, "runs", "on this node alone, that completed"),
+        field(
+            "disturbed",
+            pa.bool_(),
+            note="other processes disturbed all its runs; else such runs are left out",
+        ),
+        *with_interval("ratio", "1", "of throughputs, this node over the middle half of others"),
+        field("margin", REAL, "1", "slower is below 1 / (1 + margin)"),
+        field("p_slower", REAL, "1", "not slower by more than the margin, adjusted (Holm)"),
+        field("verdict", NAME, note="slower; not shown; too few runs: of this node"),
+        field("node_sd", REAL, "1", "standard deviation of log(images_per_second) over nodes"),
+        field("node_sd_ci95_low", REAL, "1", "by the F distribution, at the `scatter` found"),
+        field("node_sd_ci95_high", REAL, "1"),
+        field("scatter", REAL, "1", "standard deviation of log(images_per_second) on one node"),
+        field("scatter_ci95_low", REAL, "1", "by the chi-squared distribution"),
+        field("scatter_ci95_high", REAL, "1"),
+        field("p_differ", REAL, "1", "that all nodes are alike (F test)"),
+    ]
+)
+
+# Of a step.
+PARTS = {
+    "input": "time that a step waits until its items are read",
+    "copies": "time that a step waits for the copies of its items to the devices",
+    "exchange": "time that a step waits for gradients, and for the slowest device",
+    "sharing": "by how much devices of one node slow one another down, exchange apart",
+    "waits": "time that a step waits for its loss and for Python between steps",
+    "computation": "what is left: forward and backward pass and update",
+    "rest": "of another program: what the parameters in `explain` do not leave out",
+}
+EXPLANATIONS = pa.schema(
+    [
+        field("study", NAME),
+        field("run_id", TEXT, note="the first repeat of the condition that is explained"),
+        field("combination", TEXT, note="that condition, in words"),
+        field("part", NAME, note="; ".join(f"{name}: {what}" for name, what in PARTS.items())),
+        field("step_time_s", REAL, "s", "of the part, in the mean over steps and runs"),
+        field("step_time_ci95_low", REAL, "s", "Welch's t; of computation and rest Student's"),
+        field("step_time_ci95_high", REAL, "s"),
+        field("share", REAL, "1", "of a whole step"),
+        field("told_apart", pa.bool_(), note="resolved: above zero, and its probes are reliable"),
+        field("runs", COUNT, "runs", "probes on the side with the fewer"),
+        field("note", TEXT, note="why it is not resolved, or not known"),
+    ]
+)
+ACCOUNTS = pa.schema(
+    [
+        *fields(NAME, "study", "run_id"),
+        field(
+            "part", NAME, note="; ".join(f"{name}: {what}" for name, what in account.PARTS.items())
+        ),
+        field("spent_s", REAL, "s", "of the first process of the run"),
+        field("share", REAL, "1", "of all parts of the run together"),
+    ]
+)
+# Columns of the table of runs on profiles.
+PROFILE = (
+    *of_run("profile"),
+    field("profiled_steps", COUNT, "steps", "traced after the measured ones"),
+    field("trace_file", TEXT, note="in results/runs/{run_id}/; none: nothing was traced"),
+    field("trace_unknown", TEXT, note="why there is no trace though `profile` is set"),
+)
+
+RATES = (
+    field(
+        "images_per_second",
+        REAL,
+        "items/s",
+        "items of the measured steps over their time on the slowest rank",
+    ),
+    field("images_per_second_per_device", REAL, "items/s", "images_per_second over devices"),
+    field(
+        "tokens_per_second",
+        REAL,
+        "tokens/s",
+        "images_per_second x tokens of a sequence; none: items are no sequences",
+    ),
+    field(
+        "tokens_per_second_per_device",
+        REAL,
+        "tokens/s",
+        "tokens_per_second over devices; known of some logs that do not say how many these are",
+    ),
+    field(
+        "rate_uncertainty",
+        REAL,
+        "1",
+        "relative, of rate and step time, from the digits or short last batches of an imported log",
+    ),
+    field(
+        "contradicts",
+        TEXT,
+        note="how rate, batch and step time differ by over 2 % and rate_uncertainty, or mfu is "
+        "above 1: such a run is in no mean, and compared with nothing; none: they agree",
+    ),
+)
+WORK = (
+    field(
+        "model_flops_per_item",
+        REAL,
+        "FLOP",
+        "of products in the model's layers; 3 forward passes where it takes gradients",
+    ),
+    field(
+        "hardware_flops_per_item",
+        REAL,
+        "FLOP",
+        "model_flops_per_item with the forward pass of what is computed again; none: nothing is",
+    ),
+    field(
+        "values_per_item",
+        COUNT,
+        note="numbers that these products read and write, forward, weights apart",
+    ),
+    field("flops_unknown", TEXT, note="layers without a rule, for which they are not known"),
+    field(
+        "arithmetic_intensity",
+        REAL,
+        "FLOP/B",
+        "products' FLOPs over the bytes they read and write, weights once a batch",
+    ),
+    field(
+        "achieved_tflops_per_device",
+        REAL,
+        "TFLOP/s",
+        "model_flops_per_item x images_per_second / devices",
+    ),
+    field("device_peak_tflops", REAL, "TFLOP/s", "dense, in the run's precision"),
+    field("device_peak_source", TEXT, note="of that number, or why it is unknown"),
+    field("device_memory_gb_per_s", REAL, "GB/s", "as its maker states it"),
+    field("attainable_tflops", REAL, "TFLOP/s", "of the largest product, measured on a device"),
+    field("attainable_gb_per_s", REAL, "GB/s", "of a copy in memory, measured on a device"),
+    field("mfu", REAL, "1", "achieved_tflops_per_device over device_peak_tflops"),
+    field("mfu_of_attainable", REAL, "1", "achieved_tflops_per_device over attainable_tflops"),
+    field("hfu", REAL, "1", "mfu with hardware_flops_per_item; none: nothing is computed again"),
+    field("hfu_of_attainable", REAL, "1", "mfu_of_attainable with hardware_flops_per_item"),
+)
+MEMORY = (
+    field(
+        "peak_allocated_bytes_per_device",
+        COUNT,
+        "B",
+        "the most of a device that the framework's arrays held, in the whole run",
+    ),
+    field(
+        "peak_reserved_bytes_per_device",
+        COUNT,
+        "B",
+        "the most of a device that the framework's allocator took, in the whole run",
+    ),
+    field(
+        "peak_used_bytes_per_device",
+        COUNT,
+        "B",
+        "the most of a GPU that any processes used, by the samples of NVML",
+    ),
+    field("peak_memory_bytes", COUNT, "B", "resident set of the largest process, in the whole run"),
+    field(
+        "memory_limit_bytes",
+        COUNT,
+        "B",
+        "of the GPU, or the part that JAX preallocates; on CPUs of the node or its cgroup",
+    ),
+    field("device_memory_unknown", TEXT, note="why the framework's count is not known"),
+)
+
+
+def _energy(prefix: str, of: str, span: str) -> list[pa.Field]:
+    name = f"{prefix}energy"
+    return [
+        field(f"{name}_j", REAL, "J", f"of {of}, {span}"),
+        field(
+            f"{name}_per_image_j",
+            REAL,
+            "J",
+            f"{name}_j over the items of all steps; compiling and evaluating included",
+        ),
+        field(f"{name}_source", NAME, note="what was read: a counter, or power over time"),
+        field(f"{name}_samples", COUNT, note="how often it was read; of processes the fewest"),
+        field(f"{name}_sampled_share", REAL, "1", "of the time that readings cover; the least"),
+        field(f"{name}_resolution_s", REAL, "s", "mean time between two readings; the longest"),
+        field(f"{name}_unknown", TEXT, note="why it is not known"),
+    ]
+
+
+ENERGY = (
+    *_energy("", "all GPUs", "run_start to run_end"),
+    *_energy("host_", "processors and memory of all nodes, by RAPL", "run_start to run_end"),
+    *_energy("node_", "the whole node, by site.power_meter", "run_start to run_end"),
+    field("power_limit_found_w", REAL, "W", "of a GPU before the run set one, the least"),
+    field("power_limit_enforced_w", REAL, "W", "by the driver of a GPU after that, the least"),
+    field(
+        "energy_remark",
+        TEXT,
+        note="energies of under 60 readings or of a part of the time; or none",
+    ),
+)
+NEIGHBOURS = (
+    field("others_cpu_cores", REAL, "cores", "used by other processes, of `cores`; measured steps"),
+    field("cores", pa.int32(), "cores", "CPUs the run could use, on the most disturbed node"),
+    field("node_others_cpu_cores", REAL, "cores", "used by other processes, of `node_cores`"),
+    field("node_cores", pa.int32(), "cores", "CPUs of the first node"),
+    field("steal_cpu_cores", REAL, "cores", "taken from cores by a hypervisor"),
+    field("cpu_pressure_percent", REAL, "%", "of the time: some process waited for a CPU"),
+    field("memory_pressure_percent", REAL, "%", "of the time: some waited for memory"),
+    field("io_pressure_percent", REAL, "%", "of the time: some waited for a disk"),
+    field("others_disk_bytes_per_s", REAL, "B/s", "read and written by other processes, all disks"),
+    field("cpu_clock_mhz", REAL, "MHz", "mean over time and cores"),
+    field("cpu_throttle_count", COUNT, note="cores slowed down for heat, start to end"),
+    field("quota_throttled_percent", REAL, "%", "of quota periods: its CPU quota stopped it"),
+    field("quota_throttled_s", REAL, "s", "that its CPU quota stopped it, summed over CPUs"),
+    field("load_before_1min", REAL, note="load average when the trainer was started"),
+    field("waited_for_quiet_s", REAL, "s", "before the trainer was started"),
+    field(
+        "other_gpu_processes",
+        pa.int32(),
+        note="processes of other programs, the most on one GPU",
+    ),
+    field("disturbed", TEXT, note="what other processes used more of than allowed; none: nothing"),
+    field(
+        "neighbours_unknown",
+        TEXT,
+        note="what could not be measured about other processes and clocks, and why",
+    ),
+)
+
+_HELD = [column for column in MEMORY if column.name != "device_memory_unknown"]
+TRIES = pa.schema(
+    [
+        *fields(NAME, "study", "site"),
+        field("search", NAME, note="name of the search and of its folder in results/batches/"),
+        *of_run("framework", "model", "dataset", "precision", "mode", "strategy"),
+        *of_run("strategy_options", "runtime", "environment", "optimizer"),
+        *of_run("xla", "compile", "recompute", "nodes", "devices_per_node", "copies_per_node"),
+        *of_run("sequence_length", "accumulate_steps"),
+        field("batch_per_device", COUNT, "items", "of this try"),
+        field("fits", pa.bool_(), note="it completed and left a tenth of the memory free"),
+        field("status", NAME, note="of the try: ok, unstable, oom, timeout or failed"),
+        field("share_of_memory", REAL, "1", "of the device's or the node's, whichever is larger"),
+        field("message", TEXT, note="why it does or does not fit"),
+        *_HELD,
+        field("node_memory_bytes", COUNT, "B", "free on the node before the first try, or allowed"),
+        field("found_batch_per_device", COUNT, "items", "of the search; none: not even one fits"),
+        field("reason", TEXT, note="why the search took no larger one, or none"),
+        field("host", NAME, note="node of the search"),
+    ]
+)
+
+STEPS = pa.schema(
+    [
+        field("run_id", NAME),
+        field("rank", pa.int32()),
+        field("step", COUNT, note="from 1, warm-up included"),
+        field("epoch", pa.int32(), note="from 1"),
+        field("t_s", REAL, "s", "end of the step since run_start; none within a window"),
+        field(
+            "step_time_s",
+            REAL,
+            "s",
+            "since the end of the step before, the mean over a window at its last step; none "
+            "within a window",
+        ),
+        field("loss", REAL, note="mean over the rank's items of the step"),
+        field("learning_rate", REAL),
+        field("warm_up", pa.bool_(), note="not counted in any summary"),
+        field("window_steps", COUNT, "steps", "whose mean the time is, where it is of several"),
+    ]
+)
+EVALS = pa.schema(
+    [
+        field("run_id", NAME),
+        field("epoch", pa.int32()),
+        field("step", COUNT),
+        field("t_s", REAL, "s", "end of the evaluation since run_start"),
+        field("split", NAME),
+        field("loss", REAL),
+        field("top1", REAL, "1", "share of items whose best class is right"),
+        field("top5", REAL, "1", "share of items with the right class among the best five"),
+        field("iou", REAL, "1", "intersection over union of masks, all pixels together"),
+        field("perplexity", REAL, "1", "exponential of the loss a word"),
+        field("examples", COUNT, "items"),
+        field("score", REAL, note="as another program prints it, in its own unit"),
+        field("score_name", NAME, note="what it is, as mAP; lower may be better, as of a loss"),
+    ]
+)
+SAMPLES = pa.schema(
+    [
+        field("run_id", NAME),
+        field("rank", pa.int32()),
+        field("t_s", REAL, "s", "since run_start"),
+        field("gpu", NAME, note="NVML index or UUID; none in the row of the process"),
+        field("cpu_percent", REAL, "%", "of the process since the last sample; 100: one core"),
+        field("memory_bytes", COUNT, "B", "resident set of the process"),
+        field("node_cpu_percent", REAL, "%", "since the last sample; 100: all cores"),
+        field("node_memory_available_bytes", COUNT, "B"),
+        field("load_average_1min", REAL),
+        field("package_energy_j", REAL, "J", "of the node's processors since the first sample"),
+        field("dram_energy_j", REAL, "J", "of their memory since the first sample"),
+        field("utilisation_percent", REAL, "%"),
+        field("memory_used_bytes", COUNT, "B", "of the GPU"),
+        field("power_w", REAL, "W"),
+        field("temperature_c", REAL, "Cel"),
+        field("clock_sm_mhz", REAL, "MHz"),
+        field("clock_memory_mhz", REAL, "MHz"),
+        field("throttle_reasons", NAME, note="joined by +"),
+        field("energy_j", REAL, "J", "since the first sample"),
+        field("other_gpu_processes", pa.int32(), note="that compute on the GPU and are not ours"),
+    ]
+)
+RUN_TABLES = dict(zip(cells.OF_RUN, (STEPS, EVALS, SAMPLES), strict=True))
 
 APART = "apart"  # of a run that is in no mean
 LAST_EVALUATION = "on the validation data at the last evaluation"
@@ -407,3 +765,58 @@ def with_settings(table: pa.Table, runs: pa.Table) -> pa.Table:
     for column in taken.schema:
         table = table.append_column(column, taken[column.name])
     return table
+
+
+BASELINES = pa.schema(
+    [
+        field("baseline", NAME, note="names the file in results/baselines/ that it is from"),
+        field(
+            "measure",
+            NAME,
+            note="all_reduce: the sum of float32 values over all devices; all_gather: the parts of "
+            "all devices on each; reduce_scatter: the sum, a part of it on each device; sendrecv: "
+            "point to point, from each device to the next in a ring; matrix_product; "
+            "memory_copy: of arrays in the device's memory; host_to_device: copies from the host; "
+            "file_read_cold, file_read_warm: of a file beside the results, first from the disk, "
+            "then from the system's memory; items_read: by the framework's reader of a dataset, "
+            "for each core; those of imported logs are named as there",
+        ),
+        *fields(NAME, "site", "framework", "framework_version", "environment", "runtime"),
+        *fields(NAME, "runtime_options", "strategy", "strategy_options", "launcher"),
+        field("precision", NAME, note="of matrix_product"),
+        field("dataset", NAME, note="of items_read"),
+        *fields(NAME, "device_kind", "device_model"),
+        *fields(pa.int32(), "nodes", "devices_per_node", "devices", "threads_per_device"),
+        field(
+            "size_bytes",
+            COUNT,
+            "B",
+            "of the message, array or file; of all_gather what each device has in the end, of "
+            "reduce_scatter what it has at the start",
+        ),
+        field("value", REAL, note="median over rounds, in the unit of its row"),
+        field("low", REAL, note="the least of the rounds"),
+        field("high", REAL, note="the most"),
+        field(
+            "unit",
+            NAME,
+            note="GB/s, of collectives those of the bus: bytes / time x 2 (n - 1) / n of "
+            "all_reduce, x (n - 1) / n of all_gather and reduce_scatter, x 1 of sendrecv; TFLOP/s; "
+            "items/s",
+        ),
+        field("time_s", REAL, "s", "of one operation on the slowest process, median over rounds"),
+        field("time_low_s", REAL, "s", "the shortest of the rounds"),
+        field("time_high_s", REAL, "s", "the longest"),
+        field("rounds", COUNT, "rounds", "timed, after an operation that compiles and connects"),
+        field(
+            "unknown", TEXT, note=f"why there is no value; {NOT_MEASURED}: it failed on that node"
+        ),
+        field("source", TEXT, note="of an imported baseline: its log and what it has; none: own"),
+        field("load_average_1min", REAL, note="of the node, after the measurements"),
+        field("measured_at", TIME, note="UTC"),
+        field("host", NAME, note="node of the first process"),
+        field("node", NAME, note="`node` of its runs; none: any of the site"),
+        field("hardware_sha256", TEXT, note="as of runs on this machine"),
+    ]
+)
+MACHINE_TABLES = {"baselines": BASELINES}

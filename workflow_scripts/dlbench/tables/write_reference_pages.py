@@ -1,18 +1,18 @@
-"""The pages of docs/ that list everything: each key of a config, each column of each table; and the
-schema of the config.
+"""The pages that list everything: keys of a config, columns of tables, and the map of the library.
 
-- config.schema.json: what it has of the fields of a run is from their declarations in
-  dlbench/run_fields/, and the names of columns from dlbench/tables/table_columns.py; all else in it
-  is written by hand.
+- config.schema.json: what it has of the fields of a run is from their declarations, and the names
+  of columns from table_columns.py; all else in it is written by hand.
 - config.md: from config.schema.json; defaults are those of config.yaml, and for fields of a run
   those of their declarations.
-- tables.md: from dlbench/tables/table_columns.py and others beside it, with units; columns that say
-  no more there than their name are described in dlbench/tables/meanings.py, fields of a run by
-  their declarations.
+- tables.md: from table_columns.py and history_columns.py, with units. MEANINGS has columns that say
+  no more there than their name; a key with a table before its dot is of that table only.
 - commands.md: from the parsers of the commands, by dlbench/command/commands_page.py.
-- workflow_scripts/README.md: the map, from dlbench/tables/house_map.py.
+- workflow_scripts/README.md: programs with the first line of their docstring, under the room of the
+  file that they call; rooms with the first sentence of their own, on the floors that
+  pyproject.toml gives them.
 """
 
+import ast
 import copy
 import itertools
 import json
@@ -21,20 +21,220 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
+import tomllib
 
 from dlbench.common.files import atomic_write
+from dlbench.common.own_code import PROGRAMS
+from dlbench.common.plugins import LIBRARY
 from dlbench.run_fields.fields import DECLARED, DEFAULTS
 from dlbench.study import config, config_schema, yaml_files
 from dlbench.study import config_schema as config_schema_module
 from dlbench.study.config_schema import schema
-from dlbench.tables import (
-    baseline_columns,
-    history_columns,
-    house_map,
-    run_columns,
-    table_columns,
-)
-from dlbench.tables.meanings import MEANINGS, TABLES
+from dlbench.tables import history_columns, table_columns
+
+PYPROJECT = PROGRAMS.parent / "pyproject.toml"
+ALONE = "alone"  # programs that run under a stranger's Python, without the library
+HEAD = """# The map
+
+Made by `workflow_scripts/write_reference_pages.py` from the first lines of programs and rooms.
+
+## Commands
+
+What users start is one command, `dlbench`: [docs/commands.md](../docs/commands.md) has all, and
+[dispatch.py](dlbench/command/dispatch.py) finds their functions. Some of them rules start, too, as
+`python workflow_scripts/dlbench COMMAND`, which needs nothing installed. Options have the same name
+everywhere: `--configfile` for the study, `--output` for what is written, `--json` for programs.
+"""
+PROGRAMS_HEAD = """## Programs by topic
+
+What rules and other programs start, also under another Python than the workflow's; train.py people
+start as well, to try a model, and write_reference_pages.py those who change the code. Each says
+with `--help` what it takes. What `X.py` calls is `dlbench/ROOM/X.py`; its tests are in the folder
+of that room in `tests/unit`.
+"""
+ROOMS_HEAD = """## Rooms by floor
+
+A room is a folder of `dlbench/`. It imports rooms of lower floors, never one of its own floor or of
+one above; `lint-imports` holds it to that. A file whose name begins with `_` is its room's own.
+Folders in a room hold things that are found by name: one more file there is one more of them
+([docs/adding.md](../docs/adding.md)).
+"""
+
+
+def floors() -> list[list[str]]:
+    """The rooms of each floor, the highest floor first, as the contract in pyproject.toml has them.
+
+    Rooms that one floor holds do not import one another.
+    """
+    contracts = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["tool"]["importlinter"]
+    (layers,) = (c["layers"] for c in contracts["contracts"] if c["type"] == "layers")
+    return [[name.strip() for name in layer.split("|")] for layer in layers]
+
+
+def topic(program: Path) -> str:
+    """The highest room that a program imports, or "alone" for one that needs no library."""
+    modules = [
+        node.module or ""
+        for node in ast.walk(ast.parse(program.read_bytes()))
+        if isinstance(node, ast.ImportFrom)
+    ]
+    imported = {module.split(".")[1] for module in modules if module.startswith("dlbench.")}
+    return next((room for rooms in floors() for room in rooms if room in imported), ALONE)
+
+
+def map_page() -> str:
+    """The map as Markdown."""
+    return "\n".join(
+        [
+            HEAD,
+            PROGRAMS_HEAD,
+            _programs_table(),
+            "",
+            ROOMS_HEAD,
+            _rooms_table(),
+            "",
+        ]
+    )
+
+
+def _programs_table():
+    programs: dict[str, list[Path]] = {}
+    for path in sorted(PROGRAMS.glob("*.py")):
+        programs.setdefault(topic(path), []).append(path)
+    lines = ["| Topic | Program | What it does |", "| --- | --- | --- |"]
+    for room in sorted(programs):
+        for index, path in enumerate(programs[room]):
+            topic_cell = "" if index else room
+            lines.append(f"| {topic_cell} | [{path.name}]({path.name}) | {_first_sentence(path)} |")
+    return "\n".join(lines)
+
+
+def _rooms_table():
+    lines = ["| Floor | Room | What it is for | Its files |", "| --- | --- | --- | --- |"]
+    numbered = list(enumerate(reversed(floors())))
+    for number, rooms in reversed(numbered):
+        for room in sorted(rooms):
+            folder = LIBRARY / room
+            files = [path.stem for path in sorted(folder.glob("*.py"))]
+            names = [name for name in files if not name.startswith("_")]
+            names += [f"{path.name}/" for path in _folders(folder)]
+            purpose = _first_sentence(folder / "__init__.py")
+            lines.append(
+                f"| {number} | [{room}](dlbench/{room}/__init__.py) | {purpose} | "
+                f"{', '.join(names)} |"
+            )
+    return "\n".join(lines)
+
+
+def _folders(folder):
+    return sorted(path.parent for path in folder.glob("*/__init__.py"))
+
+
+def _first_sentence(path):
+    docstring = ast.get_docstring(ast.parse(path.read_bytes())) or ""
+    paragraph = " ".join(docstring.split("\n\n")[0].split())
+    return re.split(r"(?<=\.)\s", paragraph)[0].rstrip(".").replace("|", "\\|")
+
+
+TABLES = {
+    "runs": "One row for each run: own, imported (`timing_source` names the kind of log) and "
+    "published. Means and figures are of those without `apart`.",
+    "evals": "One row for each evaluation on held-out items.",
+    "accounts": "Where the wall time of own runs went: one row for each part of a run that took "
+    "any. The parts of a run add up to its `wall_s`.",
+    "metrics": "One row for each metric of each run, of sentinels too: a number that the run's "
+    "program names itself.",
+    "coverage": "One row for each combination and repeat that the config asks for, whatever became "
+    "of it, and for each imported run.",
+    "comparisons": "One row for each condition, its base and metric, as `compare` asks.",
+    "drift": "One row for each device shape and pair of sessions that measured the same "
+    "conditions, of throughput and of each metric that programs name and whose values are above "
+    "0.",
+    "nodes": "How fast nodes are beside one another, by runs on one node: one row for each node, "
+    "the slowest first; none where no two can be compared.",
+    "speedups": "One row for each series and number of devices.",
+    "published": "One row for each published number, with the own runs that match it.",
+    "tries": "One row for each batch that a search for the largest one tried "
+    "(`batch_per_device: max`). Tries are no runs, and in no statistics.",
+    "explanations": "What a step is made of: one row for each part of each condition of a block "
+    "with `explain`.",
+    "baselines": "One row for each size of each baseline: what machines attain without a model, "
+    "through the libraries that train. Made by `uv run snakemake baselines`.",
+    "steps": "One row for each step (or window of steps) and rank, in `results/runs/{run_id}/`.",
+    "samples": "One row for each sample of a process or of one of its GPUs, in "
+    "`results/runs/{run_id}/`.",
+    "sessions": "One row for each condition and metric of a session of a "
+    "[history](history.md), in `history/site=S/year=Y/`: `site` and `year` are in the path. As "
+    "Parquet only.",
+    "campaigns": "One row for each file of a history: whether it counts, in `results/history/`.",
+    "series": "`sessions` of all sites and machines together, without those that do not count, in "
+    "`results/history/`. As Parquet only.",
+    "findings": "One row for each change of level in a history, in `results/history/`.",
+    "changes": "One row for each condition of a finding, in `results/history/`.",
+}
+MEANINGS = {
+    "run_id": "names the run, and its folder in results/runs/",
+    "study": "name of the study in its config; of an imported run that of the import",
+    "site": "name of the machine (site.name)",
+    "framework_version": "as the framework reports it",
+    "item_shape": "shape of one input of the model, as 224x224x3; none: unknown",
+    "device_kind": "cpu or gpu",
+    "device_model": "name of the processor or GPU",
+    "devices": "nodes times devices_per_node",
+    "global_batch": "items of a step over all devices",
+    "container_start": "what started the container: directive (Snakemake) or command",
+    "status": "ok, unstable, oom, timeout, failed or skipped",
+    "timing_source": "whose clock: dlbench, a kind of log that was imported, or published",
+    "quality": "of a published number: printed, derived or read_off",
+    "parameters": "trainable weights of the model",
+    "step_time_mean_s": "over the measured steps of the slowest rank",
+    "step_time_median_s": "median of the steps of step_time_mean_s; a window counts as its mean",
+    "step_time_p95_s": "95th percentile of the steps of step_time_mean_s, linear between the two "
+    "nearest",
+    "started_at": "UTC",
+    "ended_at": "UTC",
+    "host": "node of the first process",
+    "git_commit": "of the workflow when the run was started",
+    "git_dirty": "whether files under git, profiles apart, differed from that commit",
+    "release": "of dlbench, if it was installed from a wheel: version and digest of its files; "
+    "`.changed` if some are not those that were installed",
+    "log_sha256": "of the raw log that the record was made from",
+    "parser_version": "of the code that made the record from the log",
+    "rank": "of the process, from 0",
+    "evals.step": "the last one before the evaluation",
+    "evals.epoch": "from 1; 0 before training",
+    "split": "validation: the held-out items; of several sets in a log their names",
+    "evals.loss": "mean over the held-out items",
+    "steps.learning_rate": "of the step",
+    "ci90_high": "upper end of the 90 % interval",
+    "ci95_low": "lower end of the 95 % interval",
+    "ci95_high": "upper end of the 95 % interval",
+    "examples": "items that were scored",
+    "node_memory_available_bytes": "of the node",
+    "load_average_1min": "of the node",
+    "utilisation_percent": "of the GPU",
+    "power_w": "of the GPU",
+    "temperature_c": "of the GPU",
+    "clock_sm_mhz": "of the GPU's processors",
+    "clock_memory_mhz": "of the GPU's memory",
+    "combination": "what was to be trained, in words",
+    "field": "of a run, in which the conditions differ",
+    "runtime_options": "settings of the runtime",
+    "strategy_options": "settings of the strategy",
+    "n_a": "runs of the condition that completed (ok or unstable)",
+    "n_b": "runs of the base that completed (ok or unstable)",
+    "ratio": "condition over base",
+    "base_devices": "devices of the base",
+    "base_nodes": "nodes of the base",
+    "base_runs": "repeats of the base that completed (ok or unstable)",
+    "published.base": "the point that a relative number is relative to",
+    "metric": "a number of the table runs, or one relative to another point",
+    "published.unit": "of the value",
+    "page": "page, slide or table of the source",
+    "published.source": "short citation",
+    "published.note": "errata and what else to know",
+    "own_over_published": "the own number over the published one",
+}
 
 _ENDS = ("_ci95_low", "_ci95_high")  # of the columns of an interval
 SCHEMA = "workflow_scripts/dlbench/study/config.schema.json"
@@ -42,8 +242,8 @@ DEFAULT_STUDY = Path(__file__).parents[3] / "config.yaml"
 MADE_BY = "Made by `workflow_scripts/write_reference_pages.py` from"
 SCHEMAS = {
     **table_columns.STUDY_TABLES,
-    **run_columns.RUN_TABLES,
-    **baseline_columns.MACHINE_TABLES,
+    **table_columns.RUN_TABLES,
+    **table_columns.MACHINE_TABLES,
     **history_columns.HISTORY_TABLES,
 }
 DEFAULTS_IN_WORDS = {
@@ -105,7 +305,7 @@ def pages() -> dict[str, str]:
         SCHEMA: schema_text(),
         "docs/config.md": config_page(),
         "docs/tables.md": tables_page(),
-        "workflow_scripts/README.md": house_map.map_page(),
+        "workflow_scripts/README.md": map_page(),
     }
 
 

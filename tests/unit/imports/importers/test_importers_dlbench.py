@@ -15,8 +15,8 @@ from dlbench.log import event_log
 from dlbench.log.event_log import EventLog
 from dlbench.records import parse_run, run_record
 from dlbench.study.runs import Run
-from dlbench.tables import parquet_files, run_columns
-from dlbench.tables.metric_columns import METRICS
+from dlbench.tables import parquet_files, table_columns
+from dlbench.tables.table_columns import METRICS
 from support.runs import made_runs, parsed_runs
 
 SUMMED_UP = (
@@ -97,7 +97,7 @@ def test_a_results_folder_passes_through_with_its_steps(study, tmp_path):
         parquet_files.write(
             run_record.folder(run.id) / "steps.parquet",
             [{"run_id": run.id, "step": 1, "step_time_s": 0.5, "warm_up": False}],
-            run_columns.STEPS,
+            table_columns.STEPS,
             log_sha256=run_record.read(run_record.folder(run.id) / "run.json")["log_sha256"],
         )
     broken = run_record.folder(study.runs[2].id) / "run.json"
@@ -145,7 +145,7 @@ def parsed(results):
 
 def test_evaluations_of_an_earlier_version_are_imported_without_the_columns_they_lack(tmp_path):
     folder, record = parsed(tmp_path)
-    schema = run_columns.EVALS
+    schema = table_columns.EVALS
     for name in ("score", "score_name"):
         schema = schema.remove(schema.get_field_index(name))
     rows = [{"run_id": parsed_runs.RUN.id, "epoch": 1, "split": "validation", "top1": 0.5}]

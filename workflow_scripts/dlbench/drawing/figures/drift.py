@@ -14,7 +14,7 @@ from dlbench.common import phrases
 from dlbench.drawing import styles
 from dlbench.log import event_fields
 from dlbench.study.runs import CONDITION, is_sentinel
-from dlbench.tables import timing_sources
+from dlbench.tables import cells
 
 CATEGORY = "Study"
 CAPTION = """
@@ -94,9 +94,9 @@ def draw(tables: Tables, stem: Path | str) -> None:
 
 def _measured(runs, sentinels):
     """Own runs and sentinels that completed, with `relative`: per cent off their condition."""
-    is_own = runs["timing_source"].isin([timing_sources.MEASURED]) & ~runs["run_id"].map(
-        is_sentinel
-    ).astype(bool)
+    is_own = runs["timing_source"].isin([cells.MEASURED]) & ~runs["run_id"].map(is_sentinel).astype(
+        bool
+    )
     runs = runs[is_own]
     parts = [part for part in (runs.assign(sentinel=0), sentinels) if len(part)]
     if not parts:

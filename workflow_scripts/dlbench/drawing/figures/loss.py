@@ -7,7 +7,7 @@ from matplotlib.ticker import MaxNLocator
 
 from dlbench.analysis.frames import Tables
 from dlbench.drawing import line_charts, series, styles
-from dlbench.tables import timing_sources
+from dlbench.tables import cells
 
 CATEGORY = "Learning"
 CAPTION = """
@@ -28,7 +28,7 @@ MAX_PANELS = 8  # models and datasets
 
 def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.started_runs(tables.runs)
-    runs = runs[(runs["mode"] == "train") & (runs["timing_source"] != timing_sources.PUBLISHED)]
+    runs = runs[(runs["mode"] == "train") & (runs["timing_source"] != cells.PUBLISHED)]
     trained = runs.groupby(["model", "dataset"], dropna=False).size()
     learning = runs["epochs"].notna() | (runs["evaluate"] == "yes")
     runs = runs[learning] if learning.any() else runs

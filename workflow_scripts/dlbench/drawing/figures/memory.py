@@ -10,7 +10,7 @@ from dlbench.analysis.frames import Tables
 from dlbench.drawing import line_charts, series, styles
 from dlbench.log import event_fields
 from dlbench.study import wording
-from dlbench.tables import timing_sources
+from dlbench.tables import cells
 
 CATEGORY = "Memory"
 CAPTION = """
@@ -76,7 +76,7 @@ def _with_memory(runs: pd.DataFrame) -> pd.DataFrame:
     columns = [name for name, _ in GPU_ORDER]
     runs = runs.assign(**{name: runs[name].where(runs[name] > 0) for name in columns})
     failed = ~runs["status"].isin(event_fields.SUCCEEDED)
-    is_own = runs["timing_source"] == timing_sources.MEASURED
+    is_own = runs["timing_source"] == cells.MEASURED
     return runs[runs[columns].notna().any(axis=1) | (failed & is_own)]
 
 

@@ -10,7 +10,7 @@ from dlbench.analysis.frames import Tables
 from dlbench.drawing import row_charts, series, styles
 from dlbench.log import event_fields
 from dlbench.study import runs, wording
-from dlbench.tables import timing_sources
+from dlbench.tables import cells
 
 CATEGORY = "Comparisons"
 CAPTION = """
@@ -48,7 +48,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
 
 def _row(axes, row, synthetic, drift):
     base, differs = _counterparts(row.runs.iloc[0], synthetic)
-    published = (row.runs["timing_source"] == timing_sources.PUBLISHED).all()
+    published = (row.runs["timing_source"] == cells.PUBLISHED).all()
     timed = [runs.dropna(subset="images_per_second") for runs in (row.finished, base)]
     rates = [runs["rate"] for runs in timed]
     sides = drift.compare(*(t.to_dict("records") for t in timed)) if all(map(len, timed)) else None

@@ -24,7 +24,7 @@ from dlbench.imports.log_file import LogError, LogFile
 from dlbench.log import event_fields, event_log
 from dlbench.records import parse_run, run_record
 from dlbench.study.runs import Run
-from dlbench.tables import parquet_files, run_columns, table_columns
+from dlbench.tables import parquet_files, table_columns
 
 FAMILY = "dlbench"
 OTHER_RANK_OR_ATTEMPT = re.compile(r"(.+)\.(?:rank|attempt)\d+(?:\.rank\d+)?(\.[^.]+)")
@@ -118,8 +118,8 @@ def _imported(path):
         for row in run_tables.sample_rows(sample)
     ]
     run = _run(path, logs, columns, samples, status=status, message=message)
-    parquet_files.table(run.evals, run_columns.EVALS)
-    parquet_files.table(samples, run_columns.SAMPLES)
+    parquet_files.table(run.evals, table_columns.EVALS)
+    parquet_files.table(samples, table_columns.SAMPLES)
     run.metrics = record["summary"].get("metrics", [])
     return run
 

@@ -35,7 +35,7 @@ from dlbench.imports.importers.csv_logger import ACCURACIES, TOP5
 from dlbench.imports.log_file import LogError, LogFile
 from dlbench.imports.log_values import MAX_TIME_S, count, real
 from dlbench.study import contradictions
-from dlbench.tables import run_columns, table_columns
+from dlbench.tables import table_columns
 
 FAMILY = "tensorboard"
 STEP_TAGS = {
@@ -142,7 +142,7 @@ class _Run:
 
     def _sample(self, samples, match, tag, value):
         rank, index, uuid, name = match.groups()
-        if name not in run_columns.SAMPLES.names or not math.isfinite(value):
+        if name not in table_columns.SAMPLES.names or not math.isfinite(value):
             self.unused[tag] += 1
             return
         place = {"rank": int(rank or 0)}
