@@ -193,7 +193,8 @@ def pytorch_bare(spec, made):
     items, labels = made._batch
     device, numbers = items.device.type, getattr(torch, spec.precision, None)
     halves = numbers in (torch.bfloat16, torch.float16)
-    module = plugins.load("pytorch/models", spec.model).build()
+    native = plugins.load("pytorch/models", spec.model)
+    module = native.build(native.INPUT_SHAPE, native.CLASSES)
     module = module.to(device, memory_format=torch.channels_last)
     fused = device == "cuda" or None
     optimizer = torch.optim.SGD(module.parameters(), spec.learning_rate, fused=fused)
@@ -222,7 +223,8 @@ def jax_bare(spec, made):
     import jax
     import keras
 
-    network, batch = plugins.load("keras/models", spec.model).build(), made._batch
+    native, batch = plugins.load("keras/models", spec.model), made._batch
+    network = native.build(native.INPUT_SHAPE, native.CLASSES)
     optimizer = keras.optimizers.SGD(spec.learning_rate)
     optimizer.build(network.trainable_variables)
     parts = network.trainable_variables, network.non_trainable_variables, optimizer.variables

@@ -162,7 +162,10 @@ def tensorflow(run, strategy):
 
     native = plugins.load("keras/models", run.model)
     with strategy.scope():
-        model, optimizer = native.build(), keras.optimizers.SGD(0.01)
+        model, optimizer = (
+            native.build(native.INPUT_SHAPE, native.CLASSES),
+            keras.optimizers.SGD(0.01),
+        )
         optimizer.build(model.trainable_variables)
     weights = [variable.value for variable in model.trainable_variables]
     images, labels = map(tf.constant, synthetic(native, strategy.rank, run.batch_per_device))
@@ -199,7 +202,7 @@ def pytorch(run, strategy):
 
     native = plugins.load("pytorch/models", run.model)
     module = DistributedDataParallel(
-        native.build().to(memory_format=torch.channels_last),
+        native.build(native.INPUT_SHAPE, native.CLASSES).to(memory_format=torch.channels_last),
         broadcast_buffers=False,
         gradient_as_bucket_view=True,
     )
@@ -224,7 +227,10 @@ def jax(run, strategy):
 
     native = plugins.load("keras/models", run.model)
     keras.utils.set_random_seed(1)
-    network, optimizer = native.build(), keras.optimizers.SGD(0.01)
+    network, optimizer = (
+        native.build(native.INPUT_SHAPE, native.CLASSES),
+        keras.optimizers.SGD(0.01),
+    )
     optimizer.build(network.trainable_variables)
     each, parts = PartitionSpec(), PartitionSpec("devices")
     mesh = Mesh(np.asarray(jax.devices()), ("devices",))
