@@ -314,7 +314,7 @@ def check_gate(must_reach: dict[str, float], run: Run, where: str) -> dict[str, 
     """Check that a run will have the scores of its learning gate, and return them."""
     if must_reach and run.mode == inputs.INPUT_ONLY:
         raise ConfigError(f"{where}.must_reach: mode input has no model, so it learns nothing")
-    scores = event_log.SCORES
+    scores: tuple[str, ...] = event_log.SCORES
     if not run.is_external:
         task = plugins.constants(engine.plugin_kind(run.framework, "models"), run.model)["TASK"]
         scores = TASKS[task].SCORES

@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 
+from dlbench.trainer.tasks import Losses
+
 
 class _Language:
     """Softmax cross-entropy of each token."""
@@ -88,7 +90,7 @@ def _cross_entropy(targets, logits):
     return -jnp.take_along_axis(logs, targets[..., None], axis=-1)[..., 0]
 
 
-LOSSES = {
+LOSSES: dict[str, Losses] = {
     "classification": _Classification(),
     "segmentation": _Segmentation(),
     "language": _Language(),

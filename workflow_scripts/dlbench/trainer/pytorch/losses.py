@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from dlbench.trainer.tasks import Losses
+
 
 class _Language:
     """Softmax cross-entropy of each token."""
@@ -92,7 +94,7 @@ class _Segmentation:
         )
 
 
-LOSSES = {
+LOSSES: dict[str, Losses] = {
     "classification": _Classification(),
     "segmentation": _Segmentation(),
     "language": _Language(),

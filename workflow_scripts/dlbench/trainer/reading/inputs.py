@@ -83,7 +83,8 @@ def unsupported_text(run: Spec) -> str | None:
     if run.recompute and not model.get("RECOMPUTES"):
         return f"recompute is of models of blocks, as gpt2_small; {run.model} has none"
     task = model.get("TASK")
-    if task not in TASKS or TASKS[task].KIND != "text":
+    known = TASKS.get(task or "")
+    if known is None or known.KIND != "text":
         for name in ("sequence_length", "vocabulary_multiple"):
             if getattr(run, name) != DEFAULTS[name]:
                 return f"{name} is of models of text; {run.model} learns {task}"

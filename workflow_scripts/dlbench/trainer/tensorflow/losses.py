@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from dlbench.trainer.tasks import Losses
+
 
 class _Language:
     """Softmax cross-entropy of each token."""
@@ -76,7 +78,7 @@ def _cross_entropy(targets, logits):
     return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, tf.cast(logits, tf.float32))
 
 
-LOSSES = {
+LOSSES: dict[str, Losses] = {
     "classification": _Classification(),
     "segmentation": _Segmentation(),
     "language": _Language(),
