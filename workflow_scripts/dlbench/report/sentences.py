@@ -8,6 +8,7 @@ from dlbench.common import phrases
 from dlbench.log import event_fields, event_log
 from dlbench.records import account, sessions
 from dlbench.report import report_tables
+from dlbench.results import run_rows
 from dlbench.study import contradictions, wording
 from dlbench.tables import cells
 from dlbench.tables.cells import Row
