@@ -12,7 +12,7 @@ class Running:
 
     def __init__(self, log):
         self.run_id = log.parent.name
-        self.job = fates.job_of_log(log)[1]
+        self.job = fates.current_attempt(log).job[1]
         launch = json.loads(log.read_text().splitlines()[0])
         (self.host,) = launch["job"]["hosts"]
 

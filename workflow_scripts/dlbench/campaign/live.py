@@ -230,10 +230,11 @@ class Live:
         if not (job and job.run and self._submits):
             return ""
         attempt = fates.current_attempt(_log(job.run))
-        state = fates.query_schedulers(filter(None, [attempt.job])).get(attempt.job)
+        states = fates.query_schedulers(filter(None, [attempt.job]))
+        state = states.get(attempt.job)
         if state is None or state.status not in ("interrupted", "oom", "timeout"):
             return ""
-        return self._line(job.run, fates.describe(attempt, state))
+        return self._line(job.run, fates.describe([attempt], states))
 
     def _to_do(self):
         """The ids of the runs that this machine can do and that have not ended."""

@@ -232,7 +232,7 @@ def _with_job_states(standings):
 
 def _with_job_state(standing, state_of_job):
     job_state = state_of_job.get(standing.attempts[-1].job)
-    message = fates.describe_all(standing.attempts, state_of_job)
+    message = fates.describe(standing.attempts, state_of_job)
     if job_state is None or job_state.status != "running":
         return dataclasses.replace(standing, message=message)
     log = run_record.folder(standing.run.id) / "train.jsonl"

@@ -15,7 +15,6 @@ Needs the standard library only.
 """
 
 import contextlib
-import functools
 import itertools
 import json
 import os
@@ -56,12 +55,12 @@ class Attempt:
 
 def current_attempt(log: Path) -> Attempt:
     """The attempt that writes, or last wrote, train.jsonl."""
-    return Attempt(None, job_of_log(log), "", _session(_launch(log)))
+    return _attempt(None, log, "")
 
 
 def latest_attempts(place: Path) -> list[Attempt]:
     """The attempts of the last session whose logs were moved aside in a run's folder, in order."""
-    logged = (_attempt_of_log(number, log) for number, log in reversed(attempts.kept_logs(place)))
+    logged = (_ended_attempt(number, log) for number, log in reversed(attempts.kept_logs(place)))
     last = next(logged, None)
     if last is None:
         return []
@@ -69,37 +68,25 @@ def latest_attempts(place: Path) -> list[Attempt]:
     return [*reversed(list(before)), last]
 
 
-def _attempt_of_log(number, log):
-    end, launch = event_log.final_run_end(log), _launch(log)
+def _ended_attempt(number, log):
+    end = event_log.final_run_end(log)
     if end is None:
-        return Attempt(number, _job(launch), "", _session(launch))
-    end_message = ": ".join(filter(None, (end["status"], end["message"])))
+        return _attempt(number, log, "")
     if end["status"] in event_fields.SUCCEEDED:
-        end_message = "it completed, and is to be measured again"
-    return Attempt(number, None, end_message, _session(launch))
+        return _attempt(number, log, "it completed, and is to be measured again")
+    return _attempt(number, log, ": ".join(filter(None, (end["status"], end["message"]))))
 
 
-def job_of_log(log: Path) -> Job | None:
-    """The scheduler's job of the last launch in a log; None outside of a job."""
-    return _job(_launch(log))
-
-
-def _job(launch):
-    return (launch["job"]["scheduler"], launch["job"]["id"]) if launch.get("job") else None
-
-
-def _session(launch):
-    return (launch.get("session") or {}).get("id")
-
-
-def _launch(log):
-    """The last launch in a log; a run that went on from a checkpoint was launched several times."""
-    last: dict[str, Any] = {}
+def _attempt(number, log, end_message):
+    """By the last launch in a log: a run that went on from a checkpoint has several."""
+    launch: dict[str, Any] = {}
     with contextlib.suppress(OSError, event_fields.LogError), open(log, "rb") as file:
         for line in file:
             if line.startswith(LAUNCH):
-                last = event_fields.parse_event(line)
-    return last
+                launch = event_fields.parse_event(line)
+    job = None if end_message else launch.get("job")
+    session = (launch.get("session") or {}).get("id")
+    return Attempt(number, job and (job["scheduler"], job["id"]), end_message, session)
 
 
 def query_schedulers(jobs: Iterable[Job]) -> dict[Job, JobState]:
@@ -112,27 +99,21 @@ def query_schedulers(jobs: Iterable[Job]) -> dict[Job, JobState]:
         # A scheduler of another machine, or more jobs than fit onto a command line.
         with contextlib.suppress(Error, OSError):
             job_states = plugins.load("schedulers", scheduler).job_states(job_ids)
-            state_by_job |= {
-                (scheduler, job_id): job_state for job_id, job_state in job_states.items()
-            }
+            state_by_job |= {(scheduler, job_id): job_states[job_id] for job_id in job_states}
     return state_by_job
 
 
-def describe_all(attempts: Sequence[Attempt], job_states: Mapping[Job, JobState]) -> str:
+def describe(attempts: Sequence[Attempt], job_states: Mapping[Job, JobState]) -> str:
     """One sentence on each attempt: why it ended, or the state of its job.
 
     `job_states`: of their jobs; jobs that the scheduler no longer knows are missing.
     """
-    return "; ".join(describe(a, job_states.get(a.job) if a.job else None) for a in attempts)
+    return "; ".join(_describe(attempt, job_states) for attempt in attempts)
 
 
-def describe(attempt: Attempt, job_state: JobState | None) -> str:
-    """Why an attempt ended, or the state of its job.
-
-    `job_state`: of its job; None if the scheduler no longer knows it.
-    """
+def _describe(attempt, job_states):
     text = attempt.end_message or "its log stops without an end"
-    if job_state and attempt.job:
+    if job_state := job_states.get(attempt.job):
         scheduler, job_id = attempt.job
         name = schedulers.display_name(scheduler)
         if job_state.status == "running":
@@ -162,7 +143,7 @@ class EarlierAttempts:
 
     def describe(self) -> str:
         """Why each of them ended, in order."""
-        return describe_all(self._attempts, self._job_states)
+        return describe(self._attempts, self._job_states)
 
     def verdict(self, logs_steps: bool = True) -> tuple[str, str, bool] | None:
         """The result that the end of the last attempt's job implies, if any.
@@ -263,7 +244,7 @@ def put_back(log: Path, messages: Path, is_wanted: Callable[[dict[str, Any]], bo
     """Restore the files of a run that an earlier job of this start recorded.
 
     Args:
-        log, messages: as in `link`.
+        log, messages: as in `link_results`.
         is_wanted: record -> whether it is valid for this run, so that it need not be trained again.
 
     Returns:
@@ -303,7 +284,7 @@ def settle_links() -> None:
         place = run_record.folder(folder.name)
         messages = run_record.RESULTS / "logs" / "train" / f"{folder.name}.log"
         if not (place / RECORD).is_file():
-            put_back(place / LOG, messages, functools.partial(_is_of, folder.name))
+            put_back(place / LOG, messages, lambda record, of=folder: record["run_id"] == of.name)
     forget_links()
 
 
@@ -315,10 +296,6 @@ def forget_links() -> None:
             shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):  # not there, or not empty
         FOLDER.rmdir()
-
-
-def _is_of(run_id: str, record: dict[str, Any]) -> bool:
-    return record["run_id"] == run_id
 
 
 def _folders() -> Iterator[Path]:
