@@ -9,7 +9,7 @@ import pytest
 
 from dlbench import Error
 from dlbench.analysis import campaigns, comparison_page
-from dlbench.pages import page_text
+from dlbench.pages import formats
 from dlbench.records import run_record
 from dlbench.tables import parquet_files, table_columns
 from support.comparisons.compared_campaigns import A_RATES, compared, rates
@@ -72,7 +72,7 @@ def test_faster_or_slower_by_more_than_the_margin_is_said():
         assert pair.verdict == verdict
         assert pair.better_beyond_margin == (is_beyond and steps > 0)
         assert pair.beyond_margin == (is_beyond and steps < 0)
-        text = " ".join(page_text.text(comparison_page.comparison_page(found)).split())
+        text = " ".join(formats.text(comparison_page.comparison_page(found)).split())
         assert (f"{verdict}: by more" in text) == is_beyond
 
 
@@ -138,7 +138,7 @@ def test_failures_are_named_on_their_side_and_are_a_regression_where_all_failed(
     assert (none.verdict, none.reason, none.b.failed) == ("failed", "in B", {"oom": 3})
     assert found.regressions(["failed"]) == [none]
     assert found.regressions(["slower"]) == []
-    text = page_text.text(comparison_page.comparison_page(found), width=100)
+    text = formats.text(comparison_page.comparison_page(found), width=100)
     assert "1.414 (2), 1 failed" in text
     assert "3 oom" in text
 
@@ -322,7 +322,7 @@ def test_a_metric_that_programs_name_is_compared_in_its_direction(better, verdic
     (pair,) = found.pairs
     assert (pair.verdict, found.metric.unit) == (verdict, "GB/s")
     assert pair.compared.p_difference == pytest.approx(0.025721, abs=1e-6)
-    assert f"1 {verdict}" in page_text.text(comparison_page.comparison_page(found, None))
+    assert f"1 {verdict}" in formats.text(comparison_page.comparison_page(found, None))
 
 
 def test_metrics_of_a_table_are_read_from_the_one_beside_it(tmp_path):

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from dlbench.analysis import compare_runs, comparison_page
-from dlbench.pages import page_html, page_text
+from dlbench.pages import formats
 from support.comparisons.compared_campaigns import A_RATES, STEP, compared, rates
 from support.runs.made_runs import measured
 
@@ -16,15 +16,13 @@ def test_the_page_is_one_file_without_scripts_whatever_the_names_are():
         [measured(A_RATES, facts={"site": "<script>alert(1)</script>"})],
         [measured(rates(-4), facts={"site": "a|b *c* \"d\" & 'e'"})],
     )
-    made = page_html.html_page(
-        comparison_page.comparison_page(found, found.regressions(["slower"]))
-    )
+    made = formats.html_page(comparison_page.comparison_page(found, found.regressions(["slower"])))
     assert not re.search(r"<(script|link|img|iframe)| (src|href)=", made)
     for tag in set(re.findall(r"</(\w+)>", made)):
         assert len(re.findall(rf"<{tag}\b", made)) == made.count(f"</{tag}>"), tag
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in made
     assert "@import" not in made and "url(" not in made
-    markdown = page_text.markdown(comparison_page.comparison_page(found))
+    markdown = formats.markdown(comparison_page.comparison_page(found))
     assert r"a\|b \*c\*" in markdown
     assert r"\<script\>" in markdown
     assert "| combination | A | B | B / A | 95 % interval | verdict |\n| --- | ---: |" in markdown
@@ -38,7 +36,7 @@ def test_campaigns_that_share_no_session_are_said_to_be_measured_apart_and_check
     together, apart = (compared([of("s1", 0)], [of(name, -2)]) for name in ("s1", "s2"))
     for found in (together, apart):
         page = comparison_page.comparison_page(found)
-        formats = [page_text.text(page), page_text.markdown(page), page_html.html_page(page)]
+        formats = [formats.text(page), formats.markdown(page), formats.html_page(page)]
         assert [
             " ".join(text.split()).count("A and B were measured apart") for text in formats
         ] == ([0, 0, 0] if found is together else [1, 1, 1])
@@ -65,10 +63,10 @@ def test_text_is_as_wide_as_it_may_be_and_words_are_broken_where_they_do_not_fit
         [measured(rates(1), strategy_options=long), measured(rates(1), precision="bfloat16")],
     )
     for width in (80, 100, 120):
-        lines = page_text.text(comparison_page.comparison_page(found), width).splitlines()
+        lines = formats.text(comparison_page.comparison_page(found), width).splitlines()
         assert max(map(len, lines)) <= width
     table = [["name", "meaning"], ["x" * 20 + " y", "some words " * 8]]
-    widths = {width: page_text._widths(table, width) for width in (80, 40, 30)}
+    widths = {width: formats._widths(table, width) for width in (80, 40, 30)}
     assert widths == {80: [22, 56], 40: [20, 18], 30: [16, 12]}
 
 
@@ -87,6 +85,6 @@ def test_no_verdict_rests_on_a_run_that_others_disturbed(side, steps, verdict):
     assert loud.regressions(["slower"]) == []
     assert pair.compared == quiet.pairs[0].compared
     reason = f"other processes disturbed runs: 1 in {'AB'[side]}"
-    assert reason in " ".join(page_text.text(comparison_page.comparison_page(loud), 200).split())
+    assert reason in " ".join(formats.text(comparison_page.comparison_page(loud), 200).split())
     (plain,) = compare_runs.values(loud)["combinations"]
     assert plain["ab"[side]]["disturbed"] == 1 and plain["reason"] == reason

@@ -10,7 +10,7 @@ import pytest
 
 from dlbench.history import gate, gate_page
 from dlbench.history.prediction import predict
-from dlbench.pages import page_html, page_text
+from dlbench.pages import formats
 
 PREDICTED = predict(np.log([100, 101, 99, 100, 102, 98, 100, 100]), np.full(8, 3), 1e-4, 3, None)
 LABELS = {
@@ -36,7 +36,7 @@ JUDGED = gate.Gate(
 
 
 def test_the_page_says_the_outcome_first_and_then_why():
-    text = page_text.text(gate_page.page(JUDGED), 120)
+    text = formats.text(gate_page.page(JUDGED), 120)
     assert text.splitlines()[0] == "Session s2: failed"
     assert "3 conditions of here: 1 worse, 1 missing, 1 new." in text
     assert "2026-11-01 to 2026-11-26; the newest is 1 day old" in " ".join(text.split())
@@ -45,8 +45,8 @@ def test_the_page_says_the_outcome_first_and_then_why():
 
 
 def test_every_form_of_it_escapes_what_others_wrote():
-    assert "&lt;batch&gt; 16" in page_html.html_page(gate_page.page(JUDGED))
-    assert "lenet5 \\<batch\\> 16" in page_text.markdown(gate_page.page(JUDGED))
+    assert "&lt;batch&gt; 16" in formats.html_page(gate_page.page(JUDGED))
+    assert "lenet5 \\<batch\\> 16" in formats.markdown(gate_page.page(JUDGED))
     assert "lenet5 &lt;batch&gt; 16" in gate_page.junit(JUDGED)
 
 
@@ -91,4 +91,4 @@ def test_allowed_verdicts_fail_nothing_and_are_named():
     allowed = dataclasses.replace(JUDGED, allowed=(gate.WORSE, gate.MISSING))
     page = gate_page.page(allowed)
     assert page.kind == "good" and page.title == "Session s2: passed"
-    assert "worse, missing" in page_text.text(page)
+    assert "worse, missing" in formats.text(page)

@@ -5,8 +5,8 @@ import pytest
 from markupsafe import Markup
 
 from dlbench.pages import templates
+from dlbench.pages.formats import html_page
 from dlbench.pages.page import Cell, Page, Section, Table
-from dlbench.pages.page_html import html_page
 
 EVIL = "</style><script>alert(1)</script>\"' &"
 PAGES = ("pages/page.html.jinja", "report/report.html.jinja")

@@ -237,15 +237,10 @@ def _check(a, args):
 
 
 def _write_page(page, plain, args):
-    from dlbench.pages import page_html, page_text
+    from dlbench.pages import formats
 
     format_ = args.format or (SUFFIXES[args.output.suffix] if args.output else "text")
-    text = {
-        "text": lambda: page_text.text(page),
-        "markdown": lambda: page_text.markdown(page),
-        "html": lambda: page_html.html_page(page),
-        "json": lambda: json.dumps(plain, indent=1, allow_nan=False) + "\n",
-    }[format_]()
+    text = formats.written(page, plain, format_)
     if not args.output:
         sys.stdout.write(text)
         return
@@ -331,16 +326,9 @@ def gate(args: argparse.Namespace) -> int:
     """
     from dlbench.history import gate_page
     from dlbench.history.gate import judge
-    from dlbench.pages import page_html, page_text
+    from dlbench.pages import formats
     from dlbench.study import config
 
-    writers = {
-        "text": lambda: page_text.text(gate_page.page(judged)),
-        "markdown": lambda: page_text.markdown(gate_page.page(judged)),
-        "html": lambda: page_html.html_page(gate_page.page(judged)),
-        "json": lambda: json.dumps(gate_page.values(judged), indent=1, allow_nan=False) + "\n",
-        "junit": lambda: gate_page.junit(judged),
-    }
     settings = config.settings_of(args.configfile)
     judged = judge(
         args.history,
@@ -351,11 +339,16 @@ def gate(args: argparse.Namespace) -> int:
         args.allow,
         settings.get("tags", {}),
     )
-    for name, write in writers.items():
+    page, plain = gate_page.page(judged), gate_page.values(judged)
+
+    def written(form):
+        return gate_page.junit(judged) if form == "junit" else formats.written(page, plain, form)
+
+    for name in JUDGED_FORMATS:
         if path := getattr(args, f"write_{name}", None):
             with atomic_write(path) as part:
-                part.write_text(write(), encoding="utf-8")
-    sys.stdout.write(terminal.plain(writers[args.format]()))
+                part.write_text(written(name), encoding="utf-8")
+    sys.stdout.write(terminal.plain(written(args.format)))
     return 0 if judged.passed else 1
 
 
@@ -435,7 +428,7 @@ def accept_nodes(args: argparse.Namespace) -> int:
     Exit code 1: a node or group failed or was not measured.
     """
     from dlbench.analysis import accept_nodes as acceptance
-    from dlbench.pages import page_text
+    from dlbench.pages import formats
 
     wanted = acceptance.read_bounds(args.bounds, args.results)
     expected = host_lists.expand_hosts(args.nodes)
@@ -444,7 +437,7 @@ def accept_nodes(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(acceptance.values(accepted), allow_nan=False))
         return 0 if accepted.all_passed else 1
-    sys.stdout.write(page_text.text(acceptance.page(accepted, args.results)))
+    sys.stdout.write(formats.text(acceptance.page(accepted, args.results)))
     if accepted.groups.next:
         print("\nTo be measured next, each size in a block of its own:\n")
         print("\n".join(acceptance.next_lines(accepted.groups.next)))

@@ -11,7 +11,7 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common.files import atomic_write, read_json, write_json
-from dlbench.pages import page_html, templates
+from dlbench.pages import formats, templates
 from dlbench.pages.page import Page
 from dlbench.report import site_data, site_pages, site_reports
 from dlbench.report.site_data import Site
@@ -106,7 +106,7 @@ def _html(
     source = templates.source(*scripts)
     return name, templates.render(
         TEMPLATE,
-        **page_html.template_values(page),
+        **formats.template_values(page),
         style=style,
         script=source,
         policy=policy or templates.policy(style, source),
