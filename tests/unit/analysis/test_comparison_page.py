@@ -36,10 +36,10 @@ def test_campaigns_that_share_no_session_are_said_to_be_measured_apart_and_check
     together, apart = (compared([of("s1", 0)], [of(name, -2)]) for name in ("s1", "s2"))
     for found in (together, apart):
         page = comparison_page.comparison_page(found)
-        formats = [formats.text(page), formats.markdown(page), formats.html_page(page)]
-        assert [
-            " ".join(text.split()).count("A and B were measured apart") for text in formats
-        ] == ([0, 0, 0] if found is together else [1, 1, 1])
+        forms = [formats.written(page, {}, form) for form in ("text", "markdown", "html")]
+        assert [" ".join(text.split()).count("A and B were measured apart") for text in forms] == (
+            [0, 0, 0] if found is together else [1, 1, 1]
+        )
         assert compare_runs.values(found)["measured_apart"] == (found is apart)
     assert [pair.verdict for pair in apart.pairs] == [pair.verdict for pair in together.pairs]
     assert len(apart.regressions(["slower"])) == len(together.regressions(["slower"]))
