@@ -48,12 +48,8 @@ class ConvertedDataset:
         item_shape: shape of one input, an image or a window of tokens.
         classes: labels are 0 .. classes - 1; None where targets are masks.
         reader: how a record is read, as the manifest has it.
-        encoded: whether images are JPEGs.
         streamed: whether the dataset is one sequence of tokens, cut into items when it is read.
-        augmentation: the augmentation of training items; None if there is none.
         mask: the token that replaces masked tokens; None where none are masked.
-        in_memory: whether the training items are kept in memory.
-        text, workers, prefetch: as given.
 
     Raises:
         Error: there is no manifest, or records of a kind that is not known.
@@ -180,10 +176,6 @@ def open_dataset(
     reader: type[Reader], settings: InputSettings, folder: str | None
 ) -> Reader | None:
     """The dataset of a run; None if its items are synthetic.
-
-    Args:
-        reader: how a framework reads converted datasets.
-        folder: of the dataset; None if the run names none.
 
     Raises:
         Error: there is no data, or it is of another kind than the model learns.
