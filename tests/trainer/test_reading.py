@@ -132,7 +132,7 @@ def text(tmp_path):
 )
 def test_windows_of_a_text_are_those_of_tensorflow(tmp_path, dtype, different, tokens, sizes):
     folder = text_of(tmp_path / "text", dtype, different)
-    data = [kind(folder, tokens=tokens, text=reading_text) for kind in READERS]
+    data = [kind(folder, tokens=tokens) for kind in READERS]
     assert_same_items(data, 25)
     for each in data:
         assert each.records("validation") == sum(sizes)
@@ -145,7 +145,7 @@ def test_windows_of_a_text_are_those_of_tensorflow(tmp_path, dtype, different, t
 
 @pytest.mark.parametrize("kind", READERS)
 def test_the_same_number_of_tokens_of_each_window_is_masked_and_is_the_target(text, kind):
-    data = kind(text, tokens=TOKENS, text=reading_text)
+    data = kind(text, tokens=TOKENS)
     data.mask = 255
     for batches in (data.validation_batches(25), data.training_batches(62, SEED)):
         inputs, targets = map(np.concatenate, zip(*arrays(batches, 3), strict=True))
@@ -162,11 +162,11 @@ def test_a_text_shorter_than_one_window_and_an_unknown_encoding_are_refused(text
     content = manifest.read(text)
     for kind in READERS:
         with pytest.raises(Error, match="has 1000 tokens, fewer than the 1001 of one window"):
-            kind(text, tokens=1000, text=reading_text).records("train")
+            kind(text, tokens=1000).records("train")
     manifest.write(text / manifest.NAME, content | {"reader": {"encoding": "tokens"}})
     for kind in READERS:
         with pytest.raises(Error, match=r"reader.encoding: expected one of .* found"):
-            kind(text, tokens=16, text=reading_text)
+            kind(text, tokens=16)
 
 
 @pytest.mark.parametrize("cache", ["memory", "none"])
@@ -219,12 +219,11 @@ def grained():
 def test_grain_gives_the_items_of_our_own_reader_over_epochs_ranks_and_resumes(
     numbered, photographs, text, grained
 ):
-    of_text = {"tokens": TOKENS, "text": reading_text}
     for steps, batch, order, folder, *shape, fields in (
         (60, 4, (1, 3), numbered, {"workers": 3, "prefetch": 2}),
         (60, 4, (0, 1, 29), numbered, {"workers": 1, "cache": "none"}),
         (6, 8, (), photographs, (32, 48, 3), {"workers": 2}),
-        (40, 4, (), text, of_text | {"workers": 2}),
+        (40, 4, (), text, {"tokens": TOKENS, "workers": 2}),
     ):
         found = grained(steps, folder, *shape, batch=batch, order=order, **fields)
         own = DatasetReader(folder, *shape, **fields)

@@ -6,7 +6,6 @@ LOSSES, the Losses of each task.
 
 import math
 from collections.abc import Mapping
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -46,12 +45,6 @@ class Task:
     def scores(self, sums: Mapping[str, float]) -> dict[str, float]:
         """The scores of an evaluation from the sums over all batches."""
         raise NotImplementedError
-
-    def reader(self) -> ModuleType:
-        """For the kind text: the module that cuts text into items and masks tokens."""
-        from dlbench.trainer.reading import text
-
-        return text
 
     def synthetic(
         self,
@@ -128,7 +121,9 @@ class _MaskedLanguage(_Language):
 
     def synthetic(self, random, batch, input_shape, classes):
         tokens = random.integers(0, classes - 1, (batch, *input_shape), "int32")
-        return self.reader().masked(tokens, random, classes - 1)
+        from dlbench.trainer.reading import text
+
+        return text.masked(tokens, random, classes - 1)
 
 
 TASKS: Mapping[str, Task] = {

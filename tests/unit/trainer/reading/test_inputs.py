@@ -119,7 +119,7 @@ def test_what_fits_is_trained(fields):
     ],
 )
 @pytest.mark.parametrize("framework", engine.names())
-def test_what_does_not_fit_is_skipped_with_the_reason_of_text(framework, fields, words):
+def test_what_does_not_fit_is_skipped_with_the_reason(framework, fields, words):
     assert words in reason_of_text(framework=framework, **fields)
 
 

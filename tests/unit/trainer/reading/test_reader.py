@@ -15,7 +15,7 @@ import pytest
 from dlbench import Error
 from dlbench.common import tfrecord
 from dlbench.study.runs import Run
-from dlbench.trainer.reading import reader, text
+from dlbench.trainer.reading import reader
 from dlbench.trainer.reading.converted import InputSettings
 from dlbench.trainer.reading.reader import Batches, DatasetReader, GrainReader, Order
 from dlbench.trainer.tasks import TASKS
@@ -231,7 +231,7 @@ def test_windows_of_a_text_and_their_masks_are_the_same_in_workers(tmp_path):
         kind="text",
         counts=(4, 6),
     )
-    data = DatasetReader(folder, tokens=TOKENS, text=text)
+    data = DatasetReader(folder, tokens=TOKENS)
     data.mask = 250
     usual = some(data.training_batches(4, 1), 9)[8]
     found = pickle.loads(pickle.dumps(Batches(data, 0, Order(4, 1))))[8]

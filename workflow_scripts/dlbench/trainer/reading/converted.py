@@ -16,7 +16,7 @@ import numpy as np
 from dlbench import Error
 from dlbench.common import plugins
 from dlbench.run_fields.fields import DECLARED
-from dlbench.trainer.reading import manifest
+from dlbench.trainer.reading import manifest, text
 from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tasks import Task
 
@@ -40,7 +40,6 @@ class ConvertedDataset:
         cache: whether the training items are kept in memory: `memory` does, `none` does not,
             `auto` does if they have at most CACHED_BYTES. A text is always kept.
         tokens: of an item, if the dataset is a text.
-        text: what cuts a text into windows: dlbench/trainer/reading/text.py.
         workers: threads or processes that prepare items; None: as the reader chooses.
         prefetch: batches that are prepared ahead; None: as the reader chooses.
 
@@ -62,7 +61,6 @@ class ConvertedDataset:
         augment: bool = True,
         cache: str = "auto",
         tokens: int | None = None,
-        text: ModuleType | None = None,
         workers: int | None = None,
         prefetch: int | None = None,
     ):
@@ -79,7 +77,6 @@ class ConvertedDataset:
         self.classes: int | None = self.reader.get("classes")
         small = self._bytes("train") <= CACHED_BYTES
         self.in_memory = self.streamed or cache == "memory" or (cache == "auto" and small)
-        self.text: Any = text
         self.workers, self.prefetch = workers, prefetch
         self.mask: int | None = None
         self._rows: dict[str, np.ndarray] = {}
@@ -93,7 +90,7 @@ class ConvertedDataset:
         """
         if self.streamed:
             tokens, length = len(self.row(split)), self.item_shape[0]
-            if not (windows := self.text.count(tokens, length)):
+            if not (windows := text.count(tokens, length)):
                 raise Error(
                     f"{self.name}: the {split} text has {tokens} tokens, fewer than the "
                     f"{length + 1} of one window: a shorter sequence_length, or more text"
@@ -105,7 +102,7 @@ class ConvertedDataset:
         """All tokens of a split, if the dataset is one sequence of them."""
         if split not in self._rows:
             paths = [path for path, _ in self.shards(split)]
-            self._rows[split] = self.text.load(self.name, paths, self.reader["dtype"])
+            self._rows[split] = text.load(self.name, paths, self.reader["dtype"])
         return self._rows[split]
 
     def shards(self, split: str) -> list[tuple[Path, int]]:
@@ -132,14 +129,14 @@ class ConvertedDataset:
     def held_out_windows(self, batch: int) -> Iterator[Batch]:
         """All held-out items of a text once, in their order; those of a seed are masked."""
         row, count = self.row("validation"), self.records("validation")
-        random = np.random.default_rng(self.text.HELD_OUT_SEED)
+        random = np.random.default_rng(text.HELD_OUT_SEED)
         for first in range(0, count, batch):
             numbers = np.arange(first, min(first + batch, count))
-            tokens, following = self.text.windows(row, numbers, self.item_shape[0])
+            tokens, following = text.windows(row, numbers, self.item_shape[0])
             if self.mask is None:
                 yield tokens, following
             else:
-                yield self.text.masked(tokens, random, self.mask)
+                yield text.masked(tokens, random, self.mask)
 
     def keys(self) -> tuple[str, str]:
         """Names of the features of an encoded image and of its label."""
@@ -189,9 +186,8 @@ def open_dataset(
         plugins.path("datasets", spec.dataset)
         raise Error(f"dataset {spec.dataset} is not synthetic: --data must name its folder")
     tokens = spec.sequence_length or model_module.INPUT_SHAPE[0]
-    text = task.reader() if task.KIND == "text" else None
     ahead = spec.input_workers, spec.prefetch
-    data = reader(folder, model_module.INPUT_SHAPE, spec.augment, spec.cache, tokens, text, *ahead)
+    data = reader(folder, model_module.INPUT_SHAPE, spec.augment, spec.cache, tokens, *ahead)
     if not is_known and data.manifest["dataset"] != spec.dataset:
         raise Error(f"{folder}: expected dataset {spec.dataset}, found {data.manifest['dataset']}")
     kind = data.manifest["kind"]

@@ -17,7 +17,6 @@ import bisect
 import collections
 import contextlib
 import functools
-import importlib
 import itertools
 import math
 import multiprocessing
@@ -37,6 +36,7 @@ import numpy as np
 from dlbench import Error
 from dlbench.common import tfrecord
 from dlbench.machine import limits
+from dlbench.trainer.reading import text
 from dlbench.trainer.reading.converted import (
     CENTRAL_SHARE,
     CROP_AREA,
@@ -111,7 +111,7 @@ class DatasetReader(ConvertedDataset):
             return decoded(pictures, self.item_shape[:2]), targets
         inputs, targets = self._take(self.numbers(step, order))
         if self.mask is not None:
-            return self.text.masked(inputs, _random(step, order), self.mask)
+            return text.masked(inputs, _random(step, order), self.mask)
         if self.augmentation == "shift_flip":
             return shifted(inputs, _random(step, order)), targets
         return inputs, targets
@@ -162,12 +162,7 @@ class DatasetReader(ConvertedDataset):
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for worker processes, which read the dataset themselves."""
-        own = dict[str, Any](_rows={}, _memory=None, _processes=None)
-        return vars(self) | own | {"text": self.text and self.text.__name__}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.text = self.text and importlib.import_module(self.text)
+        return vars(self) | {"_rows": {}, "_memory": None, "_processes": None}
 
     @functools.cached_property
     def _stored(self) -> "Records":
@@ -180,7 +175,7 @@ class DatasetReader(ConvertedDataset):
     def _take(self, numbers):
         """(inputs, targets) of training items; photographs are a list of JPEGs."""
         if self.streamed:
-            return self.text.windows(self.row("train"), numbers, self.item_shape[0])
+            return text.windows(self.row("train"), numbers, self.item_shape[0])
         if not self.in_memory:
             return parsed(self, list(self._stored.payloads(numbers.tolist())))
         if self._memory is None:

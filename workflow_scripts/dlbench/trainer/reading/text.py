@@ -9,9 +9,6 @@ For masked language models some tokens are masked:
   tokens are chosen; 80 % of these are replaced by a mask, 10 % by another token, and 10 % stay; the
   loss is that of the chosen ones.
 - Here each window has the same number of chosen tokens, so that all windows have equal weight.
-
-Tasks of text name this file, so that a change of it
-trains runs on text again, and no others.
 """
 
 from collections.abc import Iterable

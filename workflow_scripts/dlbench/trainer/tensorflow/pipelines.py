@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from dlbench.machine import limits
-from dlbench.trainer.reading import converted
+from dlbench.trainer.reading import converted, text
 from dlbench.trainer.reading.converted import (
     CENTRAL_SHARE,
     CROP_AREA,
@@ -162,11 +162,11 @@ class Data(converted.ConvertedDataset):
         """Windows with some tokens masked: see reading/text.py."""
         seeds, shape = _split(seed, 3), tf.shape(tokens)
         ranks = tf.argsort(tf.argsort(tf.random.stateless_uniform(shape, seeds[0])))
-        chosen = ranks < self.text.masked_count(tokens.shape[1])
+        chosen = ranks < text.masked_count(tokens.shape[1])
         kind = tf.random.stateless_uniform(shape, seeds[1])
         other = tf.random.stateless_uniform(shape, seeds[2], 0, self.mask, tf.int32)
         masked = tf.where(kind < 0.8, self.mask, tf.where(kind < 0.9, other, tokens))
-        return tf.where(chosen, masked, tokens), tf.where(chosen, tokens, self.text.IGNORED)
+        return tf.where(chosen, masked, tokens), tf.where(chosen, tokens, text.IGNORED)
 
     def _records(self, batch, seed, rank, size, first_step):
         """The serialised records of each step, from the shards."""
