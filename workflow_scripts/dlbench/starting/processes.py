@@ -77,16 +77,6 @@ def is_of_run(process: Path, marked: dict[str, str]) -> bool:
     return is_marked and not any(v.startswith(f"{beside}=".encode()) for v in variables)
 
 
-def is_supervisor_gone(mark: str) -> bool:
-    """Whether the supervisor in a mark is known to be gone."""
-    return _supervisor_state(mark) is False
-
-
-def is_supervisor_running(mark: str) -> bool:
-    """Whether the supervisor in a mark is known to be running."""
-    return _supervisor_state(mark) is True
-
-
 def _find_leftovers():
     """{process id: log of its attempt} of this user's leftover processes on this node."""
     log_by_pid = {}
@@ -105,17 +95,17 @@ def _orphaned(path):
     variables = (path / "environ").read_bytes().split(b"\0")
     value = next((v for v in variables if v.startswith(f"{VARIABLE}=".encode())), b"")
     mark = os.fsdecode(value).partition("=")[2]
-    return Path(mark.split(" ", 3)[3]) if mark and is_supervisor_gone(mark) else None
+    return Path(mark.split(" ", 3)[3]) if mark and _is_supervisor_gone(mark) else None
 
 
-def _supervisor_state(mark):
-    """Whether a supervisor runs; None if unknown: on another node, or in another PID namespace."""
+def _is_supervisor_gone(mark):
+    """Whether it is known to be gone: not on another node or in another PID namespace."""
     parts = mark.split(" ", 3)
     if len(parts) < 4 or parts[0] != _kernel():
-        return None
+        return False
     with contextlib.suppress(OSError):
-        return _start_ticks(parts[1]) == parts[2]
-    return False
+        return _start_ticks(parts[1]) != parts[2]
+    return True
 
 
 def _kernel():

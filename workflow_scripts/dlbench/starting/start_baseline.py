@@ -10,15 +10,13 @@ import dataclasses
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from dlbench.baselines import rounds
 from dlbench.baselines.collectives import MEASURES
-from dlbench.common import terminal
 from dlbench.common.files import write_json
 from dlbench.images import trainer_image
-from dlbench.starting import processes, start_command, start_unreachable
+from dlbench.starting import processes, run_lines, start_command, start_unreachable
 from dlbench.study.runs import Run
 
 
@@ -57,7 +55,7 @@ def start(options: argparse.Namespace) -> int | str:
         took_s = time.monotonic() - begin
         print(f"{title}: done, {took_s:.0f} s", file=sys.stderr, flush=True)
         return 0
-    reason = f"{rounds.NOT_MEASURED} ({ended}): {last_line(options.messages)}"
+    reason = f"{rounds.NOT_MEASURED} ({ended}): {run_lines.last_printed(options.messages)}"
     # What a signal ended may have been cancelled.
     if run.node and (timed_out or process.returncode > 0):
         write_json(options.output, failure(run, options, reason))
@@ -88,10 +86,3 @@ def by_command(run: Run) -> Run:
     chosen = trainer_image.options_of(run) | {"start": "command"}
     text = ",".join(f"{name}={value}" for name, value in chosen.items() if value != "")
     return dataclasses.replace(run, runtime_options=text)
-
-
-def last_line(messages: Path) -> str:
-    """The last line that is not empty."""
-    lines = messages.read_bytes().decode(errors="replace").splitlines()
-    non_empty = [line.strip() for line in lines if line.strip()]
-    return terminal.message(non_empty[-1], 300) if non_empty else "no message"

@@ -10,7 +10,6 @@
 
 import contextlib
 import functools
-import itertools
 import json
 import math
 import os
@@ -25,6 +24,7 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common.files import atomic_write
+from dlbench.machine import gpus
 
 LOOPBACK = "127.0.0.1"
 POLL_S = 0.05
@@ -135,10 +135,11 @@ def run_copies(count: int, command: list[str], cores_each: int = 0, gpus_each: i
         for options, share in zip(popen_options.values(), cores, strict=True):
             options["preexec_fn"] = functools.partial(os.sched_setaffinity, 0, share)
     if gpus_each:
-        gpus = _shares(_visible_gpus(count * gpus_each), count, gpus_each, "GPU")
-        for options, share in zip(popen_options.values(), gpus, strict=True):
+        visible = [str(name) for name in gpus.visible_gpus(0, count * gpus_each)]
+        shares = _shares(visible, count, gpus_each, "GPU")
+        for options, share in zip(popen_options.values(), shares, strict=True):
             options["env"]["CUDA_VISIBLE_DEVICES"] = ",".join(share)
-            if len({name for each in gpus for name in each}) < count * gpus_each:
+            if len({name for each in shares for name in each}) < count * gpus_each:
                 # Copies share GPUs, and JAX would preallocate 3/4 of a GPU for the first copy.
                 options["env"].setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     # No timeout for the last copies: how much later they end is what is measured.
@@ -247,12 +248,3 @@ def _shares(all_, count, each, noun):
             f"found {len(all_)}"
         )
     return [all_[index * each : (index + 1) * each] for index in range(count)]
-
-
-def _visible_gpus(wanted):
-    """The entries of CUDA_VISIBLE_DEVICES that CUDA would use; if it is unset, 0 to wanted - 1."""
-    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if listed is None:
-        return [str(number) for number in range(wanted)]
-    names = [name.strip() for name in listed.split(",")]
-    return list(itertools.takewhile(lambda name: name not in ("", "-1"), names))
