@@ -1,4 +1,4 @@
-"""Describe the software in an image as one line of JSON; prepare_image.py runs this program there.
+"""Describe the software in an image as one line of JSON; `dlbench prepare-image` runs it there.
 
 It must run under Python 3.6, so that an image with an old Python gets a clear message.
 """

@@ -22,7 +22,7 @@ def main():
     parser.add_argument("--output", required=True, type=Path, help="what the command writes")
     parser.add_argument("--messages", required=True, type=Path, help="what the command prints")
     parser.add_argument("--time-limit-s", type=flag_types.real(above=0), default=float("inf"))
-    parser.add_argument("--form", type=Path, help="the run's image, as prepare_image.py wrote it")
+    parser.add_argument("--form", type=Path, help="the run's image, as prepare-image wrote it")
     parser.add_argument("--bind", action="append", default=[], help="to be seen in a container")
     parser.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
     parser.add_argument("--network", default="auto", choices=["auto", "host"])

@@ -73,7 +73,7 @@ def main():
         help="make an attempt that is planned to be repeated again in this process; not given: "
         "exit code 1 asks whoever started it, as a scheduler whose job has the time of one attempt",
     )
-    parser.add_argument("--form", type=Path, help="the run's image, as prepare_image.py wrote it")
+    parser.add_argument("--form", type=Path, help="the run's image, as prepare-image wrote it")
     parser.add_argument("--bind", action="append", default=[], help="to be seen in a container")
     parser.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
     parser.add_argument(

@@ -317,7 +317,7 @@ def _source_digests(dataset, folder):
     for name, published in dataset.FILES.items():
         path = folder / name
         if not path.is_file():
-            raise ArchiveError(f"{path}: missing; fetch_dataset.py brings it")
+            raise ArchiveError(f"{path}: missing; dlbench fetch-dataset brings it")
         digests[name] = {
             "bytes": path.stat().st_size,
             "sha256": published["sha256"] or sha256(path),
