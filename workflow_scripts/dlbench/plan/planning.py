@@ -42,91 +42,6 @@ from dlbench.study.config import Study
 from dlbench.study.runs import Run
 from dlbench.trainer.reading import manifest
 
-
-def check_metrics(study: Study) -> None:
-    """Check the metrics that are compared, that decide repeats, and that runs must reach.
-
-    Raises Error: no program that uses patterns names one.
-    """
-    if not study.imports:  # imported logs may have any
-        named = _named(study.runs)
-        for index, entry in enumerate(study.compare):
-            if "metric" in entry:
-                _check(entry["metric"], named, f"compare[{index}].metric")
-    repeated = {
-        (run.trainer, study.targets[run.id].metric): run
-        for run in study.runs
-        if run.id in study.targets
-    }
-    for (_, name), run in repeated.items():
-        _check(name, _named([run]), "repeats.metric")
-    reached = {
-        (run.trainer, name): run
-        for run in study.runs
-        for name in study.must_reach.get(run.id, {}).get(goals.METRICS, {})
-    }
-    for (_, name), run in reached.items():
-        _check(name, _named([run]), "must_reach.metrics", is_column=False)
-
-
-def _named(runs: Iterable[Run]) -> set[str] | None:
-    """The metrics that programs of runs name; None if that is not known."""
-    names: set[str] = set()
-    for run in {run.trainer: run for run in runs if run.is_external}.values():
-        log = other_trainers.trainer(run)["log"]
-        if log in log_patterns.names():
-            log = yaml.safe_load(log_patterns.path(log).read_text(encoding="utf-8"))
-        if not isinstance(log, Mapping):
-            return None
-        names |= log.get("metrics", {}).keys()
-    return names
-
-
-def _check(name, named, where, is_column=True):
-    """Refuse a metric that no program names and, where it may be one, that is no column."""
-    if named is None or name in named or name == goals.THROUGHPUT:
-        return
-    from dlbench.tables.metrics import METRICS  # late: few studies name metrics
-
-    columns = METRICS if is_column else ()
-    if name in columns:
-        return
-    of_table = ", or a column of the table runs" if columns else ""
-    raise Error(
-        f"{where}: no pattern of a log names a metric {name!r}"
-        f"{did_you_mean(name, [*sorted(named), *columns])}; expected one of those under metrics, "
-        f"which are: {', '.join(sorted(named)) or 'none'}{of_table}"
-    )
-
-
-def check_log_patterns(trainers: Mapping[str, Mapping[str, Any]]) -> None:
-    """Check the patterns of the config's `trainers`, before anything is started.
-
-    Raises Error: RE2 cannot read one.
-    """
-    for name, trainer in trainers.items():
-        if isinstance(trainer["log"], Mapping):
-            where = f"trainers.{name}.log"
-            check_patterns(log_patterns.parse(trainer["log"], where), where)
-
-
-def check_patterns(patterns: log_patterns.LogPatterns, where: str) -> None:
-    """Check each of some patterns. Raises Error: RE2 cannot read one."""
-    import pyarrow as pa  # late: few studies have patterns
-    import pyarrow.compute as pc
-
-    for key, pattern in patterns.all():
-        try:
-            pc.match_substring_regex(pa.array([""]), pattern)
-        except pa.ArrowInvalid as error:
-            why = str(error).partition("Invalid regular expression: ")[2] or error
-            raise Error(
-                f"{where}.{key}: '{pattern}' is not for RE2: {why}. It has no lookaround as "
-                "(?=...) or (?<!...), no reference to a group as \\1, and repeats at most 1000 "
-                "times; leave it out, or match more of the line"
-            ) from None
-
-
 # The least that any start writes: its session, its lock, the tables of a small study.
 MIN_FREE_BYTES, MIN_FREE_FILES = 1 << 20, 50
 _plan_by_settings: dict[str, plan.Plan] = {}
@@ -391,3 +306,87 @@ def searches_to_do(
         if key not in study.search_results
         or (study.search_results[key].skipped and not cannot[key])
     }
+
+
+def check_metrics(study: Study) -> None:
+    """Check the metrics that are compared, that decide repeats, and that runs must reach.
+
+    Raises Error: no program that uses patterns names one.
+    """
+    if not study.imports:  # imported logs may have any
+        named = _metrics_named_by(study.runs)
+        for index, entry in enumerate(study.compare):
+            if "metric" in entry:
+                _check_metric(entry["metric"], named, f"compare[{index}].metric")
+    repeated = {
+        (run.trainer, study.targets[run.id].metric): run
+        for run in study.runs
+        if run.id in study.targets
+    }
+    for (_, name), run in repeated.items():
+        _check_metric(name, _metrics_named_by([run]), "repeats.metric")
+    reached = {
+        (run.trainer, name): run
+        for run in study.runs
+        for name in study.must_reach.get(run.id, {}).get(goals.METRICS, {})
+    }
+    for (_, name), run in reached.items():
+        _check_metric(name, _metrics_named_by([run]), "must_reach.metrics", is_column=False)
+
+
+def _metrics_named_by(runs: Iterable[Run]) -> set[str] | None:
+    """The metrics that programs of runs name; None if that is not known."""
+    names: set[str] = set()
+    for run in {run.trainer: run for run in runs if run.is_external}.values():
+        log = other_trainers.trainer(run)["log"]
+        if log in log_patterns.names():
+            log = yaml.safe_load(log_patterns.path(log).read_text(encoding="utf-8"))
+        if not isinstance(log, Mapping):
+            return None
+        names |= log.get("metrics", {}).keys()
+    return names
+
+
+def _check_metric(name, named, where, is_column=True):
+    """Refuse a metric that no program names and, where it may be one, that is no column."""
+    if named is None or name in named or name == goals.THROUGHPUT:
+        return
+    from dlbench.tables.metrics import METRICS  # late: few studies name metrics
+
+    columns = METRICS if is_column else ()
+    if name in columns:
+        return
+    of_table = ", or a column of the table runs" if columns else ""
+    raise Error(
+        f"{where}: no pattern of a log names a metric {name!r}"
+        f"{did_you_mean(name, [*sorted(named), *columns])}; expected one of those under metrics, "
+        f"which are: {', '.join(sorted(named)) or 'none'}{of_table}"
+    )
+
+
+def check_log_patterns(trainers: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check the patterns of the config's `trainers`, before anything is started.
+
+    Raises Error: RE2 cannot read one.
+    """
+    for name, trainer in trainers.items():
+        if isinstance(trainer["log"], Mapping):
+            where = f"trainers.{name}.log"
+            check_patterns(log_patterns.parse(trainer["log"], where), where)
+
+
+def check_patterns(patterns: log_patterns.LogPatterns, where: str) -> None:
+    """Check each of some patterns. Raises Error: RE2 cannot read one."""
+    import pyarrow as pa  # late: few studies have patterns
+    import pyarrow.compute as pc
+
+    for key, pattern in patterns.all():
+        try:
+            pc.match_substring_regex(pa.array([""]), pattern)
+        except pa.ArrowInvalid as error:
+            why = str(error).partition("Invalid regular expression: ")[2] or error
+            raise Error(
+                f"{where}.{key}: '{pattern}' is not for RE2: {why}. It has no lookaround as "
+                "(?=...) or (?<!...), no reference to a group as \\1, and repeats at most 1000 "
+                "times; leave it out, or match more of the line"
+            ) from None

@@ -20,57 +20,6 @@ from dlbench.study.runs import FLAGS, Run
 from dlbench.trainer import engine
 
 
-def user_files(run: Run) -> dict[str, Any]:
-    """The user's model or trainer that a run executes, for its log; {} if dlbench has both."""
-    if run.is_external:
-        files = other_trainers.trainer(run).get("files", [])
-        trainer = {"sha256": other_trainers.digest(run.trainer)}
-        return {"trainer": trainer | {"files": {name: _commit(name) for name in files}}}
-    models = engine.plugin_kind(run.framework, "models")
-    if plugins.is_builtin(models, run.model):
-        return {}
-    path = plugins.path(models, run.model)
-    return {"model": {"file": str(path), "sha256": sha256(path), **_commit(str(path))}}
-
-
-@functools.cache
-def _commit(path):
-    """As own_code.git_state gives it; a file that is not tracked is a change, too."""
-    folder = path if Path(path).is_dir() else Path(path).parent
-    return own_code.git_state(folder, Path(path).name if folder != path else ".", untracked="all")
-
-
-def import_names(study: config.Study) -> list[str]:
-    return [entry["name"] for entry in study.imports]
-
-
-def import_inputs(study: config.Study, name: str) -> list[str]:
-    """The files that an import reads, as inputs of its rule.
-
-    Files with braces in their paths are left out, since Snakemake would take these for wildcards.
-    They are read too, but a change to them alone is not noticed.
-    """
-    below = files.files_below(_entry(study, name)["path"])
-    return sorted(path for path in map(str, below) if not set("{}") & set(path))
-
-
-def import_flags(study: config.Study, name: str) -> str:
-    """The arguments of `dlbench import` without its outputs, quoted for the shell."""
-    entry = _entry(study, name)
-    arguments = [entry["path"], f"--name={name}"]
-    arguments += [f"--kind={entry['kind']}"] if "kind" in entry else []
-    arguments += [f"--fields={json.dumps(entry['fields'])}"] if "fields" in entry else []
-    arguments += [f"--path-fields={entry['path_fields']}"] if "path_fields" in entry else []
-    return shlex.join(arguments)
-
-
-def _entry(study, name) -> dict[str, Any]:
-    return next(entry for entry in study.imports if entry["name"] == name)
-
-
-CALIBRATIONS = "results/calibrations"  # what devices attain, a file for each kind
-
-
 class StartRunArguments:
     """The result of `start_run_arguments`, quoted for the shell, computed when it is formatted.
 
@@ -250,3 +199,54 @@ def _trainer(plan, run, tries=False):
 def _checkpoint(run):
     """The folder of a run's checkpoints."""
     return str(run_record.folder(run.id) / "checkpoint")
+
+
+def user_files(run: Run) -> dict[str, Any]:
+    """The user's model or trainer that a run executes, for its log; {} if dlbench has both."""
+    if run.is_external:
+        files = other_trainers.trainer(run).get("files", [])
+        trainer = {"sha256": other_trainers.digest(run.trainer)}
+        return {"trainer": trainer | {"files": {name: _commit(name) for name in files}}}
+    models = engine.plugin_kind(run.framework, "models")
+    if plugins.is_builtin(models, run.model):
+        return {}
+    path = plugins.path(models, run.model)
+    return {"model": {"file": str(path), "sha256": sha256(path), **_commit(str(path))}}
+
+
+@functools.cache
+def _commit(path):
+    """As own_code.git_state gives it; a file that is not tracked is a change, too."""
+    folder = path if Path(path).is_dir() else Path(path).parent
+    return own_code.git_state(folder, Path(path).name if folder != path else ".", untracked="all")
+
+
+def import_names(study: config.Study) -> list[str]:
+    return [entry["name"] for entry in study.imports]
+
+
+def import_inputs(study: config.Study, name: str) -> list[str]:
+    """The files that an import reads, as inputs of its rule.
+
+    Files with braces in their paths are left out, since Snakemake would take these for wildcards.
+    They are read too, but a change to them alone is not noticed.
+    """
+    below = files.files_below(_import(study, name)["path"])
+    return sorted(path for path in map(str, below) if not set("{}") & set(path))
+
+
+def import_flags(study: config.Study, name: str) -> str:
+    """The arguments of `dlbench import` without its outputs, quoted for the shell."""
+    entry = _import(study, name)
+    arguments = [entry["path"], f"--name={name}"]
+    arguments += [f"--kind={entry['kind']}"] if "kind" in entry else []
+    arguments += [f"--fields={json.dumps(entry['fields'])}"] if "fields" in entry else []
+    arguments += [f"--path-fields={entry['path_fields']}"] if "path_fields" in entry else []
+    return shlex.join(arguments)
+
+
+def _import(study, name) -> dict[str, Any]:
+    return next(entry for entry in study.imports if entry["name"] == name)
+
+
+CALIBRATIONS = "results/calibrations"  # what devices attain, a file for each kind

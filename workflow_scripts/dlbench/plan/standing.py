@@ -49,65 +49,6 @@ from dlbench.study.runs import Run
 EVERY_S = 60.0
 
 
-def reasons_by_run(folder: Path) -> dict[str, str]:
-    """{run id: why its job waits}, from all schedulers of this machine."""
-    reasons, runs = {}, schedulers.watched_runs(folder)
-    for name in plugins.names("schedulers"):
-        module = plugins.load("schedulers", name)
-        if tools.missing_program([(program,) for program in module.PROGRAMS]):
-            continue
-        for job_id, reason in module.waiting(runs).items():
-            name_shown = schedulers.display_name(name)
-            reasons[runs[job_id]] = f"{name_shown} has not started job {job_id}: {reason}"
-    return reasons
-
-
-def start_reporting(scheduler: str, folder: Path, every_s: float = EVERY_S) -> None:
-    """Start a thread that prints why jobs do not start, until this process ends.
-
-    Args:
-        scheduler: name of a file in schedulers/.
-        folder: of the workflow, from which the jobs are submitted.
-    """
-
-    def look():
-        reported: set[str] = set()
-        while True:
-            with contextlib.suppress(Exception):  # it must not end a campaign
-                for line in new_reasons(scheduler, folder, reported):
-                    print(line, file=sys.stderr, flush=True)
-            pause.wait(every_s)
-
-    pause = threading.Event()
-    threading.Thread(target=look, name="waiting jobs", daemon=True).start()
-
-
-def new_reasons(scheduler: str, folder: Path, reported: set[str]) -> list[str]:
-    """Messages on reasons that do not pass by themselves; `reported` keeps each from a repeat."""
-    module, runs = plugins.load("schedulers", scheduler), schedulers.watched_runs(folder)
-    jobs_by_reason: dict[str, list[str]] = {}
-    for job_id, reason in module.waiting(runs).items():
-        if not reason.startswith(module.NORMAL_REASONS) and reason not in reported:
-            jobs_by_reason.setdefault(reason, []).append(job_id)
-    reported.update(jobs_by_reason)
-    name = schedulers.display_name(scheduler)
-    return [_line(name, reason, jobs, runs[jobs[0]]) for reason, jobs in jobs_by_reason.items()]
-
-
-def _line(name, reason, jobs, run_id):
-    which = f"job {jobs[0]}{f' of {run_id}' if run_id else ''}"
-    others = f" and {phrases.counted(len(jobs) - 1, 'other job')}" if len(jobs) > 1 else ""
-    return (
-        f"{name} does not start {which}{others}: {reason}; dlbench status shows what each run "
-        "waits for"
-    )
-
-
-LEFT = ("running", "pending", "interrupted", "stale")
-STATES = (*SUCCEEDED, *LEFT, "unread", *FAILED, "skipped")
-FRESH_S = 10.0  # a running log is written at least once a second, by its samples
-
-
 @dataclass(frozen=True)
 class Standing:
     """A run and its state now.
@@ -148,7 +89,7 @@ def examine(study: Study) -> list[Standing]:
 def _with_queue(standings):
     """The standings with the reasons for which the jobs of pending runs wait."""
     pending = any(standing.state in ("pending", "running") for standing in standings)
-    waiting = reasons_by_run(Path.cwd()) if pending else {}
+    waiting = waiting_reasons(Path.cwd()) if pending else {}
     return [
         dataclasses.replace(each, message="; ".join(filter(None, (each.message, reason))))
         if (reason := waiting.get(each.run.id)) and each.state in ("pending", "running")
@@ -304,3 +245,62 @@ def _logs_of_processes(_second):
     except (OSError, psutil.Error):
         return None
     return logs
+
+
+def waiting_reasons(folder: Path) -> dict[str, str]:
+    """{run id: why its job waits}, from all schedulers of this machine."""
+    reasons, runs = {}, schedulers.watched_runs(folder)
+    for name in plugins.names("schedulers"):
+        module = plugins.load("schedulers", name)
+        if tools.missing_program([(program,) for program in module.PROGRAMS]):
+            continue
+        for job_id, reason in module.waiting(runs).items():
+            name_shown = schedulers.display_name(name)
+            reasons[runs[job_id]] = f"{name_shown} has not started job {job_id}: {reason}"
+    return reasons
+
+
+def start_reporting(scheduler: str, folder: Path, every_s: float = EVERY_S) -> None:
+    """Start a thread that prints why jobs do not start, until this process ends.
+
+    Args:
+        scheduler: name of a file in schedulers/.
+        folder: of the workflow, from which the jobs are submitted.
+    """
+
+    def look():
+        reported: set[str] = set()
+        while True:
+            with contextlib.suppress(Exception):  # it must not end a campaign
+                for line in new_reasons(scheduler, folder, reported):
+                    print(line, file=sys.stderr, flush=True)
+            pause.wait(every_s)
+
+    pause = threading.Event()
+    threading.Thread(target=look, name="waiting jobs", daemon=True).start()
+
+
+def new_reasons(scheduler: str, folder: Path, reported: set[str]) -> list[str]:
+    """Messages on reasons that do not pass by themselves; `reported` keeps each from a repeat."""
+    module, runs = plugins.load("schedulers", scheduler), schedulers.watched_runs(folder)
+    jobs_by_reason: dict[str, list[str]] = {}
+    for job_id, reason in module.waiting(runs).items():
+        if not reason.startswith(module.NORMAL_REASONS) and reason not in reported:
+            jobs_by_reason.setdefault(reason, []).append(job_id)
+    reported.update(jobs_by_reason)
+    name = schedulers.display_name(scheduler)
+    return [_line(name, reason, jobs, runs[jobs[0]]) for reason, jobs in jobs_by_reason.items()]
+
+
+def _line(name, reason, jobs, run_id):
+    which = f"job {jobs[0]}{f' of {run_id}' if run_id else ''}"
+    others = f" and {phrases.counted(len(jobs) - 1, 'other job')}" if len(jobs) > 1 else ""
+    return (
+        f"{name} does not start {which}{others}: {reason}; dlbench status shows what each run "
+        "waits for"
+    )
+
+
+LEFT = ("running", "pending", "interrupted", "stale")
+STATES = (*SUCCEEDED, *LEFT, "unread", *FAILED, "skipped")
+FRESH_S = 10.0  # a running log is written at least once a second, by its samples
