@@ -20,7 +20,7 @@ import math
 import numpy as np
 from scipy import optimize, stats
 
-from dlbench.analysis import equivalence
+from dlbench.analysis import judge
 from support.comparisons.simulated_drift import MARGIN, SHARED, drawn, outcome
 
 from . import measuring
@@ -71,10 +71,10 @@ def _print_powers(chance, studies, scatter=0.01):
     for repeats in (3, 4, 5, 8):
         effect, margin = (
             optimize.brentq(_beyond_power, 0.001, 0.2, args=(power, repeats, scatter))
-            for power in (equivalence.power_to_differ, equivalence.power)
+            for power in (judge.power_to_differ, judge.power)
         )
         a, b = chance.normal(0, scatter, (2, studies, repeats))
-        found = stats.ttest_ind(a + effect, b, axis=1, equal_var=False).pvalue < equivalence.ALPHA
+        found = stats.ttest_ind(a + effect, b, axis=1, equal_var=False).pvalue < judge.ALPHA
         ends = stats.ttest_ind(a, b, axis=1, equal_var=False).confidence_interval(0.9)
         shown = np.maximum(-ends.low, ends.high) < math.log1p(margin)
         error = math.sqrt(0.16 / studies)
@@ -82,7 +82,7 @@ def _print_powers(chance, studies, scatter=0.01):
 
 
 def _beyond_power(size, power, repeats, scatter):
-    return power(repeats, scatter, size) - equivalence.POWER
+    return power(repeats, scatter, size) - judge.POWER
 
 
 def _beyond(share, studies, least, most):

@@ -18,8 +18,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dlbench.analysis import equivalence
-from dlbench.history import change_points, gate, prediction, shared_changes
+from dlbench.analysis import judge
+from dlbench.history import change_points, gate
 from support.history.simulated_histories import USUAL_REPEATS, Kind, drawn, outcome
 
 from . import measuring
@@ -148,10 +148,11 @@ def failing(kind, histories, seed):
         hit = chance.choice(tested) if tested else None
         for index, loss in enumerate(LOSSES):
             lost = {at: newest[at] + (np.log1p(-loss) if at == hit else 0.0) for at in tested}
-            ps = equivalence.holm([predictions[at].p(mean) for at, mean in lost.items()])
-            for p, (at, mean) in zip(ps, lost.items(), strict=True):
+            off = [predictions[at].off(mean) for at, mean in lost.items()]
+            judged = judge.judge(off, gate.LEAST, least_runs=0)
+            for one, (at, mean) in zip(judged, lost.items(), strict=True):
                 least = max(LEAST, predictions[at].least * predictions[at].error)
-                if p < prediction.ALPHA and predictions[at].level - mean > least:
+                if one.p_difference < judge.ALPHA and predictions[at].level - mean > least:
                     failed[index] += 1
                     break
     return failed / histories
@@ -161,7 +162,7 @@ def _predictions(kind, history):
     """{condition: the prediction of its newest session}, of those with sessions enough."""
     means, counts = history.means[:, :-1], history.counts
     cuts = np.zeros(len(means), dtype=int)
-    for found in shared_changes.find(means):
+    for found in change_points.find(means):
         for at in found.members:
             cuts[at] = max(cuts[at], found.change.at)
     variance = kind.scatter**2 * USUAL_REPEATS / 2
@@ -170,11 +171,11 @@ def _predictions(kind, history):
         base = np.flatnonzero(np.isfinite(means[at]) & (np.arange(means.shape[1]) >= cut))
         if len(base) >= gate.MIN_SESSIONS:
             clipped = change_points.without_outliers(means[at, base])
-            made[at] = prediction.predict(clipped, counts[at, base], variance, counts[at, -1], None)
-            off = prediction.past_deviations(means[at, base], clipped)
+            made[at] = gate.predict(clipped, counts[at, base], variance, counts[at, -1], None)
+            off = gate.past_deviations(means[at, base], clipped)
             farthest[base] = np.maximum(farthest[base], off)
     known = farthest[farthest > 0]
-    least = prediction.exceeded(known, [*made.values()]) if made else 0.0
+    least = gate.exceeded(known, [*made.values()]) if made else 0.0
     return {at: replace(one, least=least) for at, one in made.items()}
 
 

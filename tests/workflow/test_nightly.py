@@ -111,7 +111,7 @@ def test_of_five_nights_the_gate_names_the_disturbed_one_and_the_history_the_upg
     assert finished.returncode == 0, printed  # too little data fails nothing
     assert "5 sessions of the history count; 0 findings" in printed
     (news,) = analyse_history.analyse(HISTORY, {}).news
-    before = f"framework tensorflow {release(OLDER)}"
+    before = f"tensorflow {release(OLDER)}"
     assert f"changed: {before} -> {release(NEWER)}" in news
     verdict = Path("gate.md").read_text()
     assert "too little data: 3 of 8 sessions" in verdict

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from scipy import special
 
-from dlbench.analysis import equivalence, estimates
+from dlbench.analysis import estimates, judge
 
 # Groups: the condition in the second session, the base in the first, then conditions in both.
 SHARED = {"base": 0, "another": 1, "four": 4}
@@ -66,11 +66,11 @@ def outcome(logs, shared, difference):
     `false_if_allowed` is of those allowed alone, nan where these are fewer than 100.
     """
     corrected, drift = (combined(logs, k) for k in combinations(shared))
-    allowed = judged(*drift)[0] < equivalence.ALPHA
+    allowed = judged(*drift)[0] < judge.ALPHA
     half = special.stdtrit(corrected[2], 0.5 + estimates.CONFIDENCE / 2) * corrected[1]
     p_tost, p_difference = judged(*corrected)
-    equivalent = p_tost < equivalence.ALPHA
-    differs = ~equivalent & (p_difference < equivalence.ALPHA)
+    equivalent = p_tost < judge.ALPHA
+    differs = ~equivalent & (p_difference < judge.ALPHA)
     # A difference of the margin is not within it; rounding must not say otherwise.
     wrong_side = (np.sign(corrected[0]) != np.sign(difference)) if difference else True
     false = (equivalent & (abs(difference) >= math.log1p(MARGIN) - 1e-12)) | (differs & wrong_side)

@@ -5,7 +5,7 @@ import math
 from datetime import datetime, timedelta, timezone
 
 from dlbench.analysis import estimates
-from dlbench.history import dataset, machines
+from dlbench.history import dataset, history_rows
 
 FIRST = datetime(2026, 1, 5, 8, tzinfo=timezone.utc)
 
@@ -25,8 +25,8 @@ def add(history, week, rates, machine="EPYC", driver="550", meaning="{}", labels
         "started_at": FIRST + timedelta(weeks=week),
         "site": "here",
         "study": "nightly",
-        "machine_key": machines.key(facts),
-        "machine": machines.name(facts),
+        "machine_key": history_rows.machine_key(facts),
+        "machine": history_rows.machine_name(facts),
         "machine_facts": json.dumps(facts),
         "metric": "images_per_second",
         "unit": "items/s",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dlbench.history import shared_changes
+from dlbench.history import change_points
 
 USUAL_REPEATS, NEAR = 5, 2  # the latter: sessions by which the date of a change may be off
 
@@ -123,7 +123,7 @@ def outcome(kind: Kind, histories: int, seed: int) -> Outcome:
     chance, counts = np.random.default_rng(seed), np.zeros(5)
     for _ in range(histories):
         history = drawn(kind, chance)
-        found = shared_changes.find(history.means)
+        found = change_points.find(history.means)
         size = np.log1p(kind.step)
         true = [one for one in found if _is(one, history, history.at, size, kind.ramp)]
         end = history.at + kind.back

@@ -1,6 +1,6 @@
 """Runs that were never trained, whose steps take given times, and what their probes say of them."""
 
-from dlbench.analysis import expected_scaling, explanations
+from dlbench.analysis import explanations, limits
 from dlbench.baselines import collectives
 from dlbench.tables import parquet_files, table_columns
 from support.results import made_tables
@@ -101,6 +101,6 @@ def of_conditions():
 
 def baseline(run, time_s, **changes):
     """The baseline of an all-reduce of the gradients of a run, as a row of their table."""
-    made = {name: run[name] for name in expected_scaling.MATCHED}
+    made = {name: run[name] for name in limits.MATCHED}
     made |= {"measure": collectives.ALL_REDUCE, "size_bytes": GRADIENT_BYTES, "time_s": time_s}
     return made | {"time_low_s": 0.9 * time_s, "time_high_s": 1.1 * time_s} | changes

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from dlbench.analysis import scaling_series, speedups
+from dlbench.analysis import scaling_series
 from dlbench.common import plugins
 from dlbench.report import build_report
 from dlbench.tables import parquet_files, table_columns
@@ -35,4 +35,4 @@ def speedups_of(runs):
     """The rows of the table of speedups of some runs, as its file has them."""
     study = SimpleNamespace(name="made", equivalence_margin=scaling_series.MARGIN)
     schema = table_columns.STUDY_TABLES["speedups"]
-    return parquet_files.table(speedups.rows(study, runs), schema).to_pylist()
+    return parquet_files.table(scaling_series.speedup_rows(study, runs), schema).to_pylist()

@@ -13,12 +13,13 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from dlbench.analysis import drift, equivalence, estimates, nodes, published_numbers, speedups
+from dlbench.analysis import drift, estimates, nodes, published_numbers, scaling_series
 from dlbench.analysis.frames import Tables
 from dlbench.common import plugins
 from dlbench.report import build_report, report_html
 from dlbench.results import published_beside_own, run_rows
 from dlbench.tables import parquet_files, table_columns
+from support.comparisons.judged import family
 from support.results import made_run_tables, made_use
 
 ROW = {
@@ -232,7 +233,7 @@ def write(folder, rows, steps_each=100):
         ("comparisons", _comparisons(rows), table_columns.COMPARISONS),
         ("accounts", list(made_run_tables.accounts(rows)), table_columns.ACCOUNTS),
         ("coverage", _coverage(rows), table_columns.COVERAGE),
-        ("speedups", speedups.rows(MADE, complete, repeated), table_columns.SPEEDUPS),
+        ("speedups", scaling_series.speedup_rows(MADE, complete, repeated), table_columns.SPEEDUPS),
         ("published", _published(folder, complete), table_columns.PUBLISHED),
         ("drift", drift.rows(MADE, complete, repeated), table_columns.DRIFT),
         ("nodes", nodes.rows(MADE, complete), table_columns.NODES),
@@ -322,15 +323,14 @@ def _comparisons(rows):
     sides = sides if base else {}
     own = [row["images_per_second"] for row in base]
     rates = ([row["images_per_second"] for row in runs] for runs in sides.values())
-    judged = equivalence.adjust([equivalence.compare(rate, own, 0.01) for rate in rates])
+    judged = family([(rate, own) for rate in rates], 0.01)
     return [_compared(*one, base, found) for one, found in zip(sides.items(), judged, strict=True)]
 
 
 def _compared(name, a, b, found):
-    numbers = {k: v for k, v in vars(found).items() if k != "metric" and not np.isnan(v)}
-    judged = {"verdict": found.verdict, "repeats_needed": found.repeats_needed, "base_flags": ""}
-    made = {"study": "made", "settings_of": a[0]["run_id"], "n_a": len(a), "n_b": len(b)} | numbers
-    made |= {"metric": "images_per_second", "unit": "items/s", "better": "higher"}
+    judged = {"verdict": found.verdict, "margin": found.margin, "base_flags": ""}
+    made = {"study": "made", "settings_of": a[0]["run_id"], "n_a": len(a), "n_b": len(b)}
+    made |= {"metric": "images_per_second", "unit": "items/s", "better": "higher"} | found.columns
     made |= judged | {"field": "runtime", "condition": name, "base": "bare"}
     for side, rows in (("a", a), ("b", b)):
         rates = [row["images_per_second"] for row in rows]

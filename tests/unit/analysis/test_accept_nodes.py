@@ -2,13 +2,17 @@
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
-from dlbench.analysis import accept_nodes, bounds, node_results
+from dlbench import Error
+from dlbench.analysis import accept_nodes, bounds, campaigns
+from dlbench.analysis.campaigns import Measured
 from dlbench.common import host_lists
+from dlbench.study.runs import DEFAULTS
 from dlbench.tables import parquet_files
 from dlbench.tables.table_columns import BASELINES
 from support.programs.in_process import dlbench
@@ -38,18 +42,18 @@ def exchange(group, value=40.0):
 def wanted(tmp_path):
     path = tmp_path / "bounds.yaml"
     path.write_text(yaml.safe_dump({"references": [ALONE, TOGETHER]}))
-    return bounds.read(path, node_results.bounded_by)
+    return bounds.read(path, accept_nodes.bounded_by)
 
 
 def accepted(wanted, rows, expected=()):
-    return accept_nodes.accept(node_results.of_baselines(rows), wanted, expected)
+    return accept_nodes.accept(accept_nodes.of_baselines(rows), wanted, expected)
 
 
 def test_nodes_that_pass_alone_are_measured_in_pairs_next(wanted):
     rows = [product(f"n{n}", 80.0 if n == 3 else 100.0) for n in range(1, 6)]
     found = accepted(wanted, rows, ["n1", "n3.cluster.org", "n6"])
     assert (found.good, found.bad, found.unknown) == (("n1", "n2", "n4", "n5"), ("n3",), ("n6",))
-    assert found.groups.next == (("n1", "n2"), ("n4", "n5"))
+    assert found.next == (("n1", "n2"), ("n4", "n5"))
     assert not found.all_passed
 
 
@@ -73,9 +77,9 @@ def test_then_all_of_them_and_then_nothing(wanted):
     assert accepted(wanted, rows).all_passed
     rows += [exchange("n[1-2]"), exchange("n[3-4]")]
     found = accepted(wanted, rows)
-    assert found.groups.next == (("n1", "n2", "n3", "n4"),) and found.all_passed
+    assert found.next == (("n1", "n2", "n3", "n4"),) and found.all_passed
     found = accepted(wanted, [*rows, exchange("n[1-4]")])
-    assert (found.groups.next, found.all_passed) == ((), True)
+    assert (found.next, found.all_passed) == ((), True)
 
 
 def test_nodes_of_a_pair_that_fails_are_measured_with_others_and_the_bad_one_leaves_the_list(
@@ -85,23 +89,23 @@ def test_nodes_of_a_pair_that_fails_are_measured_with_others_and_the_bad_one_lea
     rows += [exchange("n[1-2]"), exchange("n[3-4]", 9.0), exchange("n[5-6]")]
     found = accepted(wanted, rows)
     assert found.unknown == ("n3", "n4") and found.bad == ()
-    assert found.groups.next == (("n1", "n3"), ("n2", "n4"))
+    assert found.next == (("n1", "n3"), ("n2", "n4"))
     found = accepted(wanted, [*rows, exchange("n[1,3]"), exchange("n[2,4]", 9.0)])
     assert (found.bad, found.good) == (("n4",), ("n1", "n2", "n3", "n5", "n6"))
-    assert found.groups.next == (("n1", "n2", "n3", "n5", "n6"),)
+    assert found.next == (("n1", "n2", "n3", "n5", "n6"),)
 
 
 def test_of_an_odd_number_one_is_in_two_pairs_and_all_that_fail_together_are_named(wanted):
     rows = [product(f"n{n}") for n in range(1, 4)]
-    assert accepted(wanted, rows).groups.next == (("n1", "n2"), ("n1", "n3"))
+    assert accepted(wanted, rows).next == (("n1", "n2"), ("n1", "n3"))
     rows += [exchange("n[1-2]"), exchange("n[1,3]"), exchange("n[1-3]", 9.0)]
     found = accepted(wanted, rows)
-    assert (found.groups.together, found.groups.next) == ((("n1", "n2", "n3"),), ())
+    assert (found.together, found.next) == ((("n1", "n2", "n3"),), ())
     assert found.good == ("n1", "n2", "n3") and not found.all_passed
     # Where no node has passed with another, no pair tells which is at fault.
     rows = [product("n1"), product("n2"), exchange("n[1-2]", 9.0)]
     found = accepted(wanted, rows)
-    assert (found.unknown, found.bad, found.groups.next) == (("n1", "n2"), (), ())
+    assert (found.unknown, found.bad, found.next) == (("n1", "n2"), (), ())
 
 
 def test_the_program_writes_both_lists_and_says_the_next_groups_also_as_json(tmp_path, monkeypatch):
@@ -131,3 +135,137 @@ def test_the_program_writes_both_lists_and_says_the_next_groups_also_as_json(tmp
     assert (said["unknown"], said["next"]) == (["n6"], [["n1", "n2"], ["n4", "n5"]])
     (slow,) = (each for each in said["ranking"] if each["nodes"] == ["n3"])
     assert (slow["passed"], round(slow["ratio"], 9)) == (False, 0.8)
+
+
+RUN = {"model": "resnet50", "dataset": "synthetic", "batch_per_device": 64, "steps": 50}
+PRODUCT = {"measure": "matrix_product", "precision": "bfloat16"}
+TFLOPS = {"value": 700.0, "lower": -0.05, "upper": None, "unit": "TFLOP/s"}
+RATE = {"value": 1000.0, "lower": -0.1, "upper": None, "unit": "items/s"}
+
+
+def run(node, rate, nodes=1, status="ok", **changes):
+    fields = {**DEFAULTS, **RUN, "node": node, "nodes": nodes, **changes}
+    numbers = {} if rate is None else {"images_per_second": rate}
+    facts = {"host": "h" if node is None else node}
+    return Measured(f"run-{node}-{rate}", fields, status, numbers, facts)
+
+
+def baseline(node, value, measure="matrix_product", unit="TFLOP/s", nodes=1, **changes):
+    row = {"measure": measure, "precision": "bfloat16", "nodes": nodes, "unit": unit}
+    return row | {"host": node.partition("[")[0], "node": node, "value": value} | changes
+
+
+def read(tmp_path, *entries):
+    path = tmp_path / "bounds.yaml"
+    path.write_text(yaml.safe_dump({"references": list(entries)}))
+    return bounds.read(path, accept_nodes.bounded_by)
+
+
+def judged(tmp_path, entries, runs=(), baselines=(), expected=()):
+    results = [*accept_nodes.of_runs(runs), *accept_nodes.of_baselines(baselines)]
+    found = accept_nodes.judge(read(tmp_path, *entries), results, expected)
+    return {one.name: one for one in found}
+
+
+def test_a_node_below_its_bound_fails_with_what_was_expected_found_and_is_likely(tmp_path):
+    rows = [baseline("n1", 690.0), baseline("n2", 590.0), baseline("n3", 700.0)]
+    rows.append(baseline("n4", None, unknown="a tmpfs"))
+    entry = {"match": PRODUCT, "value": TFLOPS}
+    found = judged(tmp_path, [entry], baselines=rows, expected=["n1", "n9"])
+    assert {name: one.passed for name, one in found.items()} == {
+        "n1": True, "n2": False, "n3": True, "n4": None, "n9": None,
+    }  # fmt: skip
+    assert found["n4"].missing == ("matrix_product bfloat16: not measured (a tmpfs)",)
+    (failure,) = found["n2"].failures
+    assert failure == (
+        "matrix_product bfloat16: expected at least 665 TFLOP/s, found 590 (-15.7 %, 11.3 % below "
+        "the lower bound); likely: clocks or power of a GPU are limited, or another job uses it"
+    )
+
+
+def test_those_that_fail_come_first_then_the_slowest_and_groups_after_nodes(tmp_path):
+    rows = [baseline(f"n{n}", value) for n, value in ((1, 690.0), (2, 590.0), (3, 680.0))]
+    pair = [run("n[1-2]", 2000, nodes=2), run("n[1-3]", 900, nodes=3)]
+    found = judged(tmp_path, [{"match": PRODUCT, "value": TFLOPS}], pair, rows)
+    assert list(found) == ["n2", "n3", "n1", "n[1-2]", "n[1-3]"]
+    assert found["n2"].ratio == pytest.approx(590 / 680) and found["n1"].slowest == (
+        "matrix_product bfloat16"
+    )
+    assert found["n[1-2]"].passed is None and found["n[1-2]"].ratio is None
+
+
+def test_a_mean_over_repeats_is_held_against_the_bound_of_runs(tmp_path):
+    runs = [run("n1", 890), run("n1", 920), run("n2", 890), run("n2", 900)]
+    entry = {"match": {"model": "resnet50", "nodes": 1}, "images_per_second": RATE}
+    found = judged(tmp_path, [entry], runs)
+    assert (found["n1"].passed, found["n2"].passed) == (True, False)
+
+
+def test_runs_without_a_node_are_those_of_their_host_and_domains_do_not_matter(tmp_path):
+    plain = run(None, 1000)
+    plain.facts["host"] = "n1.cluster.org"
+    entry = {"match": {"model": "resnet50"}, "images_per_second": RATE}
+    assert list(judged(tmp_path, [entry], [plain, run("n1", 1000)])) == ["n1"]
+    lost = run(None, 1000, nodes=2)
+    assert accept_nodes.of_runs([lost]) == []
+
+
+def test_a_run_that_failed_fails_its_node_and_a_skipped_one_was_not_measured(tmp_path):
+    runs = [run("n1", 1000), run("n1", None, status="oom"), run("n2", None, status="skipped")]
+    entry = {"match": {"model": "resnet50"}, "images_per_second": RATE}
+    found = judged(tmp_path, [entry], [*runs, run("n3", 1000)])
+    assert found["n1"].failures == (
+        "resnet50 synthetic 64 single float32: expected 2 results, found 1 oom; see their messages",
+    )
+    assert found["n2"].passed is None and "not measured (no result)" in found["n2"].missing[0]
+
+
+def test_groups_have_bounds_of_their_own_of_one_size_or_of_any(tmp_path):
+    rows = [
+        baseline("n[1-2]", 40.0, "all_reduce", "GB/s", 2, size_bytes=1024),
+        baseline("n[1-4]", 30.0, "all_reduce", "GB/s", 4, size_bytes=1024),
+        baseline("n1", 300.0, "all_reduce", "GB/s", 1, size_bytes=1024),
+    ]
+    bound = {"value": 40.0, "lower": -0.1, "upper": None, "unit": "GB/s"}
+    of_any = {"match": {"measure": "all_reduce", "nodes": "several"}, "value": bound}
+    found = judged(tmp_path, [of_any], baselines=rows)
+    assert [found[name].passed for name in ("n1", "n[1-2]", "n[1-4]")] == [None, True, False]
+    assert "likely: a link or adapter of a node (ibstat)" in found["n[1-4]"].failures[0]
+    of_two = {"match": {"measure": "all_reduce", "nodes": 2}, "value": bound}
+    found = judged(tmp_path, [of_two], baselines=rows)
+    assert [found[name].passed for name in ("n1", "n[1-2]", "n[1-4]")] == [None, True, None]
+
+
+def test_a_bound_may_be_on_a_metric_that_the_runs_programs_name(tmp_path):
+    busbw = {"name": "busbw_gb_per_s", "value": 90.0, "unit": "GB/s", "better": "higher"}
+    made = [
+        dataclasses.replace(run(node, None), numbers={busbw["name"]: value}, metrics=(busbw,))
+        for node, value in (("n1", 90.0), ("n2", 60.0))
+    ]
+    of_runs = bounds.Bounded.of(campaigns.Campaign("results", tuple(made)))
+    bound = {"value": 90.0, "lower": -0.05, "upper": None, "unit": "GB/s"}
+    path = tmp_path / "bounds.yaml"
+    entry = {"match": {"model": "resnet50"}, "busbw_gb_per_s": bound}
+    path.write_text(yaml.safe_dump({"references": [entry]}))
+    wanted = bounds.read(path, lambda match: accept_nodes.bounded_by(match, of_runs))
+    slow, good = accept_nodes.judge(wanted, accept_nodes.of_runs(made))
+    assert (slow.name, slow.passed, good.passed) == ("n2", False, True)
+    assert "expected at least 85.5 GB/s, found 60" in slow.failures[0]
+    path.write_text(path.read_text().replace("busbw", "busbv"))
+    with pytest.raises(Error, match="did you mean 'busbw_gb_per_s'"):
+        bounds.read(path, lambda match: accept_nodes.bounded_by(match, of_runs))
+
+
+def test_a_bound_that_cannot_be_checked_is_named(tmp_path):
+    rows = [baseline("n1", 700.0)]
+    rows += [baseline("n1", 7.0, "memory_copy", size_bytes=size) for size in (1, 2)]
+    for entry, words in (
+        ({"match": PRODUCT | {"precision": "tf32"}, "value": TFLOPS}, "matches no baseline"),
+        ({"match": {"model": "alexnet"}, "images_per_second": RATE}, "found: resnet50 synthetic"),
+        ({"match": PRODUCT, "value": TFLOPS | {"unit": "GB/s"}}, "unit: found TFLOP/s, and not"),
+        ({"match": {"measure": "memory_copy"}, "value": TFLOPS}, "they differ in size_bytes"),
+        ({"match": PRODUCT | {"size_byte": 1}, "value": TFLOPS}, "did you mean 'size_bytes'"),
+        ({"match": PRODUCT, "images_per_second": RATE}, "no metric 'images_per_second' of base"),
+    ):
+        with pytest.raises(Error, match=rf"references\[0\].*{re.escape(words)}"):
+            judged(tmp_path, [entry], [run("n1", 900)], rows)

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from dlbench.analysis import comparisons, equivalence, estimates
+from dlbench.analysis import comparisons, estimates
 from dlbench.study.runs import FIELDS, Run
 from dlbench.tables import cells, parquet_files, table_columns
+from support.comparisons import judged
 
 RUNTIME = {"field": "runtime", "base": "bare"}
 
@@ -50,7 +51,7 @@ def test_a_condition_is_compared_with_the_base_of_its_group():
     ]
     small, large = compared(runs, RUNTIME)
     assert ["-b8-" in small["settings_of"], "-b16-" in large["settings_of"]] == [True, True]
-    alone = equivalence.compare([90, 91, 92], [100, 101, 102], 0.01)
+    alone = judged.alone([90, 91, 92], [100, 101, 102])
     assert small["ratio"] == alone.ratio
     assert small["p_difference_raw"] == alone.p_difference
     assert small["p_difference"] == pytest.approx(2 * alone.p_difference)
@@ -285,7 +286,7 @@ def test_sentinels_without_drift_lift_the_flag_and_their_scatter_is_in_the_inter
     assert made["drift_ci95_low"] < made["drift"] < made["drift_ci95_high"]
     assert made["drift"] == pytest.approx(1, abs=0.001)
     # The sentinel is the base itself: the ratio is that to what was measured in the session.
-    alone = equivalence.compare([90, 90.2, 90.4], [100.1, 100.2, 100.3], 0.01)
+    alone = judged.alone([90, 90.2, 90.4], [100.1, 100.2, 100.3])
     assert [made[n] for n in ("ratio", "ci95_low", "ci95_high")] == pytest.approx(
         [alone.ratio, alone.ci95_low, alone.ci95_high]
     )

@@ -171,7 +171,7 @@ def test_the_intervals_of_variance_components_cover_them_where_data_are_unbalanc
     for _ in range(120):
         effects = dict(zip(NODES, chance.normal(0, node_sd, len(NODES)).tolist(), strict=True))
         rows = [one for one in study(chance, effects, batches=(8, 16)) if chance.random() < 0.7]
-        one = nodes.effects(rows, 0.01)
+        one = nodes.effects(rows)
         true = ((one.node_sd, node_sd), (one.scatter, 0.01))
         covered += [estimate.low <= value <= estimate.high for estimate, value in true]
         found.append(one.node_sd.value**2)
@@ -184,18 +184,18 @@ def test_balanced_nodes_have_the_components_of_an_analysis_of_variance():
     logs = np.random.default_rng(12).normal(0, 0.02, (len(NODES), 6))
     logs += np.random.default_rng(13).normal(0, 0.03, (len(NODES), 1))
     made = zip(NODES, logs, strict=True)
-    one = nodes.effects([row(math.exp(value), host) for host, own in made for value in own], 0.01)
+    one = nodes.effects([row(math.exp(value), host) for host, own in made for value in own])
     within = np.mean(logs.var(axis=1, ddof=1))
     between = logs.mean(axis=1).var(ddof=1)
     assert one.scatter.value == pytest.approx(math.sqrt(within))
     assert one.node_sd.value == pytest.approx(math.sqrt(between - within / 6), rel=1e-6)
     others = np.sort(np.delete(logs, 0, axis=0).mean(axis=1))[2:5]  # the middle half of seven
-    assert math.log(one.ratios[0].value) == pytest.approx(logs[0].mean() - others.mean())
+    assert one.differences[0].mean == pytest.approx(logs[0].mean() - others.mean())
 
 
 def test_nodes_whose_repeats_are_equal_to_the_last_digit_have_finite_numbers():
     rows = [row(rate, host) for rate, host in enumerate(NODES, 100) for _ in range(3)]
-    one = nodes.effects(rows, 0.01)
+    one = nodes.effects(rows)
     expected = np.log(np.arange(100, 108)).std(ddof=1)
     assert one.node_sd.value == pytest.approx(expected, rel=1e-3)
-    assert all(math.isfinite(ratio.low) for ratio in one.ratios)
+    assert all(math.isfinite(difference.ratio.low) for difference in one.differences)

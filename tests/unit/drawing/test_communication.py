@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dlbench.analysis import expected_scaling
+from dlbench.analysis import limits
 from dlbench.common import plugins
 from dlbench.imports import import_baselines
 from dlbench.tables import parquet_files
@@ -122,9 +122,7 @@ def test_scaling_has_a_dotted_line_of_what_is_expected_and_says_what_it_is(tmp_p
     (expected,) = dotted(efficiency)
     base_s = 64 / dotted(throughput)[0].get_ydata()[0]
     waits_s = [
-        expected_scaling.interpolated_s(
-            {row["size_bytes"]: row["time_s"] for row in one["rows"]}, 4_000_000
-        )
+        limits.interpolated_s({row["size_bytes"]: row["time_s"] for row in one["rows"]}, 4_000_000)
         for one in found
     ]
     np.testing.assert_allclose(

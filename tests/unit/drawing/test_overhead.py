@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from PIL import Image, ImageColor
 
-from dlbench.analysis import equivalence
+from dlbench.analysis import judge
 from dlbench.analysis.frames import Tables
 from dlbench.drawing import styles
 from dlbench.drawing.figures import overhead
@@ -162,7 +162,7 @@ def test_names_of_rows_lie_below_one_another_and_headings_beside(drawn):
 def test_what_is_undecided_says_how_many_repeats_it_needs(drawn):
     axes, _ = drawn(found(1.004, 0.012, "undecided", repeats_needed=19))
     assert "19 repeats needed" in texts(axes)
-    axes, _ = drawn(found(1.004, 0.3, "undecided", repeats_needed=equivalence.MAX_REPEATS))
+    axes, _ = drawn(found(1.004, 0.3, "undecided", repeats_needed=judge.MAX_REPEATS))
     assert "\u2265\u20091\u2009000 repeats needed" in texts(axes)
 
 

@@ -1,11 +1,16 @@
 """Archives and results folders that enter the history, and those that are refused."""
 
+import json
 import zipfile
 from datetime import datetime, timezone
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from dlbench.archive import bag
+from dlbench.common.files import read_json
 from dlbench.history import add_campaign, dataset
 from dlbench.history.sources import Source
 from support.history import made_campaigns as made
@@ -228,3 +233,50 @@ def test_metrics_that_programs_name_are_series_of_their_own():
         "balance": 0,
     }
     assert "balance: 1 of 1 values are not above 0" in receipt["notes"][0]
+
+
+def with_gates():
+    """A results folder with a condition of two runs, one of which missed its learning gate."""
+    results = made.add_session(Path("project/results"), 0, {8: [100.0, 101.0], 16: [90.0]})
+    records = [read_json(path) for path in sorted(results.glob("runs/*/run.json"))]
+    records.sort(key=lambda r: (r["spec"]["batch_per_device"], r["spec"].get("repeat", 1)))
+    gates = ["reached", "missed: top1 0.1, expected at least 0.9", None]
+    (results / "tables").mkdir()
+    columns = {"learning_gate": gates, "log_sha256": [r["log_sha256"] for r in records]}
+    pq.write_table(pa.table(columns), results / add_campaign.RUNS)
+    return results
+
+
+def archived(results):
+    files = {
+        str(path.relative_to(results.parent)): path
+        for path in sorted(results.rglob("*"))
+        if path.is_file() and "sessions" not in path.parts
+    }
+    bag.write("a.zip", files, [("Source-Organization", "tests")])
+    return "a.zip"
+
+
+@pytest.mark.parametrize("source", [lambda results: results, archived])
+def test_learning_gates_that_were_missed_enter_from_a_folder_and_from_an_archive(source):
+    receipt = add(source(with_gates()))
+    assert not receipt["refused"] and not receipt["notes"]
+    rows = dataset.rows_of(HISTORY, receipt["files"][0], ["fields", "missed"])
+    missed = {json.loads(row["fields"])["batch_per_device"]: row["missed"] for row in rows}
+    assert missed == {8: 1, 16: None}
+
+
+@pytest.mark.parametrize("content", [b"", b"authors: none", b"\xff\xfe"])
+def test_a_table_of_runs_that_cannot_be_read_is_named_and_keeps_no_campaign_out(content):
+    results = with_gates()
+    (results / add_campaign.RUNS).write_bytes(content)
+    receipt = add(results)
+    rows = dataset.rows_of(HISTORY, receipt["files"][0], ["missed"])
+    assert all(row["missed"] is None for row in rows)
+    assert any("learning gates are not known" in note for note in receipt["notes"])
+
+
+def test_a_file_of_before_is_read_without_the_columns_that_it_lacks():
+    pq.write_table(pa.table({"session": ["s"], "logs": [["a"]]}), "s-1.parquet")
+    (row,) = dataset.rows_of(Path(), "s-1.parquet", ["session", "missed"])
+    assert row == {"session": "s", "missed": None}

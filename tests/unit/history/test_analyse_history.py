@@ -42,7 +42,7 @@ def test_a_loss_with_a_new_driver_is_one_finding_with_its_cause():
     assert (row["direction"], row["conditions"], row["conditions_in_all"]) == ("loss", 3, 3)
     assert row["ratio_ci95_low"] < 0.95 < row["ratio_ci95_high"]
     assert f"{row['changed_before']:%Y-%m-%d}" == "2026-03-02"
-    assert "likeliest first: GPU driver 550.54 -> 560.35" in row["text"]
+    assert "likeliest first: gpus driver 550.54 -> 560.35" in row["text"]
     assert len(history.changes) == 3
     assert history.remarks == history.questions == []
 
@@ -86,7 +86,7 @@ def test_what_changed_in_the_newest_session_is_named_before_its_effect_can_be_kn
     history = analyse()
     assert history.findings == []
     assert [line.partition(". ")[0] for line in history.news] == [
-        f"2026-02-09, {made.session_id(5)}: changed: GPU driver 550.54 -> 560.35"
+        f"2026-02-09, {made.session_id(5)}: changed: gpus driver 550.54 -> 560.35"
     ]
     assert history.news[0].endswith("can be confirmed from 3 sessions on (1 now)")
     assert history.lines()[1:] == history.news

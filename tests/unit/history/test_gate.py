@@ -12,7 +12,7 @@ import pytest
 from benchmarks.history import failing
 from dlbench import Error
 from dlbench.history import add_campaign, gate
-from dlbench.history.prediction import exceeded, past_deviations, predict
+from dlbench.history.gate import exceeded, past_deviations, predict
 from dlbench.history.sources import Source
 from support.history import made_campaigns as made
 from support.history.simulated_histories import Kind
@@ -78,7 +78,7 @@ def test_losses_and_gains_are_found_alike_and_losses_fail(steady, factor, verdic
     judged = judge()
     assert verdicts(judged) == [verdict] * 3 and judged.passed is passed
     assert all(one.ratio == pytest.approx(factor, rel=0.01) for one in judged.judged)
-    assert judged.changed == ("GPU driver 550.54 -> 560.35",)
+    assert judged.changed == ("gpus driver 550.54 -> 560.35",)
 
 
 def test_what_changed_of_one_condition_is_named_beside_others_that_stayed_as_they_were():
@@ -88,7 +88,7 @@ def test_what_changed_of_one_condition_is_named_beside_others_that_stayed_as_the
             start = made.date(week) + timedelta(minutes=batch)
             made.add_session(f"here{week}", week, {batch: [1e3]}, start, driver=driver)
         add_campaign.add(Source(f"here{week}"), HISTORY)
-    assert judge().changed == ("GPU driver 550.54 -> 560.35",)
+    assert judge().changed == ("gpus driver 550.54 -> 560.35",)
 
 
 def test_the_base_begins_anew_at_the_last_change(steady):
@@ -245,3 +245,33 @@ def test_the_command_says_the_verdict_by_its_exit_code_and_writes_files(steady):
 def test_of_sessions_without_a_change_five_percent_fail_at_most(kind):
     false, _, found = failing(Kind(**{"sessions": 30, "scatter": 0.005} | kind), 100, 1)
     assert false <= 0.05 and found >= 0.8
+
+
+STUDIES = {"s1": "nightly", "s2": "acceptance", "s3": "nightly"}
+
+
+@pytest.mark.parametrize(
+    ("base", "tags", "session"),
+    [
+        ("last", {}, "last"),
+        ("since-change", {}, "since-change"),
+        ("s1", {}, "s1"),
+        ("good", {"good": "s2"}, "s2"),  # of another study, but there is no other
+        ("good", {"good": ["s1", "s2", "of another machine"]}, "s1"),
+        ("s1", {"s1": "s3"}, "s3"),
+    ],
+)
+def test_a_base_is_a_word_a_tag_or_a_session(base, tags, session):
+    assert gate.base_named(base, tags, STUDIES, "nightly") == session
+
+
+def test_a_tag_that_is_not_there_is_refused_with_the_nearest_name():
+    with pytest.raises(Error, match=r"no tag 'goood'.*did you mean 'good'.*one of good, old"):
+        gate.base_named("goood", {"good": "s1", "old": "s2"}, STUDIES, "nightly")
+
+
+def test_a_tag_without_a_session_of_this_machine_or_with_two_is_refused():
+    with pytest.raises(Error, match=r"tag good: none of its sessions \(gone\) is in the history"):
+        gate.base_named("good", {"good": ["gone"]}, STUDIES, "nightly")
+    with pytest.raises(Error, match="tag good: s1, s3 are all of study nightly"):
+        gate.base_named("good", {"good": ["s1", "s2", "s3"]}, STUDIES, "nightly")

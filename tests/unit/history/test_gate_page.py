@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dlbench.history import gate, gate_page
-from dlbench.history.prediction import predict
+from dlbench.history.gate import predict
 from dlbench.pages import formats
 
 PREDICTED = predict(np.log([100, 101, 99, 100, 102, 98, 100, 100]), np.full(8, 3), 1e-4, 3, None)

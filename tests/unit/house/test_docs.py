@@ -15,7 +15,7 @@ import tomllib
 import yaml
 from snakemake.cli import get_argument_parser
 
-from dlbench.analysis import equivalence
+from dlbench.analysis import judge
 from dlbench.command import commands_page, dispatch
 from dlbench.study import config, config_schema
 from dlbench.tables import write_reference_pages
@@ -292,6 +292,6 @@ def test_every_config_of_the_pages_passes_the_schema_when_laid_over_the_default_
 
 def test_the_methodology_says_how_many_repeats_are_needed():
     page = " ".join((REPOSITORY / "docs/methodology.md").read_text().split())
-    half, one, two = (equivalence.repeats_needed(scatter, 0.01) for scatter in (0.005, 0.01, 0.02))
+    half, one, two = (judge.repeats_needed(scatter, 0.01) for scatter in (0.005, 0.01, 0.02))
     assert f"80 % power with {half} repeats a side at a scatter of 0.5 %, with {one} at 1 %" in page
     assert f"and with {two} at 2 %" in page

@@ -9,11 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from dlbench.analysis import (
-    acceptance,
+    accept_nodes,
     base_flags,
     bounds,
     campaigns,
-    node_results,
     published_numbers,
     scaling_series,
 )
@@ -144,7 +143,7 @@ def test_the_acceptance_of_nodes_has_each_node_and_pairs_and_its_bounds_are_abou
     assert len({(run.strategy, run.launcher, run.devices_per_node) for run in alone}) == 1
     assert study.site["job"]["bundle_min"] > 0
     file = STUDIES / "gpu_acceptance" / "bounds.yaml"
-    wanted = bounds.read(file, node_results.bounded_by)
+    wanted = bounds.read(file, accept_nodes.bounded_by)
     models = {bound.match["model"] for bound in wanted if "measure" not in bound.match}
     assert models == {run.model for run in study.runs}
     rate = {"images_per_second_per_device": 1e6}
@@ -152,7 +151,7 @@ def test_the_acceptance_of_nodes_has_each_node_and_pairs_and_its_bounds_are_abou
         campaigns.Measured(run.id, dataclasses.asdict(run), "ok", rate, {}) for run in study.runs
     ]
     of_models = [bound for bound in wanted if "measure" not in bound.match]
-    found = acceptance.judge(of_models, node_results.of_runs(made))
+    found = accept_nodes.judge(of_models, accept_nodes.of_runs(made))
     assert {(one.name, one.passed) for one in found} == {
         (name, True) for name in ("n1", "n2", "n3", "n4", "n[1-2]", "n[3-4]")
     }

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from dlbench.analysis import equivalence
+from dlbench.analysis import judge
 from dlbench.campaign import doctor
 from dlbench.plan import planning, run_command, sentinels
 from dlbench.records import run_record, sessions, staleness
@@ -105,7 +105,7 @@ def test_how_many_conditions_or_which_may_be_said_and_take_the_time_that_they_ta
 
 
 def test_auto_repeats_no_condition_that_is_too_seldom_finished_to_judge_drift():
-    assert sentinels.MIN_REPEATS == equivalence.MIN_RUNS
+    assert sentinels.MIN_REPEATS == judge.MIN_RUNS
     made = study({"batch_per_device": [8, *MANY]}, repeats=2)
     words = "compared with no condition that has 3 finished repeats or more"
     assert words in chosen(made, batch(*MANY)).message

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dlbench.analysis import contrasts, estimates, nodes
+from dlbench.analysis import estimates, nodes
+from dlbench.analysis.comparisons import by_field
 from dlbench.report import findings, sentences
 from dlbench.report.findings import INDICATED, OPEN, SHOWN
 from support.results.made_tables import run
@@ -212,7 +213,7 @@ def test_conditions_that_were_measured_apart_are_only_indicated():
 
 def test_a_batch_size_is_compared_from_the_smallest_to_the_largest():
     runs = [r for b in (16, 32, 64) for r in repeats(10.0 * b, batch_per_device=b)]
-    ((a, b, compared, _),) = contrasts.by_field(runs, (), 0.01)["batch_per_device"]
+    ((a, b, compared, _),) = by_field(runs, (), 0.01)["batch_per_device"]
     assert (a[0]["batch_per_device"], b[0]["batch_per_device"]) == (64, 16)
     assert compared.ratio == pytest.approx(4)
 
@@ -243,7 +244,7 @@ def test_unasked_comparisons_are_corrected_for_one_another():
         for precision, rate in (("float32", 100.0), ("float16", 100.2))
         for row in repeats(rate, batch_per_device=batch, precision=precision)
     ]
-    made = contrasts.by_field(runs, (), 0.01)
+    made = by_field(runs, (), 0.01)
     assert {len(pairs) for pairs in made.values()} == {2}
     for pairs in made.values():
         for _, _, compared, _ in pairs:

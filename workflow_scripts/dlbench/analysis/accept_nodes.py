@@ -3,40 +3,405 @@
 First each node alone, then pairs of those that passed, then all of them together. Nodes of a pair
 that fails are measured with others that passed. What is to be measured next follows from what is in
 the tables, so the same command is repeated after each round.
+
+- Runs and baselines of one node are that node's; those of several, whose `node` lists them, are of
+  that group. Names are without their domain.
+- A bound is about each node, or group of one size, if it matches a result of some of them. It fails
+  if the geometric mean is outside of it, or a run ended without result. A node without such a
+  result is not measured, which is neither pass nor fail.
+- The ranking needs no bounds: of each condition the mean of a node over the median of all nodes,
+  and of each node the lowest of these ratios.
 """
 
-from collections.abc import Iterable, Sequence
+import math
+import statistics
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.analysis import acceptance, bounds, campaigns, node_results
+from dlbench.analysis import bounds, campaigns, estimates
+from dlbench.analysis.campaigns import ITEM_RATE, JOINABLE, Measured
+from dlbench.baselines import collectives
+from dlbench.baselines.rounds import NOT_MEASURED
 from dlbench.common import host_lists, phrases
 from dlbench.common.files import atomic_write
+from dlbench.log.event_fields import SUCCEEDED
 from dlbench.machine import hardware
 from dlbench.pages.page import Cell, Page, Section, Table
+from dlbench.study.wording import number
 from dlbench.tables import parquet_files
+from dlbench.tables.cells import Row
 from dlbench.tables.table_columns import BASELINES
 
-PASS, FAIL = "nodes.pass", "nodes.fail"
+Group = tuple[str, ...]
+
+FAILED, SKIPPED = "failed", "skipped"
+# What chooses a baseline, as columns of their table; none that says where it was measured.
+OF_BASELINES = (
+    *("measure", "framework", "framework_version", "environment", "runtime", "runtime_options"),
+    *("strategy", "strategy_options", "launcher", "precision", "dataset", "device_kind"),
+    *("device_model", "nodes", "devices_per_node", "devices", "threads_per_device", "size_bytes"),
+)
+# Of a baseline `value` is in the unit of its row.
+BASELINE_UNITS: dict[str, str | None] = {"value": None, "time_s": "s"}
 
 
 @dataclass(frozen=True)
-class Groups:
-    """What groups of nodes say.
+class Result:
+    """A run or baseline, and where it was measured.
 
     Attributes:
-        good: nodes that were in a group that passed.
-        bad: nodes that are all that their failed groups have in common, all others being good.
-        together: groups that failed though each of their nodes passed in another.
-        next: what to measure next.
+        nodes: their names, in order.
+        fields: what a bound may match, and the condition if `condition` names it.
+        condition: fields in which results of one condition agree.
+        numbers: by metric.
+        rate: the metric by which nodes are ranked; more is better.
+        status: of a run; of a baseline ok, or skipped or failed with the `reason`.
     """
 
-    good: node_results.Group
-    bad: node_results.Group
-    together: tuple[node_results.Group, ...]
-    next: tuple[node_results.Group, ...]
+    nodes: Group
+    fields: dict[str, Any]
+    condition: tuple[str, ...]
+    numbers: dict[str, float]
+    rate: str
+    status: str = "ok"
+    reason: str = ""
+    disturbed: bool = False
+    unit: str = ""
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for results that can be compared over nodes."""
+        return self.rate, tuple(str(self.fields.get(name)) for name in self.condition)
+
+    @property
+    def is_failed_baseline(self) -> bool:
+        """Whether it is of a baseline of which only the measure and where it failed is known."""
+        return self.status == FAILED and "measure" in self.fields
+
+    @property
+    def value(self) -> float | None:
+        return positive(self.numbers.get(self.rate)) if self.status in SUCCEEDED else None
+
+    @property
+    def label(self) -> str:
+        """A few words for what was measured."""
+        names = ("measure", "model", "dataset", "batch_per_device", "strategy", "precision")
+        words = [str(self.fields[name]) for name in names if self.fields.get(name) is not None]
+        size = self.fields.get("size_bytes")
+        return " ".join([*words, f"{size:g} B"] if size else words)
+
+
+def bounded_by(match: dict[str, Any], of_runs: bounds.Bounded = bounds.RUNS) -> bounds.Bounded:
+    """What an entry of a file of bounds is about: baselines if it has a `measure`, else runs."""
+    if "measure" not in match:
+        return of_runs
+    return bounds.Bounded(OF_BASELINES, tuple(BASELINE_UNITS), _unit_of_baseline)
+
+
+def _unit_of_baseline(metric):
+    if metric not in BASELINE_UNITS:
+        raise Error(f"no metric {metric!r} of baselines; there are: {', '.join(BASELINE_UNITS)}")
+    return BASELINE_UNITS[metric]
+
+
+def of_runs(runs: Iterable[Measured]) -> list[Result]:
+    """The Results of runs; those on several nodes whose names are not known are left out."""
+    condition = tuple(name for name in JOINABLE if name != "node")
+    return [
+        Result(
+            nodes=nodes,
+            fields=run.facts | run.fields,
+            condition=condition,
+            numbers=run.numbers,
+            rate=ITEM_RATE,
+            status=run.status,
+            disturbed=run.disturbed,
+        )
+        for run in runs
+        if (nodes := _nodes({**run.fields, "host": run.facts.get("host")}))
+    ]
+
+
+def of_baselines(rows: Iterable[Row]) -> list[Result]:
+    """The Results of rows of the table of baselines; those of unknown nodes are left out."""
+    return [
+        Result(
+            nodes=nodes,
+            fields={name: row.get(name) for name in OF_BASELINES},
+            condition=OF_BASELINES,
+            numbers={name: row[name] for name in BASELINE_UNITS if row.get(name) is not None},
+            rate="value",
+            status=_status(row),
+            reason=row.get("unknown") or "",
+            unit=row.get("unit") or "",
+        )
+        for row in rows
+        if (nodes := _nodes(row))
+    ]
+
+
+def _status(row):
+    if row.get("value") is not None:
+        return "ok"
+    return FAILED if (row.get("unknown") or "").startswith(NOT_MEASURED) else SKIPPED
+
+
+def _nodes(row):
+    """The nodes of a row, or () if it does not say."""
+    if row.get("node"):
+        names = host_lists.expand_hosts(row["node"])
+    else:
+        names = [row["host"]] if row.get("nodes") == 1 and row.get("host") else []
+    return in_order(map(hardware.short_host, names))
+
+
+def in_order(names: Iterable[str]) -> Group:
+    """Names of nodes in the order of their numbers, each once."""
+    return tuple(host_lists.expand_hosts(host_lists.compact_hosts(names)))
+
+
+def positive(value: Any) -> float | None:
+    """The value as a number above 0; None if it is none."""
+    fits = isinstance(value, int | float) and math.isfinite(value) and value > 0
+    return float(value) if fits else None
+
+
+PASS, FAIL = "nodes.pass", "nodes.fail"  # files with lists of nodes
+SEVERAL = "several"  # in a bound: any number of nodes above one
+CAUSES = {
+    "matrix_product": "clocks or power of a GPU are limited, or another job uses it",
+    "memory_copy": "memory of a device (ECC, other jobs), or its clocks",
+    "host_to_device": "a PCIe link with fewer lanes, or cores far from the GPU",
+    "file_read_cold": "storage of that node, or others that use it",
+    "file_read_warm": "memory of the host, or other jobs on the node",
+    "items_read": "cores that others use or that are limited",
+}
+OF_ONE_NODE, OF_SEVERAL = (
+    "a link between GPUs of the node (nvidia-smi nvlink --status)",
+    "a link or adapter of a node (ibstat), or another network (column nccl_network)",
+)
+OF_RUNS = "see its baselines; if these pass: input, cores, or other jobs"
+OF_RUNS_ACROSS = "see its all-reduce; if that passes: one of its nodes alone"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A node or a group of nodes.
+
+    Attributes:
+        nodes: their names.
+        failures: what did not keep its bound, one sentence each.
+        missing: what was not measured, one sentence each.
+        kept: how many bounds were kept.
+        ratio: the lowest of this node over the median of all, and `slowest` what that is of; None
+            if nothing was measured elsewhere too.
+    """
+
+    nodes: Group
+    failures: tuple[str, ...]
+    missing: tuple[str, ...]
+    kept: int
+    ratio: float | None = None
+    slowest: str = ""
+
+    @property
+    def name(self) -> str:
+        return host_lists.compact_hosts(self.nodes)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether any bound is about it."""
+        return bool(self.failures or self.missing or self.kept)
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether all bounds are kept; None if that is not known."""
+        if self.failures:
+            return False
+        return True if self.kept and not self.missing else None
+
+
+def judge(
+    wanted: Sequence[bounds.Bound], results: Sequence[Result], expected: Iterable[str] = ()
+) -> list[Judged]:
+    """The nodes and groups with what they keep, those that fail first, then the slowest.
+
+    `expected`: nodes that must have results of their own. Raises Error: a bound matches nothing, or
+    results of several conditions, or another unit.
+    """
+    by_nodes = _by_nodes(results, expected)
+    said: dict[str, dict[Group, list[str]]] = {
+        kind: {nodes: [] for nodes in by_nodes} for kind in ("failed", "missing", "kept")
+    }
+    mistakes = []
+    for bound in wanted:
+        of_bound = _of_bound(bound, by_nodes)
+        sizes = {len(nodes) for nodes, own in of_bound.items() if own}
+        if mistake := _mistake(bound, [one for own in of_bound.values() for one in own], results):
+            mistakes.append(mistake)
+            continue
+        for nodes, own in of_bound.items():
+            if len(nodes) in sizes:
+                kind, sentence = _outcome(bound, own, len(nodes))
+                said[kind][nodes].append(sentence)
+    if mistakes:
+        raise Error("\n".join(mistakes))
+    lowest = _lowest_ratios(by_nodes)
+    judged = [
+        Judged(
+            nodes,
+            tuple(said["failed"][nodes]),
+            tuple(said["missing"][nodes]),
+            len(said["kept"][nodes]),
+            *lowest.get(nodes, (None, "")),
+        )
+        for nodes in by_nodes
+    ]
+    return sorted(judged, key=_rank)
+
+
+def _by_nodes(results, expected):
+    by_nodes: dict[Group, list[Result]] = {(name,): [] for name in expected}
+    for result in results:
+        by_nodes.setdefault(result.nodes, []).append(result)
+    return by_nodes
+
+
+def _of_bound(bound, by_nodes):
+    """The results that a bound is about, for each node and group."""
+    return {nodes: [one for one in own if _matches(one, bound)] for nodes, own in by_nodes.items()}
+
+
+def _rank(one):
+    verdict = {False: 0, None: 1, True: 2}[one.passed]
+    return len(one.nodes), verdict, math.inf if one.ratio is None else one.ratio, one.nodes
+
+
+def _matches(result, bound):
+    for name, wanted in bound.match.items():
+        value = result.fields.get(name)
+        if name == "nodes" and wanted == SEVERAL:
+            if not (isinstance(value, int) and value > 1):
+                return False
+        elif value is None and result.is_failed_baseline:
+            continue  # not known, since nothing was measured
+        # 1 == True in Python; in a file of bounds it is not.
+        elif value != wanted or isinstance(value, bool) != isinstance(wanted, bool):
+            return False
+    return ("measure" in bound.match) == ("measure" in result.fields)
+
+
+def _mistake(bound, matched, results):
+    """Why a bound cannot be checked; "" if it can, or is of groups that are not measured yet."""
+    if not matched:
+        size = bound.match.get("nodes")
+        if size != 1 and not any(_is_of_size(one, size) for one in results):
+            return ""
+        is_baseline = "measure" in bound.match
+        kind = "baseline" if is_baseline else "run"
+        known = sorted({one.label for one in results if ("measure" in one.fields) == is_baseline})
+        return (
+            f"{bound.where}: matches no {kind}; expected one with "
+            f"{', '.join(f'{name} {value}' for name, value in bound.match.items())}, found: "
+            f"{'; '.join(known[:10]) or 'none'}"
+        )
+    matched = [one for one in matched if not one.is_failed_baseline]
+    if not matched:
+        return ""
+    # A bound on groups is on those of any size.
+    varied = [
+        name
+        for name in matched[0].condition
+        if len({str(one.fields.get(name)) for one in matched}) > 1
+        and not (bound.match.get("nodes") == SEVERAL and name in ("nodes", "devices"))
+    ]
+    if varied:
+        return (
+            f"{bound.where}: matches several conditions; say under match which, they differ in "
+            f"{', '.join(varied)}"
+        )
+    units = {one.unit for one in matched if one.unit and bound.metric == "value"}
+    if units and units != {bound.unit}:
+        return f"{bound.where}.unit: found {', '.join(sorted(units))}, and not {bound.unit!r}"
+    return ""
+
+
+def _is_of_size(result, size):
+    """Whether a result is of so many nodes; of groups, if the bound names several; of None all."""
+    return size is None or len(result.nodes) == size or (size == SEVERAL and len(result.nodes) > 1)
+
+
+def _outcome(bound, own, size):
+    """(failed, missing or kept, a sentence) of a bound and the results of one node or group."""
+    mean = _mean(bound, own)
+    failed = Counter(one.status for one in own if one.status not in (*SUCCEEDED, SKIPPED))
+    subject = _subject(bound, own)
+    if failed:
+        ends = ", ".join(f"{count} {status}" for status, count in sorted(failed.items()))
+        why = next((one.reason for one in own if one.is_failed_baseline), "see their messages")
+        expected = phrases.counted(len(own), "result")
+        return "failed", f"{subject}: expected {expected}, found {ends}; {why}"
+    if mean is None:
+        reason = next((one.reason for one in own if one.reason), "no result")
+        return "missing", f"{subject}: not measured ({reason})"
+    disturbed = sum(one.disturbed for one in own if one.status in SUCCEEDED)
+    outcome = bounds.Outcome(bound, mean, {}, disturbed)
+    if outcome.passed:
+        return "kept", ""
+    least, most = bound.limits
+    too_low = mean.value < least
+    at = f"at least {number(least)}" if too_low else f"at most {number(most)}"
+    return "failed", (
+        f"{subject}: expected {at} {bound.unit}, found {number(mean.value)} "
+        f"({outcome.message}); likely: {_cause(bound, size)}"
+    )
+
+
+def _mean(bound, own):
+    """The Estimate of a bound's metric over the results that completed; None if there are none."""
+    values = [positive(o.numbers.get(bound.metric)) for o in own if o.status in SUCCEEDED]
+    known = [value for value in values if value is not None]
+    return estimates.mean(known) if known else None
+
+
+def _subject(bound, own):
+    if own:
+        return own[0].label
+    return " ".join(str(value) for value in bound.match.values())
+
+
+def _cause(bound, size):
+    measure = bound.match.get("measure")
+    if measure in collectives.MEASURES:
+        return OF_ONE_NODE if size == 1 else OF_SEVERAL
+    if measure is None:
+        return OF_RUNS if size == 1 else OF_RUNS_ACROSS
+    return CAUSES.get(measure, "see its messages")
+
+
+def _lowest_ratios(by_nodes):
+    """{nodes: (the lowest ratio to the median of all of their size, what it is of)}."""
+    means: dict[Any, dict[Group, float]] = {}
+    labels = {}
+    for nodes, own in by_nodes.items():
+        of_key: dict[Any, list[float]] = {}
+        for one in own:
+            if one.value is not None:
+                of_key.setdefault((len(nodes), one.key), []).append(one.value)
+                labels[one.key] = one.label
+        for key, values in of_key.items():
+            means.setdefault(key, {})[nodes] = estimates.mean(values).value
+    lowest: dict[Group, tuple[float, str]] = {}
+    for (_, key), of_nodes in means.items():
+        median = statistics.median(of_nodes.values())
+        for nodes, value in of_nodes.items() if len(of_nodes) > 1 else ():
+            found = value / median, labels[key]
+            lowest[nodes] = min(found, lowest.get(nodes, found))
+    return lowest
 
 
 @dataclass(frozen=True)
@@ -44,17 +409,20 @@ class Accepted:
     """What is known of the nodes.
 
     Attributes:
-        judged: nodes and groups, as acceptance.judge has them.
+        judged: nodes and groups, as `judge` has them.
         good: nodes that keep their bounds and are not the fault of a group.
-        bad: nodes that do not, or are.
+        bad: nodes that do not, or are all that their failed groups have in common.
         unknown: nodes of which something was not measured, or no group tells.
+        together: groups that failed though each of their nodes passed in another.
+        next: groups to measure next.
     """
 
-    judged: tuple[acceptance.Judged, ...]
-    good: node_results.Group
-    bad: node_results.Group
-    unknown: node_results.Group
-    groups: Groups
+    judged: tuple[Judged, ...]
+    good: Group
+    bad: Group
+    unknown: Group
+    together: tuple[Group, ...]
+    next: tuple[Group, ...]
 
     @property
     def all_passed(self) -> bool:
@@ -66,26 +434,23 @@ class Accepted:
 def read_bounds(path: str | Path, folder: Path) -> list[bounds.Bound]:
     """The Bounds in a file, also on metrics that the runs in a results folder name."""
     runs = folder / "tables/runs.parquet"
-    of_runs = bounds.Bounded.of(campaigns.read(runs)) if runs.is_file() else bounds.RUNS
-    return bounds.read(path, lambda match: node_results.bounded_by(match, of_runs))
+    bounded = bounds.Bounded.of(campaigns.read(runs)) if runs.is_file() else bounds.RUNS
+    return bounds.read(path, lambda match: bounded_by(match, bounded))
 
 
-def read(folder: Path) -> list[node_results.Result]:
+def read(folder: Path) -> list[Result]:
     """The Results in a results folder.
 
-    Args:
-        folder: has tables/runs.parquet, tables/baselines.parquet or both.
-
-    Raises:
-        Error: it has neither.
+    `folder`: has tables/runs.parquet, tables/baselines.parquet or both. Raises Error: it has
+    neither.
     """
     runs, baselines = folder / "tables/runs.parquet", folder / "tables/baselines.parquet"
-    results: list[node_results.Result] = []
+    results: list[Result] = []
     if baselines.is_file():
         rows = parquet_files.read(baselines, BASELINES, earlier=True).to_pylist()
-        results += node_results.of_baselines(rows)
+        results += of_baselines(rows)
     if runs.is_file():
-        results += node_results.of_runs(campaigns.read(runs).runs)
+        results += of_runs(campaigns.read(runs).runs)
     if not results:
         raise Error(
             f"{folder}: expected runs or baselines of named nodes in {runs} or {baselines}, found "
@@ -95,22 +460,18 @@ def read(folder: Path) -> list[node_results.Result]:
 
 
 def accept(
-    results: Sequence[node_results.Result],
+    results: Sequence[Result],
     wanted: Sequence[bounds.Bound],
     expected: Iterable[str] = (),
 ) -> Accepted:
     """The nodes that pass and fail, and what to measure next.
 
-    Args:
-        expected: nodes that must have been measured alone.
-
-    Raises:
-        Error: a bound cannot be checked.
+    `expected`: nodes that must have been measured alone. Raises Error: a bound cannot be checked.
     """
     names = [hardware.short_host(name) for name in expected]
     # Also nodes of which there are groups alone.
     names += [name for one in results for name in one.nodes]
-    judged = acceptance.judge(wanted, results, node_results.in_order(names))
+    judged = judge(wanted, results, in_order(names))
     alone = {one.nodes[0]: one.passed for one in judged if len(one.nodes) == 1}
     bounded_alone = any(one.kept or one.failures for one in judged if len(one.nodes) == 1)
     # In a site's file there may be bounds of groups alone.
@@ -120,27 +481,26 @@ def accept(
         for one in judged
         if len(one.nodes) > 1 and one.passed is not None
     }
-    groups = _groups(node_results.in_order(fit), measured)
-    in_groups = {name for group in measured for name in group}
-    bad = {name for name, passed in alone.items() if passed is False} | set(groups.bad)
-    open_ = {name for name in fit if name in in_groups and name not in groups.good}
-    open_ |= {name for name in alone if name not in fit}
-    if not bounded_alone:
-        open_ |= set(fit) - set(groups.good)
+    good, bad, together, following = _groups(in_order(fit), measured)
+    bad |= {name for name, passed in alone.items() if passed is False}
+    open_ = set(fit) - good
+    if bounded_alone:
+        open_ &= {name for group in measured for name in group}
+    open_ |= set(alone) - set(fit)
     return Accepted(
         judged=tuple(judged),
-        good=node_results.in_order(set(alone) - bad - open_),
-        bad=node_results.in_order(bad),
-        unknown=node_results.in_order(open_ - bad),
-        groups=groups,
+        good=in_order(set(alone) - bad - open_),
+        bad=in_order(bad),
+        unknown=in_order(open_ - bad),
+        together=together,
+        next=following,
     )
 
 
 def _groups(nodes, measured):
-    """The Groups of nodes that passed alone.
+    """(good, bad, together, next) of nodes that passed alone, as Accepted has them.
 
-    Args:
-        measured: {group: whether it passed}.
+    `measured`: {group: whether it passed}.
     """
     known = {group: passed for group, passed in measured.items() if group <= {*nodes}}
     good = frozenset(name for group, passed in known.items() if passed for name in group)
@@ -163,12 +523,8 @@ def _groups(nodes, measured):
         following = [pair for pair in (next(of_one, None) for of_one in fresh) if pair]
     else:
         following = [tuple(names)] if len(names) > 2 and good not in known else []
-    return Groups(
-        good=tuple(names),
-        bad=node_results.in_order(bad),
-        together=tuple(sorted(node_results.in_order(g) for g in failed if g <= good)),
-        next=tuple(map(node_results.in_order, following)),
-    )
+    together = tuple(sorted(in_order(group) for group in failed if group <= good))
+    return set(names), bad, together, tuple(map(in_order, following))
 
 
 def write(accepted: Accepted, folder: Path) -> None:
@@ -178,7 +534,7 @@ def write(accepted: Accepted, folder: Path) -> None:
             part.write_text(host_lists.compact_hosts(nodes) + "\n", "utf-8")
 
 
-def next_lines(groups: Iterable[node_results.Group]) -> list[str]:
+def next_lines(groups: Iterable[Group]) -> list[str]:
     """The lines of a config that measure groups, for a block of each size.
 
     >>> next_lines([("n1", "n2"), ("n3", "n4")])
@@ -212,8 +568,8 @@ def values(accepted: Accepted) -> dict[str, Any]:
             }
             for one in accepted.judged
         ],
-        "fail_together": list(map(list, accepted.groups.together)),
-        "next": list(map(list, accepted.groups.next)),
+        "fail_together": list(map(list, accepted.together)),
+        "next": list(map(list, accepted.next)),
     }
 
 
@@ -228,7 +584,7 @@ def page(accepted: Accepted, folder: Path) -> Page:
     failures += [
         f"{host_lists.compact_hosts(group)} fails together, while each of its nodes passes with "
         "others: expected a fault of the network between them, or of runs of that size"
-        for group in accepted.groups.together
+        for group in accepted.together
     ]
     if failures:
         sections.append(Section("What fails or is missing", tuple(failures)))

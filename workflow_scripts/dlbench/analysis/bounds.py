@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 
 from dlbench import Error
-from dlbench.analysis import equivalence, estimates
+from dlbench.analysis import estimates, judge
 from dlbench.analysis.campaigns import FACTS, JOINABLE, Campaign, find_metric, positive
 from dlbench.analysis.compare_runs import grouped
 from dlbench.common.files import atomic_write
@@ -92,7 +92,7 @@ class Outcome:
             return FAIL
         if not self.by_interval:
             return PASS if least <= self.measured.value <= most else FAIL
-        if self.measured.runs < equivalence.MIN_RUNS:
+        if self.measured.runs < judge.MIN_RUNS:
             return TOO_FEW
         low, high = self.measured.low, self.measured.high
         if high < least or low > most:
@@ -119,7 +119,7 @@ class Outcome:
         if mean < least:
             message += f", {100 * (1 - mean / least):.1f} % below the lower bound"
         if self.verdict == TOO_FEW:
-            message += f"; fewer than {equivalence.MIN_RUNS} runs, so no interval that decides"
+            message += f"; fewer than {judge.MIN_RUNS} runs, so no interval that decides"
         elif self.by_interval:
             ends = (
                 100 * (end / self.bound.value - 1)
@@ -158,11 +158,8 @@ RUNS = Bounded()
 def read(path: str | Path, bounded_by: Callable[[dict], Bounded] = lambda _: RUNS) -> list[Bound]:
     """The Bounds in a file.
 
-    Args:
-        bounded_by: match of an entry -> what it is about.
-
-    Raises:
-        Error: the file has mistakes; the message has one a line.
+    `bounded_by`: match of an entry -> what it is about. Raises Error: the file has mistakes; the
+    message has one a line.
     """
     content = yaml_files.read(path)
     entries = content.get("references") if isinstance(content, dict) else None
@@ -230,11 +227,8 @@ def _number(value, where):
 def check(bounds: list[Bound], campaign: Campaign, by_interval: bool = False) -> list[Outcome]:
     """The Outcome of each Bound.
 
-    Args:
-        by_interval: whether the intervals of means decide, instead of the means.
-
-    Raises:
-        Error: a bound matches no run, or several combinations, or runs without its metric.
+    `by_interval`: whether the intervals of means decide, instead of the means. Raises Error: a
+    bound matches no run, or several combinations, or runs without its metric.
     """
     outcomes, mistakes = [], []
     for bound in bounds:
@@ -295,14 +289,8 @@ def _nearest(bound, runs):
 def write(path: str | Path, campaign: Campaign, metric_name: str, tolerance: float) -> int:
     """Write a file of bounds that this campaign passes: means over its runs.
 
-    Args:
-        tolerance: lower and upper bound, as a share of each mean.
-
-    Returns:
-        The number of bounds in the file.
-
-    Raises:
-        Error: no run has the metric, or the tolerance is not between 0 and 1.
+    `tolerance`: lower and upper bound, as a share of each mean. Returns the number of bounds in the
+    file. Raises Error: no run has the metric, or the tolerance is not between 0 and 1.
     """
     metric = find_metric(metric_name, campaign)
     if not 0 < tolerance < 1:

@@ -102,8 +102,7 @@ class Campaign:
 def read(folder_or_table: str | Path) -> Campaign:
     """The Campaign in a folder or a table.
 
-    Raises:
-        Error: there is none, it is of another version, or no run in it has ended.
+    Raises Error: there is none, it is of another version, or no run in it has ended.
     """
     path = Path(folder_or_table)
     if path.is_dir():
@@ -152,8 +151,7 @@ def _read_records(path, folder):
 def from_record(record: Mapping[str, Any]) -> Measured:
     """The run of a record.
 
-    Raises:
-        RecordError: it has fields that runs of this version have not, or values of other kinds.
+    Raises RecordError: it has fields that runs of this version have not, or values of other kinds.
     """
     record_fields.check(record)
     spec, provenance = record["spec"], record["provenance"]
@@ -239,8 +237,7 @@ def _without_none(facts):
 def find_metric(name: str, *campaigns: Campaign) -> Metric:
     """The metric of a name: a column of the runs table, or one that runs of campaigns name.
 
-    Raises:
-        Error: there is none, or its unit or direction differs between runs.
+    Raises Error: there is none, or its unit or direction differs between runs.
     """
     table = [row for campaign in campaigns for run in campaign.runs for row in run.metrics]
     named = measures.named(table)
@@ -252,8 +249,7 @@ def find_metric(name: str, *campaigns: Campaign) -> Metric:
 def positive(run: Measured, metric: str) -> float | None:
     """The number that a run has of a metric, or None.
 
-    Raises:
-        Error: the number is not finite and above 0, so that it has no ratio.
+    Raises Error: the number is not finite and above 0, so that it has no ratio.
     """
     value = run.numbers.get(metric)
     if value is None:

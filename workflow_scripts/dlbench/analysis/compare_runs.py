@@ -4,7 +4,7 @@
   else differs between the two sides (site, versions, devices) is named once, and so is that no
   session has runs of both sides; neither changes a verdict or a check.
 - Each combination has the ratio B / A of geometric means over its runs and a verdict of
-  dlbench/analysis/equivalence.py; all combinations are one family (Holm). No verdict rests on runs
+  dlbench/analysis/judge.py; all combinations are one family (Holm). No verdict rests on runs
   that other processes disturbed: such a combination is undecided and fails no check.
 - A combination that only one side has is listed with its nearest partner on the other side.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlbench import Error
-from dlbench.analysis import equivalence, estimates
+from dlbench.analysis import estimates, judge
 from dlbench.analysis.campaigns import (
     FACTS,
     ITEM_RATE,
@@ -29,7 +29,6 @@ from dlbench.analysis.campaigns import (
     positive,
 )
 from dlbench.common.phrases import did_you_mean
-from dlbench.log.metrics import LOWER
 from dlbench.records import sessions
 from dlbench.tables.metrics import Metric
 
@@ -39,10 +38,6 @@ FAILED, TIMEOUT, SKIPPED = "failed", "timeout", "skipped"
 VERDICT_BY_STATUS = {"failed": FAILED, "oom": FAILED, "timeout": TIMEOUT, "skipped": SKIPPED}
 NAMED_IF_UNKNOWN = ("site", "device_model", "framework_version", "git_commit")
 MAX_PAIRS = 1_000_000  # of which the nearest partners are looked for
-NUMBERS = (
-    *("ratio", "ci90_low", "ci90_high", "ci95_low", "ci95_high", "p_tost", "p_difference"),
-    *("p_tost_raw", "p_difference_raw", "scatter", "family", "repeats_needed"),
-)
 
 
 @dataclass(frozen=True)
@@ -89,16 +84,16 @@ class Pair:
 
     Attributes:
         values: the fields it was matched on.
-        compared: an equivalence.Comparison of B with A; None if a side has no numbers.
+        compared: an judge.Judged of B with A; None if a side has no numbers.
         beyond_margin: B is shown to be worse by more than the margin, after Holm's correction;
             better_beyond_margin: the same of better.
-        verdict: of equivalence, or of a metric, or how a side failed; reason: of no verdict.
+        verdict: of judge, or of a metric, or how a side failed; reason: of no verdict.
     """
 
     values: dict[str, Any]
     a: Side
     b: Side
-    compared: equivalence.Comparison | None
+    compared: judge.Judged | None
     beyond_margin: bool
     verdict: str
     reason: str
@@ -108,8 +103,8 @@ class Pair:
     def is_different(self) -> bool:
         """Whether a difference is shown that is not within the margin."""
         return self.verdict not in (
-            equivalence.EQUIVALENT,
-            equivalence.UNDECIDED,
+            judge.EQUIVALENT,
+            judge.UNDECIDED,
             *VERDICT_BY_STATUS.values(),
         )
 
@@ -162,8 +157,7 @@ class Compared:
     def regressions(self, kinds: Collection[str]) -> list[Pair]:
         """The pairs for which a check fails.
 
-        Args:
-            kinds: of slower (beyond the margin), failed and timeout.
+        `kinds`: of slower (beyond the margin), failed and timeout.
         """
         return [
             pair
@@ -233,11 +227,8 @@ def grouped(
 ) -> dict[tuple[Any, ...], list[Measured]]:
     """Runs by their values of some fields.
 
-    Args:
-        side: what the message of an error calls the runs.
-
-    Raises:
-        Error: runs of one group are no repeats: they differ in another field.
+    `side`: what the message of an error calls the runs. Raises Error: runs of one group are no
+    repeats: they differ in another field.
     """
     groups: dict[tuple[Any, ...], list[Measured]] = {}
     for run in runs:
@@ -292,28 +283,19 @@ def _check_metric(metric, combinations):
 def _judged(combinations, metric, margin):
     """Pairs with their verdicts, all corrected for one another."""
     tested = [i for i, (_, a, b) in enumerate(combinations) if a.values and b.values]
-    # Times 1 + margin, what is just within the margin is at 1: that tests the margin itself.
-    shift = (1 + margin) if metric.direction != LOWER else 1 / (1 + margin)
-    sides = [(combinations[i][2].values, combinations[i][1].values) for i in tested]
-    families = (
-        equivalence.adjust(
-            [equivalence.compare([factor * x for x in b], a, margin, metric) for b, a in sides]
-        )
-        for factor in (1, shift, 1 / shift)
-    )
-    results = dict(zip(tested, zip(*families, strict=True), strict=True))
+    sides = [combinations[i][1:] for i in tested]
+    differences = [estimates.Difference.of(b.values, a.values) for a, b in sides]
+    judged = judge.judge(differences, margin, [metric] * len(tested))
+    results = dict(zip(tested, judged, strict=True))
     for index, (values, a, b) in enumerate(combinations):
         if index not in results:
             yield Pair(values, a, b, None, False, *_verdict_without_numbers(a, b))
             continue
-        compared, *shifted = results[index]
-        worse, better = (
-            one.p_difference < equivalence.ALPHA and metric.verdict(one.ratio) == direction
-            for one, direction in zip(shifted, (metric.worse, metric.better), strict=True)
-        )
+        compared = results[index]
         if disturbed := _disturbed(a, b):
-            yield Pair(values, a, b, compared, False, equivalence.UNDECIDED, disturbed)
+            yield Pair(values, a, b, compared, False, judge.UNDECIDED, disturbed)
             continue
+        worse, better = (compared.beyond == word for word in (metric.worse, metric.better))
         yield Pair(values, a, b, compared, worse, *_verdict(compared), better)
 
 
@@ -330,15 +312,15 @@ def _verdict(compared):
     fewest = min(compared.n_a, compared.n_b)
     if fewest == 1:
         both = compared.n_a == compared.n_b
-        # `a` of an equivalence.Comparison is our B: the condition that is compared with its base.
-        return equivalence.UNDECIDED, (
+        # `a` of an judge.Judged is our B: the condition that is compared with its base.
+        return judge.UNDECIDED, (
             "one run a side" if both else f"one run in {'B' if compared.n_a == 1 else 'A'}"
         )
-    if compared.verdict == equivalence.TOO_FEW_RUNS:
-        return equivalence.UNDECIDED, f"fewer than {equivalence.MIN_RUNS} runs a side"
-    if compared.verdict == equivalence.UNDECIDED:
+    if compared.verdict == judge.TOO_FEW_RUNS:
+        return judge.UNDECIDED, f"fewer than {judge.MIN_RUNS} runs a side"
+    if compared.verdict == judge.UNDECIDED:
         needed = compared.repeats_needed
-        more = "over " if needed >= equivalence.MAX_REPEATS else ""
+        more = "over " if needed >= judge.MAX_REPEATS else ""
         return compared.verdict, f"{more}{needed} repeats needed" if needed > fewest else ""
     return compared.verdict, ""
 
@@ -348,7 +330,7 @@ def _verdict_without_numbers(a, b):
     for end in VERDICT_BY_STATUS.values():
         if sides := [name for name, side in (("A", a), ("B", b)) if side.end == end]:
             return end, f"in {' and '.join(sides)}"
-    return equivalence.UNDECIDED, f"no such number in {' and '.join(empty)}"
+    return judge.UNDECIDED, f"no such number in {' and '.join(empty)}"
 
 
 def _importance(pair):
@@ -406,8 +388,7 @@ def list_values(values: Sequence[Any], most: int = 3) -> str:
 def values(comparison: Compared, regressions: list[Pair] | None = None) -> dict[str, Any]:
     """Two compared campaigns as plain values, for JSON, whose keys stay; None: not known.
 
-    Args:
-        regressions: the pairs for which a check fails; None if nothing is checked.
+    `regressions`: the pairs for which a check fails; None if nothing is checked.
     """
     failing = None if regressions is None else {id(pair) for pair in regressions}
     return {
@@ -441,7 +422,7 @@ def _pair_values(pair, failing):
         "combination": pair.values,
         "a": _side_values(pair.a),
         "b": _side_values(pair.b),
-        **{name: _number(getattr(pair.compared, name, None)) for name in NUMBERS},
+        **(pair.compared.columns if pair.compared else dict.fromkeys(judge.NUMBERS)),
         "verdict": pair.verdict,
         "reason": pair.reason,
         "worse_beyond_margin": pair.beyond_margin,

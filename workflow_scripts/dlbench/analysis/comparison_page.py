@@ -4,7 +4,7 @@ import json
 import math
 from collections import Counter
 
-from dlbench.analysis import equivalence
+from dlbench.analysis import judge
 from dlbench.analysis.campaigns import Campaign
 from dlbench.analysis.compare_runs import FAILED, SKIPPED, TIMEOUT, Compared, Pair, list_values
 from dlbench.common import phrases
@@ -51,7 +51,7 @@ def count_runs(campaign: Campaign) -> str:
 def _lead(comparison):
     counts = Counter(pair.verdict for pair in comparison.pairs)
     metric = comparison.metric
-    judged = (*metric.verdicts, equivalence.EQUIVALENT, equivalence.UNDECIDED)
+    judged = (*metric.verdicts, judge.EQUIVALENT, judge.UNDECIDED)
     order = (*judged, FAILED, TIMEOUT, SKIPPED)
     verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in order if counts[verdict])
     lead = (
@@ -159,7 +159,7 @@ def _digits(ratio):
 
 
 def _verdict(pair, metric):
-    kinds = {metric.better: "good", equivalence.EQUIVALENT: "same"}
+    kinds = {metric.better: "good", judge.EQUIVALENT: "same"}
     kinds |= dict.fromkeys((metric.worse, FAILED, TIMEOUT), "bad")
     beyond_margin = pair.beyond_margin or pair.better_beyond_margin
     return Cell(

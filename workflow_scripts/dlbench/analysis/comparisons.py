@@ -1,4 +1,4 @@
-"""Comparisons of conditions, made from runs, as `compare` in the config requests them.
+"""Comparisons of conditions, made from runs: as `compare` in the config requests them, and others.
 
 - A condition is a value of the compared field, with its companions (a runtime's options).
 - Runs equal in all else but their repeat are one group; in each, every condition is
@@ -10,23 +10,54 @@
 - Throughput is compared where an entry names no other metric. All comparisons of throughput are
   one family: their p are adjusted for one another. Those of other metrics are a family of their
   own, so that they change no verdict on throughput.
+
+What a batch size, a strategy, a precision ... changes, where runs are alike in all else, the config
+does not ask for:
+
+- All of these comparisons are one family, corrected (Holm) for how many there are, whichever of
+  them are shown.
+- Real items are compared with synthetic ones of their shape, and of runs as long as theirs.
+- A batch size is compared from the smallest to the largest that completed; other fields, each
+  value with the field's default, or with the first value where that was not run.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dlbench.analysis import base_flags, equivalence, estimates, measures
-from dlbench.analysis.drift import Drift
+from dlbench.analysis import base_flags, estimates, judge, measures
+from dlbench.analysis.drift import Drift, Sides
+from dlbench.common import plugins
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.log.metrics import NEITHER
 from dlbench.records import sentinel_runs
+from dlbench.run_fields.fields import DECLARED
 from dlbench.study.config import COMPANIONS, Study
-from dlbench.study.runs import CONDITION, FIELDS, Run, shared_values
-from dlbench.tables import cells
-from dlbench.tables.cells import MEASURED, PUBLISHED, Row, run_name
+from dlbench.study.runs import CONDITION, DEFAULTS, FIELDS, SAME_SPEED, Run, shared_values
+from dlbench.tables.cells import MEASURED, PUBLISHED, Row, is_absent, run_name
 from dlbench.tables.metrics import METRICS, PREFIX, THROUGHPUT, Metric
+
+
+def run_length(row: Row) -> tuple[Any, ...]:
+    """How long a run was to be: (epochs, steps), of which one is None."""
+    return tuple(None if is_absent(v := row.get(name)) else v for name in ("epochs", "steps"))
+
+
+def of_length(row: Row, rows: Sequence[Row]) -> list[Row]:
+    """The rows of runs as long as a run; if there is none, of those as long as the longest.
+
+    >>> of_length({"epochs": 5}, [{"steps": 9, "run_id": "short"}, {"epochs": 5, "run_id": "same"}])
+    [{'epochs': 5, 'run_id': 'same'}]
+    """
+    as_long = [other for other in rows if run_length(other) == run_length(row)]
+    if as_long or not len(rows):
+        return as_long
+    measured = [other.get("steps_measured") for other in rows]
+    steps: list[Any] = [0 if is_absent(count) else count for count in measured]
+    longest = run_length(rows[steps.index(max(steps))])
+    return [other for other in rows if run_length(other) == longest]
+
 
 METRIC = "metric"  # the key of an entry of `compare`; without it, throughput
 NO_RUNS = "no runs"  # of the condition or of the base that finished
@@ -37,18 +68,6 @@ UNITS_DIFFER = "units differ"  # or the better direction, between runs of the st
 SOFTWARE = {"framework", "environment", "runtime", "trainer", "variables"}
 TOKENS = "tokens_per_second"
 START_UP = ("start_s", "import_s", "first_batch_s")
-NUMBERS = (
-    "ratio",
-    "ci90_low",
-    "ci90_high",
-    "ci95_low",
-    "ci95_high",
-    "scatter",
-    "p_tost",
-    "p_difference",
-    "p_tost_raw",
-    "p_difference_raw",
-)
 
 
 def rows(
@@ -66,7 +85,7 @@ def rows(
     """
     drifts = _Drifts(runs, repeated, study.equivalence_margin)
     table = []
-    tested: dict[bool, list[tuple[Row, equivalence.Comparison]]] = {}  # by family
+    tested: dict[bool, list[tuple[Row, Metric, estimates.Difference]]] = {}  # by family
     for pair in pairs(study, runs, named):
         metric, row = pair.metric, _row(study, pair)
         table.append(row)
@@ -81,13 +100,12 @@ def rows(
         sides = drifts.compare(pair)
         row |= sides.columns
         row["base_flags"] = ", ".join([*_differing(pair.a, pair.b, pair.fields), *sides.flags])
-        compared = equivalence.judge(sides.difference, study.equivalence_margin, metric)
-        tested.setdefault(metric == THROUGHPUT, []).append((row, compared))
+        tested.setdefault(metric == THROUGHPUT, []).append((row, metric, sides.difference))
     for family in tested.values():
-        adjusted = equivalence.adjust([comparison for _, comparison in family])
-        for (row, _), comparison in zip(family, adjusted, strict=True):
-            row |= {name: _none_for_nan(getattr(comparison, name)) for name in NUMBERS}
-            row |= {n: getattr(comparison, n) for n in ("verdict", "family", "repeats_needed")}
+        of_rows, metrics, differences = zip(*family, strict=True)
+        judged = judge.judge(differences, study.equivalence_margin, metrics)
+        for row, one in zip(of_rows, judged, strict=True):
+            row |= one.columns | {"verdict": one.verdict}
     return table
 
 
@@ -193,7 +211,7 @@ def _pairs(study, entry, runs, metric):
 def _has(row, metric):
     """Whether a row has a value of a metric; 0 in a column of the runs table is none."""
     value = row.get(metric.column)
-    return not cells.is_absent(value) and bool(value or metric.column.startswith(PREFIX))
+    return not is_absent(value) and bool(value or metric.column.startswith(PREFIX))
 
 
 class _Imported:
@@ -303,7 +321,7 @@ def _differing(a, b, fields):
 
 def _over(statistic, runs, name):
     """A statistic over the runs that have the number; None if none has."""
-    values = [run[name] for run in runs if not cells.is_absent(run.get(name))]
+    values = [run[name] for run in runs if not is_absent(run.get(name))]
     return float(statistic(values)) if values else None
 
 
@@ -311,5 +329,82 @@ def _geometric_mean(values):
     return estimates.mean(values).value
 
 
-def _none_for_nan(number):
-    return None if np.isnan(number) else number
+# Fields of a run that are compared, and their figures.
+FIGURES = {name: field.contrast for name, field in DECLARED.items() if field.contrast}
+SYNTHETIC = "synthetic"
+# Runs of a condition, those of its base, and how they compare.
+Contrast = tuple[list[Row], list[Row], judge.Judged, Sides]
+
+
+def is_synthetic(dataset: str) -> bool:
+    """Whether a dataset is synthetic; datasets of other programs are taken for real ones."""
+    return (
+        plugins.is_known("datasets", dataset)
+        and plugins.constants("datasets", dataset)["SYNTHETIC"]
+    )
+
+
+def by_field(
+    runs: Sequence[Row], left_out: Collection[str], margin: float, sentinels: Sequence[Row] = ()
+) -> dict[str, list[Contrast]]:
+    """The Contrasts of each field, their p adjusted for all of them.
+
+    Args:
+        runs, sentinels: rows of the tables of these names.
+        left_out: fields that are left out, since the config has them compared.
+        margin: of equivalence.
+    """
+    drift = Drift(runs, sentinels, margin)
+    done = [
+        row
+        for row in runs
+        if row["status"] in SUCCEEDED and (row.get("images_per_second") or 0) > 0
+    ]
+    pairs = [(n, *pair) for n in FIGURES if n not in left_out for pair in _pairs_of_field(n, done)]
+    sides = [drift.compare(a, b) for _, a, b in pairs]
+    judged = judge.judge([one.difference for one in sides], margin)
+    contrasts: dict[str, list[Contrast]] = {}
+    for (name, a, b), compared, sides_of_pair in zip(pairs, judged, sides, strict=True):
+        contrasts.setdefault(name, []).append((a, b, compared, sides_of_pair))
+    return contrasts
+
+
+def _pairs_of_field(name, rows):
+    """Yield (runs of a condition, runs of its base), which are equal in all but a field."""
+    free = {name, *COMPANIONS.get(name, ())}
+    free |= set(CONDITION) - set(SAME_SPEED) if name == "dataset" else set()
+    shared = [field for field in (*CONDITION, *base_flags.FACTS) if field not in free]
+    groups = {}
+    for row in rows:
+        value = row.get(name)
+        if value is None or (name == "dataset" and not row.get("item_shape")):
+            continue  # a field that is not stated makes no condition
+        key = tuple(row.get(field) for field in shared)
+        groups.setdefault(key, {}).setdefault(value, []).append(row)
+    for conditions in groups.values():
+        if name == "dataset":
+            yield from _pairs_of_data(conditions)
+            continue
+        base = _base(name, conditions)
+        others = [value for value in conditions if value != base]
+        # A batch size gains along its axis: from the smallest to the largest.
+        others = [max(others)] if name == "batch_per_device" and others else others
+        yield from ((conditions[value], conditions[base]) for value in others)
+
+
+def _pairs_of_data(conditions):
+    """Each dataset, and each length of its runs, with synthetic items."""
+    synthetic = conditions.pop(SYNTHETIC, [])
+    for rows in conditions.values() if synthetic else ():
+        by_length = {}
+        for row in rows:
+            by_length.setdefault(run_length(row), []).append(row)
+        for same_length in by_length.values():
+            yield same_length, of_length(same_length[0], synthetic)
+
+
+def _base(name, conditions):
+    if name == "batch_per_device":
+        return min(conditions)
+    default = DEFAULTS.get(name)
+    return default if default in conditions else min(conditions)

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from dlbench.analysis import base_flags, equivalence, estimates, measures
+from dlbench.analysis import base_flags, estimates, judge, measures
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.records import sessions
 from dlbench.study.config import Study
@@ -163,12 +163,8 @@ class Drift:
 
     def verdict(self, drift: estimates.Difference) -> str:
         """The verdict on a drift: NO_DRIFT, undecided or the metric's, as faster or slower."""
-        p_tost, p_difference = drift.tests(np.log1p(self._margin))
-        if p_tost < equivalence.ALPHA:
-            return NO_DRIFT
-        if p_difference < equivalence.ALPHA:
-            return self.metric.verdict(np.exp(drift.mean))
-        return equivalence.UNDECIDED
+        (judged,) = judge.judge([drift], self._margin, [self.metric], least_runs=0)
+        return NO_DRIFT if judged.verdict == judge.EQUIVALENT else judged.verdict
 
     def _side(self, rows):
         """{group: its share of the side's runs}; None if a run is of no group."""
@@ -273,7 +269,7 @@ class _Shape:
         """The connected component of each session; conditions with enough runs connect sessions."""
         components = np.arange(len(self.position))
         for counts in self._counts.values():
-            (enough,) = np.nonzero(counts >= equivalence.MIN_RUNS)
+            (enough,) = np.nonzero(counts >= judge.MIN_RUNS)
             if len(enough) > 1:
                 components[np.isin(components, components[enough])] = components[enough[0]]
         return components
@@ -357,7 +353,7 @@ def _rows(study, drift, shape):
             "conditions": len(conditions),
             **change.ratio.columns("ratio"),
             "margin": study.equivalence_margin,
-            "verdict": verdict if shape.connects((earlier, later)) else equivalence.TOO_FEW_RUNS,
+            "verdict": verdict if shape.connects((earlier, later)) else judge.TOO_FEW_RUNS,
         }
 
 

@@ -3,7 +3,7 @@
 The unit is the run, never the step, and everything is done on the logarithm of the throughput:
 ratios are what is compared. Intervals are Student's t for one mean and Welch's t for a ratio of
 two. On logarithms they cover 95 % of truths at five repeats with 2 % scatter, where bootstrap
-intervals of one mean cover 84 % (tests/unit/house/test_simulated_studies.py).
+intervals of one mean cover 84 % (tests/unit/analysis/test_simulated_studies.py).
 """
 
 from collections.abc import Sequence
@@ -44,8 +44,7 @@ class Estimate:
 def mean(values: Sequence[float]) -> Estimate:
     """Geometric mean of positive values with Student's t interval on their logs.
 
-    Raises:
-        ValueError: no values, or one that is not positive.
+    Raises ValueError: no values, or one that is not positive.
     """
     logs = _logs(values)
     centre = float(np.mean(logs))
@@ -64,8 +63,7 @@ def arithmetic_mean(values: Sequence[float]) -> Estimate:
     >>> arithmetic_mean([-1.0, 0.0, 1.0]).value
     0.0
 
-    Raises:
-        ValueError: no values.
+    Raises ValueError: no values.
     """
     numbers = np.asarray(values, dtype=float)
     if not len(numbers):
@@ -81,8 +79,7 @@ def arithmetic_mean(values: Sequence[float]) -> Estimate:
 def ratio(values: Sequence[float], base: Sequence[float]) -> Estimate:
     """Ratio of two geometric means with Welch's t interval on the logs.
 
-    Raises:
-        ValueError: one side has no values, or one that is not positive.
+    Raises ValueError: one side has no values, or one that is not positive.
     """
     return Difference.of(values, base).ratio
 
@@ -91,7 +88,7 @@ def is_thin(n_a: int, n_b: int) -> bool:
     """Whether a ratio's 95 % interval covers less, for its numbers of runs (see THIN).
 
     Two against two cover 95 to 98 %, three against ten 93 %:
-    tests/unit/house/test_simulated_studies.py.
+    tests/unit/analysis/test_simulated_studies.py.
     """
     return min(n_a, n_b) == 2 < max(n_a, n_b)
 
@@ -136,14 +133,14 @@ class Difference:
         half = special.stdtrit(self.freedom, 0.5 + confidence / 2) * self.error
         return self.mean - half, self.mean + half
 
-    def tests(self, margin: float) -> tuple[float, float]:
-        """(p of TOST against +-margin, p of the two-sided test of no difference)."""
-        distance = abs(self.mean)
-        return self._chance(margin - distance), min(1, 2 * self._chance(distance))
-
-    def _chance(self, distance):
+    def chance(self, distance: float) -> float:
         """The chance that the mean lies so far or farther on one side of the true one."""
         return float(special.stdtr(self.freedom, -distance / self.error))
+
+    def chance_of_either(self, distance: float) -> float:
+        """The chance that the mean lies so far or farther on either side of the true one."""
+        either = 2 * self.chance(abs(distance))
+        return 1.0 if either > 1 else either
 
 
 def _logs(values):

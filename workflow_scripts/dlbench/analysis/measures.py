@@ -54,8 +54,7 @@ def named(table: Iterable[Row]) -> Named:
 def attached(rows: Iterable[Row], table: Iterable[Row]) -> list[Row]:
     """Rows of the runs table with the values of their metrics, by `Metric.column`.
 
-    Args:
-        table: rows of the table of metrics.
+    `table`: rows of the table of metrics.
     """
     values: dict[str, Row] = {}
     for one in table:

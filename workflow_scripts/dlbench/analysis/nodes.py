@@ -19,14 +19,14 @@
   in at most 5 % of studies.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import special
 
-from dlbench.analysis import base_flags, equivalence, estimates
+from dlbench.analysis import base_flags, estimates, judge
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.machine import hardware
 from dlbench.study.config import Study
@@ -34,7 +34,7 @@ from dlbench.study.runs import CONDITION
 from dlbench.tables import cells
 from dlbench.tables.cells import Row
 
-SLOWER, NOT_SHOWN = equivalence.SLOWER, "not shown"
+SLOWER, NOT_SHOWN = judge.SLOWER, "not shown"
 GROUP = ("site", "device_kind", "device_model")
 # In which only the node differs.
 BLOCK = (*(name for name in CONDITION if name != "node"), *base_flags.FACTS, "session")
@@ -48,8 +48,7 @@ class Effects:
 
     Attributes:
         nodes: their names; runs: how many each has.
-        ratios: of each to the others, with its 95 % interval.
-        p: of each, that it is not slower by more than the margin; nan where it has too few runs.
+        differences: of each from the others; of its runs and theirs.
         node_sd: standard deviation of the nodes' logarithms, with its 95 % interval.
         scatter: that of the logarithms of repeats on one node, with its interval.
         p_differ: that all nodes are alike.
@@ -57,8 +56,7 @@ class Effects:
 
     nodes: list[str]
     runs: list[int]
-    ratios: list[estimates.Estimate]
-    p: list[float]
+    differences: list[estimates.Difference]
     node_sd: estimates.Estimate
     scatter: estimates.Estimate
     p_differ: float
@@ -80,31 +78,31 @@ def rows(study: Study, runs: Iterable[Row]) -> list[Row]:
         if _is_usable(row):
             groups.setdefault(tuple(row.get(name) for name in GROUP), []).append(row)
     groups = {key: _compared(group) for key, group in groups.items()}
-    all_effects = {key: effects(group, margin) for key, group in groups.items()}
+    all_effects = {key: effects(group) for key, group in groups.items()}
     compared = {key: of_nodes for key, of_nodes in all_effects.items() if of_nodes}
-    adjusted = _adjusted([p for of_nodes in compared.values() for p in of_nodes.p])
+    differences = [one for of_nodes in compared.values() for one in of_nodes.differences]
+    judged = iter(judge.judge(differences, margin, one_sided=True))
     table: list[Row] = []
     for key, of_nodes in compared.items():
         shared = {"study": study.name, **dict(zip(GROUP, key, strict=True)), "margin": margin}
         shared |= of_nodes.node_sd.columns("node_sd") | of_nodes.scatter.columns("scatter")
         shared["p_differ"] = of_nodes.p_differ
         disturbed, group_rows = _disturbed(groups[key]), []
-        for name, count, ratio in zip(of_nodes.nodes, of_nodes.runs, of_nodes.ratios, strict=True):
-            p = next(adjusted)
-            row = shared | {"node": name, "runs": count} | ratio.columns("ratio")
+        for name, count in zip(of_nodes.nodes, of_nodes.runs, strict=True):
+            one = next(judged)
+            row = shared | {"node": name, "runs": count} | one.difference.ratio.columns("ratio")
             row["disturbed"] = name in disturbed
-            row |= {"p_slower": None if np.isnan(p) else p, "verdict": _verdict(p)}
+            row["p_slower"] = None if np.isnan(one.p_below) else one.p_below
+            row["verdict"] = _verdict(one)
             group_rows.append(row)
         table += sorted(group_rows, key=lambda row: row["ratio"])
     return table
 
 
-def effects(runs: Sequence[Row], margin: float) -> Effects | None:
+def effects(runs: Sequence[Row]) -> Effects | None:
     """The Effects of the nodes of some runs; None where no two nodes can be compared.
 
-    Args:
-        runs: rows of the runs table, all of one group and on one node each.
-        margin: a node is slower whose ratio to the others is below 1 / (1 + margin).
+    `runs`: rows of the runs table, all of one group and on one node each.
     """
     names = sorted({_node(row) for row in runs})
     if len(names) < 2:
@@ -124,9 +122,8 @@ def effects(runs: Sequence[Row], margin: float) -> Effects | None:
     error = max((residuals @ residuals - squares.sum()) / freedom, estimates.RESOLUTION**2)
     inverse = vectors / values @ vectors.T
     share_conditions = abs(np.eye(len(names)) - inverse @ matrix) > MIN_EIGENVALUE
-    fit = _Fit(inverse @ sums, inverse * error, freedom, margin)
+    fit = _Fit(inverse @ sums, inverse * error, freedom)
     counts = on_node.sum(axis=0).astype(int).tolist()
-    compared = [_of_node(fit, n, share_conditions[n], counts) for n in range(len(names))]
     between = [
         _variance_ratio(squares / error, values, level) for level in _levels(len(values), freedom)
     ]
@@ -134,8 +131,7 @@ def effects(runs: Sequence[Row], margin: float) -> Effects | None:
     return Effects(
         nodes=names,
         runs=counts,
-        ratios=[ratio for ratio, _ in compared],
-        p=[p for _, p in compared],
+        differences=[_of_node(fit, n, share_conditions[n], counts) for n in range(len(names))],
         node_sd=_sd(error, between, len(runs)),
         scatter=_sd(error, [1.0, *within], len(runs)),
         p_differ=float(special.fdtrc(len(values), freedom, squares.mean() / error)),
@@ -149,30 +145,26 @@ class _Fit:
     effects: np.ndarray
     covariances: np.ndarray
     freedom: int
-    margin: float
 
 
 def _of_node(fit, number, linked, counts):
-    """(Estimate of the ratio to the others, p of not being slower) of a node.
+    """The Difference of a node from the others; it has no error where there are none.
 
-    Args:
-        linked: of each node, whether it shares conditions with this one.
+    `linked`: of each node, whether it shares conditions with this one.
     """
     others = np.flatnonzero(linked)
     others = others[others != number]
     if not len(others):
-        return estimates.Estimate(1.0, np.nan, np.nan, counts[number]), np.nan
+        return estimates.Difference(0.0, np.nan, np.nan, np.nan, (counts[number], 0))
     middle = _middle(others[np.argsort(fit.effects[others], kind="stable")])
     weights = np.zeros(len(counts))
     weights[middle] = -1 / len(middle)
     weights[number] = 1.0
     mean = float(weights @ fit.effects)
     error = float(np.sqrt(weights @ fit.covariances @ weights))
-    half = special.stdtrit(fit.freedom, 1 - TAIL) * error
-    ratio, low, high = np.exp([mean, mean - half, mean + half]).tolist()
-    p = float(special.stdtr(fit.freedom, (mean + np.log1p(fit.margin)) / error))
-    tested = counts[number] >= equivalence.MIN_RUNS
-    return estimates.Estimate(ratio, low, high, counts[number]), p if tested else np.nan
+    # The scatter is that of all nodes, so that the others need not have as many runs.
+    runs = counts[number], max(judge.MIN_RUNS, sum(counts[other] for other in others))
+    return estimates.Difference(mean, error, fit.freedom, np.nan, runs)
 
 
 def _middle(others):
@@ -256,14 +248,7 @@ def _without_means(values, of_block):
     return values - means[of_block]
 
 
-def _adjusted(p_values: Sequence[float]) -> Iterator[float]:
-    """p adjusted for one another; those that are nan are no tests."""
-    adjusted = iter(equivalence.holm([p for p in p_values if not np.isnan(p)]))
-    for p in p_values:
-        yield np.nan if np.isnan(p) else next(adjusted)
-
-
-def _verdict(p):
-    if np.isnan(p):
-        return equivalence.TOO_FEW_RUNS
-    return SLOWER if p < equivalence.ALPHA else NOT_SHOWN
+def _verdict(judged):
+    if np.isnan(judged.p_below):
+        return judge.TOO_FEW_RUNS
+    return SLOWER if judged.p_below < judge.ALPHA else NOT_SHOWN

@@ -93,8 +93,7 @@ class Point:
 def read(path: Path | str) -> dict[str, Point]:
     """The points of a file of references, by name.
 
-    Raises:
-        Error: with the file and the line, what was expected and what was found.
+    Raises Error: with the file and the line, what was expected and what was found.
     """
     path = Path(path)
     try:

@@ -72,8 +72,7 @@ def run_table(folder: Path, name: str) -> pa.Table:
 def table_from_logs(folder: Path, name: str) -> pa.Table:
     """A table of a run, made from its intact logs and not written.
 
-    Raises:
-        RecordError: the run's record or logs are damaged.
+    Raises RecordError: the run's record or logs are damaged.
     """
     record = _checked_record(folder)
     return parquet_files.table(_rows(record["run_id"], folder)[name], RUN_TABLES[name])

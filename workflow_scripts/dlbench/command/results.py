@@ -275,8 +275,8 @@ def history(args: argparse.Namespace) -> None:
 
 
 def add_gate(parser: argparse.ArgumentParser) -> None:
-    from dlbench.history import bases, sources
-    from dlbench.history.gate import FAILING, LEAST
+    from dlbench.history import sources
+    from dlbench.history.gate import FAILING, LEAST, SINCE_CHANGE
 
     parser.add_argument(
         "history", nargs="?", type=Path, default=sources.HISTORY, help="folder of the history"
@@ -285,7 +285,7 @@ def add_gate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--session", help="judge this one; the newest, if not given")
     parser.add_argument(
         "--base",
-        default=bases.SINCE_CHANGE,
+        default=SINCE_CHANGE,
         metavar="TAG",
         help="judge it by the sessions since the last change (since-change, the default), by the "
         "one before it (last), or by the session of this tag in the config, or of this name",
@@ -438,9 +438,9 @@ def accept_nodes(args: argparse.Namespace) -> int:
         print(json.dumps(acceptance.values(accepted), allow_nan=False))
         return 0 if accepted.all_passed else 1
     sys.stdout.write(formats.text(acceptance.page(accepted, args.results)))
-    if accepted.groups.next:
+    if accepted.next:
         print("\nTo be measured next, each size in a block of its own:\n")
-        print("\n".join(acceptance.next_lines(accepted.groups.next)))
+        print("\n".join(acceptance.next_lines(accepted.next)))
     return 0 if accepted.all_passed else 1
 
 

@@ -23,27 +23,23 @@ from dlbench import Error
 from dlbench.archive import verify_archive
 from dlbench.common import terminal
 from dlbench.common.files import read_json, sha256, write_json
-from dlbench.history import campaign_files, dataset, session_rows, sources
+from dlbench.history import dataset, history_rows, sources
 from dlbench.records import record_fields, run_record
+from dlbench.study import goals
 from dlbench.tables import parquet_files
 from dlbench.tables.cells import Row
 
 
 @dataclass(frozen=True)
 class _Campaign:
-    """What a source has.
-
-    Attributes:
-        study: its name; None: the records have it.
-        missed_gates, citation: from campaign_files.
-    """
+    """What a source has; `study` is its name, None: the records have it."""
 
     records: list[dict[str, Any]]
     study: str | None
     missed_gates: dict[str, bool]
-    citation: str | None
 
 
+RUNS = "tables/runs.parquet"  # in a results folder
 _STUDY = re.compile(r"^study: .*$", re.MULTILINE)
 
 
@@ -69,10 +65,11 @@ def add(source: sources.Source, history: Path) -> dict[str, Any]:
             raise Error("expected records of runs (runs/*/run.json), found none: was it trained?")
         common = {"source": Path(source.path).name, "archive_sha256": receipt["archive_sha256"]}
         common |= {"study": campaign.study} if campaign.study else {}
-        common |= {"citation": campaign.citation} if campaign.citation else {}
-        for session, runs in session_rows.by_session(records, note).items():
+        for session, runs in history_rows.by_session(records, note).items():
             try:
-                rows = session_rows.rows(session, runs, source.options, note, campaign.missed_gates)
+                rows = history_rows.rows_of_session(
+                    session, runs, source.options, note, campaign.missed_gates
+                )
                 rows = [row | common for row in rows]
                 receipt["files"].append(_add_session(history, rows, source.options))
             except Error as error:
@@ -123,11 +120,10 @@ def _from_archive(path, note) -> _Campaign:
         ]
         config = bag.read("data/config.yaml") if "data/config.yaml" in bag.entries else b""
         with tempfile.TemporaryDirectory() as place:
-            wanted = {f"results/{campaign_files.RUNS}", campaign_files.CITATION}
-            verify_archive.unpack(bag, place, wanted.__contains__)
+            verify_archive.unpack(bag, place, f"results/{RUNS}".__eq__)
             found = _STUDY.search(config.decode(errors="replace"))
             study = str(yaml.safe_load(found[0])["study"]) if found else None
-            return _campaign(records, Path(place, "results"), note, study)
+            return _Campaign(records, study, _missed_gates(Path(place, "results", RUNS), note))
 
 
 def _from_folder(path, wait: Callable[[str], None], note) -> _Campaign:
@@ -150,16 +146,24 @@ def _from_folder(path, wait: Callable[[str], None], note) -> _Campaign:
             "records (start the workflow there again if it was interrupted)"
         )
     ended = [r for r in records if (r["provenance"].get("session") or {}).get("id") != going_on]
-    return _campaign(ended, folder, note)
+    return _Campaign(ended, None, _missed_gates(folder / RUNS, note))
 
 
-def _campaign(records, results, note, study=None):
-    return _Campaign(
-        records,
-        study,
-        campaign_files.missed_gates(results / campaign_files.RUNS, note),
-        campaign_files.citation(results.parent / campaign_files.CITATION, note),
-    )
+def _missed_gates(table, note):
+    """{digest of a run's log: whether it missed its learning gate} of the runs that have one.
+
+    A gate is part of a study, so its outcome stands in the table of runs, not in a record.
+    """
+    if not table.is_file():
+        return {}
+    try:
+        runs = parquet_files.read_any(table)
+        gates, logs = (runs[name].to_pylist() for name in ("learning_gate", "log_sha256"))
+    except (parquet_files.TableError, KeyError) as error:
+        note(f"learning gates are not known: {error}")
+        return {}
+    judged = zip(logs, gates, strict=True)
+    return {log: gate != goals.REACHED for log, gate in judged if gate}
 
 
 def _going_on(folder):

@@ -17,16 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from dlbench.common import phrases, terminal
-from dlbench.history import causes, dataset, machines, shared_changes
-from dlbench.history.change_points import MIN_SESSIONS, Change
+from dlbench.history import causes, change_points, dataset, history_rows, sources
+from dlbench.history.change_points import MIN_SESSIONS, Change, Found
 from dlbench.history.history_rows import HistoryRows, day, to_time
-from dlbench.history.shared_changes import Found
 from dlbench.tables import history_columns, parquet_files
 from dlbench.tables.cells import Row
 
-COLUMNS = tuple(
-    name for name in history_columns.SESSIONS.names if name not in ("fields", "logs", "citation")
-)
+COLUMNS = tuple(name for name in history_columns.SESSIONS.names if name not in ("fields", "logs"))
 
 
 @dataclass
@@ -71,7 +68,7 @@ def analyse(
     Raises:
         Error: `machines` gives one key to two machines.
     """
-    names = machines.named(names_of_machines)
+    names = sources.machine_names(names_of_machines)
     standings = dataset.standings(folder)
     table, damaged = dataset.read(folder, standings, list(dict.fromkeys((*COLUMNS, *more))))
     by_file = {one.file: one for one in (*standings, *damaged)}
@@ -83,7 +80,7 @@ def analyse(
     history.series = _series_table(table, columns.machine_ids)
     history.campaigns = _campaigns(by_file.values(), columns)
     history.remarks += columns.remarks
-    history.questions = machines.questions(list(columns.machines()), names)
+    history.questions = history_rows.questions(list(columns.machines()), names)
     add_findings(history, columns, columns.places())
     return history
 
@@ -129,7 +126,7 @@ def _add_findings(history, columns, site, machine):
     metrics = columns.codes["metric"][rows]
     groups = [np.flatnonzero(metrics == metric) for metric in np.unique(metrics)]
     counts = [len(np.unique(columns.condition[rows[group]])) for group in groups]
-    suite = sum(map(shared_changes.tests_of, counts))
+    suite = sum(map(change_points.tests_of, counts))
     for group in groups:
         _add_of_metric(history, columns, rows[group], place[group], (sessions, dates), suite)
 
@@ -149,7 +146,7 @@ def _add_of_metric(history, columns, rows, place, in_time, suite):
     facts[condition, place] = columns.codes["facts"][rows]
     some_row = dict(zip(condition.tolist(), rows.tolist(), strict=True))
     texts = [_Facts(columns.texts["facts"], line) for line in facts]
-    found = shared_changes.find(means, suite)
+    found = change_points.find(means, suite)
     machine_id = columns.distinct_machines[columns.machine[rows[0]]]
     history.news += [
         line

@@ -15,20 +15,17 @@ from dlbench.common import phrases
 from dlbench.machine.hardware import installed_gib
 
 Facts = Mapping[str, str]
-# Beginnings of the names of facts in words, from the likeliest cause on.
+# Beginnings of the names of facts, from the likeliest cause on; of all others their names decide.
 CLASSES = (
-    *("GPU driver", "GPU power limit", "GPU clock", "CPU governor", "CPU clock", "CPU boost"),
-    *("framework", "CUDA", "library", "image", "environment", "GPU VBIOS", "CPU microcode"),
-    *("trainer", "kernel", "GPU ECC", "GPU", "memory", "NUMA", "CPU", "limit", "network"),
-    *("InfiniBand", "storage", "interconnect", "variable", "module", "Python", "package", "glibc"),
-    *("system", "dlbench", "host"),
+    *("gpus driver", "gpus", "cpu", "tensorflow", "keras", "pytorch", "torch", "jax", "libraries"),
+    *("image", "environment", "trainer", "kernel", "memory", "limits", "network", "infiniband"),
+    *("storage", "interconnect", "variables", "module", "python"),
 )
 # Changes of these are causes, but no events that are news by themselves: they change all the time.
-NO_EVENTS = ("host", "dlbench", "package")
+NO_EVENTS = ("host", "dlbench", "packages")
 MAX_SHARE = 0.25  # of sessions in which a fact changes that is still an event
 MAX_CAUSES = 6
-FRAMEWORKS = ("tensorflow", "keras", "torch", "pytorch", "jax", "jaxlib", "horovod")
-PACKAGES = {"python": "Python", "cuda": "CUDA of the framework", "cudnn": "library cuDNN"}
+ONE_BY_ONE = ("libraries", "variables", "limits")  # of the provenance, besides its fingerprints
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class Cause:
 
 
 def facts(records: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """The facts of the runs of a condition in a session, as texts by their names in words.
+    """The facts of the runs of a condition in a session, as texts by their names.
 
     A fact with several values has all of them, sorted.
     """
@@ -81,8 +78,7 @@ def parsed(text: str) -> dict[str, str]:
 def events(texts: Sequence[str]) -> list[int]:
     """Positions in a series of sessions at which something changed that is an event.
 
-    Args:
-        texts: the facts of each session as JSON, in the order of dates.
+    `texts`: the facts of each session as JSON, in the order of dates.
     """
     places = _places(texts)
     most = max(1.0, MAX_SHARE * len(texts))
@@ -145,28 +141,27 @@ def _class(name):
 
 
 def _facts(record):
-    """(name, value) of the facts of one run."""
+    """(name, value) of the facts of one run; names are where they stand in its provenance."""
     provenance, made_from = record["provenance"], record["made_from"]
-    site, container = provenance.get("site") or {}, provenance.get("container") or {}
-    for hardware in (provenance.get("hardware") or {}).values():
-        yield from _hardware(hardware)
     known: set[str] = set()
-    for software in (provenance.get("software") or {}).values():
-        yield from _software(software)
-        known |= software.keys()
-    for name, version in (provenance.get("versions") or {}).items():
-        if name not in known:  # as what other programs say of themselves
-            yield _package(name), version
-    yield from _named("library", provenance.get("libraries"))
-    yield from _named("variable", provenance.get("variables"))
-    yield from _named("limit", provenance.get("limits"))
-    for name, value in _present(provenance):
-        yield name, value
+    for part in ("hardware", "software"):
+        for fingerprint in (provenance.get(part) or {}).values():
+            yield from _flat("", fingerprint)
+            known |= fingerprint.keys()
+    # Those of another program are in no fingerprint.
+    versions = (provenance.get("versions") or {}).items()
+    yield from ((name, version) for name, version in versions if name not in known)
+    for part in ONE_BY_ONE:
+        yield from _flat(part, provenance.get(part))
+    yield from _flat("", provenance.get("site"))
+    present, container = provenance.get("present") or {}, provenance.get("container") or {}
+    if present.get("memory_bytes"):
+        yield "memory size", f"{installed_gib(present['memory_bytes'])} GiB"
+    links = sorted({kind for *_, kind in present.get("gpu_links") or () if kind})
+    yield "gpus links", ", ".join(links)
     yield "image", container.get("digest")
     yield "environment", made_from.get("environment")
     yield "module list", provenance.get("modules")
-    yield "storage", site.get("storage")
-    yield "interconnect", site.get("interconnect")
     yield "dlbench commit", provenance.get("git_commit")
     yield "dlbench release", provenance.get("release")
     is_external = "trainer" in (provenance.get("user_files") or {})
@@ -174,73 +169,14 @@ def _facts(record):
     yield "host", ", ".join(provenance.get("hosts") or ())
 
 
-def _present(provenance):
-    present = provenance.get("present") or {}
-    if present.get("memory_bytes"):
-        yield "memory size", f"{installed_gib(present['memory_bytes'])} GiB"
-    links = sorted({kind for *_, kind in present.get("gpu_links") or () if kind})
-    yield "GPU links", ", ".join(links)
-
-
-def _hardware(hardware):
-    cpu, memory = hardware.get("cpu") or {}, hardware.get("memory") or {}
-    gpus, system = hardware.get("gpus") or {}, hardware.get("system") or {}
-    yield "GPU driver", gpus.get("driver")
-    yield "CUDA of the driver", gpus.get("cuda_driver")
-    for kind in gpus.get("kinds") or ():
-        for name, value in kind.items():
-            if name != "name":
-                yield f"GPU {GPU_WORDS.get(name, name.replace('_', ' '))}", value
-    yield "CPU microcode", cpu.get("microcode")
-    yield "CPU governor", ", ".join(cpu.get("governors") or ())
-    yield "CPU clock limits", cpu.get("frequency_mhz")
-    yield "CPU clock driver", ", ".join(cpu.get("frequency_driver") or ())
-    for name in ("boost", "smt", "threads", "features"):
-        yield f"CPU {name}", cpu.get(name)
-    yield "NUMA nodes", len(cpu.get("numa") or ()) or None
-    yield "memory huge pages", memory.get("transparent_huge_pages")
-    yield "network", [_without_name(one) for one in hardware.get("network") or ()]
-    for port in hardware.get("infiniband") or ():
-        for name in ("firmware", "rate", "state"):
-            yield f"InfiniBand {name}", port.get(name)
-    yield "system product", system.get("product_name")
-
-
-GPU_WORDS = {
-    "vbios": "VBIOS",
-    "ecc": "ECC",
-    "mig": "MIG",
-    "power_limit_w": "power limit",
-    "clock_sm_application_mhz": "clock of applications",
-    "clock_memory_application_mhz": "clock of memory",
-    "clock_sm_max_mhz": "clock, most",
-    "clock_memory_max_mhz": "clock of memory, most",
-}
-
-
-def _without_name(interface):
-    return {name: value for name, value in interface.items() if name != "name"}
-
-
-def _software(software):
-    for name, value in software.items():
-        if isinstance(value, dict):
-            for part, inner in value.items():
-                yield f"framework {name} {part}", inner
-        elif name == "packages_sha256":
-            yield "package list", value
-        elif name in ("os", "kernel", "glibc"):
-            yield {"os": "system"}.get(name, name), value
-        else:
-            yield _package(name), value
-
-
-def _package(name):
-    if name in PACKAGES:
-        return PACKAGES[name]
-    return f"framework {name}" if name in FRAMEWORKS else f"package {name}"
-
-
-def _named(word, values):
-    for name, value in (values or {}).items():
-        yield f"{word} {name}", value
+def _flat(name, value):
+    """(name, value) of what lies in nested facts, but for names of devices, which may move."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if key != "name":
+                yield from _flat(f"{name} {key}".strip(), inner)
+    elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+        for one in value:
+            yield from _flat(name, one)
+    else:
+        yield name, value

@@ -36,8 +36,7 @@ OF_FINDING = ["site", "machine_id", "direction", "changed_before", "earliest", "
 def draw(tables: Path, output: Path) -> list[Path]:
     """Draw a figure for each machine. Returns their stems.
 
-    Args:
-        tables: folder of the tables of a history, as analyse_history.py writes them.
+    `tables`: folder of the tables of a history, as analyse_history.py writes them.
     """
     series, findings, changes = (
         parquet_files.read(tables / f"{name}.parquet", history_columns.OF_HISTORY[name]).to_pandas()

@@ -3,9 +3,13 @@
 - The base of a condition are the sessions of the same site and machine since its last confirmed
   change, as analyse_history.py finds it in what was known before; or one session that is named,
   also an earlier one. The scatter is that of the sessions since the change.
-- A session is judged by the interval of prediction.py. All of its conditions are one family (Holm),
-  so that at most 5 % of whole sessions without a change fail. A change below the least size fails
-  nothing.
+- A session is judged by a prediction interval: the level, plus or minus t of k - 1 degrees of
+  freedom times s sqrt(1 + 1 / k), s the standard deviation of the k means of logarithms
+  (G. J. Hahn, W. Q. Meeker, Statistical Intervals, 1991, section 4.8). So s has the scatter between
+  sessions and that of repeats; where the new session has another number of repeats, it is corrected
+  by the scatter of repeats.
+- All conditions of a session are one family (dlbench/analysis/judge.py), so that at most 5 % of
+  whole sessions without a change fail. A change below the least size fails nothing.
 - Nothing fails that is no farther off, in its errors, than past sessions were, each by its farthest
   condition: one of 20 may have been, of fewer sessions none. Tails that are heavier than those of
   the interval show there.
@@ -13,34 +17,34 @@
 - Below MIN_SESSIONS the scatter between sessions is not known well enough, and nothing is judged.
 - A condition that failed, or that the last session of the same study had and this one has not,
   fails.
+- A tag is a name that the config gives to sessions, as `tags: {accepted: [SESSION, SESSION]}`. It
+  may have one of each machine and study: that of the judged session is taken.
 """
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from scipy import special
 
 from dlbench import Error
-from dlbench.analysis import equivalence
+from dlbench.analysis.estimates import CONFIDENCE, Difference
+from dlbench.analysis.judge import ALPHA
+from dlbench.analysis.judge import judge as judge_differences
 from dlbench.common.phrases import did_you_mean
-from dlbench.history import analyse_history, bases, causes, change_points, dataset, machines
-from dlbench.history.bases import LAST, SINCE_CHANGE
+from dlbench.history import analyse_history, causes, change_points, dataset, sources
 from dlbench.history.history_rows import HistoryRows, to_time
-from dlbench.history.prediction import (
-    ALPHA,
-    Prediction,
-    exceeded,
-    past_deviations,
-    predict,
-    variance_of_repeats,
-)
 from dlbench.log.metrics import HIGHER, LOWER
 
+SINCE_CHANGE, LAST = "since-change", "last"  # any other base is a tag or the name of a session
+Tags = Mapping[str, str | Sequence[str]]
+SIZES = (0.01, 0.02, 0.05)  # of losses of which the power is stated
+RESOLUTION = 1e-9  # equal values differ by rounding
 MIN_SESSIONS = 8
 LEAST = 0.01  # a smaller change fails nothing
 PASS, WORSE, BETTER, CHANGED = "pass", "worse", "better", "changed"
@@ -48,6 +52,38 @@ FAILED, MISSING, DISTURBED = "failed", "missing", "disturbed"
 TOO_FEW, NEW = "too little data", "new"
 FAILING = (WORSE, CHANGED, FAILED, MISSING, DISTURBED)
 VERDICTS = (*FAILING, BETTER, TOO_FEW, NEW, PASS)  # in the order in which they are shown
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the mean of the logarithm of a new session is expected to be.
+
+    Attributes:
+        level: of the base; `error`: standard error of the difference of a new mean from it.
+        freedom: degrees of freedom of the error.
+        least: how many errors past sessions were off: nearer means prove nothing.
+    """
+
+    level: float
+    error: float
+    freedom: int
+    least: float = 0.0
+
+    def off(self, mean: float) -> Difference:
+        """How far a mean is off the level."""
+        runs = 1, self.freedom + 1  # sessions
+        return Difference(mean - self.level, self.error, self.freedom, math.nan, runs)
+
+    def interval(self) -> tuple[float, float]:
+        low, high = self.off(self.level).interval(CONFIDENCE)
+        return self.level + low, self.level + high
+
+    def power(self, size: float, least: float, family: int) -> float:
+        """The chance that a loss of a size, as a share, fails among so many conditions."""
+        critical = float(special.stdtrit(self.freedom, 1 - ALPHA / 2 / family))
+        critical = max(critical, self.least, -math.log1p(-least) / self.error)
+        shift = -math.log1p(-size) / self.error
+        return 1 - float(special.nctdtr(self.freedom, shift, critical))
 
 
 @dataclass(frozen=True)
@@ -146,7 +182,7 @@ def judge(
     base: str = SINCE_CHANGE,
     least: float = LEAST,
     allowed: Collection[str] = (),
-    tags: bases.Tags | None = None,
+    tags: Tags | None = None,
 ) -> Gate:
     """Judge a session of a history.
 
@@ -159,7 +195,7 @@ def judge(
     Raises:
         Error: the history is empty, or has no session of that name, or no such tag.
     """
-    names = machines.named(names_of_machines)
+    names = sources.machine_names(names_of_machines)
     standings = dataset.standings(folder)
     table, damaged = dataset.read(folder, standings, analyse_history.COLUMNS)
     if not len(table):
@@ -207,7 +243,7 @@ class _Judge:
         self._here = _equal(before.texts["site"], before.codes["site"], self._site) & _equal(
             before.distinct_machines, before.machine, self._machine_id
         )
-        self._base = bases.named(base, tags, self._studies(), columns.text("study", row))
+        self._base = base_named(base, tags, self._studies(), columns.text("study", row))
         self._cuts = self._last_changes()
         self._farthest = {}  # {code of a past session: deviation of its farthest condition}
 
@@ -331,7 +367,7 @@ class _Judge:
             mean = means[base.index(at)] if at in base else before.means[at]
             level = float(mean), float(before.n[at])
         prediction = predict(means, before.n[base], variance, runs, level)
-        return replace(one, prediction=prediction, p=prediction.p(one.mean_log)), used
+        return replace(one, prediction=prediction), used
 
     def _rows_of_base(self, rows):
         """Those of rows that are of the session before, or of the one that is named."""
@@ -357,15 +393,14 @@ class _Judge:
 
     def _corrected(self, judged):
         """With p adjusted for one another, and the verdicts that follow."""
-        tested = [one for one in judged if one.p is not None]
-        adjusted = dict(
-            zip(map(id, tested), equivalence.holm([one.p for one in tested]), strict=True)
-        )
+        tested = [one for one in judged if one.prediction is not None]
         predictions = [one.prediction for one in tested]
+        differences = [one.prediction.off(one.mean_log) for one in tested]
         least = exceeded(self._farthest.values(), predictions) if tested else 0.0
+        results = iter(judge_differences(differences, self._least, least_runs=0))
         for one in judged:
-            if (p := adjusted.get(id(one))) is not None:
-                prediction = replace(one.prediction, least=least)
+            if one.prediction is not None:
+                p, prediction = next(results).p_difference, replace(one.prediction, least=least)
                 verdict, reason = self._verdict(one, prediction, p)
                 one = replace(one, p=p, prediction=prediction, verdict=verdict, reason=reason)
             yield one
@@ -411,3 +446,110 @@ def _importance(one):
     """Failures first, the largest change before the others."""
     size = abs(math.log(one.ratio)) if one.ratio else 0.0
     return VERDICTS.index(one.verdict), -size, one.condition, one.metric
+
+
+def base_named(base: str, tags: Tags, studies: Mapping[str, str | None], study: str | None) -> str:
+    """SINCE_CHANGE, LAST, or the name of the session that a base means.
+
+    Args:
+        tags: `tags` of a config.
+        studies: {name of a session: its study} of those of the machine before the judged one.
+        study: of the judged session.
+
+    Raises:
+        Error: there is no such tag or session, or a tag has none or several for this session.
+    """
+    if base in (SINCE_CHANGE, LAST):
+        return base
+    if base not in tags:
+        if base in studies:
+            return base
+        known = f"one of {', '.join(tags)}" if tags else "none is in the config"
+        raise Error(
+            f"there is no tag {base!r}, nor a session of that name on this machine before this one"
+            f"{did_you_mean(base, [*tags, *studies])}; expected {SINCE_CHANGE}, {LAST}, a tag of "
+            f"the config ({known}), or a session, as results/history/campaigns.csv has them"
+        )
+    of_tag = tags[base]
+    tagged = [of_tag] if isinstance(of_tag, str) else list(of_tag)
+    here = [session for session in tagged if session in studies]
+    same = [session for session in here if studies[session] == study] or here
+    if len(same) == 1:
+        return same[0]
+    if same:
+        raise Error(
+            f"tag {base}: {', '.join(same)} are all of study {study} on this machine; expected one "
+            "of each machine and study: leave the others out"
+        )
+    raise Error(
+        f"tag {base}: none of its sessions ({', '.join(tagged)}) is in the history, on the machine "
+        "of the judged session and before it. Is the tag of another machine, or the session "
+        "withdrawn or not added yet?"
+    )
+
+
+def predict(
+    means: np.ndarray,
+    counts: np.ndarray,
+    variance: float,
+    new_count: int,
+    of_one: tuple[float, float] | None,
+) -> Prediction:
+    """Predict the mean of a new session from those of others.
+
+    Args:
+        means: of logarithms, one a session (at least two); `counts`: of their runs.
+        variance: of the logarithms of repeats; nan: not known.
+        new_count: runs of the new session.
+        of_one: (mean, runs) of the session that is the level, which may be an older one; None: the
+            level is the mean of all.
+    """
+    count = len(means)
+    scatter = float(np.var(means, ddof=1))
+    usual = float(np.mean(1 / counts))
+
+    def of_session(runs):
+        """The variance of the mean of a session with so many runs."""
+        if math.isnan(variance):
+            return scatter
+        return max(scatter + variance * (1 / runs - usual), variance / runs)
+
+    if of_one is None:
+        level, of_level = float(np.mean(means)), scatter / count
+    else:
+        level, of_level = of_one[0], of_session(of_one[1])
+    error = math.sqrt(of_session(new_count) + of_level)
+    return Prediction(level, max(error, RESOLUTION), count - 1)
+
+
+def past_deviations(means: np.ndarray, clipped: np.ndarray) -> np.ndarray:
+    """How many errors each session was off what the others predict; these without outliers."""
+    others, centre = len(means) - 1, clipped.mean()
+    level = (centre - clipped) / others  # of the others, from the centre of all
+    squares = np.square(clipped - centre)
+    variances = (squares.sum() - squares - others * level**2) / (others - 1)
+    errors = np.sqrt(np.maximum(variances, 0.0) * (1 + 1 / others))
+    return abs(means - centre - level) / np.maximum(errors, RESOLUTION)
+
+
+def exceeded(farthest: Iterable[float], predictions: Sequence[Prediction]) -> float:
+    """What at most ALPHA of past sessions were beyond, by the farthest condition of each.
+
+    If all but one are as these predictions of conditions have it, that one had a cause of its own.
+    """
+    ordered = sorted(farthest)
+    freedom = min(one.freedom for one in predictions)
+    usual = special.stdtrit(freedom, 1 - ALPHA / 2 / len(predictions) / len(ordered))
+    if ordered[-2] <= usual:
+        return ordered[-2]
+    return ordered[-max(1, int(ALPHA * (len(ordered) + 1)))]
+
+
+def variance_of_repeats(scatters: np.ndarray, counts: np.ndarray) -> float:
+    """The variance of repeats, pooled over sessions; nan if each has one run.
+
+    `scatters`: standard deviations of logarithms, one a session; `counts`: of their runs.
+    """
+    freedom = np.where(np.isfinite(scatters), counts - 1, 0.0)
+    squares = np.square(np.nan_to_num(scatters))
+    return float(freedom @ squares / freedom.sum()) if freedom.sum() > 0 else math.nan

@@ -8,10 +8,9 @@ from xml.etree import ElementTree
 import numpy as np
 
 from dlbench.common import phrases
-from dlbench.history import bases, gate
-from dlbench.history.gate import Gate, Judged
+from dlbench.history import gate
+from dlbench.history.gate import SIZES, Gate, Judged
 from dlbench.history.history_rows import day
-from dlbench.history.prediction import SIZES
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.study import wording
 
@@ -128,10 +127,10 @@ def _base(judged):
     if judged.base_last is None:
         return "nothing: the history has no session before it on this machine"
     age = f"{phrases.counted(round(judged.age_days), 'day')} old"
-    if judged.base == bases.SINCE_CHANGE:
+    if judged.base == gate.SINCE_CHANGE:
         first, last = day(judged.base_first), day(judged.base_last)
         return f"the sessions since the last change, {first} to {last}; the newest is {age}"
-    names = {bases.LAST: "the session before it"}
+    names = {gate.LAST: "the session before it"}
     name = f"{judged.tag} ({judged.base})" if judged.tag else names.get(judged.base, judged.base)
     return f"{name} of {day(judged.base_last)}, {age}"
 

@@ -15,7 +15,6 @@ from typing import Any
 from dlbench import Error
 from dlbench.common import own_code
 from dlbench.common.files import json_digest, read_json
-from dlbench.history import machines
 
 HISTORY, RESULTS = Path("history"), Path("results/history")
 RECEIPTS = RESULTS / "added"
@@ -66,13 +65,10 @@ def sources(
 ) -> list[Source]:
     """The sources of a config's `history`.
 
-    Args:
-        names_of_machines: `machines` of the config, which is checked.
-
-    Raises:
-        Error: there is nothing at a path, one is named twice, or `machines` contradicts itself.
+    `names_of_machines`: `machines` of the config, which is checked. Raises Error: there is nothing
+    at a path, one is named twice, or `machines` contradicts itself.
     """
-    machines.named(names_of_machines)
+    machine_names(names_of_machines)
     found: dict[str, Source] = {}
     for index, entry in enumerate(entries):
         entry = {"path": entry} if isinstance(entry, str) else entry
@@ -83,6 +79,19 @@ def sources(
                 raise Error(f"history[{index}]: {path} is named twice; leave one out")
             found[source.path] = source
     return list(found.values())
+
+
+def machine_names(machines: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """{key: name} of the keys in `machines` of a config. Raises Error: a key is of two machines."""
+    names: dict[str, str] = {}
+    for machine, keys in machines.items():
+        for one in keys:
+            if names.setdefault(one, machine) != machine:
+                raise Error(
+                    f"machines: the key {one} is given to {names[one]} and to {machine}: "
+                    "a key is of one machine; leave it out of one of the two"
+                )
+    return names
 
 
 def results_folder(path: Path) -> Path | None:

@@ -28,7 +28,7 @@ from dlbench.study import config, matrix
 from dlbench.study.runs import CONDITION, Run, shared_values, shuffled
 
 SHARE = 0.2  # of a session's time that sentinels of `auto` may take
-MIN_REPEATS = 3  # of a condition, which an estimate of drift needs (equivalence.MIN_RUNS)
+MIN_REPEATS = 3  # of a condition, which an estimate of drift needs (judge.MIN_RUNS)
 UNRELATED = 4  # rank of conditions that no new one is compared with
 _NONE_OF: dict[type, str] = {str: "the new conditions are compared with", list: "`sentinels` means"}
 PLANNED = "a sentinel: it repeats a finished run, to see how the machine drifted"

@@ -21,7 +21,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dlbench.analysis import base_flags, contrasts, equivalence, explanations, nodes
+from dlbench.analysis import base_flags, explanations, judge, nodes
+from dlbench.analysis.comparisons import FIGURES
+from dlbench.analysis.comparisons import by_field as contrasts
 from dlbench.common import phrases
 from dlbench.study import contradictions, goals, wording
 from dlbench.study.runs import CONDITION, READING
@@ -36,7 +38,7 @@ COMPARISON, NODES, SCALING, STEP, CONTRAST, MISSED, REACHED = range(7)
 MARGIN = 0.01  # of equivalence, where no comparison of the study says another
 MAX_NODES = 5  # that are named in the text; all are in the table
 MINUS, TIMES = "\u2212", "\u00d7"
-KINDS = {equivalence.FASTER: "good", equivalence.SLOWER: "bad", equivalence.EQUIVALENT: "same"}
+KINDS = {judge.FASTER: "good", judge.SLOWER: "bad", judge.EQUIVALENT: "same"}
 PART_LABELS = {
     explanations.INPUT: "waiting for input",
     explanations.COPIES: "waiting for copies to the device",
@@ -99,7 +101,7 @@ def findings(
     tables = own_runs, speedups, comparisons, sentinels
     own_runs, speedups, comparisons, sentinels = hide_single_site(*tables)
     planned = {row["field"] for row in comparisons}
-    unplanned = contrasts.by_field(own_runs, planned, margin_of(comparisons), sentinels)
+    unplanned = contrasts(own_runs, planned, margin_of(comparisons), sentinels)
     unsorted = [
         *_comparison_findings(comparisons),
         *_scaling_findings(speedups),
@@ -202,10 +204,11 @@ def _contrast_findings(unplanned):
         rows = []
         for a, b, compared, sides in pairs:
             flags = [*sides.flags, *[base_flags.NEIGHBOURS] * base_flags.is_disturbed(*a, *b)]
-            row = {**a[0], **sides.columns, **vars(compared), "verdict": compared.verdict}
+            row = {**a[0], **sides.columns, **compared.columns, "verdict": compared.verdict}
             row |= {"field": name, "condition": a[0][name], "base": b[0][name]}
+            row |= {"n_a": len(a), "n_b": len(b), "margin": compared.margin}
             rows.append(row | {"base_flags": ", ".join(flags), "repeats_needed": 0})
-        yield _of_sides(rows, CONTRAST, "results", contrasts.FIGURES[name])
+        yield _of_sides(rows, CONTRAST, "results", FIGURES[name])
 
 
 def _of_sides(rows, topic, table, figure):
@@ -213,10 +216,10 @@ def _of_sides(rows, topic, table, figure):
     judged = [row for row in rows if row.get("ratio")]
     first = min(judged, key=_clearness)
     name, verdict, evidence = first["field"], first["verdict"], _evidence_of(first)
-    tested = verdict != equivalence.TOO_FEW_RUNS
+    tested = verdict != judge.TOO_FEW_RUNS
     sides = [wording.condition(name, first[side]) for side in ("condition", "base")]
-    if tested and verdict != equivalence.UNDECIDED:
-        preposition = "to" if verdict == equivalence.EQUIVALENT else "than"
+    if tested and verdict != judge.UNDECIDED:
+        preposition = "to" if verdict == judge.EQUIVALENT else "than"
         headline = f"{sides[0]} is {verdict} {preposition} {sides[1]}"
     else:
         headline = f"{sides[0]} against {sides[1]}: {verdict}" + " for a verdict" * (not tested)
@@ -257,14 +260,14 @@ def _of_sides(rows, topic, table, figure):
 def _caveats(row):
     """Why a comparison is undecided, or why no more than indicated."""
     family = row.get("family") or 1
-    if row["verdict"] == equivalence.UNDECIDED and family > 1 and _effect(row):
+    if row["verdict"] == judge.UNDECIDED and family > 1 and _effect(row):
         yield (
             "The interval, of this comparison alone, excludes equality; with p values adjusted "
             f"for {phrases.counted(family, 'comparison')} (Holm) no difference is shown."
         )
     needed = row.get("repeats_needed") or 0
     if row["verdict"] not in KINDS and needed > min(row["n_a"], row["n_b"]):
-        more = "at least " if needed >= equivalence.MAX_REPEATS else "about "
+        more = "at least " if needed >= judge.MAX_REPEATS else "about "
         yield f"It takes {more}{needed} repeats of each for a verdict."
     if flags := row.get("base_flags"):
         yield f"Flagged: {base_flags.clause(flags, 'the two sides', 'also differ in')}."
@@ -278,14 +281,14 @@ def _caveats(row):
 
 
 def _clearness(row):
-    differs = row["verdict"] in (equivalence.FASTER, equivalence.SLOWER)
+    differs = row["verdict"] in (judge.FASTER, judge.SLOWER)
     return EVIDENCE.index(_evidence_of(row)), not differs, -_effect(row)
 
 
 def _evidence_of(row):
     if row["verdict"] in KINDS:
         return INDICATED if row.get("base_flags") else SHOWN
-    few = row["verdict"] == equivalence.TOO_FEW_RUNS
+    few = row["verdict"] == judge.TOO_FEW_RUNS
     low = row.get("ci95_low")
     return INDICATED if few and low is not None and not math.isnan(low) else OPEN
 
@@ -330,7 +333,7 @@ def _scaling_findings(rows):
     best, names = last[0], row_names(last, ("nodes", "devices_per_node"))
     low, high = best.get("efficiency_ci95_low"), best.get("efficiency_ci95_high")
     undecided = low is not None and low * widest <= 1 <= high * widest
-    enough = min(best["runs"], best["base_runs"]) >= equivalence.MIN_RUNS
+    enough = min(best["runs"], best["base_runs"]) >= judge.MIN_RUNS
     evidence = OPEN if low is None or undecided else SHOWN if enough else INDICATED
     tokens = best.get("base_tokens_per_second")
     rate = f"{wording.number(tokens or best['base_images_per_second'])} "
@@ -482,7 +485,7 @@ def _of_step(rows, runs):
         elif not others:
             headline += ", nothing else is resolved"
         # Each part has as few probes as the fewest of them.
-        enough = min(row["runs"] for row in resolved) >= equivalence.MIN_RUNS
+        enough = min(row["runs"] for row in resolved) >= judge.MIN_RUNS
         evidence = SHOWN if enough else INDICATED
     return Finding(
         headline=f"{headline}: {rows[0]['combination']}",

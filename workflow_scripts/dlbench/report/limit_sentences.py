@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dlbench.analysis import base_flags, equivalence, explanations, limits, scaling_series
+from dlbench.analysis import base_flags, explanations, judge, limits, scaling_series
 from dlbench.analysis.estimates import Estimate
 from dlbench.analysis.limits import AllReduce, Limit, Part
 from dlbench.common import phrases
@@ -88,7 +88,7 @@ def _sentence(limit, subject, text):
     is_resolved = limit.is_resolved and limit.agrees and bool(limit.resolved)
     runs = (limit.point.runs, limit.base.runs)
     probes = [part.loss.runs for part in limit.resolved]
-    enough = min(*map(len, runs), *probes) >= equivalence.MIN_RUNS
+    enough = min(*map(len, runs), *probes) >= judge.MIN_RUNS
     disturbed = base_flags.is_disturbed(*runs[0], *runs[1])
     evidence = SHOWN if is_resolved and enough and not disturbed else INDICATED
     tables = ["speedups"] + ["explanations"] * bool(limit.parts)

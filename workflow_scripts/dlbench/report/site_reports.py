@@ -17,7 +17,7 @@ from markupsafe import Markup
 from dlbench import Error
 from dlbench.archive import verify_archive
 from dlbench.common.files import read_json, sha256
-from dlbench.history import dataset, session_rows, sources
+from dlbench.history import dataset, history_rows, sources
 from dlbench.history.history_rows import day
 from dlbench.pages.page import Page, Section
 from dlbench.report import site_data
@@ -117,5 +117,5 @@ def _content(place, session, history) -> bytes | None:
 def _has(folder, session, history):
     """Whether the logs of a session are those of a results folder."""
     records = (read_json(path) or {} for path in folder.glob("runs/*/run.json"))
-    logs = {str(record.get("log_sha256"))[: session_rows.LOG_DIGITS] for record in records}
+    logs = {str(record.get("log_sha256"))[: history_rows.LOG_DIGITS] for record in records}
     return dataset.logs(history, session.file) <= logs

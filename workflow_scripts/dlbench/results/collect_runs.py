@@ -23,7 +23,7 @@ from dlbench.analysis import (
     measures,
     nodes,
     run_tables,
-    speedups,
+    scaling_series,
 )
 from dlbench.common import files
 from dlbench.common.phrases import did_you_mean
@@ -112,7 +112,7 @@ def collect(
         *parts.items(),
         ("coverage", [*coverage, *excluded(study)]),
         ("comparisons", comparisons.rows(study, runs, repeated, named)),
-        ("speedups", speedups.rows(study, runs, repeated)),
+        ("speedups", scaling_series.speedup_rows(study, runs, repeated)),
         ("published", published_beside_own.numbers(study, runs)),
         ("drift", drift.of_metrics(study, runs, repeated, named)),
         ("nodes", nodes.rows(study, runs)),

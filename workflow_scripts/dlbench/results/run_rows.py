@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from dlbench.analysis import contrasts, estimates, run_lengths, run_tables
+from dlbench.analysis import comparisons, estimates, run_tables
 from dlbench.common import plugins
 from dlbench.log import energies, event_fields
 from dlbench.log.event_fields import SUCCEEDED
@@ -151,7 +151,7 @@ def with_shared(rows: Sequence[Row]) -> list[Row]:
     rows = [row | _item(row, shapes.get(_data_key(row), set())) for row in rows]
     synthetic: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        if _is_measured(row) and contrasts.is_synthetic(row["dataset"]) and row.get("item_shape"):
+        if _is_measured(row) and comparisons.is_synthetic(row["dataset"]) and row.get("item_shape"):
             synthetic.setdefault(_partner_key(row), []).append(row)
     return [row | _beside_synthetic(row, synthetic.get(_partner_key(row))) for row in rows]
 
@@ -170,9 +170,9 @@ def _beside_synthetic(row, twins):
     framework's version; its throughput is the geometric mean of its completed repeats. If
     partners have several lengths, those as long as the run count (`of_length`).
     """
-    if not twins or not _is_measured(row) or contrasts.is_synthetic(row["dataset"]):
+    if not twins or not _is_measured(row) or comparisons.is_synthetic(row["dataset"]):
         return {}
-    rates = [partner["images_per_second"] for partner in run_lengths.of_length(row, twins)]
+    rates = [partner["images_per_second"] for partner in comparisons.of_length(row, twins)]
     ratio = row["images_per_second"] / estimates.mean(rates).value
     return {"synthetic_ratio": ratio, "synthetic_runs": len(rates)}
 

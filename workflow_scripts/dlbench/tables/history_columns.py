@@ -52,10 +52,9 @@ SESSIONS = pa.schema(
         field("logs", pa.list_(TEXT), note="beginnings of the digests of the runs' logs"),
         field("archive_sha256", NAME, note="of the archive; none: from a results folder"),
         field("source", NAME, note="name of the archive or folder"),
-        field("citation", NAME, note="JSON: authors and licence, of the source's CITATION.cff"),
     ]
 )
-_LONG = ("fields", "meaning", "facts", "logs", "citation")
+_LONG = ("fields", "meaning", "facts", "logs")
 SERIES = pa.schema(
     [
         field("site", NAME),

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.patches import Patch
 
-from dlbench.analysis import base_flags, comparisons, equivalence
+from dlbench.analysis import base_flags, comparisons, judge
 from dlbench.analysis.frames import Tables
 from dlbench.drawing import row_charts, series, styles
 from dlbench.study import wording
@@ -36,9 +36,9 @@ without a base are in the table only. Where copies are trained at once, SD is th
 of the step times, of the base and of the row.
 """
 LOOKS = {
-    equivalence.EQUIVALENT: (styles.COLOURS[2], "o"),
-    equivalence.SLOWER: (styles.COLOURS[3], "D"),
-    equivalence.FASTER: (styles.COLOURS[0], "D"),
+    judge.EQUIVALENT: (styles.COLOURS[2], "o"),
+    judge.SLOWER: (styles.COLOURS[3], "D"),
+    judge.FASTER: (styles.COLOURS[0], "D"),
 }
 UNDECIDED_LOOKS = ("#8a8a8a", "s")  # no verdict
 ZONE = "#e3f4ee"
@@ -169,9 +169,9 @@ def _columns(axes, y, row, colour):
         _annotate(axes, y, base, BASE_COLUMN, 6 if spread else 0)
         _annotate(axes, y, spread, BASE_COLUMN, -6, fontsize=8)
     notes = []
-    if row["verdict"] in (equivalence.UNDECIDED, equivalence.TOO_FEW_RUNS):
+    if row["verdict"] in (judge.UNDECIDED, judge.TOO_FEW_RUNS):
         least, needed = min(row["n_a"], row["n_b"]), row["repeats_needed"]
-        more = "\u2265\u2009" if needed == equivalence.MAX_REPEATS else ""
+        more = "\u2265\u2009" if needed == judge.MAX_REPEATS else ""
         notes += [f"{more}{styles.thousands(needed)} repeats needed"] if needed > least else []
     if row["verdict"] == comparisons.NO_RUNS:
         notes.append("of the base" if row["n_a"] else "of this condition")

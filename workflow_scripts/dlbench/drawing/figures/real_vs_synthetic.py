@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from dlbench.analysis import base_flags, contrasts, estimates, run_lengths
+from dlbench.analysis import base_flags, comparisons, estimates
 from dlbench.analysis.frames import Tables
 from dlbench.drawing import row_charts, series, styles
 from dlbench.log import event_fields
@@ -32,7 +32,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.started_runs(tables.runs)
     unit = wording.rate_unit(runs["item_shape"].unique())
     runs = series.rated(runs, unit)
-    is_synthetic = runs["dataset"].map(contrasts.is_synthetic).astype(bool)
+    is_synthetic = runs["dataset"].map(comparisons.is_synthetic).astype(bool)
     real = runs[~is_synthetic]
     synthetic = runs[is_synthetic & runs["status"].isin(event_fields.SUCCEEDED)]
     groups = series.conditions(real)
@@ -81,7 +81,7 @@ def _counterparts(row, synthetic):
     """
     with_shape = synthetic[synthetic["item_shape"].notna()]
     alike = with_shape[_equal(row, with_shape, (*runs.SAME_SPEED, "item_shape"))]
-    partners = run_lengths.of_length(row, [partner for _, partner in alike.iterrows()])
+    partners = comparisons.of_length(row, [partner for _, partner in alike.iterrows()])
     alike = alike.loc[[partner.name for partner in partners]]
     same = alike[_equal(row, alike, FACTS)]
     if len(same):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from dlbench.analysis import base_flags, expected_scaling, scaling_series
+from dlbench.analysis import base_flags, limits, scaling_series
 from dlbench.analysis.frames import Tables
 from dlbench.common import phrases
 from dlbench.drawing import line_charts, styles
@@ -34,7 +34,7 @@ session (start of the workflow), and drift between their sessions may exceed the
 drift is estimated, the speedup is corrected for it and has its uncertainty.
 Dotted, where the baselines of the machine were measured (`snakemake baselines`): predicted from the
 base: its computation time plus the measured time of an all-reduce of the gradients, without
-overlap (expected_scaling.py).
+overlap (limits.py).
 """
 
 
@@ -76,7 +76,7 @@ class _Drawn:
     own: Series
     count: int
     series: scaling_series.Series | None
-    expected: list[expected_scaling.Expected]
+    expected: list[limits.Expected]
 
     @property
     def color(self):
@@ -131,7 +131,7 @@ def _drawn(panel, baselines):
             Series(label, index, "devices", pd.DataFrame(one.runs, columns=columns)),
             len(panel),
             one.series,
-            expected_scaling.expected(one.series, baselines) if one.series else [],
+            limits.expected(one.series, baselines) if one.series else [],
         )
         for index, (one, label) in enumerate(zip(panel, _labels(panel), strict=True))
     ]

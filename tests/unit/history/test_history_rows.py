@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 import pytest
 
 from dlbench import Error
-from dlbench.history import machines
+from dlbench.history import history_rows, sources
 from dlbench.study.runs import Run
 from support.history import made_campaigns
 
@@ -18,13 +18,15 @@ def record(**given):
 
 
 def key(*records):
-    return machines.key(machines.facts(records))
+    return history_rows.machine_key(history_rows.machine_facts(records))
 
 
 def machine(first, last, hosts=("n1",), **given):
-    facts = machines.facts([record(**given)])
+    facts = history_rows.machine_facts([record(**given)])
     dates = (datetime(2026, month, 1, tzinfo=timezone.utc) for month in (first, last))
-    return machines.Machine("here", machines.key(facts), facts, *dates, frozenset(hosts))
+    return history_rows.Machine(
+        "here", history_rows.machine_key(facts), facts, *dates, frozenset(hosts)
+    )
 
 
 def test_what_moves_between_boots_does_not_change_the_key():
@@ -46,9 +48,9 @@ def test_other_models_and_numbers_are_another_machine(other):
 
 
 def test_a_run_on_one_of_eight_gpus_is_of_the_machine_with_eight():
-    facts = machines.facts([record(gpus=8)])
+    facts = history_rows.machine_facts([record(gpus=8)])
     assert facts["gpus_per_node"] == 8
-    assert machines.name(facts) == "1 x AMD EPYC, 2 cores; 8 x NVIDIA H100 80GB HBM3"
+    assert history_rows.machine_name(facts) == "1 x AMD EPYC, 2 cores; 8 x NVIDIA H100 80GB HBM3"
 
 
 def test_a_session_with_runs_without_gpus_is_of_the_machine_with_gpus():
@@ -58,7 +60,7 @@ def test_a_session_with_runs_without_gpus_is_of_the_machine_with_gpus():
 def test_records_of_early_versions_have_a_machine():
     early = copy.deepcopy(record())
     del early["provenance"]["hardware"]
-    assert machines.name(machines.facts([early])) == "AMD EPYC"
+    assert history_rows.machine_name(history_rows.machine_facts([early])) == "AMD EPYC"
 
 
 @pytest.mark.parametrize(
@@ -70,18 +72,18 @@ def test_records_of_early_versions_have_a_machine():
     ],
 )
 def test_keys_that_are_probably_one_machine_are_a_question(a, b, reason):
-    (question,) = machines.questions([a, b], {})
+    (question,) = history_rows.questions([a, b], {})
     assert reason in question and f"machines: {{NAME: [{a.key}, {b.key}]}}" in question
-    assert machines.questions([a, b], {a.key: "big", b.key: "big"}) == []
-    assert machines.questions([a, b], {a.key: "big", b.key: "small"}) == []
+    assert history_rows.questions([a, b], {a.key: "big", b.key: "big"}) == []
+    assert history_rows.questions([a, b], {a.key: "big", b.key: "small"}) == []
 
 
 def test_machines_that_were_measured_side_by_side_are_no_question():
     a, b = machine(1, 4, gpus=8), machine(2, 3, ["n2"], gpus=4)
-    assert machines.questions([a, b], {}) == []
+    assert history_rows.questions([a, b], {}) == []
 
 
 def test_a_key_of_two_machines_is_refused():
-    assert machines.named({"big": ["a", "b"]}) == {"a": "big", "b": "big"}
+    assert sources.machine_names({"big": ["a", "b"]}) == {"a": "big", "b": "big"}
     with pytest.raises(Error, match="the key a is given to big and to small"):
-        machines.named({"big": ["a"], "small": ["a"]})
+        sources.machine_names({"big": ["a"], "small": ["a"]})

@@ -26,7 +26,7 @@ NO_OBJECTS = ("no json", "[1]", "null", "5", '{"a": NaN}', '{"a": 1e999}', '{"a"
 NUMBERS = (math.nan, math.inf, -math.inf, 1e308, -1e308)
 HALF = b"\xed\xa0\x80"  # of a character
 HOSTILE = {
-    **dict.fromkeys(("facts", "machine_facts", "fields", "meaning", "citation"), NO_OBJECTS),
+    **dict.fromkeys(("facts", "machine_facts", "fields", "meaning"), NO_OBJECTS),
     **dict.fromkeys(("mean_log", "mean", "scatter", "mean_ci95_low", "mean_ci95_high"), NUMBERS),
     **dict.fromkeys(("n", "failed", "disturbed", "missed"), (-1, 2**62)),
     **dict.fromkeys(("session", "condition", "machine", "hosts", "driver", "study"), (HALF,)),
