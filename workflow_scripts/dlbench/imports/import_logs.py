@@ -73,20 +73,13 @@ class Imports:
     def summary(self) -> str:
         """The lines to print at the end of an import."""
         lines = [f"left out: {name}: {why}" for name, why in self.left_out]
-        total = f"{phrases.counted(len(self.rows), 'run')} of {self._files()}"
+        total = f"{phrases.counted(len(self.rows), 'run')} of {phrases.counted(self.files, 'file')}"
         contradictory = sum(bool(row.get(contradictions.REASON)) for row in self.rows)
         if contradictory:
             total += f"; numbers of {phrases.counted(contradictory, 'run')} contradict one another"
         if self.unread:
             total += f"; {phrases.counted(len(self.unread), 'log')} could not be read"
         return "\n".join([*lines, total])
-
-    def progress(self) -> str:
-        """The numbers of files examined and of runs found so far."""
-        return f"{self._files()}, {phrases.counted(len(self.rows), 'run')}"
-
-    def _files(self):
-        return phrases.counted(self.files, "file")
 
 
 def import_paths(
@@ -95,7 +88,7 @@ def import_paths(
     path_fields: str | None = None,
     name: str | None = None,
     outputs: Mapping[str, Path | str] | None = None,
-    report_progress: Callable[[str], None] | None = None,
+    report_progress: Callable[[Imports], None] | None = None,
     kind: str | None = None,
 ) -> Imports:
     """Import logs, results folders and runs tables.
@@ -107,7 +100,7 @@ def import_paths(
             (dlbench/imports/import_fields.py).
         name: name of the import, used as the study of its runs.
         outputs: paths of the tables to write, by name: runs and those of cells.OF_IMPORT.
-        report_progress: called with a text after each folder.
+        report_progress: called with the result so far after each folder.
         kind: the importer for files that several importers or none recognise.
 
     Raises:
@@ -133,7 +126,7 @@ def import_paths(
         for candidates in kinds.candidates_by_folder(paths, is_results_folder):
             job.import_folder(candidates)
             if report_progress:
-                report_progress(job.result.progress())
+                report_progress(job.result)
         if runs_output:
             if not job.result.rows:
                 raise Error(f"nothing was imported\n{job.result.summary()}")
@@ -265,8 +258,7 @@ class _Import:
             attaches = getattr(module, "ATTACHES", False)
             folder = os.path.realpath(candidate.path.parent) if attaches else None
             if (log.sha256, folder) in self.logs:
-                why = f"the same log as {self.logs[log.sha256, folder]}"
-                self.result.left_out.append((candidate.name, why))
+                self._leave_out(candidate.name, f"the same log as {self.logs[log.sha256, folder]}")
                 return None, []
             runs = list(_read(module, kind, log))
             if not attaches:
@@ -279,7 +271,7 @@ class _Import:
                 self.logs[log.sha256, folder] = candidate.name
             else:
                 why = "no run of its own: it belongs to the run of another log in the folder"
-                self.result.left_out.append((candidate.name, why))
+                self._leave_out(candidate.name, why)
             return kind, sources
         except (Error, OSError) as error:
             if candidate.is_given and self.only_path:
@@ -293,19 +285,21 @@ class _Import:
     def _importer(self, kind):
         return self.own if self.own and kind == self.own.name else kinds.load(kind)
 
+    def _leave_out(self, name, why):
+        self.result.left_out.append((name, why))
+
     def _leave_unknown(self, candidate, why):
         """Leave out a file that no importer recognises."""
         if candidate.is_given and self.only_path:
             hint = "; for patterns of your own, --kind FILE.yaml" if kinds.UNKNOWN in why else ""
             raise LogError(f"{candidate.path}: {why}{hint}")
-        self.result.left_out.append((candidate.name, why))
+        self._leave_out(candidate.name, why)
         if candidate.is_given:
             self.result.unread.append(candidate.name)
 
     def _leave_unread(self, name, error, path=""):
         """Leave out a log that cannot be read, with the error's text without the path."""
-        why = str(error).removeprefix(str(path or name)).lstrip(":, ")
-        self.result.left_out.append((name, why))
+        self._leave_out(name, str(error).removeprefix(str(path or name)).lstrip(":, "))
         self.result.unread.append(name)
 
     def _attach(self, runs, attached):
@@ -314,10 +308,8 @@ class _Import:
             if len(runs) == 1:
                 runs[0].append(source)
             else:
-                why = f"the folder has {len(runs) or 'no'} runs"
-                self.result.left_out.append(
-                    (source.path, f"{source.kind} belongs to one run; {why}")
-                )
+                why = f"belongs to one run; the folder has {len(runs) or 'no'} runs"
+                self._leave_out(source.path, f"{source.kind} {why}")
 
     def _add_run(self, sources, digest):
         run = merge(sources)
@@ -354,9 +346,7 @@ class _Import:
             run_id = f"{run_id}-{digest[:10]}"
         if run_id in self.digests or (digest, None) in self.logs:
             other = self.logs.get((digest, None), "one before")
-            self.result.left_out.append(
-                (f"{file.name}: {row['run_id']}", f"the same run as in {other}")
-            )
+            self._leave_out(f"{file.name}: {row['run_id']}", f"the same run as in {other}")
             return
         self.digests[run_id] = digest
         self.logs[digest, None] = file.name
@@ -392,10 +382,12 @@ def _has_results(run):
     return bool(measured or run.status != "ok")
 
 
-def print_progress(text: str) -> None:
+def print_progress(imports: Imports) -> None:
     """Print the progress on stderr, always on the same line, if that is a terminal."""
     if sys.stderr.isatty():
-        print(f"\r{text}", end="\x1b[K", file=sys.stderr, flush=True)
+        files, runs = phrases.counted(imports.files, "file"), len(imports.rows)
+        text = f"\r{files}, {phrases.counted(runs, 'run')}"
+        print(text, end="\x1b[K", file=sys.stderr, flush=True)
 
 
 def is_results_folder(folder: Path) -> bool:
