@@ -30,7 +30,13 @@ def fetch_dataset(args: argparse.Namespace) -> None:
     from dlbench.data.fetch_dataset import fetch
 
     flag_types.check_dataset(args)
-    checked = fetch(args.dataset, args.folder, args.manual_dir, args.offline, args.terms_accepted)
+    checked = fetch(
+        args.dataset,
+        args.folder,
+        manual_dir=args.manual_dir,
+        offline=args.offline,
+        terms_accepted=args.terms_accepted,
+    )
     if args.stamp:
         write_json(args.stamp, checked)
 
