@@ -6,7 +6,7 @@ import pytest
 
 from dlbench.machine import facts
 from dlbench.records import run_record
-from dlbench.report import build_report, recorded_facts, sentences
+from dlbench.report import build_report, sentences
 from support.results import made_tables
 from support.results.made_reports import column, made, table
 
@@ -44,7 +44,7 @@ def test_the_machine_is_shown_as_the_records_of_its_runs_have_it(tmp_path):
         hardware["memory"] = {"gib": gib}
         row = row | {"run_id": f"with {gib}"}
         keep_record(tmp_path, row, known)
-        assert recorded_facts.of_record(tmp_path / "runs" / row["run_id"])["memory"] == expected
+        assert build_report.recorded_facts(tmp_path / "runs" / row["run_id"])["memory"] == expected
 
 
 def test_caveats_name_other_hardware_changed_software_and_repeats_that_differ(tmp_path):
@@ -128,7 +128,7 @@ def test_versions_are_named_in_which_compared_environments_differ(tmp_path):
         known = {"python": "3.11.7", "tensorflow": version, "keras": "3.15.1"}
         keep_record(tmp_path, rows[-1], {"hardware": {}, "versions": known})
     compared = {"field": "environment", "base": "train", "environment": "train-latest"}
-    recorded = [recorded_facts.of_record(tmp_path / "runs" / row["run_id"]) for row in rows]
+    recorded = [build_report.recorded_facts(tmp_path / "runs" / row["run_id"]) for row in rows]
     versions = build_report._versions(rows, recorded)
     (sentence,) = sentences.caveats([], [], [compared, compared], [], {}, versions)
     assert sentence == (

@@ -7,21 +7,24 @@ The same tables, records and figures give the same report: it has no date of its
 report_html.py makes a file of it.
 """
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dlbench.analysis import estimates
 from dlbench.common import phrases
 from dlbench.common.files import sha256
 from dlbench.log import event_fields, event_log
+from dlbench.machine import binding
+from dlbench.machine.hardware import installed_gib
 from dlbench.records import run_record
 from dlbench.report import (
     findings,
     limit_sentences,
-    recorded_facts,
     report_figures,
     report_tables,
     sentences,
@@ -31,10 +34,20 @@ from dlbench.study import contradictions, wording
 from dlbench.study.runs import CONDITION, is_sentinel
 from dlbench.tables import cells, parquet_files, table_columns
 from dlbench.tables.metrics import THROUGHPUT
+from dlbench.trainer import engine
 
 MAX_FINDINGS = 3
 MAX_GROUPS = 20  # of the coverage that is seen at once
 ORDER = ("ok", "unstable", "stale", *event_log.FAILED, "skipped", "excluded", "imported")
+CUDA = "CUDA runtime"  # its library cudart, as a fact of a run
+# The packages of frameworks, each framework's first one before what some of them share.
+_PACKAGES = sorted({pair for one in engine.names() for pair in enumerate(engine.packages(one))})
+# Facts of machine and software, in their order; further ones follow.
+FACTS = ("site", "kind of device", "device", "processor", "memory", "GPU driver", CUDA, "host",
+         "operating system", "kernel", "platform", "interconnect", "network", "storage",
+         "framework", "python version", *(f"{name} version" for _, name in _PACKAGES),
+         "numpy version", "environment", "runtime", "image", "modules", "cores and GPUs", "data",
+         "timing source", "source", "dlbench at commit")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -132,7 +145,7 @@ def read(
     )
     own_runs = [row for row in runs if not is_sentinel(row["run_id"])]
     groups, grouped_by = _groups(own_runs, coverage)
-    recorded = [recorded_facts.of_record(Path(runs_folder) / row["run_id"]) for row in runs]
+    recorded = [recorded_facts(Path(runs_folder) / row["run_id"]) for row in runs]
     return Report(
         study=_study(rows) or "without runs",
         lead=sentences.lead(runs, coverage),
@@ -291,7 +304,7 @@ def _machine(runs, recorded):
         for name, value in {**_row_facts(row), **known}.items():
             if value not in (None, "", "none"):
                 facts.setdefault(name, Counter())[str(value)] += 1
-    order = {name: index for index, name in enumerate(recorded_facts.FACTS)}
+    order = {name: index for index, name in enumerate(FACTS)}
     return [
         (name, sorted(facts[name].items(), key=lambda item: (-item[1], item[0])))
         for name in sorted(facts, key=lambda name: (order.get(name, len(order)), name))
@@ -302,8 +315,8 @@ def _cuda(runs, recorded):
     """{framework: versions of CUDA's runtime library that its runs have loaded}."""
     versions = {}
     for row, facts in zip(runs, recorded, strict=True):
-        if facts.get(recorded_facts.CUDA):
-            versions.setdefault(row["framework"], set()).add(facts[recorded_facts.CUDA])
+        if facts.get(CUDA):
+            versions.setdefault(row["framework"], set()).add(facts[CUDA])
     return versions
 
 
@@ -336,4 +349,46 @@ def _row_facts(row):
         "dlbench at commit": commit + dirty if commit else None,
         "dlbench release": row.get("release"),
         "data": row.get("dataset"),
+    }
+
+
+def recorded_facts(folder: Path) -> dict[str, Any]:
+    """The facts of the run in a folder, by name; {} of imported runs, which have no record."""
+    with contextlib.suppress(run_record.RecordError):
+        provenance = run_record.read(folder / "run.json")["provenance"]
+        versions = dict(provenance.get("versions") or {})
+        site = provenance.get("site") or {}
+        return {
+            "platform": provenance.get("platform"),
+            **_machine_facts(provenance),
+            CUDA: (provenance.get("libraries") or {}).get("cudart"),
+            "interconnect": site.get("interconnect"),
+            "storage": site.get("storage"),
+            "modules": ", ".join(provenance.get("modules") or []),
+            "cores and GPUs": binding.describe_ranks(provenance.get("bindings") or ()),
+            **{f"{name} version": version for name, version in versions.items()},
+        }
+    return {}
+
+
+def _machine_facts(provenance):
+    """Hardware of the first node; {} of records of earlier versions."""
+    hardware = next(iter((provenance.get("hardware") or {}).values()), None)
+    if not hardware:
+        return {}
+    software = next(iter(provenance["software"].values()))
+    cpu, gpus = hardware["cpu"], hardware["gpus"]
+    counts = [f"{cpu[name]} {name}" for name in ("sockets", "cores", "threads") if cpu[name]]
+    governors = [f"governor {name}" for name in cpu["governors"] or ()]
+    ports = [f"{port['rate']} ({port['link_layer']})" for port in hardware["infiniband"]]
+    memory = hardware["memory"]["gib"]
+    if memory is None and (now_bytes := (provenance.get("present") or {}).get("memory_bytes")):
+        memory = installed_gib(now_bytes)
+    return {
+        "processor": ", ".join([cpu["model"] or "not known", *counts, *governors]),
+        "memory": memory and f"{memory} GiB",
+        "GPU driver": gpus["driver"] and f"{gpus['driver']}, CUDA {gpus['cuda_driver']}",
+        "network": ", ".join(dict.fromkeys(ports)),
+        "operating system": software["os"],
+        "kernel": software["kernel"],
     }

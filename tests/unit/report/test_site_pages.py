@@ -1,4 +1,4 @@
-"""site_charts: numbers stand where they belong; site_pages: what its script compares."""
+"""site_pages: in charts numbers stand where they belong; what the script compares."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dlbench.report import site_charts, site_data, site_pages
+from dlbench.report import site_data, site_pages
 from support.history import made_histories as made
 
 A, B = made.fields(batch_per_device=8), made.fields(batch_per_device=16)
@@ -15,7 +15,7 @@ MOVE = re.compile(r"M([\d.]+) ([\d.]+)")
 
 def drawn(history, label="label"):
     series = site_data.read(history, {}).machines[0].series[0]
-    chart = site_charts.chart(series, label, "page.html", site_charts.dates_of(series.points))
+    chart = site_pages.chart(series, label, "page.html", site_pages.dates_of(series.points))
     return ElementTree.fromstring(str(chart))
 
 
@@ -31,8 +31,7 @@ def test_later_points_are_to_the_right_and_greater_ones_above(tmp_path):
     assert [x for x, _ in places] == sorted(x for x, _ in places)
     assert sorted(range(4), key=lambda at: places[at][1]) == [1, 0, 3, 2]
     assert all(
-        site_charts.LEFT <= x <= site_charts.WIDTH and 0 <= y <= site_charts.HEIGHT
-        for x, y in places
+        site_pages.LEFT <= x <= site_pages.WIDTH and 0 <= y <= site_pages.HEIGHT for x, y in places
     )
 
 
