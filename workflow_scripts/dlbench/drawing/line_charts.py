@@ -30,7 +30,7 @@ Panels = dict[Any, list[Series]]
 def draw(
     stem: Path | str,
     panels: Panels,
-    paint: Callable[[list[Axes], Any, list[Series]], list[End]],
+    paint: Callable[[Any, Any, list[Series]], list[End]],
     empty_message: str,
     columns: int = 3,
     size: tuple[float, float] = (4.4, 3.5),
@@ -39,8 +39,8 @@ def draw(
     """Draw panels and save them.
 
     Args:
-        paint: paint(axes, key, series) draws one panel into a list of `rows` axes, below one
-            another, and returns the ends of the lines of the first one.
+        paint: paint(axes, key, series) draws one panel into its axes, of several `rows` a list,
+            and returns the ends of the lines of the first one.
         empty_message: what the figure says if there are no panels.
         columns: the most panels beside each other.
         size: width and height of a panel in inches.
@@ -59,7 +59,7 @@ def draw(
             panel_axes = [axes[line * rows + row, column] for row in range(rows)]
             for axis in panel_axes:
                 axis.set_axis_on()
-            ends = paint(panel_axes, key, series)
+            ends = paint(panel_axes if rows > 1 else panel_axes[0], key, series)
         names = {s.name: s for s in itertools.chain(*shown.values())}
         notes = "\n".join(filter(None, (left_out, styles.star_note(figure))))
         if len(names) > 1 or left_out:

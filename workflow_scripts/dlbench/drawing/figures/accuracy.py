@@ -35,8 +35,7 @@ def _has(all_series, score):
     return any(s.runs[score].notna().any() for s in all_series)
 
 
-def _paint(axes, key, all_series):
-    (axis,) = axes
+def _paint(axis, key, all_series):
     model, dataset, score = key
     ends = line_charts.lines(axis, all_series, lambda s: _means(s, score))
     for number, line in enumerate(all_series):

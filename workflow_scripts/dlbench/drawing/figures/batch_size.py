@@ -35,8 +35,7 @@ def _subtitle(mode, all_series):
     return f"{series.MODES[mode]} \u00b7 {shared}" if shared else series.MODES[mode]
 
 
-def _paint(axes, key, all_series):
-    (axis,) = axes
+def _paint(axis, key, all_series):
     mode, model, dataset = key
     unit = series.rate_unit(all_series)
     ends = line_charts.lines(axis, all_series, lambda s: s.rates(unit))

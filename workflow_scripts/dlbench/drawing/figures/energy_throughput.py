@@ -51,8 +51,7 @@ def pareto(points: list[Point]) -> list[Point]:
     return front[::-1]
 
 
-def _paint(axes: list[Any], key: Any, all_series: list[series.Series]) -> list[line_charts.End]:
-    (axis,) = axes
+def _paint(axis: Any, key: Any, all_series: list[series.Series]) -> list[line_charts.End]:
     unit = series.rate_unit(all_series)
     ends, drawn = [], []
     several = len({count for line in all_series for count in line.runs["devices"]}) > 1

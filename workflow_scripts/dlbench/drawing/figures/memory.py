@@ -80,8 +80,7 @@ def _with_memory(runs: pd.DataFrame) -> pd.DataFrame:
     return runs[runs[columns].notna().any(axis=1) | (failed & is_own)]
 
 
-def _paint(axes, key, all_series):
-    (axis,) = axes
+def _paint(axis, key, all_series):
     model, dataset, kind, x = key
     runs = pd.concat([line.runs for line in all_series])
     finished = pd.concat([line.finished for line in all_series])

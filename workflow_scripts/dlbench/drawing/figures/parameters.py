@@ -34,9 +34,8 @@ def draw(tables: Tables, stem: Path | str) -> None:
                 replace(one, index=indices.setdefault(one.name, len(indices))) for one in found
             ]
 
-    def paint(axes, key, all_series):
+    def paint(axis, key, all_series):
         column, mode, model, dataset = key
-        (axis,) = axes
         unit = series.rate_unit(all_series)
         ends = line_charts.lines(axis, all_series, lambda line: line.rates(unit))
         axis.set_ylim(bottom=0)

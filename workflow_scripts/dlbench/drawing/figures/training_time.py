@@ -28,8 +28,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     )
 
 
-def _paint(axes, key, all_series):
-    (axis,) = axes
+def _paint(axis, key, all_series):
     model, dataset = key
     ends = line_charts.lines(axis, all_series, lambda s: s.means("duration_s"))
     longest = max((e.value for s in all_series for _, e in s.means("duration_s")), default=1)

@@ -39,8 +39,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     line_charts.draw(stem, panels, _paint, empty_message, columns=2, size=(5.2, 3.9))
 
 
-def _paint(axes, key, all_series):
-    (axis,) = axes
+def _paint(axis, key, all_series):
     device, precision = key
     runs = pd.concat([s.finished for s in all_series])
     ends = []
