@@ -11,13 +11,20 @@ from dlbench.study import contradictions, parameters
 from dlbench.tables import parquet_files, table_columns
 from dlbench.tables.cells import is_absent
 from dlbench.tables.metrics import THROUGHPUT
-from dlbench.tables.table_columns import METRICS
+
+# Of these, which results may lack, tables of before are kept: what is in them is measured once.
+MAY_LACK = {
+    "metrics": table_columns.METRICS,
+    "baselines": table_columns.BASELINES,
+    "explanations": table_columns.EXPLANATIONS,
+}
 
 
 class Tables:
     """The tables of a study, and of its runs, as pandas data frames; each access reads a file.
 
-    Numbers of a run that contradict one another are left out.
+    Every table of table_columns.STUDY_TABLES is an attribute, as are the baselines. Numbers of a
+    run that contradict one another are left out.
     """
 
     def __init__(self, folder: Path | str, runs_folder: Path | str):
@@ -30,29 +37,9 @@ class Tables:
         return frame[frame[table_columns.APART].isna()].reset_index(drop=True)
 
     @property
-    def evals(self) -> pd.DataFrame:
-        return self._study_table("evals")
-
-    @property
-    def accounts(self) -> pd.DataFrame:
-        return self._study_table("accounts")
-
-    @property
-    def coverage(self) -> pd.DataFrame:
-        return self._study_table("coverage")
-
-    @property
     def comparisons(self) -> pd.DataFrame:
         """Those of throughput."""
         return _of_throughput(self._study_table("comparisons"))
-
-    @property
-    def speedups(self) -> pd.DataFrame:
-        return self._study_table("speedups")
-
-    @property
-    def published(self) -> pd.DataFrame:
-        return self._study_table("published")
 
     @property
     def sentinels(self) -> pd.DataFrame:
@@ -65,24 +52,16 @@ class Tables:
         """That of throughput."""
         return _of_throughput(self._study_table("drift"))
 
-    @property
-    def nodes(self) -> pd.DataFrame:
-        return self._study_table("nodes")
-
-    @property
-    def metrics(self) -> pd.DataFrame:
-        """Numbers that programs name; no rows in tables of earlier versions."""
-        return self._optional_table("metrics", METRICS)
-
-    @property
-    def baselines(self) -> pd.DataFrame:
-        """What machines attain; no rows where it was not measured."""
-        return self._optional_table("baselines", table_columns.BASELINES)
-
-    @property
-    def explanations(self) -> pd.DataFrame:
-        """What steps are made of; no rows where nothing is explained."""
-        return self._optional_table("explanations", table_columns.EXPLANATIONS)
+    def __getattr__(self, name: str) -> pd.DataFrame:
+        """Any other table of a study, by its name."""
+        if name in MAY_LACK:
+            path, schema = self._folder / f"{name}.parquet", MAY_LACK[name]
+            if not path.is_file():
+                return parquet_files.table([], schema).to_pandas()
+            return parquet_files.read(path, schema, earlier=True).to_pandas()
+        if name in table_columns.STUDY_TABLES.keys() - vars(Tables).keys():
+            return self._study_table(name)
+        raise AttributeError(f"a study has no table {name!r}")
 
     @property
     def margin(self) -> float:
@@ -118,14 +97,6 @@ class Tables:
     def _read(self, name):
         path = self._folder / f"{name}.parquet"
         return parquet_files.read(path, table_columns.STUDY_TABLES[name])
-
-    def _optional_table(self, name, schema):
-        path = self._folder / f"{name}.parquet"
-        exists = path.is_file()
-        # A table of before is kept, as what is in it is measured once.
-        if not exists:
-            return parquet_files.table([], schema).to_pandas()
-        return parquet_files.read(path, schema, earlier=True).to_pandas()
 
     def _run_table(self, run_id, name, schema):
         own_path = self._runs_folder / run_id / f"{name}.parquet"
