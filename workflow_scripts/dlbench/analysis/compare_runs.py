@@ -84,7 +84,7 @@ class Pair:
 
     Attributes:
         values: the fields it was matched on.
-        compared: an judge.Judged of B with A; None if a side has no numbers.
+        compared: a judge.Judged of B with A; None if a side has no numbers.
         beyond_margin: B is shown to be worse by more than the margin, after Holm's correction;
             better_beyond_margin: the same of better.
         verdict: of judge, or of a metric, or how a side failed; reason: of no verdict.
@@ -312,7 +312,7 @@ def _verdict(compared):
     fewest = min(compared.n_a, compared.n_b)
     if fewest == 1:
         both = compared.n_a == compared.n_b
-        # `a` of an judge.Judged is our B: the condition that is compared with its base.
+        # `a` of a judge.Judged is our B: the condition that is compared with its base.
         return judge.UNDECIDED, (
             "one run a side" if both else f"one run in {'B' if compared.n_a == 1 else 'A'}"
         )
