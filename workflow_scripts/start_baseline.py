@@ -11,7 +11,7 @@ from pathlib import Path
 from dlbench import schedulers
 from dlbench.common import flag_types
 from dlbench.common.command_line import run_program
-from dlbench.starting import start_baseline
+from dlbench.starting import start_baseline, start_command
 
 TURN = schedulers.take_turn()  # runs of the same job are not measured beside it
 
@@ -22,12 +22,7 @@ def main():
     parser.add_argument("--output", required=True, type=Path, help="what the command writes")
     parser.add_argument("--messages", required=True, type=Path, help="what the command prints")
     parser.add_argument("--time-limit-s", type=flag_types.real(above=0), default=float("inf"))
-    parser.add_argument("--form", type=Path, help="the run's image, as prepare-image wrote it")
-    parser.add_argument("--bind", action="append", default=[], help="to be seen in a container")
-    parser.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
-    parser.add_argument("--network", default="auto", choices=["auto", "host"])
-    parser.add_argument("--node-address", help="how nodes are reached, as in {node}-ib0")
-    parser.add_argument("--module", action="append", default=[], help="to be loaded")
+    start_command.add_flags(parser)
     parser.add_argument("--site", default="", help="name of the machine, for the table")
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, help="after --: measures, as one process on bare metal"

@@ -6,6 +6,7 @@ If Snakemake's container directive has entered the image already, the launcher r
 this file needs the standard library and NumPy only.
 """
 
+import argparse
 import functools
 import json
 import os
@@ -103,6 +104,18 @@ class Start:
 NOTHING = Start((), None, {})
 # A run uses the packages of its environment only, whatever modules and users set for other Pythons.
 ISOLATED = ("env", "-u", "PYTHONHOME", "-u", "PYTHONPATH", "PYTHONNOUSERSITE=1")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of how a command is started, which start_run.py and start_baseline.py share."""
+    add = parser.add_argument
+    add("--form", type=Path, help="the run's image, as prepare-image wrote it")
+    add("--bind", action="append", default=[], help="to be seen in a container")
+    add("--device", default="cpu", choices=["cpu", "gpu"])
+    network = "auto: nobody else reaches the servers of a run on one node, where the kernel lets us"
+    add("--network", default="auto", choices=["auto", "host"], help=network)
+    add("--node-address", help="how nodes are reached by their names, as in {node}-ib0")
+    add("--module", action="append", default=[], help="to be loaded")
 
 
 def build(
