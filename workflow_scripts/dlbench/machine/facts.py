@@ -174,12 +174,16 @@ def gather(
     if framework is None:
         sha256, files.unknown["software.packages_sha256"] = None, "another program's"
     else:
-        sha256 = files.fact("software.packages_sha256", lambda: _packages(packages))
+        sha256 = files.fact(
+            "software.packages_sha256", lambda: keep_list(installed_packages(), packages)
+        )
     return {
         "hardware": hardware.constant_facts(files) | {"gpus": kinds},
         "software": system(files) | (framework or {}) | {"packages_sha256": sha256},
         "limits": limits.read(files),
-        "libraries": files.fact("libraries", lambda: _libraries(files)),
+        "libraries": files.fact(
+            "libraries", lambda: loaded_libraries(files.text("proc/self/maps"))
+        ),
         "variables": redaction.recorded_variables(more=variables),
         "present": {
             **hardware.present_facts(files),
@@ -190,11 +194,3 @@ def gather(
         "unknown": files.unknown,
         "gathered_s": round(time.perf_counter() - start, 6),
     }
-
-
-def _libraries(files):
-    return loaded_libraries(files.text("proc/self/maps"))
-
-
-def _packages(folder):
-    return keep_list(installed_packages(), folder)

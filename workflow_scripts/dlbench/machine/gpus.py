@@ -330,18 +330,8 @@ def gather_facts(selectors: Sequence[int | str], unknown: dict[str, str]) -> dic
     """
     if not selectors:  # NVML takes long to start
         return NONE
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-    except Exception as error:  # the package or the driver is missing
-        unknown["gpus"] = f"NVML does not start: {error}"
-        return NONE
-    try:
-        return _facts(_Queries(pynvml, unknown), selectors)
-    finally:
-        with contextlib.suppress(Exception):
-            pynvml.nvmlShutdown()
+    with _nvml(unknown) as nvml:
+        return _facts(_Queries(nvml, unknown), selectors) if nvml else NONE
 
 
 def describe_old_driver() -> str:
@@ -563,7 +553,7 @@ def visible_places(
             GPUs.
     """
     files = files or Files()
-    with _nvml() as nvml:
+    with _nvml({}) as nvml:
         try:
             if nvml and nvml.nvmlDeviceGetCount():
                 return tuple(_nvidia(nvml, files, environ))
@@ -576,19 +566,21 @@ def visible_places(
 
 
 @contextlib.contextmanager
-def _nvml() -> Iterator[ModuleType | None]:
-    """The module pynvml, ready for calls; None without the package or a driver."""
+def _nvml(unknown: dict[str, str]) -> Iterator[ModuleType | None]:
+    """The module pynvml, ready for calls; None, with a reason, without it or a driver."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
-    except Exception:
+    except Exception as error:
+        unknown["gpus"] = f"NVML does not start: {error}"
         yield None
         return
     try:
         yield pynvml
     finally:
-        pynvml.nvmlShutdown()
+        with contextlib.suppress(Exception):
+            pynvml.nvmlShutdown()
 
 
 def _nvidia(nvml, files, environ):
