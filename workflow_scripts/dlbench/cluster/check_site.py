@@ -88,6 +88,11 @@ def _note(text):
     return Remark("note", text)
 
 
+def _judged(fine, text, wrong):
+    """The remark `text` on what is as it should be, else what is wrong with it."""
+    return _ok(text) if fine else _fix(wrong)
+
+
 def print_remarks(
     name: str, configfiles: list[str], with_job: bool, timeout_s: float, as_json: bool = False
 ) -> bool:
@@ -157,13 +162,12 @@ def _profile(profile):
         )
     else:
         yield _ok(f"profile {profile.file}, executor {executor}")
-    if profiles.installed(executor):
-        yield _ok(f"Snakemake has the executor {executor}")
-    else:
-        yield _fix(
-            f"{profiles.PLUGIN}{executor} is not installed for {sys.executable}; install it with: "
-            f"{profiles.installation(executor)}"
-        )
+    yield _judged(
+        profiles.installed(executor),
+        f"Snakemake has the executor {executor}",
+        f"{profiles.PLUGIN}{executor} is not installed for {sys.executable}; install it with: "
+        f"{profiles.installation(executor)}",
+    )
 
 
 def _site_file(facts, executor):
@@ -380,10 +384,9 @@ def _nodes(scheduler, profile, study, timeout_s):
         yield _fix(str(error))
         return
     hosts = [report["host"] for report in reports]
-    if len(set(hosts)) < job.nodes:
-        yield _fix(f"a job on {job.nodes} nodes ran on {', '.join(hosts)} only")
-    else:
-        yield _ok(f"a job ran on {', '.join(hosts)}")
+    ran_on = f"ran on {', '.join(hosts)}"
+    all_ran = len(set(hosts)) >= job.nodes
+    yield _judged(all_ran, f"a job {ran_on}", f"a job on {job.nodes} nodes {ran_on} only")
     for path in _forms(study):
         again = tools.snakemake_command("images")
         if reason := trainer_image.failure(path):
@@ -652,18 +655,16 @@ def _on_node(report, expected):
         )
     else:
         text = f"{room['free_mb']} MiB are free for temporary files in {room['folder']}"
-        is_small = room["free_mb"] < FREE_MB
         larger = "name a larger one as tmpdir in the profile's default-resources"
-        yield _fix(f"{text}: {larger}") if is_small else _ok(text)
+        yield _judged(room["free_mb"] >= FREE_MB, text, f"{text}: {larger}")
     for name, (code, output) in report["images"].items():
         last = (output.splitlines() or ["no message"])[-1]
-        if code:
-            yield _fix(
-                f"image {name} does not start (exit code {code}): {last}; is the runtime set up on "
-                "compute nodes as it is here, with the image's folders? (docs/containers.md)"
-            )
-        else:
-            yield _ok(f"image {name} starts, {last}")
+        yield _judged(
+            not code,
+            f"image {name} starts, {last}",
+            f"image {name} does not start (exit code {code}): {last}; is the runtime set up on "
+            "compute nodes as it is here, with the image's folders? (docs/containers.md)",
+        )
 
 
 def _files_and_clock(rounds, latency_s):
@@ -688,10 +689,8 @@ def _files_and_clock(rounds, latency_s):
     offset_s, within_s = fastest["offset_s"], fastest["round_trip_s"] / 2
     apart_s = round(-offset_s, 2) + 0.0  # never -0.0
     text = f"its clock is {apart_s:+.2f} s from that here (to within {within_s:.2f} s)"
-    if abs(offset_s) - within_s > SKEW_S:
-        yield _fix(f"{text}: ask for its clock to be set (NTP); times in logs would mislead")
-    else:
-        yield _ok(text)
+    wrong = f"{text}: ask for its clock to be set (NTP); times in logs would mislead"
+    yield _judged(abs(offset_s) - within_s <= SKEW_S, text, wrong)
 
 
 def _others(others, own_name):
@@ -715,24 +714,23 @@ def _others(others, own_name):
 
 
 def _devices(report, expected):
-    if report["cores"] < expected["cores"]:
-        yield _fix(
-            f"a job that asks for {expected['cores']} cores may use {report['cores']}: correct "
-            "site.cores_per_node or threads_per_device"
-        )
-    else:
-        yield _ok(f"{report['cores']} cores may be used, and runs ask for {expected['cores']}")
+    yield _judged(
+        report["cores"] >= expected["cores"],
+        f"{report['cores']} cores may be used, and runs ask for {expected['cores']}",
+        f"a job that asks for {expected['cores']} cores may use {report['cores']}: correct "
+        "site.cores_per_node or threads_per_device",
+    )
     if expected["gpus"] is None:
         return
     if report["gpus"] is None:
         yield _fix("no nvidia-smi, so no NVIDIA driver: does the profile name a queue with GPUs?")
-    elif report["gpus"] != expected["gpus"]:
-        yield _fix(
-            f"nvidia-smi lists {report['gpus']} GPUs in a job that asks for {expected['gpus']}: "
-            "correct site.devices_per_node or site.job.gpu_request"
-        )
     else:
-        yield _ok(f"{report['gpus']} GPUs are listed by nvidia-smi")
+        yield _judged(
+            report["gpus"] == expected["gpus"],
+            f"{report['gpus']} GPUs are listed by nvidia-smi",
+            f"nvidia-smi lists {report['gpus']} GPUs in a job that asks for {expected['gpus']}: "
+            "correct site.devices_per_node or site.job.gpu_request",
+        )
     if driver := report["driver"]:
         misfits = list(cuda_drivers.misfits(expected["environments"], driver))
         for misfit in misfits:
@@ -743,13 +741,12 @@ def _devices(report, expected):
 
 def _programs(report):
     for names, program in report["programs"]:
-        if program:
-            yield _ok(f"{program} is on the path")
-        else:
-            yield _fix(
-                f"{' or '.join(names)} is not on the path: load it by site.modules, or leave out "
-                "runs that need it"
-            )
+        yield _judged(
+            program,
+            f"{program} is on the path",
+            f"{' or '.join(names)} is not on the path: load it by site.modules, or leave out runs "
+            "that need it",
+        )
     if report["mpi"] == []:
         yield _fix(
             "no mpirun on the path or in the trainer's environment: load MPI by site.modules, or "
@@ -757,7 +754,7 @@ def _programs(report):
         )
     elif report["mpi"]:
         path, output, works = report["mpi"][0]
-        yield _ok(f"{path} is {output}") if works else _fix(f"{path} does not work: {output}")
+        yield _judged(works, f"{path} is {output}", f"{path} does not work: {output}")
     if report["srun_mpi"] is not None:
         listed, chosen = report["srun_mpi"], report["mpi_type"]
         kinds = sorted(set(re.findall(r"\b(pmix\w*|pmi2|cray_shasta)\b", listed)))
