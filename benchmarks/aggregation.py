@@ -25,7 +25,7 @@ import numpy as np
 
 from dlbench.analysis import run_tables
 from dlbench.log import event_log
-from dlbench.records import parse_run, run_record, staleness
+from dlbench.records import judgement, parse_run, run_record
 from dlbench.study import config
 from support.runs.made_runs import SETTINGS, date
 
@@ -108,7 +108,7 @@ def make_run(run, steps):
 def write_log(path, run, step_times_s):
     steps, ends_s = len(step_times_s), list(itertools.accumulate(step_times_s))
     log = event_log.EventLog(path)
-    log.write("launch", t_utc=date(0), made_from=staleness.made_from(run), command=["train"] * 20)
+    log.write("launch", t_utc=date(0), made_from=judgement.made_from(run), command=["train"] * 20)
     log.write("begin", t_utc=date(1))
     log.write(
         "run_start",

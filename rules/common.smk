@@ -16,7 +16,7 @@ from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.plan import plan, planning, run_command
 from dlbench.plan.snakemake_start import pass_on_interrupts
-from dlbench.records import staleness
+from dlbench.records import judgement
 from dlbench.starting import fates
 from dlbench.study import trainer_environments
 

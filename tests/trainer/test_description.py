@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from dlbench.log import event_log
-from dlbench.records import progress
+from dlbench.records import costs
 from support.trainers.training_runs import events, train
 
 PLANTED = "pl4nted-s3cret"
@@ -80,4 +80,4 @@ def test_a_run_says_its_software_cores_items_and_settings_and_no_secret(describe
     assert PLANTED not in log.read_text()
     assert machine["variables"]["NCCL_DEBUG"] == "WARN"
     assert machine["variables"]["XLA_FLAGS"] == "--xla_dump_to=https://(hidden)@host/x"
-    assert progress.describe(log).startswith("step 3/3, ")
+    assert costs.describe(log).startswith("step 3/3, ")

@@ -3,7 +3,7 @@
 import pytest
 
 from dlbench.log import event_log
-from dlbench.records import parse_run, progress
+from dlbench.records import costs, parse_run
 from dlbench.study.runs import Run
 from dlbench.trainer import flags
 from support.trainers.framework_runs import digests, steps_of
@@ -86,7 +86,7 @@ def test_a_warm_up_of_some_time_is_as_long_on_all_ranks_and_all_steps_follow_it(
     assert content["status"] in ("ok", "unstable"), content["message"]
     summary = content["summary"]
     assert (summary["steps_measured"], summary["burn_in_steps"]) == (6, taken[0])
-    assert progress.latest(log).total_steps == taken[0] + 6
+    assert costs.latest(log).total_steps == taken[0] + 6
 
 
 @pytest.mark.ci

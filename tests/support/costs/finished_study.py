@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from dlbench.log import event_log
-from dlbench.records import parse_run, run_record, staleness
+from dlbench.records import judgement, parse_run, run_record
 from dlbench.study import config
 
 
@@ -24,7 +24,7 @@ def finish(campaign):
 def _end(run):
     place = run_record.folder(run.id)
     log = event_log.EventLog(place / "train.jsonl")
-    log.write("launch", t_utc=event_log.utc_now(), made_from=staleness.made_from(run))
+    log.write("launch", t_utc=event_log.utc_now(), made_from=judgement.made_from(run))
     log.start(
         spec=run.values(),
         versions={"tensorflow": "2.18.1"},

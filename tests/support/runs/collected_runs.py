@@ -4,7 +4,7 @@ import pytest
 
 from dlbench.log import event_log
 from dlbench.log.event_log import EventLog
-from dlbench.records import parse_run, run_record, staleness
+from dlbench.records import judgement, parse_run, run_record
 from dlbench.study import config, trainer_environments
 from support.studies.site_facts import SITE
 
@@ -49,7 +49,7 @@ def finished(run, samples=(), top1=None, ranks=1, start=None, made_from=None, **
         log = EventLog(event_log.rank_path(place / "train.jsonl", rank))
         if rank == 0:
             log.write(
-                "launch", t_utc=event_log.utc_now(), made_from=made_from or staleness.made_from(run)
+                "launch", t_utc=event_log.utc_now(), made_from=made_from or judgement.made_from(run)
             )
         log.start(
             **{

@@ -2,7 +2,7 @@
 
 from dlbench.log import event_log
 from dlbench.log.event_log import EventLog
-from dlbench.records import parse_run, run_record, staleness
+from dlbench.records import judgement, parse_run, run_record
 from dlbench.study.runs import Run
 
 STEPS = 4
@@ -26,7 +26,7 @@ def log_of(run, dates=None, launch=None, **end):
     for rank in range(run.devices * run.copies_per_node):
         written = EventLog(event_log.rank_path(log, rank))
         if rank == 0:
-            more = {"made_from": staleness.made_from(run), "git_commit": None, **(launch or {})}
+            more = {"made_from": judgement.made_from(run), "git_commit": None, **(launch or {})}
             written.write("launch", t_utc=launched, **more)
         written.write("begin", t_utc=launched, containment=None)
         start = {"devices": [f"CPU:{rank}"], "total_steps": STEPS, "spec": run.values()}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dlbench.analysis.campaigns import Campaign, Measured
 from dlbench.log import event_fields, event_log
-from dlbench.records import parse_run, run_record, staleness
+from dlbench.records import judgement, parse_run, run_record
 from dlbench.study import config
 from dlbench.study.runs import FIELDS, Run
 from support.studies.site_facts import SITE, UNDISTURBED
@@ -58,7 +58,7 @@ def write(
         steps = 2 if seconds is None else TOTAL
     path = run_record.folder(run.id) / "train.jsonl"
     log = event_log.EventLog(path)
-    log.write("launch", t_utc=date(at), made_from=made_from or staleness.made_from(run), job=job)
+    log.write("launch", t_utc=date(at), made_from=made_from or judgement.made_from(run), job=job)
     log.write("begin", t_utc=date(at + 1))
     log.write(
         "run_start",
@@ -106,7 +106,7 @@ def resume(run, lines_kept, seconds, at, job=None):
     path.unlink()
     log = event_log.EventLog(path)
     os.write(log._file, b"".join(lines))
-    log.write("launch", t_utc=date(at), made_from=staleness.made_from(run), job=job)
+    log.write("launch", t_utc=date(at), made_from=judgement.made_from(run), job=job)
     log.write("begin", t_utc=date(at + 1))
     log.write("resume", step=lines_kept - 3, t_s=0.5 * (lines_kept - 3), t_utc=date(at + 2))
     for step in range(lines_kept - 2, TOTAL + 1):

@@ -17,7 +17,7 @@ from dlbench.common.files import sha256
 from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.plan import planning
-from dlbench.records import judgement, run_record, staleness
+from dlbench.records import judgement, run_record
 from dlbench.study import config
 from dlbench.tables import cells
 from support.archives import made_archives
@@ -143,7 +143,7 @@ def test_pictures_and_files_of_the_user_stand_for_the_same_data_in_the_archive(
     images = {"photos": {"path": str(far / "pictures")}}
     settings["data"] = settings["data"] | {"images": images}
     study = config.study(settings)
-    before = stores.adopted(study)["photos"].digest, staleness.recipe("scans")
+    before = stores.adopted(study)["photos"].digest, judgement.recipe("scans")
     changed, files = write_archive.portable(settings, study)
     assert str(far) not in json.dumps(changed)
     for name, content_or_path in files.items():
@@ -154,9 +154,9 @@ def test_pictures_and_files_of_the_user_stand_for_the_same_data_in_the_archive(
     shutil.rmtree(far)
     monkeypatch.chdir(tmp_path / "inside")
     (tmp_path / "inside/envs").symlink_to(made_archives.REPOSITORY / "envs")
-    staleness.recipe.cache_clear()
+    judgement.recipe.cache_clear()
     after = config.study(changed)
-    assert (stores.adopted(after)["photos"].digest, staleness.recipe("scans")) == before
+    assert (stores.adopted(after)["photos"].digest, judgement.recipe("scans")) == before
     plugins.add_user_folder("datasets")
     plugins.set_user_names("datasets", "images", [])
 

@@ -11,7 +11,7 @@ import yaml
 from dlbench import Error
 from dlbench.cluster import jobs, write_kubernetes_job
 from dlbench.plan import planning, run_command
-from dlbench.records import judgement, staleness
+from dlbench.records import judgement
 from dlbench.study import config
 from support.studies.site_facts import SITE
 
@@ -147,7 +147,7 @@ def test_pod_0_is_started_as_the_workflow_starts_the_run_and_the_others_only_tra
     messages = ["--messages", f"results/logs/train/{run_id}.log"]
     assert shlex.split(first) == ["exec", *program, *log, *messages, *wanted]
     assert json.loads(next(w for w in wanted if w.startswith("--made-from="))[12:]) == (
-        staleness.made_from(plan.runs[run_id])
+        judgement.made_from(plan.runs[run_id])
     )
     trainer = plan.runs[run_id].command(wanted[wanted.index("--") + 1 :])
     assert "--strategy" in trainer

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dlbench.common import own_code, plugins
-from dlbench.records import staleness
+from dlbench.records import judgement
 from dlbench.study.runs import Run
 from dlbench.trainer import engine
 from support.machines import pythons
@@ -22,16 +22,16 @@ LENET = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
 DIGESTS = """
 import json
 from dlbench.common import own_code
-from dlbench.records import staleness
+from dlbench.records import judgement
 from dlbench.study.runs import Run
 def run(model="lenet5", dataset="synthetic", **fields):
     return Run(model=model, dataset=dataset, batch_per_device=8, steps=5, **fields)
 
 runs = {"lenet5": run(), "cnn12": run("cnn12"), "digits": run(dataset="digits"),
         "udocker": run(runtime="udocker", environment="own")}
-digests = {name: own_code.digest(staleness.training_code(run)) for name, run in runs.items()}
+digests = {name: own_code.digest(judgement.training_code(run)) for name, run in runs.items()}
 for dataset in ("digits", "mnist", "ptb", "ramp_astro"):
-    digests["data of " + dataset] = staleness.recipe(dataset)
+    digests["data of " + dataset] = judgement.recipe(dataset)
 print(json.dumps(digests))
 """
 DIGEST_OF = "import sys; from dlbench.common import own_code; print(own_code.digest(sys.argv[1:]))"
@@ -135,29 +135,29 @@ def short(files):
 
 
 def test_the_files_behind_a_run_are_these():
-    assert short(staleness.training_code(LENET)) == BEHIND_LENET
+    assert short(judgement.training_code(LENET)) == BEHIND_LENET
 
 
 def test_what_drops_or_reads_files_before_a_run_is_behind_runs_that_ask_for_it():
-    cold = short(staleness.training_code(dataclasses.replace(LENET, page_cache="cold")))
+    cold = short(judgement.training_code(dataclasses.replace(LENET, page_cache="cold")))
     assert cold - BEHIND_LENET == {"dlbench/trainer/reading/page_cache.py"}
 
 
 def test_what_reads_without_a_model_is_behind_runs_of_that_mode():
-    alone = short(staleness.training_code(dataclasses.replace(LENET, mode="input")))
+    alone = short(judgement.training_code(dataclasses.replace(LENET, mode="input")))
     assert alone - BEHIND_LENET == {"dlbench/trainer/input_engine.py"}
 
 
 def test_a_run_executes_its_own_plugins_and_no_others():
-    files = short(staleness.training_code(LENET))
-    for key, folder in staleness.EXECUTED.items():
+    files = short(judgement.training_code(LENET))
+    for key, folder in judgement.EXECUTED.items():
         executed = {Path(file).stem for file in files if f"/{folder}/" in file}
         assert executed - {"__init__"} == {getattr(LENET, key)}, folder
 
 
 def test_a_run_executes_the_code_of_its_framework_and_of_no_other():
     for framework, other in itertools.permutations(engine.names(), 2):
-        files = short(staleness.training_code(dataclasses.replace(LENET, framework=framework)))
+        files = short(judgement.training_code(dataclasses.replace(LENET, framework=framework)))
         assert f"dlbench/trainer/{framework}/engine.py" in files
         assert not [file for file in files if file.startswith(f"dlbench/trainer/{other}/")]
 
@@ -221,7 +221,7 @@ def test_addresses_that_are_not_in_a_datasets_own_entries_are_beside_digests_of_
 
 
 def test_the_digest_does_not_depend_on_where_the_workflow_lies(copied):
-    assert copied()["lenet5"] == own_code.digest(staleness.training_code(LENET))
+    assert copied()["lenet5"] == own_code.digest(judgement.training_code(LENET))
 
 
 SOURCE = """
@@ -253,7 +253,7 @@ def test_what_computes_something_else_has_another_digest(tmp_path):
 @pytest.mark.skipif(not OTHER_PYTHONS, reason="this machine has no other Python")
 def test_the_digest_is_the_same_on_each_python(tmp_path):
     (tmp_path / "a.py").write_text(SOURCE)
-    files = [str(tmp_path / "a.py"), *staleness.training_code(LENET)]
+    files = [str(tmp_path / "a.py"), *judgement.training_code(LENET)]
     for python in OTHER_PYTHONS:
         command = [python, "-B", "-c", DIGEST_OF, *files]
         answer = subprocess.run(command, cwd=PROGRAMS, capture_output=True, text=True, check=True)

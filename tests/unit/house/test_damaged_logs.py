@@ -12,7 +12,7 @@ from dlbench.common.files import sha256
 from dlbench.log import event_fields, event_log
 from dlbench.log.event_fields import LogError
 from dlbench.plan import standing
-from dlbench.records import judgement, parse_run, progress, run_record
+from dlbench.records import costs, judgement, parse_run, run_record
 from dlbench.records.judgement import State
 from dlbench.starting import supervisor
 from dlbench.study import config, other_trainers, trainer_environments
@@ -153,8 +153,8 @@ def check_all_readers(study, place):
         assert problem.line()
     assert {stand.run.id for stand in standing.examine(study)} == {run.id for run in study.runs}
     log = place / "train.jsonl"
-    assert progress.describe(log)
-    progress.duration_s(log)
+    assert costs.describe(log)
+    costs.duration_s(log)
     supervisor._end_of_ranks(log)
 
 
@@ -267,8 +267,8 @@ def test_progress_is_that_of_the_lines_that_can_be_read():
     lines = log.read_bytes().splitlines(keepends=True)
     for line in UNREADABLE:
         log.write_bytes(b"".join([*lines[:4], line]))
-        assert progress.describe(log) == "step 1/4, loss 2"
-        assert (progress.duration_s(log), supervisor._end_of_ranks(log)) == (None, None)
+        assert costs.describe(log) == "step 1/4, loss 2"
+        assert (costs.duration_s(log), supervisor._end_of_ranks(log)) == (None, None)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -13,7 +13,7 @@ from dlbench import Error
 from dlbench.imports import import_logs, logged_events, train_external
 from dlbench.imports.train_external import Watching
 from dlbench.log import event_log
-from dlbench.records import parse_run, progress, run_record
+from dlbench.records import costs, parse_run, run_record
 from dlbench.study.runs import Run
 from support.machines.paths import REPOSITORY
 
@@ -192,12 +192,12 @@ def test_the_progress_of_a_run_is_seen_while_it_trains_unless_its_log_is_begun_a
     for _ in range(2):
         made.copy()
         assert not made.trouble
-        assert progress.describe(log).startswith("step 1/9, loss nan, 8 ")
+        assert costs.describe(log).startswith("step 1/9, loss nan, 8 ")
     (place / "logged.jsonl").rename(place / "logged.attempt1.jsonl")
     (place / "logged.jsonl").write_text(json.dumps(LINES[0]))
     made.copy()
     assert "the program began this log anew: was it started again?" in made.trouble
-    assert progress.latest(place / "run/train.jsonl").step == 1
+    assert costs.latest(place / "run/train.jsonl").step == 1
 
 
 def test_a_log_in_which_steps_are_missing_is_refused(place):

@@ -9,7 +9,7 @@ from dlbench.analysis import campaigns
 from dlbench.common.files import json_digest
 from dlbench.log import event_log
 from dlbench.machine import facts, fingerprints, limits
-from dlbench.records import judgement, parse_run, progress, run_record, staleness
+from dlbench.records import costs, judgement, parse_run, run_record
 from dlbench.results import collect_runs
 from dlbench.study import config
 from dlbench.tables import parquet_files, table_columns
@@ -61,7 +61,7 @@ def study(tmp_path, monkeypatch, request):
 def finished(run, *machines, **launch):
     """The log and record of a run that ended well."""
     log = event_log.EventLog(run_record.folder(run.id) / "train.jsonl")
-    log.write("launch", t_utc=event_log.utc_now(), made_from=staleness.made_from(run), **launch)
+    log.write("launch", t_utc=event_log.utc_now(), made_from=judgement.made_from(run), **launch)
     for said in machines:
         log.write("machine", **said)
     log.start(spec=run.values(), devices=["CPU"] * run.devices, total_steps=2, host="node1")
@@ -218,7 +218,7 @@ def test_progress_is_read_from_logs_of_ours_and_of_other_trainers(tmp_path, firs
     log.start(spec=spec, total_steps=9)
     log.step(1, 0.5, 0.5, 2.0, 0.01, False, 1)
     log.close()
-    assert progress.describe(tmp_path / "train.jsonl") == "step 1/9, loss 2, 16 items/s"
+    assert costs.describe(tmp_path / "train.jsonl") == "step 1/9, loss 2, 16 items/s"
 
 
 def test_a_run_that_went_on_elsewhere_has_the_facts_of_both_parts(study):

@@ -16,7 +16,7 @@ from dlbench.common import own_code
 from dlbench.log import event_log
 from dlbench.machine import redaction
 from dlbench.plan import planning, run_command
-from dlbench.records import parse_run, run_record, staleness
+from dlbench.records import judgement, parse_run, run_record
 from dlbench.records.judgement import State
 from dlbench.study import config, trainer_environments
 from dlbench.trainer.reading import manifest
@@ -36,7 +36,7 @@ def test_a_study_whose_results_are_here_is_planned_though_no_run_can_be_done(pla
     block = STUDY["matrix"][0] | {"strategy": "mirrored", "devices_per_node": [1, 4]}
     for run in config.study(STUDY | {"matrix": [block]}).runs:
         if run.devices == 4:
-            finish_and_read(run, staleness.made_from(run))
+            finish_and_read(run, judgement.made_from(run))
     block["devices_per_node"] = 4
     there = planning.make_plan(STUDY | {"matrix": [block]})
     assert len(there.skipped) == len(there.runs) > 0 and there.pending == {}
@@ -54,7 +54,7 @@ def test_what_failed_before_its_first_step_is_trained_by_the_next_start(plan):
         path = run_record.folder(run.id) / "train.jsonl"
         path.unlink(missing_ok=True)
         log = event_log.EventLog(path)
-        log.write("launch", t_utc=event_log.utc_now(), made_from=staleness.made_from(run))
+        log.write("launch", t_utc=event_log.utc_now(), made_from=judgement.made_from(run))
         end = {"status": "failed", "message": "nobody knows n1", **fields}
         log.write("run_end", t_utc=event_log.utc_now(), **end)
         log.close()
@@ -112,7 +112,7 @@ def test_the_command_of_a_run_survives_the_shell(plan):
 
 def test_what_others_may_use_is_told_to_each_run_and_changes_none(plan):
     done = plan.study.runs[0]
-    finish_and_read(done, staleness.made_from(done))
+    finish_and_read(done, judgement.made_from(done))
     judged = planning.make_plan(STUDY | {"others_share": 0.1, "wait_for_quiet_s": 30})
     assert done.id not in judged.pending and judged.runs.keys() == plan.runs.keys()
     arguments = run_command.start_run_arguments(judged, done.id)
@@ -193,8 +193,8 @@ def test_flags_of_fetching_survive_the_shell(alone):
 
 def test_finished_runs_are_left_and_the_others_sorted_by_what_they_need(plan):
     current, unread, stale, *missing = plan.study.runs
-    finish_and_read(current, staleness.made_from(current))
-    finish(unread, staleness.made_from(unread))
+    finish_and_read(current, judgement.made_from(current))
+    finish(unread, judgement.made_from(unread))
     finish(stale, {"code": "another"})
     again = planning.make_plan(STUDY)
     states = {run_id: state.value for run_id, (state, _) in again.pending.items()}
@@ -208,7 +208,7 @@ def test_finished_runs_are_left_and_the_others_sorted_by_what_they_need(plan):
 
 def test_runs_that_the_command_line_asks_for_count_as_runs_to_be_trained(plan):
     for run in plan.study.runs:
-        finish(run, staleness.made_from(run))
+        finish(run, judgement.made_from(run))
     done = planning.make_plan(STUDY)
     first, second, *_ = done.study.runs
     done.pending.clear()
@@ -222,13 +222,13 @@ def test_runs_that_the_command_line_asks_for_count_as_runs_to_be_trained(plan):
 def test_it_says_how_many_runs_are_to_be_done_and_why(plan):
     assert list(plan.summary_lines) == ["8 runs to train: not trained yet"]
     plan.record_code_digests()
-    data = staleness.data_code("digits")
+    data = judgement.data_code("digits")
     kept = {path.name.partition(".")[0] for path in own_code.SAVED_DIGESTS.iterdir()}
-    codes = {staleness.made_from(run)["code"] for run in plan.runs.values()}
+    codes = {judgement.made_from(run)["code"] for run in plan.runs.values()}
     assert kept == {own_code.digest(data)} | codes
     first, second, *_ = plan.study.runs
-    finish(first, staleness.made_from(first))
-    finish(second, staleness.made_from(second) | {"environment": "another"})
+    finish(first, judgement.made_from(first))
+    finish(second, judgement.made_from(second) | {"environment": "another"})
     assert list(planning.make_plan(STUDY).summary_lines) == [
         "6 runs to train: not trained yet",
         "1 run to read again from the log: run.json: there is no record",

@@ -10,7 +10,7 @@ from dlbench import Error
 from dlbench.data import stores
 from dlbench.images import make_image, trainer_image
 from dlbench.plan import planning, run_command
-from dlbench.records import staleness
+from dlbench.records import judgement
 from support.images.image_files import Blobs, tar
 from support.studies.planned_runs import STUDY, finish_and_read
 
@@ -30,13 +30,13 @@ def contained(folder, monkeypatch):
             if name in there:
                 program.write_text("#!/bin/sh\n")
                 program.chmod(0o755)
-        staleness._image.cache_clear()
+        judgement._image.cache_clear()
         block = {"name": "block", "model": "lenet5", "dataset": "synthetic", "steps": 5}
         block = block | {"batch_per_device": 8, "repeats": 1} | changes
         return planning.make_plan(STUDY | {"matrix": [block], "images": settings or {}})
 
     yield make
-    staleness._image.cache_clear()
+    judgement._image.cache_clear()
 
 
 def by_runtime(plan):
@@ -109,7 +109,7 @@ def test_the_directive_enters_the_images_of_pending_apptainer_runs_only(containe
 def test_a_finished_run_needs_no_image(contained):
     plan = contained(runtime=["bare", "apptainer"])
     run = by_runtime(plan)["apptainer"]
-    finish_and_read(run, staleness.made_from(run, image_settings=plan.study.images))
+    finish_and_read(run, judgement.made_from(run, image_settings=plan.study.images))
     again = contained(runtime=["bare", "apptainer"])
     assert run.id not in again.pending
     assert again.directive_image(run.id) is None
@@ -133,7 +133,7 @@ def test_an_image_that_was_removed_skips_its_runs_alone(contained, tmp_path):
     elsewhere = contained(images, runtime=["bare", "docker"], there=[])
     assert list(elsewhere.skipped) == [by_runtime(elsewhere)["docker"].id]
     # What is finished needs it no more: tables and figures are made of it.
-    finish_and_read(apptainer, staleness.made_from(apptainer, image_settings=images))
+    finish_and_read(apptainer, judgement.made_from(apptainer, image_settings=images))
     assert contained(images, runtime="apptainer").pending == {}
 
 
@@ -196,7 +196,7 @@ def test_another_image_is_made_again_and_its_runs_with_it(contained):
     make_image.make("mine", settings, trainer_image.image_path("mine"))
     mine, train = sorted(planned().study.runs, key=lambda run: run.environment)
     for run in (mine, train):
-        finish_and_read(run, staleness.made_from(run, image_settings=MINE))
+        finish_and_read(run, judgement.made_from(run, image_settings=MINE))
     assert planned().pending == {}
     assert planned().remade == frozenset()
     archive(b"two")

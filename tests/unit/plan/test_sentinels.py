@@ -9,7 +9,7 @@ import pytest
 from dlbench.analysis import judge
 from dlbench.campaign import doctor
 from dlbench.plan import planning, run_command, sentinels
-from dlbench.records import run_record, sessions, staleness
+from dlbench.records import judgement, run_record, sessions
 from dlbench.results import collect_runs
 from dlbench.study import config, config_schema
 from dlbench.study.runs import is_sentinel
@@ -169,7 +169,7 @@ def settings(*sizes, **changes):
 
 def finish_all(made):
     for number, run in enumerate(made.runs):
-        finish(run, 10, made_from=staleness.made_from(run), at=100 * number)
+        finish(run, 10, made_from=judgement.made_from(run), at=100 * number)
 
 
 def test_a_start_plans_its_sentinels_and_its_jobs_plan_the_same(monkeypatch):
@@ -195,7 +195,7 @@ def test_a_start_plans_its_sentinels_and_its_jobs_plan_the_same(monkeypatch):
     plan.start_session(sessions.new())
     of_session = {"choose_sentinels": sentinels.sentinels_of_session}
     assert planning.make_plan(settings(8, 16), **of_session).runs.keys() == plan.runs.keys()
-    finish(own[0], 10, made_from=staleness.made_from(own[0]))
+    finish(own[0], 10, made_from=judgement.made_from(own[0]))
     later = planning.make_plan(settings(8, 16), **of_session)
     assert own[0].id not in later.pending and own[1].id in later.pending
     # As pods and check_site plan.
@@ -204,7 +204,7 @@ def test_a_start_plans_its_sentinels_and_its_jobs_plan_the_same(monkeypatch):
 
 def repeated(made, **changes):
     run = dataclasses.replace(made.runs[0], sentinel=1, **changes)
-    finish(run, 10, made_from=staleness.made_from(run))
+    finish(run, 10, made_from=judgement.made_from(run))
     return run
 
 
@@ -216,7 +216,7 @@ def test_the_table_of_runs_has_the_finished_ones_of_the_studys_conditions(capsys
     unlike = dataclasses.replace(made.runs[0], sentinel=2)
     finish(unlike, 10, made_from={"code": "other", "data": "", "environment": ""})
     broken = dataclasses.replace(made.runs[0], sentinel=3)
-    finish(broken, 10, made_from=staleness.made_from(broken))
+    finish(broken, 10, made_from=judgement.made_from(broken))
     with open(run_record.folder(broken.id) / "train.jsonl", "a") as log:
         log.write("\n")
     started = run_record.folder(dataclasses.replace(made.runs[0], sentinel=4).id)
@@ -243,9 +243,9 @@ def test_sentinels_are_repeats_of_their_conditions_in_all_numbers_where_that_is_
     finish_all(kept)
     base = next(run for run in kept.runs if run.batch_per_device == 8)
     good = dataclasses.replace(base, sentinel=1)
-    finish(good, 10, made_from=staleness.made_from(good))
+    finish(good, 10, made_from=judgement.made_from(good))
     failed = dataclasses.replace(base, sentinel=2)
-    finish(failed, 10, status="failed", made_from=staleness.made_from(failed))
+    finish(failed, 10, status="failed", made_from=judgement.made_from(failed))
     counts = []
     for made in (kept, asked):
         collect_runs.collect(made, "cpu", "tables")
@@ -293,5 +293,5 @@ def test_failed_sentinels_are_not_forgotten_with_failed_runs():
     made = config.study(settings(8))
     failed = dataclasses.replace(made.runs[0], sentinel=1)
     for run in (made.runs[0], failed):
-        finish(run, 10, status="failed", made_from=staleness.made_from(run))
+        finish(run, 10, status="failed", made_from=judgement.made_from(run))
     assert run_record.ids_with_status(["failed"]) == [made.runs[0].id]

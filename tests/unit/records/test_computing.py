@@ -8,7 +8,7 @@ import pytest
 
 from dlbench.log.event_fields import LogError, parse_event
 from dlbench.log.event_log import EventLog, utc_now
-from dlbench.records import computing, parse_run
+from dlbench.records import parse_run, summaries
 from support.runs.parsed_runs import RUN, parsed, write
 
 COUNTED = {"forward_flops_per_item": 100, "forward_values_per_item": 7, "flops_unknown": []}
@@ -18,7 +18,7 @@ TIMES = [9.0, 0.5, 0.5, 0.5]
 def summary(start, mode="train", profile=(), **calibration):
     """Of a run whose first rank logged this."""
     log = SimpleNamespace(start=start, calibration=calibration, profile=dict(profile))
-    return computing.summary(dataclasses.replace(RUN, mode=mode), log)
+    return summaries.of_model(dataclasses.replace(RUN, mode=mode), log)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_run_that_reads_alone_has_its_throughput_and_nothing_of_a_model(tmp_pa
     write(tmp_path, TIMES, losses=[0.0] * 4)
     found = parsed(tmp_path, spec)["summary"]
     log = parse_run.RankLog(tmp_path / "train.jsonl")
-    assert not any(event.keys() & set(computing.OF_A_MODEL) for event in log.steps)
+    assert not any(event.keys() & set(summaries.OF_A_MODEL) for event in log.steps)
     assert found["images_per_second"] == spec.global_batch / 0.5
     nothing = ("final_loss", "compile_s", "model_flops_per_item")
     assert [found[name] for name in nothing] == [None] * 3

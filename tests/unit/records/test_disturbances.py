@@ -3,7 +3,7 @@
 import pytest
 
 from dlbench.log.event_log import EventLog
-from dlbench.records.disturbances import describe_disturbance
+from dlbench.records.run_status import describe_disturbance
 from support.runs.parsed_runs import parsed, write
 
 BESIDE = {"share": 0.05, "device_cores": 1, "cores": 2, "resolution_cpu_cores": 0.01}

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dlbench.records import epochs
+from dlbench.records import summaries
 
 RUN = SimpleNamespace(epochs=3)
 
@@ -22,11 +22,11 @@ PLAIN = [(1, 9.0, 0), (1, 0.5, 0), (2, 0.5, 0), (2, 0.5, 0), (3, 0.5, 0), (3, 0.
 
 
 def test_measured_epochs_are_counted_over_their_time_with_pauses_but_without_evaluations():
-    assert epochs.images_per_second(RUN, [[log(*PLAIN)]]) == pytest.approx(40.0)
+    assert summaries.by_epochs(RUN, [[log(*PLAIN)]]) == pytest.approx(40.0)
     evaluated = [*PLAIN[:4], (3, 0.5, 7.0), PLAIN[5]]
-    assert epochs.images_per_second(RUN, [[log(*evaluated)]]) == pytest.approx(40.0)
+    assert summaries.by_epochs(RUN, [[log(*evaluated)]]) == pytest.approx(40.0)
     paused = [*PLAIN[:5], (3, 0.5, 2.0)]
-    assert epochs.images_per_second(RUN, [[log(*paused)]]) == pytest.approx(80 / 4)
+    assert summaries.by_epochs(RUN, [[log(*paused)]]) == pytest.approx(80 / 4)
 
 
 def test_of_several_ranks_the_one_that_took_longest_counts():
@@ -34,15 +34,15 @@ def test_of_several_ranks_the_one_that_took_longest_counts():
     first = log((1, 9.0, 0), (1, 0.5, 0), (2, 0.6, 0), (2, 0.5, 0), (3, 0.4, 7.0), (3, 0.5, 0))
     other = log((1, 9.0, 0), (1, 0.5, 0), (2, 0.5, 0), (2, 0.5, 0), (3, 0.5, 7.0), (3, 0.6, 0))
     for ranks in ([first, other], [other, first]):
-        assert epochs.images_per_second(RUN, [ranks]) == pytest.approx(2 * 40 / 2.1)
+        assert summaries.by_epochs(RUN, [ranks]) == pytest.approx(2 * 40 / 2.1)
 
 
 def test_of_copies_it_is_the_mean():
     twice = [(epoch, 2 * time, 0) for epoch, time, _ in PLAIN]
-    assert epochs.images_per_second(RUN, [[log(*PLAIN)], [log(*twice)]]) == pytest.approx(30.0)
+    assert summaries.by_epochs(RUN, [[log(*PLAIN)], [log(*twice)]]) == pytest.approx(30.0)
 
 
 def test_what_has_no_whole_measured_epochs_has_no_such_number():
     others = log(*PLAIN, records=None), log(*PLAIN, resumes=["once"]), log(), log(*PLAIN[:2])
-    assert [epochs.images_per_second(RUN, [[one]]) for one in others] == [None] * 4
-    assert epochs.images_per_second(SimpleNamespace(epochs=None), [[log(*PLAIN)]]) is None
+    assert [summaries.by_epochs(RUN, [[one]]) for one in others] == [None] * 4
+    assert summaries.by_epochs(SimpleNamespace(epochs=None), [[log(*PLAIN)]]) is None

@@ -15,7 +15,7 @@ from dlbench.images import trainer_image
 from dlbench.log import event_log
 from dlbench.log.event_fields import LogError
 from dlbench.log.event_log import EventLog
-from dlbench.records import judgement, parse_run, rereading, run_record, staleness
+from dlbench.records import judgement, parse_run, rereading, run_record
 from dlbench.records.judgement import State
 from dlbench.records.run_record import RecordError
 from dlbench.study import trainer_environments
@@ -34,7 +34,7 @@ def place(tmp_path, monkeypatch):
 
 def finish_again(made_from=None, study=None, **end):
     (run_record.folder(RUN.id) / "train.jsonl").unlink()
-    launch = {"made_from": staleness.made_from(RUN) | (made_from or {}), "study": study}
+    launch = {"made_from": judgement.made_from(RUN) | (made_from or {}), "study": study}
     finish(RUN, launch=launch, **end)
 
 
@@ -94,25 +94,25 @@ def test_a_run_made_from_something_else_is_stale(place):
 
 
 def test_the_files_that_changed_since_a_run_was_trained_are_named(place, monkeypatch):
-    files = staleness.training_code(RUN)
+    files = judgement.training_code(RUN)
     own_code.save_digests(files)
     model = "workflow_scripts/dlbench/trainer/keras/models/lenet5.py"
     digest_of = own_code._digest
     changed = {model}
     seen = lambda path: "0" * 64 if path in changed else digest_of(path)  # noqa: E731
     monkeypatch.setattr(own_code, "_digest", seen)
-    staleness._code_digest.cache_clear()
+    judgement._code_digest.cache_clear()
     prefix = "code changed since it was trained: "
     assert judgement.state(RUN) == (State.STALE, f"{prefix}{model}")
     changed.update(files[:4])
-    staleness._code_digest.cache_clear()
+    judgement._code_digest.cache_clear()
     first = ", ".join(sorted(changed)[:3])
     message = f"{prefix}{first} and {len(changed) - 3} more files"
     assert judgement.state(RUN) == (State.STALE, message)
     (listed,) = own_code.SAVED_DIGESTS.iterdir()
     listed.unlink()
     assert judgement.state(RUN) == (State.STALE, "code changed since it was trained")
-    staleness._code_digest.cache_clear()
+    judgement._code_digest.cache_clear()
 
 
 def test_a_timeout_is_tried_again_once_the_limit_is_higher(place):
@@ -211,7 +211,7 @@ def make_image():
 
 def state(**changes):
     """The state of the run, as another start of the workflow finds it."""
-    staleness._image.cache_clear()
+    judgement._image.cache_clear()
     run = dataclasses.replace(CONTAINED, **changes)
     return judgement.state(run, image_settings=SETTINGS)
 
@@ -221,15 +221,15 @@ def contained(place):
     """The folder of a run that was trained in a container, beside one on bare metal."""
     image(b"one")
     digest = make_image()
-    staleness._image.cache_clear()
-    made_from = staleness.made_from(CONTAINED, image_settings=SETTINGS)
+    judgement._image.cache_clear()
+    made_from = judgement.made_from(CONTAINED, image_settings=SETTINGS)
     assert made_from["environment"] == digest
     yield finish(CONTAINED, launch={"made_from": made_from})
-    staleness._image.cache_clear()
+    judgement._image.cache_clear()
 
 
 def test_a_run_in_a_container_is_made_from_its_image_by_its_content(contained):
-    made_from = staleness.made_from(CONTAINED, image_settings=SETTINGS)
+    made_from = judgement.made_from(CONTAINED, image_settings=SETTINGS)
     assert set(made_from) == {"code", "data", "image", "environment"}
     assert state() == (State.CURRENT, "")
     os.utime("mine.tar", (1, 1))
@@ -259,7 +259,7 @@ def test_a_copy_of_the_results_keeps_its_runs_without_the_image_unless_it_is_ano
     assert state() == (State.CURRENT, "")
     shutil.rmtree("results/images")
     assert state() == (State.CURRENT, "")
-    assert staleness.made_from(CONTAINED, image_settings=SETTINGS)["environment"] is None
+    assert judgement.made_from(CONTAINED, image_settings=SETTINGS)["environment"] is None
     image(b"two")
     assert state()[0] is State.STALE
 

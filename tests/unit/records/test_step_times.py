@@ -12,7 +12,7 @@ from dlbench.analysis import run_tables
 from dlbench.log import event_log
 from dlbench.log.event_fields import LogError
 from dlbench.log.event_log import EventLog
-from dlbench.records import parse_run, progress, step_times
+from dlbench.records import costs, parse_run, step_times
 from dlbench.study.runs import Run
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=32, steps=3, steps_per_sync=10)
@@ -109,7 +109,7 @@ def test_a_record_counts_steps_and_not_windows(tmp_path):
     assert (summary["steps_measured"], summary["burn_in_steps"]) == (24, 1)
     assert (summary["window_steps"], summary["images_per_second"]) == (10, 128.0)
     assert (summary["step_time_sd_s"], summary["compile_s"]) == (0.0, 2.75)
-    assert progress.latest(path).images_per_second == 128.0
+    assert costs.latest(path).images_per_second == 128.0
 
 
 # What is lost with windows: the median moves with the stalls.
@@ -154,5 +154,5 @@ def test_a_window_whose_losses_are_not_as_many_as_its_steps_is_damage(
 
 def test_the_progress_of_a_run_is_known_though_its_last_window_is_long(tmp_path):
     path = write(tmp_path, [[0.25] * 1000] * 2, [2.123456789012345] * 1000)
-    shown = progress.latest(path)
+    shown = costs.latest(path)
     assert (shown.step, shown.images_per_second) == (2000, 128.0)

@@ -20,8 +20,8 @@ import pytest
 
 from dlbench.log import event_log, measured_part
 from dlbench.machine import hardware
-from dlbench.records import disturbances
-from dlbench.records.disturbances import describe_disturbance
+from dlbench.records import run_status
+from dlbench.records.run_status import describe_disturbance
 from dlbench.starting import neighbours, supervisor
 from dlbench.starting.neighbours import Watch
 from support.machines.kernel_files import Kernel
@@ -526,7 +526,7 @@ def test_a_disk_hog_is_one_beside_a_run_that_reads_from_disks_only(tmp_path, dis
     ):
         pytest.skip("temporary files are on no disk that is counted")
     # How busy the disk is, is another machine's; how much others moved, is real.
-    description = disturbances.describe_disturbance(
+    description = run_status.describe_disturbance(
         reported | {"io_pressure_percent": 40, "others_cpu_cores": None}
     )
     assert reported["others_disk_bytes_per_s"] > reported["own_disk_bytes_per_s"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dlbench.log import event_log
-from dlbench.records import progress
+from dlbench.records import costs
 from dlbench.starting import processes, supervisor
 from dlbench.trainer import checkpoints
 from support.machines.processes import alive
@@ -673,7 +673,7 @@ def test_a_copy_that_hangs_ends_the_run_and_is_told_from_the_other(tmp_path, fir
 
 def test_every_event_but_a_sample_is_a_sign_of_life(tmp_path):
     path = tmp_path / "train.jsonl"
-    activity = progress.Activity(path, 0.0)
+    activity = costs.Activity(path, 0.0)
     assert activity.last_s(1.0) == 0.0  # no log yet
     log = event_log.EventLog(path)
     log.start()
@@ -693,7 +693,7 @@ def test_every_event_but_a_sample_is_a_sign_of_life(tmp_path):
 
 def test_a_trainer_may_be_quiet_for_as_long_as_the_further_steps_of_a_window_take(tmp_path):
     path = tmp_path / "train.jsonl"
-    activity, limit_s = progress.Activity(path, 0.0), 10.0
+    activity, limit_s = costs.Activity(path, 0.0), 10.0
     log = event_log.EventLog(path)
     log.start()
     log.step(1, 0.5, 0.5, 2.0, 0.01, True, 1)

@@ -5,7 +5,7 @@ import yaml
 
 from dlbench.common import own_code, plugins
 from dlbench.machine import redaction
-from dlbench.records import staleness
+from dlbench.records import judgement
 from dlbench.study import config
 from dlbench.study import config as config_module
 from dlbench.study.config_schema import ConfigError
@@ -101,7 +101,7 @@ def test_names_of_pictures_that_a_dataset_has_already_are_refused(folder):
 def test_a_file_of_the_users_folder_is_a_dataset_of_its_config_and_of_no_other(folder):
     made = study(OWN, dataset_folder=folder(photos=DATASET))
     assert (made.runs[0].dataset, made.dataset_folder) == ("photos", folder())
-    assert staleness.recipe("photos") and "photos" in plugins.names("datasets")
+    assert judgement.recipe("photos") and "photos" in plugins.names("datasets")
     assert "no file datasets/photos.py" in refused(OWN)
 
 

@@ -6,7 +6,7 @@ from scipy import stats
 
 from dlbench.analysis import estimates
 from dlbench.plan import planning, run_command
-from dlbench.records import enough, parse_run, run_record
+from dlbench.records import judgement, parse_run, run_record
 from dlbench.study import config, goals, trainer_environments
 from dlbench.study.config_schema import ConfigError
 from support.runs.made_runs import SETTINGS, write
@@ -86,7 +86,7 @@ def finish(run, images_per_second=100.0, status="ok", **metrics):
 
 
 def not_needed(runs):
-    return enough.not_needed([run.id for run in runs], TARGET)
+    return judgement.not_needed([run.id for run in runs], TARGET)
 
 
 def test_the_half_width_is_that_of_the_tables_interval_by_students_t():
@@ -94,8 +94,8 @@ def test_the_half_width_is_that_of_the_tables_interval_by_students_t():
     assert np.allclose(goals.T_975, expected, atol=6e-5)
     values = [100.0, 103.0, 98.0, 101.0]
     found = estimates.mean(values)
-    assert enough.half_width(values) == pytest.approx(found.high / found.value - 1, rel=1e-4)
-    assert enough.half_width([100.0]) is None
+    assert judgement.half_width(values) == pytest.approx(found.high / found.value - 1, rel=1e-4)
+    assert judgement.half_width([100.0]) is None
 
 
 def test_a_wide_interval_needs_another_and_what_is_reached_later_stays_reached(runs):
@@ -163,7 +163,7 @@ def test_intervals_after_stopping_cover_nearly_what_they_say():
     covered = []
     for row in logs:
         for number in range(3, 11):
-            if number == 10 or enough.half_width(np.exp(row[:number])) <= 0.02:
+            if number == 10 or judgement.half_width(np.exp(row[:number])) <= 0.02:
                 break
         estimate = estimates.mean(np.exp(row[:number]))
         covered.append(estimate.low <= 1.0 <= estimate.high)
@@ -175,11 +175,11 @@ def test_the_interval_may_be_that_of_a_metric(runs):
     ids = [run.id for run in runs[:3]]
     for run, rate, value in zip(runs, [100.0, 150.0, 50.0], [100.0, 101.0, 100.5], strict=False):
         finish(run, rate, busbw=value)
-    assert enough.not_needed(ids, goals.Target(0.05, 3)) is None
-    assert enough.not_needed(ids, target) == (
+    assert judgement.not_needed(ids, goals.Target(0.05, 3)) is None
+    assert judgement.not_needed(ids, target) == (
         "not needed: the busbw is known to 1.24% after 3 repeats, target_interval is 5.00%"
     )
-    assert enough.not_needed(ids, goals.Target(0.05, 3, "latency")) == (
+    assert judgement.not_needed(ids, goals.Target(0.05, 3, "latency")) == (
         "not needed: none of the first 3 repeats completed with a latency above 0"
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from dlbench import Error
 from dlbench.plan import planning, run_command, skipping
-from dlbench.records import staleness
+from dlbench.records import judgement
 from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.runs import Run
 from support.studies.made_studies import BLOCK, STUDY, refused, study
@@ -78,22 +78,22 @@ def test_a_result_depends_on_the_command_and_on_the_content_of_its_files(theirs,
     script.write_text("a")
     files = {"files": [str(script)]}
     run = theirs(**files)
-    first = staleness.made_from(run)
+    first = judgement.made_from(run)
     assert first["data"] == first["environment"] == ""
-    assert staleness.made_from(theirs(**files)) == first
-    assert staleness.made_from(theirs(log="tf_cnn_benchmarks", **files)) == first  # read again only
+    assert judgement.made_from(theirs(**files)) == first
+    assert judgement.made_from(theirs(log="tf_cnn_benchmarks", **files)) == first  # read again only
     script.write_text("b")
-    other = staleness.made_from(theirs(**files))
+    other = judgement.made_from(theirs(**files))
     assert other["code"] != first["code"]
-    assert staleness.made_from(theirs(command=["train"], **files))["code"] != other["code"]
+    assert judgement.made_from(theirs(command=["train"], **files))["code"] != other["code"]
 
 
 def test_an_environment_and_data_are_made_for_commands_that_name_them(theirs):
     assert not trainer_environments.has_environment(theirs())
     assert trainer_environments.has_environment(theirs(command=["{python}"]))
     run = dataclasses.replace(theirs(command=["x", "{data}"]), dataset="digits")
-    assert staleness.has_data(run)
-    assert not staleness.has_data(dataclasses.replace(theirs(), dataset="digits"))
+    assert judgement.has_data(run)
+    assert not judgement.has_data(dataclasses.replace(theirs(), dataset="digits"))
 
 
 def test_a_program_that_is_not_there_skips_the_run_with_a_reason(theirs):

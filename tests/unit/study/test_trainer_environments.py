@@ -13,7 +13,7 @@ from dlbench import Error
 from dlbench.common.files import sha256
 from dlbench.plan import planning, skipping
 from dlbench.plan.skipping import Devices
-from dlbench.records import staleness
+from dlbench.records import judgement
 from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
 from dlbench.study.trainer_environments import lacks_python
@@ -30,7 +30,7 @@ BLOCK = made_studies.BLOCK | {"steps": 5}
 def test_runs_of_the_time_of_python_3_11_alone_stand(monkeypatch):
     monkeypatch.chdir(REPOSITORY)
     jax = dataclasses.replace(RUN, framework="jax", environment="jax")
-    digests = [staleness.made_from(run)["environment"] for run in (RUN, jax)]
+    digests = [judgement.made_from(run)["environment"] for run in (RUN, jax)]
     assert digests == [
         "6a9d12a27f8a1c0370783cb3c0545fc32fcf93e2a051e7272af1742ccd42ee83",
         "d3c90a81d94a9379fd44d53f0f708259ffa5f8d2752eb211ffe684d992e928a2",

@@ -15,7 +15,7 @@ from dlbench import Error
 from dlbench.analysis import base_flags, measures
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.machine import fingerprints
-from dlbench.records import record_fields, run_record
+from dlbench.records import run_record
 from dlbench.study import contradictions, wording
 from dlbench.study.runs import DEFAULTS, FIELDS, Run, is_of_statistics
 from dlbench.tables import metrics, parquet_files
@@ -153,7 +153,7 @@ def from_record(record: Mapping[str, Any]) -> Measured:
 
     Raises RecordError: it has fields that runs of this version have not, or values of other kinds.
     """
-    record_fields.check(record)
+    run_record.check(record)
     spec, provenance = record["spec"], record["provenance"]
     container, made_from = provenance.get("container") or {}, record["made_from"]
     versions = provenance.get("versions") or {}

@@ -31,7 +31,7 @@ from dlbench.analysis.drift import Drift, Sides
 from dlbench.common import plugins
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.log.metrics import NEITHER
-from dlbench.records import sentinel_runs
+from dlbench.records import sessions
 from dlbench.run_fields.fields import DECLARED
 from dlbench.study.config import COMPANIONS, Study
 from dlbench.study.runs import CONDITION, DEFAULTS, FIELDS, SAME_SPEED, Run, shared_values
@@ -181,7 +181,7 @@ def _pairs(study, entry, runs, metric):
     }
     # Sentinels are among the runs if they count as repeats.
     planned = study.without_probes
-    own_runs = [*planned, *sentinel_runs.sentinels_of(planned, finished).values()]
+    own_runs = [*planned, *sessions.sentinels_of(planned, finished).values()]
     own_ids = {run.id for run in own_runs}  # some of them trained by other programs
     imported = [
         _Imported(row)

@@ -31,7 +31,7 @@ from dlbench.common import tools
 from dlbench.common.files import sha256
 from dlbench.common.phrases import counted
 from dlbench.log.event_fields import NUMBER, SUCCEEDED
-from dlbench.records import record_fields, run_record
+from dlbench.records import run_record
 from dlbench.study.runs import Run, labels
 from dlbench.tables import cells
 
@@ -175,7 +175,7 @@ def _run_cost(bag, name):
         Error: this version cannot read the record.
     """
     record = run_record.parsed(bag.read(f"data/{name}", verify_archive.MAX_RECORD_BYTES), name)
-    if reason := record_fields.wrong(record["summary"], {"duration_s": NUMBER}, name):
+    if reason := run_record.wrong(record["summary"], {"duration_s": NUMBER}, name):
         raise Error(reason)
     return Run.from_spec(record["spec"]), record["status"], record["summary"].get("duration_s")
 

@@ -33,7 +33,7 @@ from dlbench.drawing import FORMATS
 from dlbench.images import trainer_image
 from dlbench.machine import redaction
 from dlbench.plan import plan, sentinels, skipping
-from dlbench.records import run_record, staleness
+from dlbench.records import judgement, run_record
 from dlbench.results.collect_runs import IMPORTS
 from dlbench.study import config, trainer_environments, yaml_files
 from dlbench.tables import cells
@@ -208,7 +208,7 @@ def portable(
         known = path == Path(inside["path"])  # in an archive that was unpacked
         files[inside["path"]] = path if known else _json_bytes(_list_files(path))
     adopted = stores.adopted(study, as_converted=True)
-    for name in sorted({run.dataset for run in study.runs if staleness.has_data(run)}):
+    for name in sorted({run.dataset for run in study.runs if judgement.has_data(run)}):
         manifest = Path("results/data", name, "manifest.json")
         if name in adopted:
             files[f"adopted/{name}/manifest.json"] = _adopted_manifest(

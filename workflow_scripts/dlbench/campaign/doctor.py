@@ -29,7 +29,7 @@ from dlbench.images import cuda_drivers, trainer_image
 from dlbench.log import event_fields, event_log
 from dlbench.machine import gpus
 from dlbench.plan import skipping
-from dlbench.records import rereading, run_record, sentinel_runs
+from dlbench.records import rereading, run_record, sessions
 from dlbench.study import trainer_environments
 from dlbench.study.config import Study
 from dlbench.study.runs import is_sentinel
@@ -268,7 +268,7 @@ def of_runs(
     places = sorted(p for p in (run_record.RESULTS / "runs").glob("*") if p.is_dir())
     known = {place.name for place in places}
     if study:
-        known = {run.id for run in study.runs} | sentinel_runs.sentinels_of(study.runs).keys()
+        known = {run.id for run in study.runs} | sessions.sentinels_of(study.runs).keys()
     for place in places:
         if place.name in known and (place / "run.json").exists():
             yield from _of_run(place, content)

@@ -22,7 +22,7 @@ from dlbench.campaign.status import duration
 from dlbench.common import terminal
 from dlbench.log.event_log import FAILED
 from dlbench.plan.plan import Plan
-from dlbench.records import costs, progress, run_record
+from dlbench.records import costs, run_record
 from dlbench.starting import fates, run_lines
 from dlbench.study.runs import Run
 
@@ -149,7 +149,7 @@ class Live:
             to_go = "time to go not known yet" if left_s is None else f"{duration(left_s)} to go"
             parts.append(to_go)
         for job in running[:1]:
-            latest = progress.latest(_log(job.run))
+            latest = costs.latest(_log(job.run))
             step = f": step {latest.step}/{latest.total_steps}" if latest else ""
             parts.append(terminal.plain(f"{self.plan.labels[job.run.id]}{step}"))
         return " · ".join(parts)[:width]
@@ -198,7 +198,7 @@ class Live:
         self._next_s = 0.0
         if self._submits and not job.is_local and record:
             rate = record["summary"].get("images_per_second")
-            end = run_lines.describe_end(log, record, progress.duration_s(log), rate)
+            end = run_lines.describe_end(log, record, costs.duration_s(log), rate)
             self._print(self._line(job.run, end))
 
     def _line(self, run, end):
@@ -264,7 +264,7 @@ class Live:
         each_s = []
         for run_id in pending:
             elapsed_s = time.monotonic() - started_s[run_id] if run_id in started_s else None
-            latest = progress.latest(_log(runs[run_id])) if run_id in started_s else None
+            latest = costs.latest(_log(runs[run_id])) if run_id in started_s else None
             seconds, _ = costs.remaining(runs[run_id], latest, elapsed_s, estimates)
             if seconds is None:
                 return None

@@ -17,7 +17,7 @@ from dlbench.analysis.frames import Tables
 from dlbench.common import plugins
 from dlbench.log import event_log
 from dlbench.plan import skipping
-from dlbench.records import run_record, sentinel_runs
+from dlbench.records import run_record, sessions
 from dlbench.results import collect_runs, export_runs
 from dlbench.study.config import Study
 
@@ -63,7 +63,7 @@ def _collect(study, output):
 
 def _sentinels(runs):
     """The sentinels of these runs that have a result."""
-    sentinels = sentinel_runs.sentinels_of(runs).values()
+    sentinels = sessions.sentinels_of(runs).values()
     return [run for run in sentinels if (run_record.folder(run.id) / "run.json").is_file()]
 
 

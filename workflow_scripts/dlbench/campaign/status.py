@@ -47,7 +47,7 @@ from dlbench.log import event_fields, event_log
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.log.event_log import FAILED
 from dlbench.plan.standing import LEFT, STATES, examine
-from dlbench.records import costs, run_record, sentinel_runs, sessions
+from dlbench.records import costs, run_record, sessions
 from dlbench.study import goals
 from dlbench.study.config import Study
 
@@ -195,7 +195,7 @@ def _cost(standings, remaining, at_a_time):
 def _sessions(study, standings):
     """The sessions of the report; runs of no known session count as one session."""
     done = {standing.session for standing in standings if standing.state in SUCCEEDED}
-    repeated = sentinel_runs.sentinels_of(study.runs)
+    repeated = sessions.sentinels_of(study.runs)
     ended = [run_id for run_id in repeated if (run_record.folder(run_id) / "run.json").is_file()]
     verdicts = []
     with contextlib.suppress(OSError), open(DRIFT, encoding="utf-8", newline="") as file:

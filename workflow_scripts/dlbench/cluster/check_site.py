@@ -34,7 +34,7 @@ from dlbench.images import cuda_drivers, trainer_image
 from dlbench.images.runtimes import Container
 from dlbench.plan import planning, skipping
 from dlbench.plan.plan import ATTEMPTS
-from dlbench.records import judgement, staleness
+from dlbench.records import judgement
 from dlbench.records.judgement import State
 from dlbench.schedulers import Job, JobRequest, Queue, output_of
 from dlbench.starting import start_command
@@ -244,7 +244,7 @@ def _queues(
     queue_name = profile.value("train", module.QUEUE)
     checks = [([*runs, *searches], queue_name, getattr(module, "unsupported_jobs", None))]
     tries = (search.run for search in study.searches.values())
-    if any(staleness.has_data(run) for run in (*study.runs, *tries)):
+    if any(judgement.has_data(run) for run in (*study.runs, *tries)):
         conversion = [(jobs.CONVERSION, jobs.job_of_conversion(profile.value))]
         checks.append((conversion, profile.value("convert_dataset", module.QUEUE), None))
     problems: dict[str, None] = {}

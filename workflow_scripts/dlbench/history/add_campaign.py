@@ -24,7 +24,7 @@ from dlbench.archive import verify_archive
 from dlbench.common import terminal
 from dlbench.common.files import read_json, sha256, write_json
 from dlbench.history import dataset, history_rows, sources
-from dlbench.records import record_fields, run_record
+from dlbench.records import run_record
 from dlbench.study import goals
 from dlbench.tables import parquet_files
 from dlbench.tables.cells import Row
@@ -135,7 +135,7 @@ def _from_folder(path, wait: Callable[[str], None], note) -> _Campaign:
     for file in sorted(folder.glob("runs/*/run.json")):
         try:
             record = run_record.read(file)
-            record_fields.check(record)
+            run_record.check(record)
             records.append(record)
         except (run_record.RecordError, OSError) as error:
             note(str(error))

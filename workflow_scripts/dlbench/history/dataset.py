@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from dlbench.common.files import json_digest
 from dlbench.log.event_fields import FACTS, INDEX, MAX_INDEX, MOST, TEXTS, Kind
-from dlbench.records import record_fields
+from dlbench.records import run_record
 from dlbench.tables import parquet_files
 from dlbench.tables.cells import Row
 from dlbench.tables.history_columns import PARTITION, SESSIONS
@@ -47,7 +47,7 @@ RANGES: dict[str, tuple[Any, Any]] = {
 _MACHINES = ({"nodes", "gpus", "gpus_per_node"}, {"device_model"})  # as machines.facts has them
 JSON = {
     **dict.fromkeys(("fields", "meaning"), FACTS),
-    "facts": record_fields.TEXTS,
+    "facts": run_record.TEXTS,
     "machine_facts": Kind(
         f"a mapping with lists of texts in {_MACHINES[0]} or {_MACHINES[1]}",
         lambda facts: (
@@ -107,7 +107,7 @@ def _wrong(name, text):
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         return f"expected {name} to be JSON, of finite numbers and whole characters: {text!r:.80}"
-    return record_fields.wrong(value, JSON[name], name)
+    return run_record.wrong(value, JSON[name], name)
 
 
 CURRENT, REPLACED, WITHDRAWN = "current", "replaced", "withdrawn"

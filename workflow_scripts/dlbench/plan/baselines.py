@@ -25,7 +25,7 @@ from dlbench.common.files import json_digest, sha256
 from dlbench.machine import hardware
 from dlbench.plan import run_command
 from dlbench.plan.plan import Plan, environment_stamp
-from dlbench.records import staleness
+from dlbench.records import judgement
 from dlbench.study import trainer_environments
 from dlbench.study.config import Study
 from dlbench.study.runs import Run
@@ -98,7 +98,7 @@ def _of_study(study: Study, skipped: Mapping[str, str]) -> dict[str, Baseline]:
         models = tuple(sorted({run.model for run in runs}))
         baselines.append(Baseline(_run_like(key, runs), models=models))
     for key, runs in devices.items():
-        reads = {run.dataset: run for run in reversed(runs) if staleness.has_data(run)}
+        reads = {run.dataset: run for run in reversed(runs) if judgement.has_data(run)}
         of_each = tuple(reads[dataset] for dataset in sorted(reads))
         baselines.append(Baseline(_run_like(key, runs), reads=of_each))
     return {baseline.name: baseline for baseline in baselines}

@@ -24,7 +24,7 @@ from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_log
 from dlbench.plan import sentinels
-from dlbench.records import enough, run_record, sessions, staleness
+from dlbench.records import judgement, run_record, sessions
 from dlbench.records.judgement import State
 from dlbench.starting import fates, start_command
 from dlbench.study import batch_searches, config, trainer_environments
@@ -190,7 +190,7 @@ class Plan:
     @property
     def datasets(self) -> list[str]:
         """The datasets of the study that are stored as shards."""
-        return sorted({run.dataset for run in self.with_tries if staleness.has_data(run)})
+        return sorted({run.dataset for run in self.with_tries if judgement.has_data(run)})
 
     @property
     def to_train(self) -> list[Run]:
@@ -225,8 +225,8 @@ class Plan:
 
     def record_code_digests(self) -> None:
         """Record digests of the files that runs execute, to name those that change later."""
-        executed = [staleness.training_code(run) for run in self.to_train]
-        executed += [staleness.data_code(dataset) for dataset in self.datasets]
+        executed = [judgement.training_code(run) for run in self.to_train]
+        executed += [judgement.data_code(dataset) for dataset in self.datasets]
         for paths in set(map(tuple, executed)):
             own_code.save_digests(paths)
 
@@ -285,7 +285,7 @@ class Plan:
         if run_id in self.study.targets:
             # Earlier repeats decide whether this one is needed.
             inputs += [
-                f"results/runs/{earlier}/run.json" for earlier in enough.earlier_repeats(run)
+                f"results/runs/{earlier}/run.json" for earlier in judgement.earlier_repeats(run)
             ]
         return inputs
 
@@ -465,5 +465,5 @@ def environment_stamp(run: Run) -> str | None:
 
 def inputs_of_run(run: Run) -> list[str]:
     """The files that must exist before a run starts: of its environment or image, and its data."""
-    data = [f"results/data/{run.dataset}/manifest.json"] if staleness.has_data(run) else []
+    data = [f"results/data/{run.dataset}/manifest.json"] if judgement.has_data(run) else []
     return [*filter(None, [environment_stamp(run)]), *data]

@@ -25,7 +25,7 @@ from dlbench.log import event_fields
 from dlbench.machine import redaction
 from dlbench.plan import plan, sentinels, skipping
 from dlbench.plan.sentinels import Chosen
-from dlbench.records import costs, judgement, run_record, sessions, staleness
+from dlbench.records import costs, judgement, run_record, sessions
 from dlbench.records.judgement import State
 from dlbench.starting import start_command
 from dlbench.study import (
@@ -153,7 +153,7 @@ def make_plan(
     recipes = stores.recipes(adopted)
     pending, took_s, done = {}, {}, False
     for run in study.runs:
-        staleness.training_code(run)  # reports a syntax error in a file before any work is done
+        judgement.training_code(run)  # reports a syntax error in a file before any work is done
         state, reason, record = judgement.state_and_record(
             run, run.id not in skipped, recipes, study.images, study.time_limit_s
         )
@@ -170,7 +170,7 @@ def make_plan(
     for run in [*to_train, *tried]:
         if start_command.contained(run):
             trainer_image.check_source(run.environment, study)
-    read = {run.dataset for run in [*to_train, *tried] if staleness.has_data(run)}
+    read = {run.dataset for run in [*to_train, *tried] if judgement.has_data(run)}
     _check_terms_accepted(read - {*adopted}, study)
     not_trained = [run for run in to_train if pending[run.id][0] is not State.UNREAD]
     # If batches must be found first, the plan that follows their search chooses the sentinels.
@@ -248,13 +248,13 @@ def _check_terms_accepted(datasets, study):
 
 def _outdated_data(runs, adopted):
     """Yield manifests that are damaged, or of datasets that other code or files were made into."""
-    names = {run.dataset for run in runs if staleness.has_data(run)}
+    names = {run.dataset for run in runs if judgement.has_data(run)}
     for name in sorted(names):
         path = Path("results/data", name, manifest.NAME)
         own = plugins.constants("datasets", name).get("FROM_FOLDER")
         if not path.is_file() or (name in adopted and not own):
             continue
-        digest = adopted[name].digest if own else staleness.recipe(name)
+        digest = adopted[name].digest if own else judgement.recipe(name)
         try:
             current = manifest.read(path.parent).get("code_sha256") == digest
         except Error:
@@ -269,7 +269,7 @@ def _to_be_remade(runs, pending, image_settings):
     for run_id in pending:
         run = runs[run_id]
         if start_command.contained(run):
-            if not staleness.made_from(run, image_settings=image_settings)["environment"]:
+            if not judgement.made_from(run, image_settings=image_settings)["environment"]:
                 remade.add(trainer_image.image_path(run.environment))
             if trainer_image.failure(trainer_image.form_path(run)):
                 remade.add(trainer_image.form_path(run))

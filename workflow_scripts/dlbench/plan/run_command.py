@@ -13,7 +13,7 @@ from dlbench.common.files import sha256
 from dlbench.images import trainer_image
 from dlbench.machine import binding, fingerprints
 from dlbench.plan.plan import Plan
-from dlbench.records import enough, run_record, staleness
+from dlbench.records import judgement, run_record
 from dlbench.starting import start_command
 from dlbench.study import config, goals, other_trainers, trainer_environments
 from dlbench.study.runs import FLAGS, Run
@@ -72,7 +72,7 @@ def start_run_arguments(
         target = dataclasses.asdict(plan.study.targets[run.id])
         if target["metric"] == goals.THROUGHPUT:
             del target["metric"]  # as in commands of before
-        flags.append(f"--unless={json.dumps([enough.earlier_repeats(run), target])}")
+        flags.append(f"--unless={json.dumps([judgement.earlier_repeats(run), target])}")
     if run.id in plan.skipped:
         flags.append(f"--skip={plan.skipped[run.id]}")
     if run.is_external:
@@ -114,7 +114,7 @@ def _flags(plan, run):
     """Flags of start_run.py that runs and tries have."""
     flags = [
         f"--spec={json.dumps(run.values(), sort_keys=True)}",
-        f"--made-from={json.dumps(staleness.made_from(run, plan.recipes, plan.study.images))}",
+        f"--made-from={json.dumps(judgement.made_from(run, plan.recipes, plan.study.images))}",
         f"--time-limit-s={plan.study.time_limit_s}",
         f"--hang-limit-s={plan.study.hang_limit_s}",
         f"--device={plan.device_kind}",
@@ -168,7 +168,7 @@ def _trainer(plan, run, tries=False):
     """The command of a trainer process. start_run.py puts launcher and runtime before it, and
     replaces FLAGS with the flags of the run.
     """
-    data = f"results/data/{run.dataset}" if staleness.has_data(run) else ""
+    data = f"results/data/{run.dataset}" if judgement.has_data(run) else ""
     if run.is_external:
         image = trainer_image.settings(run.environment, plan.study.images)
         bare = str(trainer_environments.trainer_python(run.environment))

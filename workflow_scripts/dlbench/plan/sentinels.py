@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dlbench.records import costs, run_record, sentinel_runs, sessions, staleness
+from dlbench.records import costs, judgement, run_record, sessions
 from dlbench.study import config, matrix
 from dlbench.study.runs import CONDITION, Run, shared_values, shuffled
 
@@ -86,7 +86,7 @@ def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -
             f"{least_s / (least_s + new_s):.0%} of the session, more than {SHARE:.0%}; "
             "`sentinels: 1` repeats it all the same"
         )
-    number = 1 + max((int(m["sentinel"]) for m in sentinel_runs.existing_ids()), default=0)
+    number = 1 + max((int(m["sentinel"]) for m in sessions.existing_ids()), default=0)
     repeats_s = _node_s(chosen, estimates)
     share = repeats_s / (repeats_s + new_s)
     repeats = Counter(_condition_label(run, study) for run in chosen)
@@ -137,7 +137,7 @@ def finished(
         recipes: digests of adopted datasets, as staleness.made_from takes them.
         results: folder of all results.
     """
-    for _, run in sorted(sentinel_runs.sentinels_of(study.without_probes, results=results).items()):
+    for _, run in sorted(sessions.sentinels_of(study.without_probes, results=results).items()):
         place = run_record.folder(run.id, results)
         if not (place / "run.json").exists():
             continue
@@ -146,7 +146,7 @@ def finished(
         except run_record.RecordError as error:
             _print_left_out(run, str(error))
             continue
-        if reason := staleness.outdated(run, record, False, recipes, study.images):
+        if reason := judgement.outdated(run, record, False, recipes, study.images):
             _print_left_out(run, reason)
         else:
             yield run, record

@@ -9,7 +9,7 @@ from typing import Any
 from dlbench.common import plugins, tools
 from dlbench.images import trainer_image
 from dlbench.machine import limits
-from dlbench.records import enough
+from dlbench.records import judgement
 from dlbench.study import launching, other_trainers, trainer_environments
 from dlbench.study.config import Study
 from dlbench.study.runs import Run
@@ -167,7 +167,7 @@ def skip_reason(run: Run, devices: Devices, study: Study) -> str | None:
     if not reason and run.id in study.where_installed:
         reason = _not_installed(run)
     if not reason and run.id in study.targets:
-        return enough.not_needed(enough.earlier_repeats(run), study.targets[run.id])
+        return judgement.not_needed(judgement.earlier_repeats(run), study.targets[run.id])
     if not reason and run.probe:  # a probe is useless if all runs that it explains are skipped
         reasons = [skip_reason(each, devices, study) for each in study.explained_by(run)]
         return reasons[0] if reasons and all(reasons) else None

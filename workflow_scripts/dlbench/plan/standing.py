@@ -39,7 +39,7 @@ from dlbench.log import event_log
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.log.event_log import FAILED
 from dlbench.plan import skipping
-from dlbench.records import costs, judgement, progress, run_record
+from dlbench.records import costs, judgement, run_record
 from dlbench.records.judgement import State
 from dlbench.starting import fates, start_command
 from dlbench.study import goals
@@ -72,7 +72,7 @@ class Standing:
     used_s: float
     aside_s: float
     ended_well: bool = False
-    latest_progress: progress.Progress | None = None
+    latest_progress: costs.Progress | None = None
     missed: str = ""
     attempts: tuple[fates.Attempt, ...] = ()
     session: str | None = None
@@ -119,7 +119,7 @@ def _standing(run, study, devices, recipes):
         name, message = _unfinished(state, log, record, skip, study.hang_limit_s, reason)
         message, whole = message.replace(f"{place}/", ""), False
         ended_well = (event_log.last_run_end(log) or {}).get("status") in SUCCEEDED
-    duration_s = progress.duration_s(log) if whole else None
+    duration_s = costs.duration_s(log) if whole else None
     if duration_s is None:
         parts_s = costs.parts(log)
         parts_s = costs.until_now(parts_s) if name == "running" else parts_s
@@ -134,7 +134,7 @@ def _standing(run, study, devices, recipes):
         used_s,
         used_s - duration_s,
         ended_well,
-        latest_progress=progress.latest(log) if name == "running" else None,
+        latest_progress=costs.latest(log) if name == "running" else None,
         missed=_missed(study.must_reach.get(run.id), name, record),
         attempts=_attempts(name, place, log),
         session=((record or {"provenance": {}})["provenance"].get("session") or {}).get("id"),
@@ -178,7 +178,7 @@ def _with_job_state(standing, state_of_job):
         return dataclasses.replace(standing, message=message)
     log = run_record.folder(standing.run.id) / "train.jsonl"
     return dataclasses.replace(
-        standing, state="running", message=message, latest_progress=progress.latest(log)
+        standing, state="running", message=message, latest_progress=costs.latest(log)
     )
 
 
@@ -186,7 +186,7 @@ def _unfinished(state, log, record, skip, hang_limit_s, reason):
     """(state, message) of a run that has a folder but no valid record."""
     log_exists, ended = log.is_file(), event_log.final_run_end(log)
     recorded = record is not None or (log.parent / "run.json").exists()
-    if not ended and progress.head(log) and is_written(log, hang_limit_s):
+    if not ended and costs.head(log) and is_written(log, hang_limit_s):
         return "running", ""
     if state is State.UNREAD:
         return "unread", reason
@@ -210,7 +210,7 @@ def is_written(log: Path, hang_limit_s: float) -> bool:
     here = _supervised_here()
     if quiet_s <= FRESH_S or (here and str(log.resolve()) in here):
         return True
-    hosts = [event.get("host") for event in progress.head(log) if event["event"] == "run_start"]
+    hosts = [event.get("host") for event in costs.head(log) if event["event"] == "run_start"]
     if here is not None and hosts == [socket.gethostname()]:
         return False
     return quiet_s <= hang_limit_s

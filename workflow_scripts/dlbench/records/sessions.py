@@ -5,16 +5,18 @@ all other jobs wait. Jobs on other nodes read the id from it, so that all runs a
 Measurements of two sessions may differ because the machine's other users, temperature or software
 changed in between. dlbench/analysis/drift.py estimates by how much.
 
-Needs the standard library only.
+Sentinels are repeats of finished runs in a later session. Needs the standard library only.
 """
 
 import contextlib
 import json
 import os
 import platform
+import re
 import secrets
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from dlbench import Error
 from dlbench.common import phrases
 from dlbench.common.files import read_json, write_json
 from dlbench.log import event_fields, event_log
+from dlbench.records import run_record
+from dlbench.study.runs import SENTINEL_ID, Run
 
 FOLDER = Path("results/sessions")
 CURRENT = "current.json"
@@ -153,3 +157,36 @@ def measured_apart(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]
         a, b: rows of the runs table; if a side has none, the result is False.
     """
     return bool(a and b) and set(map(session_of, a)).isdisjoint(map(session_of, b))
+
+
+def sentinels_of(
+    runs: Iterable[Run], ids: Iterable[str] | None = None, results: Path = run_record.RESULTS
+) -> dict[str, Run]:
+    """{id: Run} of the sentinels that repeat some runs' combinations.
+
+    Args:
+        ids: candidates; None: all folders of the results.
+        results: folder of all results.
+    """
+    matches = list(
+        existing_ids(results) if ids is None else filter(None, map(SENTINEL_ID.fullmatch, ids))
+    )
+    known: dict[str, dict[Run, Run]] = {}
+    for run in runs if matches else ():
+        prefix = run.id.rsplit("-", 2)[0]  # of the ids of its sentinels
+        known.setdefault(prefix, {})[replace(run, repeat=1, sentinel=0)] = run
+    made = {}
+    for match in matches:
+        numbers: dict[str, Any] = {name: int(match[name]) for name in ("repeat", "sentinel")}
+        for run in known.get(match["prefix"], {}).values():
+            sentinel = replace(run, **numbers)
+            if sentinel.id == match[0]:
+                made[sentinel.id] = sentinel
+    return made
+
+
+def existing_ids(results: Path = run_record.RESULTS) -> Iterator[re.Match[str]]:
+    """A match of SENTINEL_ID for each sentinel in the results, finished or not."""
+    with contextlib.suppress(OSError):
+        names = os.listdir(results / "runs")
+        yield from filter(None, map(SENTINEL_ID.fullmatch, names))

@@ -14,6 +14,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dlbench.study.runs import Run
+
 MAD_TO_SIGMA = 1.4826
 
 
@@ -94,6 +96,23 @@ def slowest(steps: Sequence[tuple[dict[str, Any], ...]]) -> list[float]:
     ranks = list(zip(*steps, strict=True))
     longest = max(ranks, key=lambda rank: math.fsum(map(window_s, rank)), default=())
     return [event["step_time_s"] for event in longest]
+
+
+def by_copy(run: Run, logs: Sequence[Any]) -> list[Sequence[Any]]:
+    """[logs of each model that was trained]: one log for each copy, or those of all ranks."""
+    return [[log] for log in logs] if run.copies_per_node > 1 else [logs]
+
+
+def measured(logs: Sequence[Any]) -> tuple[list[float], list[int], list[float]]:
+    """The windows of steps after the warm-up that all ranks of one copy finished.
+
+    Returns:
+        Three lists, with a value for each window: seconds of a step (of the slowest rank), number
+        of steps, and loss of the last step (mean over ranks).
+    """
+    steps = [ranks for ranks in of_all_ranks(logs) if not ranks[0]["warm_up"]]
+    losses = [sum(event.get("loss", math.nan) for event in ranks) / len(ranks) for ranks in steps]
+    return slowest(steps), windows(steps), losses
 
 
 def images_per_second(step_times_s: Sequence[float], global_batch: int) -> float:

@@ -31,7 +31,7 @@ from dlbench.data import stores
 from dlbench.log import event_fields
 from dlbench.machine import fingerprints
 from dlbench.plan import sentinels
-from dlbench.records import run_record, staleness
+from dlbench.records import judgement, run_record
 from dlbench.results import published_beside_own, run_rows
 from dlbench.study import contradictions, goals
 from dlbench.study.config import Study
@@ -166,7 +166,7 @@ def _own_runs(study, device_kind, recipes, results, append_evals):
                 study.name, run.id, record["summary"].get("account_s", {})
             )
             parts["metrics"] += run_rows.metrics(record)
-        stale = staleness.outdated(run, record, False, recipes, study.images)
+        stale = judgement.outdated(run, record, False, recipes, study.images)
         coverage.append(_coverage_row(study.labels[run.id], row, stale))
         if record["status"] in event_fields.SUCCEEDED:
             repeats.add(run, record["provenance"])

@@ -29,7 +29,7 @@ from dlbench import Error, schedulers
 from dlbench.common import plugins
 from dlbench.common.files import write_json
 from dlbench.log import attempts, event_fields, event_log
-from dlbench.records import progress, run_record
+from dlbench.records import costs, run_record
 from dlbench.schedulers import JobState
 
 LAUNCH = b'{"event": "launch"'
@@ -159,7 +159,7 @@ class EarlierAttempts:
             return None
         message = f"its job {job[1]} was ended: {job_state.state} ({self.describe()})"
         logs = (path for _, path in attempts.kept_logs(self._place))
-        if job_state.status == "timeout" and logs_steps and not any(map(progress.took_step, logs)):
+        if job_state.status == "timeout" and logs_steps and not any(map(costs.took_step, logs)):
             return "failed", f"{message}; no step yet", True
         return job_state.status, message, False
 

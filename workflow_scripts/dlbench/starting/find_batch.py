@@ -26,7 +26,7 @@ from dlbench import Error
 from dlbench.common import files, own_code
 from dlbench.log import event_fields
 from dlbench.machine import hardware, limits
-from dlbench.records import memory, progress, run_record
+from dlbench.records import costs, run_record, summaries
 from dlbench.study.batch_searches import Search
 from dlbench.study.runs import Run
 
@@ -39,7 +39,7 @@ LOG = "--log"
 TOO_LARGE_STATUSES = ("oom", "timeout")
 # Peaks of a device's memory, the best first: reserved bytes include a cache, which the allocator
 # releases when memory runs short.
-DEVICE_PEAKS = (*memory.OF_DEVICES, "peak_used_bytes_per_device")
+DEVICE_PEAKS = (*summaries.OF_DEVICES, "peak_used_bytes_per_device")
 MEMORY_FIELDS = (*DEVICE_PEAKS, "peak_memory_bytes", "memory_limit_bytes")
 
 
@@ -191,7 +191,7 @@ def _entry(tried, record):
 
 def _max_items(run, log):
     """Items of the dataset for each device, by the log of a try; None for an endless dataset."""
-    for event in progress.head(log):
+    for event in costs.head(log):
         if event["event"] == "run_start" and event.get("records"):
             return max(1, event["records"] // run.devices)
     return None

@@ -9,7 +9,7 @@
 - New processes are found by their PIDs, which only grow, and each is checked once.
 - `Watch` takes a reading a second in the process that supervises the run; `summarise` compares the
   readings around the measured steps. An unknown value is None, with a reason in `unknown`.
-- records/disturbances.py decides whether that is more than the config allows.
+- records/run_status.py decides whether that is more than the config allows.
 
 Linux only; needs the standard library only.
 """
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from dlbench.log import event_log, measured_part
 from dlbench.machine import hardware, limits
 from dlbench.machine.hardware import Files
-from dlbench.records import disturbances
+from dlbench.records import run_status
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")  # the unit of times in /proc
 READ_BYTES = 4096  # at once
@@ -435,9 +435,7 @@ class Watch:
         use = _Use(first, self._read())
         if use.others is None:
             return True
-        limit = disturbances.cores_for_others(
-            self._share, self._device_cores or use.cores, use.cores
-        )
+        limit = run_status.cores_for_others(self._share, self._device_cores or use.cores, use.cores)
         if use.others <= limit:
             return True
         # The first look is too short to be sure.
@@ -453,7 +451,7 @@ class Watch:
                     report(f"it is quiet after {time.monotonic() - waiting_since:.0f} s")
                 return True
             over = time.monotonic() >= deadline
-            used = disturbances.describe_share(use.others, use.cores)
+            used = run_status.describe_share(use.others, use.cores)
             if not waiting_since and not over:
                 waiting_since = use.first.at_s
                 names = self._busiest(before)

@@ -14,7 +14,7 @@ from typing import Any
 from dlbench.common import terminal
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.machine import redaction
-from dlbench.records import progress
+from dlbench.records import costs
 
 MPI_FAILED = (
     "MPI could not start: the MPI of mpirun must be that of the trainer's environment or image; "
@@ -53,8 +53,8 @@ def describe_end(
         items_per_second: of the whole run, for one that completed; None: its latest steps'.
     """
     message = f" ({end['message']})" if end["message"] else ""
-    has_steps = end["status"] in SUCCEEDED and progress.latest(log)
-    progress_text = f", {progress.describe(log, items_per_second)}" if has_steps else ""
+    has_steps = end["status"] in SUCCEEDED and costs.latest(log)
+    progress_text = f", {costs.describe(log, items_per_second)}" if has_steps else ""
     took = f", {seconds:.0f} s" if seconds is not None else ""
     return f"{end['status']}{message}{progress_text}{took}"
 
@@ -65,7 +65,7 @@ def report_result(position: str, label: str, log: Path, record: dict[str, Any], 
     `after`: the number of runs after it.
     """
     rate = record["summary"].get("images_per_second")
-    message = describe_end(log, record, progress.duration_s(log), rate)
+    message = describe_end(log, record, costs.duration_s(log), rate)
     report(position, label, f"{message}{_left(log, after)}")
 
 
@@ -91,7 +91,7 @@ def _left(log, after):
     if not after or BAR in os.environ:
         return ""
     logs = sorted(log.parent.parent.glob(f"*/{log.name}"), key=_written_s)[-LATEST_RUNS:]
-    durations = [d for d in map(progress.duration_s, logs) if d is not None]
+    durations = [d for d in map(costs.duration_s, logs) if d is not None]
     if not durations:
         return ""
     minutes = after * sum(durations) / len(durations) / 60

@@ -13,7 +13,7 @@ from dlbench.common import own_code
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_fields, event_log
 from dlbench.machine import hardware, limits, redaction
-from dlbench.records import enough, parse_run, run_record, sessions
+from dlbench.records import judgement, parse_run, run_record, sessions
 from dlbench.starting import (
     fates,
     launchers,
@@ -151,7 +151,7 @@ def _reason_to_skip(options: argparse.Namespace) -> tuple[str, str] | None:
     reason = options.skip
     if not reason and options.unless:
         repeat_ids, target = options.unless
-        reason = enough.not_needed(repeat_ids, goals.Target(**target))
+        reason = judgement.not_needed(repeat_ids, goals.Target(**target))
     return ("skipped", reason) if reason else None
 
 

@@ -29,7 +29,7 @@ from typing import Any
 from dlbench import Error
 from dlbench.log import attempts, event_log
 from dlbench.machine import nccl_log, redaction
-from dlbench.records import disturbances, progress
+from dlbench.records import costs, run_status
 from dlbench.starting import fates, neighbours, power, processes, run_lines
 from dlbench.study import other_trainers
 from dlbench.trainer import checkpoints
@@ -156,7 +156,7 @@ def supervise(run: SupervisedRun) -> Outcome:
     elif end.get("before_first_step") and not run.last_attempt:
         no_result, outcome = TRIED_AGAIN, Outcome.REPEAT
     shown = end
-    disturbed = disturbances.describe_disturbance(neighbour_use)
+    disturbed = run_status.describe_disturbance(neighbour_use)
     if end["status"] == "ok" and disturbed and not run.last_attempt:
         no_result, outcome = f"{TRIED_AGAIN}, unless others_share is null", Outcome.REPEAT
         shown = {"status": "unstable", "message": disturbed}  # as it would be recorded
@@ -240,12 +240,12 @@ def _no_step(status, before_first_step):
 
 
 def _took_step(run):
-    return not run.logs_steps or progress.took_step(run.log)
+    return not run.logs_steps or costs.took_step(run.log)
 
 
 def _watch(trainer, run, started, stopping_reason, watch):
     """Wait for the trainer. Returns why it was stopped; "" if it ended by itself."""
-    activities = [progress.Activity(log, started) for log in run.logs]
+    activities = [costs.Activity(log, started) for log in run.logs]
     shown = started
     reason = ""
     try:
@@ -370,17 +370,15 @@ def _report(run, message, goes_on=False):
 
 
 def _progress(run):
-    if run.output and not progress.latest(run.log):
-        return progress.describe_output(run.output)
-    return progress.describe(run.log)
+    if run.output and not costs.latest(run.log):
+        return costs.describe_output(run.output)
+    return costs.describe(run.log)
 
 
 def _progress_of_all(run):
     if run.copies == 1 or run.output:
         return _progress(run)
-    return "; ".join(
-        f"copy {number}: {progress.describe(log)}" for number, log in enumerate(run.logs)
-    )
+    return "; ".join(f"copy {number}: {costs.describe(log)}" for number, log in enumerate(run.logs))
 
 
 def _describe_next_start(run):
