@@ -354,43 +354,25 @@ def _measured(groups):
     well = [[row for row in group if row["status"] in event_fields.SUCCEEDED] for group in groups]
     rates = [_mean(group, "images_per_second") for group in well]
     items = wording.rate_unit({row.get("item_shape") for group in groups for row in group})
-    yield Column(
-        f"{items.item}s per second",
-        "number",
-        [r and six_digits(r.value) for r in rates],
-        "items/s",
-        "items of the measured steps over their time; geometric mean over runs",
-    )
+    values = [rate and six_digits(rate.value) for rate in rates]
+    note = "items of the measured steps over their time; geometric mean over runs"
+    yield Column(f"{items.item}s per second", "number", values, "items/s", note)
     tokens = [_mean(group, "tokens_per_second") for group in well]
     if any(tokens):
-        yield Column(
-            "tokens per second",
-            "number",
-            [r and six_digits(r.value) for r in tokens],
-            "tokens/s",
-            "items per second times the tokens of an item",
-        )
+        values = [rate and six_digits(rate.value) for rate in tokens]
+        note = "items per second times the tokens of an item"
+        yield Column("tokens per second", "number", values, "tokens/s", note)
     ends = list(map(_ends, rates))
-    yield Column(
-        "95 % interval",
-        "interval",
-        ends,
-        "items/s",
-        "Student's t on the logarithm of the throughput; none for one run",
-    )
+    note = "Student's t on the logarithm of the throughput; none for one run"
+    yield Column("95 % interval", "interval", ends, "items/s", note)
     half = [
         six_digits(50 * (rate.high - rate.low) / rate.value) if both else None
         for rate, both in zip(rates, ends, strict=True)
     ]
     yield Column("half width", "number", half, "%", "of the interval, in % of the mean")
     yield Column("runs", "number", [len(group) for group in well], "", "completed: ok or unstable")
-    yield Column(
-        "failed or unstable runs",
-        "text",
-        [_status_counts(group) for group in groups],
-        "",
-        "runs with another status than ok, by status; unstable ones are completed, too",
-    )
+    note = "runs with another status than ok, by status; unstable ones are completed, too"
+    yield Column("failed or unstable runs", "text", list(map(_status_counts, groups)), "", note)
     for name in ("step_time_median_s", "step_time_p95_s", *SCORES):
         unit, note = _of_schema(name)
         means = [_arithmetic(group, name) for group in well]
