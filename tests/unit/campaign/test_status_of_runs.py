@@ -131,12 +131,12 @@ def test_a_quiet_log_of_this_machine_is_running_only_if_its_supervisor_is(study)
     )
     try:
         process.stdout.readline()
-        standing._logs_of_processes.cache_clear()
+        standing._supervised_here.cache_clear()
         quiet(run, 1000)
         assert numbers(study)["running"] == 1
     finally:
         process.communicate()
-        standing._logs_of_processes.cache_clear()
+        standing._supervised_here.cache_clear()
 
 
 def test_several_at_a_time_take_their_share_of_the_time_and_one_run_its_own(study):

@@ -165,7 +165,8 @@ def _parts():
     """Problems of partial files and folders that a killed write left."""
     for root, folders, files in _walk():
         left = [n for n in files if (m := PART.fullmatch(n)) and not psutil.pid_exists(int(m[1]))]
-        left += [n for n in folders if PART_FOLDER.fullmatch(n) and _is_old(Path(root, n))]
+        parts = [n for n in folders if PART_FOLDER.fullmatch(n)]
+        left += [n for n in parts if time.time() - Path(root, n).lstat().st_mtime > OLD_S]
         folders[:] = [n for n in folders if n not in left]
         for name in left:
             yield Problem(
@@ -175,10 +176,6 @@ def _parts():
                 "it takes room and is never read",
                 "remove it",
             )
-
-
-def _is_old(path):
-    return time.time() - path.lstat().st_mtime > OLD_S
 
 
 def _data(content):

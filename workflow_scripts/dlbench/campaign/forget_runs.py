@@ -132,7 +132,11 @@ def _forget_search(search_id):
 def workflows(folder: str | Path = ".") -> list[int]:
     """The ids of Snakemake processes that run in a folder, on this machine."""
     here = os.path.realpath(folder)
-    return [pid for pid, command, cwd, _ in processes() if cwd == here and _is_snakemake(command)]
+    return [
+        pid
+        for pid, command, cwd, _ in processes()
+        if cwd == here and any(Path(word).name == "snakemake" for word in command[:4])
+    ]
 
 
 def processes() -> Iterator[tuple[int, list[str], str, int]]:
@@ -141,7 +145,3 @@ def processes() -> Iterator[tuple[int, list[str], str, int]]:
         command, folder, parent = (process.info[name] for name in ("cmdline", "cwd", "ppid"))
         if folder:  # None for processes of other users
             yield process.pid, command or [], folder, parent
-
-
-def _is_snakemake(command):
-    return any(Path(word).name == "snakemake" for word in command[:4])

@@ -87,14 +87,11 @@ def _linked_records(runs, output):
                 links[-1].unlink(missing_ok=True)
                 links[-1].symlink_to(file.resolve())
             shutil.copy2(run_record.folder(run.id) / "run.json", place)
-            _copy_tables(run_record.folder(run.id), place)
+            for name in run_tables.FILES:
+                origin = run_record.folder(run.id) / name
+                if origin.is_file() and not (place / name).is_file():
+                    shutil.copy2(origin, place)
         yield
     finally:
         for link in links:
             link.unlink(missing_ok=True)
-
-
-def _copy_tables(origin, place):
-    for name in run_tables.FILES:
-        if (origin / name).is_file() and not (place / name).is_file():
-            shutil.copy2(origin / name, place)

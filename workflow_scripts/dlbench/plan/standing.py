@@ -207,7 +207,7 @@ def is_written(log: Path, hang_limit_s: float) -> bool:
     another machine, or before run_start) true until hang_limit_s has passed.
     """
     quiet_s = time.time() - max(map(_written_at, event_log.rank_paths(log)), default=0.0)
-    here = _supervised_here()
+    here = _supervised_here(int(time.time()))
     if quiet_s <= FRESH_S or (here and str(log.resolve()) in here):
         return True
     hosts = [event.get("host") for event in costs.head(log) if event["event"] == "run_start"]
@@ -223,13 +223,9 @@ def _written_at(path):
         return 0.0
 
 
-def _supervised_here():
-    """The logs that start_run.py supervises on this machine; None if processes are hidden."""
-    return _logs_of_processes(int(time.time()))
-
-
 @functools.lru_cache(maxsize=1)
-def _logs_of_processes(_second):
+def _supervised_here(_second):
+    """The logs that start_run.py supervises on this machine; None if processes are hidden."""
     logs = set()
     try:
         for process in psutil.process_iter(["cmdline"]):

@@ -122,7 +122,8 @@ def check(config: dict[str, Any]) -> dict[str, Any]:
         check_size(config)
         _check_products(config)
     try:
-        mistakes = list(_unusable(config, (), config)) or _violations(config)
+        mistakes = list(_unusable(config, (), config))
+        mistakes = mistakes or _breaches(schema(), _without_formulas(config), config)
     except RecursionError as error:
         raise ConfigError("a list or mapping contains itself (by & and *)") from error
     if mistakes:
@@ -198,11 +199,6 @@ def check_log_patterns(entry: Any) -> None:
     part = schema()["properties"]["trainers"]["additionalProperties"]["properties"]["log"]
     if mistakes := _breaches(part, entry, entry):
         raise ConfigError("\n".join(mistakes))
-
-
-def _violations(config):
-    """A line for each breach of the schema."""
-    return _breaches(schema(), _without_formulas(config), config)
 
 
 def _breaches(part, value, shown):

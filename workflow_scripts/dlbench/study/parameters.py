@@ -152,7 +152,8 @@ def variables_text(values: Mapping[str, Any]) -> str:
     """
     for name, value in values.items():
         check_plain(name, value)
-        if name in _OF_A_PROCESS or name.startswith(_PREFIXES) or not _is_shared(name):
+        is_shared = redaction.shared_variables({name: ""})
+        if name in _OF_A_PROCESS or name.startswith(_PREFIXES) or not is_shared:
             raise Error(
                 f"{name} is set for each process of a run by what starts it; it cannot be an axis"
             )
@@ -195,10 +196,6 @@ def check_plain(name: str, value: Any) -> None:
         raise Error(f"{name}: there is a secret in its value, which would be in records")
     if not text.isprintable():
         raise Error(f"{name}: expected one line of printable characters, found {text!r}")
-
-
-def _is_shared(name):
-    return bool(redaction.shared_variables({name: ""}))
 
 
 KEY, FIELD = "parameters", "trainer_parameters"  # in a block; in a run
