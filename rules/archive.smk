@@ -4,7 +4,7 @@ Needs all records and logs, results/tables/, results/figures/ and results/report
 results/archive.zip. Not part of `all`.
 """
 
-from dlbench.archive.workflow_files import workflow_files
+from dlbench.archive.write_archive import workflow_files
 
 
 rule archive:

@@ -3,21 +3,21 @@
 import argparse
 import os
 
-from dlbench.common import flag_types
+from dlbench.common import command_line
 from dlbench.common.command_line import run_program
 from dlbench.data import convert_dataset, pictures
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    flag_types.add_dataset(parser)
+    command_line.add_dataset(parser)
     parser.add_argument("--source", required=True, help="folder with the fetched files")
     parser.add_argument("--output", required=True, help="folder for the shards and manifest.json")
     parser.add_argument(
         "--code-sha256", default="", help="digest of the converting code, kept in the manifest"
     )
     parser.add_argument(
-        "--workers", type=flag_types.whole(1), help="processes; by default one for each core"
+        "--workers", type=command_line.whole(1), help="processes; by default one for each core"
     )
     parser.add_argument(
         "--check",
@@ -26,7 +26,7 @@ def main():
         help="of encoded images: nothing, the header, or decode them whole",
     )
     args = parser.parse_args()
-    flag_types.check_dataset(args)
+    command_line.check_dataset(args)
     convert_dataset.convert(
         args.dataset,
         args.source,

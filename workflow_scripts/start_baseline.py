@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from dlbench import schedulers
-from dlbench.common import flag_types
+from dlbench.common import command_line
 from dlbench.common.command_line import run_program
 from dlbench.starting import start_baseline, start_command
 
@@ -21,7 +21,7 @@ def main():
     parser.add_argument("--spec", required=True, help="a run that would be started so, JSON")
     parser.add_argument("--output", required=True, type=Path, help="what the command writes")
     parser.add_argument("--messages", required=True, type=Path, help="what the command prints")
-    parser.add_argument("--time-limit-s", type=flag_types.real(above=0), default=float("inf"))
+    parser.add_argument("--time-limit-s", type=command_line.real(above=0), default=float("inf"))
     start_command.add_flags(parser)
     parser.add_argument("--site", default="", help="name of the machine, for the table")
     parser.add_argument(

@@ -8,7 +8,7 @@ first process that failed.
 import argparse
 import sys
 
-from dlbench.common import flag_types
+from dlbench.common import command_line
 from dlbench.common.command_line import parse_job_counts, run_program
 from dlbench.starting import start_processes
 
@@ -20,13 +20,16 @@ def main():
         "--jobs", type=parse_job_counts, help="kinds of process, as in chief=1,ps=1,worker=2"
     )
     group.add_argument(
-        "--copies", type=flag_types.whole(1), metavar="N", help="each has DLBENCH_COPY"
+        "--copies", type=command_line.whole(1), metavar="N", help="each has DLBENCH_COPY"
     )
     parser.add_argument(
-        "--cores-each", type=flag_types.whole(1), metavar="N", help="cores that each copy keeps to"
+        "--cores-each",
+        type=command_line.whole(1),
+        metavar="N",
+        help="cores that each copy keeps to",
     )
     parser.add_argument(
-        "--gpus-each", type=flag_types.whole(1), metavar="N",
+        "--gpus-each", type=command_line.whole(1), metavar="N",
         help="GPUs that each copy sees, of those in CUDA_VISIBLE_DEVICES",
     )  # fmt: skip
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: what each runs")

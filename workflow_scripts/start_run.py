@@ -17,8 +17,11 @@ from dlbench.starting import neighbours
 TURN = schedulers.take_turn()  # first: a run before this one would be measured as a neighbour
 WATCH = neighbours.Watch()  # measures what others use from here on, first during the imports
 
-from dlbench.common.command_line import run_program  # noqa: E402
-from dlbench.common.flag_types import real, whole  # noqa: E402
+from dlbench.common.command_line import (  # noqa: E402
+    real,
+    run_program,  # noqa: E402
+    whole,
+)
 from dlbench.starting import start_command, start_run  # noqa: E402
 
 

@@ -9,7 +9,7 @@ import json
 import os
 from pathlib import Path
 
-from dlbench.common import flag_types
+from dlbench.common import command_line
 from dlbench.common.command_line import run_program
 from dlbench.imports import train_external
 from dlbench.imports.train_external import Watching
@@ -27,10 +27,10 @@ def main():
     )
     parser.add_argument("--image-id", help="what the marker says of the image it is to be in")
     parser.add_argument(
-        "--gpus", type=flag_types.whole(0), default=0, help="of this node that it is to use"
+        "--gpus", type=command_line.whole(0), default=0, help="of this node that it is to use"
     )
     parser.add_argument(
-        "--sample-every-s", type=flag_types.real(minimum=0), default=0.0, help="0: no samples"
+        "--sample-every-s", type=command_line.real(minimum=0), default=0.0, help="0: no samples"
     )
     parser.add_argument("--stop-signal", help="is passed on to the program, as SIGUSR1")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: trains")

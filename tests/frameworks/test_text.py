@@ -3,7 +3,7 @@
 import pytest
 
 from dlbench.common import plugins
-from dlbench.data import texts
+from dlbench.data import sources
 from dlbench.data.datasets import bytes as generated
 from dlbench.trainer import engine
 from support.trainers.framework_runs import losses
@@ -48,7 +48,7 @@ def test_gpt_tiny_learns_more_of_a_text_than_how_often_its_bytes_occur(trained, 
         learning_rate_warmup_steps=10, learning_rate_decay="cosine",
     )  # fmt: skip
     before, after = (events(log, "eval")[place]["loss"] for place in (0, -1))
-    entropy = texts.unigram_entropy(generated.texts()["validation"])
+    entropy = sources.unigram_entropy(generated.texts()["validation"])
     assert after < 0.95 * entropy < entropy < before
     start = events(log, "run_start")[0]
     assert start["item_shape"] == [64]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from dlbench.archive import bag, workflow_files
+from dlbench.archive import bag, write_archive
 from dlbench.common import plugins
 from dlbench.study import config, other_trainers, trainer_environments
 from dlbench.tables import cells
@@ -80,7 +80,7 @@ def settings(elsewhere):
 def finish(folder, content):
     """Write all runs, tables, figures and the report of a study."""
     with chdir(folder):
-        for name in workflow_files.NAMES:
+        for name in write_archive.NAMES:
             Path(name).symlink_to(REPOSITORY / name)
         Path("config.yaml").write_text(yaml.safe_dump(content))
         Path("results/data/digits").mkdir(parents=True)

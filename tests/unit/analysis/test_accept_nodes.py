@@ -11,7 +11,7 @@ import yaml
 from dlbench import Error
 from dlbench.analysis import accept_nodes, bounds, campaigns
 from dlbench.analysis.campaigns import Measured
-from dlbench.common import host_lists
+from dlbench.common import networks
 from dlbench.study.runs import DEFAULTS
 from dlbench.tables import parquet_files
 from dlbench.tables.table_columns import BASELINES
@@ -33,7 +33,7 @@ def product(node, value=100.0):
 
 
 def exchange(group, value=40.0):
-    names = host_lists.expand_hosts(group)
+    names = networks.expand_hosts(group)
     row = {"measure": "all_reduce", "unit": "GB/s", "nodes": len(names), "size_bytes": 1024}
     return row | {"node": group, "host": names[0], "value": value}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dlbench.command import dispatch
-from dlbench.common import installation
+from dlbench.common import own_code
 from support.machines.paths import REPOSITORY
 
 FOLDER = REPOSITORY / "workflow_scripts/dlbench"
@@ -33,7 +33,7 @@ def test_without_a_command_it_lists_all_on_one_screen(capsys):
 
 def test_it_says_its_version_and_where_its_snakefile_is(capsys):
     assert dispatch.main(["--version"]) == dispatch.main(["where"]) == 0
-    assert capsys.readouterr().out == f"dlbench {installation.version()}\n{REPOSITORY}\n"
+    assert capsys.readouterr().out == f"dlbench {own_code.version()}\n{REPOSITORY}\n"
 
 
 def test_a_user_without_a_name_is_called_by_the_number(monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from dlbench.command import dispatch
-from dlbench.common import installation, own_code
+from dlbench.common import own_code
 from support.machines.paths import REPOSITORY
 
 SNAKEFILE = shlex.quote(f"{own_code.PROJECT}/Snakefile")
@@ -173,7 +173,7 @@ def test_answers_take_the_place_of_flags(monkeypatch, capsys):
 def test_an_installed_dlbench_writes_a_config_and_copies_the_profile_which_a_site_changes(
     monkeypatch, place, slurm, capsys
 ):
-    monkeypatch.setattr(installation, "is_wheel", lambda: True)
+    monkeypatch.setattr(own_code, "is_wheel", lambda: True)
     monkeypatch.setattr(own_code, "in_project_folder", lambda: False)
     Path("config.yaml").unlink()
     assert init("--framework", "jax") == 0

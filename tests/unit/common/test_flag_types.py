@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from dlbench.common import flag_types
+from dlbench.common import command_line
 from support.machines.paths import REPOSITORY
 from support.programs import in_process
 
@@ -15,11 +15,11 @@ PROGRAMS = REPOSITORY / "workflow_scripts"
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e400", "ten", "", "0", "-1"])
 def test_a_real_number_is_finite_and_above_its_bound(text):
     with pytest.raises(argparse.ArgumentTypeError, match=r"expected a number above 0, found"):
-        flag_types.real(above=0)(text)
+        command_line.real(above=0)(text)
 
 
 def test_a_real_number_may_be_its_least_or_its_most():
-    share = flag_types.real(0, maximum=1)
+    share = command_line.real(0, maximum=1)
     assert [share("0"), share("1e-3"), share("1")] == [0, 0.001, 1]
     expected = "expected a number of at least 0 and at most 1, found '{}'"
     for text in ("-0.1", "1.1"):
@@ -30,14 +30,14 @@ def test_a_real_number_may_be_its_least_or_its_most():
 @pytest.mark.parametrize("text", ["1.5", "10.0", "nan", "", "-1", "0", "9" * 23, "²", "ten"])
 def test_a_whole_number_is_one_that_a_table_can_hold(text):
     with pytest.raises(argparse.ArgumentTypeError, match="expected a whole number of at least 1"):
-        flag_types.whole(1)(text)
+        command_line.whole(1)(text)
 
 
 def test_a_name_is_that_of_a_file_or_begins_with_that_of_a_file_for_many_things():
     for name in ("digits", "text", "text_books"):
-        assert flag_types.name_of("datasets")(name) == name
+        assert command_line.name_of("datasets")(name) == name
     with pytest.raises(argparse.ArgumentTypeError, match="did you mean 'digits'"):
-        flag_types.name_of("datasets")("digit")
+        command_line.name_of("datasets")("digit")
 
 
 def test_no_program_takes_a_number_that_may_be_infinite():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench import Error
-from dlbench.common import host_lists
+from dlbench.common import networks
 
 # Few prefixes and numbers, so that ranges, leading zeros and gaps come up.
 NUMBERS = st.integers(0, 30).map(str) | st.integers(0, 120).map(lambda n: f"{n:03d}")
@@ -17,10 +17,10 @@ OTHERS = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,8}\Z")
 
 @given(st.lists(NAMES | OTHERS))
 def test_names_that_became_a_list_come_back_each_once(names):
-    text = host_lists.compact_hosts(names)
-    found = host_lists.expand_hosts(text)
+    text = networks.compact_hosts(names)
+    found = networks.expand_hosts(text)
     assert sorted(found) == sorted(set(names))
-    assert host_lists.compact_hosts(reversed(found)) == text
+    assert networks.compact_hosts(reversed(found)) == text
 
 
 @pytest.mark.parametrize(
@@ -39,10 +39,10 @@ def test_names_that_became_a_list_come_back_each_once(names):
     ],
 )
 def test_a_list_is_as_short_as_slurms(names, text):
-    assert host_lists.compact_hosts(names) == text
+    assert networks.compact_hosts(names) == text
 
 
 @pytest.mark.parametrize("name", ["", "n[1-2]", "n1,n2", "-x", "n 1", "n1\n"])
 def test_what_is_no_name_of_a_node_is_refused(name):
     with pytest.raises(Error, match=re.escape(f"as in n1, found {name!r}")):
-        host_lists.compact_hosts(["n1", name])
+        networks.compact_hosts(["n1", name])

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from dlbench import __version__
-from dlbench.common import installation, own_code
+from dlbench.common import own_code
 
 FILES = {"dlbench_workflow/Snakefile": "rule all:\n", "dlbench_workflow/rules/a.smk": "# a\n"}
 
@@ -35,27 +35,27 @@ def wheel(tmp_path, monkeypatch):
     commit_all(tmp_path)
     monkeypatch.setattr(own_code, "PROJECT", folder / "dlbench_workflow")
     own_code.wheel_metadata.cache_clear()
-    installation._release.cache_clear()
+    own_code._release.cache_clear()
     yield folder
     own_code.wheel_metadata.cache_clear()
 
 
 def test_a_wheel_has_the_version_and_the_digest_of_its_files(wheel):
-    assert installation.is_wheel()
+    assert own_code.is_wheel()
     listed = "".join(f"{name}\0sha256={recorded(text)}\n" for name, text in sorted(FILES.items()))
     digest = hashlib.sha256(listed.encode()).hexdigest()[:12]
-    assert installation.release() == f"{__version__}+sha256.{digest}"
-    assert installation.version() == installation.release()
+    assert own_code.release() == f"{__version__}+sha256.{digest}"
+    assert own_code.version() == own_code.release()
 
 
 def test_changed_and_missing_files_of_a_wheel_change_its_release(wheel):
-    as_installed = installation.release()
+    as_installed = own_code.release()
     (wheel / "dlbench_workflow/Snakefile").write_text("rule none:\n")
-    installation._release.cache_clear()
-    changed = installation.release()
+    own_code._release.cache_clear()
+    changed = own_code.release()
     (wheel / "dlbench_workflow/Snakefile").unlink()
-    installation._release.cache_clear()
-    missing = installation.release()
+    own_code._release.cache_clear()
+    missing = own_code.release()
     assert changed.endswith(".changed") and missing.endswith(".changed")
     assert len({as_installed, changed.removesuffix(".changed"), missing}) == 3
 
@@ -72,12 +72,12 @@ def test_a_clone_is_no_release_and_has_its_commit(tmp_path, monkeypatch):
     monkeypatch.setattr(own_code, "PROGRAMS", tmp_path / "workflow_scripts")
     state = own_code.git_state(own_code.PROGRAMS)
     monkeypatch.setattr(own_code, "git_state", lambda: state)
-    assert installation.release() is None and not installation.is_wheel()
-    assert installation.version() == f"{__version__} (commit {state['git_commit'][:12]})"
+    assert own_code.release() is None and not own_code.is_wheel()
+    assert own_code.version() == f"{__version__} (commit {state['git_commit'][:12]})"
     # Without git the version stands alone.
     unknown = {"git_commit": None, "git_dirty": None}
     monkeypatch.setattr(own_code, "git_state", lambda: unknown)
-    assert installation.version() == __version__
+    assert own_code.version() == __version__
 
 
 def test_a_site_that_names_its_queue_in_a_profile_changes_no_code(tmp_path, monkeypatch):

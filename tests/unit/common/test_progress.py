@@ -5,14 +5,14 @@ import pty
 
 import pytest
 
-from dlbench.common import progress
-from dlbench.common.progress import Progress
+from dlbench.common import terminal
+from dlbench.common.terminal import Progress
 
 
 @pytest.fixture
 def at_once(monkeypatch):
-    monkeypatch.setattr(progress, "EVERY_S", 0.0)
-    monkeypatch.setattr(progress, "REDRAWN_S", 0.0)
+    monkeypatch.setattr(terminal, "EVERY_S", 0.0)
+    monkeypatch.setattr(terminal, "REDRAWN_S", 0.0)
 
 
 def test_short_work_says_nothing(capsys):

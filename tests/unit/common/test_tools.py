@@ -99,7 +99,7 @@ def test_a_command_of_snakemake_names_the_workflow_where_its_folder_is_another_o
 
 
 def test_an_installed_dlbench_names_the_programs_beside_its_python(monkeypatch, tmp_path):
-    monkeypatch.setattr(tools.installation, "is_wheel", lambda: True)
+    monkeypatch.setattr(tools.own_code, "is_wheel", lambda: True)
     monkeypatch.setattr(tools.own_code, "in_project_folder", lambda: False)
     monkeypatch.setattr(tools.sys, "executable", f"{tmp_path}/a v/bin/python")
     assert tools.dlbench_command("status") == "'a v/bin/dlbench' status"
@@ -112,7 +112,7 @@ def test_an_installed_dlbench_names_the_programs_beside_its_python(monkeypatch, 
 
 
 def test_an_installed_dlbench_has_a_uv_beside_its_python(monkeypatch, tmp_path):
-    monkeypatch.setattr(tools.installation, "is_wheel", lambda: True)
+    monkeypatch.setattr(tools.own_code, "is_wheel", lambda: True)
     monkeypatch.setattr(tools.sys, "executable", f"{tmp_path}/v/bin/python")
     monkeypatch.delenv("UV", raising=False)
     monkeypatch.setattr(tools, "OUR_UV", Path(".uv/bin/uv").absolute())

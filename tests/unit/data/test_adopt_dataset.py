@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from dlbench.common.tfrecord import RecordError, example, record
-from dlbench.data import adopt_dataset, stores, verify_dataset
+from dlbench.data import adopt_dataset, stores
 from dlbench.data.pictures import PictureError
 from dlbench.data.stores import AdoptionError
 from dlbench.study import config
@@ -54,7 +54,7 @@ def test_layouts_are_recognised_by_their_keys(tmp_path, pattern, label, first, l
     assert manifest["splits"]["train"]["records"] == 6
     assert manifest["folder"] == str(folder)
     assert before == {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    assert verify_dataset.verify(tmp_path) == []
+    assert stores.verify(tmp_path) == []
 
 
 def test_splits_may_lie_in_folders_of_their_own(tmp_path):
@@ -64,7 +64,7 @@ def test_splits_may_lie_in_folders_of_their_own(tmp_path):
         for path in flat.glob(f"{split}-*"):
             path.rename(tmp_path / "there" / split / path.name)
     adopt_dataset.adopt("imagenet", tmp_path / "there", tmp_path / "manifest.json")
-    assert verify_dataset.verify(tmp_path) == []
+    assert stores.verify(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_store_is_used_where_it_lies_unless_it_is_damaged(converted, tmp_path)
     manifest = json.loads((tmp_path / "mine" / "manifest.json").read_text())
     assert manifest["folder"] == str(converted)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["manifest.json"]
-    assert verify_dataset.verify(tmp_path / "mine") == []
+    assert stores.verify(tmp_path / "mine") == []
     (converted / "train-00000-of-00004").unlink()
     with pytest.raises(AdoptionError, match=r"is damaged:\n.*train-00000-of-00004: missing"):
         adopt_dataset.adopt("digits", converted, tmp_path / "manifest.json")

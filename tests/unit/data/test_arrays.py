@@ -7,8 +7,8 @@ import pytest
 
 from dlbench.common import plugins
 from dlbench.data import convert_dataset
-from dlbench.data.arrays import ArraySource, WrongRecord, as_bytes
 from dlbench.data.convert_dataset import DataError
+from dlbench.data.sources import ArraySource, WrongRecord, as_bytes
 
 IMAGES = np.zeros((4, 2, 2, 1), np.uint8)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dlbench.common import tfrecord
-from dlbench.data import convert_dataset, verify_dataset
+from dlbench.data import convert_dataset, stores
 from dlbench.data.convert_dataset import DataError
 from dlbench.data.datasets import blends, digits
 
@@ -37,7 +37,7 @@ def test_the_manifest_describes_every_shard(converted):
         assert part["records"] == sum(shard["records"] for shard in part["shards"])
         assert part["records"] == digits.SPLITS[split]
     assert manifest["source"]["digits.csv.gz"]["sha256"] == digits.FILES["digits.csv.gz"]["sha256"]
-    assert verify_dataset.verify(converted) == []
+    assert stores.verify(converted) == []
 
 
 def test_every_record_is_written_once(source, converted):
@@ -82,7 +82,7 @@ def test_a_killed_conversion_leaves_whole_shards_only_and_goes_on(tmp_path):
     mtime_ns = folder.joinpath(first.name[1:-5]).stat().st_mtime_ns
     subprocess.run(command, check=True, capture_output=True)
     assert folder.joinpath(first.name[1:-5]).stat().st_mtime_ns == mtime_ns
-    assert verify_dataset.verify(folder) == []
+    assert stores.verify(folder) == []
     assert not list(folder.glob(".train-*"))
 
 
@@ -151,7 +151,7 @@ def test_generated_blends_are_the_same_in_every_process():
 def test_a_damaged_shard_is_named_with_its_place(converted, damage, message):
     shard = converted / "train-00002-of-00004"
     damage(shard)
-    (problem,) = verify_dataset.verify(converted)
+    (problem,) = stores.verify(converted)
     assert str(shard) in problem and message in problem
 
 
@@ -168,15 +168,15 @@ def drop_last(path):
 
 
 def test_a_folder_without_a_sound_manifest_is_named(tmp_path):
-    assert "is this the folder of a converted dataset?" in verify_dataset.verify(tmp_path)[0]
+    assert "is this the folder of a converted dataset?" in stores.verify(tmp_path)[0]
     (tmp_path / "manifest.json").write_text("{")
-    assert "is not JSON" in verify_dataset.verify(tmp_path)[0]
+    assert "is not JSON" in stores.verify(tmp_path)[0]
 
 
 def test_where_only_sizes_are_compared_no_record_is_read(converted):
     shard = converted / "train-00002-of-00004"
     flip(shard, 1300)
-    assert verify_dataset.verify(converted, content=False) == []
+    assert stores.verify(converted, content=False) == []
     os.truncate(shard, 5000)
-    (problem,) = verify_dataset.verify(converted, content=False)
+    (problem,) = stores.verify(converted, content=False)
     assert problem.startswith(f"{shard}: expected ") and problem.endswith(" bytes, found 5000")

@@ -12,7 +12,7 @@ from PIL import Image
 
 from dlbench import Error
 from dlbench.common import plugins, tfrecord
-from dlbench.data import convert_pictures, pictures, stores, verify_dataset
+from dlbench.data import convert_pictures, pictures, stores
 from dlbench.data.convert_pictures import UnreadablePictures, as_stored
 from dlbench.study import config
 from support.studies.made_studies import BLOCK, STUDY
@@ -52,7 +52,7 @@ def converted(tmp_path, **given):
     """(the manifest, the records of both splits) of a conversion."""
     output = tmp_path / "out"
     convert_pictures.convert("photos", given, output, workers=1)
-    assert verify_dataset.verify(output) == []
+    assert stores.verify(output) == []
     manifest, records = json.loads((output / "manifest.json").read_text()), {}
     for split, part in manifest["splits"].items():
         content = b"".join((output / shard["file"]).read_bytes() for shard in part["shards"])

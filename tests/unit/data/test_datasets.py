@@ -15,11 +15,11 @@ from PIL import Image
 
 from dlbench import Error
 from dlbench.common import plugins, tfrecord
-from dlbench.data import archives, convert_dataset, texts
+from dlbench.data import archives, convert_dataset, sources
 from dlbench.data.archives import ArchiveError
-from dlbench.data.class_folders import ClassFolders
 from dlbench.data.convert_dataset import DataError
 from dlbench.data.datasets import cifar10, imagenet, mnist, ptb, ramp_astro
+from dlbench.data.picture_index import ClassFolders
 from dlbench.data.pictures import PictureError
 from dlbench.trainer.reading import text as reading_text
 
@@ -165,7 +165,7 @@ def test_mnist_is_read_from_its_idx_files(tmp_path, monkeypatch):
 def test_words_become_numbers_by_frequency_in_one_row(tmp_path, monkeypatch):
     monkeypatch.setattr(ptb, "TOKENS", {"train": 200, "validation": 9})
     monkeypatch.setattr(ptb, "VOCABULARY", 5)
-    monkeypatch.setattr(texts, "PIECE_TOKENS", 64)
+    monkeypatch.setattr(sources, "PIECE_TOKENS", 64)
     (tmp_path / "ptb.train.txt").write_text(" a b a <unk> \n" * 20 + " a b a N \n" * 20)
     (tmp_path / "ptb.valid.txt").write_text(" b a \n" * 3)
     opened = ptb.open(tmp_path)
@@ -181,7 +181,7 @@ def test_words_become_numbers_by_frequency_in_one_row(tmp_path, monkeypatch):
 
 
 def test_the_pieces_of_penn_treebank_are_those_of_its_words():
-    assert {split: texts.pieces(count) for split, count in ptb.TOKENS.items()} == ptb.SPLITS
+    assert {split: sources.pieces(count) for split, count in ptb.TOKENS.items()} == ptb.SPLITS
     # The items of 20 words that Zaremba et al. train with.
     counts = {split: reading_text.count(count, 20) for split, count in ptb.TOKENS.items()}
     assert counts == {"train": 46_479, "validation": 3_687}

@@ -12,8 +12,8 @@ import time
 import pytest
 
 from dlbench.data import download
-from dlbench.data.checksums import WrongFile, check_file
 from dlbench.data.download import DownloadError, fetch_file
+from dlbench.data.fetch_dataset import WrongFile, check_file
 from support.machines.downloads import CONTENT, MD5, SHA256, Server, files_beside, interrupt
 from support.machines.paths import REPOSITORY
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dlbench import Error
-from dlbench.data import adopt_dataset, convert_dataset, stores, texts
+from dlbench.data import adopt_dataset, convert_dataset, sources, stores
 from dlbench.data.datasets import bytes as generated
 from dlbench.study import config
 from dlbench.trainer.reading import text as reading_text
@@ -56,8 +56,8 @@ def test_the_generated_text_is_the_same_everywhere():
 
 
 def test_entropy_is_that_of_single_letters():
-    assert texts.unigram_entropy(b"abab") == pytest.approx(math.log(2))
-    assert texts.unigram_entropy(b"aaaa") == 0
+    assert sources.unigram_entropy(b"abab") == pytest.approx(math.log(2))
+    assert sources.unigram_entropy(b"aaaa") == 0
 
 
 def test_text_of_a_folder_is_read_in_the_order_of_names_and_its_end_is_held_out(tmp_path):
@@ -65,9 +65,9 @@ def test_text_of_a_folder_is_read_in_the_order_of_names_and_its_end_is_held_out(
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "first.txt").write_text("eins" * 5)
     (tmp_path / "notes.md").write_text("no text of the dataset")
-    text = texts.read(tmp_path)
+    text = sources.read(tmp_path)
     assert text.decode() == "eins" * 5 + "\n" + "zwei" * 5
-    parts = texts.held_out(text)
+    parts = sources.held_out(text)
     assert parts["train"] + parts["validation"] == text
     assert len(parts["validation"]) == 4
 
@@ -75,7 +75,7 @@ def test_text_of_a_folder_is_read_in_the_order_of_names_and_its_end_is_held_out(
 def test_marks_of_byte_order_and_kinds_of_newlines_are_no_tokens(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\rthree\n")
     (tmp_path / "b.txt").write_bytes(b"\xef\xbb\xbffour \xef\xbb\xbf")
-    text = texts.read(tmp_path)
+    text = sources.read(tmp_path)
     assert text == "one\ntwo\nthree\n\nfour \ufeff".encode()  # within a text it is one of its words
 
 
@@ -91,7 +91,7 @@ def test_a_folder_without_text_and_other_encodings_are_refused(tmp_path, content
     if content is not None:
         (tmp_path / "a.txt").write_bytes(content)
     with pytest.raises(Error, match=message):
-        texts.read(tmp_path)
+        sources.read(tmp_path)
 
 
 def adopted(dataset="text", **text):

@@ -91,7 +91,7 @@ DESCRIBED = {
     "calibrations": ("dlbench/trainer/calibration.py", *CODE),
     "profiles": ("dlbench/trainer/profiling.py", *CODE),
     "words of mistakes": ("dlbench/common/phrases.py", *CODE),
-    "bounds of flags": ("dlbench/common/flag_types.py", *CODE),
+    "bounds of flags": ("dlbench/common/command_line.py", *CODE),
     "a field": ("dlbench/run_fields/learning.py", *CODE),
     "how fields are declared": ("dlbench/run_fields/declaring.py", *CODE),
     "checks of a log's fields": ("dlbench/log/event_fields.py", *CODE),
@@ -164,7 +164,7 @@ def test_a_run_executes_the_code_of_its_framework_and_of_no_other():
 
 def test_imports_are_followed_into_functions_and_packages():
     files = short(own_code.executed_files("convert_dataset.py", plugins.path("datasets", "digits")))
-    assert "dlbench/data/arrays.py" in files  # imported in a function of digits
+    assert "dlbench/data/sources.py" in files  # imported in a function of digits
     assert "dlbench/__init__.py" in files
     assert "dlbench/common/tfrecord.py" in files  # imported by conversion, not by the program
 

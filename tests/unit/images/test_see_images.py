@@ -3,7 +3,7 @@
 import pytest
 
 from dlbench import Error
-from dlbench.images import see_images, trainer_image
+from dlbench.images import make_image, trainer_image
 
 
 @pytest.fixture
@@ -19,9 +19,9 @@ def forms(tmp_path):
 
 def test_failures_are_an_error_with_each_reason_once(forms):
     with pytest.raises(Error) as error:
-        see_images.check(forms)
+        make_image.check(forms)
     assert str(error.value) == "no tool to unpack it"
 
 
 def test_forms_without_a_failure_pass(forms, tmp_path):
-    see_images.check([forms[0], tmp_path / "not_made_yet.json"])
+    make_image.check([forms[0], tmp_path / "not_made_yet.json"])

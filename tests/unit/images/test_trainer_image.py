@@ -10,7 +10,7 @@ import pytest
 import describe_image
 from dlbench import Error
 from dlbench.common import files
-from dlbench.images import digests, trainer_image
+from dlbench.images import oci, trainer_image
 from dlbench.study import trainer_environments
 from dlbench.trainer.containment import IMAGE_MARKER
 from support.images.image_files import SIF, archive, make, root_folder, settings, sif
@@ -115,7 +115,7 @@ def test_only_another_content_makes_a_file_or_folder_another_image(source, monke
     source = source()
     made = make(source)
     read = []
-    monkeypatch.setattr(digests, "sha256", lambda path: read.append(path) or files.sha256(path))
+    monkeypatch.setattr(oci, "sha256", lambda path: read.append(path) or files.sha256(path))
     wanted = settings(source)
     assert trainer_image.digest("x", wanted) == made.digest
     assert read == []  # nothing was touched

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench import Error
-from dlbench.common import host_lists, networks
+from dlbench.common import networks
 from dlbench.trainer import cluster
 from dlbench.trainer.cluster import Cluster, check_names
 
@@ -39,13 +39,13 @@ TWO = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index"
     ],
 )
 def test_a_list_of_nodes_is_expanded_as_scontrol_does(text, names):
-    assert host_lists.expand_hosts(text) == names
+    assert networks.expand_hosts(text) == names
 
 
 @pytest.mark.parametrize("text", ["n[a-b]", "n[1-b]", "n[]", "n[1,,2]", "n[-3]"])
 def test_a_list_of_nodes_that_is_none_is_named(text):
     with pytest.raises(Error) as error:
-        host_lists.expand_hosts(text)
+        networks.expand_hosts(text)
     assert str(error.value) == f"expected a list of nodes as in n[1-3,5], found {text!r}"
 
 

@@ -26,7 +26,7 @@ from dlbench.analysis import bounds, campaigns, estimates
 from dlbench.analysis.campaigns import ITEM_RATE, JOINABLE, Measured
 from dlbench.baselines import collectives
 from dlbench.baselines.rounds import NOT_MEASURED
-from dlbench.common import host_lists, phrases
+from dlbench.common import networks, phrases
 from dlbench.common.files import atomic_write
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.machine import hardware
@@ -153,7 +153,7 @@ def _status(row):
 def _nodes(row):
     """The nodes of a row, or () if it does not say."""
     if row.get("node"):
-        names = host_lists.expand_hosts(row["node"])
+        names = networks.expand_hosts(row["node"])
     else:
         names = [row["host"]] if row.get("nodes") == 1 and row.get("host") else []
     return in_order(map(hardware.short_host, names))
@@ -161,7 +161,7 @@ def _nodes(row):
 
 def in_order(names: Iterable[str]) -> Group:
     """Names of nodes in the order of their numbers, each once."""
-    return tuple(host_lists.expand_hosts(host_lists.compact_hosts(names)))
+    return tuple(networks.expand_hosts(networks.compact_hosts(names)))
 
 
 def positive(value: Any) -> float | None:
@@ -210,7 +210,7 @@ class Judged:
 
     @property
     def name(self) -> str:
-        return host_lists.compact_hosts(self.nodes)
+        return networks.compact_hosts(self.nodes)
 
     @property
     def is_bounded(self) -> bool:
@@ -531,7 +531,7 @@ def write(accepted: Accepted, folder: Path) -> None:
     """Write the lists of nodes that pass and that fail, as --nodelist and --exclude take them."""
     for name, nodes in ((PASS, accepted.good), (FAIL, accepted.bad)):
         with atomic_write(folder / name) as part:
-            part.write_text(host_lists.compact_hosts(nodes) + "\n", "utf-8")
+            part.write_text(networks.compact_hosts(nodes) + "\n", "utf-8")
 
 
 def next_lines(groups: Iterable[Group]) -> list[str]:
@@ -542,7 +542,7 @@ def next_lines(groups: Iterable[Group]) -> list[str]:
     """
     by_size: dict[int, list[str]] = {}
     for group in groups:
-        by_size.setdefault(len(group), []).append(f'"{host_lists.compact_hosts(group)}"')
+        by_size.setdefault(len(group), []).append(f'"{networks.compact_hosts(group)}"')
     return [
         line
         for size, names in sorted(by_size.items())
@@ -582,17 +582,17 @@ def page(accepted: Accepted, folder: Path) -> Page:
         for sentence in (*one.failures, *one.missing)
     ]
     failures += [
-        f"{host_lists.compact_hosts(group)} fails together, while each of its nodes passes with "
+        f"{networks.compact_hosts(group)} fails together, while each of its nodes passes with "
         "others: expected a fault of the network between them, or of runs of that size"
         for group in accepted.together
     ]
     if failures:
         sections.append(Section("What fails or is missing", tuple(failures)))
-    excluded = host_lists.compact_hosts(accepted.bad)
-    lists = [f"{folder / PASS}: {host_lists.compact_hosts(accepted.good) or 'none'}"]
+    excluded = networks.compact_hosts(accepted.bad)
+    lists = [f"{folder / PASS}: {networks.compact_hosts(accepted.good) or 'none'}"]
     lists.append(f"{folder / FAIL}: {excluded or 'none'}")
     if accepted.unknown:
-        lists.append(f"not known yet: {host_lists.compact_hosts(accepted.unknown)}")
+        lists.append(f"not known yet: {networks.compact_hosts(accepted.unknown)}")
     if excluded:
         lists.append(f'in site.yaml, under job: extra: "--exclude={excluded}"')
     sections.append(Section("Lists", tuple(lists)))

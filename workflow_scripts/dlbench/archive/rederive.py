@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.archive import archive_logs, verify_archive
+from dlbench.archive import verify_archive
 from dlbench.archive.verify_archive import Bag
 from dlbench.common import tools
 from dlbench.common.files import sha256
@@ -70,7 +70,7 @@ class Outcome:
     figures: int
     differing: list
     versions: list
-    records: archive_logs.LogComparison
+    records: verify_archive.LogComparison
 
 
 def rederive(bag: Bag, folder: str | Path, own_code: bool = False) -> Outcome:
@@ -115,7 +115,7 @@ def rederive(bag: Bag, folder: str | Path, own_code: bool = False) -> Outcome:
             or sha256(Path(folder, name)) != expected[name]
         ),
         versions=versions,
-        records=archive_logs.compare(bag),
+        records=verify_archive.compare(bag),
     )
 
 

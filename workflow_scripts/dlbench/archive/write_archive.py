@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -24,7 +25,6 @@ import yaml
 
 from dlbench import Error, __version__
 from dlbench.archive import bag, crate, redacted
-from dlbench.archive.workflow_files import files_below, workflow_files
 from dlbench.common import files as common_files
 from dlbench.common import own_code, phrases, plugins
 from dlbench.common.files import sha256
@@ -38,6 +38,43 @@ from dlbench.results.collect_runs import IMPORTS
 from dlbench.study import config, trainer_environments, yaml_files
 from dlbench.tables import cells
 from dlbench.trainer.reading.manifest import DIGEST
+
+NAMES = (
+    "Snakefile",
+    "rules",
+    "workflow_scripts",
+    "envs",
+    "profiles",
+    "hatch_build.py",
+    "pyproject.toml",
+    "uv.lock",
+    "CITATION.cff",
+    "LICENSE",
+    "README.md",
+)
+GENERATED = ("__pycache__", "node_modules")
+
+
+def workflow_files() -> list[str]:
+    """Paths relative to the workflow's folder; installed environments are left out."""
+    home = own_code.project_path(".")
+    return sorted(
+        path.as_posix()
+        for name in NAMES
+        for path in (file.relative_to(home) for file in files_below(home / name))
+        if not any(part.startswith(".") or part in GENERATED for part in path.parts)
+    )
+
+
+def files_below(path: Path) -> Iterator[Path]:
+    """The plain files below a folder, or the file itself; symbolic links are not followed."""
+    if path.is_file():
+        yield path
+    for root, folders, names in os.walk(path):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        paths = (Path(root, name) for name in names)
+        yield from (path for path in paths if path.is_file() and not path.is_symlink())
+
 
 ABOUT = "archive.json"
 # Packages that write tables and figures; another version may write other bytes.

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dlbench.baselines import collectives, one_device, rounds
-from dlbench.common import flag_types, plugins
+from dlbench.common import command_line, plugins
 from dlbench.common.files import json_digest, write_json
 from dlbench.trainer import calibration, containment, description, engine
 from dlbench.trainer.strategy import Spec
@@ -40,7 +40,7 @@ def parser(description: str | None = None) -> argparse.ArgumentParser:
     )
     flags.add_argument(
         "--calibration-s",
-        type=flag_types.real(above=0),
+        type=command_line.real(above=0),
         default=calibration.SECONDS,
         metavar="SECONDS",
         help="for which products of matrices and copies are measured, "

@@ -24,8 +24,8 @@ import psutil
 from dlbench import Error
 from dlbench.campaign import forget_runs
 from dlbench.common import files as common_files
-from dlbench.data import verify_dataset
-from dlbench.images import cuda_drivers, trainer_image
+from dlbench.data import stores
+from dlbench.images import trainer_image
 from dlbench.log import event_fields, event_log
 from dlbench.machine import gpus
 from dlbench.plan import skipping
@@ -187,7 +187,7 @@ def _data(content):
         advice = f"remove {path}: the next start converts the dataset again"
         if adopted:
             advice = f"restore the shards in {adopted}, or convert the dataset here (data.store)"
-        for problem in verify_dataset.verify(place, content):
+        for problem in stores.verify(place, content):
             where, _, what = problem.partition(": ")
             yield Problem(
                 "data",
@@ -237,7 +237,7 @@ def _driver(study):
     else:
         every = trainer_environments.environments()
         environments = list(filter(trainer_environments.is_installed, every))
-    for misfit in cuda_drivers.misfits(environments, driver):
+    for misfit in trainer_image.misfits(environments, driver):
         where = f"envs/{misfit.environment}"
         yield Problem("driver", where, misfit.reason, "its runs on GPUs fail", misfit.remedy)
 

@@ -30,7 +30,7 @@ from dlbench.cluster.profiles import Profile
 from dlbench.common import files, own_code, phrases, plugins, tools
 from dlbench.common.files import write_json
 from dlbench.data import stores
-from dlbench.images import cuda_drivers, trainer_image
+from dlbench.images import trainer_image
 from dlbench.images.runtimes import Container
 from dlbench.plan import planning, skipping
 from dlbench.plan.plan import ATTEMPTS
@@ -732,7 +732,7 @@ def _devices(report, expected):
             "correct site.devices_per_node or site.job.gpu_request",
         )
     if driver := report["driver"]:
-        misfits = list(cuda_drivers.misfits(expected["environments"], driver))
+        misfits = list(trainer_image.misfits(expected["environments"], driver))
         for misfit in misfits:
             yield _fix(f"envs/{misfit.environment} {misfit.reason}: {misfit.remedy}")
         if not misfits:

@@ -5,7 +5,7 @@ import json
 import sys
 
 from dlbench.command.starting import add_configfile, add_json
-from dlbench.common import flag_types, tools
+from dlbench.common import command_line, tools
 from dlbench.common.files import sha256
 from dlbench.common.phrases import counted
 
@@ -50,16 +50,16 @@ def verify(args: argparse.Namespace) -> int:
     Reads the archive in place; only --deep writes, the logs of one run at a time into a temporary
     folder. Archives of unknown origin are safe to verify. Needs the standard library only.
     """
-    from dlbench.archive import archive_logs, verify_archive
+    from dlbench.archive import verify_archive
 
     deep = ""
     with verify_archive.open_bag(args.archive, args.limit_gb * 1e9) as bag:
         problems = verify_archive.problems(bag)
         if args.deep and not problems:
-            compared = archive_logs.compare(bag)
+            compared = verify_archive.compare(bag)
             problems = compared.differing
             deep = f"; {compared.same} records say what their logs do"
-            if note := archive_logs.describe_other_versions(compared.others):
+            if note := verify_archive.describe_other_versions(compared.others):
                 print(note, file=sys.stderr)
         files = len(bag.payload)
         runs = sum(bool(verify_archive.RECORD.fullmatch(name)) for name in bag.payload)
@@ -83,7 +83,10 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
 
     most = verify_archive.DEFAULT_LIMIT_BYTES / 1e9
     parser.add_argument(
-        "--limit-gb", type=flag_types.real(above=0), default=most, help="most that it may unpack to"
+        "--limit-gb",
+        type=command_line.real(above=0),
+        default=most,
+        help="most that it may unpack to",
     )
 
 
@@ -144,7 +147,7 @@ def _plain(outcome):
 
 
 def _print_outcome(outcome, own_code):
-    from dlbench.archive import archive_logs, verify_archive
+    from dlbench.archive import verify_archive
 
     for name, archived, installed in outcome.versions:
         print(f"{name}: {archived} in the archive, {installed} here", file=sys.stderr)
@@ -152,7 +155,7 @@ def _print_outcome(outcome, own_code):
         f"{counted(outcome.tables, 'table')}, {counted(outcome.figures, 'figure')}, the report, "
         f"{counted(outcome.run_tables, 'table')} of runs"
     )
-    if note := archive_logs.describe_other_versions(outcome.records.others):
+    if note := verify_archive.describe_other_versions(outcome.records.others):
         print(note, file=sys.stderr)
     for line in verify_archive.summarise(outcome.records.differing):
         print(line, file=sys.stderr)

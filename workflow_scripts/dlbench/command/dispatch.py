@@ -120,9 +120,9 @@ def _do(name, arguments):
         print(help_text())
         return 0
     if name == "--version":
-        from dlbench.common import installation  # the others import less
+        from dlbench.common import own_code  # the others import less
 
-        print(f"dlbench {installation.version()}")
+        print(f"dlbench {own_code.version()}")
         return 0
     if name not in (*names(), *STEPS):
         raise Error(

@@ -11,7 +11,7 @@ from types import ModuleType
 from dlbench import Error
 from dlbench.command import dispatch
 from dlbench.command.starting import add_configfile, add_json
-from dlbench.common import flag_types, own_code, phrases, tools
+from dlbench.common import command_line, own_code, phrases, tools
 
 
 def add_check_site(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +22,7 @@ def add_check_site(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-job", action="store_true", help="start no job on a compute node")
     parser.add_argument(
         "--timeout",
-        type=flag_types.real(above=0),
+        type=command_line.real(above=0),
         default=600,
         metavar="S",
         help="seconds that job may be queued",
@@ -91,7 +91,7 @@ def add_verify_dataset(parser: argparse.ArgumentParser) -> None:
 
 def verify_dataset(args: argparse.Namespace) -> int:
     """Compare the TFRecord shards of a dataset with its manifest.json."""
-    from dlbench.data.verify_dataset import verify
+    from dlbench.data.stores import verify
 
     problems = verify(args.folder)
     if problems:
@@ -118,7 +118,7 @@ def environment(args: argparse.Namespace) -> None:
 
     Packages that the lock file does not name, or that belong to an extra (Horovod), stay.
     """
-    from dlbench.images.make_environment import make_environment
+    from dlbench.images.make_image import make_environment
 
     make_environment(args.project, args.extra, args.group, args.output)
 

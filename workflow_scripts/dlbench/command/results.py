@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from dlbench import Error
 from dlbench.command import starting
 from dlbench.command.starting import add_configfile, add_json
-from dlbench.common import flag_types, host_lists, phrases, plugins, terminal
+from dlbench.common import command_line, networks, phrases, plugins, terminal
 from dlbench.common.files import atomic_write
 
 
@@ -125,7 +125,7 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--margin",
-        type=flag_types.real(above=0),
+        type=command_line.real(above=0),
         default=compare_runs.DEFAULT_MARGIN,
         help="differences within it are equivalent (0.01)",
     )
@@ -167,7 +167,7 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tolerance",
-        type=flag_types.real(0),
+        type=command_line.real(0),
         default=0.05,
         help="how far below and above each mean the bounds that are written lie, as a share (0.05)",
     )
@@ -292,7 +292,7 @@ def add_gate(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--least",
-        type=flag_types.real(above=0),
+        type=command_line.real(above=0),
         default=LEAST,
         metavar="SHARE",
         help="changes below this share fail nothing (0.01)",
@@ -431,7 +431,7 @@ def accept_nodes(args: argparse.Namespace) -> int:
     from dlbench.pages import formats
 
     wanted = acceptance.read_bounds(args.bounds, args.results)
-    expected = host_lists.expand_hosts(args.nodes)
+    expected = networks.expand_hosts(args.nodes)
     accepted = acceptance.accept(acceptance.read(args.results), wanted, expected)
     acceptance.write(accepted, args.results)
     if args.json:

@@ -14,7 +14,7 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.command import starting
 from dlbench.command.starting import CONFIG, add_configfile, add_json, study_file
-from dlbench.common import flag_types, installation, own_code, phrases, plugins, tools
+from dlbench.common import command_line, own_code, phrases, plugins, tools
 
 STUDY = "my_study.yaml"
 UNKNOWN = "what a node has is not known; write it there"
@@ -24,7 +24,7 @@ SUFFIXES = (".yaml", ".yml")
 def add_init(parser: argparse.ArgumentParser) -> None:
     from dlbench.trainer import engine
 
-    default = CONFIG if installation.is_wheel() else STUDY
+    default = CONFIG if own_code.is_wheel() else STUDY
     parser.add_argument("target", nargs="?", default=default, help=f"file or folder ({default})")
     parser.add_argument("--name", help="of the study; if not given, that of the file or folder")
     parser.add_argument(
@@ -49,7 +49,7 @@ def add_init(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--nodes",
-        type=flag_types.whole(1),
+        type=command_line.whole(1),
         default=1,
         metavar="N",
         help="also runs on up to N nodes, under Slurm",
@@ -90,7 +90,7 @@ def init(args: argparse.Namespace) -> None:
         _write(Path(SITE_FILE), site_text)
         print(f"{SITE_FILE}: of {site.queue.name}: {site.nodes or UNKNOWN}")
     _write(file, text)
-    if scheduler and installation.is_wheel():
+    if scheduler and own_code.is_wheel():
         _copy_profile(scheduler)
     print(
         f"{file}: {phrases.counted(trained, 'run')} of {choice.model} by "
@@ -199,7 +199,7 @@ def _configfile(file):
 
 def _profile(scheduler):
     path = Path("profiles", scheduler)
-    return shlex.quote(str(path if installation.is_wheel() else own_code.project_path(path)))
+    return shlex.quote(str(path if own_code.is_wheel() else own_code.project_path(path)))
 
 
 def _copy_profile(scheduler):
@@ -243,14 +243,14 @@ def add_status(parser: argparse.ArgumentParser) -> None:
     add_configfile(parser)
     parser.add_argument(
         "--jobs",
-        type=flag_types.whole(1),
+        type=command_line.whole(1),
         metavar="N",
         help="trained at a time; as many as now, if not given",
     )
     parser.add_argument("--runs", action="store_true", help="also one line a run")
     add_json(parser)
     parser.add_argument(
-        "--watch", type=flag_types.real(above=0), metavar="SECONDS", help="again and again"
+        "--watch", type=command_line.real(above=0), metavar="SECONDS", help="again and again"
     )
 
 

@@ -10,11 +10,11 @@ import shutil
 import sys
 from pathlib import Path
 
-from dlbench.common import flag_types, plugins
+from dlbench.common import command_line, plugins
 
 
 def add_fetch_dataset(parser: argparse.ArgumentParser) -> None:
-    flag_types.add_dataset(parser)
+    command_line.add_dataset(parser)
     parser.add_argument("--folder", required=True, help="where the source files go")
     parser.add_argument("--stamp", help="JSON file that lists what was checked, written last")
     parser.add_argument("--manual-dir", help="folder with files put there by hand")
@@ -29,7 +29,7 @@ def fetch_dataset(args: argparse.Namespace) -> None:
     from dlbench.common.files import write_json
     from dlbench.data.fetch_dataset import fetch
 
-    flag_types.check_dataset(args)
+    command_line.check_dataset(args)
     checked = fetch(
         args.dataset,
         args.folder,
@@ -42,7 +42,7 @@ def fetch_dataset(args: argparse.Namespace) -> None:
 
 
 def add_adopt_dataset(parser: argparse.ArgumentParser) -> None:
-    flag_types.add_dataset(parser)
+    command_line.add_dataset(parser)
     parser.add_argument("folder", help="folder with the shards, or with our manifest.json")
     parser.add_argument("--output", required=True, help="path of the manifest")
     parser.add_argument(
@@ -60,7 +60,7 @@ def adopt_dataset(args: argparse.Namespace) -> None:
     """Write a manifest for existing TFRecords, which stay where they are."""
     from dlbench.data.adopt_dataset import adopt
 
-    flag_types.check_dataset(args)
+    command_line.check_dataset(args)
     adopt(args.dataset, args.folder, args.output, args.check, args.code_sha256)
 
 
@@ -71,7 +71,7 @@ def add_convert_pictures(parser: argparse.ArgumentParser) -> None:
         "--output", type=Path, required=True, help="folder for the shards and manifest.json"
     )
     parser.add_argument(
-        "--workers", type=flag_types.whole(1), help="processes; by default one for each core"
+        "--workers", type=command_line.whole(1), help="processes; by default one for each core"
     )
 
 
@@ -151,7 +151,7 @@ def see_images(args: argparse.Namespace) -> None:
 
     The workflow goes on with the runs that do not need them.
     """
-    from dlbench.images.see_images import check
+    from dlbench.images.make_image import check
 
     check(args.form)
 
@@ -200,8 +200,8 @@ def add_find_batch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", required=True, type=Path, help="what is found; tries beside it")
     parser.add_argument("--messages", required=True, type=Path, help="what the trainers print")
     parser.add_argument("--skip", default="", help="write this reason instead of trying")
-    parser.add_argument("--processes", type=flag_types.whole(1), default=1, help="on each node")
-    parser.add_argument("--memory-mb", type=flag_types.whole(1), help="of a node, for all, MiB")
+    parser.add_argument("--processes", type=command_line.whole(1), default=1, help="on each node")
+    parser.add_argument("--memory-mb", type=command_line.whole(1), help="of a node, for all, MiB")
 
 
 def find_batch(args: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.common import installation, own_code
+from dlbench.common import own_code
 
 OUR_UV = own_code.PROJECT / ".uv" / "bin" / "uv"  # where the README's commands put it
 NOT_WRITABLE = (
@@ -67,11 +67,11 @@ def find_uv() -> str:
         Error: uv is not installed.
     """
     # uv sets UV for its children; it may be inherited from an earlier start and not exist any more.
-    with_us = str(_beside_python("uv")) if installation.is_wheel() else ""
+    with_us = str(_beside_python("uv")) if own_code.is_wheel() else ""
     for name in (os.environ.get("UV", ""), with_us, "uv", str(OUR_UV)):
         if path := shutil.which(name):
             return path
-    if installation.is_wheel():
+    if own_code.is_wheel():
         install = f"{shlex.quote(sys.executable)} -m pip install uv"
         raise Error(f"uv is not found: `{install}` installs it")
     raise Error("uv is not found: the first command of README.md installs it into .uv")
@@ -88,7 +88,7 @@ def uv_command(arguments: str) -> str:
 
 def install_command(extra: str) -> str:
     """The command with which people install an extra of dlbench (optional packages)."""
-    if installation.is_wheel():
+    if own_code.is_wheel():
         return f"{_typed(Path(sys.executable))} -m pip install 'dlbench[{extra}]'"
     return uv_command(f"sync --extra {extra}")
 
@@ -118,7 +118,7 @@ def dlbench_command(arguments: str) -> str:
     Its folder is named where it is another one; without uv it is started by Python, which works
     where the command is not installed.
     """
-    if installation.is_wheel():
+    if own_code.is_wheel():
         return _installed_command("dlbench", arguments)
     try:
         find_uv()
@@ -140,7 +140,7 @@ def snakemake_command(arguments: str) -> str:
         return uv_command(f"run snakemake {arguments}")
     project = shlex.quote(str(own_code.PROJECT))
     snakefile = shlex.quote(str(own_code.PROJECT / "Snakefile"))
-    if installation.is_wheel():
+    if own_code.is_wheel():
         return _installed_command("snakemake", f"--snakefile {snakefile} {arguments}".rstrip())
     return uv_command(f"run --project {project} snakemake --snakefile {snakefile} {arguments}")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dlbench.common import plugins
 from dlbench.common.tfrecord import count_records, parse_example, payloads
-from dlbench.data import convert_dataset, pictures, stores, verify_dataset
+from dlbench.data import convert_dataset, pictures, stores
 from dlbench.data.stores import AdoptionError
 from dlbench.trainer.reading import manifest
 
@@ -55,7 +55,7 @@ def adopt(
 
 def _store_manifest(name, folder):
     """The manifest of a store, after its shards were compared with it."""
-    if problems := verify_dataset.verify(folder):
+    if problems := stores.verify(folder):
         raise AdoptionError("\n".join([f"the store {folder} is damaged:", *problems]))
     content = manifest.read(folder)
     if content["dataset"] != name:

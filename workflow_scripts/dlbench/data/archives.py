@@ -1,4 +1,4 @@
-"""Read archives in place, without unpacking them to disk.
+"""Read untrusted archives in place, without unpacking them to disk.
 
 - A tar file is indexed by its headers; members are read by position.
 - Compressed files are read as a stream, up to their expected size, which stops decompression bombs.
@@ -11,9 +11,32 @@ import tarfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
-from dlbench.common.tar_members import Member
+
+MAX_HEADER_BYTES = 1 << 20  # of e.g. a long name; tarfile holds it in memory
+_HEADERS = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
+
+
+class Member(tarfile.TarInfo):
+    """A tar member; an oversized header or a sparse file is a ReadError. For tarfile.open."""
+
+    @classmethod
+    def frombuf(cls, buf: Any, encoding: str, errors: str) -> "Member":
+        member = super().frombuf(buf, encoding, errors)
+        if member.type in _HEADERS and member.size > MAX_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header of {member.size} bytes")
+        if member.type == tarfile.GNUTYPE_SPARSE:
+            raise tarfile.ReadError(f"{member.name} is a sparse file")
+        return member
+
 
 BLOCK = 512
 EXTENSIONS = {

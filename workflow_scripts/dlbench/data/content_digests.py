@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlbench.common.files import json_digest
-from dlbench.common.progress import Progress
+from dlbench.common.terminal import Progress
 
 READERS = 8  # threads that read contents
 PIECE_BYTES = 1 << 18  # read at once

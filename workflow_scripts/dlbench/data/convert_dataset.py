@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from dlbench import Error
 from dlbench.common import orphans, plugins
 from dlbench.common.files import atomic_write, sha256, write_json
-from dlbench.common.progress import Progress
+from dlbench.common.terminal import Progress
 from dlbench.common.tfrecord import framed_example
 from dlbench.data import pictures
 from dlbench.data.archives import ArchiveError

@@ -25,7 +25,7 @@ from typing import Any
 from dlbench import Error
 from dlbench.common import orphans, plugins
 from dlbench.common.files import atomic_write
-from dlbench.common.progress import Progress
+from dlbench.common.terminal import Progress
 from dlbench.data import convert_dataset, own_pictures, picture_index, pictures
 from dlbench.data.own_pictures import Settings
 from dlbench.data.picture_index import Index

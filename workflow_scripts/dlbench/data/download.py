@@ -24,8 +24,8 @@ from urllib.parse import urlsplit
 from dlbench import Error
 from dlbench.common import phrases, plugins
 from dlbench.common.files import add_filename, write_json
-from dlbench.data import checksums
-from dlbench.data.checksums import WrongFile
+from dlbench.data import fetch_dataset
+from dlbench.data.fetch_dataset import WrongFile
 from dlbench.data.transports import Response, TransportError
 
 FRUITLESS_ATTEMPTS = 5  # in a row, on one mirror
@@ -80,7 +80,7 @@ def fetch_file(
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    published = checksums.published_as(size_bytes, sha256, md5)
+    published = fetch_dataset.published_as(size_bytes, sha256, md5)
     with _locked(path, report):
         if path.is_file():  # another process has downloaded it
             return {**_check_published(path, path, published), "url": None}
@@ -100,7 +100,7 @@ def fetch_file(
         addresses = " and ".join(urls) or "no URL"
         raise DownloadError(
             f"{path.name} is missing and offline is set: put the file by hand at {path} "
-            f"({checksums.describe(published)}; it is published at {addresses})"
+            f"({fetch_dataset.describe(published)}; it is published at {addresses})"
         )
     raise DownloadError("\n".join([f"{path.name} could not be fetched:", *problems]))
 
@@ -146,7 +146,7 @@ class _Transfer:
     def run(self):
         """Download FILE.part and compare it with the published values. Returns bytes and sha256."""
         inherited = self._part.exists()
-        with checksums.StreamDigests(self._published) as self._digests:
+        with fetch_dataset.StreamDigests(self._published) as self._digests:
             try:
                 return self._fetch()
             except WrongFile as error:
@@ -203,7 +203,9 @@ class _Transfer:
             started = position = response.offset
             started_s = time.monotonic()
             for chunk in response.chunks:
-                if position == 0 and (impostor := checksums.describe_non_data(self._path, chunk)):
+                if position == 0 and (
+                    impostor := fetch_dataset.describe_non_data(self._path, chunk)
+                ):
                     raise TransportError(f"sends {impostor}")
                 position += len(chunk)
                 if limit is not None and position > limit:
@@ -242,8 +244,8 @@ class _Transfer:
                 raise TransportError(f"was asked for byte 0, sends from byte {response.offset}")
         if response.offset:
             response.validator = response.validator or validator  # servers need not repeat it
-        if response.content_type == "text/html" and not checksums.is_page(self._path):
-            raise TransportError(f"sends {checksums.PAGE}")
+        if response.content_type == "text/html" and not fetch_dataset.is_page(self._path):
+            raise TransportError(f"sends {fetch_dataset.PAGE}")
         return response
 
     def _continuable(self):
@@ -314,7 +316,7 @@ def _check_published(path, content, published, digests=None):
         WrongFile: they differ; the file is moved to FILE.bad.
     """
     try:
-        return checksums.check_digests(content, published, digests)
+        return fetch_dataset.check_digests(content, published, digests)
     except WrongFile as error:
         bad = path.with_name(f"{path.name}.bad")
         content.replace(bad)

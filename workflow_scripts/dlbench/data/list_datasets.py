@@ -6,7 +6,7 @@ from typing import Any
 
 from dlbench.common import plugins
 from dlbench.common.files import atomic_write, write_json
-from dlbench.data import texts
+from dlbench.data import sources
 
 
 def write(folder: Path) -> None:
@@ -49,7 +49,7 @@ def _entropy(dataset):
     """Entropy of the held-out text of a dataset that generates it; None for others."""
     if not hasattr(dataset, "texts"):
         return None
-    return round(texts.unigram_entropy(dataset.texts()["validation"]), 6)
+    return round(sources.unigram_entropy(dataset.texts()["validation"]), 6)
 
 
 def markdown(datasets: Sequence[dict[str, Any]]) -> str:

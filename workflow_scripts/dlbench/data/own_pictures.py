@@ -27,7 +27,7 @@ OF_FORMS = {
 PLACES = ("path", "csv", "parquet", "webdataset", "validation")
 CODE = (
     *("datasets/images.py", "convert_pictures.py", "own_pictures.py", "picture_index.py"),
-    *("pictures.py", "arrays.py", "forms/parquet.py", "forms/webdataset.py"),
+    *("pictures.py", "sources.py", "forms/parquet.py", "forms/webdataset.py"),
 )
 
 

@@ -1,4 +1,8 @@
-"""Stores: existing folders of TFRecords, and those that a study uses."""
+"""Stores: folders of TFRecords, existing or converted ones, and whether their shards are whole.
+
+Shards are compared with their manifest by the code that checks it in training
+(dlbench/trainer/reading/), and the first record of each is read as the trainer reads it.
+"""
 
 import hashlib
 import re
@@ -9,7 +13,8 @@ from typing import Any, NamedTuple, Protocol
 from dlbench import Error
 from dlbench.common import own_code, phrases, plugins
 from dlbench.common.files import read_json, sha256
-from dlbench.data import own_pictures, texts
+from dlbench.common.tfrecord import RecordError, payloads
+from dlbench.data import own_pictures, sources
 from dlbench.trainer.reading import manifest
 
 SPLIT_NAMES = {"train": ("train",), "validation": ("validation", "test")}
@@ -123,7 +128,7 @@ def _user_text(name, text_folder):
     """The store of a user's text; its digest is that of the text and of the dataset's file."""
     folder = Path(text_folder).resolve()
     try:
-        digest = hashlib.sha256(texts.read(folder))
+        digest = hashlib.sha256(sources.read(folder))
     except Error as error:
         raise AdoptionError(f"dataset {name}: {error}") from error
     digest.update(own_code.digest([str(plugins.path("datasets", name))]).encode())
@@ -179,3 +184,74 @@ def _check_complete(paths):
             f"{paths[0].parent}: expected {count} shards by their names, found {len(paths)}; "
             f"missing: {', '.join(f'{number:05d}' for number in missing[:5])}"
         )
+
+
+def verify(folder: Path | str, content: bool = True) -> list[str]:
+    """Compare the shards in `folder` with its manifest.
+
+    Args:
+        content: also read every record and compare digests; False: compare sizes only.
+
+    Returns:
+        One line for each problem.
+    """
+    if not (Path(folder) / manifest.NAME).exists():
+        return [f"{folder}: no manifest.json; is this the folder of a converted dataset?"]
+    from dlbench.trainer.reading.converted import ConvertedDataset  # it imports NumPy: slow
+
+    try:
+        data = ConvertedDataset(folder)
+    except Error as error:
+        return [str(error)]
+    shard_folder = Path(data.manifest.get("folder", folder))  # an adopted dataset's is elsewhere
+    shards = [shard for split in data.manifest["splits"].values() for shard in split["shards"]]
+    return [
+        problem for shard in shards if (problem := _problem(data, shard_folder, shard, content))
+    ]
+
+
+def _problem(data, folder, shard, content):
+    """The problem of a shard; None if it has none."""
+    path = folder / shard["file"]
+    if not path.is_file():
+        return f"{path}: missing"
+    size_bytes = path.stat().st_size
+    sizes = f"expected {shard['bytes']} bytes, found {size_bytes}"
+    if not content:
+        return f"{path}: {sizes}" if size_bytes != shard["bytes"] else None
+    count = 0
+    try:
+        with open(path, "rb") as file:
+            for _, payload in payloads(file, path):
+                if count == 0 and not data.streamed:
+                    _check_record(data, payload)
+                count += 1
+    except RecordError as error:
+        return f"{error} ({count} of {shard['records']} records are whole; {sizes})"
+    except Error as error:
+        return f"{path}: {error}"
+    if count != shard["records"]:
+        return f"{path}: expected {shard['records']} records, found {count}; {sizes}"
+    digest = sha256(path)
+    if shard["sha256"] not in (None, digest):
+        return f"{path}: expected sha256 {shard['sha256']}, found {digest}"
+    return None
+
+
+def _check_record(data, payload):
+    """Check that the trainer reads one item from a record, with a label in the model's range.
+
+    Raises:
+        Error: it does not.
+    """
+    from dlbench.trainer.reading.reader import parsed
+
+    inputs, targets = parsed(data, [payload])
+    known = range(data.classes or 0)
+    if len(inputs) != 1 or len(targets) != 1:
+        content = f"{len(inputs)} inputs and {len(targets)} targets in a record"
+    elif targets.ndim == 1 and data.classes and targets[0] not in known:
+        content = f"label {targets[0] + data.reader.get('first_label', 0)}"
+    else:
+        return
+    raise Error(f"its records are not as manifest.json says ({content}): convert the dataset again")

@@ -6,14 +6,17 @@
 - `before.json` is the index without that layer, for runtimes that write the marker themselves.
 
 Sources: the OCI image layout and image format specifications, version 1.1; Docker's image
-specification, version 1.2, for `docker save`.
+specification, version 1.2, for `docker save`. Digests of files and folders on disk are here, too.
 """
 
+import contextlib
 import hashlib
 import io
 import json
+import os
 import platform
 import shutil
+import stat
 import tarfile
 import zlib
 from pathlib import Path
@@ -21,7 +24,7 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common.files import canonical_json, sha256, write_json
-from dlbench.common.tar_members import Member
+from dlbench.data.archives import Member
 from dlbench.images.runtimes import TAG, UNMARKED_INDEX
 
 INDEX_TYPES = (
@@ -274,3 +277,48 @@ def _blob_path(folder, digest):
 
 def _digest(content):
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def content_digest(source: str | Path) -> str:
+    """SHA-256 of a file's content, or of a folder's names, modes, links and contents."""
+    path = Path(source)
+    return f"sha256:{_tree_digest(path, content=True) if path.is_dir() else sha256(path)}"
+
+
+def stat_signature(source: str | Path) -> str:
+    """Path, sizes and modification times, as text: cheap to read; a new content changes it."""
+    path = Path(source).absolute()
+    if path.is_dir():
+        return f"{path} {_tree_digest(path, content=False)}"
+    status = path.stat()
+    return f"{path} {status.st_size} {status.st_mtime_ns}"
+
+
+def _tree_digest(folder, content):
+    """SHA-256 of a tree's names, modes and links, and of its files' contents.
+
+    Args:
+        content: False: sizes and modification times of the files instead of their contents.
+    """
+    total = hashlib.sha256()
+    for root, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted([*folders, *files]):
+            path = Path(root, name)
+            status = path.lstat()
+            detail = ""
+            if stat.S_ISLNK(status.st_mode):
+                detail = os.readlink(path)
+            elif stat.S_ISREG(status.st_mode):
+                times = f"{status.st_size} {status.st_mtime_ns}"
+                detail = _file_digest(path) if content else times
+            fields = [str(path.relative_to(folder)), str(status.st_mode), detail]
+            total.update(("\0".join(fields) + "\n").encode(errors="surrogateescape"))
+    return total.hexdigest()
+
+
+def _file_digest(path):
+    # Some files of a root folder are readable by root only; no run reads them.
+    with contextlib.suppress(PermissionError):
+        return sha256(path)
+    return "not readable"

@@ -8,22 +8,28 @@
 - dlbench make-image makes images, dlbench prepare-image their forms.
 
 results/images/{name}/ holds image.json, and {form}.json and {form}/ for each runtime.
+
+Some environments need a newer driver of NVIDIA's than a node has: others that do instead are named.
+The CUDA of an environment is that of the wheels in its lock file. Modules and conda bring their
+own, of which nothing is known here.
 """
 
 import contextlib
+import functools
 import hashlib
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlbench import Error
 from dlbench.common import files as common_files
 from dlbench.common import options, own_code, plugins, tools
 from dlbench.common.files import sha256, write_json
-from dlbench.images import digests
+from dlbench.images import oci
 from dlbench.images.image import IMAGES, MARKER, Image
-from dlbench.machine import redaction
+from dlbench.machine import gpus, redaction
 from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
 from dlbench.trainer import engine
@@ -108,9 +114,9 @@ def identity(name: str, settings: Mapping[str, Any]) -> str | None:
         parts = [base(settings), *map(sha256, recipes), trainer_environments.lock_digest(folder)]
         return f"sha256:{hashlib.sha256(' '.join(parts).encode()).hexdigest()}"
     description = _description(image_path(name))
-    if description and description["state"] == digests.stat_signature(settings["source"]):
+    if description and description["state"] == oci.stat_signature(settings["source"]):
         return description["identity"]
-    return digests.content_digest(settings["source"])
+    return oci.content_digest(settings["source"])
 
 
 def source_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -310,3 +316,70 @@ def unsupported(run: Run, images: Mapping[str, Any]) -> str | None:
         current_digest = digest(run.environment, settings(run.environment, images))
         return str(error) if current_digest == form["digest"] else None
     return None
+
+
+RUNTIME = re.compile(
+    rf'^name = "(?:{"|".join(gpus.CUDA_PACKAGES)})"\nversion = "(.+)"', re.MULTILINE
+)
+
+
+class Misfit(NamedTuple):
+    """An environment that needs a newer driver.
+
+    Attributes:
+        reason: a clause with both versions.
+        remedy: what to do, a clause.
+    """
+
+    environment: str
+    reason: str
+    remedy: str
+
+
+def misfits(environments: Iterable[str], driver: str) -> Iterator[Misfit]:
+    """Yield a Misfit for each environment whose CUDA needs a newer driver.
+
+    Args:
+        environments: names of folders in envs/; others are passed over, as those of images.
+        driver: the version that a node has.
+    """
+    for environment in sorted(set(environments)):
+        cuda = cuda_of(environment)
+        if needed := cuda and gpus.newer_driver(cuda, driver):
+            reason = f"has CUDA {cuda}, which needs driver {needed} or newer, and there is {driver}"
+            yield Misfit(environment, reason, _remedy(environment, driver))
+
+
+def cuda_of(environment: str) -> str | None:
+    """The version of CUDA in an environment's lock file; None if it has none."""
+    return _cuda_of(trainer_environments.folder(environment).absolute())
+
+
+@functools.cache
+def _cuda_of(folder: Path) -> str | None:
+    try:
+        found = RUNTIME.search((folder / "uv.lock").read_text(encoding="utf-8"))
+    except OSError:
+        return None
+    return found and found[1]
+
+
+def _remedy(environment, driver):
+    """What to do: an environment with an older CUDA for the same frameworks, or another driver."""
+    frameworks = trainer_environments.frameworks_in(environment)
+    variants = [
+        other
+        for other in trainer_environments.environments()
+        if frameworks
+        and trainer_environments.frameworks_in(other) == frameworks
+        # Those of other programs have their packages beside the framework.
+        and other.partition("-")[0] == environment.partition("-")[0]
+        and (cuda := cuda_of(other))
+        and not gpus.newer_driver(cuda, driver)
+    ]
+    if not variants:
+        return "update the driver: no environment in envs/ has an older CUDA and the same framework"
+    name = variants[0]
+    made = trainer_environments.is_installed(name)
+    make = "" if made else f" ({tools.dlbench_command(f'environment envs/{name}')} makes it)"
+    return f"give its runs `environment: {name}`{make}, or update the driver"

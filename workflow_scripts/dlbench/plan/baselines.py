@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import host_lists, own_code, plugins
+from dlbench.common import networks, own_code, plugins
 from dlbench.common.files import json_digest, sha256
 from dlbench.machine import hardware
 from dlbench.plan import run_command
@@ -88,7 +88,7 @@ def _of_study(study: Study, skipped: Mapping[str, str]) -> dict[str, Baseline]:
     exchanges: dict[Any, list[Run]] = {}
     devices: dict[Any, list[Run]] = {}
     for run in sorted(done, key=lambda run: run.id):
-        for name in host_lists.expand_hosts(run.node) if run.node else (None,):
+        for name in networks.expand_hosts(run.node) if run.node else (None,):
             key = _key(dataclasses.replace(run, node=name), OF_DEVICE)
             devices.setdefault(key, []).append(run)
         if exchanges_gradients(run):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import files, installation, name_patterns, own_code, phrases, plugins, tools
+from dlbench.common import files, name_patterns, own_code, phrases, plugins, tools
 from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_log
@@ -414,7 +414,7 @@ class Plan:
     def facts(self) -> dict[str, Any]:
         """The facts of the workflow and the site that go into the log of each run."""
         facts = {key: self.study.site[key] for key in ("name", "interconnect", "storage")}
-        study = {"study": self.study.name, "release": installation.release()}
+        study = {"study": self.study.name, "release": own_code.release()}
         return own_code.git_state() | study | {"site": facts}
 
     @functools.cached_property

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.common import host_lists
+from dlbench.common import networks
 from dlbench.schedulers import JobRequest, JobState, Queue, output_of
 
 JOB_ID = "LSB_JOBID"
@@ -83,7 +83,7 @@ def submission(request: JobRequest, logs: str | Path) -> list[str]:
         command += ["-gpu", f"num={request.gpus_per_node}/host{model}"]
     command += ["-x"] if request.exclusive else []
     if node := request.resources.get("node"):
-        command += ["-m", " ".join(host_lists.expand_hosts(node))]
+        command += ["-m", " ".join(networks.expand_hosts(node))]
     return [*command, *request.extra, "sh"]
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.common import host_lists
+from dlbench.common import networks
 from dlbench.schedulers import (
     JobRequest,
     JobState,
@@ -111,7 +111,7 @@ def submission(request: JobRequest, logs: str | Path) -> list[str]:
     if request.gpus_per_node:
         name, _, kind = request.gpu_request.partition(":")
         gpus = [f"n{name}s={request.gpus_per_node}", *([f"{name}_type={kind}"] if kind else [])]
-    hosts = host_lists.expand_hosts(request.resources.get("node") or "")
+    hosts = networks.expand_hosts(request.resources.get("node") or "")
     # A chunk for each node that is named, or one for as many as there are.
     chunks = [["1", *chunk, f"host={host}", *gpus] for host in hosts]
     chunks = chunks or [[str(request.nodes), *chunk, *gpus]]

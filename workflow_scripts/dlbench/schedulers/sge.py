@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from dlbench import Error
-from dlbench.common import host_lists, phrases
+from dlbench.common import networks, phrases
 from dlbench.schedulers import (
     Job,
     JobRequest,
@@ -159,7 +159,7 @@ def _complexes(request):
     consumables = _consumables() if memory or request.gpus_per_node else {}
     yield f"h_rt={request.minutes * 60}"
     if resources.get("node"):
-        yield f"hostname={'|'.join(host_lists.expand_hosts(resources['node']))}"
+        yield f"hostname={'|'.join(networks.expand_hosts(resources['node']))}"
     if memory:
         by_slot = _consumable_of(memory, consumables, "memory_complex in the profile") == BY_SLOT
         yield f"{memory}={math.ceil(request.memory_mb / slots) if by_slot else request.memory_mb}M"

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.common import host_lists
+from dlbench.common import networks
 from dlbench.schedulers import (
     JobRequest,
     JobState,
@@ -263,7 +263,7 @@ def _setting(name):
 def hosts(environ: Mapping[str, str]) -> list[str]:
     """Names of the nodes of a job, from its variables; [] if unknown."""
     listed = environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST")
-    return host_lists.expand_hosts(listed) if listed else []
+    return networks.expand_hosts(listed) if listed else []
 
 
 def addresses(names: Collection[str]) -> dict[str, str]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error, schedulers
-from dlbench.common import assignments, host_lists, networks, options, plugins
+from dlbench.common import assignments, networks, options, plugins
 from dlbench.images import trainer_image
 from dlbench.images.runtimes import HOST_ONLY, Container
 from dlbench.machine import hardware
@@ -279,7 +279,7 @@ def check_node(run: Run, environ: Mapping[str, str] = os.environ) -> None:
         return
     job = schedulers.job(environ)
     names = [hardware.host(), *(plugins.load("schedulers", job[0]).hosts(environ) if job else [])]
-    if {*map(hardware.short_host, host_lists.expand_hosts(run.node))} <= {
+    if {*map(hardware.short_host, networks.expand_hosts(run.node))} <= {
         *map(hardware.short_host, names)
     }:
         return

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import host_lists, options, phrases, plugins
+from dlbench.common import networks, options, phrases, plugins
 from dlbench.common.files import canonical_json
 from dlbench.log import event_log
 from dlbench.study import (
@@ -178,10 +178,10 @@ def _axes(block, where):
 def _named_nodes(values, alone, where):
     """The names of nodes in lists as n[1-3], or these lists, if runs are not of one node alone."""
     try:
-        listed = [host_lists.expand_hosts(value) for value in values]
+        listed = [networks.expand_hosts(value) for value in values]
         groups = [[name] for names in listed for name in names] if alone else listed
         # One text for one group: n[1,2] and n[1-2] are the same.
-        names = [host_lists.compact_hosts(group) for group in groups]
+        names = [networks.compact_hosts(group) for group in groups]
     except Error as error:
         raise ConfigError(f"{where}: {error}") from None
     if twice := sorted(name for name, count in Counter(names).items() if count > 1):
@@ -249,7 +249,7 @@ def run_from_values(values: dict[str, Any], where: str, images: dict[str, Any]) 
         _check_task(run, where)
         if reason := launching.describe_misfit(run):
             raise ConfigError(f"{where}.launcher: {reason}")
-    if run.node and (named := len(host_lists.expand_hosts(run.node))) != run.nodes:
+    if run.node and (named := len(networks.expand_hosts(run.node))) != run.nodes:
         count = "one node" if named == 1 else f"{named} nodes"
         raise ConfigError(
             f"{where}.node: {run.node} is {count}, and the run has {run.nodes}: name as many as "

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import installation, own_code, plugins, tools
+from dlbench.common import own_code, plugins, tools
 from dlbench.common.files import read_json, sha256, write_json
 from dlbench.study import launching, other_trainers
 from dlbench.study.runs import Run
@@ -42,7 +42,7 @@ def packages_folder(environment: str) -> Path:
 
     That of the working folder if dlbench was installed from a wheel, which may be read-only.
     """
-    place = ENVIRONMENTS / environment if installation.is_wheel() else folder(environment)
+    place = ENVIRONMENTS / environment if own_code.is_wheel() else folder(environment)
     return place / ".venv"
 
 

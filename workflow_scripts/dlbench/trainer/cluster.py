@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dlbench import Error
-from dlbench.common import host_lists, networks, plugins
+from dlbench.common import networks, plugins
 from dlbench.trainer.strategy import Spec
 
 PORTS_PER_JOB = 64
@@ -140,7 +140,7 @@ def from_slurm(
     """
     try:
         here = int(environ["SLURM_NODEID"]), int(environ["SLURM_LOCALID"])
-        hosts = host_lists.expand_hosts(
+        hosts = networks.expand_hosts(
             environ.get("SLURM_STEP_NODELIST") or environ["SLURM_JOB_NODELIST"]
         )
         counts = expand_tasks(

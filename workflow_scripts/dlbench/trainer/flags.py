@@ -5,7 +5,7 @@ The flags of the fields follow from their declarations (dlbench/run_fields/).
 
 import argparse
 
-from dlbench.common import flag_types, plugins
+from dlbench.common import command_line, plugins
 from dlbench.machine import binding
 from dlbench.run_fields.declaring import LARGEST, value_type
 from dlbench.run_fields.fields import DECLARED, DEFAULTS, FIELDS
@@ -87,15 +87,15 @@ def _flag(name):
         return {**how, "metavar": "D", "help": ", ".join(plugins.names(declared.folder))}
     if declared.folder:
         names = ", ".join(plugins.names(declared.folder))
-        return {**how, "type": flag_types.name_of(declared.folder), "metavar": "X", "help": names}
+        return {**how, "type": command_line.name_of(declared.folder), "metavar": "X", "help": names}
     if kind is bool:
         return {**how, "type": _boolean, "metavar": "True|False"}
     if kind is int:
         most = LARGEST[int] if declared.maximum is None else declared.maximum
-        return {**how, "type": flag_types.whole(declared.minimum or 0, most), "metavar": "N"}
+        return {**how, "type": command_line.whole(declared.minimum or 0, most), "metavar": "N"}
     if kind is float:
         bounds = declared.minimum, declared.above, declared.maximum
-        return {**how, "type": flag_types.real(*bounds), "metavar": "X"}
+        return {**how, "type": command_line.real(*bounds), "metavar": "X"}
     if declared.names:
         return {**how, "metavar": "'A=1 B=x'"}
     return {**how, "metavar": "A=1,B=x" if declared.is_mapping else "NAME"}
@@ -122,11 +122,11 @@ def _add_places(where: argparse._ArgumentGroup) -> None:
         help="write checkpoints here, also on SIGTERM and SIGUSR1, and resume from the newest one",
     )
     where.add_argument(
-        "--checkpoint-every-min", type=flag_types.real(above=0), default=10.0, metavar="MINUTES"
+        "--checkpoint-every-min", type=command_line.real(above=0), default=10.0, metavar="MINUTES"
     )
     where.add_argument(
         "--sample-every-s",
-        type=flag_types.real(0),
+        type=command_line.real(0),
         default=1.0,
         metavar="SECONDS",
         help="sample CPU, memory and GPUs; 0: never",
@@ -141,7 +141,7 @@ def _add_places(where: argparse._ArgumentGroup) -> None:
     )
     where.add_argument(
         "--calibration-s",
-        type=flag_types.real(above=0),
+        type=command_line.real(above=0),
         default=calibration.SECONDS,
         metavar="SECONDS",
         help="duration of that measurement; disturbances of some seconds spoil a shorter one",

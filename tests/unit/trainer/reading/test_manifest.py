@@ -6,7 +6,7 @@ import json
 import pytest
 
 from dlbench import Error
-from dlbench.data import convert_dataset, fetch_dataset, verify_dataset
+from dlbench.data import convert_dataset, fetch_dataset, stores
 from dlbench.trainer.reading import manifest
 
 
@@ -50,7 +50,7 @@ def written(digits, content):
 def test_what_was_written_is_read_and_is_as_the_shards_are(digits):
     folder = written(digits, digits[1])
     assert manifest.read(folder) == digits[1]
-    assert verify_dataset.verify(folder) == []
+    assert stores.verify(folder) == []
 
 
 def test_no_changed_or_missing_value_of_a_manifest_is_believed(digits):
@@ -62,7 +62,7 @@ def test_no_changed_or_missing_value_of_a_manifest_is_believed(digits):
             folder = written(digits, changed(digits[1], path, value))
             with pytest.raises(Error, match=r"manifest.json: .*: expected .*, found .*; convert"):
                 manifest.read(folder)
-            assert len(verify_dataset.verify(folder, content=False)) == 1
+            assert len(stores.verify(folder, content=False)) == 1
             tried += 1
     assert tried > 100
 
@@ -72,11 +72,11 @@ def test_dropped_lines_and_what_is_nested_too_deep_are_named(digits):
     for place in range(0, len(lines), 7):
         folder = written(digits, digits[1])
         (folder / manifest.NAME).write_text("\n".join(lines[:place] + lines[place + 1 :]))
-        (problem,) = verify_dataset.verify(folder)
+        (problem,) = stores.verify(folder)
         assert problem.startswith(f"{folder}/manifest.json: ")
     for text in ("[" * 100_000, '{"a":' * 100_000, "", "[]", "null", "\udcff"):
         (folder / manifest.NAME).write_bytes(text.encode(errors="surrogateescape"))
-        (problem,) = verify_dataset.verify(folder)
+        (problem,) = stores.verify(folder)
         assert problem.startswith(f"{folder}/manifest.json: ")
 
 
@@ -106,6 +106,6 @@ def test_dropped_lines_and_what_is_nested_too_deep_are_named(digits):
 )
 def test_without_a_digest_what_training_reads_is_checked(digits, path, value):
     content = {key: part for key, part in digits[1].items() if key != manifest.DIGEST}
-    assert verify_dataset.verify(written(digits, content)) == []
-    problems = verify_dataset.verify(written(digits, changed(content, path, value)))
+    assert stores.verify(written(digits, content)) == []
+    problems = stores.verify(written(digits, changed(content, path, value)))
     assert problems and all("manifest.json" in problem for problem in problems)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from dlbench.data.archives import ArchiveError, tar_gz_members
-from dlbench.data.arrays import ArraySource
+from dlbench.data.sources import ArraySource
 
 SPLITS = {"train": 50_000, "validation": 10_000}
 PIXELS = 3 * 32 * 32

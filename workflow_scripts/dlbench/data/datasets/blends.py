@@ -34,7 +34,7 @@ NOISE = 0.1
 
 
 def open(folder: Path) -> Source:
-    from dlbench.data.arrays import ArraySource
+    from dlbench.data.sources import ArraySource
 
     parts = {
         "train": _Blends(0, SPLITS["train"]),

@@ -38,7 +38,7 @@ PLACES = ("in the hall", "at night", "behind the door", "without a word", "on th
 
 
 def open(folder: Path) -> Source:
-    from dlbench.data.texts import Pieces
+    from dlbench.data.sources import Pieces
 
     return Pieces(texts())
 

@@ -43,7 +43,7 @@ def open(folder: Path) -> Source:
 
     import numpy as np
 
-    from dlbench.data.arrays import ArraySource
+    from dlbench.data.sources import ArraySource
 
     with gzip.open(folder / "digits.csv.gz", "rt", encoding="ascii") as file:
         rows = np.loadtxt(file, delimiter=",")

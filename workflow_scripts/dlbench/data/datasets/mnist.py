@@ -66,7 +66,7 @@ PREFIX = {"train": "train", "validation": "t10k"}
 
 
 def open(folder: Path) -> Source:
-    from dlbench.data.arrays import ArraySource
+    from dlbench.data.sources import ArraySource
 
     return ArraySource(
         {

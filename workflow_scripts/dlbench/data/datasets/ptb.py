@@ -55,7 +55,7 @@ def open(folder: Path) -> Source:
     import numpy as np
 
     from dlbench import Error
-    from dlbench.data.texts import Pieces
+    from dlbench.data.sources import Pieces
 
     words = {
         split: _words(folder / file, TOKENS[split])

@@ -41,7 +41,7 @@ FILES = {
 def open(folder: Path) -> Source:
     import numpy as np
 
-    from dlbench.data.arrays import ArraySource
+    from dlbench.data.sources import ArraySource
 
     # Mapped, not read into memory; without pickles, which could run code.
     images, masks = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in FILES)

@@ -32,6 +32,6 @@ FILES = {}
 
 
 def open(folder: Path) -> Source:
-    from dlbench.data import texts
+    from dlbench.data import sources
 
-    return texts.Pieces(texts.held_out(texts.read(folder)))
+    return sources.Pieces(sources.held_out(sources.read(folder)))

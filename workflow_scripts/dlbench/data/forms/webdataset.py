@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.common import own_code
-from dlbench.common.tar_members import Member
+from dlbench.data.archives import Member
 from dlbench.data.picture_index import (
     ALL,
     SUFFIXES,
