@@ -19,7 +19,7 @@ WATCH = neighbours.Watch()  # measures what others use from here on, first durin
 
 from dlbench.common.command_line import (  # noqa: E402
     real,
-    run_program,  # noqa: E402
+    run_program,
     whole,
 )
 from dlbench.starting import start_command, start_run  # noqa: E402
