@@ -324,7 +324,7 @@ def formula_of_run(text: str, values: Mapping[str, Any], own: str) -> Fraction:
 
     Raises Error: it has none.
 
-    >>> of_run("2 * {width} * {steps}", {"steps": 3}, "width=5")
+    >>> formula_of_run("2 * {width} * {steps}", {"steps": 3}, "width=5")
     Fraction(30, 1)
 
     Args:

@@ -35,7 +35,7 @@ IMAGES, ITEMS = Unit("images", 1, IMAGE), Unit("items", 1, "item")
 def item_name(shape: Shape) -> str | None:
     """What an item of a shape is called; None if that is not known.
 
-    >>> name([224, 224, 3]), name("128"), name(None)
+    >>> item_name([224, 224, 3]), item_name("128"), item_name(None)
     ('image', 'sequence', None)
     """
     sizes = _sizes(shape)
@@ -59,11 +59,11 @@ def rate_unit(shapes: Iterable[Shape], one_factor: bool = False) -> Unit:
     `one_factor`: all rates are converted by one factor, so sequences of several lengths cannot be
     given in tokens.
 
-    >>> unit(["128", "128"]).plural, unit(["32x32x1", None]).plural, unit(["128", None]).plural
-    ('tokens', 'images', 'items')
-    >>> unit([None]).plural
+    >>> [rate_unit(each).plural for each in (["128", "128"], ["32x32x1", None], ["128", None])]
+    ['tokens', 'images', 'items']
+    >>> rate_unit([None]).plural
     'items'
-    >>> unit(["128", "64"]).plural, unit(["128", "64"], one_factor=True).plural
+    >>> rate_unit(["128", "64"]).plural, rate_unit(["128", "64"], one_factor=True).plural
     ('tokens', 'sequences')
     """
     shapes = list(shapes)
@@ -83,9 +83,9 @@ def item_columns(
 ) -> dict[str, str | float]:
     """Columns of a table: the name of an item, and rates in tokens and per device, if known.
 
-    >>> columns("20", 3.0), columns("32x32x1", 3.0), columns(None, 3.0)
+    >>> item_columns("20", 3.0), item_columns("32x32x1", 3.0), item_columns(None, 3.0)
     ({'item': 'sequence', 'tokens_per_second': 60.0}, {'item': 'image'}, {})
-    >>> columns("32x32x1", 3.0, devices=2)
+    >>> item_columns("32x32x1", 3.0, devices=2)
     {'item': 'image', 'images_per_second_per_device': 1.5}
     """
     known: dict[str, str | float] = {}
