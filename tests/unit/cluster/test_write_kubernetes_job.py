@@ -209,22 +209,6 @@ def test_what_cannot_be_a_job_is_refused_with_the_reason(study, where, message, 
         manifests(study, **where)
 
 
-def test_an_unknown_run_is_refused_with_the_nearest_name(place):
-    study = settings()
-    run_id = the_run(study)
-    with pytest.raises(Error, match=f"did you mean '{run_id}'"):
-        manifests(study, run_id + "x")
-
-
-def test_more_nodes_than_the_site_has_are_refused(place):
-    study = settings(nodes=2)
-    run_id = the_run(study)
-    other = BLOCK | {"nodes": 1, "name": "other"}
-    few = study | {"site": study["site"] | {"nodes": 1}, "matrix": [*study["matrix"], other]}
-    with pytest.raises(Error, match="needs 2 nodes; this site has 1"):
-        manifests(few, run_id)
-
-
 @pytest.mark.parametrize(
     ("state", "message"),
     [(judgement.State.CURRENT, "run dlbench forget"), (judgement.State.UNREAD, "reads its log")],

@@ -17,16 +17,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from dlbench import Error
 from dlbench.cluster import jobs, new_site, profiles
 from dlbench.cluster.new_site import SITE_FILE
-from dlbench.cluster.profiles import Profile
 from dlbench.common import files, own_code, phrases, plugins, tools
 from dlbench.common.files import write_json
 from dlbench.data import stores
@@ -36,12 +34,10 @@ from dlbench.plan import planning, skipping
 from dlbench.plan.plan import ATTEMPTS
 from dlbench.records import judgement
 from dlbench.records.judgement import State
-from dlbench.schedulers import Job, JobRequest, Queue, output_of
+from dlbench.schedulers import Job, JobRequest, output_of
 from dlbench.starting import start_command
 from dlbench.starting.launchers import mpirun
 from dlbench.study import config, trainer_environments
-from dlbench.study.config import Study
-from dlbench.study.runs import Run
 from dlbench.trainer import engine
 
 FOLDER = Path("results/site_check")
@@ -229,13 +225,9 @@ def _account(module, profile):
 # What queues offer, and what the jobs of the study request.
 
 
-def _queues(
-    module: ModuleType, queues: Mapping[str, Queue], profile: Profile, study: Study
-) -> Iterator[Remark]:
+def _queues(module, queues, profile, study):
     """Remarks on the queues of runs and of other jobs, and on jobs that they would reject."""
-    runs: list[tuple[str, Job]] = []
-    searches: list[tuple[str, Job]] = []
-    labels_by_reason: dict[str, list[str]] = {}
+    runs, searches, labels_by_reason = [], [], {}
     if unknown := jobs.describe_auto(study.site):
         yield _fix(unknown)
     else:
@@ -247,7 +239,7 @@ def _queues(
     if any(judgement.has_data(run) for run in (*study.runs, *tries)):
         conversion = [(jobs.CONVERSION, jobs.job_of_conversion(profile.value))]
         checks.append((conversion, profile.value("convert_dataset", module.QUEUE), None))
-    problems: dict[str, None] = {}
+    problems = {}
     for jobs_of_queue, name, unsupported_jobs in checks:
         try:
             jobs.check(jobs_of_queue, queues, name, unsupported_jobs)
@@ -288,13 +280,10 @@ def _to_train(study):
     ]
 
 
-def _jobs_of_runs(
-    study: Study, runs: Iterable[Run]
-) -> tuple[list[tuple[str, Job]], dict[str, list[str]]]:
+def _jobs_of_runs(study, runs):
     """[(label, Job)] of the runs that can be trained, and {reason: labels} of those that cannot."""
     devices = skipping.devices(study.site)
-    labelled_jobs: list[tuple[str, Job]] = []
-    labels_by_reason: dict[str, list[str]] = {}
+    labelled_jobs, labels_by_reason = [], {}
     for run in runs:
         if reason := skipping.skip_reason(run, devices, study):
             labels_by_reason.setdefault(reason, []).append(study.labels[run.id])
@@ -487,9 +476,7 @@ def _image_commands(study):
             yield f"{run.environment}, {run.runtime}", start(container, [form["python"], "-V"])
 
 
-def _reports_of_job(
-    scheduler: str, job: JobRequest, request: dict[str, Any], timeout_s: float, latency_s: float
-) -> list[dict[str, Any]]:
+def _reports_of_job(scheduler, job, request, timeout_s, latency_s):
     """Submit the job and return the reports of check_node.py, one for each node.
 
     Args:

@@ -15,6 +15,7 @@ Needs the standard library only.
 """
 
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -284,7 +285,7 @@ def settle_links() -> None:
         place = run_record.folder(folder.name)
         messages = run_record.RESULTS / "logs" / "train" / f"{folder.name}.log"
         if not (place / RECORD).is_file():
-            put_back(place / LOG, messages, lambda record, of=folder: record["run_id"] == of.name)
+            put_back(place / LOG, messages, functools.partial(_is_of, folder.name))
     forget_links()
 
 
@@ -296,6 +297,10 @@ def forget_links() -> None:
             shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):  # not there, or not empty
         FOLDER.rmdir()
+
+
+def _is_of(run_id, record):
+    return record["run_id"] == run_id
 
 
 def _folders() -> Iterator[Path]:

@@ -155,9 +155,7 @@ def _reason_to_skip(options: argparse.Namespace) -> tuple[str, str] | None:
     return ("skipped", reason) if reason else None
 
 
-def _command(
-    run: Run, options: argparse.Namespace, form: dict[str, Any] | None
-) -> tuple[start_command.Start, str | None]:
+def _command(run, options, form):
     """How the run is started, and its network."""
     trainer = options.command[1:] if options.command[:1] == ["--"] else options.command
     how = run.command(trainer), form, options.device, options.bind
@@ -183,12 +181,7 @@ def _bound(run: Run, options: argparse.Namespace, program: list[str]) -> list[st
     return [*command, "--", *program]
 
 
-def _wrapped_external(
-    run: Run,
-    start_info: start_command.Start,
-    options: argparse.Namespace,
-    form: dict[str, Any] | None,
-) -> start_command.Start:
+def _wrapped_external(run, start_info, options, form):
     """The Start with train_external.py, which starts another program and writes dlbench's log."""
     settings = options.external_settings
     gpus = run.devices_per_node if options.device == "gpu" else 0
@@ -212,16 +205,7 @@ def _output(options: argparse.Namespace) -> Path:
     return options.log.parent / other_trainers.FOLDER
 
 
-def _supervised_run(
-    run: Run,
-    options: argparse.Namespace,
-    label: str,
-    watch: neighbours.Watch,
-    form: dict[str, Any] | None,
-    start_info: start_command.Start,
-    network: str | None,
-    last_attempt: bool,
-) -> supervisor.SupervisedRun:
+def _supervised_run(run, options, label, watch, form, start_info, network, last_attempt):
     """What the supervisor needs to know of the run."""
     made_from = {**options.made_from}
     if options.form:
