@@ -212,7 +212,8 @@ def failures(axes: Axes, all_series: Iterable[Series]) -> list[float]:
         for height, colour in enumerate(colours):
             place = _above_the_edge(axes, 10 * height)
             styles.cross(axes, x, 0, colour, zorder=4, transform=place)
-        looks = {"ha": "center", "va": "bottom", "fontsize": 8, "linespacing": 1.05, "zorder": 4}
+        looks: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 8}
+        looks |= {"linespacing": 1.05, "zorder": 4}
         axes.text(
             x,
             0,

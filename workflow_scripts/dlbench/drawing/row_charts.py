@@ -146,9 +146,9 @@ def bars(
     axes: Axes, y: float, shares: Mapping[str, tuple[float, dict[str, Any]]], height: float
 ) -> None:
     """Draw parts side by side from 0 on, each of a width in per cent and with its looks."""
-    left = 0.0
+    left, edge = 0.0, {"edgecolor": "white", "lw": 0.6}
     for share, looks in shares.values():
-        axes.barh(y, share, height, left=left, **{"edgecolor": "white", "lw": 0.6} | looks)
+        axes.barh(y, share, height, left=left, **{**edge, **looks})
         left += share
 
 

@@ -105,9 +105,9 @@ def _of_archive(one: Session, archives: str | None) -> Cell:
 
 def _runs(point: Point) -> str:
     """How many runs are behind a number, and how many are not."""
-    others = (point.failed, "failed"), (point.disturbed, "disturbed")
-    others += ((point.missed, "missed their learning gate"),)
-    parts = [f"{count} {what}" for count, what in others if count]
+    others = {"failed": point.failed, "disturbed": point.disturbed}
+    others["missed their learning gate"] = point.missed or 0
+    parts = [f"{count} {what}" for what, count in others.items() if count]
     return ", ".join([str(point.mean.runs if point.mean else 0), *parts])
 
 
@@ -117,7 +117,7 @@ def _of_finding(row: Row) -> Cell:
     return Cell(size, DIRECTIONS.get(row["direction"], "open"))
 
 
-def _dates(sessions: Sequence[Session]) -> list[str | Cell]:
+def _dates(sessions: Sequence[Session]) -> list[str]:
     """The first and the last date of sessions, which are by date."""
     return [day(sessions[0].started_at), day(sessions[-1].started_at)]
 
@@ -249,9 +249,9 @@ def study(
     for series in (one for condition in site.conditions for one in condition.series):
         points = [point for point in series.measured if point.session in mine]
         if points:
-            newest = points[-1]
-            cells = [_of_condition(series), _of_machine(series.machine), str(len(points))]
-            rows.append([*cells, value_text(newest.mean, series.unit), _of_session(newest.session)])
+            value = value_text(points[-1].mean, series.unit)
+            links = _of_condition(series), _of_machine(series.machine)
+            rows.append([*links, str(len(points)), value, _of_session(points[-1].session)])
     machines = _machine_of(site)
     headings = ("condition", "machine", "sessions", "newest value (95 %)", "from")
     count = phrases.counted(len(sessions), "session")
@@ -301,7 +301,7 @@ def machine(one: Machine) -> Page:
     changes = Table(("since", "change", "finding"), [_change(row) for row in one.findings])
     levels = [[_of_condition(series), *_level(series)] for series in one.series]
     link = Markup('<a href="{}#{}">Compare with other machines</a>').format(COMPARE, one.address)
-    sessions = [
+    sessions: list[list[str | Cell]] = [
         [_of_session(s), day(s.started_at), _of_study(s.study), str(s.conditions)]
         for s in reversed(one.sessions)
     ]
@@ -329,7 +329,7 @@ def condition(one: Condition) -> Page:
         [_of_machine(series.machine), *[series.metric] * several, *_level(series)]
         for series in one.series
     ]
-    fields = one.fields | {f"digest of {name}": value for name, value in one.meaning.items()}
+    fields = dict(one.fields) | {f"digest of {name}": value for name, value in one.meaning.items()}
     machines = _counted((series.machine for series in one.series), "machine")
     return Page(
         title=f"Condition: {one.label}",
