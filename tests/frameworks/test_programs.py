@@ -14,7 +14,7 @@ LENGTH = 16
 LIVE = ("huggingface", "lightning", "litgpt")
 STEPS, WARMUP_STEPS, BATCH = 8, 3, 4
 TOKENS = STEPS * BATCH * LENGTH
-TIMES = {"huggingface": "dlbench", "lightning": "dlbench", "litgpt": "csv_logger"}
+TIMES = {"huggingface": "dlbench", "lightning": "dlbench", "litgpt": "lightning_csv"}
 
 
 @pytest.fixture(scope="module")

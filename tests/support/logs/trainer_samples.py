@@ -108,7 +108,7 @@ def hf_state(history, step, total, **more):
     return json.dumps(state, indent=2)
 
 
-def csv_logger(step_time_s, steps):
+def lightning_csv(step_time_s, steps):
     """With the columns of ThroughputMonitor, every step logged, and one validation."""
     rows = "".join(
         f"0,{step},{8 - step / 1000},{(step + 1) * step_time_s},{step + 1},"
@@ -201,7 +201,7 @@ def hf_console(step_time_s, steps):
 TRAINERS = {
     sample.__name__: sample
     for sample in (
-        *(composer, deepspeed, hf_console, hf_trainer, csv_logger, maxtext, megatron, nanogpt),
+        *(composer, deepspeed, hf_console, hf_trainer, lightning_csv, maxtext, megatron, nanogpt),
         *(pytorch_imagenet, torchtitan),
     )
 }

@@ -11,7 +11,7 @@ from support.logs.reading_logs import described
 ENCODINGS = ("utf_16", "utf_16_big_endian", "utf_16_without_a_mark", "utf_8_with_a_mark")
 WRITINGS = (*ENCODINGS, "carriage_returns", "colours", "progress_bars", "cleared_progress_bars")
 # Of each way to read a file: by lines, as CSV, by patterns in blocks, and whole.
-READ = ("torchtitan", "csv_logger", "nanogpt", "horovod_timeline")
+READ = ("torchtitan", "lightning_csv", "nanogpt", "horovod_timeline")
 
 
 @pytest.mark.parametrize("writing", WRITINGS)

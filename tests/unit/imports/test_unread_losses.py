@@ -56,10 +56,10 @@ def test_losses_of_megatrons_forks_are_read_and_others_noted(tmp_path):
     assert "losses left out: sequence loss" in row["notes"]
 
 
-@pytest.mark.parametrize("kind", ["composer", "hf_trainer", "csv_logger", *OTHERS])
+@pytest.mark.parametrize("kind", ["composer", "hf_trainer", "lightning_csv", *OTHERS])
 def test_a_loss_that_becomes_nan_is_said(tmp_path, kind):
     content = KINDS[kind](0.125, 12)
-    last = r"7\.989" if kind == "csv_logger" else r"7\.988"
+    last = r"7\.989" if kind == "lightning_csv" else r"7\.988"
     row = one(tmp_path / "log", re.sub(last + r"\d*(?:[eE]\+00)?\b", "NaN", content))
     assert "final_loss" not in row
     assert "the loss is nan at step 12" in row["notes"]

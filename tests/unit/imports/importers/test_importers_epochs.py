@@ -221,7 +221,7 @@ def test_rows_of_training_and_of_validation_are_apart(log):
         "train_loss_epoch,val_loss,epoch,step,train_loss_step,lr-SGD,val_acc\r\n"
         ",,0,49,2.25,0.1,\r\n,2.5,0,99,,,0.25\r\n2.125,,0,99,,,\r\n,,1,149,1.5,0.1,\r\n"
     )
-    (run,) = read("csv_logger", log, content)
+    (run,) = read("lightning_csv", log, content)
     assert list(run.steps.step) == [50, 150]
     assert list(run.steps.loss) == [2.25, 1.5]
     assert run.evals == [
@@ -237,7 +237,7 @@ def test_times_of_the_throughput_monitor_become_windows(log):
         "epoch,step,train/batches,train/samples,train/time,train_loss\n"
         "0,9,10,320,20.0,2.0\n0,19,20,640,25.0,1.5\n0,19,,,,1.25\n1,29,30,960,30.0,1.0\n"
     )
-    (run,) = read("csv_logger", log, content)
+    (run,) = read("lightning_csv", log, content)
     assert list(run.steps.step_time_s) == [2.0, 0.5, 0.5]
     assert list(run.steps.window_steps) == [10, 10, 10]
     assert list(run.steps.warm_up) == [1, 0, 0]
@@ -252,7 +252,7 @@ def test_times_that_litgpt_writes_become_windows(log):
         "batches,epoch,iter,iter_time,loss,samples,step,time,val_loss,val_ppl\n"
         "1,0,1,0.862,5.738,4,0,0.875,,\n2,0,2,0.649,5.758,8,1,1.5,,\n,,,,,,1,,5.5,244.7\n"
     )
-    (run,) = read("csv_logger", log, content)
+    (run,) = read("lightning_csv", log, content)
     assert list(run.steps.step) == [1, 2]
     assert list(run.steps.step_time_s) == [0.875, 0.625]
     assert list(run.steps.warm_up) == [1, 0]
@@ -262,7 +262,7 @@ def test_times_that_litgpt_writes_become_windows(log):
 
 
 def test_a_row_of_training_before_the_last_one_begins_another_run(log):
-    one, two = read("csv_logger", log, "epoch,step,loss\n0,9,2.0\n0,19,nan\n0,9,2.0\n")
+    one, two = read("lightning_csv", log, "epoch,step,loss\n0,9,2.0\n0,19,nan\n0,9,2.0\n")
     assert (one.lines, two.lines) == ((1, 3), (4, 4))
     assert math.isnan(one.steps.loss[1])
 
@@ -276,4 +276,4 @@ def test_a_row_of_training_before_the_last_one_begins_another_run(log):
 )
 def test_a_csv_file_without_whole_rows_is_refused(log, rows, message):
     with pytest.raises(LogError, match=message):
-        read("csv_logger", log, f"epoch,step,loss\n{rows}")
+        read("lightning_csv", log, f"epoch,step,loss\n{rows}")

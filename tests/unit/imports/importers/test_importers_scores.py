@@ -20,7 +20,7 @@ HEADER = "epoch,accuracy,loss,val_accuracy,val_loss\n"
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 def test_held_out_scores_of_keras_become_evaluations_with_epochs_from_1(log, separator):
     content = f"{HEADER}0,0.5,2.0,0.25,2.5\n1,0.75,1.0,0.5,1.5\n".replace(",", separator)
-    (run,) = read("csv_logger", log, content)
+    (run,) = read("keras_csvlogger", log, content)
     assert run.evals == [
         {"split": "validation", "epoch": 1, "loss": 2.5, "top1": 0.25},
         {"split": "validation", "epoch": 2, "loss": 1.5, "top1": 0.5},
@@ -31,18 +31,18 @@ def test_held_out_scores_of_keras_become_evaluations_with_epochs_from_1(log, sep
 
 def test_what_an_epoch_of_keras_has_not_is_absent_and_unknown_columns_are_said(log):
     content = f"{HEADER}0,0.5,2.0,NA,NA\n1,0.5,nan,NA,nan\n"
-    (run,) = read("csv_logger", log, content)
+    (run,) = read("keras_csvlogger", log, content)
     assert [sorted(row) for row in run.evals] == [["epoch", "loss", "split"]]
     assert math.isnan(run.evals[0]["loss"]) and math.isnan(run.columns["final_loss"])
     content = "epoch,loss,lr,val_sparse_top_k_categorical_accuracy\n0,2.0,0.1,0.75\n"
-    (run,) = read("csv_logger", log, content)
+    (run,) = read("keras_csvlogger", log, content)
     assert run.evals[0]["top5"] == 0.75
     assert "columns left out: lr" in notes(run)
 
 
 def test_an_epoch_0_in_a_file_of_keras_begins_the_next_run(log):
     rows = "0,0.5,2.0,0.25,2.5\n1,0.75,1.0,0.5,1.5\n"
-    first, second = read("csv_logger", log, HEADER + rows + HEADER + rows.replace("1.0", "3"))
+    first, second = read("keras_csvlogger", log, HEADER + rows + HEADER + rows.replace("1.0", "3"))
     assert (first.columns["final_loss"], second.columns["final_loss"]) == (1.0, 3.0)
     assert first.lines == (1, 4)
     assert "line 4 left out: the header again" in notes(first)
@@ -52,12 +52,12 @@ def test_epochs_of_keras_that_come_again_count_as_they_were_at_last(log):
     content = HEADER + "".join(
         f"{e},0.5,{loss},0.5,{loss}\n" for e, loss in [(0, 9), (1, 8), (2, 7), (1, 6), (2, 5)]
     )
-    (run,) = read("csv_logger", log, content)
+    (run,) = read("keras_csvlogger", log, content)
     assert [row["loss"] for row in run.evals] == [9, 6, 5]
     assert run.columns["resumes"] == 1
     assert "line 5: resumed, 2 epochs before it do not count" in notes(run)
     # A last row without its newline may be cut short.
-    (run,) = read("csv_logger", log, f"{HEADER}0,0.5,2.0,0.25,2.5\n1,0.75,1.0,0.5,1")
+    (run,) = read("keras_csvlogger", log, f"{HEADER}0,0.5,2.0,0.25,2.5\n1,0.75,1.0,0.5,1")
     assert len(run.evals) == 1
     assert "line 3 left out: no newline at its end" in notes(run)
 
@@ -65,7 +65,7 @@ def test_epochs_of_keras_that_come_again_count_as_they_were_at_last(log):
 @pytest.mark.parametrize("row", ["1,0.5", "-1,0,0,0,0", "x,0,0,0,0", "1e99,0,0,0,0"])
 def test_a_row_that_is_none_is_refused_with_its_line(log, row):
     with pytest.raises(LogError, match="line 3: expected 5 values"):
-        read("csv_logger", log, f"{HEADER}0,0.5,2.0,0.25,2.5\n{row}\n2,0.5,2.0,0.25,2.5\n")
+        read("keras_csvlogger", log, f"{HEADER}0,0.5,2.0,0.25,2.5\n{row}\n2,0.5,2.0,0.25,2.5\n")
 
 
 # TensorBoard

@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from dlbench.common import protobuf, tfrecord
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported, Steps
-from dlbench.imports.importers.csv_logger import ACCURACIES, TOP5
+from dlbench.imports.importers.lightning_csv import ACCURACIES, TOP5
 from dlbench.imports.log_file import LogError, LogFile
 from dlbench.imports.log_values import MAX_TIME_S, count, real
 from dlbench.study import contradictions

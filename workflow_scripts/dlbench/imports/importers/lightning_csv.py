@@ -36,7 +36,7 @@ from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import CUT_SHORT, MAX_TIME_S, LeftOut, count, csv_cells, real
 
-FAMILY = "csv_logger"
+FAMILY = "lightning_csv"
 SEPARATORS = ",;\t"
 ACCURACIES = (
     *("accuracy", "acc", "binary_accuracy"),
@@ -51,8 +51,14 @@ OF_FABRIC = {"time": TIME, "batches": BATCHES, "samples": SAMPLES}
 
 
 def recognise(log: LogFile) -> bool:
+    return counted(log) == "step"
+
+
+def counted(log: LogFile) -> str:
+    """What rows are of by the header: `step` (Lightning) or `epoch` (Keras); "" of neither."""
     header, newline, _ = log.head_text.partition("\n")
-    return bool(newline and _header(header))
+    found = _header(header) if newline else None
+    return ("step" if "step" in found[1] else "epoch") if found else ""
 
 
 def _header(line):
@@ -102,7 +108,7 @@ def read(log: LogFile) -> Iterator[Imported]:
 
 
 class _Keras:
-    """The epochs of one run."""
+    """The epochs of one run, for keras_csvlogger.py."""
 
     COUNTS = "epoch"
 
