@@ -1,8 +1,7 @@
 """Match many lines of a log with a pattern at once, by RE2 in Arrow, and parse their numbers.
 
 RE2 takes a time linear in the length of a line for every pattern, so none can hang an import.
-Patterns are those of dlbench/study/log_patterns.py. pyarrow.compute is imported late: it takes
-9 MB, and most logs are not read by patterns.
+Patterns are those of dlbench/study/log_patterns.py.
 """
 
 import math
@@ -11,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dlbench.imports import log_values
 
@@ -40,8 +40,6 @@ def split(block: bytes) -> pa.StringArray:
 
 def matching(lines: pa.StringArray, pattern: str) -> np.ndarray:
     """The positions of the lines that a pattern matches anywhere."""
-    import pyarrow.compute as pc
-
     return np.flatnonzero(pc.match_substring_regex(lines, pattern).to_numpy(zero_copy_only=False))
 
 
@@ -52,8 +50,6 @@ def groups(lines: pa.StringArray, pattern: str) -> tuple[np.ndarray, dict[str, p
     >>> rows.tolist(), texts["loss"].to_pylist()
     ([0, 2], ['2.5', '2'])
     """
-    import pyarrow.compute as pc
-
     found = pc.extract_regex(lines, pattern)
     valid = found.is_valid()
     rows = np.flatnonzero(valid.to_numpy(zero_copy_only=False))
@@ -75,8 +71,6 @@ def without_labels(
     >>> ranks.to_pylist(), rest.to_pylist()
     (['3', None], ['a', 'b'])
     """
-    import pyarrow.compute as pc
-
     ranks, rest = pa.nulls(len(lines), pa.string()), lines
     for label in labels:
         if len(matching(lines, label)):
@@ -91,8 +85,6 @@ def only_group(line: str, pattern: str) -> str:
     >>> only_group("Avg bus bandwidth : 4.25 GB/s", r"bandwidth\\s*:\\s*(\\S+)")
     '4.25'
     """
-    import pyarrow.compute as pc
-
     whole = rf"(?s)^.*?(?:{pattern}).*$"
     return pc.replace_substring_regex(pa.array([line]), whole, r"\1")[0].as_py()
 
@@ -103,8 +95,6 @@ def records(lines: pa.StringArray, starts: np.ndarray) -> pa.StringArray:
     >>> records(pa.array(["step 1", "loss 2", "step 2"]), np.array([0, 2])).to_pylist()
     ['step 1 loss 2', 'step 2']
     """
-    import pyarrow.compute as pc
-
     ends = pa.array(np.append(starts, len(lines)), pa.int32())
     return pc.binary_join(pa.ListArray.from_arrays(ends, lines), " ")
 
@@ -117,8 +107,6 @@ def numbers(texts: pa.StringArray, factors: Mapping[str, float] = SCALES) -> np.
     >>> numbers(pa.array(["3ms", "0.5 s", "1:02:03", "5"]), SECONDS).tolist()
     [0.003, 0.5, 3723.0, nan]
     """
-    import pyarrow.compute as pc
-
     try:
         if factors is SCALES:
             return pc.cast(texts, pa.float64()).to_numpy()
