@@ -42,6 +42,7 @@ def test_what_every_framework_can_do_is_done(fields):
     [
         ({"accumulate_steps": 5}, "12 cannot be cut into 5"),
         ({"accumulate_steps": 2, "mode": "forward"}, "mode forward computes none"),
+        ({"clip_norm": 1.0, "mode": "forward"}, "clip_norm is of gradients, and mode forward"),
         ({"optimizer": "adamw"}, "needs a weight_decay above 0"),
         ({"weight_decay": 0.1}, "this run has sgd"),
         ({"clip_norm": 1.0, "strategy": "mirrored"}, "before they are added up"),

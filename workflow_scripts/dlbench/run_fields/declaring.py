@@ -28,6 +28,7 @@ class Declaration(NamedTuple):
         label: format of its label with the value; "" for `name value`.
         switch: name of what it switches on or off, if it is a boolean.
         part: MODEL or READING, if only runs with these have it.
+        needs_gradients: whether mode forward, which computes none, lacks it.
         frameworks: those that have it; () for all. The reason why a framework lacks a field is in
             UNSUPPORTED_FIELDS of its engine.py.
         changes_memory: whether the largest batch that fits may depend on it.
@@ -56,6 +57,7 @@ class Declaration(NamedTuple):
     label: str = ""
     switch: str = ""
     part: str = ""
+    needs_gradients: bool = False
     frameworks: tuple[str, ...] = ()
     changes_memory: bool = True
     changes_speed: bool = True

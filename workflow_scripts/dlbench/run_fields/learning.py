@@ -30,6 +30,7 @@ class Learning:
         minimum=0,
         label="gradients up to {}",
         part=MODEL,
+        needs_gradients=True,
     )
     accumulate_steps: int = declared(
         1,
@@ -38,6 +39,7 @@ class Learning:
         minimum=1,
         label="in {} parts",
         part=MODEL,
+        needs_gradients=True,
     )
     learning_rate: float = declared(
         0.01,

@@ -21,6 +21,7 @@
 
 import math
 
+from dlbench.run_fields.fields import DECLARED, DEFAULTS
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
 MIN_AXES = 2  # of a weight that decays
@@ -86,8 +87,10 @@ def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
             f"accumulate_steps must divide batch_per_device, for the parts to be equal: "
             f"{run.batch_per_device} cannot be cut into {run.accumulate_steps}"
         )
-    if run.accumulate_steps > 1 and run.mode == "forward":
-        return "accumulate_steps is of gradients, and mode forward computes none: leave it out"
+    if run.mode == "forward":
+        for name, field in DECLARED.items():
+            if field.needs_gradients and getattr(run, name) != DEFAULTS[name]:
+                return f"{name} is of gradients, and mode forward computes none: leave it out"
     if run.optimizer == "adamw" and not run.weight_decay:
         return (
             "optimizer adamw needs a weight_decay above 0, as 0.01 (PyTorch's default) or 0.1 "
