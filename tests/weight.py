@@ -39,7 +39,7 @@ def budget():
 def weights():
     """{name: number} of all that is weighed."""
     sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
-    from dlbench.run_fields.fields import FIELDS
+    from dlbench.common.run_fields import FIELDS
 
     library = files(*LIBRARY)
     modules = {path: path.read_text() for path in library if path.suffix == ".py"}

@@ -10,9 +10,8 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from dlbench.common.run_fields import DECLARED, OF_PROGRAMS
 from dlbench.log import event_log
-from dlbench.run_fields.fields import DECLARED
-from dlbench.run_fields.work import OF_PROGRAMS
 from dlbench.trainer.checkpoints import STOPPED_EXIT_CODE
 from support.trainers.training_runs import TRAIN
 

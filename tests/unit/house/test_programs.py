@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from dlbench.command import dispatch
+from dlbench.common import run_fields
 from dlbench.common.own_code import PROGRAMS
-from dlbench.run_fields import fields
 from dlbench.study import runs
 from dlbench.trainer import flags
 
@@ -67,7 +67,7 @@ def test_the_flags_of_the_trainer_are_the_fields_of_a_run():
             assert flags.parse(None, LENET)[0].environment == field.default
         elif name in by_name and field.default is not dataclasses.MISSING:
             assert by_name[name].default == field.default, name
-    for name, declared in fields.DECLARED.items():
+    for name, declared in run_fields.DECLARED.items():
         if declared.choices:
             assert by_name[name].choices == declared.choices, name
 

@@ -14,7 +14,7 @@ from support.machines.paths import REPOSITORY
 # functions that need them.
 ALONE = (
     *("baselines/", "common/", "images/", "log/", "machine/", "records/"),
-    *("run_fields/", "schedulers/", "starting/", "trainer/"),
+    *("schedulers/", "starting/", "trainer/"),
     *("study/contradictions.py", "study/other_trainers.py", "study/goals.py", "study/runs.py"),
     "study/trainer_environments.py",
 )

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from dlbench.common.run_fields import FIELDS
 from dlbench.results import run_rows
-from dlbench.run_fields.fields import FIELDS
 from dlbench.study import other_trainers
 from dlbench.tables import table_columns
 from support.runs import parsed_runs

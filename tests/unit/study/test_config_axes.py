@@ -3,7 +3,7 @@
 import jsonschema
 import pytest
 
-from dlbench.run_fields.fields import DECLARED
+from dlbench.common.run_fields import DECLARED
 from dlbench.study import config_schema
 from support.studies.made_studies import BLOCK, refused, study
 

@@ -9,8 +9,8 @@ import pytest
 
 from dlbench import Error
 from dlbench.common import plugins
+from dlbench.common.run_fields import DECLARED, DEFAULTS
 from dlbench.plan import run_command
-from dlbench.run_fields.fields import DECLARED, DEFAULTS
 from dlbench.study import other_trainers, parameters
 from dlbench.study.runs import Run
 from dlbench.trainer import containment, flags

@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from dlbench.analysis.frames import Tables
-from dlbench.run_fields.fields import DEFAULTS
+from dlbench.common.run_fields import DEFAULTS
 from dlbench.tables import parquet_files, table_columns
 from dlbench.tables.fields import with_parameters
 

@@ -8,7 +8,7 @@ import pytest
 
 from dlbench import Error
 from dlbench.common import plugins
-from dlbench.run_fields.work import OF_PROGRAMS
+from dlbench.common.run_fields import OF_PROGRAMS
 from dlbench.study.runs import Run
 from dlbench.trainer import engine, flags
 

@@ -4,8 +4,7 @@ import dataclasses
 
 import pytest
 
-from dlbench.run_fields.declaring import value_type
-from dlbench.run_fields.fields import DECLARED, FIELDS
+from dlbench.common.run_fields import DECLARED, FIELDS, value_type
 from dlbench.study.runs import Run
 from dlbench.trainer import flags
 

@@ -29,10 +29,10 @@ import numpy as np
 from dlbench.analysis import base_flags, estimates, judge, measures
 from dlbench.analysis.drift import Drift, Sides
 from dlbench.common import plugins
+from dlbench.common.run_fields import DECLARED
 from dlbench.log.event_fields import SUCCEEDED
 from dlbench.log.metrics import NEITHER
 from dlbench.records import sessions
-from dlbench.run_fields.fields import DECLARED
 from dlbench.study.config import COMPANIONS, Study
 from dlbench.study.runs import CONDITION, DEFAULTS, FIELDS, SAME_SPEED, Run, shared_values
 from dlbench.tables.cells import MEASURED, PUBLISHED, Row, is_absent, run_name

@@ -16,7 +16,7 @@ import pyarrow as pa
 from dlbench import Error
 from dlbench.analysis import base_flags
 from dlbench.common import phrases
-from dlbench.run_fields.fields import DECLARED
+from dlbench.common.run_fields import DECLARED
 from dlbench.tables import table_columns
 from dlbench.tables.cells import Row
 

@@ -16,8 +16,8 @@ import pandas as pd
 
 from dlbench.analysis import estimates
 from dlbench.common import phrases
+from dlbench.common.run_fields import DECLARED
 from dlbench.log.event_fields import SUCCEEDED
-from dlbench.run_fields.fields import DECLARED
 from dlbench.study import parameters, wording
 from dlbench.study.runs import READING
 from dlbench.tables import cells

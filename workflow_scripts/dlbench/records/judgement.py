@@ -36,8 +36,6 @@ EXECUTED = {key: folder for key, folder in PLUGIN_FOLDERS.items() if key != "dat
 MEASURING = ("gpus.py", "binding.py")
 CANNOT_CHANGE_RESULTS = frozenset(
     [path for path in (plugins.LIBRARY / "machine").glob("*.py") if path.name not in MEASURING]
-    # Declarations: defaults, on which run ids depend, never change.
-    + list((plugins.LIBRARY / "run_fields").glob("*.py"))
     # Of each framework: measure the machine or trace steps after the run, or count FLOPs.
     + [
         path
@@ -49,6 +47,7 @@ CANNOT_CHANGE_RESULTS = frozenset(
         for name in (
             "common/flag_types.py",  # refuses numbers out of bounds and unknown names
             "common/phrases.py",
+            "common/run_fields.py",  # defaults, on which run ids depend, never change
             "common/terminal.py",
             "log/event_fields.py",  # refuses damaged logs
             "trainer/calibration.py",  # measures the machine, after the run

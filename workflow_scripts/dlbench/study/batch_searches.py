@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.common import files, options, plugins
+from dlbench.common.run_fields import DECLARED
 from dlbench.log import event_log
-from dlbench.run_fields.fields import DECLARED
 from dlbench.study import launching, matrix
 from dlbench.study.config_schema import ConfigError
 from dlbench.study.runs import Run

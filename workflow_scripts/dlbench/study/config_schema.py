@@ -2,7 +2,7 @@
 
 A message about a mistake names the key, the value found, what is allowed and the nearest valid
 name. The keys of a matrix block that are fields of a run come from the declarations in
-dlbench/run_fields/ (`axes`): write_reference_pages.py writes them into config.schema.json.
+dlbench/common/run_fields.py (`axes`): write_reference_pages.py writes them into config.schema.json.
 """
 
 import functools
@@ -15,8 +15,7 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common import phrases, plugins
-from dlbench.run_fields.declaring import LARGEST, Declaration, value_type
-from dlbench.run_fields.fields import DECLARED, FIELDS
+from dlbench.common.run_fields import DECLARED, FIELDS, LARGEST, Declaration, value_type
 from dlbench.study import parameters, yaml_files
 from dlbench.study.runs import PLUGIN_FOLDERS
 from dlbench.trainer import engine

@@ -27,9 +27,8 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common import assignments, phrases, plugins
+from dlbench.common.run_fields import Learning, Reading
 from dlbench.machine import redaction
-from dlbench.run_fields.learning import Learning
-from dlbench.run_fields.reading import Reading
 from dlbench.study import log_patterns, parameters
 from dlbench.study.runs import DEFAULTS, FIELDS, Run
 

@@ -25,9 +25,8 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common import assignments, phrases, plugins
+from dlbench.common.run_fields import DECLARED, DEFAULTS, FIELDS, LARGEST, value_type
 from dlbench.machine import redaction
-from dlbench.run_fields.declaring import LARGEST, value_type
-from dlbench.run_fields.fields import DECLARED, DEFAULTS, FIELDS
 
 MAX_LENGTH = 200  # characters
 MAX_BITS = 256  # of numerator and denominator of each result

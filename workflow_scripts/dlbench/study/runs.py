@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import files
-from dlbench.run_fields import declaring
-from dlbench.run_fields.fields import DECLARED, DEFAULTS, FIELDS, RunFields
+from dlbench.common import files, run_fields
+from dlbench.common.run_fields import DECLARED, DEFAULTS, FIELDS, RunFields
 from dlbench.study import parameters, wording
 
 # Which fields are about reading stored items.
-READING = tuple(name for name, field in DECLARED.items() if field.part == declaring.READING)
+READING = tuple(name for name, field in DECLARED.items() if field.part == run_fields.READING)
 # The fields that name a file, and the folder it lies in.
 PLUGIN_FOLDERS = {name: field.folder for name, field in DECLARED.items() if field.folder}
 # Fields in which repeats agree, also those of a later session.
@@ -37,7 +36,7 @@ _REALS = tuple(name for name, field in FIELDS.items() if field.type is float)
 
 @dataclass(frozen=True, kw_only=True)
 class Run(RunFields):
-    """One combination. Its fields are declared in dlbench/run_fields/; they are the flags of
+    """One combination. Its fields are declared in dlbench/common/run_fields.py; they are the flags of
     `train.py` and the keys of a matrix block.
 
     A run with a `sentinel` is not part of a matrix: it repeats a finished run in a later session.

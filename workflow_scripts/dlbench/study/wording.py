@@ -7,7 +7,7 @@ Rates of sequences are given in tokens per second.
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from dlbench.run_fields.fields import DECLARED
+from dlbench.common.run_fields import DECLARED
 from dlbench.study import parameters
 from dlbench.trainer import engine
 

@@ -1,6 +1,6 @@
 """Fields of tables, with units and descriptions in their metadata.
 
-Columns that are fields of a run follow from the declarations in dlbench/run_fields/.
+Columns that are fields of a run follow from the declarations in dlbench/common/run_fields.py.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from dlbench.common import assignments
-from dlbench.run_fields.declaring import value_type
-from dlbench.run_fields.fields import DECLARED, FIELDS
+from dlbench.common.run_fields import DECLARED, FIELDS, value_type
 from dlbench.study import parameters
 from dlbench.tables.cells import Row
 

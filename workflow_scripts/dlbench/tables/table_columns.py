@@ -7,8 +7,8 @@ columns of a run's. Settings stand in the table of runs; others name a run that 
 import pyarrow as pa
 
 from dlbench.baselines.rounds import NOT_MEASURED
+from dlbench.common.run_fields import FIELDS
 from dlbench.records import account
-from dlbench.run_fields.fields import FIELDS
 from dlbench.study.runs import CONDITION
 from dlbench.tables import cells
 from dlbench.tables.cells import run_name

@@ -26,7 +26,7 @@ import tomllib
 from dlbench.common.files import atomic_write
 from dlbench.common.own_code import PROGRAMS
 from dlbench.common.plugins import LIBRARY
-from dlbench.run_fields.fields import DECLARED, DEFAULTS
+from dlbench.common.run_fields import DECLARED, DEFAULTS
 from dlbench.study import config, config_schema, yaml_files
 from dlbench.study import config_schema as config_schema_module
 from dlbench.study.config_schema import schema

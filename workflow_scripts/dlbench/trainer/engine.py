@@ -11,7 +11,7 @@ A framework is a folder beside this file whose `engine.py` defines
     BY_DESIGN: what it does differently by design, a clause for caveats of comparisons
     INPUTS: its readers of items; the first is that of `input: auto`
     UNSUPPORTED_FIELDS: the fields of a run that it lacks, each with the reason; fields that are
-        declared as those of other frameworks (dlbench/run_fields/) may be left out
+        declared as those of other frameworks (dlbench/common/run_fields.py) may be left out
 whose file `losses.py` has LOSSES, the Losses of each task (tasks.py), and whose folders
 `strategies` and, unless shared, `models` have the framework's own. A file `combinations.py` there,
 which does not import the framework, may define
@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dlbench import Error
 from dlbench.common import plugins, terminal
+from dlbench.common.run_fields import DECLARED, DEFAULTS, OF_PROGRAMS
 from dlbench.machine.redaction import Variables
-from dlbench.run_fields.fields import DECLARED, DEFAULTS
-from dlbench.run_fields.work import OF_PROGRAMS
 from dlbench.trainer import device_memory
 from dlbench.trainer.model_flops import ModelFlops
 from dlbench.trainer.strategy import BaseStrategy, Spec

@@ -1,14 +1,13 @@
 """The flags of train.py: the fields of a run, then paths, devices and monitoring.
 
-The flags of the fields follow from their declarations (dlbench/run_fields/).
+The flags of the fields follow from their declarations (dlbench/common/run_fields.py).
 """
 
 import argparse
 
 from dlbench.common import command_line, plugins
+from dlbench.common.run_fields import DECLARED, DEFAULTS, FIELDS, LARGEST, value_type
 from dlbench.machine import binding
-from dlbench.run_fields.declaring import LARGEST, value_type
-from dlbench.run_fields.fields import DECLARED, DEFAULTS, FIELDS
 from dlbench.trainer import calibration, engine
 
 OTHERS = "trainer"  # the field that names another program

@@ -21,7 +21,7 @@
 
 import math
 
-from dlbench.run_fields.fields import DECLARED, DEFAULTS
+from dlbench.common.run_fields import DECLARED, DEFAULTS
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
 MIN_AXES = 2  # of a weight that decays

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlbench.run_fields.fields import DECLARED
+from dlbench.common.run_fields import DECLARED
 from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
 from dlbench.trainer import engine

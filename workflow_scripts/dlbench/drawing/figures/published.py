@@ -8,8 +8,8 @@ import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
 from dlbench.analysis.frames import Tables
+from dlbench.common.run_fields import DEFAULTS
 from dlbench.drawing import row_charts, series, styles
-from dlbench.run_fields.fields import DEFAULTS
 from dlbench.study import wording
 
 CATEGORY = "Comparisons"

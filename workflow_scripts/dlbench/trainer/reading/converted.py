@@ -15,7 +15,7 @@ import numpy as np
 
 from dlbench import Error
 from dlbench.common import plugins
-from dlbench.run_fields.fields import DECLARED
+from dlbench.common.run_fields import DECLARED
 from dlbench.trainer.reading import manifest, text
 from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tasks import Task

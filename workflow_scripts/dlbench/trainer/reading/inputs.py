@@ -7,8 +7,7 @@ different tokens.
 """
 
 from dlbench.common import plugins
-from dlbench.run_fields.declaring import MODEL, READING
-from dlbench.run_fields.fields import DECLARED, DEFAULTS
+from dlbench.common.run_fields import DECLARED, DEFAULTS, MODEL, READING
 from dlbench.trainer import engine
 from dlbench.trainer.strategy import BaseStrategy, Spec
 from dlbench.trainer.tasks import TASKS

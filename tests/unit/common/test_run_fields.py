@@ -1,10 +1,11 @@
-"""fields: all fields of a run are declared completely, and run ids never change."""
+"""run_fields: a field has what is declared of it, all are declared in full, ids never change."""
+
+import dataclasses
 
 import pytest
 
-from dlbench.common import plugins
-from dlbench.run_fields.declaring import MODEL, READING, value_type
-from dlbench.run_fields.fields import DECLARED, DEFAULTS, FIELDS
+from dlbench.common import plugins, run_fields
+from dlbench.common.run_fields import DECLARED, DEFAULTS, FIELDS, MODEL, READING, value_type
 from dlbench.study.runs import Run
 from dlbench.trainer import engine
 
@@ -44,3 +45,24 @@ def test_a_field_is_declared_in_full(name):
     if declared.folder:
         assert plugins.names(engine.plugin_kind("tensorflow", declared.folder))
     assert set(declared.frameworks) <= set(engine.names())
+
+
+@dataclasses.dataclass
+class Two:
+    size: int | None = run_fields.declared(None, "How large.", minimum=1, unit="m")
+    name: str = run_fields.declared("a", "What it is called.", choices=("a", "b"))
+
+
+def test_a_field_has_its_default_and_what_is_declared_of_it():
+    size, name = dataclasses.fields(Two)
+    assert (size.default, name.default) == (None, "a") == (Two().size, Two().name)
+    assert size.metadata["declared"] == run_fields.Declaration("How large.", minimum=1, unit="m")
+
+
+def test_the_kind_of_a_field_that_may_be_left_out_is_that_of_its_values():
+    assert [run_fields.value_type(field) for field in dataclasses.fields(Two)] == [int, str]
+
+
+def test_what_cannot_be_declared_is_refused():
+    with pytest.raises(TypeError, match="colour"):
+        run_fields.declared(0, "A field.", colour="red")
