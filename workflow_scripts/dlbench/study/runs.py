@@ -36,7 +36,7 @@ _REALS = tuple(name for name, field in FIELDS.items() if field.type is float)
 
 @dataclass(frozen=True, kw_only=True)
 class Run(RunFields):
-    """One combination. Its fields are declared in dlbench/common/run_fields.py; they are the flags of
+    """One combination. Its fields, declared in dlbench/common/run_fields.py, are the flags of
     `train.py` and the keys of a matrix block.
 
     A run with a `sentinel` is not part of a matrix: it repeats a finished run in a later session.
