@@ -45,7 +45,7 @@ CANNOT_CHANGE_RESULTS = frozenset(
     + [
         plugins.LIBRARY / name
         for name in (
-            "common/flag_types.py",  # refuses numbers out of bounds and unknown names
+            "common/command_line.py",  # refuses numbers out of bounds and unknown names
             "common/phrases.py",
             "common/run_fields.py",  # defaults, on which run ids depend, never change
             "common/terminal.py",
