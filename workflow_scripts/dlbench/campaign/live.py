@@ -136,9 +136,9 @@ class Live:
         """The bar: the numbers of runs, the time to go and what is running."""
         done, failed, total = self._counted()
         pending = self._to_do()
-        started = [job for job in self._open.values() if job.run]
-        running = [job for job in started if not self._submits or _log(job.run).is_file()]
-        left = sum(run_id not in {job.run.id for job in started} for run_id in pending)
+        started = [job.run for job in self._open.values() if job.run]
+        running = [run for run in started if not self._submits or _log(run).is_file()]
+        left = len(set(pending) - {run.id for run in started})
         filled = round(BAR_WIDTH * done / max(1, total))
         parts = [f"{'━' * filled}{'─' * (BAR_WIDTH - filled)} {done}/{total} runs"]
         waiting = len(started) - len(running)
@@ -148,10 +148,10 @@ class Live:
             left_s = self._time_to_go_s(pending, max(1, len(running)))
             to_go = "time to go not known yet" if left_s is None else f"{duration(left_s)} to go"
             parts.append(to_go)
-        for job in running[:1]:
-            latest = costs.latest(_log(job.run))
+        for run in running[:1]:
+            latest = costs.latest(_log(run))
             step = f": step {latest.step}/{latest.total_steps}" if latest else ""
-            parts.append(terminal.plain(f"{self.plan.labels[job.run.id]}{step}"))
+            parts.append(terminal.plain(f"{self.plan.labels[run.id]}{step}"))
         return " · ".join(parts)[:width]
 
     def _print(self, text, style=""):

@@ -188,7 +188,7 @@ def start_session(args: argparse.Namespace) -> None:
     ):
         print(f"cancelled jobs that an earlier start left behind: {', '.join(cancelled)}")
     chosen = sentinels.of_values(args.sentinels)
-    settings = config.read_merged_config(args.config_json)
+    settings = config.read_merged_config(args.config_json) or {}
     planning.make_plan(settings, lambda *_: chosen).start_session(args.session)
     if not args.output.exists():
         args.output.parent.mkdir(parents=True, exist_ok=True)
