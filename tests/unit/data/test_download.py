@@ -12,8 +12,7 @@ import time
 import pytest
 
 from dlbench.data import download
-from dlbench.data.download import DownloadError, fetch_file
-from dlbench.data.fetch_dataset import WrongFile, check_file
+from dlbench.data.download import DownloadError, WrongFile, check_file, fetch_file
 from support.machines.downloads import CONTENT, MD5, SHA256, Server, files_beside, interrupt
 from support.machines.paths import REPOSITORY
 
