@@ -42,7 +42,7 @@ def test_no_weight_changes_before_the_step_has_read_it_for_the_last_time(recompu
         model="gpt_tiny", dataset="synthetic", batch_per_device=2, recompute=recompute,
         accumulate_steps=parts,
     )  # fmt: skip
-    model = plugins.load("keras/models", "gpt_tiny").build((16,), 256, recompute)
+    model = plugins.load("keras/models", "gpt_tiny").build((16,), 256, recompute=recompute)
     optimizer = keras.optimizers.SGD(0.01)
     optimizer.build(model.trainable_variables)
     words = tf.zeros([2, 16], tf.int32)
