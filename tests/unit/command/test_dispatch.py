@@ -70,7 +70,9 @@ def test_no_command_is_imported_but_the_one_that_is_asked_for_and_no_package():
         finished = run(*command, env={"PYTHONPATH": str(FOLDER.parent)})
         loaded = ast.literal_eval(finished.stdout.splitlines()[-1])
         ours = {"__main__", "dlbench", "dlbench.common", "dlbench.command"}
-        ours |= {f"dlbench.common.{name}" for name in ("command_line", "phrases", "terminal")}
+        ours |= {
+            f"dlbench.common.{name}" for name in ("command_line", "phrases", "plugins", "terminal")
+        }
         assert set(loaded) <= ours | {"dlbench.command.dispatch"}
     code = "import sys; from dlbench.command import dispatch; dispatch.load('verify')"
     code += "; print(*sys.modules)"

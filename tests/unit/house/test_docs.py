@@ -141,7 +141,7 @@ def check_dlbench(command):
     """Check that a command of dlbench exists and has the flags."""
     name, *given = command
     if name not in ("--help", "--version", "COMMAND"):
-        assert name in dispatch.names(), name
+        assert name in (*dispatch.names(), *dispatch.STEPS), name
         check_flags([] if name == "run" else given, "workflow_scripts/dlbench", name)
 
 
