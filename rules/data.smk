@@ -52,7 +52,7 @@ rule convert_dataset:
         check=lambda w, output: STUDY.data["check"],
         source=lambda w: f"results/data/{w.dataset}/source",
         folder=lambda w: f"results/data/{w.dataset}",
-        recipe=lambda w, output: staleness.recipe(w.dataset),
+        recipe=lambda w, output: judgement.recipe(w.dataset),
         own=lambda w, output: dataset_folder(),
     shell:
         program("convert_dataset.py") + " {wildcards.dataset:q}"
