@@ -134,7 +134,7 @@ def finished(
     Unfinished ones are left out silently, damaged and outdated ones with a message on stderr.
 
     Args:
-        recipes: digests of adopted datasets, as staleness.made_from takes them.
+        recipes: digests of adopted datasets, as judgement.made_from takes them.
         results: folder of all results.
     """
     for _, run in sorted(sessions.sentinels_of(study.without_probes, results=results).items()):
