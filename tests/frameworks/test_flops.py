@@ -65,14 +65,6 @@ def test_a_model_does_the_same_work_under_pytorch_as_keras_and_pytorchs_counter_
         assert ours["forward_per_item"] == pytest.approx(ours["theirs"], rel=0.05), name
 
 
-def test_the_blocks_of_a_transformer_that_recomputes_count_once_more(python):
-    plain, recomputing = counted(python, "pytorch", "gpt_tiny", "gpt_tiny:recompute").values()
-    logits = 2 * 128 * 128 * 256
-    assert plain["recomputed_per_item"] == 0
-    assert recomputing["recomputed_per_item"] == plain["forward_per_item"] - logits
-    assert recomputing["forward_per_item"] == plain["forward_per_item"]
-
-
 def of_own_model(tmp_path, python, hidden):
     (tmp_path / "own.py").write_text(MODEL.replace("HIDDEN", hidden))
     flags = ["--model-folder", str(tmp_path)]

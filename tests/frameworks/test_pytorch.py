@@ -267,28 +267,6 @@ def test_a_gpu_that_there_is_not_is_said(own, tmp_path, monkeypatch):
     assert "rank 0 needs 1 GPU(s) from number 0 on; its framework sees 0 in all" in said
 
 
-def test_a_step_takes_no_memory_anew_from_the_system(own):
-    code = """
-import resource, sys
-sys.path.insert(0, "workflow_scripts")
-from dlbench.common import plugins
-from dlbench.trainer import engine, flags
-words = "--framework pytorch --model lenet5 --dataset synthetic --batch-per-device 64 --steps 1"
-spec = flags.parse(None, [*words.split(), "--log", "none"])[0]
-made = plugins.load("pytorch", "engine").Engine(spec, engine.strategy_of(spec)(spec, "cpu"), None)
-made.build()
-made.begin(0)
-for step in range(40):
-    if step == 20:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    made.step(step, step)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / 20)
-"""
-    command = [own, "-c", code]
-    said = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    assert float(said.stdout) < 100  # pages; a thousand if freed memory goes back to the system
-
-
 LATE = """
 import sys, time
 sys.path.insert(0, "workflow_scripts")

@@ -1,30 +1,11 @@
 """explain: probes tell what a known delay costs, and are no part of a study's statistics."""
 
-import sys
-
 import pytest
 
 LIBRARY = "workflow_scripts/dlbench"
 SOURCE_S, EXCHANGE_S = 0.05, 0.1
 QUICK = {"model": "lenet5", "batch_per_device": 8, "warmup_steps": 3, "steps": 20, "explain": True}
 SLEEP = "tf.py_function(lambda v: (__import__('time').sleep({}), v)[1], [{}], {}.dtype)"
-
-# A program of somebody's, whose parameters are its items and what exchanges gradients.
-SLEEPS = f"""
-import sys, time
-
-items, backend, steps = sys.argv[1:]
-for step in range(1, int(steps) + 1):
-    began = time.perf_counter()
-    time.sleep(0.02 + {SOURCE_S} * (items == "real") + {EXCHANGE_S} * (backend != "none"))
-    print(f"step {{step}}: {{time.perf_counter() - began:.6f}} s", flush=True)
-"""
-THEIRS = {
-    "name": "theirs", "trainer": "sleeps", "framework": "none", "model": "none", "dataset": "none",
-    "batch_per_device": 8, "steps": 12, "repeats": 2,
-    "parameters": {"items": ["real", "synthetic"], "backend": "nccl"},
-    "explain": {"input": {"items": "synthetic"}, "exchange": {"backend": "none"}},
-}  # fmt: skip
 
 
 def slow_down(folder):
@@ -90,33 +71,3 @@ def test_what_a_slow_source_and_a_slow_exchange_cost_is_told_by_probes(fresh):
     plain = [block | {"explain": False} for block in (read, exchanged)]
     fresh.configure(matrix=plain, figures=["account"])
     assert "train" not in fresh.scheduled()
-
-
-def test_what_parts_of_another_programs_step_cost_is_told_by_its_parameters(fresh):
-    (fresh.folder / "sleeps.py").write_text(SLEEPS)
-    program = {
-        "command": [sys.executable, "sleeps.py", "{items}", "{backend}", "{steps}"],
-        "log": {"step": r"step (?P<step>\d+): (?P<step_time_s>\S+) s"},
-        "files": ["sleeps.py"],
-    }
-    fresh.configure(matrix=[THEIRS], trainers={"sleeps": program}, figures=["inside_a_step"])
-    fresh.succeed("report")
-    # The probes of the run with synthetic data are among those of the other.
-    apart = [row["apart"] for row in fresh.typed_rows("runs")]
-    assert sorted(map(str, apart)) == ["None"] * 4 + ["probe"] * 2 * 3
-    items_of = {row["run_id"]: row["trainer_parameters"] for row in fresh.typed_rows("runs")}
-    costs = {}
-    for row in fresh.typed_rows("explanations"):
-        costs.setdefault(items_of[row["run_id"]], {})[row["part"]] = row["step_time_s"]
-    assert costs == {
-        "backend=nccl items=real": {
-            "input": pytest.approx(SOURCE_S, abs=0.02),
-            "exchange": pytest.approx(EXCHANGE_S, abs=0.02),
-            "rest": pytest.approx(0.02, abs=0.02),
-        },
-        "backend=nccl items=synthetic": {
-            "exchange": pytest.approx(EXCHANGE_S, abs=0.02),
-            "rest": pytest.approx(0.02, abs=0.02),
-        },
-    }
-    assert fresh.scheduled() == {}

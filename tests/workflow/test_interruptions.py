@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 
 from dlbench.log.event_fields import SUCCEEDED
 from support.campaigns.campaign import TRAINED
@@ -210,36 +209,6 @@ def test_results_that_cannot_be_written_are_said_and_not_harmed(disk):
     assert "disk: results: it cannot be written" in campaign.dlbench("doctor", code=1)
     assert mount("-o", "remount,rw,size=2g").returncode == 0
     completes(campaign, before)
-
-
-def test_a_second_workflow_in_the_same_folder_is_refused_and_harms_nothing(campaign):
-    matrix = yaml.safe_load((campaign.folder / "config.yaml").read_text())["matrix"]
-    long = {"name": "long", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8}
-    campaign.configure(figures=FIGURES, matrix=[*matrix, long | {"steps": 3000}])
-    before = finished_files(campaign)
-    with started(campaign) as workflow:
-        (log,) = wait_for(lambda: logs_begun(campaign, before), "training")
-        trainers = processes(campaign.folder, "train.py")
-        signal_all(trainers, signal.SIGSTOP)  # until all else was tried, however long it takes
-        second = campaign.snakemake()
-        assert second.returncode != 0
-        assert "Directory cannot be locked" in second.stdout and "--unlock" in second.stdout
-        assert trainers and log.is_file()
-        assert processes(campaign.folder, "train.py") == trainers
-        signal_all(trainers, signal.SIGCONT)
-        assert workflow.wait(PATIENCE_S) == 0, (campaign.folder / "said").read_text()
-    assert json.loads(log.with_name("run.json").read_text())["summary"]["resumes"] == 0
-    completes(campaign, before)
-
-
-def signal_all(pids, number):
-    for pid in pids:
-        os.kill(pid, number)
-
-
-def logs_begun(campaign, before):
-    logs = (campaign.folder / "results/runs").glob("*/train.jsonl")
-    return [p for p in logs if p not in before and b'"step"' in p.read_bytes()]
 
 
 DIES_AT_ITS_END = """

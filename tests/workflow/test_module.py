@@ -86,14 +86,6 @@ def test_one_more_model_trains_its_run_only(scratch):
     }  # fmt: skip
 
 
-def test_a_damaged_log_is_put_aside_and_its_run_trained_again(scratch):
-    (run_id,) = scratch.ids()
-    (scratch.folder / "results/runs" / run_id / "train.jsonl").write_text("no log\n")
-    message = scratch.succeed(*ONE_JOB_AT_A_TIME)
-    assert re.search(rf"{run_id}: .*; kept as .*, trained again", message)
-    assert scratch.scheduled(*ONE_JOB_AT_A_TIME) == {}
-
-
 def test_rules_of_theirs_and_of_ours_may_be_changed(scratch):
     scratch.edit("in {params.room}", "within {params.room}")
     scratch.edit("""        machine="analysis/machine.txt",\n""", "")

@@ -5,7 +5,6 @@ import pytest
 from PIL import Image
 
 from support.campaigns.campaign import TRAINED
-from support.project import adding_page
 from support.studies.site_facts import CONFIG
 
 BLOCK = {
@@ -49,42 +48,3 @@ def test_a_folder_of_pictures_is_trained_on_and_converted_again_when_it_changes(
     assert len(jobs["train"]) == 1 and "fetch_dataset" not in jobs
     fresh.succeed("data")
     assert not listed.exists()
-
-
-def test_runs_of_own_files_and_of_all_that_docs_add_are_trained_and_drawn(fresh, tmp_path):
-    adding_page.write(fresh.folder)
-    adding_page.write_sources(fresh.folder / "own_data")
-    (tmp_path / "datasets").mkdir()
-    stripes = "workflow_scripts/dlbench/data/datasets/stripes.py"
-    (tmp_path / "datasets" / "bars.py").write_text(adding_page.files()[stripes])
-    own = {"batch_per_device": 8, "warmup_steps": 1, "epochs": 2}
-    added = own | {"strategy": "mirrored_one", "launcher": "nice", "must_reach": {"top1": 0.6}}
-    gate = {"must_reach": {"top1": 0.9}}
-    fresh.configure(
-        matrix=[
-            added
-            | {"name": "added", "model": "mlp", "dataset": "stripes", "batch_per_device": [8, 16]},
-            own | {"name": "table", "model": "mlp", "dataset": "readings"} | gate,
-            own | {"name": "photographs", "model": "cnn12", "dataset": "photos"},
-            own | {"name": "file", "model": "lenet5", "dataset": "bars"},
-        ],
-        data=CONFIG["data"] | {"manual_dir": "own_data"},
-        dataset_folder=str(tmp_path / "datasets"),
-        model_folder="my_models",
-        figures=["resident_set"],
-    )
-    fresh.succeed()
-    records = {record["spec"]["dataset"]: record for record in fresh.records().values()}
-    assert sorted(records) == ["bars", "photos", "readings", "stripes"]
-    for record in records.values():
-        assert record["status"] in TRAINED, record["message"]
-    # Of the second epoch.
-    assert records["readings"]["summary"]["steps_measured"] == 160 // 8
-    assert records["photos"]["summary"]["steps_measured"] == 40 // 8
-    assert records["readings"]["summary"]["top1"] > 0.9
-    assert records["stripes"]["summary"]["top1"] > 0.6
-    command = records["stripes"]["provenance"]["command"]
-    nice = command.index("nice")
-    assert command[nice : nice + 3] == ["nice", "-n", "5"]
-    assert "bytes" in (fresh.folder / "results/figures/resident_set.svg").read_text()
-    assert fresh.scheduled() == {}

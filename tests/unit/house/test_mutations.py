@@ -1,7 +1,6 @@
 """tests/mutations.py: what is changed in a function, what is drawn, and what is noticed."""
 
 import ast
-import re
 import subprocess
 import sys
 
@@ -53,65 +52,6 @@ def test_operators_conditions_numbers_keywords_and_early_ends_are_changed_and_me
         ("8", "9"),
         ("8", "16"),
     }
-
-
-def test_a_changed_text_is_python_with_another_piece_in_that_place_and_all_else_as_it_was():
-    (function,) = mutations.functions("room/one.py", SOURCE)
-    for _, before, after in mutations.mutations(function.node):
-        text, new = mutations.mutated(SOURCE, before, after), ast.unparse(after)
-        assert ast.dump(ast.parse(text)) != ast.dump(ast.parse(SOURCE))
-        old = ast.get_source_segment(SOURCE, before)
-        places = [place.start() for place in re.finditer(re.escape(old), SOURCE)]
-        begins, ends = zip(*((SOURCE[:at], SOURCE[at + len(old) :]) for at in places), strict=True)
-        assert text.startswith(begins) and text.endswith(ends), text
-        assert any(text in (f"{a}{new}{b}", f"{a}({new}){b}") for a in begins for b in ends), text
-
-
-def test_the_same_seed_draws_the_same_and_rooms_alike():
-    known = [
-        mutations.Function(f"{room}/{number}.py", "rate", ast.parse(SOURCE).body[0])
-        for room, functions in (("many", 40), ("few", 3))
-        for number in range(functions)
-    ]
-    drawn = mutations.drawn(known, 1, 10)
-    assert [one.module.split("/")[0] for one in drawn].count("few") == 3
-    assert drawn == mutations.drawn(known[::-1], 1, 10) != mutations.drawn(known, 2, 10)
-    assert mutations.drawn(known[:40], 1, 7) == [
-        one for one in drawn if one.module.startswith("many")
-    ]
-    changed = [
-        {" -> ".join(map(ast.unparse, mutations.one_mutation(drawn[0], seed))) for seed in seeds}
-        for seeds in ([1] * 20, range(20))
-    ]
-    assert len(changed[0]) == 1 and len(changed[1]) > 5
-
-
-def test_tests_named_after_a_module_come_before_those_that_import_it(tmp_path):
-    for name, text in {
-        "plan/test_jobs.py": "import dlbench.plan.planning",
-        "plan/test_planning_batches.py": "",
-        "cluster/test_site.py": "from dlbench.plan import jobs, planning",
-        "house/test_rooms.py": "from dlbench.plan import planning",
-    }.items():
-        (tmp_path / "tests/unit" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "tests/unit" / name).write_text(text)
-    library = tmp_path / mutations.PACKAGE / "plan"
-    library.mkdir(parents=True)
-    (library / "jobs.py").write_text("from dlbench.plan import sizes")
-    near = [path.name for path in mutations.near("plan/planning.py", tmp_path)]
-    assert near == [
-        "test_planning_batches.py",
-        "test_jobs.py",
-        "test_site.py",
-        "test_rooms.py",
-    ]
-    near = [path.name for path in mutations.near("command/site.py", tmp_path)]
-    assert near == ["test_site.py"]
-    near = [path.name for path in mutations.near("plan/sizes.py", tmp_path)]
-    assert near == ["test_jobs.py"]  # named after a module that imports it
-    # Of a module that nobody imports, those of its room.
-    near = [path.name for path in mutations.near("plan/figures.py", tmp_path)]
-    assert near == ["test_jobs.py", "test_planning_batches.py"]
 
 
 hidden = pytest.mark.skipif(not mutations.alone(), reason="this kernel hides no processes from us")

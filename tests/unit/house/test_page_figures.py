@@ -7,8 +7,7 @@ from PIL import Image
 from dlbench.common import plugins
 from dlbench.drawing import styles
 from support.machines.paths import REPOSITORY
-from support.project import page_figures, page_report
-from support.results import chromium
+from support.project import page_figures
 
 NAMES = plugins.names("figures")
 
@@ -35,13 +34,3 @@ def test_a_picture_is_what_its_figure_draws(name, tmp_path, monkeypatch):
     again = f"run: uv run python tests/support/project/page_figures.py {name}"
     # Of 255: another version of Matplotlib's smoothing is less, and one moved point is more.
     assert drawn.shape == shown.shape and np.abs(drawn - shown).mean() < 0.1, again
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not chromium.installed(), reason="there is no Chromium here")
-def test_the_picture_of_a_report_is_drawn_by_its_program(tmp_path):
-    text = page_report.draw(tmp_path / "report.png")
-    assert "58 of 60 runs completed; 2 ran out of memory." in text
-    # Fonts differ from machine to machine, so what is drawn is not compared.
-    assert pixels(tmp_path / "report.png").shape == pixels(page_report.PICTURE).shape
-    assert "](report.png)" in (REPOSITORY / "docs/report.md").read_text()

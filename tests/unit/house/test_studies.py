@@ -20,8 +20,6 @@ from dlbench.common import plugins
 from dlbench.results import published_beside_own
 from dlbench.study import config
 from dlbench.tables import parquet_files, table_columns
-from dlbench.trainer import engine
-from dlbench.trainer.reading import inputs
 from support.machines.paths import REPOSITORY
 
 STUDIES = REPOSITORY / "studies"
@@ -34,7 +32,6 @@ NUMBERS = {
 }  # fmt: skip
 PUBLISHED = list(NUMBERS)
 ON_THIS_MACHINE = ("synthetic", "digits", "blends", "bytes")  # datasets that need no network
-VARIED = ("sequence_length", "batch_per_device", "precision", "recompute")  # of transformers
 
 
 @pytest.fixture
@@ -83,55 +80,6 @@ def test_every_smoke_variant_needs_two_cores_and_nothing_else(name, read):
         assert (run.nodes, run.runtime, run.environment) == (1, "bare", "train")
         assert run.launcher != "kubernetes" and run.dataset in ON_THIS_MACHINE
         assert (run.steps or 0) <= 100 and (run.epochs or 0) <= 2
-
-
-def test_the_study_of_frameworks_trains_with_each_that_there_is(read):
-    for study in (read("frameworks"), read("frameworks", "smoke.yaml")):
-        assert {run.framework for run in study.runs} == set(engine.names())
-        assert study.compare == ({"field": "framework", "base": engine.DEFAULT},)
-    for run in study.runs:
-        assert run.devices == 1 and run.dataset in ON_THIS_MACHINE and run.steps <= 100
-
-
-def test_the_study_of_versions_compares_two_environments_of_one_framework(read):
-    for study in (read("versions"), read("versions", "smoke.yaml")):
-        assert {(run.framework, run.environment) for run in study.runs} == {
-            ("tensorflow", "train"),
-            ("tensorflow", "train-latest"),
-        }
-        assert study.compare == ({"field": "environment", "base": "train"},)
-    for run in study.runs:
-        assert run.devices == 1 and run.dataset in ON_THIS_MACHINE and run.steps <= 100
-
-
-def test_the_study_of_readers_has_all_of_them_with_a_model_and_without(read):
-    there = {(name, own) for name in engine.names() for own in engine.inputs(name)}
-    for study in (read("input"), read("input", "smoke.yaml")):
-        for mode in ("train", "input"):
-            runs = [run for run in study.without_probes if run.mode == mode]
-            assert there <= {(run.framework, run.input) for run in runs}
-        assert {run.mode for run in study.without_probes if run.id in study.explained} == {"train"}
-    for run in study.runs:
-        assert run.devices * run.threads_per_device == 1 and run.steps <= 100
-        assert run.dataset in ON_THIS_MACHINE
-
-
-def test_the_study_of_transformers_varies_all_that_it_says(read):
-    full, smoke = read("transformers"), read("transformers", "smoke.yaml")
-    for study in (full, smoke):
-        assert {run.framework for run in study.runs} == set(engine.names())
-        fields = [entry["field"] for entry in study.compare]
-        assert fields == ["framework", "precision", "recompute"]
-        assert {"batch_size", "utilisation_of_peak", "overhead"} <= set(study.figures)
-        texts = [run for run in study.runs if run.sequence_length]
-        varied = {name: {getattr(run, name) for run in texts} for name in VARIED}
-        assert all(len(values) > 1 for values in varied.values()), varied
-        assert not [reason for run in study.runs if (reason := inputs.unsupported_text(run))]
-    assert {run.model for run in full.runs} == {"gpt2_small", "bert_base", "vit_b16"}
-    assert {run.model for run in smoke.runs} == {"gpt_tiny", "vit_tiny"}
-    for run in smoke.runs:
-        assert run.devices == run.threads_per_device == 1 and run.steps <= 100
-        assert run.dataset in ON_THIS_MACHINE
 
 
 def test_the_acceptance_of_nodes_has_each_node_and_pairs_and_its_bounds_are_about_these(read):
