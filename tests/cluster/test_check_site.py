@@ -64,35 +64,3 @@ def test_a_slurm_that_is_in_order_has_nothing_to_fix_on_two_nodes(campaign, slur
     ):
         assert text in message, message
     wait_for(lambda: not slurm.queue(), 60)  # a job that has ended is listed until its node is free
-
-
-def test_what_site_and_profile_promise_in_vain_is_told_and_no_job_is_left(campaign, slurm):
-    change_site(campaign, device="gpu", devices_per_node=8)
-    code, lines = check(campaign, "--no-job")
-    assert code == 1
-    (message,) = fixes(lines)
-    assert message.startswith("asks for 8 GPUs per node, and cpu has 4 (correct site.dev")
-
-    change_site(campaign)
-    slurm.run("scontrol", "update", "nodename=n2,n3", "state=drain", "reason=test")
-    try:
-        code, lines = check(campaign, "--no-job")
-    finally:
-        slurm.run("scontrol", "update", "nodename=n2,n3", "state=resume")
-        states = ("sinfo", "--noheader", "--Node", "--format=%T")
-        wait_for(lambda: set(slurm.run(*states).split()) == {"idle"}, 60)
-    (message,) = fixes(lines)
-    assert code == 1
-    assert "2 of the 3 nodes of cpu start no jobs now (drained or down): 2 runs would" in message
-
-    change_site(campaign, job=FACTS["job"] | {"extra": "--hold"})
-    code, lines = check(campaign, "--timeout", "3")
-    assert code == 1 and "waited for more than 3 s in the queue (PENDING)" in fixes(lines)[0]
-    assert not slurm.queue()
-
-    file = campaign.folder / "profiles/slurm/config.yaml"
-    text = file.read_text().replace("  # - slurm_partition=gpu", "  - slurm_partition=gpuu")
-    assert "slurm_partition=gpuu" in text
-    file.write_text(text)
-    code, lines = check(campaign)
-    assert code == 1 and "'gpuu' (did you mean 'gpu'?)" in fixes(lines)[0]

@@ -193,29 +193,6 @@ def test_the_executor_slurm_trains_runs_of_one_and_of_two_nodes_at_once(slurm, t
     assert "Nothing to be done" in campaign.succeed(*options)
 
 
-@pytest.mark.parametrize(
-    ("options", "changes", "words"),
-    [
-        (("--set-resources", "train:slurm_partition=cpuu"), {}, "did you mean 'cpu'?"),
-        ((), {"device": "gpu", "devices_per_node": 8}, "8 GPUs per node, and cpu has 4"),
-        (("--config", "time_limit_s=7200"), {}, "125 minutes, and cpu has 60 (lower time_limit_s"),
-        ((), {"cores_per_node": "auto"}, "site.cores_per_node: auto counts what this machine has"),
-    ],
-)
-def test_what_slurm_would_refuse_is_said_before_anything_is_submitted(
-    options, changes, words, campaign, slurm
-):
-    before = slurm.jobs()
-    site(campaign, **changes)
-    devices = [2, 8] if changes.get("device") else 2
-    wide = {"name": "wide", **QUICK, "strategy": "mirrored", "devices_per_node": devices}
-    campaign.configure(matrix=[wide])
-    finished = campaign.snakemake("--profile", "slurm", *options)
-    assert finished.returncode != 0 and "Nothing was submitted" in finished.stdout
-    assert words in finished.stdout
-    assert slurm.jobs() == before
-
-
 def test_a_campaign_goes_on_whatever_happens_to_its_jobs(campaign, slurm):
     """Cancelled, out of its node, the controller restarted, accounting away."""
     configure_long(campaign, 3)

@@ -78,13 +78,3 @@ def test_the_largest_batch_is_found_once_by_recorded_tries_and_all_repeats_have_
     shutil.rmtree(campaign.folder / "results/runs" / ids[0])
     jobs = campaign.scheduled()
     assert jobs["train"] == ids[:1] and "find_batch" not in jobs
-
-
-def test_where_not_even_one_item_fits_the_combination_is_excluded_with_the_reason(campaign):
-    ask(campaign, memory_mb=100)
-    finished = campaign.snakemake()
-    assert finished.returncode != 0
-    assert "not even a batch of 1 fits into memory: batch 1 holds" in finished.stdout
-    _, content = found(campaign)
-    assert content["batch_per_device"] is None and len(content["tries"]) == 1
-    assert not (campaign.folder / "results/runs").exists()

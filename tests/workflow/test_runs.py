@@ -2,14 +2,12 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 from dlbench.common.files import sha256
 from dlbench.machine import fingerprints
-from support.campaigns.campaign import STUDY, TRAINED
+from support.campaigns.campaign import TRAINED
 from support.images.image_files import SIF, runnable_root
 from support.studies.site_facts import SITE
 
@@ -224,42 +222,3 @@ def test_tables_account_for_the_time_of_each_run_and_name_one_machine_and_its_pa
         (software,) = known["software"].values()
         assert software["packages_sha256"] == packages.stem
         assert fingerprints.columns(known)["hardware_sha256"] == row["hardware_sha256"]
-
-
-def test_a_run_added_beside_a_busy_neighbour_is_tried_again_then_unstable_and_flagged(campaign):
-    """The case for which neighbours are watched: a program that uses a core of a workstation."""
-    added = {**QUICK, "name": "added", "model": "lenet5", "batch_per_device": 8, "steps": 3}
-    campaign.configure(
-        matrix=[STUDY["matrix"][0], added],
-        compare=[{"field": "batch_per_device", "base": 4}],
-        figures=[],
-        wait_for_quiet_s=1,
-        others_share=0.05,
-    )
-    # It leaves us the most of what it could take.
-    line = ["nice", "-n", "5", sys.executable, "-S", "-c", "while True: pass"]
-    neighbour = subprocess.Popen(line)
-    try:
-        printed = campaign.succeed()
-    finally:
-        neighbour.kill()
-        neighbour.wait()
-    assert printed.count("starts beside others, which use ") == 2
-    assert printed.count("; it is tried again") == 1
-    # A second try that is planned is no error of a rule.
-    assert "RuleException" not in printed and "Trying to restart" not in printed
-    assert "2 runs" not in printed and printed.count(": unstable (others used ") == 2
-    assert ": ok" not in printed.partition("starts beside others")[2]
-    record = json.loads(campaign.record("lenet5-synthetic-b8").read_text())
-    assert record["status"] == "unstable", record["message"]
-    assert record["message"].startswith("others used ")
-    assert record["summary"]["disturbed"] in record["message"]
-    # What the trainer and Snakemake used is none of it, nor can it be more than there is.
-    assert 0.05 < record["summary"]["others_cpu_cores"] < 1.05 * record["summary"]["cores"]
-    log = campaign.record("lenet5-synthetic-b8").with_name("train.attempt1.jsonl")
-    assert json.loads(log.read_text().splitlines()[-1])["event"] == "neighbours"
-    disturbed = {row["run_id"]: row["disturbed"] for row in campaign.rows()}
-    assert [run for run, reason in disturbed.items() if reason] == [record["run_id"]]
-    (compared,) = [row for row in campaign.rows("comparisons") if row["ratio"]]
-    assert "neighbours, measured apart" in compared["base_flags"]
-    assert campaign.scheduled() == {}

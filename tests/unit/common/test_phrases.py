@@ -1,8 +1,13 @@
-"""phrases: reasons that differ in numbers only are merged."""
+"""phrases, name_patterns, command_line: merged reasons, sets of names, how programs exit."""
+
+import re
+import subprocess
+import sys
 
 import pytest
 
-from dlbench.common import phrases
+from dlbench.common import name_patterns, phrases
+from support.machines.paths import REPOSITORY
 
 
 @pytest.mark.parametrize(
@@ -29,3 +34,29 @@ def test_numbers_of_two_models_are_kept_apart_and_what_is_equal_is_said_once():
     cnn, mlp = "cnn: 8 or 9 items/s", "mlp: 70 items/s"
     found = phrases.merged(["cnn", "cnn", "mlp", "mlp", "cnn"], reasons)
     assert found == [cnn, "not here", mlp, "not here", cnn]
+
+
+@pytest.mark.parametrize("names", [["a"], ["ab", "abc", "b"], ["x.1", "x+1"], ["", "a"]])
+def test_a_pattern_matches_its_names_and_no_others(names):
+    pattern = name_patterns.any_of(names)
+    others = ["", "a", "ab", "abc", "abcd", "b", "x.1", "x+1", "xx1"]
+    assert [one for one in others if re.fullmatch(pattern, one)] == sorted(names, key=others.index)
+
+
+def test_without_names_nothing_matches():
+    assert not re.match(name_patterns.any_of([]), "")
+
+
+PROGRAM = """
+import atexit, gc
+from dlbench.common.command_line import run_program
+atexit.register(lambda: print(len(gc.get_objects()) < gc.get_freeze_count()))
+run_program(lambda: None)
+"""
+
+
+def test_the_end_of_a_program_looks_through_nothing_that_was_imported():
+    command = [sys.executable, "-c", PROGRAM]
+    folder = REPOSITORY / "workflow_scripts"
+    said = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    assert said.stdout == "True\n"

@@ -1,4 +1,4 @@
-"""tfrecord: what is written has the bytes of the format and comes back, or its damage is named."""
+"""tfrecord and protobuf: what is written has the bytes of the format, or its damage is named."""
 
 import contextlib
 import io
@@ -153,3 +153,26 @@ def test_a_damaged_record_is_named_with_its_place_after_those_before_it():
         next(reader)
     with pytest.raises(tfrecord.RecordError, match=r"train-0, record 3: not a tf\.train\.Example"):
         tfrecord.parse_example(b"\xff" * 11, "train-0, record 3")
+
+
+# A varint, eight bytes, a text and four bytes.
+MESSAGE = bytes([8, 150, 1, 17, *range(8), 26, 2, 104, 105, 37, *range(4)])
+
+
+def test_fields_of_all_wire_types_are_read():
+    found = list(protobuf.fields(MESSAGE))
+    assert found == [(1, 150), (2, bytes(range(8))), (3, b"hi"), (4, bytes(range(4)))]
+
+
+def test_a_message_that_is_cut_off_within_a_field_is_refused():
+    for length in (1, 2, 5, 11, 14, 17):
+        with pytest.raises((ValueError, IndexError)):
+            list(protobuf.fields(MESSAGE[:length]))
+
+
+def test_an_unknown_wire_type_or_a_number_of_more_than_64_bits_is_refused():
+    for kind in (3, 4, 6, 7):
+        with pytest.raises(ValueError, match=f"a field of kind {kind}"):
+            list(protobuf.fields(bytes([8 | kind, 1])))
+    with pytest.raises(ValueError, match="more than 64 bits"):
+        protobuf.read_varint(bytes([255] * 10 + [1]), 0)

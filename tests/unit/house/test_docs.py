@@ -1,5 +1,6 @@
 """The pages of docs: commands and configs work, and what is made from the code is current."""
 
+import ast
 import contextlib
 import functools
 import io
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import tomllib
 import yaml
+from snakemake import exceptions
 from snakemake.cli import get_argument_parser
 
 from dlbench.analysis import judge
@@ -295,3 +297,39 @@ def test_the_methodology_says_how_many_repeats_are_needed():
     half, one, two = (judge.repeats_needed(scatter, 0.01) for scatter in (0.005, 0.01, 0.02))
     assert f"80 % power with {half} repeats a side at a scatter of 0.5 %, with {one} at 1 %" in page
     assert f"and with {two} at 2 %" in page
+
+
+@functools.cache
+def texts():
+    """All strings in our code and in Snakemake's exceptions, with \\0 for filled-in values."""
+    strings = []
+    files = [*REPOSITORY.glob("workflow_scripts/**/*.py"), Path(exceptions.__file__)]
+    for file in files:
+        tree = ast.parse(file.read_text())
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if id(node) in docstrings:
+                continue
+            if isinstance(node, ast.JoinedStr):
+                parts = [getattr(part, "value", "") for part in node.values]
+                strings.append("".join(p if isinstance(p, str) else "\0" for p in parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                strings.append(node.value)
+    return strings
+
+
+def occurs(message):
+    """Whether a string of the code contains the pieces of a message, in their order."""
+    pieces = [piece.strip() for piece in message.split("...") if piece.strip()]
+    pattern = re.compile(".*?".join(map(re.escape, pieces)), re.DOTALL)
+    return any(pattern.search(text) for text in texts())
+
+
+def messages():
+    page = (REPOSITORY / "docs/troubleshooting.md").read_text()
+    rows = re.findall(r"^\| (`.*?`) \| ", page, re.MULTILINE)
+    return [message for row in rows for message in re.findall(r"`([^`]+)`", row)]
+
+
+def test_every_message_that_is_explained_is_still_printed():
+    assert [message for message in messages() if not occurs(message)] == []

@@ -1,4 +1,4 @@
-"""make_image: how images are made, and what is refused."""
+"""make_image and see_images: how images are made, what is refused, and what could not be made."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from dlbench import Error
 from dlbench.common import files
-from dlbench.images import oci, trainer_image
+from dlbench.images import make_image, oci, trainer_image
 from support.images import image_files
 from support.images.image_files import LAYER, Blobs, archive, make, program, root_folder, sif
 
@@ -244,3 +244,24 @@ def test_where_nothing_can_build_it_is_said_what_else_can_be_done():
         "images: {x: {source: ...}}",
     ):
         assert words in str(error.value)
+
+
+@pytest.fixture
+def forms(tmp_path):
+    """Paths of three forms, of which the last two could not be made, for one reason."""
+    paths = [tmp_path / f"{name}.json" for name in "abc"]
+    paths[0].write_text('{"image": "x"}')
+    for path in paths[1:]:
+        with trainer_image.record_failure(path):
+            raise Error("no tool to unpack it")
+    return paths
+
+
+def test_failures_are_an_error_with_each_reason_once(forms):
+    with pytest.raises(Error) as error:
+        make_image.check(forms)
+    assert str(error.value) == "no tool to unpack it"
+
+
+def test_forms_without_a_failure_pass(forms, tmp_path):
+    make_image.check([forms[0], tmp_path / "not_made_yet.json"])

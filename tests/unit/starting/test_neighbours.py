@@ -20,7 +20,6 @@ import pytest
 
 from dlbench.log import event_log, measured_part
 from dlbench.machine import hardware
-from dlbench.records import run_status
 from dlbench.records.run_status import describe_disturbance
 from dlbench.starting import neighbours, supervisor
 from dlbench.starting.neighbours import Watch
@@ -391,10 +390,6 @@ def test_with_time_for_one_look_nobody_is_waited_for(waiting):
     assert waited_s < 1.5
 
 
-def test_no_time_to_wait_is_no_waiting(waiting):
-    assert waiting(lambda now_s: 1.0, most_s=0) == ([], 0)
-
-
 pytestmark = pytest.mark.ci
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
@@ -422,19 +417,6 @@ while True:
     os.pwrite(file, bytes(2**20), 0)
     os.fsync(file)
 """
-
-READS_DISK = """
-import mmap, os, sys, time
-file = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
-block = mmap.mmap(-1, 1 << 16)
-while os.preadv(file, [block], 0):
-    print("x", flush=True)
-    time.sleep(0.02)
-"""
-
-SLEEPS = "import time\nprint('x', flush=True)\ntime.sleep(60)"
-
-OWN_READ = "own_disk_read_bytes_per_s"
 
 
 @pytest.fixture
@@ -506,33 +488,6 @@ def test_neighbours_of_every_kind_are_found_and_a_run_is_tried_again_for_them(tm
     assert last.returncode == 0, last.stderr
 
 
-@pytest.mark.parametrize("run", [READS_DISK, SLEEPS], ids=["reads", "in memory"])
-def test_a_disk_hog_is_one_beside_a_run_that_reads_from_disks_only(tmp_path, disk, run):
-    (disk / "data").write_bytes(bytes(1 << 16))
-    hog = subprocess.Popen([*PYTHON, FILLS_DISK, disk / "written"])
-    ours = subprocess.Popen([*PYTHON, run, disk / "data"], stdout=subprocess.PIPE)
-    try:
-        if not ours.stdout.readline():
-            pytest.skip("no direct reading where temporary files are")
-        watch = neighbours.Watch(share=0.05, pid=ours.pid)
-        time.sleep(1)
-        reported = watch.summarise(tmp_path / "absent.jsonl")
-    finally:
-        for process in (hog, ours):
-            process.kill()
-            process.communicate()
-    if reported["others_disk_bytes_per_s"] is None or (
-        run is READS_DISK and not reported[OWN_READ]
-    ):
-        pytest.skip("temporary files are on no disk that is counted")
-    # How busy the disk is, is another machine's; how much others moved, is real.
-    description = run_status.describe_disturbance(
-        reported | {"io_pressure_percent": 40, "others_cpu_cores": None}
-    )
-    assert reported["others_disk_bytes_per_s"] > reported["own_disk_bytes_per_s"]
-    assert ("to or from disks" in description) == (run is READS_DISK), reported
-
-
 def test_a_run_whose_last_attempt_is_disturbed_is_unstable_with_the_words(tmp_path):
     other = subprocess.Popen([*PYTHON, SPINS])
     try:
@@ -575,23 +530,6 @@ def test_threads_children_and_what_they_started_are_the_runs_own():
         beside.kill()
         beside.wait()
     assert at_end > least
-
-
-@pytest.mark.quick
-def test_a_neighbour_is_not_of_the_tree_though_it_is_of_the_same_user():
-    sleeper = subprocess.Popen([*PYTHON, "import time; time.sleep(60)"])
-    beside = subprocess.Popen([*PYTHON, SPINS])
-    try:
-        own = neighbours.ProcessTree(Path("/proc"), sleeper.pid, {})
-        first, began = own.sample()[0], used_s(beside.pid)
-        while used_s(beside.pid) - began < 0.3:
-            time.sleep(0.02)
-        assert own.sample()[0] - first < 0.1
-        assert sleeper.pid in own and beside.pid not in own
-    finally:
-        for process in (sleeper, beside):
-            process.kill()
-            process.wait()
 
 
 @pytest.fixture
@@ -660,12 +598,6 @@ def test_a_signal_ends_the_waiting_at_once_and_leaves_nothing(tmp_path, busy, nu
         f"interrupted (stopped by signal {number.name}); the next start trains it anew" in reported
     )
     assert not list(tmp_path.iterdir())
-
-
-def test_a_run_that_never_judges_never_waits(tmp_path, busy):
-    line = start_run(tmp_path, 0, "--wait-for-quiet-s=600")
-    finished = subprocess.run(line, capture_output=True, text=True, timeout=60)
-    assert finished.returncode == 0 and "quiet" not in finished.stderr
 
 
 @pytest.mark.quick

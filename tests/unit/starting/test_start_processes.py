@@ -82,13 +82,6 @@ def test_the_environment_of_the_parent_is_theirs_too(tmp_path, monkeypatch):
     assert (tmp_path / "worker0").read_text() == "here"
 
 
-def test_all_that_end_well_are_waited_for_without_a_word(tmp_path, capfd):
-    waits = "there('worker0') if me == 'worker1' else None\nwrite(me, '')"
-    assert run(tmp_path, {"worker": 2}, waits) == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"worker0", "worker1"}
-    assert capfd.readouterr() == ("", "")
-
-
 @pytest.mark.parametrize(
     ("end", "code", "how"),
     [
@@ -165,12 +158,6 @@ def test_signals_reach_all(tmp_path, number):
     sender.join()
     for name in ("worker0", "worker1"):
         assert (tmp_path / name).read_text() == signal.Signals(number).name
-
-
-def test_signals_mean_afterwards_what_they_meant_before(tmp_path):
-    before = [signal.getsignal(number) for number in start_processes.FORWARDED]
-    assert run(tmp_path, {"worker": 1}, "sys.exit(2)") == 2
-    assert [signal.getsignal(number) for number in start_processes.FORWARDED] == before
 
 
 def test_a_command_that_does_not_exist_leaves_nothing_changed(tmp_path):
@@ -275,11 +262,6 @@ def test_each_copy_keeps_to_cores_of_its_own_and_the_starter_to_its(tmp_path):
     assert os.sched_getaffinity(0) == before
 
 
-def test_without_a_number_of_cores_copies_use_all(tmp_path):
-    assert start_processes.run_copies(1, copy(tmp_path, WRITES_CORES)) == 0
-    assert written(tmp_path) == [" ".join(map(str, sorted(os.sched_getaffinity(0))))]
-
-
 @pytest.mark.parametrize(
     ("visible", "each", "found"),
     [
@@ -329,13 +311,6 @@ def test_too_few_gpus_start_nothing(tmp_path, monkeypatch, visible, message):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_copy_that_fails_ends_the_others_and_is_named(tmp_path, capfd):
-    fails = f"if me == 'copy1':\n    there('ready-copy0'); sys.exit(7)\n{SLEEPS}"
-    assert start_processes.run_copies(2, copy(tmp_path, fails)) == 7
-    assert capfd.readouterr().err == "copy 1 failed (exit code 7); the others are ended\n"
-    assert not any(map(alive, pids(tmp_path)))
-
-
 # The program.
 
 
@@ -361,26 +336,11 @@ def test_the_program_starts_what_follows_the_dashes(tmp_path):
     }
 
 
-def test_the_program_ends_with_the_code_of_the_first_that_failed(tmp_path):
-    finished = program(
-        "--jobs", "worker=2", "--", *command(tmp_path, "me == 'worker1' and sys.exit(9)")
-    )
-    assert finished.returncode == 9
-    assert finished.stderr == "worker 1 failed (exit code 9); the others are ended\n"
-
-
 @pytest.mark.parametrize("jobs", ["worker", "worker=x", "worker=1,ps", "worker=1=2", ""])
 def test_the_program_says_how_jobs_are_written(jobs):
     finished = program("--jobs", jobs, "--", "true")
     assert finished.returncode == 2
     assert f"expected chief=1,worker=2, found {jobs!r}" in finished.stderr
-
-
-def test_the_program_names_a_command_that_does_not_exist(tmp_path):
-    finished = program("--jobs", "worker=1", "--", str(tmp_path / "absent"))
-    assert finished.returncode == 1
-    assert finished.stderr.startswith("error: ")
-    assert str(tmp_path / "absent") in finished.stderr
 
 
 def test_the_program_leaves_nothing_when_it_is_asked_to_end(tmp_path):

@@ -483,15 +483,6 @@ def test_a_trainer_that_writes_no_checkpoint_in_time_is_ended(tmp_path, monkeypa
     assert list(run.checkpoint.iterdir()) == []
 
 
-def test_a_run_without_checkpoints_is_asked_for_none(tmp_path, capsys):
-    run = watched(tmp_path, "write('run_start', spec={})\ntime.sleep(60)")
-    sender = send_when_it_trains(run, signal.SIGTERM)
-    assert not supervisor.supervise(run)
-    sender.join()
-    assert "asked for a checkpoint" not in capsys.readouterr().err
-    assert [path.name for path in run.log.parent.iterdir()] == ["train.attempt1.jsonl"]
-
-
 def test_a_trainer_that_hangs_is_asked_for_nothing(tmp_path, capsys):
     run = keeping(tmp_path, "time.sleep(60)", hang_limit_s=0.3)
     assert supervisor.supervise(run)
@@ -540,11 +531,6 @@ def test_a_damaged_checkpoint_is_removed_with_a_message(tmp_path, capsys, damage
     assert supervisor.supervise(keeping(tmp_path, END))
     assert ": starts anew: its checkpoint cannot be read (" in capsys.readouterr().err
     assert not place.exists()
-
-
-def test_a_run_without_a_checkpoint_starts(tmp_path, capsys):
-    assert supervisor.supervise(keeping(tmp_path, END))
-    assert capsys.readouterr().err.startswith("run 1/2  lenet5 synthetic: starts\n")
 
 
 STEPS = (
@@ -628,12 +614,6 @@ def test_a_trainer_that_takes_steps_does_not_hang_however_long_it_takes(tmp_path
     run = watched(tmp_path, LOGGED_STEPS + END, hang_limit_s=1.0)
     assert supervisor.supervise(run)
     assert [end["status"] for end in ends(run.log)] == ["ok"]
-
-
-def test_a_hang_may_pass(tmp_path):
-    run = watched(tmp_path, "time.sleep(60)", hang_limit_s=0.3, last_attempt=False)
-    assert not supervisor.supervise(run)
-    assert [path.name for path in run.log.parent.iterdir()] == ["train.attempt1.jsonl"]
 
 
 # The second of two copies; the first has written its end already.

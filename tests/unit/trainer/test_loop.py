@@ -1,6 +1,8 @@
 """loop: it drives an engine of any framework, here one in plain Python with made-up losses."""
 
+import itertools
 import types
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from dlbench.log import event_log
 from dlbench.study.runs import Run
 from dlbench.trainer import checkpoints, copies, device_memory, engine, loop
 from dlbench.trainer.engine import CheckpointState
+from dlbench.trainer.input_engine import reading_only
 from dlbench.trainer.schedule import Schedule, steps_in
 
 STEPS = {"steps": 3, "warmup_steps": 1, "warmup_s": 0.0, "epochs": None}
@@ -201,3 +204,37 @@ def test_as_many_steps_as_warmed_up_the_run_warm_up_what_goes_on():
     assert schedule.warm_up_end(first=10) == 12
     assert schedule.warm_up_end(first=0) == 2
     assert Schedule(spec(**EPOCHS), 10).epoch_after(3) == 2
+
+
+class Reading:
+    """An engine that can only read; what would need its model is not there."""
+
+    strategy, gpu_count = SimpleNamespace(rank=0), 0
+    records, data_sha256, item_shape = 100, "of-data", (28, 28, 1)
+
+    def __init__(self):
+        self.taken = []
+
+    def host_batches(self, first):
+        for number in itertools.count(first + 1):
+            self.taken.append(number)
+            yield number
+
+
+@pytest.mark.parametrize("first", [0, 7])
+def test_each_step_takes_one_batch_after_the_one_that_is_taken_before_the_first(first):
+    made = reading_only(Reading)()
+    made.build()
+    made.begin(first)
+    made.trace()
+    assert made.taken == [first + 1]
+    assert made.window(first + 1, first + 3, 10) == [0.0, 0.0, 0.0]
+    assert made.taken == list(range(first + 1, first + 5))
+
+
+def test_it_has_the_data_of_its_framework_and_no_model():
+    made = reading_only(Reading)()
+    assert (made.records, made.data_sha256, made.item_shape) == (100, "of-data", (28, 28, 1))
+    assert (made.parameters(), made.attention(), made.weights_sha256()) == (None, None, [])
+    assert made.model_flops().forward_per_item is None
+    assert made.model_flops().unknown == ["mode input has no model"]
