@@ -219,15 +219,6 @@ def program(folder, *arguments):
     return subprocess.run([*command, "--output", "board"], **how)
 
 
-def test_a_folder_that_is_no_run_ends_the_program_with_one_clear_line(tmp_path):
-    (tmp_path / "empty").mkdir()
-    finished = program(tmp_path, write(tmp_path / "run"), "empty")
-    assert finished.returncode != 0
-    assert "empty: expected the folder of a run, found no train.jsonl" in finished.stderr
-    assert "Traceback" not in finished.stderr
-    assert not (tmp_path / "board").exists()
-
-
 @pytest.mark.ci
 def test_of_a_table_the_runs_that_were_trained_here_are_exported(tmp_path):
     write(tmp_path / "results/runs/lenet5-r1")

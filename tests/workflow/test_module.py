@@ -103,16 +103,6 @@ def test_rules_of_theirs_and_of_ours_may_be_changed(scratch):
     assert re.search(r"rule dlbench_train:(\n    .*)*\n    threads: 2", scratch.output)
 
 
-def test_the_module_alone_has_our_names_and_our_default_target(scratch):
-    (scratch.folder / "Snakefile").write_text(
-        'configfile: "config/config.yaml"\n\n\n'
-        'module dlbench:\n    snakefile:\n        "../dlbench/Snakefile"\n'
-        "    config:\n        config\n\n\nuse rule * from dlbench\n"
-    )
-    planned = scratch.scheduled(*ONE_JOB_AT_A_TIME)
-    assert planned == {"draw_figure": ["scaling"]}
-
-
 def test_what_a_module_cannot_be_given_and_a_start_without_a_limit_are_refused(scratch, project):
     # Programs take the config of the workflow, which has both.
     shutil.copy(scratch.folder / "config/config.yaml", scratch.folder / "config.yaml")

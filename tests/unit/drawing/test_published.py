@@ -40,14 +40,6 @@ def test_points_are_named_by_their_devices_and_by_nodes_where_these_differ(drawn
     assert labels == ["1 GPU on 1 node", "4 GPUs on 1 node", "8 GPUs on 2 nodes"]
 
 
-def test_no_published_number_is_written_over_its_points(drawn):
-    for axes in drawn("published", "published"):
-        axes.figure.draw_without_rendering()
-        right = axes.get_window_extent().x1
-        beside = [text for text in axes.texts if "(=" in text.get_text()]
-        assert all(text.get_window_extent().x0 > right for text in beside)
-
-
 def test_without_published_numbers_a_message_says_so(drawn):
     (axes,) = drawn("published", "one repeat")
     assert texts(axes) == ["no published numbers to draw: see `references` in the config"]

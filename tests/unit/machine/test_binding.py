@@ -186,21 +186,6 @@ def test_more_processes_than_cores_share_the_threads_of_a_core(node):
     assert cpus(bound) == [[4], [36]]
 
 
-def test_a_division_takes_a_small_part_of_a_start(written, monkeypatch):
-    files, nvml = topologies.h100_x8()
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-
-    def once():
-        begin = time.process_time()
-        root = written(files)
-        visible = [gpus.visible_places(root, {})] * 8
-        masks = [list(range(224))] * 8
-        binding.decide(Request("auto", 5, 8, 1), masks, visible, binding.read_topology(root))
-        return time.process_time() - begin
-
-    assert min(once() for _ in range(3)) < 0.05
-
-
 def test_uuids_may_be_cut_short_and_tasks_that_see_two_take_their_own(node):
     pairs = [f"{H100_UUIDS[0][:12]},1", f"{H100_UUIDS[0][:12]},1", "2,3", "2,3"]
     bound = node(topologies.h100_x8(), [{"CUDA_VISIBLE_DEVICES": pair} for pair in pairs])

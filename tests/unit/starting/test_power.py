@@ -168,17 +168,6 @@ def test_a_limit_that_cannot_be_restored_is_told_with_the_command_that_does_it(g
     assert not limits.fields()["gpus"][0]["restored"]
 
 
-def test_a_supervised_run_says_what_its_limit_was(gpus, tmp_path):
-    sees = "subprocess.run('nvidia-smi --query-gpu=power.limit > seen', shell=True)"
-    run = watched(tmp_path, sees, power_limit=Limits(250, 1))
-    assert supervisor.supervise(run)
-    assert Path("seen").read_text().split() == ["250.00", "300.00"]
-    assert gpus.limits == [300, 300]
-    events = {event["event"]: event for event in event_log.read(run.log)}
-    assert events["power_limit"]["gpus"][0]["enforced_w"] == 250
-    assert events["neighbours"]["power_limit_changed"] is None
-
-
 def arguments(folder, python, *flags, **changes):
     words = ["--log", folder / "train.jsonl", "--messages", folder / "messages"]
     return [*words, f"--spec={json.dumps(SPEC | changes)}", *flags, "--", *PYTHON, python]

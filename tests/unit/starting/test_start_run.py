@@ -117,26 +117,6 @@ def test_a_crash_is_recorded_with_its_last_words_at_the_last_attempt(tmp_path):
     assert (tmp_path / "train.attempt1.jsonl").is_file()
 
 
-def test_a_killed_trainer_is_said_to_be_killed(tmp_path):
-    assert start(tmp_path, "import os; os.kill(os.getpid(), 9)").returncode == 0
-    message = "the trainer ended without a word before its first step (killed by SIGKILL)"
-    assert outcome(tmp_path)[1].startswith(message)
-
-
-def test_the_time_limit_ends_the_trainer_with_all_its_processes(tmp_path):
-    child = tmp_path / "child"
-    trainer = (
-        "import subprocess, sys, time;"
-        "p = subprocess.Popen(['sleep', '60']);"
-        f"open({str(child)!r}, 'w').write(str(p.pid)); time.sleep(60)"
-    )
-    assert start(tmp_path, trainer, "--time-limit-s=1").returncode == 0
-    message = "stopped at time_limit_s, 1 s; no step yet; last lines: no message"
-    assert outcome(tmp_path) == ("failed", message)
-    assert record(tmp_path)["provenance"]["before_first_step"] is True
-    assert not alive(int(child.read_text()))
-
-
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.ci)]
 )
@@ -215,13 +195,6 @@ def test_a_skipped_run_has_a_record_and_starts_nothing(tmp_path):
     assert finished.stderr == ""  # the start has a line for all runs with this reason
     assert not marker.exists()
     assert record(tmp_path)["provenance"]["network"] is None
-
-
-def test_progress_names_the_run_and_how_it_ended(tmp_path):
-    finished = start(tmp_path, "import sys; sys.exit(3)")
-    first, last = finished.stderr.splitlines()
-    assert first.startswith("run 1/2  lenet5 synthetic batch 8, single on 1 device, repeat 1: sta")
-    assert "ended without a word before its first step (exit code 3): no message)" in last
 
 
 def test_nothing_is_left_of_an_earlier_attempt(tmp_path):
@@ -309,13 +282,6 @@ def test_what_prevents_the_start_is_recorded_as_a_failure(tmp_path, contained):
         "/no/such is to be bound into the container but is not on this machine",
     )
     assert not (tmp_path / "entered").exists()
-
-
-def test_an_image_without_mpi_is_a_failure_with_its_reason(tmp_path, contained):
-    form = FORM | {"packages": FORM["packages"] | {"horovod": "0.28"}}
-    contained(ends(tmp_path, "ok"), form=form, strategy="horovod", launcher="mpirun")
-    assert outcome(tmp_path)[0] == "failed"
-    assert "image train has no mpirun" in outcome(tmp_path)[1]
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", "{"])
@@ -406,11 +372,6 @@ def test_an_attempt_that_was_stopped_from_outside_is_not_made_again(tmp_path):
     assert "interrupted" in output
 
 
-def outcome_of_attempts(folder):
-    record = json.loads((folder / "run.json").read_text())
-    return record["status"], record["message"]
-
-
 @pytest.fixture
 def jobs(tmp_path, monkeypatch):
     """A function that starts a job of the run as Snakemake does: outputs are removed first."""
@@ -441,26 +402,18 @@ def test_a_run_that_was_recorded_is_not_trained_again(jobs, attempt):
     """Also where the scheduler itself starts the job once more, unknown to Snakemake."""
     made_from = '--made-from={"code": "abc"}'
     assert jobs(trains(jobs.log, 1), made_from).returncode == 0
-    before = jobs.log.read_bytes(), outcome_of_attempts(jobs.log.parent)
+    before = jobs.log.read_bytes(), outcome(jobs.log.parent)
     finished = jobs(trains(jobs.log, 2), made_from, f"--attempt={attempt}", "--attempts=2")
     assert finished.returncode == 0, finished.stderr
-    assert (jobs.log.read_bytes(), outcome_of_attempts(jobs.log.parent)) == before
+    assert (jobs.log.read_bytes(), outcome(jobs.log.parent)) == before
     assert jobs.messages.read_text() == "trainer 1\n"
     assert "an earlier job of this start recorded it" in finished.stderr
-
-
-def test_a_run_that_was_recorded_of_other_code_is_trained_again_and_put_aside(jobs):
-    jobs(trains(jobs.log, 1), '--made-from={"code": "abc"}')
-    before = jobs.log.read_bytes()
-    jobs(trains(jobs.log, 2), '--made-from={"code": "def"}')
-    assert outcome_of_attempts(jobs.log.parent) == ("oom", "2")
-    assert (jobs.log.parent / "train.attempt1.jsonl").read_bytes() == before
 
 
 def test_a_run_that_was_skipped_is_trained_by_a_later_job(jobs):
     jobs("", "--skip=no such device")
     jobs(trains(jobs.log, 1))
-    assert outcome_of_attempts(jobs.log.parent) == ("oom", "1")
+    assert outcome(jobs.log.parent) == ("oom", "1")
 
 
 def test_a_log_without_a_record_is_put_aside_whatever_it_says(jobs):
@@ -470,7 +423,7 @@ def test_a_log_without_a_record_is_put_aside_whatever_it_says(jobs):
     os.link(jobs.log, jobs.log.with_name("train.open.jsonl"))
     before = jobs.log.read_bytes()
     jobs(trains(jobs.log, 2))
-    assert outcome_of_attempts(jobs.log.parent) == ("oom", "2")
+    assert outcome(jobs.log.parent) == ("oom", "2")
     assert (jobs.log.parent / "train.attempt1.jsonl").read_bytes() == before
 
 
