@@ -1,4 +1,4 @@
-"""`python -m tests`: which tests a level has, and what stands at the end of a run."""
+"""Which tests a level of `python -m tests` has."""
 
 from types import SimpleNamespace
 
