@@ -433,7 +433,7 @@ def tables_page() -> str:
     sections = [TABLES_HEAD]
     for name, text in TABLES.items():
         columns = SCHEMAS[name]
-        settings = {}
+        settings: dict[str, list[str]] = {}
         for column in columns:
             if not column.name.endswith(_ENDS) and (base := _described_in(name, column)):
                 settings.setdefault(base, []).append(column.name)
