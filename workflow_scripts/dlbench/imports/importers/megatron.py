@@ -294,9 +294,9 @@ class _Run:
     def _interval(self):
         """The number of iterations between two lines, from the arguments or else from the lines."""
         stated = count(self.settings.get("log_interval"))
-        if stated or len(self.rows) < 2:
+        iterations = sorted({row.iteration for row in self.rows})  # a damaged log repeats some
+        if stated or len(iterations) < 2:
             return stated or 1
-        iterations = [row.iteration for row in self.rows]
         gap = iterations[1] - iterations[0]
         if len(iterations) == 2:  # the first iteration and the first interval, or two intervals
             return gap + 1 if iterations[1] % gap and not iterations[1] % (gap + 1) else gap
