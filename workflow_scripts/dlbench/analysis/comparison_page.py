@@ -23,8 +23,7 @@ APART = (
 def comparison_page(comparison: Compared, regressions: list[Pair] | None = None) -> Page:
     """The Page of two compared campaigns.
 
-    Args:
-        regressions: the pairs for which a check fails; None if nothing is checked.
+    `regressions`: the pairs for which a check fails; None if nothing is checked.
     """
     lead = _lead(comparison)
     if regressions is not None:

@@ -309,8 +309,7 @@ def rows(
 ) -> list[Row]:
     """Rows of the table of drift: pairs of sessions that share conditions, by device shape.
 
-    Args:
-        runs: rows of the runs table. sentinels: such rows of sentinels.
+    `runs`, `sentinels`: rows of the tables of these names.
     """
     drift = Drift(runs, sentinels, study.equivalence_margin, metric)
     return [

@@ -45,8 +45,7 @@ INCLUDES_ZERO = "its interval includes zero"
 def rows(study: Study, runs: Sequence[Row]) -> list[Row]:
     """Rows of the table of explanations: one for each part of each condition that is explained.
 
-    Args:
-        runs: rows of the table of runs, those of probes among them.
+    `runs`: rows of the table of runs, those of probes among them.
     """
     by_id = {row["run_id"]: row for row in runs}
     conditions: dict[Run, list[Run]] = {}
@@ -69,8 +68,7 @@ def rows(study: Study, runs: Sequence[Row]) -> list[Row]:
 def step_time_s(row: Row | None) -> float | None:
     """Seconds of a step of a run, from its throughput; None if it did not complete.
 
-    Args:
-        row: of the table of runs; None if there is none.
+    `row`: of the table of runs; None if there is none.
     """
     if row is None or row["status"] not in SUCCEEDED or not row.get("images_per_second"):
         return None
@@ -80,8 +78,7 @@ def step_time_s(row: Row | None) -> float | None:
 def _parts(probes_by_kind: dict[str, list[Row | None]], last: str) -> Iterator[Row]:
     """A row for each part, without what the parts of a condition have in common.
 
-    Args:
-        last: the part that is left when all others are left out.
+    `last`: the part that is left when all others are left out.
     """
     kinds = list(probes_by_kind)
     whole_s = _times(probes_by_kind[kinds[0]])

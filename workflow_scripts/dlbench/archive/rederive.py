@@ -120,11 +120,7 @@ def rederive(bag: Bag, folder: str | Path, own_code: bool = False) -> Outcome:
 
 
 def check_sound(bag: Bag) -> None:
-    """Check that an archive has no problems.
-
-    Raises:
-        Error: it has; the message lists them.
-    """
+    """Check that an archive has no problems. Raises Error: it has; the message lists them."""
     if problems := verify_archive.problems(bag):
         raise Error("\n".join([f"{bag.path} is not sound:", *verify_archive.summarise(problems)]))
 
@@ -171,8 +167,7 @@ def trainings(bag: Bag) -> tuple[list[dict[str, Any]], int]:
 def _run_cost(bag, name):
     """(Run, status, duration in seconds or None) of a record.
 
-    Raises:
-        Error: this version cannot read the record.
+    Raises Error: this version cannot read the record.
     """
     record = run_record.parsed(bag.read(f"data/{name}", verify_archive.MAX_RECORD_BYTES), name)
     if reason := run_record.wrong(record["summary"], {"duration_s": NUMBER}, name):
@@ -183,8 +178,7 @@ def _run_cost(bag, name):
 def _read_about(bag):
     """The content of archive.json: figures, tables, and the versions that made them.
 
-    Raises:
-        Error: the archive was not written by dlbench.
+    Raises Error: the archive was not written by dlbench.
     """
     try:
         about = json.loads(bag.read(f"data/{ABOUT}"))

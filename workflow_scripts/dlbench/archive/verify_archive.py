@@ -82,8 +82,7 @@ class Bag:
     def read(self, name: str, max_bytes: int = MAX_TAG_BYTES) -> bytes:
         """The content of a small file.
 
-        Raises:
-            Refused: it is missing, damaged, or larger than `max_bytes`.
+        Raises Refused: it is missing, damaged, or larger than `max_bytes`.
         """
         if name not in self.entries:
             raise Refused(f"{name}: missing")
@@ -92,11 +91,7 @@ class Bag:
         return b"".join(self.blocks(name))
 
     def blocks(self, name: str) -> Iterator[bytes]:
-        """Yield the content of a file in blocks.
-
-        Raises:
-            Refused: the file is damaged.
-        """
+        """Yield the content of a file in blocks. Raises Refused: the file is damaged."""
         left = self.entries[name].file_size
         try:
             with self.archive.open(self.entries[name]) as file:
@@ -113,11 +108,8 @@ class Bag:
 def open_bag(path: str | Path, limit_bytes: float = DEFAULT_LIMIT_BYTES) -> Iterator[Bag]:
     """Open a bag whose files are safe to read and unpack.
 
-    Args:
-        limit_bytes: most bytes that all files together may have when unpacked.
-
-    Raises:
-        Refused: the files are not safe, or it is no bag.
+    `limit_bytes`: most bytes that all files together may have when unpacked. Raises Refused: the
+    files are not safe, or it is no bag.
     """
     path = Path(path)
     require_file(path)
@@ -141,8 +133,7 @@ def open_bag(path: str | Path, limit_bytes: float = DEFAULT_LIMIT_BYTES) -> Iter
 def problems(bag: Bag) -> list[str]:
     """One line for each problem of a bag; none if every file is as it was written.
 
-    Args:
-        bag: from `open_bag`.
+    `bag`: from `open_bag`.
     """
     return list(map(printable, _problems(bag)))
 
@@ -400,8 +391,7 @@ class LogComparison:
 def compare(bag: Bag) -> LogComparison:
     """Compare each record of a bag with the logs beside it.
 
-    Args:
-        bag: an open bag without problems (verify_archive.problems).
+    `bag`: an open bag without problems (verify_archive.problems).
     """
     others: Counter[int] = Counter()
     same, differing = 0, []

@@ -208,8 +208,7 @@ def portable(
 ) -> tuple[dict[str, Any], dict[str, Path | bytes]]:
     """The merged config with paths into the archive, and the files at these paths.
 
-    Raises:
-        Error: an adopted dataset is not where the config says.
+    Raises Error: an adopted dataset is not where the config says.
     """
     files: dict[str, Path | bytes] = {}
     changed = dict(settings)
@@ -423,8 +422,7 @@ def _order(name):
 def _check_records(payload, logs):
     """Check that files have the size and digest that their run's record states.
 
-    Raises:
-        RecordError: a file differs.
+    Raises RecordError: a file differs.
     """
     for run_id, files in logs.items():
         folder = run_record.folder(run_id).as_posix()

@@ -20,11 +20,7 @@ def text(values: Mapping[str, Any]) -> str:
 
 
 def words(text: str) -> list[str]:
-    """The text's parts, NAME=VALUE each, as `env` takes them.
-
-    Raises:
-        Error: a part has no name.
-    """
+    """The text's parts, NAME=VALUE each, as `env` takes them. Raises Error: a part has no name."""
     try:
         found = shlex.split(text)
     except ValueError as error:

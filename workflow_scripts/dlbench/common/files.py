@@ -58,8 +58,7 @@ def write_json(path: str | PathLike[str], content: Any) -> None:
 def require_file(path: str | PathLike[str]) -> None:
     """Check that a path leads to a plain file: to open a pipe waits, and a device may act.
 
-    Raises:
-        OSError: it does not, or there is nothing.
+    Raises OSError: it does not, or there is nothing.
     """
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "expected a plain file, no folder, pipe or device", str(path))

@@ -75,13 +75,7 @@ def check_interfaces(variable: str, environ: Mapping[str, str] = os.environ) -> 
     """Check that this machine has an interface that NCCL or Gloo is told to use.
 
     NCCL takes prefixes of names, after `=` whole names, and after `^` those to avoid; Gloo takes
-    whole names.
-
-    Args:
-        variable: NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME.
-
-    Raises:
-        Error: it has none.
+    whole names. `variable`: NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME. Raises Error: it has none.
     """
     text = environ.get(variable, "")
     avoided, names = text.startswith("^"), text.lstrip("^=").split(",")
@@ -142,8 +136,7 @@ MAX_HOSTS = 100_000
 def expand_hosts(text: str) -> list[str]:
     """The names in Slurm's list of nodes, as `scontrol show hostnames` prints them.
 
-    Raises:
-        Error: the list is not written as Slurm writes it, or has more than MAX_HOSTS names.
+    Raises Error: the list is not written as Slurm writes it, or has more than MAX_HOSTS names.
 
     >>> expand_hosts("gpu[01-03,7],login")
     ['gpu01', 'gpu02', 'gpu03', 'gpu7', 'login']
@@ -200,9 +193,7 @@ def compact_hosts(names: Iterable[str]) -> str:
     """Names of nodes as a list that Slurm's --nodelist and --exclude take, each once, in order.
 
     Only digits at the end of a name become ranges, as not all of Slurm's programs take others.
-
-    Raises:
-        Error: a name has other characters than names of nodes have.
+    Raises Error: a name has other characters than names of nodes have.
 
     >>> compact_hosts(["gpu10", "gpu9", "gpu11", "login", "gpu9"])
     'gpu[9-11],login'

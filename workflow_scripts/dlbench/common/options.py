@@ -22,8 +22,7 @@ LARGEST = 1e15  # that a numeric value may be
 def parse(kind: str, owner: str, known: Mapping[str, Any], text: str) -> dict[str, Any]:
     """All options with their values, from text such as `a=1,b=x`.
 
-    Raises:
-        Error: an option is unknown or a value is not allowed.
+    Raises Error: an option is unknown or a value is not allowed.
     """
     values = {}
     for name, _, value in (option.partition("=") for option in text.split(",") if option):
@@ -37,10 +36,7 @@ def canonical_text(
 ) -> str:
     """The text of options: sorted, without those that have their default values.
 
-    Equal options have equal texts.
-
-    Raises:
-        Error: an option is unknown or a value is not allowed.
+    Equal options have equal texts. Raises Error: an option is unknown or a value is not allowed.
     """
     values, defaults = (_checked(kind, owner, known, chosen) for chosen in (options, {}))
     return ",".join(

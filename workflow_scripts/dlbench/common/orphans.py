@@ -13,10 +13,8 @@ def end_with_parent(parent: int, number: int = signal.SIGTERM) -> None:
 
     The out-of-memory killer and some schedulers end a parent by SIGKILL. Its children would go on
     and keep their pipes open, and readers of these would wait for ever. Linux only; on other
-    systems nothing is done.
-
-    Args:
-        parent: PID of the parent, from `os.getpid()` before this process was forked.
+    systems nothing is done. `parent`: PID of the parent, from `os.getpid()` before this process was
+    forked.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)

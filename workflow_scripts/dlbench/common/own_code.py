@@ -128,8 +128,7 @@ def executed_files(
 def digest(paths: Iterable[str]) -> str:
     """SHA-256 of the names and syntax trees of files, as 64 hexadecimal digits.
 
-    Raises:
-        Error: a file is not valid Python.
+    Raises Error: a file is not valid Python.
     """
     return _digest_of_list(_names_and_digests(paths))
 
@@ -296,7 +295,6 @@ def git_state(
         path: the file or folder that is compared in another folder.
         untracked: "all" if files that git does not track count as changes, else "no".
     """
-
     if folder == PROGRAMS and wheel_metadata():
         return {"git_commit": None, "git_dirty": None}
 

@@ -37,8 +37,7 @@ class UnknownName(Error):
 def add_user_folder(kind: str, folder: str | Path | None = None) -> None:
     """Search a folder of the user for plugins of a kind, too; None: the library only.
 
-    Raises:
-        Error: the folder does not exist, or a file in it has a name that the library uses.
+    Raises Error: the folder does not exist, or a file in it has a name that the library uses.
     """
     _user_folders.pop(_last_part(kind), None)
     _forget_found()
@@ -65,8 +64,7 @@ def user_folder(kind: str) -> Path | None:
 def set_user_names(kind: str, file: str, given: Iterable[str]) -> None:
     """Let these names, and no others as before, be names for what a file of the library defines.
 
-    Raises:
-        Error: a file of the kind has one of the names.
+    Raises Error: a file of the kind has one of the names.
     """
     _user_names.pop(kind, None)
     _forget_found()
@@ -88,8 +86,7 @@ def _forget_found():
 def folder_of(kind: str) -> Path:
     """The folder of the library with the plugins of a kind, in whichever room it is.
 
-    Raises:
-        Error: there is none, or there are several.
+    Raises Error: there is none, or there are several.
     """
     folders = [path.parent for path in LIBRARY.glob(f"**/{kind}/__init__.py")]
     if len(folders) != 1:
@@ -196,8 +193,7 @@ def _files(folder):
 def parse_file(file: Path) -> ast.Module:
     """The syntax tree of a file of the library or of the user.
 
-    Raises:
-        Error: the file is not valid Python.
+    Raises Error: the file is not valid Python.
     """
     try:
         return ast.parse(file.read_bytes(), filename=str(file))

@@ -76,8 +76,7 @@ class Declaration(NamedTuple):
 def declared(default: Any, meaning: str, **further: Any) -> Any:
     """A field of a dataclass with its Declaration.
 
-    Args:
-        default: REQUIRED if there is none. Run ids depend on it, so it never changes.
+    `default`: REQUIRED if there is none. Run ids depend on it, so it never changes.
     """
     return dataclasses.field(
         default=default, metadata={"declared": Declaration(meaning, **further)}

@@ -53,11 +53,8 @@ def record(payload: bytes) -> bytes:
 def example(features: Mapping[str, Any]) -> bytes:
     """A serialised tf.train.Example.
 
-    Args:
-        features: maps names to bytes, str, int or a list of ints.
-
-    Raises:
-        TypeError: a value is of another type.
+    `features`: maps names to bytes, str, int or a list of ints. Raises TypeError: a value is of
+    another type.
     """
     return b"".join(_pieces(features))
 
@@ -209,8 +206,7 @@ def payloads(file: Readable, where: Path | str) -> Iterator[tuple[int, bytes]]:
 def count_records(path: Path | str) -> int:
     """Number of records in a file, from their lengths alone; their content is not read.
 
-    Raises:
-        RecordError: the last record is cut off.
+    Raises RecordError: the last record is cut off.
     """
     size_bytes, count, offset = os.path.getsize(path), 0, 0
     with open(path, "rb", buffering=0) as file:
@@ -226,11 +222,8 @@ def count_records(path: Path | str) -> int:
 def parse_example(payload: bytes, where: str = "record") -> dict[str, list[Any]]:
     """The features of a serialised tf.train.Example: lists of bytes or ints, by name.
 
-    Args:
-        where: names the payload in messages.
-
-    Raises:
-        RecordError: the payload is not a tf.train.Example.
+    `where`: names the payload in messages. Raises RecordError: the payload is not a
+    tf.train.Example.
     """
     try:
         features = {}

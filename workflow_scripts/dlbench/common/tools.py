@@ -43,8 +43,7 @@ HARMLESS_LINE = re.compile(
 def missing_program(programs: Iterable[str | Sequence[str]]) -> str | None:
     """A message about the first program that this machine lacks; None if it has all.
 
-    Args:
-        programs: names; a tuple of names are alternatives.
+    `programs`: names; a tuple of names are alternatives.
     """
     for names in programs:
         names = (names,) if isinstance(names, str) else names
@@ -62,9 +61,7 @@ def find_uv() -> str:
     """The path of uv: of the one that started this process, else of that on PATH, or in .uv.
 
     If dlbench was installed from a wheel, that which was installed with it comes before PATH.
-
-    Raises:
-        Error: uv is not installed.
+    Raises Error: uv is not installed.
     """
     # uv sets UV for its children; it may be inherited from an earlier start and not exist any more.
     with_us = str(_beside_python("uv")) if own_code.is_wheel() else ""
@@ -148,8 +145,7 @@ def snakemake_command(arguments: str) -> str:
 def run(command: Sequence[str | PathLike[str]], folder: str | PathLike[str] | None = None) -> str:
     """Run a command, show its output on the terminal and return it.
 
-    Raises:
-        Error: the command fails or does not exist; the message has the line about the error.
+    Raises Error: the command fails or does not exist; the message has the line about the error.
     """
     print("+", " ".join(map(str, command)), file=sys.stderr, flush=True)
     lines = []

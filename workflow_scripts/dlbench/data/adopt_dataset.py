@@ -88,8 +88,7 @@ def _made_manifest(name, folder, check):
 def _layout(path, encoding):
     """(layout, first label) of a shard, from the keys and the image of its first record.
 
-    Raises:
-        AdoptionError: the layout is unknown, or the image's encoding is not `encoding`.
+    Raises AdoptionError: the layout is unknown, or the image's encoding is not `encoding`.
     """
     with open(path, "rb") as file:
         _, payload = next(payloads(file, path), (0, None))

@@ -64,8 +64,7 @@ def again(path: Path | str) -> str:
 def gunzipped(path: Path | str, size_bytes: int, start: bytes = b"") -> bytes:
     """The content of a gzip file, which must have `size_bytes` and begin with `start`.
 
-    Raises:
-        ArchiveError: it has another size or beginning, or the file is damaged.
+    Raises ArchiveError: it has another size or beginning, or the file is damaged.
     """
     try:
         with gzip.open(path, "rb") as file:
@@ -91,11 +90,8 @@ def tar_gz_members(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield (name, content) of members of a .tar.gz, in the archive's order.
 
-    Args:
-        size_bytes_by_name: the members to read, with their expected sizes.
-
-    Raises:
-        ArchiveError: a member is missing, has another size, or is not a plain file.
+    `size_bytes_by_name`: the members to read, with their expected sizes. Raises ArchiveError: a
+    member is missing, has another size, or is not a plain file.
     """
     remaining = dict(size_bytes_by_name)
     try:
@@ -120,8 +116,7 @@ def tar_gz_members(
 def small_member(path: Path | str, name: str, limit_bytes: int) -> bytes:
     """The content of one member of a .tar.gz.
 
-    Raises:
-        ArchiveError: it is missing, larger than the limit or not a plain file.
+    Raises ArchiveError: it is missing, larger than the limit or not a plain file.
     """
     try:
         with tarfile.open(path, "r|gz", tarinfo=Member) as archive:
@@ -148,11 +143,8 @@ def tar_index(
 ) -> Iterator[tuple[str, int, int]]:
     """Yield (name, offset, size in bytes) of the plain files in an uncompressed tar.
 
-    Args:
-        start, end: the range of bytes that holds the tar, for a tar within a tar.
-
-    Raises:
-        ArchiveError: a header is damaged, or a member is cut off, unsafe or not a plain file.
+    `start`, `end`: the range of bytes that holds the tar, for a tar within a tar. Raises
+    ArchiveError: a header is damaged, or a member is cut off, unsafe or not a plain file.
     """
     size = Path(path).stat().st_size
     end = size if end is None else end
@@ -194,10 +186,8 @@ def tar_header(block: bytes) -> tuple[str, int, bytes]:
     """Parse a member's header in a tenth of tarfile's time. Returns (name, size in bytes, type).
 
     Source: POSIX.1-1988 ustar. Names of more than 256 bytes and sizes of 8 GiB and more need
-    extensions, which do not occur in ImageNet's archives.
-
-    Raises:
-        ValueError: the block is cut off or its checksum differs.
+    extensions, which do not occur in ImageNet's archives. Raises ValueError: the block is cut off
+    or its checksum differs.
     """
     if len(block) < BLOCK:
         raise ValueError("truncated")

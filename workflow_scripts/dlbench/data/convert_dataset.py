@@ -268,11 +268,7 @@ def _expected(reader):
 
 
 def _check_record(features, reader, expected, check, where):
-    """Check that the trainer can read a record.
-
-    Raises:
-        DataError, PictureError: it cannot.
-    """
+    """Check that the trainer can read a record. Raises DataError, PictureError: it cannot."""
     if check == "none":
         return
     where = f"{features['image/filename']} ({where})" if "image/filename" in features else where

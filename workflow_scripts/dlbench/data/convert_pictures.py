@@ -208,11 +208,7 @@ def _reason(size, name):
 
 
 def _report(name, settings, index, unreadable, output):
-    """List unreadable pictures in a file.
-
-    Raises:
-        UnreadablePictures: they are more than allowed.
-    """
+    """List unreadable pictures in a file. Raises UnreadablePictures: they are more than allowed."""
     listed = output / UNREADABLE
     listed.unlink(missing_ok=True)
     if not unreadable:

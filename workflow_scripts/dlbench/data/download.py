@@ -311,11 +311,8 @@ class _Transfer:
 def _check_published(path, content, published, digests=None):
     """Compare a file with its published values. Returns its {"bytes", "sha256"}.
 
-    Args:
-        content: path of the content: FILE or FILE.part.
-
-    Raises:
-        WrongFile: they differ; the file is moved to FILE.bad.
+    `content`: path of the content: FILE or FILE.part. Raises WrongFile: they differ; the file is
+    moved to FILE.bad.
     """
     try:
         return check_digests(content, published, digests)
@@ -346,8 +343,7 @@ def check_file(
 ) -> dict[str, Any]:
     """Compare a file with its published values. Returns its {"bytes", "sha256"}.
 
-    Raises:
-        WrongFile: they differ; the file is left in place.
+    Raises WrongFile: they differ; the file is left in place.
     """
     try:
         return check_digests(Path(path), published_as(size_bytes, sha256, md5))
@@ -360,11 +356,8 @@ def check_digests(
 ) -> dict[str, Any]:
     """Compare a file's size and digests with the published ones. Returns its {"bytes", "sha256"}.
 
-    Args:
-        digests: size and digests of the file, if they are known.
-
-    Raises:
-        WrongFile: they differ; or no digest is published and the file is e.g. an HTML page.
+    `digests`: size and digests of the file, if they are known. Raises WrongFile: they differ; or no
+    digest is published and the file is e.g. an HTML page.
     """
     digests = digests or digests_of(path, published)
     with open(path, "rb") as file:

@@ -58,8 +58,7 @@ def fetch(
 def check_terms(name: str) -> None:
     """Check that a dataset whose terms the user has not accepted has none.
 
-    Raises:
-        FetchError: it has terms.
+    Raises FetchError: it has terms.
     """
     terms = plugins.load("datasets", name).TERMS
     if terms:

@@ -91,11 +91,8 @@ class Settings:
     def index(self, place: Path | None = None) -> Index:
         """The pictures.
 
-        Args:
-            place: empty folder for what must be unpacked to be read; None: nothing will be read.
-
-        Raises:
-            IndexingError: they or their classes are not as expected.
+        `place`: empty folder for what must be unpacked to be read; None: nothing will be read.
+        Raises IndexingError: they or their classes are not as expected.
         """
         if self.form:
             index = self.form.index(self.given, place)
@@ -110,10 +107,8 @@ class Settings:
     def files(self) -> tuple[list[str] | None, Mapping[str, content_digests.Group]]:
         """(classes, files of which the contents are digested).
 
-        Classes are None if pictures are in files with others: these are not opened.
-
-        Raises:
-            IndexingError: files are missing; or as `index`, if each picture is a file.
+        Classes are None if pictures are in files with others: these are not opened. Raises
+        IndexingError: files are missing; or as `index`, if each picture is a file.
         """
         if not self.form:
             index = self.index()
@@ -161,8 +156,7 @@ def has_source(given: Mapping[str, Any]) -> bool:
 def at(path: Path) -> dict[str, str]:
     """What a config says of pictures at a path, by the names of the files there; they are checked.
 
-    Raises:
-        IndexingError: pictures or their classes are not as expected.
+    Raises IndexingError: pictures or their classes are not as expected.
     """
     place = os.path.abspath(path)
     found = {SUFFIXES.get(path.suffix.lower(), "path"): place}
@@ -180,11 +174,8 @@ def at(path: Path) -> dict[str, str]:
 def identify(name: str, given: Mapping[str, Any], output: Path) -> Identified:
     """Find and digest the pictures that data.images.NAME says.
 
-    Args:
-        output: folder of the converted dataset, where digests are noted.
-
-    Raises:
-        IndexingError: pictures or their classes are not as expected.
+    `output`: folder of the converted dataset, where digests are noted. Raises IndexingError:
+    pictures or their classes are not as expected.
     """
     settings = Settings(**given)
     return Identified(settings.folder, digest(settings, of_content(name, settings, output)))
@@ -194,10 +185,8 @@ def of_content(name: str, settings: Settings, output: Path) -> str:
     """The digest of names, classes and contents, which are read if they have changed.
 
     Digests are noted in the folder of the converted dataset, so that what has not changed since, by
-    names, sizes and times, is read once only: not by a dry run, the start and its job.
-
-    Raises:
-        IndexingError: pictures or their classes are not as expected.
+    names, sizes and times, is read once only: not by a dry run, the start and its job. Raises
+    IndexingError: pictures or their classes are not as expected.
     """
     classes, groups = settings.files()
     known, what = read_json(output / NOTED), f"{name}: reading {settings.folder}"

@@ -60,11 +60,7 @@ class Index:
         return [name for names in every for name in names]
 
     def read(self, name: str) -> bytes:
-        """The content of a picture's file.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+        """The content of a picture's file. Raises OSError: it cannot be read."""
         if name not in self.places:
             return (self.folder / name).read_bytes()
         path, offset, size_bytes = self.places[name]
@@ -75,8 +71,7 @@ class Index:
 def of_folder(folder: Path) -> Index:
     """The pictures of a folder with a folder for each class.
 
-    Raises:
-        IndexingError: there are none, or pictures are not in the folder of a class.
+    Raises IndexingError: there are none, or pictures are not in the folder of a class.
     """
     if not folder.is_dir():
         raise IndexingError(
@@ -129,10 +124,8 @@ def split(index: Index, share: float, seed: int) -> dict[str, list[tuple[str, in
     """(name, number of its class) of the pictures of `train` and `validation`.
 
     A share of each class is held out, at least one picture and not all, unless the splits are
-    folders. Which ones depends on the names, the share and the seed.
-
-    Raises:
-        IndexingError: a class has too few pictures, or one split has other classes than the other.
+    folders. Which ones depends on the names, the share and the seed. Raises IndexingError: a class
+    has too few pictures, or one split has other classes than the other.
     """
     check_classes(index)
     numbers = {name: number for number, name in enumerate(index.classes)}
@@ -153,8 +146,7 @@ def split(index: Index, share: float, seed: int) -> dict[str, list[tuple[str, in
 def check_classes(index: Index) -> None:
     """Check that there are classes, each with pictures in both splits.
 
-    Raises:
-        IndexingError: there are not.
+    Raises IndexingError: there are not.
     """
     for part, classes in index.splits.items():
         where = index.folder / part

@@ -58,8 +58,7 @@ def check(content: bytes, level: str, where: str) -> None:
 def as_jpeg(content: bytes, where: str) -> tuple[bytes, int, int]:
     """(the image as a JPEG in grey or RGB, height, width); a PNG or CMYK JPEG is re-encoded.
 
-    Raises:
-        PictureError: the image is neither JPEG nor PNG, or does not decode.
+    Raises PictureError: the image is neither JPEG nor PNG, or does not decode.
     """
     if content.startswith(b"\x89PNG"):
         content = _encoded_again(content, where)
@@ -70,11 +69,7 @@ def as_jpeg(content: bytes, where: str) -> tuple[bytes, int, int]:
 
 
 def decode(content: bytes, where: str) -> "PIL.Image.Image":
-    """Decode an encoded image to its last byte.
-
-    Raises:
-        PictureError: it does not decode.
-    """
+    """Decode an encoded image to its last byte. Raises PictureError: it does not decode."""
     from PIL import Image
 
     try:
@@ -98,8 +93,7 @@ def decode(content: bytes, where: str) -> "PIL.Image.Image":
 def orientation(content: bytes, where: str) -> int:
     """The orientation in an image's EXIF data, 1 to 8; 1, which is upright, if it has none.
 
-    Raises:
-        PictureError: it is no image.
+    Raises PictureError: it is no image.
     """
     from PIL import Image
 
@@ -114,8 +108,7 @@ def orientation(content: bytes, where: str) -> int:
 def upright(content: bytes, where: str) -> "PIL.Image.Image":
     """Decode an image and turn it as its EXIF data say, in RGB.
 
-    Raises:
-        PictureError: it does not decode.
+    Raises PictureError: it does not decode.
     """
     from PIL import ImageOps
 
@@ -132,10 +125,8 @@ def jpeg(image: "PIL.Image.Image") -> bytes:
 def jpeg_header(content: bytes, where: str) -> tuple[int, int, int]:
     """(height, width, components) from a JPEG's start-of-frame segment.
 
-    Source: ITU-T T.81, B.1 and B.2.2.
-
-    Raises:
-        PictureError: the image is not a whole JPEG of a kind that TensorFlow decodes.
+    Source: ITU-T T.81, B.1 and B.2.2. Raises PictureError: the image is not a whole JPEG of a kind
+    that TensorFlow decodes.
     """
     if not content.startswith(START):
         raise PictureError(f"{where}: expected a JPEG, found {_format(content)}")

@@ -23,11 +23,8 @@ class WrongRecord(Error):
 def as_bytes(array: Any, low: float, high: float) -> Any:
     """Scale values linearly to uint8: `low` or less becomes 0, `high` or more becomes 255.
 
-    Args:
-        array: its first axis counts records.
-
-    Raises:
-        WrongRecord: a value is not finite, e.g. because a cell of the file is empty.
+    `array`: its first axis counts records. Raises WrongRecord: a value is not finite, e.g. because
+    a cell of the file is empty.
     """
     import numpy as np
 
@@ -135,10 +132,8 @@ def unigram_entropy(text: bytes) -> float:
 def read(folder: Path | str) -> bytes:
     """The concatenated text of all files *.txt of a folder.
 
-    Byte order marks are removed, and ends of lines become newlines.
-
-    Raises:
-        Error: there is no folder or no text, or a file is not UTF-8.
+    Byte order marks are removed, and ends of lines become newlines. Raises Error: there is no
+    folder or no text, or a file is not UTF-8.
     """
     folder, contents = Path(folder), []
     if not folder.is_dir():

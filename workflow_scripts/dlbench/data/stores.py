@@ -154,8 +154,7 @@ def recipes(adopted: Mapping[str, Store]) -> dict[str, str]:
 def shards(folder: Path, split: str) -> list[Path]:
     """The shards of a split in order, from `folder` or from its subfolder for the split.
 
-    Raises:
-        AdoptionError: there are none, or fewer than their names state.
+    Raises AdoptionError: there are none, or fewer than their names state.
     """
     if not folder.is_dir():
         hint = own_code.search_hint(folder)
@@ -241,8 +240,7 @@ def _problem(data, folder, shard, content):
 def _check_record(data, payload):
     """Check that the trainer reads one item from a record, with a label in the model's range.
 
-    Raises:
-        Error: it does not.
+    Raises Error: it does not.
     """
     from dlbench.trainer.reading.reader import parsed
 

@@ -14,7 +14,6 @@ from typing import Any
 from dlbench.common import phrases
 from dlbench.machine.hardware import installed_gib
 
-Facts = Mapping[str, str]
 # Beginnings of the names of facts, from the likeliest cause on; of all others their names decide.
 CLASSES = (
     *("gpus driver", "gpus", "cpu", "tensorflow", "keras", "pytorch", "torch", "jax", "libraries"),

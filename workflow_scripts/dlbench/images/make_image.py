@@ -214,8 +214,7 @@ def _environment_in(path, kind):
 def _output_in(path, *command):
     """Run a command in an image with Apptainer and return its standard output.
 
-    Raises:
-        Error: the command fails.
+    Raises Error: the command fails.
     """
     enter = [tools.first_installed(APPTAINER), "--silent", "exec", "--cleanenv", path]
     finished = subprocess.run([*enter, *command], capture_output=True, text=True, check=False)
@@ -311,11 +310,8 @@ def _installed(project: Path, folder: Path) -> dict:
 def check(forms: Iterable[Path]) -> None:
     """Check that all forms of images could be made.
 
-    Args:
-        forms: paths of the descriptions that dlbench prepare-image wrote.
-
-    Raises:
-        Error: some could not be made; the message has one line for each reason.
+    `forms`: paths of the descriptions that dlbench prepare-image wrote. Raises Error: some could
+    not be made; the message has one line for each reason.
     """
     failures = dict.fromkeys(filter(None, map(trainer_image.failure, forms)))
     if failures:

@@ -46,11 +46,8 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 def unpack(archive: str | Path, folder: str | Path) -> None:
     """Convert an archive with one image, or a folder with an archive's content, to a layout.
 
-    Args:
-        folder: an empty folder for the layout.
-
-    Raises:
-        Error: `archive` is no image archive, or a blob does not match its digest.
+    `folder`: an empty folder for the layout. Raises Error: `archive` is no image archive, or a blob
+    does not match its digest.
     """
     folder = Path(folder)
     try:
@@ -77,8 +74,7 @@ def unpack(archive: str | Path, folder: str | Path) -> None:
 def read_image(folder: str | Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """(digest, manifest, config) of the one image in a layout for this machine's architecture.
 
-    Raises:
-        Error: the layout has no such image or several, or is damaged.
+    Raises Error: the layout has no such image or several, or is damaged.
     """
     folder = Path(folder)
     architecture = ARCHITECTURES.get(platform.machine(), platform.machine())
@@ -297,8 +293,7 @@ def stat_signature(source: str | Path) -> str:
 def _tree_digest(folder, content):
     """SHA-256 of a tree's names, modes and links, and of its files' contents.
 
-    Args:
-        content: False: sizes and modification times of the files instead of their contents.
+    `content`: False: sizes and modification times of the files instead of their contents.
     """
     total = hashlib.sha256()
     for root, folders, files in os.walk(folder):

@@ -116,11 +116,7 @@ def _describe(command, where, runtime):
 
 
 def _check_marker(inside, image, where):
-    """Check that describe_image.py ran inside the image.
-
-    Raises:
-        Error: it ran elsewhere.
-    """
+    """Check that describe_image.py ran inside the image. Raises Error: it ran elsewhere."""
     if not inside["marker"]:
         raise Error(
             f"{where}: /{MARKER} is missing inside: the process was not in the image, but saw the "
@@ -136,8 +132,7 @@ def _check_marker(inside, image, where):
 def _check_packages(inside, where):
     """Check that the image has what every run needs: LOWEST_VERSIONS and some framework.
 
-    Raises:
-        Error: something is missing or too old.
+    Raises Error: something is missing or too old.
     """
     needed = {packages[0]: packages for packages in map(engine.packages, engine.names())}
     installed = [packages for name, packages in needed.items() if inside["packages"][name]]

@@ -56,11 +56,7 @@ class Unusable(Error):
 
 
 def settings(name: str, images: Mapping[str, Any]) -> dict[str, Any]:
-    """An image's entry in the config, with defaults.
-
-    Args:
-        images: the config's `images`.
-    """
+    """An image's entry in the config, with defaults. `images`: the config's `images`."""
     entry = {**DEFAULTS, **images.get(name, {})}
     return {**entry, "source": entry["source"] or str(trainer_environments.folder(name))}
 
@@ -68,8 +64,7 @@ def settings(name: str, images: Mapping[str, Any]) -> dict[str, Any]:
 def origin(settings: Mapping[str, Any]) -> str:
     """The kind of an image's source: registry, recipe, sif, folder or archive.
 
-    Raises:
-        Error: the source is none of these.
+    Raises Error: the source is none of these.
     """
     source = settings["source"]
     if source.startswith(REGISTRY):
@@ -128,10 +123,8 @@ def check_source(name: str, study: "Study") -> None:
     """Check that no other study made a different image of this name.
 
     Runs name their image: if two studies gave different images the same name, each would make the
-    image again, and train the runs that they share again.
-
-    Raises:
-        Error: another study made a different image of this name.
+    image again, and train the runs that they share again. Raises Error: another study made a
+    different image of this name.
     """
     entry = settings(name, study.images)
     description = _description(image_path(name)) or {}
@@ -162,11 +155,7 @@ def identity_and_digest(name: str, settings: Mapping[str, Any]) -> tuple[str | N
 
 
 def base(settings: Mapping[str, Any]) -> str:
-    """The base image of a recipe.
-
-    Raises:
-        Error: neither the config nor the recipe names one.
-    """
+    """The base image of a recipe. Raises Error: neither the config nor the recipe names one."""
     if settings["base"]:
         return settings["base"]
     import tomllib  # Python 3.10 lacks it, which may be the Python of an image
@@ -275,8 +264,7 @@ def _description(path):
 def check_packages(run: Run, form: dict[str, Any]) -> None:
     """Check that an image has the framework of a run, and the packages that it needs beside it.
 
-    Raises:
-        Unusable: one is missing.
+    Raises Unusable: one is missing.
     """
     if run.is_external:
         return  # another program trains, and checks its packages itself
@@ -293,8 +281,7 @@ def check_packages(run: Run, form: dict[str, Any]) -> None:
 def unsupported(run: Run, images: Mapping[str, Any]) -> str | None:
     """Why a run in a container cannot start here, as far as is known in advance, or None.
 
-    Args:
-        images: the config's `images`.
+    `images`: the config's `images`.
     """
     module = plugins.load("runtimes", run.runtime)
     if run.nodes > 1 and options_of(run).get("start") == "directive":

@@ -257,10 +257,8 @@ _PARTS = {
 def parse_event(line: bytes) -> Event:
     """The event on one line of a log.
 
-    Losses and scores that are not finite come back as float nan or inf.
-
-    Raises:
-        LogError: the line is not an event, or a field is missing or wrong.
+    Losses and scores that are not finite come back as float nan or inf. Raises LogError: the line
+    is not an event, or a field is missing or wrong.
     """
     try:
         event = json.loads(line)
@@ -330,8 +328,7 @@ class Sequence:
     def check(self, event: Event) -> None:
         """Check the next event of the log.
 
-        Raises:
-            LogError: it cannot follow the events before it.
+        Raises LogError: it cannot follow the events before it.
         """
         kind = event["event"]
         if kind == "run_start":

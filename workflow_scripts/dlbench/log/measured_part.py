@@ -92,8 +92,7 @@ def other_gpu_processes(parts: list[Part]) -> int | None:
 def cores_of_others(parts: list[Part]) -> tuple[float, int]:
     """(cores that other processes used, all cores) of a node, by the samples of all ranks on it.
 
-    Raises:
-        ValueError: it cannot be computed from the samples.
+    Raises ValueError: it cannot be computed from the samples.
     """
     of_node = [s["node_cpu_percent"] for p in parts for s in p.samples if s.get("node_cpu_percent")]
     machine = next((part.machine for part in parts if part.machine), {})

@@ -15,7 +15,6 @@ from dlbench.common import terminal
 from dlbench.pages import templates
 from dlbench.pages.page import Cell, Page, Table
 
-FORMATS = ("text", "markdown", "html", "json")
 NARROWEST, WIDEST = 80, 120  # columns of a text
 LONGEST = 24  # characters of a word, up to which words are not broken where there is room
 MIN_WIDTH = 12  # characters that a column is not made narrower than
@@ -25,7 +24,7 @@ WIDTH, HEIGHT, EDGE = 144, 24, 6  # of a drawn interval, in pixels
 
 
 def written(page: Page, plain: Any, form: str) -> str:
-    """A page in one of FORMATS; of JSON that is its data as plain values."""
+    """A page as text, markdown, html, or json, which is its data as plain values."""
     if form == "json":
         return json.dumps(plain, indent=1, allow_nan=False) + "\n"
     return {"text": text, "markdown": markdown, "html": html_page}[form](page)

@@ -50,8 +50,7 @@ NOISE_S = 0.1  # tolerance for clocks of hosts and processes that disagree
 def summary(log: Any) -> dict[str, Any]:
     """The account of a run for its record: `account_s` by part, `wall_s`, and `goodput`.
 
-    Args:
-        log: the parse_run.RankLog of its first process.
+    `log`: the parse_run.RankLog of its first process.
     """
     parts_s = seconds(log)
     if not parts_s:

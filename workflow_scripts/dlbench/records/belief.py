@@ -65,11 +65,8 @@ def describe_damage(run: Run, log: Path, whole: bool = True) -> str:
 def files(logs: Sequence[Any]) -> list[Path]:
     """The files that a run's record lists: its logs, and the trace of its profile.
 
-    Args:
-        logs: the parse_run.RankLog of each rank or copy.
-
-    Raises:
-        LogError: the trace is missing, or is not the one that the log names.
+    `logs`: the parse_run.RankLog of each rank or copy. Raises LogError: the trace is missing, or is
+    not the one that the log names.
     """
     paths, profile = [log.path for log in logs], logs[0].profile
     if _lacks_trace(paths[0], profile):
@@ -87,8 +84,7 @@ def _lacks_trace(log, profile):
 def describe_other_run(run: Run, starts: dict[Path, dict[str, Any]]) -> str:
     """How logs differ from those of this run: run, rank or number of processes; "" if not at all.
 
-    Args:
-        starts: the run_start of each log that has one, by its path.
+    `starts`: the run_start of each log that has one, by its path.
     """
     sizes = set()
     for path, start in starts.items():
@@ -116,10 +112,8 @@ def describe_other_run(run: Run, starts: dict[Path, dict[str, Any]]) -> str:
 def describe_changed_log(run: Run, place: Path) -> str:
     """Which log of a run has another digest than its record says; "" if none has.
 
-    The record is used even if something else is wrong with it.
-
-    Raises:
-        OSError: a log cannot be read.
+    The record is used even if something else is wrong with it. Raises OSError: a log cannot be
+    read.
     """
     for name, digests in _digests_by_name(run, place / "run.json").items():
         if not (place / name).is_file():

@@ -88,8 +88,7 @@ def latest(log: Path) -> Progress | None:
 def describe(log: Path, items_per_second: float | None = None) -> str:
     """One phrase: steps done of all, loss, and rate, as far as the log has them.
 
-    Args:
-        items_per_second: of the whole run; None: the recent rate.
+    `items_per_second`: of the whole run; None: the recent rate.
     """
     progress = latest(log)
     if not progress:
@@ -173,11 +172,7 @@ def _describe_rate(items_per_second, shape):
 
 
 def took_step(log: Path) -> bool:
-    """Whether some process of a run took a step, or completed.
-
-    Args:
-        log: path of rank 0's log.
-    """
+    """Whether some process of a run took a step, or completed. `log`: path of rank 0's log."""
     return any(
         _last_steps(path) or (event_log.last_run_end(path) or {}).get("status") == "ok"
         for path in event_log.rank_paths(log)
@@ -435,11 +430,7 @@ def together_s(each_s: Collection[float], at_a_time: int) -> float:
 
 
 def describe_forecast(runs: Iterable[Run], estimates: Estimates, time_limit_s: float) -> str:
-    """One line on the cost of training some runs.
-
-    Args:
-        time_limit_s: after which a run is stopped.
-    """
+    """One line on the cost of training some runs. `time_limit_s`: after which a run is stopped."""
     runs = list(runs)
     if not runs:
         return "cost: no run to train"
@@ -467,8 +458,7 @@ def describe_bases(bases: dict[str, int]) -> str:
     >>> describe_bases({"their own steps": 1, "same combination": 11, "all runs": 0})
     'estimated for 1 run from its own progress, for 11 runs from runs of the same combination'
 
-    Args:
-        bases: {basis: number of runs that are estimated in this way}.
+    `bases`: {basis: number of runs that are estimated in this way}.
     """
     estimated = (
         f"for {phrases.counted(number, 'run')} from {_source(basis, number)}"

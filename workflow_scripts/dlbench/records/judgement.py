@@ -150,8 +150,7 @@ def describe_changes(
 ) -> str:
     """Which parts of `made_from` have changed; "" if none. A part that is None now is unchanged.
 
-    Args:
-        done: what was done to the run when `before` was written.
+    `done`: what was done to the run when `before` was written.
     """
     names = [key for key, value in now.items() if value is not None and before.get(key) != value]
     if not names:
@@ -287,8 +286,7 @@ def state_and_record(
 def _state_by_log(run, place, expected, reason, sound=False):
     """The state of a run without a valid record: whole, up-to-date logs only need parsing.
 
-    Args:
-        sound: whether the record is undamaged: its logs were parsed before and have their sizes.
+    `sound`: whether the record is undamaged: its logs were parsed before and have their sizes.
     """
     log = place / "train.jsonl"
     try:
@@ -319,8 +317,7 @@ def earlier_repeats(run: Run) -> list[str]:
 def not_needed(run_ids: Iterable[str], target: goals.Target) -> str | None:
     """Why a combination needs no further repeat; None if it needs one, or may need one.
 
-    Args:
-        run_ids: of the repeats so far, in their order.
+    `run_ids`: of the repeats so far, in their order.
     """
     is_throughput = target.metric == goals.THROUGHPUT
     name = "throughput" if is_throughput else target.metric

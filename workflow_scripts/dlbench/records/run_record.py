@@ -99,8 +99,7 @@ def files_of(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
 def read(path: str | Path) -> dict[str, Any]:
     """The content of a record.
 
-    Raises:
-        RecordError: it is missing, damaged, or of a newer version.
+    Raises RecordError: it is missing, damaged, or of a newer version.
     """
     try:
         require_file(path)
@@ -135,11 +134,8 @@ def parsed(content: bytes, path: str | Path) -> dict[str, Any]:
 def check_files(place: Path, record: dict[str, Any], content: bool = False) -> None:
     """Check the sizes of the files in a record.
 
-    Args:
-        content: also check their digests, which reads them whole.
-
-    Raises:
-        RecordError: one is missing or differs.
+    `content`: also check their digests, which reads them whole. Raises RecordError: one is missing
+    or differs.
     """
     for name, expected in record["files"].items():
         path = place / name
@@ -156,10 +152,8 @@ def check_files(place: Path, record: dict[str, Any], content: bool = False) -> N
 def ids_with_status(statuses: Container[str], text: str = "") -> list[str]:
     """The ids of all runs in the results whose record has one of these statuses.
 
-    Sentinels are left out, since they are never trained again.
-
-    Args:
-        text: must occur in the message, in capitals or not.
+    Sentinels are left out, since they are never trained again. `text`: must occur in the message,
+    in capitals or not.
     """
     run_ids = []
     for path in sorted((RESULTS / "runs").glob("*/run.json")):
@@ -242,8 +236,7 @@ RECORD = {
 def check(record: Mapping[str, Any]) -> None:
     """Check the values of a record that are read of others.
 
-    Raises:
-        RecordError: one is not as dlbench writes it.
+    Raises RecordError: one is not as dlbench writes it.
     """
     reason = wrong(record, RECORD)
     try:

@@ -159,8 +159,7 @@ def _mismatch_of_program(run, logs, numbers):
 def describe_disturbance(values: dict[str, Any]) -> str:
     """What others used beyond the limits of the config, or a quota took; "" if nothing.
 
-    Args:
-        values: of the event `neighbours`; {} if the log has none.
+    `values`: of the event `neighbours`; {} if the log has none.
     """
     share = values.get("share")
     reasons = [values["power_limit_changed"]] if values.get("power_limit_changed") else []

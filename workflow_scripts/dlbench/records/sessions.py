@@ -133,8 +133,7 @@ def describe(sessions: int, sentinels: int, verdicts: Iterable[str]) -> str:
     >>> describe(1, 0, [])
     '1'
 
-    Args:
-        verdicts: of the table of drift, one a pair of sessions and device shape.
+    `verdicts`: of the table of drift, one a pair of sessions and device shape.
     """
     counts = Counter(verdicts)
     text = f"{sessions}, with {phrases.counted(sentinels, 'sentinel')}"
@@ -153,8 +152,7 @@ def describe(sessions: int, sentinels: int, verdicts: Iterable[str]) -> str:
 def measured_apart(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> bool:
     """Whether two sides were measured apart: no session has runs of both.
 
-    Args:
-        a, b: rows of the runs table; if a side has none, the result is False.
+    `a`, `b`: rows of the runs table; if a side has none, the result is False.
     """
     return bool(a and b) and set(map(session_of, a)).isdisjoint(map(session_of, b))
 

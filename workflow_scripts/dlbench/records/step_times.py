@@ -90,8 +90,7 @@ def windows(steps: Sequence[tuple[dict[str, Any], ...]]) -> list[int]:
 def slowest(steps: Sequence[tuple[dict[str, Any], ...]]) -> list[float]:
     """Seconds of a step in each window, on the rank that took longest; the first of equals.
 
-    Args:
-        steps: as `of_all_ranks` gives them, or some of them.
+    `steps`: as `of_all_ranks` gives them, or some of them.
     """
     ranks = list(zip(*steps, strict=True))
     longest = max(ranks, key=lambda rank: math.fsum(map(window_s, rank)), default=())

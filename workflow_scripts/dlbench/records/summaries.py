@@ -37,8 +37,7 @@ OF_A_MODEL = ("loss", "losses", "learning_rate", "learning_rates")  # fields of 
 def steps(start: dict[str, Any], events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The events `step` of a log; without loss and learning rate where the run has no model.
 
-    Args:
-        start: its run_start, {} if it has none.
+    `start`: its run_start, {} if it has none.
     """
     if start.get("spec", {}).get("mode") != inputs.INPUT_ONLY:
         return events
@@ -48,8 +47,7 @@ def steps(start: dict[str, Any], events: list[dict[str, Any]]) -> list[dict[str,
 def of_model(run: Run, log: Any) -> dict[str, Any]:
     """The numbers of a run; None where its log is too old to have them.
 
-    Args:
-        log: the parse_run.RankLog of the first rank.
+    `log`: the parse_run.RankLog of the first rank.
     """
     start = log.start
     forward, unknown = start.get("forward_flops_per_item"), start.get("flops_unknown")
@@ -83,10 +81,7 @@ def by_epochs(run: Run, copies: Sequence[Sequence[Any]]) -> float | None:
     """Epochs times the items of the dataset, over their time by the logs' clocks; or None.
 
     The time is that of the measured epochs, without evaluations between them, on the rank that took
-    longest. None for a run that resumed.
-
-    Args:
-        copies: the logs of each copy's ranks, a list for each.
+    longest. None for a run that resumed. `copies`: the logs of each copy's ranks, a list for each.
     """
     rates = []
     for logs in copies:
@@ -119,10 +114,8 @@ OF_DEVICES = ("peak_allocated_bytes_per_device", "peak_reserved_bytes_per_device
 def of_memory(logs: list[Any]) -> dict[str, Any]:
     """The numbers of a run, in bytes, of the device and the process with the highest peaks.
 
-    A number is None if one of the processes does not report it.
-
-    Args:
-        logs: the parse_run.RankLog of each rank or copy.
+    A number is None if one of the processes does not report it. `logs`: the parse_run.RankLog of
+    each rank or copy.
     """
     ends = [log.end or {} for log in logs]
     used = [_of_nvml(log.samples) for log in logs]
@@ -230,11 +223,8 @@ def _from_outside(logs):
 def metric_summary(firsts: list[Any]) -> dict[str, Any]:
     """{"metrics": those that the program names itself}; {} if it names none.
 
-    Args:
-        firsts: the first RankLog of the run, or of each copy, of which the mean counts.
-
-    Raises:
-        LogError: one comes twice.
+    `firsts`: the first RankLog of the run, or of each copy, of which the mean counts. Raises
+    LogError: one comes twice.
     """
     each = [_metrics(log) for log in firsts]
     named = [
@@ -311,11 +301,7 @@ OF_RESUME = ("step", "t_utc", "host", "device_model")
 
 
 def from_logs(logs: Sequence[Any]) -> dict[str, Any]:
-    """The `provenance` of a record.
-
-    Args:
-        logs: the parse_run.RankLog of each rank or copy.
-    """
+    """The `provenance` of a record. `logs`: the parse_run.RankLog of each rank or copy."""
     start, launch, imported = logs[0].start, logs[0].launch, logs[0].imported
     return {
         **{key: launch.get(key) for key in OF_LAUNCH},

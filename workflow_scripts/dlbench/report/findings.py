@@ -400,8 +400,7 @@ def _gate_findings(runs):
 def node_findings(rows: Iterable[Row]) -> list[Finding]:
     """A Finding for each group of like nodes of which one is slower than the others.
 
-    Args:
-        rows: of the table of nodes, the slowest of each group first.
+    `rows`: of the table of nodes, the slowest of each group first.
     """
     groups: dict[tuple, list[Row]] = {}
     for row in rows:
@@ -459,8 +458,7 @@ def _node_ratio(row):
 def step_findings(rows: Sequence[Row], runs: Sequence[Row] = ()) -> list[Finding]:
     """The Findings of the rows of the table of explanations, one for each condition.
 
-    Args:
-        runs: rows of the table of runs, of which those of mode input say what reading alone yields.
+    `runs`: rows of the table of runs, of which those of mode input say what reading alone yields.
     """
     conditions: dict[str, list[Row]] = {}
     for row in rows:

@@ -39,8 +39,7 @@ CONFOUNDING = (
 def lead(runs: list[Row], coverage: list[Row]) -> str:
     """The sentences that sum up the study: what is out of date, what completed, and where.
 
-    Args:
-        runs: rows of the table of runs, in which stale runs have the status of their records.
+    `runs`: rows of the table of runs, in which stale runs have the status of their records.
     """
     if not coverage:
         return "This study has no runs."

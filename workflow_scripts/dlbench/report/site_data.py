@@ -49,8 +49,7 @@ def file_name(kind: str, label: str, *key: object) -> str:
     >>> file_name("machine", "2 x AMD/../EPYC", "here", "35f0")
     'machine-2-x-amd-epyc-1c1809a106.html'
 
-    Args:
-        label: any text; letters of one case only are taken, as some file systems know no other.
+    `label`: any text; letters of one case only are taken, as some file systems know no other.
     """
     readable = re.sub(r"[^a-z0-9]+", "-", label.lower())[:READABLE].strip("-")
     digest = json_digest([kind, *key])[:DIGITS]
@@ -222,8 +221,7 @@ class Site:
 def read(folder: Path, names_of_machines: Mapping[str, Sequence[str]]) -> Site:
     """Read and analyse a history; `names_of_machines` is `machines` of a config.
 
-    Raises:
-        Error: `machines` gives one key to two machines.
+    Raises Error: `machines` gives one key to two machines.
     """
     history = analyse_history.analyse(folder, names_of_machines, TEXTS)
     reading = _Reading(history)

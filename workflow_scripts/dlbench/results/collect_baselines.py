@@ -35,11 +35,7 @@ def collect(folder: Path, output: Path) -> None:
 
 
 def rows_of(path: Path) -> Iterator[Row]:
-    """Yield the rows of one file.
-
-    Raises:
-        Error: it is not as measure_baselines.py writes it.
-    """
+    """Yield the rows of one file. Raises Error: it is not as measure_baselines.py writes it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         conditions = content["conditions"]

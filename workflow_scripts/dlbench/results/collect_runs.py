@@ -144,8 +144,7 @@ def report_metrics(study: Study, named: measures.Named, rows: Sequence[Row]) -> 
 def _own_runs(study, device_kind, recipes, results, append_evals):
     """Rows of the tables of runs and of coverage, and {name: rows} of those with parts of runs.
 
-    Raises:
-        RecordError, Damaged: as in `collect`.
+    Raises RecordError, Damaged: as in `collect`.
     """
     rows, coverage = [], []
     parts: dict[str, list[Row]] = {"accounts": [], "metrics": []}

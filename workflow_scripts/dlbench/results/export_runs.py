@@ -69,8 +69,7 @@ def export(study: Study, output: Path | str, statuses: Collection[str]) -> None:
 def export_coverage(study: Study, output: Path | str) -> None:
     """Write the current table of coverage of a study, atomically.
 
-    Raises:
-        Error: the path ends in something else.
+    Raises Error: the path ends in something else.
     """
     path = _checked_path(output)
     covered = coverage(study)
@@ -103,8 +102,7 @@ def _checked_path(output):
 def rows(study: Study) -> list[Row]:
     """Rows of the runs table, in the order of the runs' ids.
 
-    Raises:
-        Error: there are none, but results of another config.
+    Raises Error: there are none, but results of another config.
     """
     standing_rows = list(_rows(study))
     if not standing_rows and any(run_record.RESULTS.glob("runs/*/run.json")):
@@ -197,8 +195,7 @@ def schema(name: str) -> pa.Schema:
 def open_table(folder: Path | str, name: str) -> pyarrow.dataset.Dataset:
     """Open a table of an exported dataset as a pyarrow Dataset, with its types and units.
 
-    Raises:
-        Error: there is no such dataset.
+    Raises Error: there is no such dataset.
     """
     path = Path(folder) / name
     if not path.is_dir():

@@ -31,11 +31,8 @@ SCORES = ("top1", "top5", "iou")  # shares: their means are arithmetic, all othe
 def rows(study: Study) -> list[Row]:
     """Rows of the runs table, one for each point with a metric of runs.
 
-    Args:
-        study: a Study; its `references` are mappings with the `path` of a file.
-
-    Raises:
-        Error: a file of published numbers has a mistake.
+    `study`: a Study; its `references` are mappings with the `path` of a file. Raises Error: a file
+    of published numbers has a mistake.
     """
     return [
         _row(study, entry["path"], point)

@@ -75,8 +75,7 @@ def bits_per_byte(loss: float, token_bytes: float) -> float | None:
     >>> bits_per_byte(math.log(256), 1)
     8.0
 
-    Args:
-        loss: cross-entropy, nats a token.
+    `loss`: cross-entropy, nats a token.
     """
     return loss / math.log(2) / token_bytes if math.isfinite(loss) else None
 

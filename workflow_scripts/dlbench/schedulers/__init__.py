@@ -4,7 +4,7 @@ cluster_job.py submits and watches jobs by them, for Snakemake's executor cluste
 import common and the standard library only. Other rooms import this file, and load a scheduler by
 its name. A scheduler's file defines:
     JOB_ID: the environment variable with the id of the job inside a job.
-    PROGRAMS: programs that must be on PATH, as `tools.missing` takes them.
+    PROGRAMS: programs that must be on PATH, as `tools.missing_program` takes them.
     QUEUE: the resource of a Snakemake profile that names the queue (or partition).
     CANCEL: the program that cancels a job, given its id.
     OPEN_MPI: the name of Open MPI's component for it, as `ompi_info` lists them.

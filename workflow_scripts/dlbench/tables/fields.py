@@ -47,8 +47,7 @@ def with_interval(name: str, unit: str, note: str) -> list[pa.Field]:
 def of_run(*names: str, described: bool = False) -> list[pa.Field]:
     """Columns of fields of a run.
 
-    Args:
-        described: with what they mean, as in the table of runs; other tables refer to that.
+    `described`: with what they mean, as in the table of runs; other tables refer to that.
     """
     return [_of_run(name, described) for name in names]
 

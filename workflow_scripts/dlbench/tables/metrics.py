@@ -44,11 +44,7 @@ class Metric:
         return (DIFFERS,) if self.direction == NEITHER else (self.worse, self.better)
 
     def check_direction(self) -> None:
-        """Check that more or less of it is better.
-
-        Raises:
-            Error: neither is known to be.
-        """
+        """Check that more or less of it is better. Raises Error: neither is known to be."""
         if self.direction == NEITHER:
             raise Error(
                 f"{self.name}: whether more or less is better is not known; let its program or "
@@ -112,11 +108,8 @@ THROUGHPUT = METRICS["images_per_second"]
 def find_metric(name: str, named: Mapping[str, Metric] | None = None) -> Metric:
     """The metric of a name.
 
-    Args:
-        named: those that programs name, by name; a column of the runs table precedes them.
-
-    Raises:
-        Error: there is none; the nearest is named.
+    `named`: those that programs name, by name; a column of the runs table precedes them. Raises
+    Error: there is none; the nearest is named.
     """
     known = {**(named or {}), **METRICS}
     if name not in known:

@@ -80,11 +80,8 @@ def writer(path: Path | str, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
 def table(rows: Iterable[Row], schema: pa.Schema, **notes: str) -> pa.Table:
     """A table of rows; columns that a row lacks are empty.
 
-    Args:
-        notes: further entries of the table's metadata.
-
-    Raises:
-        ValueError: a row has a key that the schema lacks.
+    `notes`: further entries of the table's metadata. Raises ValueError: a row has a key that the
+    schema lacks.
     """
     unknown = {key for row in rows for key in row} - set(schema.names)
     if unknown:
@@ -149,8 +146,7 @@ def read(
 def read_any(path: Path | str) -> pa.Table:
     """A table with all its columns, whoever wrote it.
 
-    Raises:
-        TableError: it is no Parquet file, is damaged, or is of a newer version.
+    Raises TableError: it is no Parquet file, is damaged, or is of a newer version.
     """
     with _opened(path) as file:
         return file.read(use_threads=False)
@@ -159,8 +155,7 @@ def read_any(path: Path | str) -> pa.Table:
 def check(path: Path | str) -> None:
     """Compare a table with the digest that it has, if it has one.
 
-    Raises:
-        TableError: it is no Parquet file, or is damaged.
+    Raises TableError: it is no Parquet file, or is damaged.
     """
     with _opened(path):
         pass
@@ -170,8 +165,7 @@ def check(path: Path | str) -> None:
 def _opened(path, cached=False):
     """Yield a Parquet file whose content matches its digest; all tables are read through this.
 
-    Args:
-        cached: it is opened for each of its runs; its digest is compared once.
+    `cached`: it is opened for each of its runs; its digest is compared once.
     """
     try:
         require_file(path)
@@ -214,8 +208,7 @@ def _is_intact(path):
 def _digest(file):
     """Where the digest of an open file is, and what it should be; (None, "") if it has none.
 
-    Raises:
-        ValueError: it is no Parquet file.
+    Raises ValueError: it is no Parquet file.
     """
     if os.fstat(file.fileno()).st_size <= _FOOTER_END_BYTES:
         raise ValueError("it is empty or cut short")
@@ -303,8 +296,7 @@ def write_csv(path: Path | str, table: pa.Table) -> None:
 def table_rows(path: Path) -> list[Row]:
     """The rows of a runs table that are in means, with the columns that our table of runs has.
 
-    Raises:
-        Error: it is no runs table, or cannot be read.
+    Raises Error: it is no runs table, or cannot be read.
     """
     readers = {".parquet": _parquet, ".csv": _csv, ".json": _json}
     if path.suffix not in readers:

@@ -751,8 +751,7 @@ STUDY_TABLES = {
 def with_settings(table: pa.Table, runs: pa.Table) -> pa.Table:
     """A table with the SETTINGS of the runs that its column `settings_of` names.
 
-    Args:
-        runs: the table of runs.
+    `runs`: the table of runs.
     """
     study = table["study"][0].as_py() if len(table) else None
     named = runs.select(["study", "run_id"]).to_pylist()

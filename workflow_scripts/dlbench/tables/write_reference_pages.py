@@ -291,8 +291,7 @@ settings mean in every table what they mean in `runs`.
 def write(folder: Path, further: Mapping[str, str]) -> None:
     """Write the pages into a checkout of dlbench.
 
-    Args:
-        further: texts of pages that rooms above this one make, by their paths.
+    `further`: texts of pages that rooms above this one make, by their paths.
     """
     for name, text in {**pages(), **further}.items():
         with atomic_write(folder / name) as part:

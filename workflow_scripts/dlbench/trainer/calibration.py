@@ -58,9 +58,7 @@ class Kernels(Protocol):
         """A collective over all devices of the run, by the library and with the options of a step.
 
         dlbench/baselines/collectives.py has their names, and what so many float32 values are.
-
-        Raises:
-            NotImplementedError: the library lacks it.
+        Raises NotImplementedError: the library lacks it.
         """
 
 

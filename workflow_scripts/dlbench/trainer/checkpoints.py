@@ -48,11 +48,7 @@ class Checkpoint:
     run: dict[str, Any]
 
     def arrays(self, rank: int) -> dict[str, np.ndarray]:
-        """The arrays that a rank wrote, by name.
-
-        Raises:
-            Error: the file is damaged.
-        """
+        """The arrays that a rank wrote, by name. Raises Error: the file is damaged."""
         path = _arrays(self.folder, rank)
         try:
             with np.load(path, allow_pickle=False) as content:
@@ -63,11 +59,7 @@ class Checkpoint:
             ) from error
 
     def log(self, rank: int) -> bytes:
-        """The bytes of a rank's log up to this checkpoint.
-
-        Raises:
-            Error: it is missing.
-        """
+        """The bytes of a rank's log up to this checkpoint. Raises Error: it is missing."""
         path = _log(self.folder, rank)
         try:
             return path.read_bytes()
@@ -210,8 +202,7 @@ def complete(folder: str | Path, step: int, t_s: float, run: dict[str, Any]) -> 
 def latest(folder: str | Path, run: dict[str, Any] | None = None) -> Checkpoint | None:
     """The newest complete checkpoint; None if there is none.
 
-    Raises:
-        Error: it is damaged, or of another run than `run`, as given to `complete`.
+    Raises Error: it is damaged, or of another run than `run`, as given to `complete`.
     """
     path = Path(folder) / "latest.json"
     try:

@@ -135,8 +135,7 @@ def from_slurm(
 ) -> Cluster:
     """The cluster of the tasks of a Slurm step, with equally many workers on each node.
 
-    Raises:
-        Error: a variable is missing, or there are too few tasks.
+    Raises Error: a variable is missing, or there are too few tasks.
     """
     try:
         here = int(environ["SLURM_NODEID"]), int(environ["SLURM_LOCALID"])

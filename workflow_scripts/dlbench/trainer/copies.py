@@ -52,8 +52,7 @@ class Copy:
     def wait_for_copies(self, log: event_log.EventLog) -> None:
         """Wait until all copies have called this: a barrier. The log gets `ready`, then `met`.
 
-        Raises:
-            Error: a copy did not reach it in time.
+        Raises Error: a copy did not reach it in time.
         """
         if self.count == 1:
             return

@@ -97,8 +97,7 @@ class Engine(Protocol):
     def build(self) -> None:
         """Build model and optimizer; rank 0 broadcasts its values to all processes.
 
-        Raises:
-            Error: the model does not fit the items or its task.
+        Raises Error: the model does not fit the items or its task.
         """
 
     def begin(self, first: int) -> None:
@@ -216,8 +215,7 @@ def build_checked(
 ) -> Any:
     """Build the model of a run for the items of a source, and check its class.
 
-    Raises:
-        Error: the model cannot be built, or has another class.
+    Raises Error: the model cannot be built, or has another class.
     """
     try:
         settings = {"recompute": True} if spec.recompute else {}
@@ -323,9 +321,7 @@ def strategy_of(run: Spec) -> type[BaseStrategy]:
     """The class of a run's strategy, which says how its processes are laid out.
 
     If only another framework has the strategy, its class is returned: see `unsupported_strategy`.
-
-    Raises:
-        UnknownName: no framework has a strategy of this name.
+    Raises UnknownName: no framework has a strategy of this name.
     """
     return plugins.load(
         plugin_kind_of(run.framework, "strategies", run.strategy), run.strategy

@@ -100,10 +100,8 @@ def attention(batch: int, heads: int, queries: int, keys: int, width: int, value
 def einsum(equation: str, first: Sequence[int], second: Sequence[int]) -> tuple[int, int]:
     """Multiply-adds of an einsum over two arrays of these shapes, and the elements of its result.
 
-    There is one multiply-add for each combination of indices.
-
-    Raises:
-        ValueError: the equation is not one of two arrays of these shapes.
+    There is one multiply-add for each combination of indices. Raises ValueError: the equation is
+    not one of two arrays of these shapes.
 
     >>> einsum("bij,bjk->bik", (2, 3, 4), (2, 4, 5))
     (120, 30)

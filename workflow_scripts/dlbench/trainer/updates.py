@@ -57,8 +57,7 @@ def learning_rate_changes(spec: Spec, step: int | None = None) -> bool:
 def learning_rate_in_step(spec: Spec, global_batch: int, step: int, last: int) -> float:
     """The learning rate of a step; steps count from 1.
 
-    Args:
-        last: number of the last step of the run.
+    `last`: number of the last step of the run.
 
     >>> from types import SimpleNamespace as Spec
     >>> spec = Spec(learning_rate=0.1, learning_rate_scaling="linear", learning_rate_batch=256,

@@ -34,8 +34,7 @@ METADATA = b"huggingface"
 def files(given: Mapping[str, Any]) -> dict[str, list[Path]]:
     """The files of each split; those of other splits, as `unsupervised`, are not read.
 
-    Raises:
-        IndexingError: there are none.
+    Raises IndexingError: there are none.
     """
     place = Path(given["parquet"])
     if place.is_file():
@@ -62,8 +61,7 @@ def files(given: Mapping[str, Any]) -> dict[str, list[Path]]:
 def index(given: Mapping[str, Any], place: Path | None = None) -> Index:
     """The pictures, each at its place in a file below `place`.
 
-    Raises:
-        IndexingError: a file is damaged, or a column, a class or a picture's content is missing.
+    Raises IndexingError: a file is damaged, or a column, a class or a picture's content is missing.
     """
     import pyarrow
 
@@ -96,8 +94,7 @@ def _in_order(classes):
 def _rows(path, given, with_contents):
     """Yield ((number of a class with a name, or -1; class), content of the picture) of each row.
 
-    Args:
-        with_contents: whether pictures are read; else contents are empty.
+    `with_contents`: whether pictures are read; else contents are empty.
     """
     import pyarrow.parquet
 

@@ -35,11 +35,7 @@ BRACES = re.compile(r"\{([^{}]+)\}")
 
 
 def files(given: Mapping[str, Any]) -> dict[str, list[Path]]:
-    """The shards of each split.
-
-    Raises:
-        IndexingError: some do not exist.
-    """
+    """The shards of each split. Raises IndexingError: some do not exist."""
     if "validation" not in given:
         return {ALL: _existing(given["webdataset"])}
     return {TRAIN: _existing(given["webdataset"]), VALIDATION[0]: _existing(given["validation"])}
@@ -83,8 +79,7 @@ def _existing(pattern):
 def index(given: Mapping[str, Any], place: Path | None = None) -> Index:
     """The pictures, each at its place in a shard.
 
-    Raises:
-        IndexingError: a shard is damaged, or a sample has no picture or no class.
+    Raises IndexingError: a shard is damaged, or a sample has no picture or no class.
     """
     parts = files(given)
     folder = Path(os.path.commonpath([path.parent for paths in parts.values() for path in paths]))

@@ -66,8 +66,7 @@ def open(url: str, offset: int, validator: str | None) -> Response:
 def _check_redirect(response, requested):
     """Check that a redirect leads to a public address.
 
-    Raises:
-        TransportError: it leads to this machine or to a private network.
+    Raises TransportError: it leads to this machine or to a private network.
     """
     if not response.is_redirect:
         return

@@ -63,8 +63,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
 def _machine(axes: Any, exchanges: pd.DataFrame, memory: float) -> None:
     """Draw one machine.
 
-    Args:
-        memory: bandwidth of copies in a device, GB/s; nan if it was not measured.
+    `memory`: bandwidth of copies in a device, GB/s; nan if it was not measured.
     """
     lines = _lines(exchanges)
     left_out = f" \u00b7 {len(lines) - MAX_LINES} lines not drawn" * (len(lines) > MAX_LINES)

@@ -67,8 +67,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
 def _panel(axes, key, series_and_curves, note, evals, tables):
     """Draw one model and dataset, as many rows of axes as there are.
 
-    Args:
-        note: how many of its runs are drawn.
+    `note`: how many of its runs are drawn.
     """
     held_out = axes[1] if len(axes) > 1 else None
     all_series, curves = zip(*series_and_curves, strict=True)

@@ -153,13 +153,8 @@ def podman_pull_command(image: Image, name: str) -> list[str]:
 def with_mount_points(root: str, container: Container, command: list[str]) -> list[str]:
     """A command that creates the mount points of a container's binds and then runs `command`.
 
-    Some runtimes need mount points that exist in the image.
-
-    Args:
-        root: the container's root folder.
-
-    Raises:
-        Error: a mount point would be outside of `root`.
+    Some runtimes need mount points that exist in the image. `root`: the container's root folder.
+    Raises Error: a mount point would be outside of `root`.
     """
     commands = []
     for source, target, _ in container.mounts():

@@ -102,8 +102,7 @@ def cleanup(container: Container) -> list[str] | None:
 def directive_environment(binds: Iterable[str], gpus: bool) -> dict[str, str]:
     """Variables that give the directive's `apptainer exec` the mounts and GPUs of `command`.
 
-    Args:
-        binds: as in a Container; they are added to the user's APPTAINER_BIND.
+    `binds`: as in a Container; they are added to the user's APPTAINER_BIND.
     """
     mounts = [":".join(mount) for mount in Container("", "", tuple(binds)).mounts()[1:]]
     variables: dict[str, str] = {}

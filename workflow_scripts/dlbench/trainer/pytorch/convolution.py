@@ -163,8 +163,7 @@ def with_classifier(
 def output_shape(layers: nn.Module, input_shape: tuple[int, ...]) -> tuple[int, ...]:
     """The output shape of layers for one item of (height, width, channels), by no computation.
 
-    Raises:
-        ValueError: an item is too small for the layers.
+    Raises ValueError: an item is too small for the layers.
     """
     height, width, channels = input_shape
     states = [*layers.named_parameters(), *layers.named_buffers()]

@@ -145,11 +145,7 @@ class Engine(ArrayEngine):
 
 
 def _model_file(spec: Spec) -> Any:
-    """The module of a run's model.
-
-    Raises:
-        Error: it imports a package that is not installed.
-    """
+    """The module of a run's model. Raises Error: it imports a package that is not installed."""
     try:
         return plugins.load("pytorch/models", spec.model)
     except ModuleNotFoundError as error:

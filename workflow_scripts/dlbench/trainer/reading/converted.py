@@ -106,11 +106,7 @@ class ConvertedDataset:
         return self._rows[split]
 
     def shards(self, split: str) -> list[tuple[Path, int]]:
-        """(path, records) of each shard of a split.
-
-        Raises:
-            Error: a file is missing.
-        """
+        """(path, records) of each shard of a split. Raises Error: a file is missing."""
         shards = self.manifest["splits"][split]["shards"]
         paths = [self._place / shard["file"] for shard in shards]
         missing = [str(path) for path in paths if not path.is_file()]
@@ -174,8 +170,7 @@ def open_dataset(
 ) -> Reader | None:
     """The dataset of a run; None if its items are synthetic.
 
-    Raises:
-        Error: there is no data, or it is of another kind than the model learns.
+    Raises Error: there is no data, or it is of another kind than the model learns.
     """
     spec, model_module, task = settings.spec, settings.model_module, settings.task
     # Names without a file are those of the user's pictures.

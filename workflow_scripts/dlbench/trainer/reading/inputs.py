@@ -41,8 +41,7 @@ def packages(run: Spec) -> tuple[str, ...]:
 def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
     """Why a run's items cannot be read as its fields say; None if they can.
 
-    Args:
-        strategy: its class.
+    `strategy`: its class.
     """
     if run.mode == INPUT_ONLY and (reason := _unsupported_input_only(run, strategy)):
         return reason

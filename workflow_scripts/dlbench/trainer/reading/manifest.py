@@ -41,8 +41,7 @@ def write(path: str | Path, content: dict[str, Any]) -> None:
 def read(folder: str | Path) -> dict[str, Any]:
     """The manifest of the converted dataset in a folder.
 
-    Raises:
-        Error: there is none, it is not JSON, was edited, or lacks a field that training reads.
+    Raises Error: there is none, it is not JSON, was edited, or lacks a field that training reads.
     """
     path = Path(folder) / NAME
     try:
@@ -62,8 +61,7 @@ def read(folder: str | Path) -> dict[str, Any]:
 def _check(content, path):
     """Check all fields that training reads.
 
-    Raises:
-        Error: a field is wrong; the message names the first one.
+    Raises Error: a field is wrong; the message names the first one.
     """
 
     def expect(good, field, expected, found):

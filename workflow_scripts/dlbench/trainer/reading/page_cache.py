@@ -76,8 +76,7 @@ def drop(descriptor: int) -> None:
 def cached_share(descriptor: int) -> float:
     """The share of an open file's pages that are cached.
 
-    Raises:
-        OSError: the kernel does not tell.
+    Raises OSError: the kernel does not tell.
     """
     size = os.fstat(descriptor).st_size
     pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()

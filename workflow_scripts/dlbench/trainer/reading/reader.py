@@ -103,8 +103,7 @@ class DatasetReader(ConvertedDataset):
     def batch_at(self, step: int, order: Order) -> Batch:
         """The batch of a step, from 0, prepared in this process alone.
 
-        Raises:
-            Error: an item cannot be read; the message has its shard and its number there.
+        Raises Error: an item cannot be read; the message has its shard and its number there.
         """
         if self.encoded:
             pictures, targets = self._pictures(step, order)
@@ -244,8 +243,7 @@ class GrainReader(DatasetReader):
     ) -> Iterator[Batch]:
         """As our own reader; `prefetch` is of each worker (1 if not given).
 
-        Raises:
-            Error: Grain is not installed, an item cannot be read, or a worker has ended.
+        Raises Error: Grain is not installed, an item cannot be read, or a worker has ended.
         """
         grain = _grain()
         source = Batches(self, first_step, Order(batch, seed, rank, size))
@@ -344,8 +342,7 @@ def _ahead(items: Iterator[Item], count: int) -> Iterator[Item]:
 def parsed(data: ConvertedDataset, records: Sequence[bytes]) -> Batch:
     """Inputs and targets of serialised records; encoded images stay a list of bytes.
 
-    Raises:
-        Error: a record lacks what the reader of the dataset names.
+    Raises Error: a record lacks what the reader of the dataset names.
     """
     examples = [tfrecord.parse_example(record, data.name) for record in records]
     reader, first = data.reader, data.reader.get("first_label", 0)
@@ -371,8 +368,7 @@ def parsed(data: ConvertedDataset, records: Sequence[bytes]) -> Batch:
 class Records:
     """The records of a split by their numbers over all shards.
 
-    Args:
-        shards: (path, records) of each.
+    `shards`: (path, records) of each.
     """
 
     def __init__(self, shards: list[tuple[Path, int]]):

@@ -99,10 +99,8 @@ class Data(converted.ConvertedDataset):
         """All held-out items once, in the order of the shards; the last batch may be smaller.
 
         Shapes and dtypes are those of `training_batches`. Photographs are cropped to their central
-        part; there is no other augmentation.
-
-        Raises:
-            Error: shards that the manifest lists are missing.
+        part; there is no other augmentation. Raises Error: shards that the manifest lists are
+        missing.
         """
         if self.streamed:
             windows = (tf.TensorSpec((None, *self.item_shape), tf.int32),) * 2

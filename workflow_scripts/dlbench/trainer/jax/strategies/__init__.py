@@ -172,8 +172,7 @@ def field(message: bytes, path: Sequence[int]) -> int | bytes | None:
     >>> field(bytes([26, 2, 16, 1]), [3, 2])
     1
 
-    Raises:
-        ValueError, IndexError: this is no message.
+    Raises ValueError, IndexError: this is no message.
     """
     value: int | bytes | None = message
     for number in path:
