@@ -81,6 +81,11 @@ def test_every_column_of_every_table_says_what_it_means():
             assert meant, f"{table}.{column.name}: a note beside the column, or in MEANINGS"
 
 
+def test_no_table_of_the_reference_pages_is_without_rows():
+    for name, text in write_reference_pages.pages().items():
+        assert not re.search(r"^\| ---.*\|\n(?!\|)", text, re.MULTILINE), name
+
+
 def test_every_key_of_the_schema_is_on_the_page_of_the_config():
     page = (REPOSITORY / "docs/config.md").read_text()
 

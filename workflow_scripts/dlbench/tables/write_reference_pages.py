@@ -439,9 +439,9 @@ def tables_page() -> str:
         lines = [f"## {name}", "", text]
         for base, alike in settings.items():
             lines += ["", f"As in `{base}`: {', '.join(f'`{name}`' for name in alike)}."]
-        lines += ["", "| Column | Kind | Unit | Meaning |", "| --- | --- | --- | --- |"]
         apart = set(itertools.chain(*settings.values()))
-        lines += [_row(name, column) for column in columns if _listed(column, apart)]
+        if rows := [_row(name, column) for column in columns if _listed(column, apart)]:
+            lines += ["", "| Column | Kind | Unit | Meaning |", "| --- | --- | --- | --- |", *rows]
         sections.append("\n".join(lines) + "\n")
     sections.append("Next: [results.md](results.md), how to read them.\n")
     return "\n".join(sections)
